@@ -83,7 +83,7 @@ _PACKAGES = ("virtualgpu", "gpulab", "gpulab_course")
 
 
 def warn(message: str, category: type[Warning] = ArgumentWarning) -> None:
-    """Issue a warning that refers to the line of the program which called this package."""
+    """Issue a warning for the line of the program that called this package."""
     level = 1
     frame = sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _PACKAGES:

@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Return a line for pytest's header that names the GPUs on which the tests run."""
+    """Return a line with the names of the GPUs on which the tests run."""
     if config.getoption("virtual_gpu") is None:
         return None
     from virtualgpu.model import machine

@@ -64,7 +64,7 @@ class Copies:
             self._regions.append((region, array.copy() if keep_contents else array, is_whole_array))
 
     def on(self, target: Any) -> tuple[Any, ...]:
-        """Return the arguments with copies of their arrays on another device."""
+        """Return the arguments with copies of their arrays on the device of the array module `target`."""
         args = list(self._args)
         for region, array, is_whole_array in self._regions:
             array_copy = target.asarray(array.get())

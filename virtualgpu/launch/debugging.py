@@ -141,8 +141,8 @@ def _restored(memory: DeviceMemory) -> Iterator[bool]:
 
 
 def contents(memory: DeviceMemory) -> list[tuple[int, npt.NDArray[np.uint8]]] | None:
-    """Return copies of all device memory in use, as pairs (address, bytes), or None if it is too large to
-    copy.
+    """Return copies of all device memory in use as pairs (address, bytes). The result is None if it is too
+    large to copy.
     """
     starts, ends = (column.tolist() for column in memory.live())
     if sum(ends) - sum(starts) > _MAX_SAVED_BYTES:

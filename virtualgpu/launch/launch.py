@@ -102,7 +102,7 @@ class Launch:
         return nullcontext() if self.stream is None else self.stream
 
     def warp_position(self, block_index: Shape, warp: int) -> tuple[Dim3, int]:
-        """Return the index of a block and the number of a warp, after a check that they exist in the launch.
+        """Check that a block and a warp exist in the launch, and return their numbers.
 
         Raises
         ------

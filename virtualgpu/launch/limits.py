@@ -65,7 +65,7 @@ def check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block:
 def check_shared(
     info: DeviceInfo, stats: KernelStats, shared_bytes: int, max_dynamic_shared_bytes: int | None
 ) -> None:
-    """Raise an error if a launch uses more shared memory than its kernel or the device permits."""
+    """Raise an error if a launch uses more dynamic shared memory than its kernel or the device permits."""
     device_limit = info.shared_per_block_optin_bytes - stats.static_shared_bytes
     allowed_bytes = (
         device_limit if max_dynamic_shared_bytes is None else min(max_dynamic_shared_bytes, device_limit)

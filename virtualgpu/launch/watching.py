@@ -54,8 +54,8 @@ class WatchedLaunch:
         self._initial_contents = contents(prepared.device.memory) or []
 
     def of(self, warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
-        """Evaluate the watch expressions and stop conditions for the traced warps of one block, and add the
-        results to the traces.
+        """Add the values of watch expressions and the steps of stop conditions to the traces of one block's
+        warps.
 
         Raises
         ------

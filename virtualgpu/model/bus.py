@@ -107,7 +107,9 @@ def _fault_wait_ns(info: DeviceInfo, migration: Migration) -> float:
 
 
 def host_touch_ns(info: DeviceInfo, migration: Migration) -> float:
-    """Return the time in ns that the host waits when it accesses pages that are new or on the device."""
+    """Return the time in ns for which the host waits when it accesses managed memory. Only pages that are new
+    or on the device cost time.
+    """
     faults_ns = migration.new_bytes * HOST_NEW_PAGE_NS + migration.copied_bytes * HOST_PAGE_NS
     return faults_ns / PAGE_BYTES + migration.copied_bytes / cost.pinned_gbps(info)
 

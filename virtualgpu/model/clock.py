@@ -419,8 +419,8 @@ class Schedule:
         sm_share: float = 1.0,
         ports: Sequence[tuple[Engine, float]] = (),
     ) -> tuple[int, int]:
-        """Schedule an operation that is ready at the time `ready_ns` and belongs to no queue, such as a graph
-        node.
+        """Schedule an operation that belongs to no queue, such as a graph node. It can start at the time
+        `ready_ns`.
 
         The arguments and the result are those of `place`.
         """

@@ -104,7 +104,7 @@ _REFUSALS = {
 def refusal(
     status: int, driver: bool = False, reason: str = "", remedy: str = ""
 ) -> CUDARuntimeError | CUDADriverError:
-    """Return the error that CUDA raises for an operation that is forbidden during a capture.
+    """Return CUDA's error for an operation that is forbidden during a capture.
 
     It is an error of the driver, as kernel launches raise it, or of the runtime. `reason` is added to
     CUDA's message, `remedy` replaces the usual advice.
@@ -161,7 +161,7 @@ class KernelCall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A device operation that has been submitted to a stream but has not run yet, such as a kernel or a copy.
+    """A device operation of a stream before it runs, such as a kernel or a copy.
 
     ``run`` executes it and returns its duration on the device in ns. ``sm_share`` is the part of the SMs that
     a kernel keeps busy, ``waves`` the number of times that its blocks fill their slots. ``call`` is set for a
@@ -212,7 +212,7 @@ class Operation:
     def activity(
         self, device_id: int, stream_id: int, number: int, start_ns: int, end_ns: int, after: tuple[int, ...]
     ) -> Activity:
-        """Return the `Activity` record of the operation for a timeline."""
+        """Return the `Activity` record of the operation after it has run."""
         return Activity(
             kind=self.kind,
             name=self.name,

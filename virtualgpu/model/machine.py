@@ -90,8 +90,8 @@ class VirtualDevice:
         self.turns_seed: int | None = None
 
     def set_block_order(self, order: str, seed: int = 0) -> None:
-        """Set the order in which kernels run their blocks: ``"in order"``, ``"reversed"``, ``"random"`` or
-        ``"in turns"``.
+        """Set the order in which kernels run their blocks. It is ``"in order"``, ``"reversed"``, ``"random"``
+        or ``"in turns"``.
 
         Raises
         ------

@@ -39,8 +39,8 @@ def occupancy(
     *,
     provenance: Provenance | None = None,
 ) -> Occupancy:
-    """Return how many blocks of a kernel an SM can hold at the same time, and which resources limit this
-    number.
+    """Return the number of blocks of a kernel that an SM can hold at the same time, and the resources that
+    limit it.
 
     Parameters
     ----------

@@ -87,7 +87,8 @@ _TFLOPS: Mapping[str, Mapping[str, float]] = {
 
 
 def tensor_tflops(info: DeviceInfo) -> Mapping[str, float]:
-    """Return the peak rate of a device's tensor cores for each number format, in TFLOP/s (integers: TOP/s).
+    """Return the peak rate of a device's tensor cores for each number format in TFLOP/s. For integers, the
+    unit is TOP/s.
 
     For a GPU that is not in the table, the rates are those of a listed GPU of the nearest earlier
     architecture, scaled by the number of SMs and the clock.

@@ -199,7 +199,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Release of a block of memory, so that one stream can reuse it, or every stream if ``stream_id`` is
+    """Release of a block of memory. Afterwards one stream can reuse it, or every stream if ``stream_id`` is
     None.
 
     ``stream_id`` is the stream that can use the block next: that of an arena, or of memory that is freed in

@@ -73,7 +73,7 @@ class AsRun:
     extra: tuple[tuple[str, int], ...] = ()
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int | None:
-        """Return the sum of a counter over all accesses of a space and kind, or None if a value is
+        """Return the sum of a counter over all accesses of a space and kind. It is None if a value is
         unknown.
         """
         access_rows = [

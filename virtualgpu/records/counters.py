@@ -120,14 +120,14 @@ class CacheCounters:
 
     @property
     def l1_hit_rate(self) -> float | None:
-        """Fraction of the requested sectors that were in L1, from 0 to 1, or None if there were no
+        """Fraction of the requested sectors that were in L1, from 0 to 1. It is None if there were no
         requests.
         """
         return self.l1_hit_sectors / self.l1_sectors if self.l1_sectors else None
 
     @property
     def l2_hit_rate(self) -> float | None:
-        """Fraction of the requested sectors that were in L2, from 0 to 1, or None if there were no
+        """Fraction of the requested sectors that were in L2, from 0 to 1. It is None if there were no
         requests.
         """
         return self.l2_hit_sectors / self.l2_sectors if self.l2_sectors else None

@@ -48,7 +48,7 @@ class Matrix:
 
     @property
     def per_register(self) -> int:
-        """Number of elements in one register, which has 32 bits, or 64 for a double."""
+        """Number of matrix elements in one register. A register has 32 bits, or 64 bits for a double."""
         return max(32 // KIND_BITS[self.kind], 1)
 
     def holder(self, row: int, column: int) -> tuple[int, int]:

@@ -17,8 +17,8 @@ LINE_BYTES = 128
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """The identity of a kernel, which consists of its CUDA C++ source, its name in the source and its NVRTC
-    options.
+    """The identity of a kernel. It consists of the CUDA C++ source, the kernel's name in it, and the options
+    of NVRTC.
     """
 
     name: str

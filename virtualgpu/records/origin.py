@@ -10,7 +10,7 @@ Source = Literal["measured", "recorded", "modelled", "published"]
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The origin of a number, which states how the number was obtained and on which device.
+    """The origin of a number. It states how the number was obtained and on which device.
 
     A number is *measured* now, *recorded* on a named device earlier, *modelled* by the virtual GPU or a
     formula, or *published* in a document, which `detail` names.

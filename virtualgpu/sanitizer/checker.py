@@ -59,7 +59,7 @@ class Arrival:
 
     @property
     def thread(self) -> int:
-        """The number within the block of the thread in the first of these lanes."""
+        """The number of the first of these threads within the block."""
         return self.warp * layout.LANES + (self.mask & -self.mask).bit_length() - 1
 
 
@@ -84,8 +84,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Occurrences:
-    """The occurrences of a finding at one pair of instructions, with the two accesses of the first
-    occurrence.
+    """The occurrences of a finding at one pair of instructions, with the accesses of the first occurrence.
 
     ``what`` is a kind of finding of `shadow`; ``start`` is the address of the memory region, ``word`` the
     number of its granule. ``first`` is the earlier access with which the ``second`` one conflicts.
@@ -107,9 +106,7 @@ class Findings(Protocol):
     """The interface of an object that receives the findings of a checker."""
 
     def add(self, occurrences: Occurrences) -> None:
-        """Add a race, a read of uninitialized memory, an access outside of an array, or an access to a
-        pending copy.
-        """
+        """Add a race, a read of uninitialized memory, or an access to another array or to a pending copy."""
 
     def add_absent_lane(self, access: Access, source: int) -> None:
         """Add a shuffle from an inactive lane, or a vote whose mask contains an inactive lane."""

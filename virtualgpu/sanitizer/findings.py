@@ -28,7 +28,7 @@ _RACE_KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
 @dataclass(slots=True)
 class Finding:
     """A hazard between two source lines, with the number of its occurrences and the accesses of the first
-    one.
+    occurrence.
     """
 
     count: int
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(slots=True)
 class DivergentBarrier:
-    """A barrier that only some threads reach, with the number of its occurrences and the first one."""
+    """A barrier that only some threads reach, with the number of occurrences and the first occurrence."""
 
     block: int
     here: Arrival

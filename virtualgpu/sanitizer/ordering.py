@@ -70,7 +70,7 @@ class Ordering:
         self.grow()
 
     def grow(self) -> None:
-        """Enlarge the tables so that they can store more segments."""
+        """Enlarge the tables so that they can store more segments of accesses."""
         size = self.columns.shape[1]
         columns = np.zeros((len(_COLUMNS), max(1024, 2 * size)), np.int64)
         columns[:, :size] = self.columns
@@ -125,8 +125,8 @@ class Ordering:
         self._begin_segment(slot.block_state)
 
     def matrix(self, slot: Slot) -> npt.NDArray[np.int32]:
-        """Return a matrix that contains for each thread of the block the last cut of every other thread that
-        happens before it.
+        """Return a matrix of the block's threads. Entry [t, u] is the last cut of thread u that happens
+        before thread t.
         """
         if slot.known is None:
             slot.known = np.zeros((self.threads + 1, self.threads), np.int32)
@@ -147,7 +147,7 @@ class Ordering:
         return published_cuts is not None and bool((self.matrix(slot)[threads] < published_cuts).any())
 
     def acquire(self, block: int, threads: Sequence[int], message: Message, fenced: bool = True) -> None:
-        """Record that threads have read a message.
+        """Record that threads have read a message that other threads have published.
 
         Accesses of their own block are ordered at once, accesses of other blocks (ticks) only after the
         next fence.

@@ -129,7 +129,8 @@ def unordered(block: Block, checker: Checker, record: int, thread: int) -> int:
 def last_unordered_access(
     block: Block, checker: Checker, plane: int, step: int, floor: int, thread: int
 ) -> int:
-    """Return the latest access of a kind that is not ordered before the current access of a thread, or 0.
+    """Return the latest access of a kind that is not ordered before a thread's current access. The result is
+    0 if there is none.
 
     An access by another warp (or block, in global memory) is preferred to one by a lane of the same warp.
     """
@@ -155,7 +156,9 @@ def last_unordered_access(
 
 
 def last_unordered_reader(block: Block, checker: Checker, word: int, floor: int, thread: int) -> int:
-    """Return the last read of a shared-memory word that is not ordered before a write by a thread, or 0."""
+    """Return the last read of a shared-memory word that is not ordered before a thread's write. The result is
+    0 if there is none.
+    """
     warp = 0
     while warp < checker.warps:
         record = load64(block.readers + 8 * (word * checker.warps + warp))

@@ -108,7 +108,7 @@ class Region:
 
 @struct
 class Entry:
-    """The number of occurrences of a finding, and the accesses of the first one."""
+    """The number of occurrences of a finding, and the accesses of the first occurrence."""
 
     key: int
     count: int

@@ -23,8 +23,8 @@ _S_PER_INSTRUCTION = 120e-6
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """The LLVM text of a kernel, split into two modules: one for the kernel itself, one for the functions
-    that it calls.
+    """The LLVM text of a kernel in two modules. One contains the kernel itself, and the other one the
+    functions that it calls.
     """
 
     kernel_text: str
@@ -48,8 +48,8 @@ def translation_time_s(text: str, register_bytes: int) -> float:
 
 
 def split(text: str) -> Halves | None:
-    """Split the LLVM text of a kernel into two modules, or return None if the text contains an unsupported
-    line.
+    """Split the LLVM text of a kernel into two modules. The result is None if the text contains an
+    unsupported line.
     """
     kernel_lines: list[str] = []
     support_lines: list[str] = []

@@ -30,7 +30,7 @@ class Amounts(Generic[Name]):
     _columns: tuple[npt.NDArray[np.int64], ...] = ()
 
     def add(self, name: Name, piece: int, amount: int = 1) -> None:
-        """Increase the amount that a piece of code adds to the counter `name`."""
+        """Add to the amount by which one execution of a piece of code increases the counter `name`."""
         self.amounts.setdefault(name, Counter())[piece] += amount
 
     def totals(self, executions: npt.NDArray[np.int64]) -> dict[Name, int]:

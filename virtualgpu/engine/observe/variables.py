@@ -135,9 +135,7 @@ class TracedRun:
         return True
 
     def written(self, positions: Iterable[int]) -> Values:
-        """Return the values that each thread wrote with the instructions at the given indices, in the order
-        of the steps.
-        """
+        """Return the values that each thread wrote with the given instructions, in the order of the steps."""
         values_by_thread: Values = []
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             assert trace.value is not None

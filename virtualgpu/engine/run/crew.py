@@ -180,8 +180,8 @@ class Crew:
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """The progress of the crew: the number of finished blocks, the running block, and how many of its
-        threads have finished.
+        """The progress of the crew. It consists of the number of finished blocks, the running block, and how
+        many of its threads have finished.
         """
         running = self._running
         if running is None:

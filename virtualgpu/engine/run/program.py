@@ -140,7 +140,7 @@ class Program:
 
     @property
     def entries(self) -> dict[str, ir.Function]:
-        """The kernels of the module as a mapping from mangled names."""
+        """The kernels of the module, with their mangled names as keys."""
         return self.module.entries
 
     def static_shared_bytes(self, name: str) -> int:

@@ -42,13 +42,13 @@ class Crew(Protocol):
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """The progress of the crew: the number of finished blocks, the running block, and how many of its
-        threads have finished.
+        """The progress of the crew. It consists of the number of finished blocks, the running block, and how
+        many of its threads have finished.
         """
 
 
 class Watchdog:
-    """A timer that stops a kernel launch which uses too much processor time.
+    """A timer that stops a kernel launch after it has used too much processor time.
 
     The limit is processor time, not wall time: on a busy machine a kernel gets a share of a core. However, if
     no thread ends any more, a launch is stopped when its limit, and at least 20 s, have passed as wall time.

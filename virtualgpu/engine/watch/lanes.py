@@ -202,5 +202,5 @@ def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
 
 
 def truth_of(operand: Lanes) -> Bools:
-    """Return whether the number in each lane is true in C, which means that it is not 0."""
+    """Return for each lane whether the number is true in C. A number is true if it is not 0."""
     return np.asarray(operand.numbers != 0)

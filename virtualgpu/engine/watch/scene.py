@@ -406,8 +406,8 @@ class Scene:
         )
 
     def written(self, variable: Variable) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-        """Return the bits of a variable after every step, and a mask of the lanes that have written the
-        variable.
+        """Return the bits of a variable after every step, and for each step the lanes that have already
+        written it.
         """
         trace = self.trace
         assert trace.value is not None

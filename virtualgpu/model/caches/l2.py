@@ -8,7 +8,7 @@ MAX_ARRAYS = 256
 
 
 class L2Contents:
-    """The estimated contents of the L2 cache: the most recently used arrays that fit into it.
+    """The estimated contents of the L2 cache. These are the most recently used arrays that fit into it.
 
     Parameters
     ----------

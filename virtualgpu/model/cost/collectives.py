@@ -64,7 +64,7 @@ SUM_ACCESSES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPrices:
-    """The costs of one step of copies and sums between GPUs, if the step runs as part of a graph.
+    """The costs of one step of copies and sums between GPUs. The step runs as part of a graph.
 
     ``step_ns`` is the time of the step's copies, the first of which waits for an event of another GPU;
     ``sum_ns`` is the time of the sums after them. ``turn_ns`` is added for each further message at a port,

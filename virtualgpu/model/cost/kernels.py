@@ -101,8 +101,8 @@ def memory_bound_ns(info: DeviceInfo, bytes_moved: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ArrayBytes:
-    """The sizes in bytes of all arrays of a kernel, of its smallest array, and of the arrays that are not in
-    L2.
+    """The total size of a kernel's arrays, the size of the smallest one, and the size of those that are not
+    in L2, in bytes.
     """
 
     total: int = 0
@@ -304,7 +304,9 @@ def overlapped_ns(
     chip: npt.NDArray[np.float64],
     steady: float,
 ) -> npt.NDArray[np.float64]:
-    """Combine the time that each block takes alone with the times for which it uses shared resources."""
+    """Combine the time that each block takes alone with the times for which shared resources are busy with
+    it.
+    """
     power = OVERLAP + steady * (STEADY_OVERLAP - OVERLAP)
     durations: npt.NDArray[np.float64] = (own**power + np.maximum(sm, chip) ** power) ** (1.0 / power)
     fed_ns = np.where(
@@ -323,8 +325,8 @@ def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
 def shared_ns(
     info: DeviceInfo, work: KernelWork, blocks_per_sm: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the time that each block needs on the units of its SM, on the tensor cores, and on units of the
-    whole chip.
+    """Return the times that each block takes on its SM, on the tensor cores, and on the units of the whole
+    chip.
 
     The times are in ns. A block takes turns on these resources with the other running blocks.
     """

@@ -60,7 +60,7 @@ class Passage:
 
     @property
     def engines(self) -> tuple[tuple[Engine, float], ...]:
-        """The ports that the transfers use, each with the fraction of the port's rate that they take."""
+        """The ports that the transfers use, with the fraction of each port's rate that is needed."""
         if self.links is None:
             return ()
         ports = (port for hop in self.hops for port in self.links.ports(*hop[:2], hop[3]))

@@ -126,7 +126,5 @@ def step_count(call: RingCall, ranks: int) -> int:
 
 
 def adding_order(ranks: int, last: int) -> Sequence[int]:
-    """Return the order in which the values of the ranks are added to the chunk whose sum ends at rank
-    `last`.
-    """
+    """Return the order in which the ranks add their values to a chunk. The rank `last` is the last one."""
     return [(last + 1 + k) % ranks for k in range(ranks)]

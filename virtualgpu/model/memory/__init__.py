@@ -82,8 +82,8 @@ class _FreeRanges:
         return start, size
 
     def take(self, size: int) -> int | None:
-        """Take `size` bytes from the lowest free range that is large enough, and return their address, or
-        None if there is none.
+        """Take `size` bytes from the lowest free range that is large enough. Return their address, or None if
+        there is none.
         """
         for range_index, free_bytes in enumerate(self._sizes):
             if free_bytes >= size:

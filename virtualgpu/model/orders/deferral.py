@@ -70,7 +70,7 @@ class Deferral:
             )
 
     def run_before_free(self) -> None:
-        """Run the delayed operations that may use an array which is about to be freed.
+        """Run the delayed operations that may use the array that the program is about to free.
 
         Operations that keep their arrays alive are not run. The array may be freed on a thread of the
         running operation, for which the lock's holder waits.

@@ -92,8 +92,8 @@ class LateFaults(Deferral):
             self.require([number])
 
     def run_before_free(self) -> None:
-        """Run the operations that may use an array which is about to be freed. Their faults are reported at
-        the next wait.
+        """Run the operations that may use an array before it is freed. Their faults are reported at the next
+        wait.
         """
         if self._error is None:
             self.attempt(

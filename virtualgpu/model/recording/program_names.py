@@ -57,7 +57,7 @@ class _NameTable(Generic[Key]):
         return previous_state != (self.name(key), len(self._reused_variables))
 
     def name(self, key: Key) -> str:
-        """Return the best name of an object, or an empty string."""
+        """Return the best name that was found for an object, or an empty string."""
         variable = self._variable_names.get(key)
         ranked_member = self._member_names.get(key)
         if variable is None or ranked_member is None:
@@ -67,7 +67,7 @@ class _NameTable(Generic[Key]):
         return ranked_member[1] if prefers_member else variable[1]
 
     def all(self) -> list[str]:
-        """Return the best name of every object."""
+        """Return the best name that was found for each object."""
         return [self.name(key) for key in {**self._variable_names, **self._member_names}]
 
     def forget(self, is_gone: Callable[[Key], bool]) -> None:
@@ -128,7 +128,7 @@ class ProgramNames:
             self._add_variables(named_values, depth)
 
     def array_names(self) -> list[str]:
-        """Return the best name of each array."""
+        """Return the best name that was found for each array."""
         return self._arrays.all()
 
     def _look(self, frame: FrameType, depth: int) -> None:

@@ -14,7 +14,7 @@ WriteKind = Literal["initial", "store", "atomic", "operation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One write to the watched element, or its value before the first write (``initial``).
+    """One write to the watched array element, or the value of the element before the first write.
 
     An ``operation`` is a copy, a memset or a library kernel, which has no thread. ``launch`` counts the
     program's kernels from 1. ``value`` is the value of the element afterwards; None if another lane of the
@@ -31,7 +31,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementHistory:
-    """All writes to an element while a function ran, in the order in which they happened.
+    """All writes to an array element while a function ran, in the order in which they happened.
 
     ``writes`` begins with the initial value. Only the last writes are kept; ``left_out`` counts the others.
     ``error`` is the exception of the function. ``note`` is the origin of the history, if it is not from the
@@ -48,5 +48,5 @@ class ElementHistory:
 
     @property
     def last(self) -> Write:
-        """The last write, which stored the element's current value."""
+        """The last write to the array element. It stored the element's current value."""
         return self.writes[-1]

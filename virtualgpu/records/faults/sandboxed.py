@@ -11,7 +11,8 @@ from virtualgpu.records.timeline import SourceLine
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """The launch in which a fault happened: its number in the program, counted from 1, and its line.
+    """The kernel launch in which a fault happened, with its number in the program and its source line. The
+    first launch has the number 1.
 
     A virtual GPU also knows ``kernel``, ``place`` (the thread at its line) and ``said`` (the cause in a
     sentence). On a real GPU the line is that of a run with launch blocking, and ``launch`` is 0.
@@ -74,5 +75,5 @@ class SandboxRun:
 
     @property
     def raised(self) -> SourceLine | None:
-        """The line of the program that raised the error; None without an error."""
+        """The line of the program that raised the error, or None if there was no error."""
         return self.frames[-1] if self.error and self.frames else None

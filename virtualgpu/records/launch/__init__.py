@@ -74,8 +74,8 @@ class LaunchTrace:
 
     @property
     def waves(self) -> float:
-        """Number of waves, which is the number of blocks divided by the number that fit on the device at
-        once.
+        """Number of waves, which is the size of the grid divided by the number of blocks that fit on the
+        device at once.
 
         The fractional part is the tail.
         """
@@ -120,7 +120,7 @@ class LaunchTrace:
 
     @property
     def achieved_occupancy(self) -> float:
-        """Mean fraction of an SM's maximum number of warps that are resident while the SM is busy.
+        """Mean number of resident warps of a busy SM, as a fraction of the maximum number of warps.
 
         It corresponds to Nsight Compute's "Achieved Occupancy",
         ``sm__warps_active.avg.pct_of_peak_sustained_active`` (its ``Occupancy.section``), but assumes that

@@ -21,7 +21,7 @@ TENSOR = "tensor "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
-    """The peak rates of a device, which are the bandwidth of each memory level and the operations per second
+    """The peak rates of a device. These are the bandwidth of each memory level and the operations per second
     of each data type.
 
     Attributes

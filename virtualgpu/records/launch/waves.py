@@ -51,8 +51,8 @@ class LaunchWaves:
 
     @cached_property
     def in_tail(self) -> npt.NDArray[np.bool_]:
-        """Return for each row in `order` whether it belongs to the last wave of several, if that wave does
-        not fill the device.
+        """Return for each row in `order` whether it belongs to a last wave that does not fill the device. A
+        single wave does not count.
         """
         if not self.full_waves or not self.tail_blocks:
             return np.zeros(self.order.size, np.bool_)
@@ -81,8 +81,8 @@ class LaunchWaves:
         return np.asarray(slots, dtype=np.int32)
 
     def running(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return the times in ns at which the number of running blocks changes, and the number from each of
-        these times on.
+        """Return the times in ns at which the number of running blocks changes. The second array has the
+        number from each time on.
 
         For a sampled launch the numbers are averages over each of `INTERVALS`, because not all blocks are
         listed.

@@ -77,8 +77,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The choice of a tuner for one key, which consists of the device, the versions, and the arguments'
-    dtypes and shapes.
+    """The choice of a tuner for one key. The key contains the device, the versions, and the dtypes and shapes
+    of the arguments.
     """
 
     provenance: Provenance

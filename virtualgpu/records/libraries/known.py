@@ -47,8 +47,8 @@ class KnownCalls:
                 yield Ending(operation=None, kernels=((name, 1),), libraries=("the program's own",))
 
     def of_real_kernels(self, kernels: Mapping[str, int]) -> Iterator[Ending]:
-        """Yield each kernel that ran on a real GPU, with its number of launches and the routines recorded for
-        it.
+        """Yield the kernels that ran on a real GPU. Each has its number of launches and the routines recorded
+        for it.
         """
         routines_by_kernel = {
             kernel: ending.routines for ending in self.endings for kernel, _ in ending.kernels

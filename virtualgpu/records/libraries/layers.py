@@ -88,7 +88,7 @@ def symbols_in_code(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]
 
 
 def questions_last(calls: Iterable[tuple[str, int]]) -> CallCounts:
-    """Sort calls so that those which only query a state come last."""
+    """Sort calls so that queries of a state come last."""
     return tuple(
         sorted(calls, key=lambda call_and_count: any(word in call_and_count[0] for word in _QUERY_WORDS))
     )

@@ -67,7 +67,7 @@ class Fragmentation:
 
     @property
     def largest_request_bytes(self) -> int | None:
-        """Size in bytes of the largest request of any stream that would succeed, or None if it is not
+        """Size in bytes of the largest memory request that would succeed in any stream, or None if it is not
         known.
         """
         if self.room_bytes is None:

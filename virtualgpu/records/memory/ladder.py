@@ -37,8 +37,7 @@ class CacheCapacity:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLadder:
-    """The memory latency of a device for each size of the working set, and the bandwidth of each memory
-    level.
+    """The memory latency of a device for each working set size, and the bandwidth of each memory level.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ Stay = Literal["before the call", "kept", "temporary", "at the failure"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AliveBlocks:
-    """The blocks that one source line allocated and that were still allocated at the peak.
+    """The blocks of memory that one source line allocated and that existed at the peak of memory use.
 
     ``arrays`` describes their contents if known, such as ``"x: float32 (1024, 1024)"``. ``size_bytes`` are
     rounded up by the pool, ``requested_bytes`` are not. ``source`` is None if no line of the program
@@ -104,10 +104,10 @@ class MemoryReport:
 
     @property
     def needed_bytes(self) -> int:
-        """Number of bytes that the call needed in addition to those that were already in use."""
+        """Number of bytes that the call needed in addition to those already in use."""
         return self.peak_bytes - self.before_bytes
 
     @property
     def temporary_bytes(self) -> int:
-        """Number of bytes that were in use at the peak and that the call freed before it returned."""
+        """Number of bytes in use at the peak that the call freed before it returned."""
         return sum(group.size_bytes for group in self.alive if group.stay == "temporary")

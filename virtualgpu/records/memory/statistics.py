@@ -110,8 +110,8 @@ class AllocatorStatistics:
         return dict(sorted(_flatten(self.nested())))
 
     def summary(self, abbreviated: bool = False) -> str:
-        """Return the statistics as text, in the form of ``torch.cuda.memory_summary()`` and with the origin
-        of the numbers in the last line.
+        """Return the text of ``torch.cuda.memory_summary()`` for these statistics, with an added line about
+        the origin of the numbers.
 
         Parameters
         ----------

@@ -53,7 +53,8 @@ class KernelSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """The expressions of a function, and the kernels for each way to compute it, such as fused or not fused.
+    """The expressions of a function, and the kernels of each way to compute it. The kernels can be fused or
+    not.
 
     ``kernels`` are the kernels of the way to which the edges belong, each as one expression. ``sources`` are
     their generated CUDA C++ (empty for expressions that run unchanged).

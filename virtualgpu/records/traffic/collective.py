@@ -101,7 +101,9 @@ class Collective:
 
     @property
     def time_ns(self) -> int:
-        """The measured time of the operation as a whole, or else the sum of the times of its steps, in ns."""
+        """The measured time of the whole operation in ns, or the sum of the times of its steps if it was not
+        measured.
+        """
         return self.in_one_go_ns or self.from_host_ns or sum(step.time_ns for step in self.steps)
 
     @property
@@ -127,7 +129,7 @@ class Collective:
         )
 
     def expected_parts(self, rank: int, chunk: int) -> Parts | None:
-        """Return the GPUs whose data a chunk of a GPU must contain at the end, or None if any data is
+        """Return the GPUs whose data a chunk must contain at the end. The result is None if any data is
         permitted.
         """
         return expected_parts(self.operation, self.gpus, rank, chunk)
@@ -157,7 +159,8 @@ def state_after(state: State, moves: Sequence[Move]) -> State:
 
 
 def expected_parts(operation: Operation, gpus: int, rank: int, chunk: int) -> Parts | None:
-    """Return the GPUs whose data a chunk of a GPU must contain at the end, or None if any data is permitted.
+    """Return the GPUs whose data a chunk must contain at the end. The result is None if any data is
+    permitted.
 
     The root of an operation is GPU 0.
     """

@@ -39,8 +39,8 @@ def ring(operation: Operation, gpus: int) -> Steps:
 
 
 def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
-    """Return the steps of a schedule that collects data on GPU 0 and distributes it, either directly or along
-    a tree.
+    """Return the steps of a schedule that collects data on GPU 0 and distributes it. Data moves directly or
+    along a tree.
     """
     is_chunked = operation in ("all-gather", "reduce-scatter")
     rank_steps = _tree_levels(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]

@@ -28,7 +28,7 @@ _WITHOUT_FLOATS = ("atomicMin", "atomicMax")
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A read-modify-write, with the lines of its load and its store and with the atomic function that could
+    """A read-modify-write of a value, with the lines of its load and store and the atomic function that could
     replace it.
     """
 
