@@ -68,7 +68,7 @@ class HostClock:
 
 
 class Engine:
-    """A hardware unit of a device, such as a copy engine. Concurrent operations share its capacity."""
+    """A hardware unit of a device, such as a copy engine. Concurrent operations share its capacity of 1.0."""
 
     def __init__(self) -> None:
         self._intervals: list[tuple[int, int, float]] = []
@@ -444,7 +444,9 @@ class Schedule:
             return start_ns, start_ns + duration
 
     def extend(self, handle: int, end_ns: int, last: tuple[int, ...]) -> None:
-        """Set the end of a queue to the end of a graph that was launched in it."""
+        """Set the end of a queue to the end of a graph. The numbers `last` are those of the graph's last
+        operations.
+        """
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, end_ns)
@@ -527,7 +529,7 @@ class Schedule:
         return self.clock.advance(QUERY_NS) >= time_ns
 
     def synchronize(self, handle: int | None = None) -> None:
-        """Let the host wait for one queue, or for all operations of the device."""
+        """Let the host wait for one queue, or for all operations of the device if `handle` is None."""
         with self.clock.lock:
             if handle is None:
                 self._finish()

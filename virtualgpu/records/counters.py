@@ -134,8 +134,8 @@ class CacheCounters:
 
     @property
     def constant_replays(self) -> int:
-        """Number of additional passes that are needed because lanes access different addresses in constant
-        memory.
+        """Number of additional passes through the constant cache, because lanes access different
+        addresses.
         """
         return self.constant_passes - self.constant_requests
 

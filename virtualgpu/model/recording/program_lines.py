@@ -18,7 +18,7 @@ _PACKAGES = (*_OWN_PACKAGES, "numpy", "cupy", "cupyx", "cupy_backends", "IPython
 
 
 class ProgramLines:
-    """A finder of the line that the program currently executes. It caches files and lines.
+    """A cache of files and lines with which the line that the program currently executes is found.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class ProgramLines:
         return not _is_helper(module) and self.belongs(name, module)
 
     def is_own_class(self, cls: type) -> bool:
-        """Return whether a class is neither defined by this project nor by Python's standard library."""
+        """Return whether a class is defined neither by this project nor by Python's standard library."""
         return cls.__module__.partition(".")[0] not in (*_PACKAGES, *sys.stdlib_module_names)
 
     def belongs(self, name: str, module: str) -> bool:

@@ -179,7 +179,9 @@ class Watch:
     def node(
         self, stream: StreamRef, number: int, operation: WatchedOperation, source: SourceLine | None
     ) -> tuple[float, Work]:
-        """Run a node of a graph. Return its duration in ns and its record for `launched`."""
+        """Run a node of a graph. Return its duration in ns and the record that the method `launched`
+        needs.
+        """
         source = source or self.here()
         changes_host = operation.kind == "HOST_LAUNCH"
         previous_copies = self._copies_of_pinned() if changes_host else {}
