@@ -79,7 +79,9 @@ def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def old_property(old: str, new: str) -> property:
-    """Return a property for a renamed attribute. It returns the value of the attribute with the new name."""
+    """Return a property for the old name of an attribute. The property returns the value of the attribute
+    with the new name.
+    """
 
     def deprecated(self: Any) -> Any:
         warn(f".{old}", f".{new}")
@@ -89,7 +91,7 @@ def old_property(old: str, new: str) -> property:
 
 
 def old_method(old: str, new: str) -> Callable[..., Any]:
-    """Return a method for a renamed method. It calls the method with the new name."""
+    """Return a function for the old name of a method. The function calls the method with the new name."""
 
     def deprecated(self: Any, *args: Any, **options: Any) -> Any:
         warn(f".{old}()", f".{new}()")

@@ -43,7 +43,7 @@ Bundle = tuple[dict[str, Any], dict[str, Any]]
 
 
 class Begin(Protocol):
-    """The type of the function that a long call calls at the beginning of each step."""
+    """The type of the function that a long-running call calls at the beginning of each step."""
 
     def __call__(self, picture: Callable[[], Bundle] | None = None) -> None:
         """Begin the next step. `picture` returns an output with the results so far, as data and metadata."""

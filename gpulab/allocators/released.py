@@ -103,8 +103,8 @@ class _Segments:
                     self.blocks[self.starts[index]] += 1 if action == "alloc" else -1
 
     def sum_to(self, size: int) -> list[int]:
-        """Return the unused segments whose sizes add up to `size` bytes, from as many streams as possible, or
-        an empty list.
+        """Return unused segments whose sizes add up to `size` bytes, from as many streams as possible. If
+        there are no such segments, return an empty list.
         """
         unused_starts = [start for start, block_count in self.blocks.items() if block_count <= 0]
         for streams in self._stream_sets({self.segments[start][1] for start in unused_starts}):

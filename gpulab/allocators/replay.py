@@ -51,7 +51,7 @@ class Allocator(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the allocator, such as ``"PyTorch's caching allocator"``."""
+        """The name of the allocator, such as ``"PyTorch's caching allocator"``."""
 
     @property
     def settings(self) -> str:

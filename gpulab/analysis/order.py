@@ -184,7 +184,7 @@ class Order:
         return moments
 
     def record(self, act: EventRecord) -> None:
-        """Record an event in a stream."""
+        """Record an event in a stream of the program."""
         stream = self._stream((act.device_id, act.stream_id))
         stream.clock = self._next_clock(stream)
         self._events[act.event_id] = _Event(dict(stream.clock), stream.key, self.index, act.source)

@@ -232,7 +232,7 @@ def load(name: str) -> Any:
 
 @functools.cache
 def records() -> tuple[RecordedLaunch, ...]:
-    """Return all shipped records of launches, in the order of the index."""
+    """Return all shipped records of kernel launches, in the order in which the index lists them."""
     data = json.loads((_folder() / INDEX).read_text(encoding="utf-8"))
     io.check_version(data, FORMAT, INDEX)
     return tuple(map(_launch_of_entry, data["launches"]))
@@ -240,7 +240,7 @@ def records() -> tuple[RecordedLaunch, ...]:
 
 @functools.cache
 def timelines() -> tuple[RecordedTimeline, ...]:
-    """Return all shipped timelines, in the order of the index."""
+    """Return all shipped timelines, in the order in which the index lists them."""
     file = _folder() / TIMELINES
     if not file.is_file():
         return ()

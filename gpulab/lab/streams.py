@@ -11,8 +11,8 @@ from virtualgpu.records import StreamHazard, StreamReport
 
 
 def check_streams() -> StreamCheck:
-    """Find accesses to the same memory in a ``with`` block, by streams or the host, that have no defined
-    order.
+    """Check the operations in a ``with`` block for accesses to the same memory whose order is undefined. The
+    accesses can be made by streams or by the host.
 
     The check finds three mistakes: two streams (or a stream and the host) access the same bytes, at least
     one of them writes, and nothing orders them; memory is freed or reused while another stream may still use

@@ -96,7 +96,9 @@ class NvmlDevice:
         return None if mode is None else bool(mode[0])
 
     def setup(self) -> tuple[Metric, ...]:
-        """Return information on the device that does not change: MIG, NVLinks, and performance counters."""
+        """Return the constant setup of the device, which consists of MIG, NVLinks and performance
+        counters.
+        """
         mig = self.mig_enabled
         gpm = self.ask("nvmlGpmQueryDeviceSupport")
         links = getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0)

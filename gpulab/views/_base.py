@@ -58,8 +58,8 @@ def module_text(name: str, folder: Traversable = _VIEWS_FOLDER) -> str:
 
 
 def style_text(name: str) -> str:
-    """Return the style sheet of a view. It contains the colours, the shared styles, and the styles of the
-    view.
+    """Return the style sheet of a view, with the colours, the shared styles, and the styles of the view if
+    there are any.
     """
     sheets = [
         _VIEWS_FOLDER.joinpath(f"{sheet_name}.css") for sheet_name in ("parts/card", "parts/parts", name)

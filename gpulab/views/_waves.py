@@ -95,7 +95,7 @@ def _wave_count(waves: float) -> str:
 
 
 def occupancy_words(fit: Occupancy) -> str:
-    """Return a text with the number of warps per SM that fit and the maximum number."""
+    """Return a text with the number of warps that fit on an SM and the maximum number."""
     return f"{fit.warps_per_sm} of {fit.max_warps_per_sm} warps per SM"
 
 

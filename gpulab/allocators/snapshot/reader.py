@@ -36,7 +36,7 @@ _COMPRESSION_RATIO = 12  # how much larger a compressed snapshot is once it is u
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A memory snapshot of PyTorch's allocator, with the events and the final state of each device.
+    """A memory snapshot of PyTorch's caching allocator, with the events and the final state of each device.
 
     A device without recorded events has a trace without events, whose first state is the last one.
     """

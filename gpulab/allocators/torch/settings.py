@@ -29,7 +29,9 @@ _IGNORED_SETTINGS = {
 
 
 class SettingsError(GpulabError, ValueError):
-    """Error for a setting that PyTorch would reject or that has no effect. The message names the setting."""
+    """Error for a setting that PyTorch would reject or that has no effect. The message contains the name of
+    the setting.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class StreamOrder:
         return predecessors
 
     def record(self, stream: StreamKey, sync_id: int) -> None:
-        """Record an event in a stream."""
+        """Record an event in a stream of the program."""
         self._newest_operation = None, 0
         self._events[sync_id] = stream, self.frontier(stream)
         self._order.record(EventRecord(sync_id, *self._key(stream)))

@@ -123,8 +123,8 @@ class _Slice:
 
 @dataclass(slots=True)
 class Contents:
-    """The contents of a trace file: its slices, the names of its tracks, and the number of events that were
-    left out.
+    """The contents of a trace file, with its slices, the names of its tracks, and the number of events that
+    were left out.
 
     ``later`` events begin later than the first `max_slices`. ``lost`` events have no time or name.
     ``timeless`` events have a negative duration, or are operations with a duration of zero.

@@ -144,7 +144,7 @@ class Sandboxed(Pictured):
 
     @property
     def result(self) -> Any:
-        """The value that the function returned.
+        """The value that the function in the sandbox returned.
 
         Raises
         ------

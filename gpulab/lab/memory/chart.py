@@ -19,7 +19,8 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def memory(rate_hz: float = 10.0) -> MemoryRecording:
-    """Show a live chart of the device's memory: used, cached, driver and others, limit and peak.
+    """Show a live chart of the used and cached memory of the current device, with the memory of the driver
+    and others, the limit and the peak.
 
     While it is displayed, it takes readings in the background, until it is stopped or its cell is run
     again. Allocations are marked with their size and line, and the last ten minutes are kept. A block that

@@ -16,8 +16,8 @@ from virtualgpu.records.device.load import LOAD_COLUMNS, LoadSamples
 
 
 def monitor(rate_hz: float = 10.0) -> Monitor:
-    """Show a live chart of the load of the current GPU: utilization of its units, power, clocks and their
-    limits.
+    """Show a live chart of the load of the current GPU, with the utilization of its units, its power, its
+    clocks and their limits.
 
     While it is displayed, it takes readings in the background, until it is stopped or its cell runs again.
     The last ten minutes are kept. GPUs from Hopper on measure the load of their units (SMs with a warp,

@@ -118,7 +118,7 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
 
     @property
     def timeline(self) -> TimelineReport:
-        """The timeline of the profiled operations."""
+        """The timeline of the operations that were profiled."""
         if self._active_recorder is None or self._active_recorder.timeline is None:
             raise GpulabError("This profile has no timeline yet. It is available when the block has ended.")
         return TimelineReport(self._active_recorder.timeline)

@@ -23,7 +23,8 @@ NOMINAL_PX = 520
 
 
 def layout(info: DeviceInfo, width: float, height: float) -> tuple[npt.NDArray[np.float64], float]:
-    """Return the rectangle (x, y, width, height) of each SM's tile, and the width of the L2 tile.
+    """Return the rectangle (x, y, width, height) of each SM in the drawing of a chip, and the width of the L2
+    rectangle.
 
     `width` and `height` are those of the chip. The area of an SM's tile represents its shared memory, and the
     area of L2 its size, on the same scale. L2 has the remaining width and the whole height.

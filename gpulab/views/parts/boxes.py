@@ -226,7 +226,7 @@ def row(
     above: bool = False,
     **options: Any,
 ) -> Box:
-    """Return a box that shows boxes next to each other. The parameter `weights` sets their relative widths.
+    """Return a box that shows boxes next to each other. The parameter `weights` determines their widths.
 
     If a box would be narrower than its `least` pixels, the boxes wrap: below the first one, or above it if
     `above` is set.

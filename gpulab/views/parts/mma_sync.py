@@ -8,7 +8,9 @@ from gpulab.words import listing, percent
 
 
 def mma_sync_sentence(shares: Mapping[str, float]) -> str:
-    """Return a sentence about the given shares of published rates by format, or "" if there are none."""
+    """Return a sentence about the shares of published rates that mma.sync reached, by number format. If there
+    are no shares, return an empty string.
+    """
     if not shares:
         return ""
     rates = listing([f"{percent(share)} of the published rate for {name}" for name, share in shares.items()])

@@ -61,7 +61,7 @@ class PrecisionView(Steered):
 
     @property
     def shown(self) -> Number:
-        """The number that the sliders select."""
+        """The number that is selected by the sliders."""
         if not (self.step or self.power):
             return self.value
         magnitude = max(abs(BF16.round(self.value)), BF16.smallest_normal)

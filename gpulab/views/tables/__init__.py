@@ -408,7 +408,9 @@ class CardOfTables(Tabular, Texts):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the numbers in the tables."""
+        """A phrase that states the origin of the numbers in the tables, such as ``measured on NVIDIA
+        H200``.
+        """
         raise NotImplementedError
 
     @property

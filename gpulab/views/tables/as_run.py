@@ -37,7 +37,7 @@ class AsRunTable(RecordTable[AsRun], AsRun):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the counts in the tables."""
+        """A phrase that states the origin of the instruction counts, such as ``measured on NVIDIA H200``."""
         return self.provenance.of_results
 
     def tables(self) -> tuple[Table, ...]:

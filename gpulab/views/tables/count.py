@@ -74,7 +74,9 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the counters and of the cache hit rates."""
+        """A phrase that states the origin of the counters and of the cache hit rates, such as ``measured on
+        NVIDIA H200``.
+        """
         hit_rates = "; hit rates modelled" if self.caches is not None else ""
         return f"{self.provenance.of_results}{hit_rates}"
 

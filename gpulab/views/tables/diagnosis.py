@@ -126,7 +126,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the counts and times."""
+        """A phrase that states the origin of the counts and times, such as ``measured on NVIDIA H200``."""
         return self.provenance.of_results_and_times
 
     @property

@@ -32,7 +32,7 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the written values."""
+        """A phrase that states the origin of the written values, such as ``measured on NVIDIA H200``."""
         return self.provenance.of_results
 
     @property

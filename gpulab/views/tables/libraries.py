@@ -30,7 +30,9 @@ class CallsTable(RecordTable[Calls], Calls):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the recorded library calls."""
+        """A phrase that states the origin of the recorded library calls, such as ``measured on NVIDIA
+        H200``.
+        """
         return self.provenance.label
 
     def tables(self) -> tuple[Table, ...]:
@@ -89,7 +91,7 @@ class TuningTable(RecordTable[Tuning], Tuning):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the results and times."""
+        """A phrase that states the origin of the results and times, such as ``measured on NVIDIA H200``."""
         return self.provenance.of_results_and_times
 
     def tables(self) -> tuple[Table, ...]:

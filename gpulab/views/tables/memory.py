@@ -38,7 +38,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the memory sizes."""
+        """A phrase that states the origin of the memory sizes, such as ``measured on NVIDIA H200``."""
         return self.provenance.label
 
     def tables(self) -> tuple[Table, ...]:
@@ -178,7 +178,7 @@ class HostMemoryTable(RecordTable[AllocatorStatistics], AllocatorStatistics):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the statistics."""
+        """A phrase that states the origin of the memory statistics, such as ``measured on NVIDIA H200``."""
         return self.provenance.label
 
     def tables(self) -> tuple[Table, ...]:

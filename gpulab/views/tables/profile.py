@@ -43,7 +43,9 @@ class ProfileTable(RecordTable[Profile], Profile):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the counts and times in the profile."""
+        """A phrase that states the origin of the counts and times in the profile, such as ``measured on
+        NVIDIA H200``.
+        """
         return self.provenance.of_results_and_times
 
     def tables(self) -> tuple[Table, ...]:
@@ -242,7 +244,9 @@ class ProfileComparison(CardOfTables):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the counts and times in the profiles."""
+        """A phrase that states the origin of the counts and times in both profiles, such as ``measured on
+        NVIDIA H200``.
+        """
         origins = dict.fromkeys(profile.provenance.of_results_and_times for profile in self.records)
         return "; ".join(origins)
 

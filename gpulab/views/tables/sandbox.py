@@ -28,7 +28,7 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
 
     @property
     def origin(self) -> str:
-        """The device on which the code in the sandbox ran."""
+        """A phrase that states on which device the code in the sandbox ran."""
         return self.provenance.of_results
 
     @property

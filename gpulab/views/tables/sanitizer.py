@@ -49,8 +49,8 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the sanitizer's results, or an empty string if there are no
-        results.
+        """A phrase that states the origin of the results, such as ``measured on NVIDIA H200``. It is empty if
+        there are no results.
         """
         return "" if self.unavailable else self.provenance.of_results
 
@@ -167,7 +167,9 @@ class SanitizerComparison(CardOfTables):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the results of both checkers."""
+        """A phrase that states the origin of the results of both checkers, such as ``measured on NVIDIA
+        H200``.
+        """
         origins = [record.provenance.of_results for record in self.records if not record.unavailable]
         return "; ".join(dict.fromkeys(origins))
 

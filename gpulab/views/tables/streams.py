@@ -32,7 +32,7 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
 
     @property
     def origin(self) -> str:
-        """The source and the device of the checked operations."""
+        """A phrase that states the origin of the checked operations, such as ``measured on NVIDIA H200``."""
         return self.provenance.of_results
 
     @property

@@ -46,12 +46,14 @@ class Answers(CardOfTables, tuple[R, ...]):
 
     @property
     def facts(self) -> str:
-        """The part of the caption that states that there are no results. Otherwise, it is an empty string."""
+        """A text that states that there are no results. It is empty if there are results."""
         return self._texts[1]
 
     @property
     def origin(self) -> str:
-        """The source and the device of the times in the timeline."""
+        """A phrase that states the origin of the times in the timeline, such as ``measured on NVIDIA
+        H200``.
+        """
         return self._texts[2]
 
     def tables(self) -> tuple[Table, ...]:

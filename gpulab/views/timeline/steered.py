@@ -20,7 +20,9 @@ class SteeredTimeline(TimelineView, Steered):
     """
 
     def steer(self, *sliders: Slider) -> None:
-        """Add sliders above the picture. For each new setting, the view shows the corresponding timeline."""
+        """Add sliders above the picture. For each new setting of the sliders, the view shows the
+        corresponding timeline.
+        """
         self.controls = [slider.wire() for slider in sliders]
         self.show_chosen()
         self.pictured = self._settings()
