@@ -307,9 +307,34 @@ class FinishedLaunch:
                 ("pace", result.kernel.name, *clk_by_pipe.values()), lambda: pace(result.kernel, clk_by_pipe)
             ),
             arrays=cost.ArrayBytes(
-                sum(prepared.arrays.values()), min(prepared.arrays.values(), default=0), self.cold_bytes
+                sum(prepared.arrays.values()),
+                min(prepared.arrays.values(), default=0),
+                self.cold_bytes,
+                self._atomic_array_bytes,
             ),
         )
+
+    @property
+    def _atomic_array_bytes(self) -> dict[int, int]:
+        """The size of the array that each atomic access to global memory changes, by the access's pc."""
+        from virtualgpu.engine.observe.origin import base_pointer, find_writers
+        from virtualgpu.engine.observe.results import source_index
+
+        prepared = self.prepared
+        assert self.result.counters is not None
+        pcs = {a.pc for a in self.result.counters.accesses if a.kind == "atomic" and a.space != "shared"}
+        if not pcs:
+            return {}
+        entry = prepared.kernel.entry
+        writers = prepared.kernel.program.cached(("writers", entry.name), lambda: find_writers(entry))
+        array_bytes = {}
+        for instruction in entry.instructions:
+            pc = source_index(instruction)
+            if pc in pcs:
+                pointer = base_pointer(entry, instruction, prepared.packed.params, {}, writers)
+                if pointer in prepared.arrays:
+                    array_bytes[pc] = prepared.arrays[pointer]
+        return array_bytes
 
     @cached_property
     def placement(self) -> Placement:

@@ -391,7 +391,7 @@ class _CauseSearch:
 
         def with_fewer_lanes(access: AccessCounters) -> AccessCounters:
             lanes = access.bytes_requested / access.size_bytes
-            word_count = max(launch_work.arrays.smallest // access.size_bytes, 1)
+            word_count = max(launch_work.arrays.target_bytes(access) // access.size_bytes, 1)
             # A block adds once to each word; to a single word it adds the sums of a few warps.
             sums_per_block = launch_work.warps_per_block**0.75 if word_count == 1 else 1.0
             remaining_share = min(
@@ -415,13 +415,14 @@ class _CauseSearch:
 
         worst_line = _line_of(sites, lambda access: access.bytes_requested)
         lanes = sum(access.bytes_requested / access.size_bytes for access in worst_line)
+        words = launch_work.arrays.target_bytes(worst_line[0]) // worst_line[0].size_bytes
         return [
             self._make_cause(
                 "atomics",
                 change,
                 worst_line,
                 lanes=lanes,
-                words=max(min(launch_work.arrays.smallest // worst_line[0].size_bytes, lanes), 1),
+                words=max(min(words, lanes), 1),
                 after=sum(
                     with_fewer_lanes(access).bytes_requested / access.size_bytes for access in worst_line
                 ),

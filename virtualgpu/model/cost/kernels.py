@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -101,13 +101,24 @@ def memory_bound_ns(info: DeviceInfo, bytes_moved: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ArrayBytes:
-    """The total size of a kernel's arrays, the size of the smallest one, and the size of those that are not
-    in L2, in bytes.
+    """The sizes in bytes of a kernel's arrays.
+
+    Attributes
+    ----------
+    total, smallest, cold : int
+        Of all arrays, of the smallest array, and of the arrays that are not in L2.
+    by_atomic : mapping
+        Size of the array that an atomic access changes, by the access's ``pc``, where the array is known.
     """
 
     total: int = 0
     smallest: int = 0
     cold: int = 0
+    by_atomic: Mapping[int, int] = field(default_factory=dict)
+
+    def target_bytes(self, access: AccessCounters) -> int:
+        """Return the size of the array that an atomic access changes: of the smallest if it is not known."""
+        return self.by_atomic.get(access.pc, self.smallest)
 
 
 @dataclass(frozen=True)
@@ -125,7 +136,7 @@ class KernelWork:
     pace : Pace
         Cost of such a piece.
     arrays : ArrayBytes
-        The kernel's arrays; atomics are assumed to go to the smallest, as in a sum or a histogram.
+        The sizes of the kernel's arrays.
     """
 
     warp_instructions: npt.NDArray[np.int64]
@@ -618,7 +629,7 @@ def _store_clk(stores: Sequence[AccessCounters]) -> float:
 
 
 def _atomic_clk(work: KernelWork, access: AccessCounters) -> float:
-    target_bytes = max(work.arrays.smallest, 4)
+    target_bytes = max(work.arrays.target_bytes(access), 4)
     lanes = access.bytes_requested / access.size_bytes
     parallel_atomics = min(max(target_bytes / ATOMIC_APART_BYTES, 1.0), ATOMIC_UNITS)
     if ".cas" in access.text:
