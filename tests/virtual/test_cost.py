@@ -71,6 +71,23 @@ def test_kernel_times_are_those_of_an_h200(h200: Machine) -> None:
     assert not wrong
 
 
+@pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+def test_atomics_cost_what_the_array_that_they_change_costs(h200: Machine) -> None:
+    """262,144 additions take 1.4 µs over as many integers, and 192.7 µs to one (`tools/timing`, H200)."""
+    code = """extern "C" __global__ void add(int* sums, const int* values, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        atomicAdd(sums + i % n, values[0]);
+    }"""
+    kernel, one_value = cp.RawKernel(code, "add"), cp.ones(1, np.int32)
+
+    def add_ns(count: int) -> float:
+        launch = Launch.of(kernel, 1024, 256, (cp.zeros(count, np.int32), one_value, np.int32(count)))
+        return VirtualBackend(h200).prepared(launch).run().duration_ns
+
+    assert add_ns(1 << 18) < 5_000
+    assert add_ns(1) == pytest.approx(192_700, rel=0.1)
+
+
 def test_the_model_ranks_kernels_as_the_h200_does(h200: Machine) -> None:
     code = (DATA / "timed_kernels.cu").read_text()
     table = {(row[0], row[1]): row for row in rows("h200_times.tsv")}

@@ -177,9 +177,9 @@ programs were recorded before any of them was compared with the model. The resul
 with NumPy's. Recorded on an {device} ({date}, driver {driver}).
 
 In the first comparison, the median error was 13.6 % and the largest error was 15.0x. The largest errors
-belong to products that are split over k and added with atomic operations, whose times are modelled too long.
-Most other products are modelled 10 % to 30 % too short. If the model is changed because of this table, the
-programs no longer test it independently.
+belonged to the two products that are split over k and added with atomic operations: the model assumed that
+atomic operations change the smallest array of a kernel. It now uses the array that they change, so these two
+programs no longer test it independently. Most other products are modelled 10 % to 30 % too short.
 
 | | goal | H200 |
 | --- | --- | --- |
