@@ -45,7 +45,7 @@ def new_home(name: str) -> str:
 
 
 class MovedFinder(MetaPathFinder):
-    """An import finder for the module names of version 1.0. It finds each module at its new location."""
+    """An import finder for the module names of gpulab 1.0. It finds each module at its new location."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

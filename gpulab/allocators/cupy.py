@@ -135,7 +135,9 @@ class CuPyAllocator:
         """Do nothing, because CuPy's memory pool does not wait for streams."""
 
     def empty_cache(self) -> None:
-        """Return each segment that is completely free to the device, as ``free_all_blocks()`` does."""
+        """Release all completely free segments, so that the device can reuse their memory
+        (``free_all_blocks()``).
+        """
         self._pool.free_all_blocks()
 
     def set_limit(self, size_bytes: int) -> None:

@@ -68,7 +68,7 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
 
 
 def releasable_bytes(segment: Segment) -> int:
-    """Return the number of bytes of a segment that `empty_cache` would return to the device."""
+    """Return the number of bytes in a segment that `empty_cache` would release to the device."""
     if not segment.is_expandable:
         is_unused = all(block.state == "free" for block in segment.blocks)
         return segment.size_bytes if is_unused else 0

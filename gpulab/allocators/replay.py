@@ -78,7 +78,7 @@ class Allocator(Protocol):
         """Record that all work submitted to `stream` so far has ended."""
 
     def empty_cache(self) -> None:
-        """Return all segments without blocks in use to the device."""
+        """Release all segments that contain no used blocks, so that the device can reuse their memory."""
 
     def set_limit(self, size_bytes: int) -> None:
         """Limit the number of bytes that the allocator may hold on the device. 0 removes the limit."""

@@ -37,7 +37,9 @@ class DriverStatus:
 
     @property
     def problem(self) -> str:
-        """Return a short phrase why the driver has no usable device, or an empty string if it has one."""
+        """Return a short phrase that explains why the driver has no usable device, or an empty string if it
+        has one.
+        """
         if self.library is None:
             return "no NVIDIA driver was found"
         if not self.init_code and self.device_count:

@@ -21,7 +21,9 @@ class Waves(LaunchWaves):
     """The waves in which the blocks of a launch run, with texts that describe them."""
 
     def wave_words(self) -> str:
-        """Return a phrase for the waves, such as ``2 full waves and a tail of 40 blocks (31 % full)``."""
+        """Return a phrase that describes the waves of blocks, such as ``2 full waves and a tail of 40 blocks
+        (31 % full)``.
+        """
         if not self.trace.blocks_per_wave:
             return "no block fits on an SM"
         tail_percent = percent(self.tail_blocks / self.trace.blocks_per_wave)
