@@ -67,7 +67,7 @@ def _float_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 class RandomState:
-    """A seeded source of random arrays with CuPy's classic methods.
+    """A generator of random arrays with a seed, which has CuPy's classic methods.
 
     Parameters
     ----------
@@ -95,7 +95,9 @@ class RandomState:
         raise AttributeError(f"'RandomState' object has no attribute '{name}'", obj=self, name=name)
 
     def seed(self, seed: Any = None) -> None:
-        """Restart the generator from a seed between 0 and 2**64 - 1. A NumPy array is hashed first."""
+        """Restart the generator with a seed from 0 to 2**64 - 1. If the seed is a NumPy array, it is hashed
+        first.
+        """
         if isinstance(seed, np.ndarray):
             seed = int(hashlib.md5(seed.tobytes(), usedforsecurity=False).hexdigest()[:16], 16)
         elif seed is not None:
@@ -146,7 +148,7 @@ class RandomState:
         return self._draw("poisson", size, dtype, lam)
 
     def binomial(self, n: Any, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
-        """Draw the number of successes in `n` trials that each succeed with probability `p`."""
+        """Draw samples from a binomial distribution with `n` trials and success probability `p`."""
         return self._draw("binomial", size, dtype, n, p)
 
     def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
@@ -166,11 +168,15 @@ class RandomState:
         return self._draw("beta", size, dtype, a, b)
 
     def geometric(self, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
-        """Draw numbers of trials up to and including the first success, each with probability `p`."""
+        """Draw samples from a geometric distribution with success probability `p`. Each is the number of
+        trials up to the first success.
+        """
         return self._draw("geometric", size, dtype, p)
 
     def permutation(self, a: Any) -> ndarray:
-        """Return ``arange(a)`` in random order, or a copy of an array shuffled along its first axis."""
+        """Return the numbers of ``arange(a)`` in random order, or a copy of an array shuffled along its first
+        axis.
+        """
         host = self._host.permutation(_host_parameter(a))
         return _device_array(host, host.dtype, "permutation")
 
@@ -197,15 +203,15 @@ class RandomState:
     random = random_sample
 
     def rand(self, *size: int, dtype: Any = float) -> ndarray:
-        """Draw samples from the uniform distribution over ``[0, 1)``. The arguments are the shape."""
+        """Draw samples from the uniform distribution over ``[0, 1)``. Positional arguments are the shape."""
         return self._draw_float("random", size, dtype)
 
     def randn(self, *size: int, dtype: Any = float) -> ndarray:
-        """Draw samples from the standard normal distribution. The arguments are the shape."""
+        """Draw samples from the standard normal distribution. Positional arguments are the shape."""
         return self._draw_float("standard_normal", size, dtype)
 
     def randint(self, low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> ndarray:
-        """Draw integers from ``[low, high)``, or with one bound from ``[0, low)``."""
+        """Draw random integers from ``[low, high)``. With one bound, draw them from ``[0, low)``."""
         if high is None:
             low, high = 0, low
         integer_dtype: Any = np.dtype(dtype)
@@ -216,14 +222,14 @@ class RandomState:
 
 
 def default_rng(seed: Any = None) -> Generator:
-    """Return a `Generator`, by default with an XORWOW bit generator. Equal seeds give equal numbers."""
+    """Return a `Generator`, whose default bit generator is XORWOW. Equal seeds give equal numbers."""
     if isinstance(seed, Generator):
         return seed
     return Generator(seed if isinstance(seed, BitGenerator) else XORWOW(seed))
 
 
 def get_random_state() -> RandomState:
-    """Return the current device's random state, which the functions of this module use."""
+    """Return the random state of the current device. The functions of ``cp.random`` use this state."""
     machine = _machine.current()
     states = machine.random_states
     device_id = machine.current_device_id
@@ -234,7 +240,7 @@ def get_random_state() -> RandomState:
 
 
 def set_random_state(rs: RandomState) -> None:
-    """Set the random state that the functions of this module use on the current device."""
+    """Set the random state that the functions of ``cp.random`` use on the current device."""
     if not isinstance(rs, RandomState):
         raise TypeError(f"Random state must be an instance of RandomState. Actual: {type(rs)}")
     machine = _machine.current()

@@ -12,7 +12,8 @@ from virtualgpu.cp._routines.from_numpy import lift
 
 
 class vectorize:  # noqa: N801 - CuPy's name
-    """A Python function of scalars that one kernel applies to each element of broadcast arrays.
+    """A Python function of scalars that is compiled to a kernel. The kernel applies it to each element of
+    broadcast arrays.
 
     CuPy translates the function into CUDA C++. Here Python calls it for every element on the host, so more
     is allowed than on a GPU. There it can contain arithmetic, comparisons, conditions, loops over ``range``

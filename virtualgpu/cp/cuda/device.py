@@ -26,7 +26,7 @@ __getattr__ = module_getattr(
 
 @functools.total_ordering
 class Device:
-    """A virtual GPU, identified by its number; ``with Device(1):`` makes it current for a block.
+    """A virtual GPU, identified by its number. The block ``with Device(1):`` makes it the current device.
 
     Parameters
     ----------
@@ -81,37 +81,39 @@ class Device:
             machine.current_device_id = stack.pop()
 
     def use(self) -> Device:
-        """Make this device current."""
+        """Make this device the current device."""
         runtime.setDevice(self.id)
         return self
 
     def synchronize(self) -> None:
-        """Wait on the host for all work of the device."""
+        """Wait on the host until all work of the device is done."""
         declare_synchronize()
         refuse_in_host_function()
         _machine.current().device(self.id).work.synchronize()
 
     @property
     def compute_capability(self) -> str:
-        """Compute capability without the dot, such as ``"80"`` or ``"120"`` (minor version last)."""
+        """Compute capability without the dot, such as ``"80"`` or ``"120"``. The last digit is the minor
+        version.
+        """
         major, minor = _machine.current().device(self.id).info.compute_capability
         return f"{major}{minor}"
 
     @property
     def mem_info(self) -> tuple[int, int]:
-        """Free and total memory in bytes."""
+        """Free and total memory of the device in bytes."""
         device_memory = _machine.current().device(self.id).memory
         return device_memory.free_bytes, device_memory.capacity_bytes
 
     @property
     def attributes(self) -> dict[str, int]:
-        """Modelled device attributes by CUDA's names, without ``cudaDevAttr``."""
+        """Dictionary of the modelled device attributes. Its keys are CUDA's names without ``cudaDevAttr``."""
         info = _machine.current().device(self.id).info
         return {attribute.name: attribute.of(info) for attribute in ATTRIBUTES}
 
     @property
     def pci_bus_id(self) -> str:
-        """PCI address of the device, such as ``"0000:01:00.0"``; see `from_pci_bus_id`."""
+        """PCI address of the device, such as ``"0000:01:00.0"``."""
         return runtime.deviceGetPCIBusId(self.id)
 
 

@@ -39,7 +39,7 @@ def get_build_version() -> int:
 
 
 def moduleGetFunction(module: int, funcname: str) -> int:  # noqa: N802
-    """Return the handle of a kernel in a module. It is valid as long as the module exists."""
+    """Return the handle of a kernel in a module. The handle is valid as long as the module exists."""
     owner: Module = loaded_object(module, Module, "module")
     function = owner.get_function(funcname)
     owner.__dict__.setdefault("functions", []).append(function)
@@ -74,7 +74,9 @@ def funcGetAttribute(attribute: int, f: int) -> int:  # noqa: N802
 
 
 def funcSetAttribute(f: int, attribute: int, value: int) -> None:  # noqa: N802
-    """Set the maximum dynamic shared memory of a kernel. The carveout is accepted but has no effect."""
+    """Set the maximum dynamic shared memory of a kernel. A value for the carveout is accepted but has no
+    effect.
+    """
     function: Function = loaded_object(f, Function, "function")
     if attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         function.max_dynamic_shared_bytes = value
@@ -87,7 +89,7 @@ def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
     blockSize: int,  # noqa: N803
     dynamicSMemSize: int,  # noqa: N803
 ) -> int:
-    """Return the number of blocks of a kernel that fit on an SM at once."""
+    """Return the number of a kernel's blocks that can be resident on an SM at once."""
     function: Function = loaded_object(func, Function, "function")
     stats = function.stats
     if blockSize < 1:
@@ -108,7 +110,7 @@ def occupancyMaxPotentialBlockSize(  # noqa: N802
     dynamicSMemSize: int,  # noqa: N803
     blockSizeLimit: int,  # noqa: N803
 ) -> tuple[int, int]:
-    """Return the grid size that fills the device and the block size with the most threads per SM."""
+    """Return the grid size that fills the device, and the block size with the most threads per SM."""
     function: Function = loaded_object(func, Function, "function")
     max_block_size = function.stats.max_threads_per_block
     max_block_size = min(max_block_size, blockSizeLimit) if blockSizeLimit else max_block_size

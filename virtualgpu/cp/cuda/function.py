@@ -29,11 +29,13 @@ _MINIMUM_ISA = (9, 0)
 
 
 class LoadedCode(WeakValueDictionary[int, Any]):
-    """Weak references to the modules and functions of one machine, by their handles."""
+    """A dictionary of the loaded modules and functions of one machine by their handles. It contains only weak
+    references.
+    """
 
 
 def loaded_object(handle: int, expected_class: type, type_name: str) -> Any:
-    """Return the loaded module or function that a handle identifies.
+    """Return the loaded module or function with a given handle.
 
     Raises
     ------
@@ -51,7 +53,9 @@ def loaded_object(handle: int, expected_class: type, type_name: str) -> Any:
 
 
 class Module:
-    """A module loaded on a device, with its kernels and ``__device__`` variables. ``ptr`` is its handle."""
+    """A module that is loaded on a device, with its kernels and ``__device__`` variables. Its handle is
+    ``ptr``.
+    """
 
     def __init__(self) -> None:
         self.ptr = 0
@@ -72,7 +76,7 @@ class Module:
 
     @property
     def compiled(self) -> CompiledModule:
-        """The compiled code of the module. An empty module raises an error."""
+        """The compiled code of the module. If the module is empty, an error is raised."""
         if self._compiled is None:
             raise CUDADriverError(
                 400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle: call load(ptx) first."
@@ -93,7 +97,7 @@ class Module:
         return device
 
     def load(self, cubin: bytes) -> None:
-        """Load PTX text, or a fat binary with PTX (as bytes), on the current device.
+        """Load PTX text on the current device, or a fat binary (as bytes) that contains PTX.
 
         Raises
         ------
@@ -175,7 +179,7 @@ class Module:
         device.machine.own(LoadedCode)[self.ptr] = self
 
     def load_file(self, filename: str) -> None:
-        """Load PTX from a file. Raise the errors of `load`, or ``CUDA_ERROR_FILE_NOT_FOUND`` (301)."""
+        """Load a PTX file on the current device. A missing file raises error 301, "file not found"."""
         from pathlib import Path
 
         try:
@@ -197,7 +201,7 @@ class Module:
         return self.variable(name)[0]
 
     def variable(self, name: str) -> tuple[int, int]:
-        """Return the address and size in bytes of a variable; see `get_global_var`."""
+        """Return the address of a module's variable and its size in bytes."""
         device = self.device
         compiled = self.compiled
         try:
@@ -214,12 +218,12 @@ class Module:
             ) from None
 
     def get_function(self, name: str) -> Function:
-        """Return a kernel by its (mangled) name."""
+        """Return a kernel of the module by its (mangled) name."""
         return Function(self, name)
 
 
 class Function:
-    """A kernel of a loaded module. ``ptr`` is its handle.
+    """A kernel of a loaded module. Its handle is ``ptr``.
 
     Parameters
     ----------
@@ -246,12 +250,12 @@ class Function:
 
     @property
     def stats(self) -> KernelStats:
-        """Resources of the compiled kernel."""
+        """Registers and memory that the compiled kernel uses."""
         return self.module.compiled.stats(self.name, self.module.device.info)
 
     @property
     def max_dynamic_shared_bytes(self) -> int:
-        """Maximum dynamic shared memory of a launch in bytes.
+        """Maximum dynamic shared memory of a kernel launch, in bytes.
 
         Raises
         ------
@@ -288,7 +292,7 @@ class Function:
         self.submit(launch, stream, enable_cooperative_groups)
 
     def submit(self, launch: Launch, stream: Any, cooperative: bool) -> None:
-        """Launch the kernel in a stream. `launch` contains the grid, the block and the arguments."""
+        """Launch the kernel in a stream. The `launch` object has the grid, the block and the arguments."""
         device = self.module.device
         stream = get_current_stream(device.id) if stream is None else stream
         _check_stream(stream, device)

@@ -24,7 +24,7 @@ _SHAPES = {
 
 
 class Graph:
-    """A graph of kernels, copies, memsets and host functions, which `Stream.end_capture` returns.
+    """A graph of kernels, copies, memsets and host functions. The method `Stream.end_capture` returns it.
 
     A launch runs every node again, with the addresses of the capture. As on a GPU, the program must keep
     the arrays at these addresses alive; the graph does not.
@@ -67,12 +67,14 @@ class Graph:
     _id: int
 
     def launch(self, stream: Any = None) -> None:
-        """Run all nodes in `stream` (default: the current one), each after the nodes that it depends on."""
+        """Run the nodes of the graph in `stream`, by default the current stream. Each runs after the nodes on
+        which it depends.
+        """
         (stream or self._current()).launch_graph(self._id, self._executable_nodes, self._upload_ns)
         self._is_uploaded = True
 
     def upload(self, stream: Any = None) -> None:
-        """Upload the graph to the device, so that its first launch is as short as later ones."""
+        """Upload the graph to the device, so that its first launch is as fast as later launches."""
         (stream or self._current()).upload_graph(self._upload_ns)
         self._is_uploaded = True
 
@@ -123,7 +125,7 @@ class Graph:
         self._executable_nodes = list(other._nodes)
 
     def debug_dot_str(self, flags: int = 0) -> str:
-        """Return the graph in the DOT language, in the format of ``cudaGraphDebugDotPrint``.
+        """Return the graph as text in the DOT language, in the format of ``cudaGraphDebugDotPrint``.
 
         Parameters
         ----------

@@ -10,7 +10,7 @@ from virtualgpu.model import machine as _machine
 
 
 def get_memory_hooks() -> dict[str, MemoryHook]:
-    """Return the calling thread's hooks by name, in the order in which they were activated."""
+    """Return the active memory hooks of the calling thread by name, in the order of their activation."""
     hooks: dict[str, MemoryHook] = _machine.thread_state().setdefault("memory_hooks", {})
     return hooks
 
@@ -19,7 +19,7 @@ __getattr__ = module_getattr("cp.cuda.memory_hook", globals())
 
 
 class MemoryHook:
-    """Base class of hooks for memory pools. ``with hook:`` activates a hook for the current thread.
+    """Base class of hooks for memory pools. The block ``with hook:`` activates a hook for the current thread.
 
     A pool calls the hooks of the thread that allocates or frees, in the order in which they were entered,
     with keyword arguments: ``device_id``, ``size`` (requested bytes), ``mem_size`` (bytes rounded up to the
@@ -55,19 +55,19 @@ class MemoryHook:
         del get_memory_hooks()[self.name]
 
     def alloc_preprocess(self, **kwargs: Any) -> None:
-        """Called before the pool allocates a segment on the device."""
+        """Method that is called before the pool allocates a segment on the device."""
 
     def alloc_postprocess(self, **kwargs: Any) -> None:
-        """Called after the pool has allocated a segment on the device, or has failed to do so."""
+        """Method that is called after the pool has allocated a device segment, or has failed to do so."""
 
     def malloc_preprocess(self, **kwargs: Any) -> None:
-        """Called before the pool returns a block to the program."""
+        """Method that is called before the pool returns a block to the program."""
 
     def malloc_postprocess(self, **kwargs: Any) -> None:
-        """Called after the pool has returned a block to the program, or has failed to do so."""
+        """Method that is called after the pool has returned a block, or has failed to do so."""
 
     def free_preprocess(self, **kwargs: Any) -> None:
-        """Called before a block returns to the pool."""
+        """Method that is called before a block returns to the pool."""
 
     def free_postprocess(self, **kwargs: Any) -> None:
-        """Called after a block has returned to the pool."""
+        """Method that is called after a block has returned to the pool."""

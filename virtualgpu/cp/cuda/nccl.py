@@ -69,29 +69,31 @@ _ID_PREFIX = b"virtual NCCL"
 
 
 def get_version() -> int:
-    """Return the version of NCCL that the virtual GPU emulates, as a number: 22809 for 2.28.9."""
+    """Return the version number of the NCCL that the virtual GPU emulates, such as 22809 for 2.28.9."""
     return _VERSION
 
 
 def get_build_version() -> int:
-    """Return the same version number as `get_version`."""
+    """Return the same NCCL version number as `get_version`."""
     return _VERSION
 
 
 def get_unique_id() -> bytes:
-    """Return a new id of 128 bytes, which the ranks of one communicator share."""
+    """Return a new id of 128 bytes for a communicator. All ranks of the communicator share it."""
     id_number = next(world().id_numbers)
     unique_id = _ID_PREFIX + os.getpid().to_bytes(8, "little") + id_number.to_bytes(8, "little")
     return unique_id.ljust(_ID_BYTES, b"\0")
 
 
 def groupStart() -> None:  # noqa: N802 - CuPy's name
-    """Start a group: calls of this thread run together after `groupEnd`. Groups can be nested."""
+    """Start a group of NCCL calls in this thread. They run together after `groupEnd`, and groups can be
+    nested.
+    """
     group().depth += 1
 
 
 def groupEnd() -> None:  # noqa: N802 - CuPy's name
-    """End a group, and run all of its calls together.
+    """End a group of NCCL calls, and run all of its calls together.
 
     Raises
     ------
@@ -114,14 +116,14 @@ def groupEnd() -> None:  # noqa: N802 - CuPy's name
 
 
 class NcclConfig:
-    """Options of a communicator. They are stored but have no effect on the virtual GPU."""
+    """Options for a communicator. The virtual GPU stores them, but they have no effect."""
 
     def __init__(self, split_share: int = 0) -> None:
         self.split_share = split_share
 
 
 class NcclCommunicator:
-    """One rank of a communicator, on the current device.
+    """A rank of an NCCL communicator, which uses the current device.
 
     The constructor waits for all ranks, each in its own thread, or all within one group.
 
@@ -182,7 +184,7 @@ class NcclCommunicator:
 
     @staticmethod
     def initAll(devices: int | list[int]) -> list[NcclCommunicator]:  # noqa: N802 - CuPy's name
-        """Return communicators for several devices, which a single thread uses.
+        """Return one communicator for each of several devices. A single thread uses all of them.
 
         Parameters
         ----------
@@ -232,11 +234,11 @@ class NcclCommunicator:
 
     @property
     def comm(self) -> int:
-        """Handle of the communicator, or 0 after it was destroyed."""
+        """Handle of the communicator, or 0 after it has been destroyed."""
         return 0 if self._member.end_state else id(self._member)
 
     def device_id(self) -> int:
-        """Return the number of the rank's device."""
+        """Return the number of the device that this rank uses."""
         return self._checked_member().device.id
 
     def rank_id(self) -> int:
@@ -244,7 +246,7 @@ class NcclCommunicator:
         return self._checked_member().rank
 
     def size(self) -> int:
-        """Return the number of ranks."""
+        """Return the number of ranks in the communicator."""
         self._checked_member()
         return self._clique.size
 
@@ -271,7 +273,7 @@ class NcclCommunicator:
             raise self._clique.repeated_error()
 
     def commSplit(self, color: int, key: int, config: NcclConfig | None = None) -> NcclCommunicator | None:  # noqa: N802
-        """Return a communicator of the ranks with the same color, ordered by key. Color -1 returns None.
+        """Return a communicator for the ranks with the same color, ordered by key. For color -1, return None.
 
         All ranks call it, each in its own thread.
         """
@@ -291,13 +293,13 @@ class NcclCommunicator:
     # Calls
 
     def allReduce(self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, stream: int) -> None:  # noqa: N802
-        """Compute the sum (or the result of `op`) of all ranks' arrays, and write it to every rank."""
+        """Reduce the arrays of all ranks with `op`, such as a sum, and write the result to every rank."""
         self._call("allReduce", sendbuf, recvbuf, count, datatype, stream, op=op)
 
     def reduce(
         self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, root: int, stream: int
     ) -> None:
-        """Compute the sum (or the result of `op`) of all ranks' arrays, and write it to rank `root`."""
+        """Reduce the arrays of all ranks with `op`, such as a sum, and write the result to rank `root`."""
         self._call("reduce", sendbuf, recvbuf, count, datatype, stream, op=op, other_rank=root)
 
     def broadcast(
@@ -313,7 +315,8 @@ class NcclCommunicator:
     def reduceScatter(  # noqa: N802
         self, sendbuf: int, recvbuf: int, recvcount: int, datatype: int, op: int, stream: int
     ) -> None:
-        """Compute the sum (or the result of `op`) of all ranks' arrays, and write one part to each rank.
+        """Reduce the arrays of all ranks with `op`, such as a sum, and write one part of the result to each
+        rank.
 
         Each part has `recvcount` elements.
         """

@@ -16,7 +16,8 @@ _COMPILATION_ERROR = 6
 
 
 class NVRTCError(RuntimeError):
-    """NVRTC's error, like ``cupy.cuda.nvrtc.NVRTCError``. ``status`` is NVRTC's error code.
+    """Error raised by NVRTC functions, with CuPy's class name. The attribute ``status`` is NVRTC's error
+    code.
 
     The log of the compiler is in `getProgramLog`.
     """
@@ -38,19 +39,19 @@ class _Program:
 
 
 def getVersion() -> tuple[int, int]:  # noqa: N802
-    """Return NVRTC's version as (major, minor)."""
+    """Return the version of NVRTC as a tuple (major, minor)."""
     return _compiler.version()
 
 
 def getSupportedArchs() -> list[int]:  # noqa: N802
-    """Return the compute capabilities that PTX can be compiled for, such as 90 for 9.0."""
+    """Return the compute capabilities for which NVRTC can compile PTX, such as 90 for 9.0."""
     return list(_compiler.supported_targets())
 
 
 def createProgram(  # noqa: N802
     src: str, name: str, headers: Sequence[object], include_names: Sequence[object]
 ) -> int:
-    """Create a program from source code, and return its handle. Release it with `destroyProgram`."""
+    """Create an NVRTC program from source code, and return its handle. Release it with `destroyProgram`."""
     if headers or include_names:
         raise NotSupportedError(
             "The virtual GPU's NVRTC does not support headers in memory. Pass their folder with -I."
@@ -67,12 +68,13 @@ def destroyProgram(prog: int) -> None:  # noqa: N802
 
 
 def addNameExpression(prog: int, name: str) -> None:  # noqa: N802
-    """Add a template instantiation, such as ``"scale<float>"``, that `compileProgram` must compile."""
+    """Add a template instantiation, such as ``"scale<float>"``, which `compileProgram` must compile."""
     _find_program(prog).expressions.append(name)
 
 
 def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
-    """Compile a program to PTX. With a real architecture (``-arch=sm_90``), also compile machine code.
+    """Compile a program to PTX. For a real architecture such as ``-arch=sm_90``, also compile it to machine
+    code.
 
     Raises
     ------
@@ -106,7 +108,7 @@ def getPTX(prog: int) -> bytes:  # noqa: N802
 
 
 def getCUBIN(prog: int) -> bytes:  # noqa: N802
-    """Return the machine code of a program.
+    """Return the machine code of a compiled program.
 
     Raises
     ------
@@ -120,7 +122,7 @@ def getCUBIN(prog: int) -> bytes:  # noqa: N802
 
 
 def getProgramLog(prog: int) -> str:  # noqa: N802
-    """Return the log of the compiler."""
+    """Return the log that the compiler wrote for a program."""
     return _find_program(prog).log
 
 

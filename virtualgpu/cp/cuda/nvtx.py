@@ -51,7 +51,7 @@ def _color_of_id(id_color: int) -> int | None:
 
 
 def ranges() -> tuple[NvtxRange, ...]:
-    """Return the last 65,536 ranges and marks of the current machine, in the order of their ends.
+    """Return the last 65,536 NVTX ranges and marks of the current machine, ordered by their end.
 
     CuPy passes ranges to a profiler and does not have this function.
     """
@@ -59,12 +59,14 @@ def ranges() -> tuple[NvtxRange, ...]:
 
 
 def RangePush(message: str, id_color: int = -1) -> None:  # noqa: N802
-    """Start a range inside the ranges that this thread has open. `id_color` selects one of ten colours."""
+    """Start an NVTX range within the open ranges of this thread. The number `id_color` selects one of ten
+    colours.
+    """
     _push(message, _color_of_id(id_color))
 
 
 def RangePushC(message: str, color: int = 0) -> None:  # noqa: N802
-    """Start a range inside the ranges that this thread has open. `color` has the form 0xAARRGGBB."""
+    """Start an NVTX range within the open ranges of this thread. Its `color` has the form 0xAARRGGBB."""
     _push(message, _check_color(color))
 
 
@@ -74,7 +76,7 @@ def _push(message: str, color: int | None) -> None:
 
 
 def RangePop() -> None:  # noqa: N802
-    """End the innermost open range of the thread, if there is one."""
+    """End the innermost open range of the thread. If there is none, do nothing."""
     log = _range_log()
     thread = threading.get_ident()
     if log.stacks.get(thread):
@@ -84,12 +86,12 @@ def RangePop() -> None:  # noqa: N802
 
 
 def Mark(message: str, id_color: int = -1) -> None:  # noqa: N802
-    """Mark the current time. `id_color` selects one of ten colours."""
+    """Mark the current time on the timeline. The number `id_color` selects one of ten colours."""
     _mark(message, _color_of_id(id_color))
 
 
 def MarkC(message: str, color: int = 0) -> None:  # noqa: N802
-    """Mark the current time. `color` has the form 0xAARRGGBB."""
+    """Mark the current time on the timeline. The number `color` has the form 0xAARRGGBB."""
     _mark(message, _check_color(color))
 
 
@@ -99,7 +101,7 @@ def _mark(message: str, color: int | None) -> None:
 
 
 def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
-    """Start a range that any thread can end, and return the number to pass to `RangeEnd`."""
+    """Start an NVTX range that any thread can end, and return the number to pass to `RangeEnd`."""
     log = _range_log()
     range_id = next(log.numbers)
     log.started[range_id] = log.open(
@@ -109,7 +111,7 @@ def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
 
 
 def RangeEnd(range_id: int) -> None:  # noqa: N802
-    """End a range that `RangeStart` started. Unknown numbers are ignored."""
+    """End an NVTX range that `RangeStart` started. Unknown numbers are ignored."""
     log = _range_log()
     open_range = log.started.pop(range_id, None)
     if open_range is not None:

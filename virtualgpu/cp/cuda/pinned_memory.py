@@ -32,7 +32,7 @@ _KNOWN_FLAGS = 1 | 2 | 4  # cudaHostAllocPortable, Mapped, WriteCombined
 
 
 class PinnedMemory:
-    """A host buffer that the time model treats as pinned memory.
+    """A buffer in host memory that the time model treats as pinned.
 
     The operating system does not lock the buffer; only modelled copy times depend on it.
 
@@ -73,7 +73,7 @@ class PinnedMemory:
 
 
 class PooledPinnedMemory(PinnedMemory):
-    """A buffer of a pool that is in use. It returns to the pool when it is destroyed."""
+    """A buffer of pinned memory that the program uses. It returns to its pool when it is destroyed."""
 
     def __init__(self, mem: PinnedMemory, pool: weakref.ref[PinnedMemoryPool]) -> None:
         self.mem = mem
@@ -96,7 +96,8 @@ class PooledPinnedMemory(PinnedMemory):
 
 
 class PinnedMemoryPointer:
-    """A pointer into pinned memory. ``np.frombuffer(pointer, dtype, count)`` returns it as an array.
+    """A pointer into pinned memory. The call ``np.frombuffer(pointer, dtype, count)`` returns the memory as
+    an array.
 
     `pinned_pointer` adds the buffer that `numpy.frombuffer` needs (before Python 3.12, a class written in
     Python cannot provide one).
@@ -112,7 +113,7 @@ class PinnedMemoryPointer:
         """Create a pointer `offset` bytes into `mem`, which the pointer keeps alive."""
 
     def size(self) -> int:
-        """Return the number of bytes from this address to the end of the memory."""
+        """Return the number of bytes from this address to the end of the pinned memory."""
         return int(self.mem.size - (self.ptr - self.mem.ptr))
 
     def __int__(self) -> int:
@@ -134,7 +135,7 @@ def _pointer_class(size: int) -> Any:
 
 
 def pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
-    """Return a pointer to `mem` plus `offset`, which keeps `mem` alive and supports the buffer protocol."""
+    """Return a pointer to `mem` plus `offset`. It keeps `mem` alive and supports the buffer protocol."""
     address = mem.ptr + offset
     cls = _pointer_class(mem.size - offset)
     pointer: PinnedMemoryPointer = cls.from_address(address) if address else cls()
@@ -144,14 +145,14 @@ def pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
 
 
 class PinnedMemoryPool:
-    """A pool that keeps freed pinned buffers for reuse. Their sizes are powers of two."""
+    """A pool that keeps freed buffers of pinned memory for reuse. Their sizes are powers of two."""
 
     def __init__(self, allocator: Callable[[int], PinnedMemoryPointer] | None = None) -> None:
         self._allocator = allocator or _malloc
         self._free_buffers: dict[int, list[Any]] = {}
 
     def malloc(self, size: int) -> PinnedMemoryPointer:
-        """Allocate `size` bytes, rounded up to a power of two of at least 512."""
+        """Allocate `size` bytes of pinned memory, rounded up to a power of two of at least 512."""
         size = size_t(size)
         if size == 0:
             return pinned_pointer(PinnedMemory(0))
@@ -173,7 +174,7 @@ class PinnedMemoryPool:
         self._free_buffers.setdefault(mem.size, []).append(mem)
 
     def free_all_blocks(self) -> None:
-        """Unpin and free all buffers that are not in use."""
+        """Unpin and free all buffers of the pool that are not in use."""
         self._free_buffers.clear()
 
     def n_free_blocks(self) -> int:
@@ -190,7 +191,7 @@ def default_pinned_pool() -> PinnedMemoryPool:
 
 
 def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
-    """Allocate pinned host memory with the current allocator (a pool by default)."""
+    """Allocate pinned host memory with the current allocator, which is a pool by default."""
     machine = _machine.current()
     pointer = (machine.pinned_allocator or default_pinned_pool().malloc)(size)
     if not isinstance(pointer, PinnedMemoryPointer | None):
@@ -203,7 +204,7 @@ def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
 
 
 def set_pinned_memory_allocator(allocator: Callable[[int], Any] | None = None) -> None:
-    """Set the allocator of pinned memory. With None, no pool is used."""
+    """Set the allocator of pinned memory. If it is None, no pool is used."""
     _machine.current().pinned_allocator = allocator or _malloc
 
 
@@ -228,7 +229,7 @@ def _unpin_range(machine: _machine.Machine, address: int) -> None:
 
 
 def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
-    """Pin existing host memory, such as that of a NumPy array. `hostUnregister` unpins it.
+    """Pin existing host memory, such as the memory of a NumPy array. Call `hostUnregister` to unpin it.
 
     Raises
     ------
@@ -290,7 +291,7 @@ def _invalid_value_error(reason: str) -> CUDARuntimeError:
 
 
 def is_pinned(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether a NumPy array is entirely in pinned memory."""
+    """Return whether all elements of a NumPy array are in pinned memory."""
     ranges = _machine.current().pinned_ranges
     if not ranges or not array.size:
         return False
@@ -308,7 +309,7 @@ def is_memory_pinned(address: int) -> bool:
 
 
 def host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:
-    """Return `size` bytes of host memory. `mem` is an address: an int or an object with a ``value``."""
+    """Return `size` bytes of host memory at the address `mem`, an int or an object with a ``value``."""
     if isinstance(mem, np.ndarray):
         raise TypeError(
             "Copies take an address: pass x.ctypes.data of a contiguous NumPy array, not the array."

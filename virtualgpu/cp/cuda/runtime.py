@@ -125,12 +125,12 @@ def _current_device() -> VirtualDevice:
 
 
 def deviceSynchronize() -> None:  # noqa: N802
-    """Wait on the host for all work of the current device."""
+    """Wait on the host until all work of the current device is done."""
     _current_device().work.synchronize()
 
 
 def streamSynchronize(stream: int) -> None:  # noqa: N802
-    """Wait on the host for the stream with this handle."""
+    """Wait on the host until all work of a stream is done. The stream is given by its handle."""
     stream_of(stream).synchronize()
 
 
@@ -138,7 +138,7 @@ def streamSynchronize(stream: int) -> None:  # noqa: N802
 
 
 def malloc(size: int) -> int:
-    """Allocate `size` bytes, as ``cudaMalloc``, and return the address."""
+    """Allocate `size` bytes of device memory, like ``cudaMalloc``, and return the address."""
     refuse_unsafe()
     size = size_t(size)
     memory = _current_device().memory
@@ -155,7 +155,7 @@ def free(ptr: int) -> None:
 
 
 def memcpy(dst: int, src: int, size: int, kind: int) -> None:
-    """Copy `size` bytes between host or device addresses, as `kind` specifies. The host waits."""
+    """Copy `size` bytes between host or device addresses, as `kind` specifies, and wait for the copy."""
     refuse_unsafe()
     _copy(dst, src, size, kind, Stream.null, blocking=True)
 
@@ -227,7 +227,7 @@ def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: 
 
 
 def mallocAsync(size: int, stream: int) -> int:  # noqa: N802
-    """Allocate `size` bytes from the current device's pool in stream order, as ``cudaMallocAsync``."""
+    """Allocate `size` bytes from the current device's pool in stream order, like ``cudaMallocAsync``."""
     return allocate_ordered(size_t(size), stream_of(stream))
 
 
@@ -237,7 +237,7 @@ def mallocFromPoolAsync(size: int, pool: int, stream: int) -> int:  # noqa: N802
 
 
 def freeAsync(ptr: int, stream: int) -> None:  # noqa: N802
-    """Free memory in stream order, like ``cudaFreeAsync``. Address 0 is ignored."""
+    """Free device memory in stream order, like ``cudaFreeAsync``. Address 0 is ignored."""
     free_ordered(ptr, stream_of(stream))
 
 
@@ -257,27 +257,27 @@ def deviceSetMemPool(device: int, pool: int) -> None:  # noqa: N802
 
 
 def memPoolCreate(props: MemPoolProps) -> int:  # noqa: N802
-    """Create a stream-ordered pool, and return its handle. Release it with `memPoolDestroy`."""
+    """Create a stream-ordered memory pool, and return its handle. Release the pool with `memPoolDestroy`."""
     return make_pool(props)
 
 
 def memPoolDestroy(pool: int) -> None:  # noqa: N802
-    """Destroy a pool. Devices that used it return to their default pools."""
+    """Destroy a memory pool. Devices that used it then use their default pools again."""
     driver_pools().destroy(pool)
 
 
 def memPoolTrimTo(pool: int, size: int) -> None:  # noqa: N802
-    """Release unused memory of a pool until at most `size` bytes are reserved."""
+    """Release unused memory of a memory pool until it reserves at most `size` bytes."""
     driver_pools().get(pool).trim(size_t(size))
 
 
 def memPoolGetAttribute(pool: int, attr: int) -> int:  # noqa: N802
-    """Return an attribute of a pool, such as ``cudaMemPoolAttrUsedMemCurrent``. Sizes are in bytes."""
+    """Return an attribute of a memory pool, such as ``cudaMemPoolAttrUsedMemCurrent``. Sizes are in bytes."""
     return driver_pools().get(pool).attribute(attr)
 
 
 def memPoolSetAttribute(pool: int, attr: int, value: int) -> None:  # noqa: N802
-    """Set an attribute of a pool. The high-water marks can only be set to 0."""
+    """Set an attribute of a memory pool. The high-water marks can only be set to 0."""
     driver_pools().get(pool).set_attribute(attr, value)
 
 
@@ -317,7 +317,9 @@ def streamCreate() -> int:  # noqa: N802
 
 
 def streamCreateWithFlags(flags: int) -> int:  # noqa: N802
-    """Create a stream and return its handle. ``streamNonBlocking`` avoids waits for the default stream."""
+    """Create a stream and return its handle. With ``streamNonBlocking``, it does not wait for the default
+    stream.
+    """
     return register(Stream(non_blocking=flags == streamNonBlocking))
 
 
@@ -337,12 +339,12 @@ def streamQuery(stream: int) -> int:  # noqa: N802
 
 
 def streamWaitEvent(stream: int, event: int, flags: int = 0) -> None:  # noqa: N802
-    """Make later work of the stream wait for an event."""
+    """Make later work of a stream wait for an event."""
     stream_of(stream).wait_event(event_of(event))
 
 
 def launchHostFunc(stream: int, callback: Callable[[Any], object], arg: Any) -> None:  # noqa: N802
-    """Call ``callback(arg)`` on the host after the queued work of the stream."""
+    """Call ``callback(arg)`` on the host after the work that is queued in a stream."""
     stream_of(stream).launch_host_func(callback, arg)
 
 
@@ -352,7 +354,7 @@ def eventCreate() -> int:  # noqa: N802
 
 
 def eventCreateWithFlags(flags: int) -> int:  # noqa: N802
-    """Create an event and return its handle. With flag 2, ``eventDisableTiming``, it records no time."""
+    """Create an event and return its handle. An event with flag 2, ``eventDisableTiming``, has no time."""
     return register(Event(disable_timing=bool(flags & eventDisableTiming)))
 
 
@@ -362,7 +364,7 @@ def eventDestroy(event: int) -> None:  # noqa: N802
 
 
 def eventRecord(event: int, stream: int) -> None:  # noqa: N802
-    """Record an event after the queued work of a stream."""
+    """Record an event after the work that is queued in a stream."""
     stream_of(stream).record(event_of(event))
 
 
@@ -372,12 +374,12 @@ def eventQuery(event: int) -> int:  # noqa: N802
 
 
 def eventSynchronize(event: int) -> None:  # noqa: N802
-    """Wait on the host for an event."""
+    """Wait on the host until the work before an event is done."""
     event_of(event).synchronize()
 
 
 def eventElapsedTime(start: int, end: int) -> float:  # noqa: N802
-    """Return the modelled milliseconds between two events."""
+    """Return the modelled time between two events, in milliseconds."""
     return get_elapsed_time(event_of(start), event_of(end))
 
 
@@ -385,7 +387,7 @@ def eventElapsedTime(start: int, end: int) -> float:  # noqa: N802
 
 
 def streamBeginCapture(stream: int, mode: int = streamCaptureModeRelaxed) -> None:  # noqa: N802
-    """Start to capture a stream's work as the nodes of a graph; see `Stream.begin_capture`."""
+    """Start to capture the work of a stream as the nodes of a graph, like `Stream.begin_capture`."""
     stream_of(stream).begin_capture(mode)
 
 
@@ -443,7 +445,7 @@ def graphExecDestroy(graphExec: int) -> None:  # noqa: N802, N803
 
 
 def hostAlloc(size: int, flags: int = 0) -> int:  # noqa: N802
-    """Allocate pinned host memory and return its address (0 for 0 bytes). Release it with `freeHost`."""
+    """Allocate pinned host memory and return its address (0 for 0 bytes). Free it with `freeHost`."""
     memory = PinnedMemory(size, flags)
     return register(memory) if memory.ptr else 0
 
@@ -485,12 +487,14 @@ def memPrefetchAsync(devPtr: int, count: int, dstDevice: int, stream: int) -> No
 
 
 def memAdvise(devPtr: int, count: int, advice: int, device: int) -> None:  # noqa: N802, N803
-    """Advise the driver about the use of managed memory. Only "read mostly" has an effect."""
+    """Advise the driver about the use of managed memory. Only the advice "read mostly" has an effect."""
     advise(devPtr, count, advice, device)
 
 
 def pointerGetAttributes(ptr: int) -> PointerAttributes:  # noqa: N802
-    """Return the memory type, device and addresses of a pointer. Unknown memory has type 0, device -2."""
+    """Return the memory type, device and addresses of a pointer. Memory unknown to CUDA has type 0 and device
+    -2.
+    """
     return pointer_attributes(ptr)
 
 
@@ -500,7 +504,7 @@ def pointerGetMemoryType(ptr: int) -> int:  # noqa: N802
 
 
 def profilerStart() -> None:  # noqa: N802
-    """Do nothing, since no external profiler can record a virtual GPU."""
+    """Do nothing, because no external profiler can record a virtual GPU."""
 
 
 profilerStop = profilerStart  # noqa: N816

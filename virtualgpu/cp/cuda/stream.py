@@ -37,7 +37,8 @@ def _device_of(device_id: int) -> VirtualDevice:
 
 
 class Event:
-    """A point in a stream that the host or another stream can wait for, or that is used for timing.
+    """A point in the work of a stream. The host or another stream can wait for it, and it can be used for
+    timing.
 
     Parameters
     ----------
@@ -73,14 +74,18 @@ class Event:
 
     @property
     def time_ns(self) -> int | None:
-        """Time of the event on the modelled clock, or None if it was recorded only in a capture or never."""
+        """Time of the event on the modelled clock. It is None if the event was never recorded outside a
+        capture.
+        """
         if self._device is None or self.moment is None:
             return None
         return self._device.work.schedule.time_of(self.moment)
 
     @property
     def done(self) -> bool:
-        """Return whether all work before the event is done (True if it was never recorded, as in CUDA)."""
+        """Return whether all work before the event is done. As in CUDA, it is True for an event that was
+        never recorded.
+        """
         if self.capture is not None:
             self.capture.spoil()
             return False
@@ -94,11 +99,11 @@ class Event:
         return is_done
 
     def record(self, stream: _BaseStream | None = None) -> None:
-        """Record the event in `stream` (default: the current one) after its queued work."""
+        """Record the event in `stream` after its queued work. The default is the current stream."""
         (get_current_stream() if stream is None else stream).record(self)
 
     def synchronize(self) -> None:
-        """Wait on the host for the event."""
+        """Wait on the host until the work before the event is done."""
         if self.capture is not None:
             raise self._capture_error(self.capture)
         if self._device is not None and self.moment is not None:
@@ -145,7 +150,7 @@ class Event:
 
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
-    """Return the modelled time between two recorded and finished events, in milliseconds.
+    """Return the modelled time between two events, in milliseconds. Both must be recorded and finished.
 
     Raises
     ------
@@ -228,7 +233,7 @@ class _BaseStream:
             _current_streams()[device_id] = previous
 
     def use(self) -> _BaseStream:
-        """Make this stream current. ``with stream:`` does so for one block."""
+        """Make this stream the current stream. The block ``with stream:`` does so until its end."""
         _current_streams()[self._checked_device_id()] = self
         return self
 
@@ -250,7 +255,7 @@ class _BaseStream:
         device: VirtualDevice | None = None,
         **options: Any,
     ) -> Activity | None:
-        """Add an operation to this stream. `run` executes it and returns its duration in ns.
+        """Add an operation to this stream. The function `run` executes it and returns its duration in ns.
 
         Parameters
         ----------
@@ -287,7 +292,7 @@ class _BaseStream:
         return is_done
 
     def synchronize(self) -> None:
-        """Wait on the host for all work queued on this stream."""
+        """Wait on the host until all work queued on this stream is done."""
         refuse_in_host_function()
         device_work = self._work
         device_work.check_legacy(self.ptr)
@@ -306,7 +311,7 @@ class _BaseStream:
             )
 
     def record(self, event: Event | None = None) -> Event:
-        """Record an event (default: a new one) after the work queued on this stream, and return it."""
+        """Record an event (default: a new one) after the work queued on this stream, and return the event."""
         refuse_in_host_function()
         event = event or Event()
         device = _device_of(self.device_id)
@@ -351,7 +356,7 @@ class _BaseStream:
                 )
 
     def launch_host_func(self, callback: Callable[[Any], object], arg: Any) -> None:
-        """Call ``callback(arg)`` on the host after the queued work.
+        """Call ``callback(arg)`` on the host after the work queued on this stream.
 
         CUDA runs it in a thread of the driver, where no CUDA function must be called. A call raises error
         800, ``cudaErrorNotPermitted``; on a GPU it can also hang.
@@ -369,7 +374,9 @@ class _BaseStream:
         self.enqueue("HOST_LAUNCH", "Host function", run)
 
     def add_callback(self, callback: Callable[[Any, int, Any], object], arg: Any) -> None:
-        """Call ``callback(stream, status, arg)`` after the queued work. Graphs do not support it."""
+        """Call ``callback(stream, status, arg)`` after the work queued on this stream. Graphs do not support
+        such calls.
+        """
         self._work.refuse_capturing(self.ptr)
         self.launch_host_func(lambda _: callback(self, 0, arg), None)
 
@@ -402,7 +409,8 @@ class _BaseStream:
         self._work.begin_capture(self.ptr, mode)
 
     def end_capture(self) -> Graph:
-        """End the capture, and return a graph with the work of this stream and of the streams that joined it.
+        """End the capture and return the graph. It contains the work of this stream and of the streams that
+        joined it.
 
         Raises
         ------
@@ -425,11 +433,11 @@ class _BaseStream:
             ) from error
 
     def launch_graph(self, graph_id: int, nodes: Sequence[Node], upload_ns: float) -> None:
-        """Run the nodes of a graph in this stream; implements `Graph.launch`."""
+        """Run the nodes of a graph in this stream. This method implements `Graph.launch`."""
         self._work.launch_graph(self.ptr, graph_id, nodes, upload_ns)
 
     def upload_graph(self, upload_ns: float) -> None:
-        """Prepare a graph for its launches; implements `Graph.upload`."""
+        """Prepare a graph for its launches. This method implements `Graph.upload`."""
         self._work.upload_graph(self.ptr, upload_ns)
 
     @property
@@ -442,12 +450,14 @@ class _BaseStream:
 
     @property
     def priority(self) -> int:
-        """Priority from 0 to -5. Thread blocks of kernels with lower numbers start first."""
+        """Priority of the stream, from 0 to -5. Thread blocks of kernels in streams with lower numbers start
+        first.
+        """
         return self._work.schedule.queue(self.ptr).priority
 
 
 class Stream(_BaseStream):
-    """A queue of work that runs in order.
+    """A queue of operations that run in order on the device.
 
     Parameters
     ----------
@@ -487,7 +497,9 @@ class Stream(_BaseStream):
 
     @classmethod
     def from_external(cls, obj: Any) -> Stream:
-        """Return a stream for another library's stream object, which has a ``__cuda_stream__`` method."""
+        """Return a stream for a stream object of another library. The object has a ``__cuda_stream__``
+        method.
+        """
         try:
             version, ptr = obj.__cuda_stream__()
         except AttributeError as error:
@@ -512,7 +524,9 @@ class Stream(_BaseStream):
 
 
 class ExternalStream(_BaseStream):
-    """A stream identified by its handle; deprecated in CuPy 14 in favour of `Stream.from_external`."""
+    """A stream that is given by its handle. CuPy 14 deprecates this class in favour of
+    `Stream.from_external`.
+    """
 
     def __init__(self, ptr: int, device_id: int = -1) -> None:
         warnings.warn(
@@ -534,7 +548,7 @@ def _current_streams() -> dict[int, _BaseStream]:
 
 
 def get_current_stream(device_id: int | None = None) -> _BaseStream:
-    """Return the calling thread's current stream on a device (default: the current device)."""
+    """Return the calling thread's current stream on a device. The default is the current device."""
     if device_id is None:
         device_id = _machine.current().current_device_id
     machine = _machine.current()
@@ -542,7 +556,9 @@ def get_current_stream(device_id: int | None = None) -> _BaseStream:
 
 
 def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None = None) -> bool:
-    """Return whether a stream (default: the current one) captures a graph, even if the capture is invalid."""
+    """Return whether a stream captures a graph, even if the capture is invalid. The default is the current
+    stream.
+    """
     device = device or _machine.current().current_device
     stream = stream or get_current_stream(device.id)
     captures = (device if stream.device_id < 0 else _device_of(stream.device_id)).work.captures
@@ -559,7 +575,7 @@ def settle(device: VirtualDevice) -> None:
 def refuse_in_capture(
     operations: str, stream: _BaseStream | None = None, device: VirtualDevice | None = None
 ) -> None:
-    """Raise CuPy's error for a blocking call if the stream captures a graph."""
+    """Raise CuPy's error for a blocking call while the stream captures a graph."""
     if is_capturing(stream, device):
         raise RuntimeError(
             f"the current stream is capturing, so {operations} are disallowed. Make this "
@@ -568,7 +584,7 @@ def refuse_in_capture(
 
 
 def refuse_in_host_function() -> None:
-    """Raise error 800 if CUDA is called within a function of `launch_host_func`."""
+    """Raise error 800 if a function that was passed to `launch_host_func` calls CUDA."""
     if getattr(_machine.current().thread, "in_host_function", False):
         raise CUDARuntimeError(
             800,
@@ -579,7 +595,7 @@ def refuse_in_host_function() -> None:
 
 
 def refuse_unsafe() -> None:
-    """Raise error 900 if a stream is captured in a mode that forbids unsafe calls, such as allocations.
+    """Raise error 900 if the capture mode of a stream forbids unsafe calls, such as allocations.
 
     Raises
     ------

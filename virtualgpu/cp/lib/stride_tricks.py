@@ -52,7 +52,7 @@ def sliding_window_view(
     subok: bool = False,
     writeable: bool = False,
 ) -> ndarray:
-    """Return a view of all windows of an array. Its last axes are the axes within a window.
+    """Return a view of all windows of an array. The last axes of the view are the axes within a window.
 
     Parameters
     ----------

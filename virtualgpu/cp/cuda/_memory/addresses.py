@@ -27,7 +27,7 @@ _DEVICE_ADVICE = (3, 5, 6)  # advice that names a device: preferred location, ac
 
 @dataclass
 class PointerAttributes:
-    """The attributes of an address: its memory type, its device, and its device and host addresses."""
+    """The memory type, the device, the device address and the host address of a pointer."""
 
     device: int
     devicePointer: int  # noqa: N815
@@ -103,7 +103,8 @@ def prefetch(address: int, size_bytes: int, device_id: int, stream: _BaseStream)
 
 
 def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
-    """Advise the driver about managed memory, like ``cudaMemAdvise``. Only "read mostly" has an effect.
+    """Advise the driver about the use of managed memory, like ``cudaMemAdvise``. Only the advice "read
+    mostly" has an effect.
 
     Raises
     ------

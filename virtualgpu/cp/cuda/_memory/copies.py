@@ -158,7 +158,7 @@ def set_memory(
     device: VirtualDevice,
     stream: _BaseStream | None = None,
 ) -> None:
-    """Set device memory by calling `fill` in a stream. The default is the current stream."""
+    """Call the function `fill`, which sets device memory, in a stream. The default is the current stream."""
     size_bytes = target.nbytes
     if size_bytes <= 0:
         return
@@ -174,12 +174,14 @@ def set_memory(
 
 
 def enable_peer_access(device: VirtualDevice, peer: VirtualDevice) -> None:
-    """Enable peer access if a link connects the devices, as CuPy does before it copies between devices."""
+    """Enable access from one device to another if a link connects them. CuPy does so before copies between
+    devices.
+    """
     links = device.machine.links
     if device.machine is peer.machine and links.can_access(device.id, peer.id):
         links.enable(device.id, peer.id)
 
 
 def device_at(address: int) -> VirtualDevice | None:
-    """Return the device whose memory contains an address; None for host memory."""
+    """Return the device whose memory contains an address, or None if it is a host address."""
     return current().device_at(address)

@@ -39,7 +39,7 @@ class _Pools:
         return pool
 
     def for_graphs(self, device: VirtualDevice) -> OrderedPool:
-        """Return the pool from which the graphs of a device allocate memory."""
+        """Return the memory pool from which captured graphs allocate on a device."""
         if device not in self._graph_pools:
             self._graph_pools[device] = self.make(device)
         return self._graph_pools[device]
@@ -81,12 +81,12 @@ class _Pools:
 
 
 def driver_pools() -> _Pools:
-    """Return the driver's memory pools of the current machine."""
+    """Return the driver's memory pools of the current machine, which ``cudaMallocAsync`` uses."""
     return _machine.current().own(_Pools)
 
 
 def device_of(device_id: int) -> VirtualDevice:
-    """Return the device with this number. A wrong number raises "invalid value", as in CUDA."""
+    """Return the device with a given number. A wrong number raises the error "invalid value", as in CUDA."""
     devices = _machine.current().devices
     if not 0 <= device_id < len(devices):
         raise _invalid_value_error(f"{device_id} is not the number of a device.")
@@ -95,7 +95,7 @@ def device_of(device_id: int) -> VirtualDevice:
 
 @dataclass(frozen=True)
 class MemPoolProps:
-    """The properties of a new memory pool, under CuPy's names."""
+    """Properties of a new memory pool, with CuPy's names."""
 
     allocType: int  # noqa: N815
     handleType: int  # noqa: N815
@@ -120,7 +120,7 @@ def make_pool(props: MemPoolProps) -> int:
 
 
 class GraphMemory:
-    """Memory that is allocated during a capture. It belongs to the graph and has a fixed address.
+    """Memory that is allocated while a graph is captured. It belongs to the graph and has a fixed address.
 
     It is allocated from the node that allocates it to a node that frees it, or until the program frees it.
     A graph whose last launch did not free it cannot be launched again, as on an H200 (CUDA 13.0).
@@ -139,7 +139,7 @@ class GraphMemory:
 
     @classmethod
     def allocate(cls, size: int, stream: _BaseStream, device: VirtualDevice) -> GraphMemory:
-        """Allocate memory for the graph that a stream is capturing, and add an allocation node to it."""
+        """Allocate memory for the graph that a stream captures, and add an allocation node to the graph."""
         pool = driver_pools().for_graphs(device)
         address, _ = pool.malloc(size, stream.ptr)
         memory = cls(address, size, pool, device)
@@ -155,13 +155,13 @@ class GraphMemory:
         return memory
 
     def free_in_graph(self, stream: _BaseStream) -> None:
-        """Add a node that frees the memory to the graph that a stream captures."""
+        """Add a node to the graph that a stream captures. The node frees the memory."""
         stream.enqueue(
             "HOST_LAUNCH", "Memory free", self._free_in_launch, device=self._device, node_kind="MEM_FREE"
         )
 
     def free(self) -> None:
-        """Free memory that a launch of the graph allocated but did not free.
+        """Free the memory that a launch of the graph has allocated but not freed.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class GraphMemory:
 
 
 def allocate_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = None) -> int:
-    """Allocate `size` bytes in stream order, by default from the current pool, and return the address.
+    """Allocate `size` bytes in stream order, and return their address. The default pool is the current one.
 
     Returns 0 for 0 bytes.
 

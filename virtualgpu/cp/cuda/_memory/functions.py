@@ -71,7 +71,7 @@ class PythonFunctionAllocatorMemory(_FunctionMemory):
 
 
 class PythonFunctionAllocator:
-    """An allocator made of two Python functions; pass its `malloc` to `set_allocator` or to a pool.
+    """An allocator made of two Python functions. Pass its method `malloc` to `set_allocator` or to a pool.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class CFunctionAllocatorMemory(_FunctionMemory):
 
 
 class CFunctionAllocator:
-    """An allocator made of two C functions, given by their addresses.
+    """An allocator made of two C functions, which are given by their addresses.
 
     Parameters
     ----------

@@ -14,7 +14,8 @@ from virtualgpu.model import machine as _machine
 
 
 class ManagedMemory(BaseMemory):
-    """Memory from ``cudaMallocManaged``, which host code can access too. Destroying the object frees it.
+    """Memory from ``cudaMallocManaged``, which the host and the device can access. It is freed when the
+    object is destroyed.
 
     Notes
     -----
@@ -32,7 +33,7 @@ class ManagedMemory(BaseMemory):
         super().__init__(allocate_managed(size, owner), size, owner)
 
     def prefetch(self, stream: _BaseStream, *, device_id: int = INVALID_DEVICE) -> None:
-        """Move the memory to a device before it is used. The default is the device that allocated it.
+        """Move the memory to a device before it is used there. The default is the device that allocated it.
 
         Raises
         ------
@@ -42,7 +43,8 @@ class ManagedMemory(BaseMemory):
         prefetch(self.ptr, self.size, self.device_id if device_id == INVALID_DEVICE else device_id, stream)
 
     def advise(self, advise: int, dev: Device) -> None:
-        """Advise the driver about the use of the memory, as with ``runtime.cudaMemAdviseSetReadMostly``.
+        """Advise the driver about the use of the memory, for example with
+        ``runtime.cudaMemAdviseSetReadMostly``.
 
         Raises
         ------
@@ -59,7 +61,7 @@ class ManagedMemory(BaseMemory):
 
 
 def malloc_managed(size: int) -> MemoryPointer:
-    """Allocate managed memory without a pool; see `ManagedMemory` for the model.
+    """Allocate managed memory without a pool. The class `ManagedMemory` describes how it is modelled.
 
     Examples
     --------

@@ -21,7 +21,7 @@ from virtualgpu.model.machine import VirtualDevice
 
 
 class BaseMemory:
-    """A range of device memory: `ptr`, `size` in bytes and `device_id`.
+    """A range of device memory with the address `ptr`, the `size` in bytes and the `device_id`.
 
     A subclass in a program sets these three attributes, as with CuPy.
     """
@@ -42,7 +42,7 @@ class BaseMemory:
 
     @property
     def owner(self) -> VirtualDevice:
-        """The device that the memory belongs to."""
+        """The device to which the memory belongs."""
         return self._device or _machine.current().device(self.device_id)
 
     @property
@@ -51,7 +51,7 @@ class BaseMemory:
 
 
 class Memory(BaseMemory):
-    """Memory from one call of ``cudaMalloc``, which is freed when the object is destroyed."""
+    """Memory from one call of ``cudaMalloc``. It is freed when the object is destroyed."""
 
     def __init__(self, size: int, owner: VirtualDevice | None = None) -> None:
         refuse_unsafe()
@@ -67,7 +67,7 @@ class Memory(BaseMemory):
 
 
 class UnownedMemory(BaseMemory):
-    """Memory that another object owns; use it to wrap a pointer of another library.
+    """Memory that another object owns. Use it to wrap a pointer from another library.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class UnownedMemory(BaseMemory):
 
 
 class MemoryPointer(DevicePointer):
-    """A pointer to an address within a `BaseMemory`. ``ptr`` is the device address."""
+    """A pointer to an address within a `BaseMemory` object. The attribute ``ptr`` is the device address."""
 
     __slots__ = ("mem", "ptr")
 

@@ -39,7 +39,7 @@ def plain_malloc(size: int) -> MemoryPointer:
 
 
 class PooledMemory(BaseMemory):
-    """A chunk of a pool that is in use. It returns to the pool when it is freed or destroyed."""
+    """A chunk of memory in use by the program. It returns to its pool when it is freed or destroyed."""
 
     def __init__(self, chunk: Chunk[BaseMemory], pool: weakref.ref[SingleDeviceMemoryPool]) -> None:
         super().__init__(chunk.address, chunk.size, chunk.mem.owner)
@@ -48,7 +48,9 @@ class PooledMemory(BaseMemory):
 
     @property
     def identity(self) -> str:
-        """Class name of the memory that contains the chunk, such as ``"Memory"`` or ``"ManagedMemory"``."""
+        """Class name of the memory object that contains the chunk, such as ``"Memory"`` or
+        ``"ManagedMemory"``.
+        """
         memory_class = type(self.chunk.mem)
         is_own_class = memory_class.__module__.startswith(_OWN_MODULES) and memory_class is not PooledMemory
         return memory_class.__name__ if is_own_class else "<unknown>"
@@ -60,7 +62,7 @@ class PooledMemory(BaseMemory):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name)
 
     def free(self) -> None:
-        """Return the memory to the pool; a second call does nothing."""
+        """Return the memory to the pool. A second call does nothing."""
         if not self.ptr:
             return
         ptr = self.ptr
@@ -103,7 +105,9 @@ class _Limit(TypedDict):
 
 
 def limit_of_environment() -> _Limit:
-    """Return the value of ``CUPY_GPU_MEMORY_LIMIT``: bytes, or a fraction of the device's memory."""
+    """Return the memory limit from ``CUPY_GPU_MEMORY_LIMIT``, in bytes or as a fraction of the device's
+    memory.
+    """
     limit_text = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
     if limit_text is not None and limit_text.endswith("%"):
         return {"size": None, "fraction": float(limit_text[:-1]) / 100.0}
@@ -199,21 +203,21 @@ class SingleDeviceMemoryPool:
         return memory
 
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
-        """Return free blocks that are whole segments to the device.
+        """Return the memory of unused segments to the device.
 
         If `stream` is given, only blocks of its arena are returned. A segment with a part in use stays.
         """
         self._chunks.free_all_blocks(None if stream is None else self._arena_number(stream))
 
     def free_all_free(self) -> None:
-        """Deprecated name of `free_all_blocks`."""
+        """Deprecated name for the method `free_all_blocks`."""
         warnings.warn(
             "free_all_free is deprecated. Use free_all_blocks instead.", DeprecationWarning, stacklevel=2
         )
         self.free_all_blocks()
 
     def block_map(self) -> BlockMap:
-        """Return the pool's segments and their blocks, in use and free.
+        """Return the segments of the pool with all of their blocks, both used and free.
 
         CuPy's pools do not have this method; with CuPy, a `MemoryHook` has to record the allocations.
         """
@@ -245,35 +249,37 @@ class SingleDeviceMemoryPool:
         )
 
     def n_free_blocks(self) -> int:
-        """Return the number of free blocks in all arenas."""
+        """Return the number of free blocks in the pool."""
         return self._chunks.n_free_blocks()
 
     def used_bytes(self) -> int:
-        """Return the bytes of all blocks in use, each rounded up to 512."""
+        """Return the total size of the blocks in use. The size of each block is rounded up to a multiple of
+        512 bytes.
+        """
         return self._chunks.used_bytes()
 
     def free_bytes(self) -> int:
-        """Return the bytes of the free blocks."""
+        """Return the total size of the free blocks, in bytes."""
         return self._chunks.free_bytes()
 
     def total_bytes(self) -> int:
-        """Return the bytes that the pool has allocated on the device."""
+        """Return the number of bytes that the pool has allocated on the device."""
         return self._chunks.total_bytes()
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
-        """Limit the memory that the pool can allocate: in bytes, or as a fraction of the device's memory.
+        """Limit the memory that the pool can allocate, in bytes or as a fraction of the device's memory.
 
         Neither argument, or 0, removes the limit.
         """
         self._chunks.limit_bytes = size_t(limit_bytes(size, fraction, self._owner.memory.capacity_bytes))
 
     def get_limit(self) -> int:
-        """Return the limit in bytes, or 0 if there is no limit."""
+        """Return the memory limit of the pool in bytes, or 0 if there is no limit."""
         return self._chunks.limit_bytes
 
 
 class MemoryPool:
-    """A memory pool for all devices. Every method uses the pool of the current device.
+    """A memory pool for all devices. Each method works on the pool of the current device.
 
     Parameters
     ----------
@@ -289,7 +295,7 @@ class MemoryPool:
         self._pools: dict[VirtualDevice, SingleDeviceMemoryPool] = {}
 
     def device_pool(self, device_id: int | None = None) -> SingleDeviceMemoryPool:
-        """Return the pool of one device (default: the current one)."""
+        """Return the memory pool of one device. The default is the current device."""
         machine = self._machine or _machine.current()
         device = machine.current_device if device_id is None else machine.device(device_id)
         with device.clock.lock:
@@ -298,19 +304,19 @@ class MemoryPool:
             return self._pools[device]
 
     def malloc(self, size: int) -> MemoryPointer:
-        """Allocate `size` bytes; see `SingleDeviceMemoryPool.malloc`."""
+        """Allocate `size` bytes from the pool of the current device, like `SingleDeviceMemoryPool.malloc`."""
         return self.device_pool().malloc(size)
 
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
-        """Return free blocks that are whole segments to the device."""
+        """Return the memory of unused segments on the current device to the device."""
         self.device_pool().free_all_blocks(stream)
 
     def free_all_free(self) -> None:
-        """Deprecated name of `free_all_blocks`."""
+        """Deprecated name for the method `free_all_blocks`."""
         self.device_pool().free_all_free()
 
     def block_map(self) -> BlockMap:
-        """Return the segments and blocks of the current device's pool."""
+        """Return the segments of the current device's pool with all of their blocks."""
         return self.device_pool().block_map()
 
     def n_free_blocks(self) -> int:
@@ -333,13 +339,13 @@ class MemoryPool:
 
 
 def default_memory_pool() -> MemoryPool:
-    """Return the default memory pool, which new arrays use unless the allocator was changed."""
+    """Return the default memory pool. New arrays use this pool unless the allocator was changed."""
     machine = _machine.current()
     return machine.own(MemoryPool, machine=machine)
 
 
 def alloc(size: int) -> MemoryPointer:
-    """Allocate `size` bytes with the current allocator, by default that of the default memory pool."""
+    """Allocate `size` bytes with the current allocator, which is by default the default memory pool."""
     return _check_pointer(get_allocator()(size))
 
 
@@ -360,7 +366,7 @@ def _check_pointer(pointer: Any) -> MemoryPointer:
 
 
 def check_room(size: int) -> None:
-    """Check that device and host have enough free memory for an array before NumPy computes its contents.
+    """Check that the device and the host have enough free memory for an array that NumPy will compute.
 
     Raises
     ------
@@ -383,7 +389,7 @@ def get_allocator() -> Callable[[int], Any]:
 
 
 def set_allocator(allocator: Callable[[int], Any] | None = None) -> None:
-    """Set the function that allocates memory for new arrays. With None, ``cudaMalloc`` is called directly."""
+    """Set the function that allocates memory for new arrays. With None, ``cudaMalloc`` allocates it."""
     machine = _machine.current()
     if getattr(machine.thread, "allocator", None) is not None:
         raise ValueError("Can't change the global allocator inside `using_allocator` context manager")
@@ -392,7 +398,7 @@ def set_allocator(allocator: Callable[[int], Any] | None = None) -> None:
 
 @contextmanager
 def using_allocator(allocator: Callable[[int], Any] | None = None) -> Iterator[None]:
-    """Use another allocator within a ``with`` block of this thread."""
+    """Use another memory allocator in this thread within a ``with`` block."""
     thread = _machine.current().thread
     previous = getattr(thread, "allocator", None)
     thread.allocator = allocator or plain_malloc

@@ -26,7 +26,7 @@ def size_t(size: Any) -> int:
 
 
 def as_integer(value: Any, purpose: str = "") -> int:
-    """Convert a number to an integer and discard its fractional part. Error messages contain `purpose`.
+    """Convert a number to an integer by discarding its fractional part. Error messages contain `purpose`.
 
     Raises
     ------

@@ -22,7 +22,8 @@ _OUT_OF_MEMORY = 2
 
 
 class MemoryAsync(BaseMemory):
-    """Memory from ``cudaMallocAsync``. Destroying the object frees it in the stream that allocated it.
+    """Memory from ``cudaMallocAsync``. When the object is destroyed, the memory is freed in the stream that
+    allocated it.
 
     Notes
     -----
@@ -48,7 +49,7 @@ def malloc_async(size: int) -> MemoryPointer:
 
 
 class MemoryAsyncPool:
-    """A pool that allocates from the driver's pools in stream order. Memory hooks are not called.
+    """A memory pool that allocates from the driver's pools in stream order. It does not call memory hooks.
 
     Parameters
     ----------
@@ -116,12 +117,14 @@ class MemoryAsyncPool:
         raise OutOfMemoryError(size, total_size, pool_limit_bytes)
 
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
-        """Wait for a stream (default: the current one), then release unused memory to the device."""
+        """Wait until the work of a stream is done, and then release unused memory to the device. The default
+        is the current stream.
+        """
         (stream or get_current_stream()).synchronize()
         self._pool().trim(0)
 
     def n_free_blocks(self) -> int:
-        """Raise an error, since CuPy does not support this method either.
+        """Raise an error, because CuPy does not support this method either.
 
         Raises
         ------
@@ -131,19 +134,19 @@ class MemoryAsyncPool:
         raise NotImplementedError("This function is not supported in MemoryAsyncPool")
 
     def used_bytes(self) -> int:
-        """Return the bytes of the blocks in use."""
+        """Return the total size of the blocks in use, in bytes."""
         return self._pool().attribute(USED)
 
     def free_bytes(self) -> int:
-        """Return the bytes of the pool that are not in use."""
+        """Return the number of bytes in the pool that are not in use."""
         return self.total_bytes() - self.used_bytes()
 
     def total_bytes(self) -> int:
-        """Return the bytes that the pool has allocated on the device."""
+        """Return the number of bytes that the pool has allocated on the device."""
         return self._pool().attribute(RESERVED)
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
-        """Limit the memory of the current device's pool: in bytes, or as a fraction of the device's memory.
+        """Limit the memory of the current device's pool, in bytes or as a fraction of the device's memory.
 
         Neither argument, or 0, removes the limit.
         """
@@ -154,7 +157,7 @@ class MemoryAsyncPool:
         driver_pools().get(self._pools[device.id]).set_attribute(RELEASE_THRESHOLD, pool_limit_bytes)
 
     def get_limit(self) -> int:
-        """Return the limit in bytes, or 2**64 - 1 if there is no limit."""
+        """Return the memory limit of the pool in bytes, or 2**64 - 1 if there is no limit."""
         return self._pool().attribute(RELEASE_THRESHOLD)
 
 

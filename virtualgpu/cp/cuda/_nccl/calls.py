@@ -55,7 +55,7 @@ REMOTE = 6
 
 
 class NcclError(_PicklableError, RuntimeError):
-    """NCCL's error, like ``cupy.cuda.nccl.NcclError``. ``status`` is NCCL's error code.
+    """Error raised by NCCL functions, with CuPy's class name. The attribute ``status`` is NCCL's error code.
 
     The message ends with `reason`.
     """
@@ -68,7 +68,7 @@ class NcclError(_PicklableError, RuntimeError):
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """A rank of a communicator: its device, and the thread that makes its calls."""
+    """A rank of a communicator, with its device and the thread that makes its calls."""
 
     rank: int
     device: VirtualDevice
@@ -79,7 +79,9 @@ class Member:
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """One NCCL call of one rank. ``other_rank`` is the root, or the peer of `send` and `recv`."""
+    """A call of an NCCL function by one rank. The number ``other_rank`` is the root, or the peer of `send`
+    and `recv`.
+    """
 
     name: CallName
     member: Member
@@ -97,7 +99,7 @@ class Call:
 
     @property
     def kernel_key(self) -> tuple[object, ...]:
-        """Key of the call. Calls of a group with equal keys share one kernel."""
+        """Key of the NCCL call. It is equal for the calls of a group that share one kernel."""
         return self.name, self.dtype, self.op, self.group_token
 
     @property
@@ -106,7 +108,7 @@ class Call:
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """Properties that must be equal in the calls of all ranks."""
+        """Properties of the NCCL call that must be equal in all ranks."""
         return self.name, self.count, self.dtype, self.op, self.other_rank
 
     @property
@@ -115,7 +117,7 @@ class Call:
 
     @property
     def description(self) -> str:
-        """The call in words, such as ``allReduce(1000 x float32, sum)``."""
+        """Description of the NCCL call in words, such as ``allReduce(1000 x float32, sum)``."""
         if self.name in ("commSplit", "barrier"):
             return self.name
         details = [f"{self.count:,} x {DTYPES[self.dtype][0]}"]
@@ -136,7 +138,7 @@ class Call:
 
 @dataclass(eq=False, slots=True)
 class Batch:
-    """The sends and receives that a rank started in one group and that have not run yet."""
+    """The pending sends and receives that a rank started in one group."""
 
     calls: list[Call] = field(default_factory=list)
 

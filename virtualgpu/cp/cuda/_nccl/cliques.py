@@ -42,7 +42,9 @@ GROUP_REMEDY = "If one thread makes the calls of several ranks, put them between
 
 
 class World:
-    """NCCL's state on one machine: its communicators by their ids, and a lock for all of them."""
+    """The state of NCCL on one machine. It contains the communicators by their ids, and a lock for all of
+    them.
+    """
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
@@ -55,7 +57,7 @@ class World:
         self.background_threads = weakref.WeakSet(thread for thread in threading.enumerate() if thread.daemon)
 
     def other_threads(self) -> list[threading.Thread]:
-        """Return the other threads of the program, which may still make NCCL calls."""
+        """Return the other threads of the program that may still make NCCL calls."""
         this_thread = threading.current_thread()
         background = () if this_thread in self.background_threads else self.background_threads
         return [
@@ -67,7 +69,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A thread that waits for other ranks, and the condition that ends the wait."""
+    """A thread that waits for other ranks, with the condition that ends the wait."""
 
     done: Callable[[], bool]
     clique: Clique
@@ -76,7 +78,7 @@ class Waiting:
 
 
 def world() -> World:
-    """Return NCCL's state of the current machine."""
+    """Return the state of NCCL on the current machine."""
     return current().own(World)
 
 
@@ -148,14 +150,14 @@ class Clique:
     # Calls
 
     def enqueue(self, rank: int, items: Iterable[Item]) -> None:
-        """Add calls of a rank to its queue."""
+        """Add calls of a rank to the queue of this rank."""
         member = self.members[rank]
         member.thread = threading.current_thread()
         member.has_called = True
         self.queues[rank].extend(items)
 
     def advance(self) -> None:
-        """Run the queued calls for which all required ranks have made their calls."""
+        """Run the queued calls that no longer wait for other ranks."""
         while self.error is None and (self._run_collective() or self._run_exchange()):
             self.world.changed.notify_all()
 
@@ -284,14 +286,14 @@ class Clique:
     # Waiting
 
     def fail(self, status: int, reason: str) -> NcclError:
-        """Make the communicators of all ranks unusable, and return the error to raise."""
+        """Make the communicator unusable for all ranks, and return the error to raise."""
         if self.error is None:
             self.error = NcclError(status, f"{reason[0].upper()}{reason[1:]}")
         self.world.changed.notify_all()
         return NcclError(status, f"{reason[0].upper()}{reason[1:]}")
 
     def repeated_error(self) -> NcclError:
-        """Return the error for calls after the communicators have become unusable."""
+        """Return the error for a call on a communicator that has become unusable."""
         assert self.error is not None
         error = NcclError(self.error.status)
         error.args = (f"{self.error} This communicator can no longer be used. Create new ones.",)
@@ -304,7 +306,8 @@ class Clique:
         missing: Callable[[], Sequence[int]],
         remedy: str = GROUP_REMEDY,
     ) -> None:
-        """Block the calling thread until other ranks call. `remedy` is added to the error if they cannot.
+        """Wait in the calling thread for calls of other ranks. If they cannot come, the error message
+        contains `remedy`.
 
         Raises
         ------
@@ -409,7 +412,7 @@ class Clique:
 
 
 def split(calls: Sequence[Call]) -> None:
-    """Create a communicator for the ranks of each color, ordered by their keys."""
+    """Create a communicator for the ranks of each color. Its ranks are ordered by their keys."""
     calls_by_color: dict[int, list[Call]] = {}
     for call in calls:
         calls_by_color.setdefault(call.split_data[0], []).append(call)
@@ -441,7 +444,7 @@ def _is_threading_code(frame: FrameType) -> bool:
 
 
 class Group:
-    """The calls that one thread makes between `groupStart` and `groupEnd`."""
+    """The NCCL calls that one thread makes between `groupStart` and `groupEnd`."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -450,7 +453,7 @@ class Group:
 
 
 def group() -> Group:
-    """Return the group of the calling thread."""
+    """Return the group of NCCL calls that belongs to the calling thread."""
     attributes = current().thread.__dict__
     if "nccl_group" not in attributes:
         attributes["nccl_group"] = Group()
@@ -459,7 +462,7 @@ def group() -> Group:
 
 
 def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
-    """Add the calls of one thread to the queues, and wait until all of them have run.
+    """Add the NCCL calls of one thread to the queues, and wait until all of them have run.
 
     Raises
     ------
@@ -508,7 +511,9 @@ def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
 
 
 def leave(member: Member, clique: Clique, end_state: str) -> None:
-    """Mark the communicator of a rank as ended. The garbage collector may call this, so it takes no lock."""
+    """Mark the communicator of a rank as ended. No lock is taken, because the garbage collector can call this
+    function.
+    """
     member.end_state = end_state
     with suppress(KeyError):
         if all(other_member.end_state for other_member in clique.members.values()):

@@ -18,7 +18,7 @@ _FUNCTIONS = {SUM: np.add, AVG: np.add, PROD: np.multiply, MAX: np.fmax, MIN: np
 
 
 def reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
-    """Reduce the arrays of all ranks to one array, in the order of `parts`.
+    """Reduce the arrays of all ranks to one array, in the order of the list `parts`.
 
     `dtype` and `op` are NCCL's numbers.
 
@@ -52,7 +52,7 @@ def reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
 
 
 def all_reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
-    """Return the result of an all-reduce in a ring, in which the summation of chunk c starts at rank c."""
+    """Return the result of an all-reduce in a ring. The summation of chunk c starts at rank c."""
     rank_count = len(parts)
     result = np.empty_like(parts[0])
     for chunk, (chunk_start, chunk_end) in enumerate(chunks(parts[0].size, rank_count)):

@@ -25,7 +25,7 @@ from virtualgpu.records.traffic.ports import Over
 
 
 def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
-    """Return the elements at an address that a rank passed to an NCCL call.
+    """Return the elements of a buffer whose address a rank passed to an NCCL call.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
 
 
 def check(call: Call, ranks: int) -> None:
-    """Find the arrays of a call, and check that they and the stream belong to the rank's device.
+    """Find the arrays of an NCCL call, and check that the arrays and the stream belong to the rank's device.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def _call_arrays(call: Call, ranks: int) -> tuple[Array, Array]:
 
 
 def collective(rows: Sequence[Sequence[Call]]) -> None:
-    """Execute one or more collective calls of a group, with one kernel per device.
+    """Execute one or more collective NCCL calls of a group, with one kernel per device.
 
     Each row contains the same call of every rank. NCCL also merges equal calls of a group into one kernel.
     """

@@ -59,7 +59,9 @@ def driverGetVersion() -> int:  # noqa: N802
 
 
 def deviceGetLimit(limit: int) -> int:  # noqa: N802
-    """Return a limit of the current device in bytes. 0 is the stack, 1 the ``printf`` buffer, 2 the heap."""
+    """Return a limit of the current device in bytes. The number 0 selects the stack, 1 the ``printf`` buffer
+    and 2 the heap.
+    """
     memory = _machine.current().current_device.memory
     limits = {_STACK_SIZE: 1024, _PRINTF_FIFO_SIZE: 1 << 20, _MALLOC_HEAP_SIZE: memory.heap_bytes}
     if limit not in limits:
@@ -99,7 +101,7 @@ def memGetInfo() -> tuple[int, int]:  # noqa: N802
 
 
 def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
-    """Return the properties of a device under CuPy's keys.
+    """Return the properties of a device in a dictionary with CuPy's keys.
 
     Clocks are in kHz, sizes in bytes. Properties without a specification, such as the identity of a chip,
     are left out.
@@ -123,7 +125,7 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
 
 
 def deviceGetAttribute(attrib: int, device: int) -> int:  # noqa: N802
-    """Return an attribute of a device by its CUDA number. An unknown number raises error 1."""
+    """Return a device attribute by its CUDA number. An unknown number raises error 1."""
     info = _machine.current().device(device).info
     pci_values = dict(zip(_PCI_ATTRIBUTES, _pci_address(device).values(), strict=True))
     attribute_value = next(
@@ -183,7 +185,7 @@ def deviceGetByPCIBusId(pciBusId: str) -> int:  # noqa: N802, N803
 
 
 def deviceCanAccessPeer(device: int, peerDevice: int) -> int:  # noqa: N802, N803
-    """Return 1 if kernels of a device can access the memory of another one over a link, else 0."""
+    """Return 1 if kernels on one device can access another device's memory over a link, and else 0."""
     machine = _machine.current()
     return int(machine.links.can_access(machine.device(device).id, machine.device(peerDevice).id))
 
@@ -208,7 +210,7 @@ def deviceEnablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
 
 
 def deviceDisablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
-    """Disable peer access of the current device. Raise error 705 if it was not enabled."""
+    """Disable access from the current device to another device. Raise error 705 if it was not enabled."""
     machine = _machine.current()
     device = machine.current_device_id
     peer = machine.device(peerDevice).id

@@ -10,13 +10,13 @@ from virtualgpu.model import machine as _machine
 
 
 def register(resource: Any) -> int:
-    """Keep an object alive until `unregister`, and return its handle."""
+    """Keep an object alive until `unregister` is called, and return a handle for it."""
     _machine.current().handles[resource.ptr] = resource
     return int(resource.ptr)
 
 
 def resource_of(handle: int, expected_class: type, type_name: str) -> Any:
-    """Return the object that was registered under a handle.
+    """Return the object that was registered with a given handle.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def unregister(handle: int, expected_class: type, type_name: str) -> None:
 
 
 def stream_of(handle: int) -> _BaseStream:
-    """Return the stream with this handle, even if the runtime's functions did not create it."""
+    """Return the stream with a given handle, even if it was not created by a runtime function."""
     machine = _machine.current()
     stream = machine.handles.get(handle)
     if isinstance(stream, _BaseStream):
@@ -50,6 +50,6 @@ def stream_of(handle: int) -> _BaseStream:
 
 
 def event_of(handle: int) -> Event:
-    """Return the event with a handle, or with the `ptr` of a live `Event`."""
+    """Return the event with a given handle. The `ptr` of a live `Event` is also such a handle."""
     event: Event | None = _machine.current().events.get(handle)
     return event or resource_of(handle, Event, "event")

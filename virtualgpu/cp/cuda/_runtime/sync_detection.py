@@ -10,7 +10,7 @@ from virtualgpu.model import machine as _machine
 
 
 class DeviceSynchronized(RuntimeError):
-    """Error for a synchronization that the program has forbidden."""
+    """Error raised for a synchronization that the program has forbidden."""
 
     def __init__(self, message: str = "Device synchronization was detected while disallowed.") -> None:
         super().__init__(message)
@@ -18,7 +18,7 @@ class DeviceSynchronized(RuntimeError):
 
 @contextmanager
 def allow_synchronize(allow: bool) -> Iterator[None]:
-    """Allow or forbid that this thread synchronizes with the device, in a ``with`` block.
+    """Allow or forbid synchronization of this thread with the device in a ``with`` block.
 
     As in CuPy, only ``ndarray.get()``, with functions that use it such as ``float(x)`` and ``print(x)``,
     and ``Device.synchronize()`` are detected. An asynchronous ``get(blocking=False)`` is detected although
@@ -39,7 +39,8 @@ def allow_synchronize(allow: bool) -> Iterator[None]:
 
 
 def declare_synchronize() -> None:
-    """Raise an error if the program has forbidden synchronization. Blocking calls start with this check.
+    """Raise an error if the program has forbidden synchronization. Every blocking call starts with this
+    check.
 
     Raises
     ------

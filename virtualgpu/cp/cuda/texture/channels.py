@@ -14,13 +14,14 @@ _CHANNEL_KINDS = {SIGNED: ("int", (8, 16, 32)), UNSIGNED: ("uint", (8, 16, 32)),
 
 
 def invalid(reason: str, status: int = 1, name: str = "cudaErrorInvalidValue") -> CUDARuntimeError:
-    """Return CUDA's error for an invalid value. The message ends with `reason`."""
+    """Return CUDA's error for an invalid value. Its message ends with `reason`."""
     status_text = {1: "invalid argument", 20: "invalid channel descriptor"}[status]
     return CUDARuntimeError(status, name, f"{status_text}: {reason}")
 
 
 class ChannelFormatDescriptor:
-    """The number of bits of each channel of a texel, and the kind of its values. 0 means no channel.
+    """The format of a texel, with the bits of each channel and the kind of values. A missing channel has 0
+    bits.
 
     Parameters
     ----------
@@ -35,13 +36,15 @@ class ChannelFormatDescriptor:
         self._kind = int(f)
 
     def get_channel_format(self) -> dict[str, int]:
-        """Return the bits of the channels and the kind of values as a dict."""
+        """Return the bits of the channels and the kind of values as a dictionary."""
         return dict(zip("xyzwf", (*self._bits, self._kind), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Texel:
-    """A checked texel format: the number of channels, the bytes per channel, and the kind of values."""
+    """A texel format that has been checked, with the number of channels, the bytes per channel and the kind
+    of values.
+    """
 
     channels: int
     channel_bytes: int

@@ -19,7 +19,7 @@ PITCH_2D = NUMBERS["cudaResourceTypePitch2D"]
 
 
 class ResourceDescriptor:
-    """A description of a texture's memory: a CUDA array, linear device memory, or rows with a pitch.
+    """A description of a texture's memory, which is a CUDA array, linear device memory, or rows with a pitch.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class ResourceDescriptor:
         self.pitch_bytes = pitchInBytes
 
     def get_resource_desc(self) -> dict[str, Any]:
-        """Return the fields of the descriptor as a dict."""
+        """Return the fields of the resource descriptor as a dictionary."""
         fields: dict[str, Any] = {"resType": self.restype}
         if self.cuArr is not None and self.restype == ARRAY:
             fields["array"] = {"array": self.cuArr.ptr}
@@ -87,7 +87,7 @@ class ResourceDescriptor:
 
 
 class TextureDescriptor:
-    """A description of how a texture is read: addressing, filtering and conversion.
+    """A description of how kernels read a texture, with the addressing, the filtering and the conversion.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class TextureDescriptor:
         self.anisotropy = int(maxAnisotropy or 0)
 
     def get_texture_desc(self) -> dict[str, Any]:
-        """Return the fields of the descriptor as a dict."""
+        """Return the fields of the texture descriptor as a dictionary."""
         return {
             "addressMode": self.modes,
             "filterMode": self.filter_mode,

@@ -36,7 +36,7 @@ class _Object(TextureHandle):
 
 
 class TextureObject(_Object):
-    """A texture, which kernels take as a ``cudaTextureObject_t``.
+    """A texture that kernels can read. They receive it as a ``cudaTextureObject_t``.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class TextureObject(_Object):
 
 
 class SurfaceObject(_Object):
-    """A surface, which kernels take as a ``cudaSurfaceObject_t`` and write to.
+    """A surface that kernels can write. They receive it as a ``cudaSurfaceObject_t``.
 
     Parameters
     ----------
