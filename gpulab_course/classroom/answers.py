@@ -36,7 +36,7 @@ class AnswerError(GpulabError):
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Python source text that runs when it is unpickled, and is then replaced by its object `name`."""
+    """Python source text that can be pickled. Unpickling runs the text, and returns its object `name`."""
 
     text: str
     name: str

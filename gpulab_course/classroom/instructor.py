@@ -34,7 +34,7 @@ _REVEAL_TEXT = re.compile(
 
 
 class InstructorError(GpulabError):
-    """Error for a notebook that does not exist; the message lists all notebooks."""
+    """Error for a notebook that does not exist. The message lists all notebooks."""
 
 
 def main(arguments: Sequence[str]) -> int:

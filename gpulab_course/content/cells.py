@@ -32,7 +32,7 @@ _HELP_PATTERN = re.compile(r"<details><summary>(?:Hint|Solution|Answers).*?</det
 
 @dataclass
 class Section:
-    """A section of a notebook: its heading and its cells."""
+    """A section of a notebook, with its heading and its cells."""
 
     title: str
     cells: list[Any] = field(default_factory=list)

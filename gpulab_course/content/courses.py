@@ -32,7 +32,7 @@ _PREPARATION = "# Preparation for later cells: run this cell and go on.\n"
 
 
 class CourseError(GpulabError):
-    """Error for a course that does not exist; the message lists all courses."""
+    """Error for a course that does not exist. The message lists all courses."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def _first_assigned_names(code: str) -> set[str]:
 
 
 def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -> Any:
-    """Return a copy of a notebook that contains only the cells of a course.
+    """Return a copy of a notebook that contains only the cells that a course uses.
 
     Parameters
     ----------

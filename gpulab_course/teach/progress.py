@@ -25,7 +25,7 @@ _HEADINGS = ("notebook", "exercises passed", "predictions right", "quiz right fi
 
 
 class Notebook(Protocol):
-    """The interface of a content folder that the progress requires, with exercises, predictions and quiz."""
+    """The attributes of a content folder that are needed for a learner's progress, such as its exercises."""
 
     @property
     def number(self) -> str: ...

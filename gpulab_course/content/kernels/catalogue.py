@@ -53,7 +53,7 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """A series of kernels for one task, from a simple version to the fastest, which is displayed as a table.
+    """A series of kernels for one task, from a simple version to the fastest. It is displayed as a table.
 
     ``size`` is the input size of the counts, as for `gpulab_course.content.kernels.example`.
     """

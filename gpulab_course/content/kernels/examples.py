@@ -31,7 +31,7 @@ class Example:
 
 
 def example(name: str, size: tuple[int, ...] | None = None, seed: int = 1) -> Example:
-    """Return random input for a series of kernels, on the device in use.
+    """Return random input arrays for a series of kernels, created on the device in use.
 
     Parameters
     ----------

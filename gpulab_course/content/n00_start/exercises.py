@@ -35,7 +35,9 @@ from virtualgpu.records import DeviceInfo, Dim3
 
 
 def judge_blocks(answer: Answer) -> str:
-    """Judge ``shape_for(n, info)``, which returns a grid and a block with at least one thread per element."""
+    """Judge the learner's ``shape_for(n, info)``, which returns a grid and a block with at least one thread
+    per element.
+    """
     rng = answer.rng
     virtual_device = session.virtual_side().device_info()
     max_threads = virtual_device.max_threads_per_block
@@ -216,7 +218,7 @@ SAXPY = KernelExercise(
 
 
 def smooth_case(data: Draw, n: int, block: Dim3) -> Case:
-    """Return a test case for a kernel that averages each element and its neighbours except at the ends."""
+    """Return a test case for a kernel that averages each element and its neighbours, except at the ends."""
     x = data.floats(n)
     exact_x = x.astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -265,7 +267,9 @@ REPAIR = KernelExercise(
 
 
 def spotlight_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
-    """Return a test case for a kernel that doubles pixels in a circle, up to 255, and halves the others."""
+    """Return a test case for a kernel that doubles the pixels in a circle (at most 255) and halves the
+    others.
+    """
     height, width = size
     picture = data.rng.integers(0, 256, (height, width)).astype(np.uint8)
     # The centre is in the picture or next to it. Radii are so small that floats represent squares of

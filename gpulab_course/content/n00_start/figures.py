@@ -27,9 +27,7 @@ _MUTED_COLOUR = light("muted")
 
 
 def picture(iterations: npt.NDArray[np.int32]) -> Picture:
-    """Draw the number of iterations at each pixel as a colour. Low counts are dark, and the set itself is
-    black.
-    """
+    """Draw the Mandelbrot set. The colour of a pixel depends on its number of iterations."""
     log_iterations = _brightness(iterations)
     file = io.BytesIO()
     imsave(file, log_iterations, cmap="inferno", format="png")

@@ -29,7 +29,9 @@ _MIB = 1 << 20
 
 
 def judge_peak(answer: Answer) -> str:
-    """Judge ``peak(info)``, which computes a GPU's peak FP32 TFLOP/s and its memory bandwidth in GB/s."""
+    """Judge the learner's ``peak(info)``, which computes a GPU's peak FP32 TFLOP/s and its memory bandwidth
+    in GB/s.
+    """
     for info in _draw_devices(answer.rng):
         result = call(answer, info, name="peak", shown=f"peak of a {info.name}")
         result_values = parts_of(result)
@@ -123,8 +125,8 @@ _REQUIRED_CAPABILITIES = ((7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12,
 
 
 def judge_capability(answer: Answer) -> str:
-    """Judge ``at_least(text, major, minor)``, which checks whether a compute capability such as "120" reaches
-    a minimum.
+    """Judge the learner's ``at_least(text, major, minor)``, which checks whether a compute capability such as
+    "120" reaches a minimum.
     """
     common_texts = ["80", "75", "52", "86", "89", "90", "100", "103", "110", "120", "121"]
     rare_texts = ["30", "37", "60", "61", "62", "70", "72", "87", "88", "101", "107", "115", "130", "139"]
@@ -167,7 +169,9 @@ def _judge_comparison(
 
 
 def judge_limits(answer: Answer) -> str:
-    """Judge ``first_problem(info, grid, block, shared_bytes)``, which names an exceeded launch limit."""
+    """Judge the learner's ``first_problem(info, grid, block, shared_bytes)``, which names an exceeded launch
+    limit.
+    """
     info = table()[0]
     for grid, block, shared_bytes, expected, lesson in _example_launches(info):
         call_text = f"first_problem(info, {grid}, {block}, {shared_bytes})"
@@ -366,8 +370,8 @@ Job = tuple[list[DeviceInfo], float, float, float]
 
 
 def judge_choose(answer: Answer) -> str:
-    """Judge ``choose(gpus, memory_bytes, moved_bytes, flop)``, which returns the fastest GPU with enough
-    memory.
+    """Judge the learner's ``choose(gpus, memory_bytes, moved_bytes, flop)``, which returns the fastest GPU
+    with enough memory.
     """
     rng = answer.rng
     gpus = [info for info in table() if info.fp32_tflops and info.memory_bandwidth_gbps]
@@ -531,7 +535,7 @@ def _judge_choice(answer: Answer, job: Job, lesson: str = "", mistake_index: int
 
 
 def judge_select(answer: Answer) -> str:
-    """Judge ``make_on(cp, device_id, n)``, which creates an array from 0 to n - 1 on a device."""
+    """Judge the learner's ``make_on(cp, device_id, n)``, which creates the array 0 to n - 1 on a device."""
     must_be_a_function("make_on", answer.is_function, answer.kind)
     sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0, _LARGE_COUNT]
     message = ""

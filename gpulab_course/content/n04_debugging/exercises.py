@@ -40,7 +40,9 @@ _ELEMENTS = 64
 
 
 def judge_whodunit(answer: Answer) -> str:
-    """Judge ``whodunit(program)``, which finds the first failed launch of a program and its kernel."""
+    """Judge the learner's ``whodunit(program)``, which finds the first failed launch of a program and its
+    kernel.
+    """
     rng = answer.rng
     for fault_count, wait_count in ((1, 0), (0, 2), (1, 2), (2, 0), (1, 1), (0, 0), (2, 1)):
         launches = int(rng.integers(6, 14))
@@ -198,8 +200,8 @@ KINDS = ("made", "none", "in place", "input", "infinite", "two", "twice", "over 
 
 
 def judge_hunt(answer: Answer) -> str:
-    """Judge ``hunt(steps, arrays)``, which finds the step that produced the first NaN, and the index of the
-    NaN.
+    """Judge the learner's ``hunt(steps, arrays)``, which finds the step that produced the first NaN, and the
+    index of the NaN.
     """
     unfinished_steps = ""
     for has_stale_nan in (False, True):  # whether arrays hold NaN before their step has run

@@ -29,7 +29,9 @@ def on_virtual() -> Iterator[Any]:
 
 
 def by_name(step: Callable[[str], WarpStepper], name: str, value: str) -> WarpStepper:
-    """Step through the values of a variable or, without NVRTC, of the expression that is assigned to it."""
+    """Step through the values of a variable. Without NVRTC, step through those of the expression assigned to
+    it.
+    """
     try:
         return step(name)
     except WatchError:
@@ -130,7 +132,8 @@ _EVENT_GAP = 0.7  # between the end of an operation and the start of one that wa
 
 
 def reuse(host_order: Sequence[str]) -> Picture:
-    """Draw the work of two streams over time. It shows whether `z` reuses the memory of `doubled` too early.
+    """Draw the work of two streams over time, which shows whether the array `z` reuses the memory of
+    `doubled` too early.
 
     Parameters
     ----------

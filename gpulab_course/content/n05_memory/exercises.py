@@ -219,7 +219,9 @@ def _shows_infinity_times_zero(mistake: Mistake) -> bool:
 
 
 def judge_ways(answer: Answer) -> str:
-    """Judge ``ways(words)``, which counts the words that a warp accesses in its busiest memory bank."""
+    """Judge the learner's ``ways(words)``, which counts the words that a warp accesses in its busiest memory
+    bank.
+    """
     rng = answer.rng
     lanes = np.arange(32)
     lane_count = int(rng.integers(3, 31))
@@ -302,8 +304,8 @@ _SECTOR_BYTES = 32
 
 
 def judge_asked(answer: Answer) -> str:
-    """Judge ``asked(addresses, width_bytes)``, which counts the sectors and bytes that a memory request
-    reads.
+    """Judge the learner's ``asked(addresses, width_bytes)``, which counts the sectors and bytes that a memory
+    request reads.
     """
     rng = answer.rng
     lanes = np.arange(32)

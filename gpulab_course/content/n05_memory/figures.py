@@ -25,7 +25,7 @@ def least_bytes(args: Sequence[Any]) -> int:
 def traffic(
     requested_bytes: Mapping[str, int], needed_bytes: Mapping[str, int], origin: Provenance
 ) -> Picture:
-    """Draw the number of bytes that each step requests, next to the number of bytes that it needs.
+    """Draw the number of bytes that each step of a computation requests, next to the number that it needs.
 
     Parameters
     ----------

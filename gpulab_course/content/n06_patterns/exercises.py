@@ -166,7 +166,7 @@ _SCAN_ROWS = (
 
 
 def compact(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that moves all positive elements to the front, in order."""
+    """Return a test case for a kernel that moves all positive elements to the front and keeps their order."""
     x = data.any_integers(size)
     blocks = draw.blocks_for(size, block[0])
     threads = block[0]

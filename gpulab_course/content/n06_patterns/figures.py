@@ -39,7 +39,7 @@ class Lap:
 
 
 def lap(work: Callable[[], Any]) -> tuple[int, Provenance]:
-    """Measure the total GPU time of one call in ns after a warm-up, and return it with its provenance.
+    """Run a call after a warm-up, and return its total GPU time in ns with the provenance of the time.
 
     A virtual GPU needs no call to warm up: it has no clocks to raise, and new arrays count as cached in L2.
     """
@@ -197,8 +197,7 @@ CHAIN_BLOCKS = 20_000  # more than any GPU runs at once
 
 
 def try_orders(code: str) -> Table:
-    """Run a kernel whose blocks wait for each other in several block orders, and return a table of the
-    results.
+    """Run a kernel with waiting blocks in several block orders, and return a table of the results.
 
     Parameters
     ----------

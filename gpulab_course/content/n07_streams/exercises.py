@@ -39,8 +39,8 @@ def _draw_time_shares(rng: np.random.Generator, n: int) -> list[float]:
 
 
 def judge_stopwatch(answer: Answer) -> str:
-    """Judge ``stopwatch(work, n)``, which measures the mean time of `n` calls in the current stream after a
-    warm-up.
+    """Judge the learner's ``stopwatch(work, n)``, which measures the mean time of `n` calls in the current
+    stream after a warm-up.
     """
     for n, mean_rounds in ((1, 50_000), (5, 40_000), (int(answer.rng.integers(11, 30)), 8_000), (2, 40_000)):
         call_text = f"stopwatch(work, {n})"

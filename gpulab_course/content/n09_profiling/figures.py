@@ -286,7 +286,7 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
 
 
 def power_after(record: LoadSamples, name: str) -> Picture:
-    """Draw the power after the start of a phase, as NVML reports it and as the energy counter implies it.
+    """Draw the power after the start of a phase, as reported by NVML and as computed from the energy counter.
 
     Parameters
     ----------

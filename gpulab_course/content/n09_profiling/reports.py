@@ -33,12 +33,12 @@ def path(name: str) -> Path:
 
 
 def nsight_compute() -> Screens:
-    """Return the recorded session of Nsight Compute with two transposes."""
+    """Return the recorded session of Nsight Compute, in which two transpose kernels were profiled."""
     return Screens(PACKAGE, "nsight_compute")
 
 
 def nsight_systems() -> Screens:
-    """Return the recorded session of Nsight Systems with eight steps of a small model."""
+    """Return the recorded session of Nsight Systems, in which eight steps of a small model were profiled."""
     return Screens(PACKAGE, "nsight_systems")
 
 
@@ -81,7 +81,7 @@ def launches() -> list[Launch]:
 
 
 def ncu_metrics() -> Table:
-    """Tabulate the metrics of the report to read first, with one column per kernel launch."""
+    """Tabulate the most important metrics of the report, with one column per kernel launch."""
     profiled_launches = launches()
     rows = tuple(
         (section, metric, *(format_value(launch.metrics[metric]) for launch in profiled_launches))

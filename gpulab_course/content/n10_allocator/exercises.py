@@ -66,8 +66,8 @@ def round_up(size: int, unit: int) -> int:
 
 
 def after_one(size: int) -> tuple[int, int, int, int]:
-    """Return the used and reserved bytes of CuPy's and PyTorch's memory pools after one allocation
-    (reference).
+    """Return the used and reserved bytes of CuPy's and PyTorch's memory pools after one allocation (reference
+    solution).
     """
     block_bytes = round_up(size, 512)
     if not size:
@@ -92,7 +92,9 @@ _PART_NAMES = (
 
 
 def judge_after_one(answer: Answer) -> str:
-    """Judge the function `after_one` with random sizes, and with sizes around each limit of the pools."""
+    """Judge the learner's function `after_one` with random sizes, and with sizes around each limit of the
+    pools.
+    """
     rng = answer.rng
     large_size = 2 * MIB * int(rng.integers(6, 40))
     offsets = (-1, 1, 512, 513, MIB - 512, MIB, MIB + 512)
@@ -183,7 +185,7 @@ def scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:
 
 
 def scaled(x: Any) -> Any:
-    """Scale an array to the range from -1 to 1 in one new array (reference)."""
+    """Scale an array to the range from -1 to 1 in one new array (reference solution)."""
     cp = session.cp()
     minimum = x.min()
     maximum = x.max()
@@ -282,7 +284,9 @@ def call_with_limited_memory(recorder: Any, program: Any, x: Any, starts: tuple[
 
 
 def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """Compute the maximum of each window with one workspace, after the results were allocated (reference)."""
+    """Compute the maximum of each window with one workspace, after the results were allocated (reference
+    solution).
+    """
     cp = session.cp()
     results = cp.empty((len(starts), KEPT), np.float32)
     workspace = cp.empty(n, np.float32)
@@ -354,7 +358,9 @@ def side_case(random_data: Draw, n: int) -> ProgramCase:
 
 
 def both(x: Any) -> Any:
-    """Run both paths, and free the side stream's memory only after the streams have joined (reference)."""
+    """Run both paths, and free the side stream's memory only after the streams have joined (reference
+    solution).
+    """
     cp = session.cp()
     main_stream = cp.cuda.get_current_stream()
     side_stream = cp.cuda.Stream(non_blocking=True)
@@ -479,7 +485,7 @@ def rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCase:
 
 
 def attend(h: Any) -> Any:
-    """Compute attention in place for 64 rows of scores at a time (reference)."""
+    """Compute attention in place for 64 rows of scores at a time (reference solution)."""
     cp = session.cp()
     n, d = h.shape
     output = cp.empty_like(h)

@@ -86,7 +86,7 @@ class NoPool:
         self.driver.free(address)
 
     def empty_cache(self) -> None:
-        """Do nothing, because no memory is kept."""
+        """Do nothing, because this pool keeps no memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ _ONE_GRAPH = Budget(
 
 
 def noise_source() -> str:
-    """Return the CUDA C++ of the kernels ``noise`` and ``advance``."""
+    """Return the CUDA C++ source of the kernels ``noise`` and ``advance``."""
     return (Path(__file__).parent / "kernels" / "noise.cu").read_text(encoding="utf-8")
 
 
@@ -110,7 +110,7 @@ def replay_case(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def relax(x: Any, rounds: int, one_round: Any) -> Any:
-    """Capture one round as a graph, and launch the graph once per round (reference)."""
+    """Capture one round as a graph, and launch the graph once per round (reference solution)."""
     cp = session.cp()
     one_round(x.copy())
     stream = cp.cuda.Stream(non_blocking=True)
@@ -184,7 +184,9 @@ def serve_case(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def serve(batches: Any, requests: list[int]) -> Any:
-    """Launch one graph per request, which reads a static input and writes a static output (reference)."""
+    """Launch one graph per request, which reads a static input and writes a static output (reference
+    solution).
+    """
     cp = session.cp()
     x = batches[0].copy()
     answers = cp.empty((len(requests), x.size), dtype=x.dtype)
@@ -274,7 +276,9 @@ def fork_case(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def branches(inputs: Any, left: Any, right: Any, join: Any) -> Any:
-    """Capture the branches in two streams, which one event forks and another event joins (reference)."""
+    """Capture the branches in two streams, which one event forks and another event joins (reference
+    solution).
+    """
     cp = session.cp()
     x, left_result, right_result, result = (inputs[0].copy() for _ in range(4))
     results = cp.empty_like(inputs)
@@ -382,7 +386,7 @@ def noise_case(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def draws(source: str, seed: int, rounds: int, n: int) -> Any:
-    """Launch one graph per round, which generates noise and increases the round number (reference)."""
+    """Launch one graph per round, which generates noise and advances the round (reference solution)."""
     cp = session.cp()
     noise_kernel, advance_kernel = (cp.RawKernel(source, name) for name in ("noise", "advance"))
     round_number = cp.zeros(1, dtype=cp.uint32)

@@ -47,8 +47,8 @@ class BreakEven:
 
     @property
     def launches(self) -> int:
-        """The number of launches that save as much time as the graph's creation takes, or 0 if launches save
-        nothing.
+        """The number of launches after which a graph has saved the time of its creation. It is 0 if launches
+        save nothing.
         """
         saved_us = self.eager_us - self.launch_us
         return math.ceil((self.capture_us + self.end_us) / saved_us) if saved_us > 0 else 0

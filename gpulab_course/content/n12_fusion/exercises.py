@@ -84,7 +84,7 @@ def affine_zeros(random_data: Draw, size: Any) -> ProgramCase:
 
 
 def affine_gelu(x: Any, factors: Any, offsets: Any) -> Any:
-    """Compute the layer in one elementwise kernel that uses broadcasting (reference)."""
+    """Compute the layer in one elementwise kernel that uses broadcasting (reference solution)."""
     kernel = session.cp().ElementwiseKernel(
         "float32 x, float32 w, float32 b", "float32 y", f"float v = x * w + b; y = {GELU};", "affine_gelu"
     )
@@ -171,7 +171,7 @@ def largest_uniform(value: float) -> Callable[[Draw, Any], ProgramCase]:
 
 def largest(x: Any) -> Any:
     """Compute the largest absolute value with one reduction kernel, which also takes the absolute values
-    (reference).
+    (reference solution).
     """
     kernel = session.cp().ReductionKernel(
         "float32 x", "float32 y", "fabsf(x)", "(a != a || a > b) ? a : b", "y = a", "0", "largest"
@@ -377,7 +377,9 @@ class Compilers:
 
 
 def judge_cached(answer: Answer) -> str:
-    """Judge ``cached(compile)`` with calls that differ in one property, and with repeated calls."""
+    """Judge the learner's ``cached(compile)`` with calls that differ in one property, and with repeated
+    calls.
+    """
     must_be_a_function("cached", answer.is_function, answer.kind)
     calls = _draw_calls(answer.rng)
     compilers = Compilers()
@@ -553,8 +555,7 @@ class Step:
 
 
 def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
-    """Group the steps of a program into kernels. A step joins the previous kernel unless a rule forbids it
-    (reference).
+    """Group the steps of a program into kernels by the fusion rules (reference solution).
 
     A product has its own kernel. Other kernels have maps, shifts and at most one reduction. The result of a
     reduction is complete only at the end of its kernel, so no step of that kernel reads it. A kernel with a
@@ -615,7 +616,9 @@ def _conflict_text(step_group: Sequence[Step], later_steps: Sequence[Step], memo
 
 
 def judge_kernels(answer: Answer) -> str:
-    """Judge the function `kernels` with programs for each fusion rule, and then with random programs."""
+    """Judge the learner's function `kernels` with programs for each fusion rule, and then with random
+    programs.
+    """
     rng = answer.rng
     programs = [
         *_EXAMPLE_PROGRAMS.values(),

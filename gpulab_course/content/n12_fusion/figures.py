@@ -131,7 +131,7 @@ def whole_layer() -> Table:
 
 
 def whole_layer_memory() -> str:
-    """Return the DRAM traffic of the smallest of these layers, as Nsight Compute counted it."""
+    """Return a sentence about the DRAM traffic of the smallest layer, as counted by Nsight Compute."""
     kernels = recorded()["whole_layer_memory"]["kernels"]
     dram_reads = {name: size(counters["dram_read_bytes"]) for name, counters in kernels.items()}
     return (

@@ -28,7 +28,9 @@ _TOP_EXPONENT = 2  # exponent of FP4's largest number, 6 = 1.5 * 2**2
 
 
 def mxfp4(x: Singles) -> tuple[Exponents, npt.NDArray[np.float64]]:
-    """Return the exponents of the blocks and the FP4 elements of an array in the MXFP4 format (reference)."""
+    """Return the exponents of the blocks and the FP4 elements of an array in the MXFP4 format (reference
+    solution).
+    """
     blocks = x.astype(np.float64).reshape(-1, BLOCK)
     block_maxima = np.abs(blocks).max(axis=1)
     exponents = np.where(block_maxima > 0, np.frexp(block_maxima)[1] - 1 - _TOP_EXPONENT, LEAST).clip(
@@ -82,7 +84,9 @@ def _run_answer(answer: Any, x: Singles) -> list[Any]:
 
 
 def judge_blocks(answer: Answer) -> str:
-    """Judge ``mxfp4(x)``, which returns the FP4 elements and the exponents of blocks of 32 numbers."""
+    """Judge the learner's ``mxfp4(x)``, which returns the FP4 elements and the exponents of blocks of 32
+    numbers.
+    """
     must_be_a_function("mxfp4", answer.is_function, answer.kind)
     for name, x, lesson in _draw_blocks(answer.rng):
         call_text = f"mxfp4 of {name}"

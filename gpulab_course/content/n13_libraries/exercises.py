@@ -272,7 +272,7 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
 
 
 def judge_halfsum(answer: Answer) -> str:
-    """Judge ``half_sum(x)``, which sums half-precision values exactly and rounds once to FP32."""
+    """Judge the learner's ``half_sum(x)``, which sums half-precision values with one rounding to FP32."""
     must_be_a_function("half_sum", answer.is_function, answer.kind)
     for name, x, lesson in _sum_cases(answer.rng):
         result = answer.calling(f"half_sum of {name}", x)
@@ -316,7 +316,7 @@ def on_tensor_cores(x: Any, y: Any) -> Singles:
 def three_products(
     a: Singles, b: Singles, product: Callable[[Any, Any], Singles] = on_tensor_cores
 ) -> Singles:
-    """Multiply FP32 matrices by three products of their TF32 parts and the remainders (reference).
+    """Multiply FP32 matrices by three products of their TF32 parts and the remainders (reference solution).
 
     The small products are added first.
     """
@@ -365,7 +365,9 @@ def error_in_u(result: Any, a: Singles, b: Singles) -> float:
 
 
 def judge_tf32x3(answer: Answer) -> str:
-    """Judge ``three(a, b, product)``, which reaches the accuracy of FP32 with three TF32 products."""
+    """Judge the learner's ``three(a, b, product)``, which reaches the accuracy of FP32 with three TF32
+    products.
+    """
     must_be_a_function("three", answer.is_function, answer.kind)
     rng = answer.rng
     m = 0
@@ -493,7 +495,7 @@ def _run_training(
 
 
 def scaled_step(weights: Any, backward: Any, state: dict[str, Any]) -> Any:
-    """Make one training step with a dynamic loss scale (reference)."""
+    """Make one training step with a dynamic loss scale (reference solution)."""
     gradients = backward(state["scale"]).astype(np.float32) / np.float32(state["scale"])
     if not np.isfinite(gradients).all():
         state["scale"] /= 2
@@ -507,7 +509,9 @@ def scaled_step(weights: Any, backward: Any, state: dict[str, Any]) -> Any:
 
 
 def judge_lossscale(answer: Answer) -> str:
-    """Judge ``scaled_step(weights, backward, state)``, which makes a training step with FP16 gradients."""
+    """Judge the learner's ``scaled_step(weights, backward, state)``, which makes a training step with FP16
+    gradients.
+    """
     must_be_a_function("scaled_step", answer.is_function, answer.kind)
     rng = answer.rng
     # Scales below 1, far beyond 2**24, and in between; intervals of 1 and more.

@@ -288,7 +288,7 @@ _GENERATOR_NAMES = (
 
 
 def judge_twice(answer: Answer) -> str:
-    """Judge ``twice(work, rngs)``, which calls `work()` twice from the same generator states."""
+    """Judge the learner's ``twice(work, rngs)``, which calls `work()` twice from equal generator states."""
     must_be_a_function("twice", answer.is_function, answer.kind)
     for draws in (3, int(answer.rng.integers(4, 40))):
         call_text = f"`twice` with {count(draws, 'number')} drawn of each kind"
@@ -380,7 +380,9 @@ def _run_needed(answer: Any, request: Callable[..., Any]) -> Any:
 
 
 def judge_needed(answer: Answer) -> str:
-    """Judge ``needed(run, switches)``, which finds the smallest set of switches with which all runs agree."""
+    """Judge the learner's ``needed(run, switches)``, which finds the smallest set of switches with which all
+    runs agree.
+    """
     must_be_a_function("needed", answer.is_function, answer.kind)
     rng = answer.rng
     cause_sets: list[tuple[str, ...]] = [("fixed order",), ("seed",), (), ("seed", "fixed order"), SWITCHES]

@@ -226,7 +226,7 @@ class Roulette(View):
 
     @property
     def record(self) -> dict[str, Counter[float]]:
-        """The number of occurrences of each result, by program."""
+        """The number of occurrences of each result in the runs of each program."""
         return {name: Counter(values) for name, values in self.results.items()}
 
     def sentence(self) -> str:

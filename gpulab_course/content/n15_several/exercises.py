@@ -72,7 +72,9 @@ def _draw_sum_input(rng: np.random.Generator, dtype: str, length: int) -> npt.ND
 
 
 def judge_ring(answer: Answer) -> str:
-    """Judge ``ring(cp, parts, streams)``, which replaces the array of each GPU by the sum of all arrays."""
+    """Judge the learner's ``ring(cp, parts, streams)``, which replaces the array of each GPU by the sum of
+    all arrays.
+    """
     must_be_a_function("ring", answer.is_function, answer.kind)
     rng = answer.rng
     gpus_and_lengths = [
@@ -222,8 +224,8 @@ def _run_broadcast(
 
 
 def judge_broadcast(answer: Answer) -> str:
-    """Judge ``broadcast(cp, arrays, targets)``, which copies the arrays of GPU 0 to other GPUs in few
-    messages.
+    """Judge the learner's ``broadcast(cp, arrays, targets)``, which copies the arrays of GPU 0 to other GPUs
+    in few messages.
     """
     must_be_a_function("broadcast", answer.is_function, answer.kind)
     rng = answer.rng
@@ -398,8 +400,8 @@ def _serialized_gpu(machine: Gpus, rows: int, columns: int) -> list[int]:
 
 
 def judge_exchange(answer: Answer) -> str:
-    """Judge ``exchange(cp, parts, streams)``, which fills the halo of each part with the edges of its
-    neighbours.
+    """Judge the learner's ``exchange(cp, parts, streams)``, which fills the halo of each part with the edges
+    of its neighbours.
     """
     must_be_a_function("exchange", answer.is_function, answer.kind)
     rng = answer.rng
@@ -547,7 +549,9 @@ def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], lis
 
 
 def judge_place(answer: Answer) -> str:
-    """Judge ``place(gpus, joined, rings)``, which places communicating ranks on GPUs with a link."""
+    """Judge the learner's ``place(gpus, joined, rings)``, which places communicating ranks on GPUs with a
+    link.
+    """
     must_be_a_function("place", answer.is_function, answer.kind)
     for description, gpu_count, links, rings in _draw_topologies(answer.rng):
         call_text = f"place for {description}"
@@ -672,7 +676,9 @@ def _run_shard(answer: Any, shards: list[Any], mode: Any) -> Outcome:
 
 
 def judge_shard(answer: Answer) -> str:
-    """Judge ``shard(cp, parts)``, which computes attention on several GPUs with one gather operation."""
+    """Judge the learner's ``shard(cp, parts)``, which computes attention on several GPUs with one gather
+    operation.
+    """
     must_be_a_function("shard", answer.is_function, answer.kind)
     rng = answer.rng
     random_lengths = [int(n) for n in rng.integers(2, 14, 3)]

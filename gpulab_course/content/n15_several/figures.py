@@ -31,7 +31,7 @@ _SCHEDULE_TITLES = {"ring": "ring", "tree": "tree", "naive": "naive (all through
 
 
 def recorded(gpus: int = 2) -> Any:
-    """Load the measurements on `gpus` GPUs of one host, for the GPU model in use if they exist, or for H200
+    """Load the measurements on `gpus` GPUs of one host. They come from the GPU model in use or from H200
     GPUs.
     """
     return (records_of(session.which_device().device, gpus) or records_of("H200", gpus))[0]
@@ -134,8 +134,8 @@ def counted(*views: CollectiveView) -> Table:
 
 
 def graph_records(gpus: int = 4) -> Table:
-    """Return a table of the recorded and modelled times of schedules that run as one CUDA graph, and of
-    NCCL's times.
+    """Return a table of the recorded and modelled times of schedules that run as one CUDA graph, and of the
+    times of NCCL.
     """
     record = recorded(gpus)
     rows = []

@@ -58,9 +58,7 @@ _OTHER_CAPABILITIES = ((7, 0), (11, 0))
 
 
 def taken(targets: Iterable[str], capability: Capability) -> str | None:
-    """Return the target in a fat binary that a driver uses for a device, or None without such a target
-    (reference).
-    """
+    """Return the target in a fat binary that a driver uses for a device, or None (reference solution)."""
     targets_by_part = {Part.of(target): target for target in targets}
     image_part = chosen(targets_by_part, capability)
     return targets_by_part[image_part] if image_part else None
@@ -94,7 +92,9 @@ def _choice_lesson(targets: Sequence[str], capability: Capability, result: Any, 
 
 
 def judge_matrix(answer: Answer) -> str:
-    """Judge ``taken(targets, capability)``, which returns the target that a driver uses for a device."""
+    """Judge the learner's ``taken(targets, capability)``, which returns the target that a driver uses for a
+    device.
+    """
     must_be_a_function("taken", answer.is_function, answer.kind)
     rng = answer.rng
     single_targets = [
@@ -161,7 +161,9 @@ def _run_taken(answer: Any, programs: Sequence[tuple[list[str], Capability]]) ->
 
 
 def wheel(capabilities: Sequence[str]) -> list[str]:
-    """Return the shortest list of targets that supports these devices and all later devices (reference)."""
+    """Return the shortest list of targets that supports these devices and all later devices (reference
+    solution).
+    """
     versions = sorted(
         tuple(int(number) for number in capability_text.split(".")) for capability_text in capabilities
     )
@@ -173,7 +175,9 @@ def wheel(capabilities: Sequence[str]) -> list[str]:
 
 
 def judge_wheel(answer: Answer) -> str:
-    """Judge ``wheel(capabilities)``, which returns the targets for which a package must be compiled."""
+    """Judge the learner's ``wheel(capabilities)``, which returns the targets for which a package must be
+    compiled.
+    """
     must_be_a_function("wheel", answer.is_function, answer.kind)
     rng = answer.rng
     all_capabilities = [f"{major}.{minor}" for major, minor in _CAPABILITIES]
@@ -309,8 +313,8 @@ def _run_verified(answer: Any, request: Callable[..., Any]) -> Any:
 
 
 def judge_variables(answer: Answer) -> str:
-    """Judge ``verified(run, variables)``, which finds what each environment variable changes and when to set
-    it.
+    """Judge the learner's ``verified(run, variables)``, which finds what each environment variable changes
+    and when to set it.
     """
     must_be_a_function("verified", answer.is_function, answer.kind)
     rng = answer.rng
@@ -397,7 +401,7 @@ def _judge_variable(
 
 
 def translate(cp: Any, host: np.ndarray, index: int) -> tuple[Any, int]:
-    """Do the work of ten lines of torch.cuda with CuPy (reference)."""
+    """Do the work of ten lines of torch.cuda with CuPy (reference solution)."""
     pool = cp.get_default_memory_pool()
     with cp.cuda.Device(index):
         before_bytes = pool.used_bytes()
@@ -501,7 +505,9 @@ def _observe(cp: Any, program: Callable[[], Any]) -> dict[str, Any]:
 
 
 def judge_translate(answer: Answer) -> str:
-    """Judge ``translated(cp, host, index)``, which does the work of ten lines of torch.cuda with CuPy."""
+    """Judge the learner's ``translated(cp, host, index)``, which does the work of ten lines of torch.cuda
+    with CuPy.
+    """
     must_be_a_function("translated", answer.is_function, answer.kind)
     rng = answer.rng
     for index, dtype in ((2, np.float32), (1, np.float64)):

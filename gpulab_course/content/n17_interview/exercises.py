@@ -43,7 +43,7 @@ _ESTIMATE_KEYS = ("bytes", "operations", "memory_us", "compute_us", "us")
 
 
 def napkin_of(work: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, float]:
-    """Compute the estimates of the exercise 17-napkin (reference)."""
+    """Compute the estimates of the exercise 17-napkin (reference solution)."""
     moved_bytes = (sum(map(math.prod, work["reads"])) + sum(map(math.prod, work["writes"]))) * work[
         "bytes_each"
     ]
@@ -134,8 +134,8 @@ _SLIP_LESSONS = {
 
 
 def judge_napkin(answer: Answer) -> str:
-    """Judge ``napkin(work, card)``, which estimates the bytes, operations and times of a kernel, and names
-    the bound.
+    """Judge the learner's ``napkin(work, card)``, which estimates the bytes, operations and times of a
+    kernel, and names the bound.
     """
     must_be_a_function("napkin", answer.is_function, answer.kind)
     devices = [info(str(name)) for name in answer.rng.permutation(DEVICES)[:3]]
@@ -297,7 +297,7 @@ def counters_of(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
 
 
 def judge_cause(answer: Answer) -> str:
-    """Judge ``cause(seen)``, which determines from counters why a hidden kernel is slow."""
+    """Judge the learner's ``cause(seen)``, which determines from counters why a hidden kernel is slow."""
     must_be_a_function("cause", answer.is_function, answer.kind)
     rng = random.Random(answer.seed)
     device = rng.choice(["RTX 4090", "A100", "H100"])
@@ -606,7 +606,7 @@ def _draw_claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
 
 
 def judge_settle(answer: Answer) -> str:
-    """Judge ``settle(claim, run)``, which confirms or refutes a claim by a sound experiment."""
+    """Judge the learner's ``settle(claim, run)``, which confirms or refutes a claim by a sound experiment."""
     must_be_a_function("settle", answer.is_function, answer.kind)
     rng = random.Random(answer.seed)
     verdicts = []

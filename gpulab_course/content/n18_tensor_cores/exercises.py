@@ -76,7 +76,9 @@ _KNOWN_MISTAKES: tuple[tuple[str, Callable[[str, int, int], tuple[int, int]], st
 
 
 def judge_fragment(answer: Answer) -> str:
-    """Judge ``held(matrix, row, column)``, which returns the lane and the register of a matrix element."""
+    """Judge the learner's ``held(matrix, row, column)``, which returns the lane and the register of a matrix
+    element.
+    """
     elements = [
         (name, row, column)
         for name, (rows, columns) in layouts.SHAPES.items()
@@ -292,7 +294,7 @@ def _has_several_tiles(mistake: Mistake) -> bool:
 
 
 def dense(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a matrix product with an epilogue; `size` is (rows / 16, inner columns / 8)."""
+    """Return a test case for a matrix product with an epilogue. The size is (rows / 16, inner width / 8)."""
     row_groups, inner_groups = size
     rows, inner = 16 * row_groups, 8 * inner_groups
     # The sums are exact in FP32, but not in FP16, and the bias is not exact in FP16.

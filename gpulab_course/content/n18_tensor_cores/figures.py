@@ -102,7 +102,7 @@ def missing() -> str:
 
 
 def executed() -> Provenance:
-    """Return the provenance of a result of the device in use."""
+    """Return the provenance of results that were computed on the device in use."""
     device = session.which_device()
     name = device.device if device.kind == "cuda" else f"virtual {device.device}"
     return Provenance("measured" if device.kind == "cuda" else "modelled", name)

@@ -76,7 +76,7 @@ def _registers(number_format: Format, terms: npt.NDArray[np.float32]) -> npt.NDA
 
 
 def kept_bits() -> dict[str, int]:
-    """Return, for each format, how many bits a tensor core keeps of a sum, from the first bit of its largest
+    """Return how many bits of a sum a tensor core keeps in each format, from the first bit of its largest
     term.
     """
     capability = session.backend().device_info().compute_capability

@@ -106,7 +106,7 @@ RUNGS = (
 
 
 def up_to(rung: str) -> tuple[Rung, ...]:
-    """Return all versions up to and including the version of a notebook, such as ``"05"``."""
+    """Return the versions of the running example up to that of a notebook, such as ``"05"``."""
     versions = tuple(version for version in RUNGS if version.number <= rung)
     if not versions:
         raise ValueError(

@@ -98,7 +98,7 @@ class Part:
         return Scale(self.unit, "choice" if self.choices else "quantity", self.near - 1)
 
     def valid(self, value: Any) -> Any:
-        """Check an answer, and return it as it is stored, which is as a choice, a number or source code.
+        """Check an answer, and return it in its stored form, such as a number or source code.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class Part:
 
 
 def merit(answer: Value, truth: Value, max_factor: float) -> tuple[float, bool]:
-    """Return the merit of an answer, from 0 to 1, and whether the answer is right.
+    """Return the merit of an answer, which is from 0 to 1, and whether the answer is right.
 
     A choice is right or not. A number is worth 1 if it is wrong by at most the factor `max_factor`. Its worth
     then falls with the logarithm of the factor, to 0 at `WORTHLESS`; a wrong sign is worth nothing.

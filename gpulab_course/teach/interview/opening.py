@@ -27,7 +27,9 @@ def interview(
     chair: Chair,
     today: Callable[[], date],
 ) -> Interview:
-    """Choose cards and return an interview with them. Without a seed, cards that are due come first."""
+    """Choose interview cards, and return an interview with these cards. Without a seed, cards that are due
+    come first.
+    """
     if chair not in CHAIRS:
         raise ValueError(f"`chair` must be 'candidate' or 'interviewer', not {chair!r}.")
     if cards < 1:

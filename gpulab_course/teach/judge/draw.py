@@ -220,8 +220,8 @@ def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) ->
 
 
 def cost_launches(size: Any, blocks: Sequence[Dim3], rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-    """Return two launches for counting costs, as pairs of size and block. One is smaller than `size`, the
-    other larger.
+    """Return two launches for counting costs, one smaller and one larger than `size`, as pairs of size and
+    block.
 
     Blocks are used only if they have at least 20 threads along x, because in narrower blocks good and bad
     solutions have the same costs.

@@ -56,7 +56,7 @@ class Parameter:
 
     @classmethod
     def read(cls, text: str) -> Parameter:
-        """Return the parameter that a C++ declaration declares."""
+        """Parse the C++ declaration of a kernel parameter."""
         tokens = text.replace("*", " * ").replace("__restrict__", " ").split()
         type_name = " ".join(token for token in tokens[:-1] if token not in ("const", "*"))
         return cls(tokens[-1], type_name, "*" in tokens, "const" in tokens)

@@ -37,8 +37,7 @@ def dot_of(
     bytes_field: str = "dram_bytes",
     peak: str = "",
 ) -> tuple[float, float, float]:
-    """Return a kernel's point in a roofline chart, with its operations per byte, its GFLOP/s and its share of
-    the ceiling.
+    """Return a kernel's operations per byte, GFLOP/s and share of the ceiling for a roofline chart.
 
     The keyword arguments reproduce known mistakes.
     """
@@ -71,7 +70,9 @@ _LESSONS: tuple[tuple[dict[str, Any], str], ...] = (
 
 
 def judge_roofline(answer: Answer) -> str:
-    """Judge ``dot(launches, form, device)``, which computes a kernel's point in a roofline chart."""
+    """Judge the learner's ``dot(launches, form, device)``, which computes a kernel's point in a roofline
+    chart.
+    """
     for trial in range(16):
         launches, format_name, device = _launches(answer.rng, trial)
         fma, dram_bytes = (launches[0][name] for name in ("fma", "dram_bytes"))
@@ -208,7 +209,9 @@ def cause_of(samples: Samples) -> tuple[str, float]:
 
 
 def judge_throttled(answer: Answer) -> str:
-    """Judge ``throttled(samples)``, which finds why clocks were limited, and for which share of the time."""
+    """Judge the learner's ``throttled(samples)``, which finds why clocks were limited, and for which share of
+    the time.
+    """
     for description, samples, lesson in _draw_sessions(answer.rng):
         call_text = f"throttled of {description}"
         result = call(answer, samples, name="throttled", shown=call_text)

@@ -193,7 +193,9 @@ def _run_and_note_errors(run_layers: Callable[[Any], None], x: Any, outcome: dic
 
 
 def judge_nvtx(answer: Answer) -> str:
-    """Judge ``annotated(layers)``, which puts each layer into an NVTX range with the layer's name."""
+    """Judge the learner's ``annotated(layers)``, which puts each layer into an NVTX range with the layer's
+    name.
+    """
     rng = answer.rng
     round_counts = [int(n) for n in rng.choice(range(20, 400), 12, replace=False)]
     shared_rounds = [round_counts[0], round_counts[1], round_counts[0], round_counts[2]]
@@ -424,7 +426,9 @@ def draw_programs(rng: np.random.Generator) -> list[tuple[str, list[Stage], floa
 
 
 def judge_first(answer: Answer) -> str:
-    """Judge ``first(p, faster)``, which returns the kernel to improve first and the resulting speedup."""
+    """Judge the learner's ``first(p, faster)``, which returns the kernel to improve first and the resulting
+    speedup.
+    """
     for description, program_steps, host_us, speedup_factors in draw_programs(answer.rng):
         outcome = answer.ask(run_first, program_steps, host_us, speedup_factors, shown="first(p, faster)")
         _judge_choice(outcome, speedup_factors, f"of a program with {description}")

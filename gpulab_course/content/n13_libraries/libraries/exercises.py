@@ -45,7 +45,9 @@ def multiply(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape
 
 
 def judge_product(answer: Answer) -> str:
-    """Judge the function `product` with matrices of several shapes, with and without padding after rows."""
+    """Judge the learner's function `product` with matrices of several shapes, with and without padding after
+    rows.
+    """
     for shape, leading_dimensions in _draw_products(answer.rng):
         m, n, k = shape
         lda, ldb, ldc = leading_dimensions

@@ -34,7 +34,7 @@ _MODULES = (laid_out,)  # importing it registers its families
 
 @dataclass(frozen=True)
 class Hidden:
-    """A randomly drawn kernel with its counters and its diagnosis."""
+    """A randomly chosen kernel with its counters and its diagnosis."""
 
     case: Case
     counters: KernelCounters

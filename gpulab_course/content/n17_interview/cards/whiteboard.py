@@ -19,7 +19,7 @@ MINUTES = 20
 
 
 def write(rng: Random, name: str) -> Drawn:
-    """Return the question that asks for the kernel of an exercise."""
+    """Return the interview question that asks for the kernel of an exercise."""
     kernel_exercise = exercise(name)
     has_own_launch = name in CONVENTIONS
     stub = f'extern "C" __global__ void {kernel_exercise.kernel}({kernel_exercise.parameters}) {{\n    // {MINUTES} minutes\n}}\n'

@@ -251,7 +251,7 @@ def _dynamic_bytes(source: KernelSource, case: Case) -> int:
 
 
 def short(text: str) -> str:
-    """Return a source line after shortening it to at most 70 characters."""
+    """Return a source line, shortened to at most 70 characters."""
     text = text.strip()
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 

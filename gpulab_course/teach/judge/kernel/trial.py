@@ -65,7 +65,7 @@ class Trial:
 
     @cached_property
     def plan(self) -> list[tuple[Any, Dim3]]:
-        """The pairs of size and block shape to test, in this order."""
+        """The pairs of size and block shape in the order in which they are tested."""
         rng = np.random.default_rng(self.seed)
         blocks = self.exercise.blocks(rng)
         return draw.plan(self.exercise.sizes(rng, self.bench.threads_at_once), blocks, MAX_SMALL)
