@@ -29,7 +29,7 @@ def _rebuilt_error(
 
 
 class CUDARuntimeError(_PicklableError, RuntimeError):
-    """Error of the CUDA runtime, with CuPy's class name. ``status`` is the runtime's error code."""
+    """Error of the CUDA runtime, with CuPy's class name. The attribute ``status`` is its error code."""
 
     def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -38,7 +38,7 @@ class CUDARuntimeError(_PicklableError, RuntimeError):
 
 
 class CUDADriverError(_PicklableError, RuntimeError):
-    """Error of the CUDA driver, with CuPy's class name. ``status`` is the driver's error code."""
+    """Error of the CUDA driver, with CuPy's class name. The attribute ``status`` is its error code."""
 
     def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -47,7 +47,9 @@ class CUDADriverError(_PicklableError, RuntimeError):
 
 
 class OutOfMemoryError(_PicklableError, MemoryError):
-    """Error for a request that a memory pool cannot satisfy. `message` replaces the default text."""
+    """Error raised when a memory pool cannot allocate the requested memory. A `message` replaces the default
+    text.
+    """
 
     def __init__(self, size_bytes: int, total_bytes: int, limit_bytes: int = 0, message: str = "") -> None:
         default_message = f"Out of memory allocating {size_bytes:,} bytes"
@@ -61,7 +63,9 @@ class OutOfMemoryError(_PicklableError, MemoryError):
 
 
 class CompileException(_PicklableError, Exception):
-    """Error of the compiler, which contains NVRTC's log with the line numbers of the program's source."""
+    """Error raised when source code does not compile. It contains NVRTC's log with the line numbers of the
+    program's source.
+    """
 
     def __init__(self, log: str, source: str, name: str, options: tuple[str, ...] = ()) -> None:
         super().__init__(log)
@@ -78,7 +82,7 @@ class CompileException(_PicklableError, Exception):
         return self.log
 
     def dump(self, f: TextIO) -> None:
-        """Write the log and the source, with numbered lines, to a file."""
+        """Write the log, and the source with line numbers, to a file."""
         lines = self.source.split("\n")
         numbered_source = "".join(
             f"{n:0{len(str(len(lines)))}} {source_line.rstrip()}\n" for n, source_line in enumerate(lines, 1)
@@ -88,7 +92,8 @@ class CompileException(_PicklableError, Exception):
 
 
 class KernelFault(CUDARuntimeError, GpulabError):
-    """Error for a fault in a running kernel. ``site`` is its location. The process can continue.
+    """Error for a fault in a running kernel. The attribute ``site`` is its location, and the process can
+    continue.
 
     ``kind`` is a short name of the fault, and ``space`` the state space of an illegal access. ``array`` is
     the array in global memory that the access was meant for, or the nearest array.
@@ -104,14 +109,14 @@ class KernelFault(CUDARuntimeError, GpulabError):
 
 
 class IllegalAddressError(KernelFault):
-    """Error for an access outside every live allocation, cudaErrorIllegalAddress (700)."""
+    """Error for an access outside every live allocation (cudaErrorIllegalAddress, 700)."""
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(700, "cudaErrorIllegalAddress", message, site)
 
 
 class MisalignedAddressError(KernelFault):
-    """Error for an address that is not a multiple of the access size, cudaErrorMisalignedAddress (716)."""
+    """Error for an address that is not a multiple of the access size (cudaErrorMisalignedAddress, 716)."""
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(716, "cudaErrorMisalignedAddress", message, site)
@@ -119,7 +124,7 @@ class MisalignedAddressError(KernelFault):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a kernel launch that was stopped.
+    """The progress that a kernel launch had made when it was stopped.
 
     ``moving``: blocks or threads had ended shortly before. ``writing``: new values had been stored or
     printed shortly before. ``spent_s``: processor time of the launch.
@@ -133,12 +138,12 @@ class Progress:
 
     @property
     def endless(self) -> bool:
-        """Return whether the launch made no progress when it was stopped, as in an infinite loop."""
+        """Return whether the stopped launch was making no progress, as in an infinite loop."""
         return not (self.moving or self.writing)
 
 
 class LaunchTimeoutError(KernelFault):
-    """Error for a kernel that the watchdog or the user has stopped, cudaErrorLaunchTimeout (702)."""
+    """Error for a kernel that the watchdog or the user has stopped (cudaErrorLaunchTimeout, 702)."""
 
     def __init__(self, message: str, site: FaultSite, progress: Progress | None = None) -> None:
         super().__init__(702, "cudaErrorLaunchTimeout", message, site)
@@ -146,14 +151,14 @@ class LaunchTimeoutError(KernelFault):
 
 
 class DeviceAssertError(KernelFault):
-    """Error for a failed ``assert`` in device code, cudaErrorAssert (710)."""
+    """Error for a failed ``assert`` in device code (cudaErrorAssert, 710)."""
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(710, "cudaErrorAssert", message, site)
 
 
 class LaunchFailure(KernelFault):
-    """Error for a trap, divergent barrier, wrong mask or similar fault, cudaErrorLaunchFailure (719)."""
+    """Error for a fault such as a trap, a divergent barrier or a wrong mask (cudaErrorLaunchFailure, 719)."""
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(719, "cudaErrorLaunchFailure", message, site)

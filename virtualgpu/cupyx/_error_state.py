@@ -29,7 +29,8 @@ def seterr(
     invalid: None = None,
     linalg: str | None = None,
 ) -> dict[str, str | None]:
-    """Change the error settings and return the previous ones. ``linalg`` is ``"ignore"`` or ``"raise"``.
+    """Change the error settings, and return the previous ones. The value of ``linalg`` is ``"ignore"`` or
+    ``"raise"``.
 
     The virtual GPU's linear algebra detects failures without a copy to the host, so it always raises
     ``LinAlgError``.
@@ -57,7 +58,7 @@ def errstate(
     invalid: None = None,
     linalg: str | None = None,
 ) -> Iterator[None]:
-    """Change the error settings for one ``with`` block; see `seterr`."""
+    """Change the error settings for a ``with`` block, like `seterr`."""
     previous = seterr(divide=divide, over=over, under=under, invalid=invalid, linalg=linalg)
     try:
         yield

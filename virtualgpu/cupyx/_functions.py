@@ -32,7 +32,7 @@ def scatter_min(a: Any, slices: Any, value: Any) -> None:
 
 @dataclass(frozen=True)
 class RuntimeInfo:
-    """Versions of CuPy, NumPy and CUDA, under CuPy's names."""
+    """The versions of CuPy, NumPy and CUDA, with CuPy's names."""
 
     cupy_version: str
     numpy_version: str
@@ -47,7 +47,7 @@ class RuntimeInfo:
 
 
 def get_runtime_info(*, full: bool = True) -> RuntimeInfo:
-    """Return the versions of ``cp`` and its device. `full` has no effect."""
+    """Return the versions of ``cp`` and its device. The argument `full` has no effect."""
     from virtualgpu.compile import nvrtc
 
     runtime = cp.cuda.runtime

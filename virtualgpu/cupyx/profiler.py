@@ -20,7 +20,7 @@ _NANOSECONDS = 1e-9
 
 
 class BenchmarkResult:
-    """Times of all calls in a benchmark. ``str()`` returns a line with their mean, deviation and extremes.
+    """The times of all calls in a benchmark. Its ``str()`` is a line with their mean, deviation and extremes.
 
     Attributes
     ----------
@@ -39,7 +39,9 @@ class BenchmarkResult:
         self._devices = devices
 
     def to_str(self, show_gpu: bool = False) -> str:
-        """Return a line with the times on the host. With `show_gpu` it also contains those of each device."""
+        """Return a line of text with the times on the host. With `show_gpu`, it also has the times on each
+        device.
+        """
         times_by_name = [("CPU", self.cpu_times)]
         if show_gpu:
             times_by_name += [
@@ -77,7 +79,7 @@ def benchmark(
     max_duration: float = math.inf,
     devices: tuple[int, ...] | None = None,
 ) -> BenchmarkResult:
-    """Measure the time of a function on the modelled clocks of host and device.
+    """Measure the time of a function on the modelled clocks of the host and the device.
 
     Parameters
     ----------
@@ -152,7 +154,7 @@ def _record_events(devices: tuple[int, ...]) -> list[cp.cuda.Event]:
 
 
 class time_range:  # noqa: N801 - CuPy's name
-    """A named range around a function (as a decorator) or a block of code (as a context manager).
+    """A named time range for a function (as a decorator) or for a block of code (as a context manager).
 
     Parameters
     ----------
@@ -208,7 +210,7 @@ class time_range:  # noqa: N801 - CuPy's name
 
 
 def profile() -> Any:
-    """Do nothing in a ``with`` block, since no external profiler can record a virtual GPU."""
+    """Do nothing in a ``with`` block, because no external profiler can record a virtual GPU."""
     return cp.cuda.profile()
 
 

@@ -30,12 +30,12 @@ def _element_count(shape: Any) -> int:
 
 
 def shaped_arange(shape: Any, xp: Any = None, dtype: Any = np.float32, order: str = "C") -> Any:
-    """Return the numbers 1, 2, 3, ... in an array of this shape. With bool, False and True alternate."""
+    """Return an array with the numbers 1, 2, 3 and so on. For bool, False and True alternate."""
     return _module(xp).array(_integers_as(np.arange(1, _element_count(shape) + 1), dtype, shape), order=order)
 
 
 def shaped_reverse_arange(shape: Any, xp: Any = None, dtype: Any = np.float32) -> Any:
-    """Return the numbers n, n - 1, ..., 1 in an array of this shape, which has n elements."""
+    """Return an array with the numbers n, n - 1, ..., 1, where n is its number of elements."""
     return _module(xp).array(_integers_as(np.arange(_element_count(shape), 0, -1), dtype, shape))
 
 
@@ -47,7 +47,9 @@ def shaped_random(
     seed: int = 0,
     order: str = "C",
 ) -> Any:
-    """Return uniformly distributed random numbers from 0 to `scale`. Equal seeds give equal numbers."""
+    """Return an array of uniformly distributed random numbers from 0 to `scale`. Equal seeds give equal
+    numbers.
+    """
     generator = np.random.RandomState(seed)
     target_dtype = np.dtype(dtype)
     values: Any
@@ -62,7 +64,7 @@ def shaped_random(
 
 
 def shaped_linspace(start: float, stop: float, shape: Any, xp: Any = None, dtype: Any = np.float32) -> Any:
-    """Return evenly spaced numbers between two limits, within the range of the dtype."""
+    """Return an array of evenly spaced numbers between two limits and within the range of the dtype."""
     target_dtype = np.dtype(dtype)
     if target_dtype.kind in "bu":
         start = max(start, 0)
@@ -74,7 +76,7 @@ def shaped_linspace(start: float, stop: float, shape: Any, xp: Any = None, dtype
 
 
 def generate_matrix(shape: Any, xp: Any = None, dtype: Any = np.float32, *, singular_values: Any) -> Any:
-    """Return random matrices with given singular values.
+    """Return random matrices with the given singular values.
 
     Parameters
     ----------

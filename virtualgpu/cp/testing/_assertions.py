@@ -40,14 +40,14 @@ def assert_array_equal(
     strict: bool = False,
     strides_check: bool = False,
 ) -> None:
-    """Check that arrays are equal. With `strides_check`, check also that their strides are equal."""
+    """Check that two arrays are equal. With `strides_check`, also check that their strides are equal."""
     _equal(actual, desired, err_msg=err_msg, verbose=verbose, strict=strict)
     if strides_check and actual.strides != desired.strides:
         raise AssertionError(f"The strides {actual.strides} are not {desired.strides}. {err_msg}".rstrip())
 
 
 def assert_array_list_equal(xlist: Any, ylist: Any, err_msg: str = "", verbose: bool = True) -> None:
-    """Compare the arrays of two lists pairwise with `assert_array_equal`."""
+    """Compare the arrays of two lists in pairs with `assert_array_equal`."""
     if type(xlist) is not type(ylist) or len(xlist) != len(ylist):
         descriptions = [f"a {type(arrays).__name__} of {len(arrays)}" for arrays in (xlist, ylist)]
         raise AssertionError(f"{descriptions[0]} is not {descriptions[1]}. {err_msg}".rstrip())
@@ -57,7 +57,7 @@ def assert_array_list_equal(xlist: Any, ylist: Any, err_msg: str = "", verbose: 
 
 @contextlib.contextmanager
 def assert_warns(expected: type[Warning]) -> Iterator[None]:
-    """Check that a ``with`` block issues a warning of a class."""
+    """Check that the code in a ``with`` block issues a warning of the class `expected`."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -67,7 +67,7 @@ def assert_warns(expected: type[Warning]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def AssertFunctionIsCalled(*args: Any, times_called: int = 1, **kwargs: Any) -> Iterator[None]:  # noqa: N802
-    """Check how often a ``with`` block calls the function that `unittest.mock.patch` has replaced."""
+    """Check how often a ``with`` block calls a function that `unittest.mock.patch` has replaced."""
     with mock.patch(*args, **kwargs) as replacement:
         yield
     if replacement.call_count != times_called:

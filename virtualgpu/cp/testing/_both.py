@@ -32,7 +32,9 @@ _ERROR_CLASSES = (
 
 
 def without_arguments(impl: Test, names: Sequence[str], call: Test) -> Test:
-    """Wrap a test, and hide the arguments that `call` supplies, which pytest would interpret as fixtures."""
+    """Wrap a test function and hide the arguments that `call` supplies, so that pytest does not search
+    fixtures for them.
+    """
     wrapper = functools.wraps(impl)(call)
     signature = inspect.signature(impl)
     parameters = [parameter for name, parameter in signature.parameters.items() if name not in names]
@@ -141,7 +143,8 @@ def numpy_cupy_allclose(
     scipy_name: str | None = None,
     contiguous_check: bool = True,
 ) -> Callable[[Test], Test]:
-    """Decorate a test that returns arrays, so that the results of ``cp`` and NumPy are compared.
+    """Decorate a test that returns arrays. Its results with ``cp`` and with NumPy must agree within
+    tolerances.
 
     Parameters
     ----------
@@ -180,7 +183,7 @@ def numpy_cupy_array_almost_equal(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, but the results must agree to a number of decimal places."""
+    """Decorate a test like `numpy_cupy_allclose`. The results must agree to a number of decimal places."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_almost_equal(
@@ -198,7 +201,9 @@ def numpy_cupy_array_almost_equal_nulp(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, but allow a difference of `nulp` units in the larger value's last place."""
+    """Decorate a test like `numpy_cupy_allclose`. The results may differ by `nulp` units in the larger
+    value's last place.
+    """
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_almost_equal_nulp(device_item, host_item, nulp)
@@ -215,7 +220,9 @@ def numpy_cupy_array_max_ulp(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, but allow at most `maxulp` representable values between the results."""
+    """Decorate a test like `numpy_cupy_allclose`. The results may be at most `maxulp` representable values
+    apart.
+    """
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_max_ulp(device_item, host_item, maxulp, dtype)
@@ -233,7 +240,7 @@ def numpy_cupy_array_equal(
     scipy_name: str | None = None,
     strides_check: bool = False,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, but the results must be equal."""
+    """Decorate a test like `numpy_cupy_allclose`. The results must be equal."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_equal(device_item, host_item, err_msg, verbose, strides_check=strides_check)
@@ -248,7 +255,7 @@ def numpy_cupy_array_list_equal(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Decorate a test that returns a list of arrays, so that they are compared pairwise for equality."""
+    """Decorate a test that returns a list of arrays. The arrays of ``cp`` and NumPy must be equal."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_equal(device_item, host_item, err_msg, verbose)
@@ -265,7 +272,7 @@ def numpy_cupy_array_less(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, but the results of ``cp`` must be less than those of NumPy."""
+    """Decorate a test like `numpy_cupy_allclose`. The results of ``cp`` must be less than those of NumPy."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_less(device_item, host_item, err_msg=err_msg, verbose=verbose)
@@ -276,7 +283,9 @@ def numpy_cupy_array_less(
 def numpy_cupy_equal(
     name: str = "xp", sp_name: str | None = None, scipy_name: str | None = None
 ) -> Callable[[Test], Test]:
-    """Decorate a test that returns a value such as a number, so that its results are compared with ``==``."""
+    """Decorate a test that returns a value such as a number. The values from ``cp`` and NumPy are compared
+    with ``==``.
+    """
 
     def decorate(impl: Test) -> Test:
         def test(*args: Any, **kwargs: Any) -> None:
@@ -296,7 +305,9 @@ def numpy_cupy_equal(
 def numpy_cupy_raises(
     name: str = "xp", sp_name: str | None = None, scipy_name: str | None = None, accept_error: Any = Exception
 ) -> Callable[[Test], Test]:
-    """Decorate a test that must fail with ``cp`` and NumPy, with errors that a program cannot distinguish."""
+    """Decorate a test that must raise errors with ``cp`` and NumPy. A program must not be able to distinguish
+    the errors.
+    """
 
     def decorate(impl: Test) -> Test:
         def test(*args: Any, **kwargs: Any) -> None:

@@ -35,12 +35,12 @@ def installed(*specifiers: str) -> bool:
 
 
 def numpy_satisfies(version_range: str) -> bool:
-    """Return whether NumPy's version is in a range such as ``">=2.0"``."""
+    """Return whether the version of NumPy is in a range such as ``">=2.0"``."""
     return installed(f"numpy{version_range}")
 
 
 def with_requires(*requirements: str) -> Callable[[Any], Any]:
-    """Skip a test unless packages are installed; see `installed`."""
+    """Skip a test unless packages are installed in the required versions, such as ``"numpy>=1.20"``."""
     import pytest
 
     return pytest.mark.skipif(not installed(*requirements), reason=f"requires {', '.join(requirements)}")
@@ -82,7 +82,7 @@ def _fixed_random() -> Iterator[None]:
 
 
 def generate_seed() -> int:
-    """Return a seed from the random generator that `fix_random` makes reproducible."""
+    """Return a seed for random numbers. The decorator `fix_random` makes the seed reproducible."""
     return int(np.random.randint(0x7FFFFFFF))
 
 

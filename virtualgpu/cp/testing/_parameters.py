@@ -55,46 +55,47 @@ def _all_dtypes(no_float16: bool, no_bool: bool, no_complex: bool) -> tuple[Any,
 
 
 def for_dtypes(dtypes: Sequence[Any], name: str = "dtype") -> Callable[[Test], Test]:
-    """Decorate a test so that it is called with each of these dtypes, as scalar types."""
+    """Decorate a test so that it is called with each of the given dtypes, as scalar types."""
     return _for_choices([name], [(np.dtype(dtype).type,) for dtype in dtypes])
 
 
 def for_all_dtypes(
     name: str = "dtype", no_float16: bool = False, no_bool: bool = False, no_complex: bool = False
 ) -> Callable[[Test], Test]:
-    """Like `for_dtypes`, with all dtypes of device arrays."""
+    """Decorate a test like `for_dtypes`, with all dtypes of device arrays."""
     return for_dtypes(_all_dtypes(no_float16, no_bool, no_complex), name)
 
 
 def for_float_dtypes(name: str = "dtype", no_float16: bool = False) -> Callable[[Test], Test]:
-    """Like `for_dtypes`, with the real floating-point types."""
+    """Decorate a test like `for_dtypes`, with the real floating-point types."""
     return for_dtypes(_FLOATS[: 2 if no_float16 else 3], name)
 
 
 def for_signed_dtypes(name: str = "dtype") -> Callable[[Test], Test]:
-    """Like `for_dtypes`, with all signed integer types."""
+    """Decorate a test like `for_dtypes`, with all signed integer types."""
     return for_dtypes(_SIGNED, name)
 
 
 def for_unsigned_dtypes(name: str = "dtype") -> Callable[[Test], Test]:
-    """Like `for_dtypes`, with all unsigned integer types."""
+    """Decorate a test like `for_dtypes`, with all unsigned integer types."""
     return for_dtypes(_UNSIGNED, name)
 
 
 def for_int_dtypes(name: str = "dtype", no_bool: bool = False) -> Callable[[Test], Test]:
-    """Like `for_dtypes`, with all integer types and, unless `no_bool` is set, with bool."""
+    """Decorate a test like `for_dtypes`, with all integer types and, unless `no_bool` is set, with bool."""
     return for_dtypes((*_SIGNED, *_UNSIGNED, *(() if no_bool else (np.bool_,))), name)
 
 
 def for_complex_dtypes(name: str = "dtype") -> Callable[[Test], Test]:
-    """Like `for_dtypes`, with the complex types."""
+    """Decorate a test like `for_dtypes`, with the complex types."""
     return for_dtypes(_COMPLEX, name)
 
 
 def for_dtypes_combination(
     types: Sequence[Any], names: Sequence[str] = ("dtype",), full: bool | None = None
 ) -> Callable[[Test], Test]:
-    """Decorate a test so that it is called with all (`full`) or some combinations of dtypes.
+    """Decorate a test so that it is called with combinations of dtypes. With `full`, all combinations are
+    used.
 
     Without `full` each dtype still occurs at each position, with itself and with others.
     """
@@ -118,44 +119,46 @@ def for_all_dtypes_combination(
     full: bool | None = None,
     no_complex: bool = False,
 ) -> Callable[[Test], Test]:
-    """Like `for_dtypes_combination`, with all dtypes."""
+    """Decorate a test like `for_dtypes_combination`, with all dtypes."""
     return for_dtypes_combination(_all_dtypes(no_float16, no_bool, no_complex), names, full)
 
 
 def for_signed_dtypes_combination(
     names: Sequence[str] = ("dtype",), full: bool | None = None
 ) -> Callable[[Test], Test]:
-    """Like `for_dtypes_combination`, with all signed integer types."""
+    """Decorate a test like `for_dtypes_combination`, with all signed integer types."""
     return for_dtypes_combination(_SIGNED, names, full)
 
 
 def for_unsigned_dtypes_combination(
     names: Sequence[str] = ("dtype",), full: bool | None = None
 ) -> Callable[[Test], Test]:
-    """Like `for_dtypes_combination`, with all unsigned integer types."""
+    """Decorate a test like `for_dtypes_combination`, with all unsigned integer types."""
     return for_dtypes_combination(_UNSIGNED, names, full)
 
 
 def for_int_dtypes_combination(
     names: Sequence[str] = ("dtype",), no_bool: bool = False, full: bool | None = None
 ) -> Callable[[Test], Test]:
-    """Like `for_dtypes_combination`, with all integer types and, unless `no_bool` is set, with bool."""
+    """Decorate a test like `for_dtypes_combination`, with all integer types and, unless `no_bool` is set,
+    with bool.
+    """
     dtypes = (*_SIGNED, *_UNSIGNED, *(() if no_bool else (np.bool_,)))
     return for_dtypes_combination(dtypes, names, full)
 
 
 def for_orders(orders: Iterable[Any], name: str = "order") -> Callable[[Test], Test]:
-    """Decorate a test so that it is called with each of these memory orders."""
+    """Decorate a test so that it is called with each of the given memory orders."""
     return _for_choices([name], [(order,) for order in orders])
 
 
 def for_CF_orders(name: str = "order") -> Callable[[Test], Test]:  # noqa: N802 - CuPy's name
-    """Like `for_orders`, with C and Fortran order."""
+    """Decorate a test like `for_orders`, with C and Fortran order."""
     return for_orders([None, "C", "F", "c", "f"], name)
 
 
 def for_contiguous_axes(name: str = "axis") -> Callable[[Test], Test]:
-    """Decorate a method so that it is called with each tuple of axes that are contiguous in memory."""
+    """Decorate a test method so that it is called with each tuple of axes that are contiguous in memory."""
 
     def decorate(impl: Test) -> Test:
         def test(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -175,7 +178,9 @@ def for_contiguous_axes(name: str = "axis") -> Callable[[Test], Test]:
 
 
 def product(parameters: Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return all combinations of values for `parameterize`, from a dict of lists or from lists of dicts."""
+    """Return all combinations of test parameters for `parameterize`. They are given as a dict of lists or as
+    lists of dicts.
+    """
     if isinstance(parameters, Mapping):
         names = sorted(parameters)
         value_sets = itertools.product(*(parameters[name] for name in names))
@@ -184,7 +189,7 @@ def product(parameters: Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]) -
 
 
 def product_dict(*parameters: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Merge one dict from each list into one dict, and return the results for all combinations."""
+    """Merge one dict from each list into one dict, and return the merged dicts for all combinations."""
     return [
         {name: value for parameter_dict in dict_set for name, value in parameter_dict.items()}
         for dict_set in itertools.product(*parameters)
@@ -213,7 +218,7 @@ def _test_classes(cls: type, sets: Sequence[Mapping[str, Any]]) -> type:
 
 
 def parameterize(*params: Mapping[str, Any], _ids: bool = True) -> Callable[[type], type]:
-    """Decorate a test class so that its tests run with each set of attributes. Requires pytest.
+    """Decorate a test class so that its tests run with each set of attributes. This requires pytest.
 
     `_ids` determines whether the names of the tests contain the attributes.
     """

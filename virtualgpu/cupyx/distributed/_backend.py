@@ -40,7 +40,7 @@ def init_process_group(
     port: int | None = None,
     use_mpi: bool = False,
 ) -> NCCLBackend:
-    """Wait for the other ranks, and return the communicator of this rank on the current device.
+    """Wait for the other ranks, and return this rank's communicator on the current device.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def init_process_group(
 
 
 class NCCLBackend:
-    """One rank of a process group. The parameters are those of `init_process_group`.
+    """A rank of a process group. The parameters are those of `init_process_group`.
 
     Raises
     ------
@@ -96,7 +96,7 @@ class NCCLBackend:
     # Collective calls
 
     def all_reduce(self, in_array: Any, out_array: Any, op: str = "sum", stream: Any = None) -> None:
-        """Compute the sum (or `op`) of all ranks' arrays, and write it to every rank."""
+        """Reduce the arrays of all ranks with `op`, by default a sum, and write the result to every rank."""
         _check_contiguous(in_array, out_array)
         dtype, element_count = _dtype_and_count(in_array)
         self._comm.allReduce(
@@ -111,7 +111,7 @@ class NCCLBackend:
     def reduce(
         self, in_array: Any, out_array: Any, root: int = 0, op: str = "sum", stream: Any = None
     ) -> None:
-        """Compute the sum (or `op`) of all ranks' arrays, and write it to rank `root`."""
+        """Reduce the arrays of all ranks with `op`, by default a sum, and write the result to rank `root`."""
         _check_contiguous(in_array, *([out_array] if self.rank == root else []))
         dtype, element_count = _dtype_and_count(in_array)
         self._comm.reduce(
@@ -135,7 +135,9 @@ class NCCLBackend:
     def reduce_scatter(
         self, in_array: Any, out_array: Any, count: int, op: str = "sum", stream: Any = None
     ) -> None:
-        """Compute the sum (or `op`) of all ranks' arrays, and write `count` elements of it to each rank."""
+        """Reduce the arrays of all ranks with `op`, by default a sum, and write `count` elements of the
+        result to each rank.
+        """
         _check_contiguous(in_array, out_array)
         dtype, count = _dtype_and_count(in_array, count)
         self._comm.reduceScatter(
@@ -171,21 +173,21 @@ class NCCLBackend:
         self._run_grouped([(in_array, peer)], [(out_array, peer)], stream)
 
     def scatter(self, in_array: Any, out_array: Any, root: int = 0, stream: Any = None) -> None:
-        """Send one row of the array of rank `root` to each rank."""
+        """Send one row of rank `root`'s array to each rank."""
         self._check_rows("scatter", "in_array", in_array)
         _check_contiguous(in_array, out_array)
         sends = [(row, peer) for peer, row in enumerate(in_array)] if self.rank == root else []
         self._run_grouped(sends, [(out_array, root)], stream)
 
     def gather(self, in_array: Any, out_array: Any, root: int = 0, stream: Any = None) -> None:
-        """Collect the arrays of all ranks as rows in rank `root`."""
+        """Collect the arrays of all ranks as the rows of an array in rank `root`."""
         self._check_rows("gather", "out_array", out_array)
         _check_contiguous(in_array, out_array)
         receives = [(row, peer) for peer, row in enumerate(out_array)] if self.rank == root else []
         self._run_grouped([(in_array, root)], receives, stream)
 
     def all_to_all(self, in_array: Any, out_array: Any, stream: Any = None) -> None:
-        """Send row r of each rank's array to rank r. Each rank collects the rows that it receives."""
+        """Send row r of every rank's array to rank r. Each rank collects the rows that it receives."""
         self._check_rows("all_to_all", "in_array", in_array)
         self._check_rows("all_to_all", "out_array", out_array)
         _check_contiguous(in_array, out_array)
@@ -197,7 +199,7 @@ class NCCLBackend:
         self._comm._barrier()
 
     def stop(self) -> None:
-        """Do nothing. In CuPy, this method ends the server of rank 0, which the virtual GPU does not need."""
+        """Do nothing. CuPy's method ends the server of rank 0, which the virtual GPU does not need."""
 
     def _run_grouped(
         self, sends: Sequence[tuple[Any, int]], receives: Sequence[tuple[Any, int]], stream: Any

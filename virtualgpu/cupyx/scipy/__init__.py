@@ -23,7 +23,7 @@ _raise_missing = module_getattr("cupyx.scipy", globals(), _REMEDIES)
 
 
 def get_array_module(*args: Any) -> ModuleType:
-    """Return this package if any argument is a device array, else SciPy."""
+    """Return ``cupyx.scipy`` if any argument is a device array, and else SciPy."""
     if any(isinstance(argument, ndarray) for argument in args):
         return sys.modules[__name__]
     return importlib.import_module("scipy")

@@ -49,7 +49,7 @@ _PRIMES = (2, 3, 5, 7)
 
 
 def next_fast_len(target: int, real: bool = False) -> int:
-    """Return the smallest length of at least `target` that has no prime factors other than 2, 3, 5 and 7.
+    """Return the smallest length of at least `target` whose prime factors are only 2, 3, 5 and 7.
 
     cuFFT has special kernels for these lengths (cuFFT documentation, "Accuracy and Performance").
 

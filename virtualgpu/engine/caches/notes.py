@@ -55,7 +55,7 @@ _OFFSET_BITS = (1 << 56) - 1
 
 
 class Context:
-    """The fields of the engine's context block that this module reads."""
+    """The fields of the engine's context block that the access recorder reads."""
 
     frames: int
     frame_stride: int
@@ -69,7 +69,7 @@ class Context:
 
 @struct
 class Notes:
-    """The state of the recorder: the buffer of recorded accesses, and the position of the current warp."""
+    """The state of the access recorder, with its buffer and the position of the current warp."""
 
     buffer_start: int
     next_note: int
@@ -95,7 +95,7 @@ def hash_line(line: int) -> int:
 
 
 def is_sampled(line: int, hash_mask: int) -> int:
-    """Return whether the accesses to a cache line are recorded while only a sample of the lines is recorded.
+    """Return whether a cache line belongs to the sample of lines whose accesses are recorded.
 
     The sampled lines fill some sets of each cache completely.
     """
@@ -103,7 +103,7 @@ def is_sampled(line: int, hash_mask: int) -> int:
 
 
 def bytes_per_sector(size: int, sectors: int) -> int:
-    """Return the bytes per requested sector, at most 32, if `size` bytes are spread evenly over them."""
+    """Return the average number of bytes per requested sector, at most 32, for an access of `size` bytes."""
     sector_count = (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
     if size >= 32 * sector_count:
         return 32
@@ -115,7 +115,7 @@ def bytes_per_sector(size: int, sectors: int) -> int:
 
 
 def note(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
-    """Record one access to memory by the lanes of a warp."""
+    """Record one memory access by the lanes of a warp."""
     if number < 0:
         return
     state = struct_at(Notes, context.watched)
@@ -202,7 +202,7 @@ def note(context: Context, number: int, lanes: int, mask: int, values: int) -> N
 
 
 def halve(state: Notes) -> None:
-    """Discard the records of every other cache line until the buffer has free space.
+    """Discard the records of every second cache line until the buffer has free space.
 
     If too few lines are left for that, stop recording.
     """
@@ -230,13 +230,13 @@ def halve(state: Notes) -> None:
 
 @functools.cache
 def observer() -> jit.Library:
-    """Return the compiled function that the engine calls for each access."""
+    """Return the compiled function that the engine calls for each memory access."""
     functions: list[Callable[..., object]] = [hash_line, is_sampled, bytes_per_sector, note, halve]
     return jit.Library(translate(functions, "note", {"Context": layout.CONTEXT}), "entry_of")
 
 
 class AccessNotes:
-    """An observer of one launch that records its accesses to global, local and constant memory.
+    """An observer of a kernel launch that records accesses to global, local and constant memory.
 
     Parameters
     ----------
@@ -277,22 +277,24 @@ class AccessNotes:
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """Recorded accesses, as an array of shape (accesses, 3). Each row has three 64-bit integers."""
+        """Recorded memory accesses as an array of shape (accesses, 3). Each row has three 64-bit integers."""
         return self._notes[: (self._state.next_note - self._state.buffer_start) // NOTE_BYTES]
 
     @property
     def one_in(self) -> int:
-        """Sampling ratio n: only the accesses to one in n cache lines are recorded."""
+        """Sampling ratio n of the recorder, which records only the accesses to one in n cache lines."""
         return self._state.hash_mask + 1
 
     @property
     def is_cut(self) -> bool:
-        """Whether the last accesses are missing because too many accesses were to a few cache lines."""
+        """Whether the last accesses are missing, because too many accesses went to a few cache lines."""
         return bool(self._state.is_full)
 
     @property
     def sites(self) -> npt.NDArray[np.int64]:
-        """Table of memory instructions: kind of access, bytes per lane, and constant-memory counts."""
+        """Table of memory instructions, with the kind of access, the bytes per lane and the counts for
+        constant memory.
+        """
         return self._sites
 
 

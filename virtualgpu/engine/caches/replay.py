@@ -68,7 +68,7 @@ _INVERSE_BITS = 36
 
 @struct
 class ReplayState:
-    """The state of the replay: the recorded accesses in time order, the caches and the counters."""
+    """The state of a replay, with the recorded accesses in time order, the caches and the counters."""
 
     notes: int
     count: int
@@ -92,18 +92,18 @@ class ReplayState:
 
 
 def count_sectors(sectors: int) -> int:
-    """Return the number of sectors in a mask of four bits."""
+    """Return the number of sectors that are set in a mask of four bits."""
     return (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
 
 
 def add_sectors(player: ReplayState, site: int, column: int, sectors: int) -> None:
-    """Add the number of sectors in a mask to one counter of an instruction."""
+    """Add the number of sectors in a mask to one counter of a memory instruction."""
     address = player.sums + site * SITE_BYTES + column
     store64(address, load64(address) + count_sectors(sectors))
 
 
 def set_at(base: int, sets: int, inverse: int, number: int) -> int:
-    """Return the address of the cache set that may contain a line."""
+    """Return the address of the cache set in which a line can be stored."""
     number = (number ^ (number >> _NUMBER_BITS)) & ((1 << _NUMBER_BITS) - 1)
     number = number - ((number * inverse) >> _INVERSE_BITS) * sets
     if number < 0:
@@ -112,7 +112,9 @@ def set_at(base: int, sets: int, inverse: int, number: int) -> int:
 
 
 def find_entry(first_entry: int, line: int) -> int:
-    """Return the address of a line's entry in a cache set, or the negated address of the entry to replace."""
+    """Return the address of a line's entry in a cache set. If there is none, return the negated address of
+    the entry to replace.
+    """
     entry = first_entry
     set_end = entry + SET_BYTES
     oldest = entry
@@ -128,7 +130,7 @@ def find_entry(first_entry: int, line: int) -> int:
 
 
 def home_part(player: ReplayState, line: int) -> int:
-    """Return the part of L2 that is connected to the memory of a line."""
+    """Return the number of the L2 part that is connected to the memory of a cache line."""
     if player.parts == 1:
         return 0
     line_hash = hash_line(line) >> player.sampling_bits
@@ -136,7 +138,7 @@ def home_part(player: ReplayState, line: int) -> int:
 
 
 def l2_set(player: ReplayState, l2_part: int, line: int) -> int:
-    """Return the address of the set for a line in a part of L2."""
+    """Return the address of the cache set for a line in one part of L2."""
     line_number = hash_line(line) >> player.sampling_bits
     if player.parts == 2:
         line_number = line_number >> 1
@@ -146,7 +148,7 @@ def l2_set(player: ReplayState, l2_part: int, line: int) -> int:
 
 
 def l2_entry(player: ReplayState, first_entry: int, line: int) -> int:
-    """Return the entry for a line in a set of L2.
+    """Return the address of a line's entry in a cache set of L2.
 
     If the line is new, it replaces an old one, which is written back to memory.
     """
@@ -161,12 +163,14 @@ def l2_entry(player: ReplayState, first_entry: int, line: int) -> int:
 
 
 def partial_sectors(state: int) -> int:
-    """Return a mask of the sectors that were stored only in part, so that their other bytes are unknown."""
+    """Return a mask of the sectors that were stored only in part. Their other bytes are unknown."""
     return (state >> DIRTY) & 15 & ~state
 
 
 def write_back(player: ReplayState, entry: int) -> None:
-    """Write the dirty sectors of an entry to memory. Partly stored sectors are read first."""
+    """Write the dirty sectors of a cache entry to memory. Sectors that were stored only in part are read
+    first.
+    """
     entry_state = load64(entry + 8)
     player.written += count_sectors(entry_state >> DIRTY)
     player.completed += count_sectors(partial_sectors(entry_state))
@@ -174,7 +178,7 @@ def write_back(player: ReplayState, entry: int) -> None:
 
 
 def state_after_store(state: int, sectors: int, size: int) -> int:
-    """Return the state of a cache entry after `size` bytes were stored to some of its sectors.
+    """Return the state of a cache entry after a store of `size` bytes to some of its sectors.
 
     Sectors that were stored completely become valid.
     """
@@ -194,7 +198,7 @@ def state_after_store(state: int, sectors: int, size: int) -> int:
 
 
 def write_oldest_partial(player: ReplayState, first_entry: int, entry: int) -> None:
-    """Write back the oldest line with partly stored sectors if a cache set has too many of them."""
+    """Write back the oldest line with partly stored sectors if a cache set has too many such sectors."""
     partial_halves = 0
     oldest = 0
     oldest_use = 0
@@ -213,7 +217,7 @@ def write_oldest_partial(player: ReplayState, first_entry: int, entry: int) -> N
 
 
 def store_l2(player: ReplayState, first_entry: int, entry: int, sectors: int, size: int) -> None:
-    """Store sectors to an entry of L2.
+    """Store sectors to a cache entry of L2.
 
     If its set has too many dirty lines, the oldest one is written back.
     """
@@ -239,7 +243,7 @@ def store_l2(player: ReplayState, first_entry: int, entry: int, sectors: int, si
 
 
 def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
-    """Read sectors for an SM from the part of L2 that is next to the SM."""
+    """Read sectors for an SM from the part of L2 next to the SM."""
     near_part = load64(player.sides + 8 * sm)
     entry = l2_entry(player, l2_set(player, near_part, line), line)
     entry_state = load64(entry + 8)
@@ -268,7 +272,7 @@ def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) ->
 
 
 def write_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int, size: int) -> None:
-    """Store sectors to the part of L2 next to an SM, and to their home part, which writes to memory."""
+    """Store sectors to the part of L2 next to an SM and to their home part, which then writes to memory."""
     near_part = load64(player.sides + 8 * sm)
     add_sectors(player, site, _L2_COLUMN, sectors)
     add_sectors(player, site, _L2_HIT_COLUMN, sectors)
@@ -283,7 +287,7 @@ def write_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int, s
 
 
 def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
-    """Execute atomics of an SM on sectors in the home part of L2.
+    """Execute the atomics of an SM on sectors in their home part of L2.
 
     The part of L2 next to the SM only forwards them.
     """
@@ -308,7 +312,7 @@ def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) 
 
 
 def unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time: int) -> int:
-    """Return the requested sectors, or 0 if a neighbouring SM has just requested the same sectors."""
+    """Return the sectors that an SM requests, or 0 if a neighbouring SM has just requested the same ones."""
     if player.groups == 0:
         return sectors
     slot = (
@@ -323,7 +327,7 @@ def unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time
 
 
 def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: int) -> None:
-    """Replay all recorded accesses, one after another."""
+    """Replay all recorded memory accesses, one after another."""
     note_address = player.notes
     notes_end = note_address + 24 * player.count
     while note_address < notes_end:
@@ -406,14 +410,14 @@ _ENTRY = ctypes.CFUNCTYPE(
 
 @functools.cache
 def player() -> tuple[jit.Library, Callable[..., None]]:
-    """Return the compiled function that replays accesses. It is compiled only once."""
+    """Return the compiled function that replays memory accesses. It is compiled only once."""
     library = jit.Library(translate(_FUNCTIONS, "play_notes", {}), "entry_of")
     return library, _ENTRY(library.address)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """The numbers of sectors for each instruction, with one column for each of `COLUMNS`.
+    """The numbers of sectors for each memory instruction. The tuple `COLUMNS` names the columns.
 
     ``written`` counts sectors written to memory, ``completed`` sectors read from memory to complete partly
     stored ones.
@@ -427,12 +431,14 @@ class ReplayResult:
 def pack_lines(
     line: npt.NDArray[np.int64], sectors: npt.NDArray[np.int64] | int, size_bytes: npt.NDArray[np.int64] | int
 ) -> npt.NDArray[np.int64]:
-    """Return the first integer of each record for `replay`: line, sectors, and bytes per sector."""
+    """Return the first integer of each record for `replay`, which contains line, sectors, and bytes per
+    sector.
+    """
     return line << _LINE_BIT | size_bytes << _BYTES_BIT | sectors
 
 
 def line_of(packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the numbers of the cache lines that `pack_lines` packed into records for `replay`."""
+    """Return the numbers of the cache lines that `pack_lines` stored in records for `replay`."""
     line: npt.NDArray[np.int64] = packed[:, 0] >> _LINE_BIT
     return line
 
@@ -445,7 +451,8 @@ def replay(
     one_in: int = 1,
     earlier_notes: npt.NDArray[np.int64] | None = None,
 ) -> ReplayResult:
-    """Replay recorded accesses through the caches, and return the numbers of sectors per instruction.
+    """Replay recorded accesses through the modelled caches, and return the numbers of sectors per
+    instruction.
 
     Parameters
     ----------

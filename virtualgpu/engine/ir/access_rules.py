@@ -11,7 +11,8 @@ from virtualgpu.records.access import Rule
 
 
 def count_shared(size: int, rule: Rule) -> str:
-    """Return LLVM text that counts a shared-memory access with the offsets ``%a`` of the lanes in ``%mask``.
+    """Return LLVM text that counts an access to shared memory. The lanes in ``%mask`` access the offsets
+    ``%a``.
 
     The text ends at the label ``counted``.
 
@@ -100,7 +101,7 @@ def _swap_bits(step: int, low: int) -> str:
 
 
 def look_up(sector: str, tag: str, sectors: str = "1") -> str:
-    """Return LLVM text that looks up sectors of a cache line in the L1 model, and inserts missing ones.
+    """Return LLVM text that looks up sectors of a cache line in the L1 model and inserts the missing ones.
 
     `sectors` has a bit for each sector to look up, from the first one, `sector`. ``%missed.<tag>`` is the
     number of those that were not valid.

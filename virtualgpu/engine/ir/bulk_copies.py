@@ -33,7 +33,7 @@ def bulk_copy(
     begin: str = "",
     complete: str = "",
 ) -> str:
-    """Return LLVM text of a function that copies one range of bytes per lane to or from shared memory.
+    """Return LLVM text of a function in which each lane copies a range of bytes to or from shared memory.
 
     Its signature is ``i1 @name(ctx, to, from, sizes, barriers, mask, function, pc, load, store)``.
 

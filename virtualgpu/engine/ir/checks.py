@@ -12,7 +12,7 @@ from virtualgpu.records.access import ATOMIC_RULES, Rule
 
 
 def counters(site: str) -> str:
-    """Return LLVM text that computes the address of a memory instruction's counters (``%cnt``)."""
+    """Return LLVM text that computes the address ``%cnt`` of a memory instruction's counters."""
     return load_field("access_counters", "%cnt.i") + (
         f"  %cnt.at = mul i32 {site}, {layout.ACCESS_STRIDE}\n"
         "  %cnt.b = inttoptr i64 %cnt.i to ptr\n"
@@ -21,7 +21,7 @@ def counters(site: str) -> str:
 
 
 def check_global(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
-    """Return the LLVM function that checks a global access of `size` bytes and counts its sectors."""
+    """Return the LLVM function that checks an access of `size` bytes to global memory and counts its sectors."""
     access_prefix = ""
     if rule in ATOMIC_RULES:
         access_prefix = "atomic_"
@@ -69,7 +69,8 @@ good:
 
 
 def check_shared(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
-    """Return the LLVM function that checks a shared access of `size` bytes and counts its bank passes.
+    """Return the LLVM function that checks an access of `size` bytes to shared memory and counts its bank
+    passes.
 
     Addresses are offsets.
     """
@@ -118,7 +119,7 @@ good:
 
 
 def check_local(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
-    """Return the LLVM function that checks a local access of `size` bytes and counts its sectors.
+    """Return the LLVM function that checks an access of `size` bytes to local memory and counts its sectors.
 
     Addresses are offsets in a thread's stack.
 

@@ -28,14 +28,14 @@ class _Typed(Protocol):
 
 
 def struct(cls: type[T]) -> type[T]:
-    """Return a C structure with the fields of a class, each a 64-bit integer."""
+    """Return a C structure with the fields of a class. Each field is a 64-bit integer."""
     fields = [(name, ctypes.c_int64) for name in cast(_Typed, cls).__annotations__]
     structure = type(cls.__name__, (ctypes.Structure,), {"_fields_": fields, "__doc__": cls.__doc__})
     return cast("type[T]", structure)
 
 
 def size_of(kind: type[object]) -> int:
-    """Return the size in bytes of a structure type."""
+    """Return the size of a structure type in bytes."""
     return ctypes.sizeof(cast("type[ctypes.Structure]", kind))
 
 
@@ -45,7 +45,7 @@ def address_of(structure: object) -> int:
 
 
 def struct_at(kind: type[T], address: int) -> T:
-    """Interpret the bytes at an address as a structure."""
+    """Return the bytes at an address as a structure of a given type."""
     return cast("T", cast("type[ctypes.Structure]", kind).from_address(address))
 
 
@@ -88,7 +88,7 @@ def lowest(bits: int) -> int:
 
 
 def call(function: int, context: object, site: int, lanes: int, mask: int, values: int) -> None:
-    """Call the observer's function that starts at the address `function`."""
+    """Call the observer's function at the address `function`."""
     raise NotImplementedError
 
 
@@ -350,7 +350,8 @@ class _FunctionTranslator:
 def translate(
     functions: Sequence[Callable[..., object]], entry: str, layouts: Mapping[str, npt.DTypeLike]
 ) -> str:
-    """Translate functions to LLVM text that exports `entry` as ``entry_of``, which the engine calls.
+    """Translate Python functions to LLVM text. The engine calls the function `entry` under the name
+    ``entry_of``.
 
     `layouts` describes structures that are not made by `struct`.
     """

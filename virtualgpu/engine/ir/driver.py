@@ -104,7 +104,8 @@ declare void @llvm.masked.store.v32i64.p0(<32 x i64>, ptr, <32 x i1>)
 
 
 def driver(entry: str) -> str:
-    """Return the LLVM functions `run_block`, which runs one block, and `run_blocks`, which runs several.
+    """Return two LLVM functions that run thread blocks. The function `run_block` runs one block, and
+    `run_blocks` several.
 
     `run_block` returns when the block has ended or all of its warps only spin.
 

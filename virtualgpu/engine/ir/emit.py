@@ -50,7 +50,7 @@ def constant(llvm: str, value: int) -> str:
 
 
 def signed(value: int, width: int) -> int:
-    """Return an integer in the form that LLVM requires: signed, in two's complement of this width."""
+    """Convert an integer to a signed number in two's complement of a given width, as LLVM requires."""
     if width == 1:
         return value & 1
     value &= (1 << width) - 1
@@ -58,7 +58,9 @@ def signed(value: int, width: int) -> int:
 
 
 def float_constant(llvm: str, raw: int) -> str:
-    """Return an LLVM vector constant with the same floating-point number, given by its bits, in all lanes."""
+    """Return an LLVM vector constant with the same floating-point number in all lanes. The number is given by
+    its bits.
+    """
     if llvm == "double":
         return f"splat (double 0x{raw:016X})"
     if llvm == "half":
@@ -76,7 +78,7 @@ def float_constant(llvm: str, raw: int) -> str:
 
 
 class Emitter:
-    """Builder of the text of one LLVM function, which also names temporary values.
+    """A builder for the text of one LLVM function, which also names temporary values.
 
     `masked` is true for processors that can mask vector operations by one bit per lane, as AVX-512 does.
     """
@@ -98,17 +100,21 @@ class Emitter:
         self.lines.append(f"{name}:")
 
     def op(self, text: str) -> str:
-        """Append the line ``%tN = text``, and return the name ``%tN``."""
+        """Append the line ``%tN = text`` to the function, and return the name ``%tN``."""
         result = "%" + self.name()
         self.lines.append(f"  {result} = {text}")
         return result
 
     def call(self, result: str, function: str, *arguments: str) -> str:
-        """Emit a call of a function or intrinsic by its full name. Arguments have the form ``type value``."""
+        """Emit a call of a function or an intrinsic by its full name. Each argument has the form ``type
+        value``.
+        """
         return self.op(f"call {result} @{function}({', '.join(arguments)})")
 
     def intrinsic(self, name: str, llvm: str, *values: str, extra: tuple[str, ...] = ()) -> str:
-        """Emit a call of an LLVM intrinsic for 32 lanes of one type, and declare it at its first use."""
+        """Emit a call of an LLVM intrinsic for 32 lanes of one type. The intrinsic is declared at its first
+        use.
+        """
         suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
         full = f"llvm.{name}.v{layout.LANES}{suffix}"
         kinds = [vector(llvm)] * len(values) + [argument.split()[0] for argument in extra]
@@ -117,7 +123,7 @@ class Emitter:
         return self.op(f"call {vector(llvm)} @{full}({', '.join(arguments)})")
 
     def splat(self, llvm: str, scalar: str) -> str:
-        """Emit a vector that has the same scalar in every lane."""
+        """Emit a vector with the same scalar in every lane."""
         inserted = self.op(f"insertelement {vector(llvm)} poison, {llvm} {scalar}, i32 0")
         return self.op(
             f"shufflevector {vector(llvm)} {inserted}, {vector(llvm)} poison, <32 x i32> zeroinitializer"
@@ -139,7 +145,7 @@ class Emitter:
         return self.op(f"{operation} {vector(source)} {value} to {vector(target)}")
 
     def cast(self, value: str, source: str, target: str, is_signed: bool = False) -> str:
-        """Emit a conversion of all lanes to another type by their bits, as PTX does for untyped registers.
+        """Emit a conversion of the bits of all lanes to another type, as PTX does for untyped registers.
 
         The bits are reinterpreted, truncated or extended.
         """
@@ -174,7 +180,7 @@ class Emitter:
         return self.compare("eq", "i32", own_bits, LANE_BITS)
 
     def store_lanes(self, llvm: str, value: str, pointer: str, lanes: str) -> None:
-        """Emit a store of some lanes to a row of memory. No other thread may access the row.
+        """Emit a store of some lanes to a row of lanes in memory. No other thread may access the row.
 
         If the processor has no masks, the row is read, blended and written completely. The accesses are
         volatile, because otherwise LLVM converts them to a masked store, which takes a dozen cycles on
@@ -203,7 +209,7 @@ class Emitter:
         self.raw(f"store {layout.llvm_type(field)} {value}, ptr {pointer}")
 
     def add_to(self, pointer: str, amount: str) -> None:
-        """Emit the addition of an i64 to a number in memory."""
+        """Emit code that adds an i64 to a number in memory."""
         old_value = self.op(f"load i64, ptr {pointer}")
         new_value = self.op(f"add i64 {old_value}, {amount}")
         self.raw(f"store i64 {new_value}, ptr {pointer}")

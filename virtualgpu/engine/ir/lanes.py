@@ -203,7 +203,7 @@ def atomic_half_add(kind: str) -> tuple[str, str]:
 
 
 def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> tuple[str, str]:
-    """Return an LLVM function that executes an atomic for one lane after another, and returns the old values.
+    """Return an LLVM function that executes an atomic in one lane after another and returns the old values.
 
     With `flush` a float addition takes subnormal operands and sums for zero.
     """
@@ -274,7 +274,7 @@ done:
 
 
 def permute(llvm: str) -> tuple[str, str]:
-    """Return an LLVM function that returns, in each lane l, the value of lane ``index[l]``."""
+    """Return an LLVM function that permutes the values of lanes. Lane l gets the value of lane ``index[l]``."""
     name = f"permute_{llvm}"
     vector = f"<32 x {llvm}>"
     suffix = INTRINSIC_SUFFIX.get(llvm, llvm)

@@ -249,14 +249,14 @@ def l1_slots(l1_bytes: int) -> int:
 
 
 def offset(name: str) -> int:
-    """Return the byte offset of a field in the context block."""
+    """Return the byte offset of a field in the engine's context block."""
     fields = CONTEXT.fields
     assert fields is not None
     return int(fields[name][1])
 
 
 def llvm_type(name: str) -> str:
-    """Return the LLVM type of a scalar field in the context block."""
+    """Return the LLVM type of a scalar field in the engine's context block."""
     fields = CONTEXT.fields
     assert fields is not None
     return f"i{fields[name][0].itemsize * 8}"

@@ -297,7 +297,7 @@ def product(
     kinds: dict[str, str],
     registers: int,
 ) -> str:
-    """Return LLVM text of a function that computes D = A x B + C for the fragments of one warp.
+    """Return LLVM text of a function that computes D = A x B + C for the matrix fragments of one warp.
 
     Its signature is ``void @name(i32 mask, ptr d, ptr a, ptr b, ptr c)``.
 

@@ -15,7 +15,7 @@ HALF = layout.LANES // 2
 
 
 def all_zero(llvm: str, count: int, value: str, result: str) -> str:
-    """Return LLVM text that tests whether all elements of a vector are zero, by one test of 256 bits."""
+    """Return LLVM text that tests whether all elements of a vector are zero. It needs one test of 256 bits."""
     llvm_text = ""
     width = bits(llvm)
     while count * width > 256:
@@ -36,7 +36,7 @@ def _shuffle_order(start: int, end: int) -> str:
 
 
 def first_addresses(address: str) -> str:
-    """Return LLVM text that extracts the first address of each half warp: ``%p0`` and ``%p1``."""
+    """Return LLVM text that extracts the first address of each half warp, as ``%p0`` and ``%p1``."""
     return "".join(f"  %p{n} = extractelement <32 x {address}> %a, i32 {HALF * n}\n" for n in range(2))
 
 
@@ -71,7 +71,8 @@ def _is_row(half: int, address: str, size: int) -> str:
 def load_half(
     half: int, address: str, llvm: str, pointer: str, fallback_label: str, bounds_check: str = ""
 ) -> str:
-    """Return LLVM text that loads the values of a half warp from one address or consecutive elements.
+    """Return LLVM text that loads the values of a half warp from a single address or from consecutive
+    elements.
 
     The text ends at the label ``loaded0`` or ``loaded1``.
 
@@ -105,7 +106,7 @@ loaded{half}:
 
 
 def store_half(half: int, address: str, llvm: str, pointer: str) -> str:
-    """Return LLVM text that stores half of the values ``%v`` to consecutive elements."""
+    """Return LLVM text that stores half of the values in ``%v`` to consecutive elements."""
     half_row_type = f"<{HALF} x {llvm}>"
     order = _shuffle_order(HALF * half, HALF * half + HALF)
     return (
@@ -115,7 +116,7 @@ def store_half(half: int, address: str, llvm: str, pointer: str) -> str:
 
 
 def both_rows(address: str, size: int) -> str:
-    """Return LLVM text that computes ``%lines``: whether the addresses of each half warp are consecutive."""
+    """Return LLVM text that computes, as ``%lines``, whether the addresses of each half warp are consecutive."""
     return (
         "".join(_distances(n, address) + _is_row(n, address, size) for n in range(2))
         + "  %lines = and i1 %line0, %line1\n"
@@ -123,7 +124,7 @@ def both_rows(address: str, size: int) -> str:
 
 
 def host_pointer(half: int) -> str:
-    """Return LLVM text that converts the first address of a half warp, a host address, to a pointer."""
+    """Return LLVM text that converts the first host address of a half warp to a pointer."""
     return f"  %q{half} = inttoptr i64 %p{half} to ptr\n"
 
 
@@ -139,7 +140,7 @@ _SITE_PARAMETERS = "i32 %function, i32 %pc, i32 %site"
 
 
 def load_shared(llvm: str, count: bool) -> tuple[str, str]:
-    """Return the LLVM function for a load from shared memory, with checks and counters.
+    """Return the LLVM function for a load from shared memory, including its checks and counters.
 
     Addresses are offsets. A fault is recorded in the context.
 

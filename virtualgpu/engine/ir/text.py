@@ -14,7 +14,7 @@ LANE_BITS = "<" + ", ".join(f"i32 {1 << lane}" for lane in range(layout.LANES)) 
 
 
 def mask_to_lanes(mask: str, result: str) -> str:
-    """Return LLVM text that converts a lane mask to an i1 vector: each lane tests its own bit.
+    """Return LLVM text that converts a lane mask to an i1 vector. Each lane tests its own bit.
 
     Without AVX-512, LLVM would convert a bitcast bit by bit.
     """
@@ -26,7 +26,7 @@ def mask_to_lanes(mask: str, result: str) -> str:
 
 
 def splat(llvm: str, scalar: str, result: str) -> str:
-    """Return text that puts one scalar into all 32 lanes of `result`."""
+    """Return LLVM text that copies one scalar to all 32 lanes of the vector `result`."""
     return (
         f"  {result}.s = insertelement <32 x {llvm}> poison, {llvm} {scalar}, i32 0\n"
         f"  {result} = shufflevector <32 x {llvm}> {result}.s, <32 x {llvm}> poison, "
@@ -45,7 +45,7 @@ def load_field(name: str, result: str) -> str:
 
 
 def add_to_memory(pointer: str, amount: str, tag: str) -> str:
-    """Return LLVM text that adds an i64 to a number in memory. `tag` makes the temporary names unique."""
+    """Return LLVM text that adds an i64 to a number in memory. The string `tag` makes temporary names unique."""
     return (
         f"  %{tag}.o = load i64, ptr {pointer}\n"
         f"  %{tag}.n = add i64 %{tag}.o, {amount}\n"
@@ -54,7 +54,7 @@ def add_to_memory(pointer: str, amount: str, tag: str) -> str:
 
 
 def odd_single(value: str, result: str) -> str:
-    """Return LLVM text that rounds a double to odd in float, so that a second rounding to 16 bits is exact.
+    """Return LLVM text that rounds a double to odd in float. A second rounding to 16 bits is then exact.
 
     A float cannot store the last 29 bits of a double. Subnormal floats do not matter here, because the
     16-bit types have no values that are so small.

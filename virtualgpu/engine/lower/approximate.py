@@ -31,14 +31,16 @@ class _Series(Emitter):
         return self.binary(f"f{operation}", "double", a, self.number(b) if isinstance(b, float) else b)
 
     def series(self, x: str, coefficients: Sequence[float]) -> str:
-        """Emit the value of a polynomial. The last coefficient belongs to the highest power."""
+        """Emit the value of a polynomial. The last coefficient is that of the highest power."""
         result = self.number(coefficients[-1])
         for coefficient in coefficients[-2::-1]:
             result = self.float_operation("add", self.float_operation("mul", result, x), coefficient)
         return result
 
     def nearest_integer(self, x: str) -> tuple[str, str]:
-        """Emit the nearest integer as an i64, of which only the low bits are valid, and as a double."""
+        """Emit the integer nearest to a number, as a double and as an i64 of which only the low bits are
+        valid.
+        """
         shifted = self.float_operation("add", x, _ROUNDING_OFFSET)
         return self.convert("bitcast", "double", shifted, "i64"), self.float_operation(
             "sub", shifted, _ROUNDING_OFFSET
@@ -54,7 +56,7 @@ class _Series(Emitter):
         return self.convert("bitcast", "i64", scaled, "double")
 
     def bounded(self, x: str, bound: float) -> str:
-        """Emit `x`, limited to the range from ``-bound`` to `bound`."""
+        """Emit the value of `x`, limited to the range from ``-bound`` to `bound`."""
         bounded_below = self.intrinsic("maximumnum", "double", x, self.number(-bound))
         return self.intrinsic("minimumnum", "double", bounded_below, self.number(bound))
 

@@ -20,7 +20,7 @@ SHARED_ALIGN = 16
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The generated code of one kernel, and its properties that a launch needs."""
+    """The generated code of one kernel, with the properties that a launch needs."""
 
     name: str
     text: str
@@ -33,12 +33,12 @@ class Kernel:
 
     @property
     def reserved_shared_bytes(self) -> int:
-        """Bytes of the static shared memory that the system reserves."""
+        """Size of the static shared memory that the system reserves, in bytes."""
         return layout.RESERVED_SHARED_BYTES if layout.RESERVED_SHARED in self.tables.shared else 0
 
 
 def reachable(module: ir.Module, entry: str) -> list[ir.Function]:
-    """Return the kernel and every function that it may call; the kernel is the first."""
+    """Return a kernel and every function that it may call. The kernel is the first."""
     reachable_names: list[str] = [entry]
     for name in reachable_names:
         names = callgraph.callees(module.functions[name])

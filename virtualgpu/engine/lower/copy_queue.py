@@ -66,7 +66,7 @@ def _notify(mask: str, site: str = " %site") -> str:
 
 
 def begin(code: WarpCode) -> str:
-    """Return the name of the function that adds a copy to the queue.
+    """Return the name of the LLVM function that adds an asynchronous copy to the queue.
 
     It is ``void (ctx, <32 x i64> addresses, i32 mask, ptr words, i32 count, i32 site, i64 barrier)``.
 
@@ -130,7 +130,7 @@ done:
 
 
 def arrive(code: WarpCode) -> str:
-    """Return the name of the function that writes the data of completed copies to shared memory.
+    """Return the name of the LLVM function that writes the data of completed copies to shared memory.
 
     It is ``void (ctx, i32 lanes, <32 x i32> before, i64 barrier)``.
 
@@ -227,7 +227,7 @@ done:
 
 
 def commit(code: WarpCode) -> str:
-    """Return the name of the function that puts all copies since the last commit into one group.
+    """Return the name of the LLVM function that groups all asynchronous copies since the last commit.
 
     It is ``void (ctx, i32 mask)``.
     """
@@ -248,7 +248,7 @@ define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
 
 
 def wait(code: WarpCode) -> str:
-    """Return the name of the function that waits until at most n copy groups of each lane are pending.
+    """Return the name of the LLVM function that waits until each lane has at most n pending copy groups.
 
     It is ``void (ctx, i32 mask, i32 n)``.
     """
@@ -267,7 +267,7 @@ define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
 
 
 def bind(code: WarpCode) -> str:
-    """Return the name of the function that makes a barrier's phase wait for the lanes' copies.
+    """Return the name of the LLVM function that makes the phase of a barrier wait for the copies of lanes.
 
     It is ``void (ctx, i32 mask, <32 x i64> barriers)``.
     """
@@ -314,7 +314,7 @@ done:
 
 
 def land(code: WarpCode) -> str:
-    """Return the name of the function that completes a barrier's copies when its phase has ended.
+    """Return the name of the LLVM function that completes the copies of a barrier when its phase has ended.
 
     It is ``void (ctx, i64 barrier)``.
     """

@@ -9,7 +9,7 @@ from virtualgpu.engine.lower.warp_code import WarpCode
 
 
 def prologue(code: WarpCode) -> None:
-    """Emit the start of a warp function: its entry, the dispatcher, and the exits of all its blocks."""
+    """Emit the start of a warp function, with its entry, its dispatcher and the exits of all its blocks."""
     emitter = code.emitter
     emitter.label("entry")
     if code.function.is_entry:  # each warp has its own budget, and a new one after each barrier
@@ -63,7 +63,8 @@ def prologue(code: WarpCode) -> None:
 
 
 def jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
-    """Return the amount that a jump subtracts from the warp's budget, and its weight if it uses it up.
+    """Return how much a jump subtracts from the warp's budget, and its weight if the budget is then
+    exhausted.
 
     Jumps backwards cost 1; in a loop that waits for memory, they cost more, so that other lanes run soon.
     """
@@ -76,7 +77,8 @@ def jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
 
 
 def spend_budget(code: WarpCode, target: int) -> None:
-    """Emit code that subtracts a jump from the warp's budget. If the budget is exhausted, other lanes run.
+    """Emit code that subtracts the cost of a jump from the warp's budget. If the budget is exhausted, other
+    lanes run.
 
     With an observer, a jump to a later block may end the budget, too. Each access is slow then, so a
     polling loop lets others run at once.
@@ -101,7 +103,7 @@ def spend_budget(code: WarpCode, target: int) -> None:
 
 
 def rotation(code: WarpCode) -> None:
-    """Emit the code for an exhausted budget: check the abort flag, then let waiting lanes or warps run."""
+    """Emit code for an exhausted budget. It checks the abort flag and then lets waiting lanes or warps run."""
     emitter = code.emitter
     code.begin("expired")
     targets = ", ".join(f"[{t}, %{label}]" for t, _, _, label in code.expired_edges)

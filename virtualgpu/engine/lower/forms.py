@@ -245,5 +245,5 @@ def check(instruction: ir.Instruction) -> None:
 
 
 def listed_roots() -> frozenset[str]:
-    """Return the mnemonics of the instructions whose forms are in this table."""
+    """Return the mnemonics of all instructions in the table of supported forms."""
     return frozenset(_FORMS)

@@ -17,7 +17,8 @@ KINDS = ("b32", "u32", "s32", "f32", "f16x2", "bf16x2")
 def allocate(
     function: ir.Function, live_across_blocks: set[str], frame_end: int
 ) -> tuple[dict[str, int], int]:
-    """Allocate space in the frame for matrix fragments, and return the offsets and the new end.
+    """Allocate space for matrix fragments in a function's frame. Return their offsets and the new end of the
+    frame.
 
     Fragments that no later basic block reads share offsets with fragments of other times.
     """
@@ -74,7 +75,7 @@ def _fragment_groups(function: ir.Function) -> list[tuple[str, ...]]:
 
 
 def names_of(operand: ir.Operand | None) -> tuple[str, ...]:
-    """Return the names of the registers in a matrix fragment, or () if any element is not a register."""
+    """Return the names of the registers in a matrix fragment. If any element is not a register, return ()."""
     if not isinstance(operand, ir.Vector):
         return ()
     names = tuple(

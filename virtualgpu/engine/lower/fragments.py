@@ -27,7 +27,7 @@ def _frame_offset(code: WarpCode, operand: ir.Operand | None) -> int | None:
 
 
 def input_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
-    """Return a pointer to the current value of a fragment, with one row of lanes per register."""
+    """Return a pointer to the current value of a matrix fragment. It has one row of lanes per register."""
     emitter = code.emitter
     start = _frame_offset(code, operand)
     if start is None:
@@ -61,7 +61,7 @@ def _store_pending(code: WarpCode, operand: ir.Operand | None) -> None:
 
 
 def output_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
-    """Return a pointer to which the active lanes can write the new value of a fragment.
+    """Return a pointer to which the active lanes can write the new value of a matrix fragment.
 
     Call `finish_output` afterwards.
     """
@@ -74,7 +74,7 @@ def output_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str
 
 
 def finish_output(code: WarpCode, operand: ir.Operand | None, pointer: str) -> None:
-    """Make the new value of a fragment available to the code that follows."""
+    """Make the new value of a matrix fragment available to the code that follows."""
     emitter = code.emitter
     if _frame_offset(code, operand) is None:
         for n, register in enumerate(items_of(operand)):

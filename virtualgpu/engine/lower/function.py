@@ -63,7 +63,7 @@ _MAX_LINES = 250_000
 
 
 def supported() -> dict[str, frozenset[str]]:
-    """Return the mnemonics of all supported instructions, by the module that emits their code."""
+    """Return the mnemonics of all supported instructions, grouped by the module that emits their code."""
     roots = {
         module.__name__.rpartition(".")[2]: frozenset(module.ROOTS) - textures.REFUSED
         for module in _EMITTER_MODULES
@@ -72,12 +72,12 @@ def supported() -> dict[str, frozenset[str]]:
 
 
 class FunctionCompiler(WarpCode):
-    """A compiler that generates the LLVM text of one function."""
+    """A compiler that generates the LLVM text of one PTX function."""
 
     # -- control flow --------------------------------------------------------------------------------
 
     def go_to(self, target: int) -> None:
-        """Emit a jump of all active lanes to a block.
+        """Emit a jump of all active lanes to a basic block.
 
         The jump is direct, unless other lanes wait at that block or an earlier one.
         """
@@ -102,7 +102,9 @@ class FunctionCompiler(WarpCode):
         self.jump_by_votes(none_stay, none_go, taken_block, next_block)
 
     def votes(self, instruction: ir.Instruction) -> tuple[str, str]:
-        """Emit two tests for a conditional branch: whether all active lanes take it, or none of them."""
+        """Emit two tests for a conditional branch. They tell whether all active lanes take it, and whether
+        none does.
+        """
         emitter = self.emitter
         active_lanes = self.executed(instruction)
         staying_lanes = emitter.op(f"and i32 {self.mask}, {emitter.op(f'xor i32 {active_lanes}, -1')}")
@@ -111,7 +113,9 @@ class FunctionCompiler(WarpCode):
     def count_branch(
         self, instruction: ir.Instruction, none_stay: str, none_go: str, times: str = "1"
     ) -> None:
-        """Emit code that counts executions of a branch, and whether the last one is divergent."""
+        """Emit code that adds `times` executions to a branch's counter, and one divergent execution if lanes
+        disagree.
+        """
         if (
             not self.options.count or instruction.opcode.split(".")[0] != instruction.root
         ):  # a call or return of a copied body
@@ -236,7 +240,7 @@ class FunctionCompiler(WarpCode):
         self.go_to(self.next_block())
 
     def barrier(self, instruction: ir.Instruction) -> None:
-        """Emit a ``bar`` instruction, at which the lanes store the number of the barrier and wait.
+        """Emit code for a ``bar`` instruction, at which the lanes store the barrier's number and wait.
 
         Thread counts and predicates are stored in the context block.
         """
@@ -291,7 +295,7 @@ class FunctionCompiler(WarpCode):
     # -- blocks --------------------------------------------------------------------------------------
 
     def meet(self, instruction: ir.Instruction) -> None:
-        """Emit code that makes lanes wait for all running lanes in the member mask of an instruction."""
+        """Emit code that makes lanes wait for all running lanes in an instruction's member mask."""
         operand = warp_ops.member_mask(instruction)
         if operand is None:
             return
@@ -322,7 +326,7 @@ class FunctionCompiler(WarpCode):
         self.cache.clear()
 
     def count_block(self, times: str = "1") -> None:
-        """Emit code that counts one execution of the basic block, or `times` (an i64) executions."""
+        """Emit code that counts one execution of the basic block, or as many executions as the i64 `times`."""
         emitter = self.emitter
         block_index = len(self.tables.blocks)
         size = str(self.block.end - self.block.first)

@@ -18,7 +18,7 @@ from virtualgpu.engine.lower.plan import FunctionPlan
 
 
 def is_single_block_loop(plan: FunctionPlan, block: cfg.Block, roots: Container[str]) -> bool:
-    """Return whether a basic block is a complete loop and contains only instructions with these mnemonics."""
+    """Return whether a basic block is a complete loop whose instructions all have the given mnemonics."""
     instructions = plan.function.instructions[block.first : block.end]
     last_instruction = instructions[-1] if instructions else None
     return (
@@ -59,7 +59,9 @@ class Loop:
 
     @classmethod
     def enter(cls, emitter: Emitter, plan: FunctionPlan, label_before: str) -> Loop:
-        """Emit the start of a loop after the block `label_before`. `close` inserts the missing lines."""
+        """Emit the start of a loop after the block `label_before`. The method `close` inserts the missing
+        lines.
+        """
         label = emitter.name("loop")
         budget = emitter.context_load("budget")
         line_index = len(emitter.lines)
@@ -67,11 +69,11 @@ class Loop:
         return cls(plan, label_before, label, line_index, f"%{label}.turns", f"%{label}.left", budget)
 
     def read(self, name: str) -> str:
-        """Return the value of a register at the start of an iteration."""
+        """Return the value that a register has at the start of a loop iteration."""
         return self.at_start.setdefault(name, f"%{self.label}.r{len(self.at_start)}")
 
     def at_end(self, emitter: Emitter, values: dict[str, str]) -> dict[str, str]:
-        """Return the registers that change in an iteration, with their values for the next one.
+        """Return the registers that change in a loop iteration, with their values for the next iteration.
 
         Predicates are returned as bits.
         """

@@ -14,7 +14,7 @@ from virtualgpu.engine.lower import fragment_places
 
 @dataclass(slots=True)
 class Options:
-    """Features of the generated code, such as counters, a trace, observer calls and a NaN trap."""
+    """Options for the generated code, such as counters, a trace, observer calls and a NaN trap."""
 
     count: bool = True
     trace: bool = False
@@ -26,7 +26,9 @@ class Options:
 
 @dataclass(slots=True)
 class Tables:
-    """Lists of the instructions, variables and functions of a kernel, whose positions are their numbers."""
+    """Lists of the instructions, variables and functions of a kernel. Their positions in the lists are their
+    numbers.
+    """
 
     globals: list[str] = field(default_factory=list)
     shared: dict[str, int] = field(default_factory=dict)
@@ -61,7 +63,9 @@ class FunctionPlan:
 
 
 def plan(function: ir.Function, index: int, memory_results: frozenset[str] = frozenset()) -> FunctionPlan:
-    """Compute the layout of a function's frame: program counters of lanes, parameters, registers."""
+    """Compute the layout of a function's frame, which contains program counters of lanes, parameters and
+    registers.
+    """
     flow = cfg.build(function)
     live_registers = cfg.live_out(function, flow)
     live_across_blocks = set().union(*live_registers) if live_registers else set()

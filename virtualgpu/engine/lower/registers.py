@@ -65,14 +65,14 @@ class Registers:
 
     @property
     def active_lanes(self) -> str:
-        """Active lanes as an i1 vector, which is computed again in each LLVM block that uses it."""
+        """Active lanes as an i1 vector. The vector is computed again in each LLVM block that uses it."""
         key = self.current_label, self.mask
         if key not in self._lanes:
             self._lanes = {key: self.emitter.mask_vector(self.mask)}
         return self._lanes[key]
 
     def get(self, operand: ir.Operand | None, ptx_type: str) -> str:
-        """Return the values of an operand in all lanes, as the LLVM type of `ptx_type`."""
+        """Return the values of an operand in all lanes, with the LLVM type for `ptx_type`."""
         llvm = llvm_of(ptx_type)
         if isinstance(operand, ir.Register):
             stored_type = llvm_of(self.function.registers[operand.name])
@@ -135,7 +135,9 @@ class Registers:
         return value
 
     def set(self, operand: ir.Operand | None, value: str, ptx_type: str) -> None:
-        """Write values of `ptx_type` to a register in all lanes. Narrower values are extended as in PTX."""
+        """Write values of the type `ptx_type` to a register in all lanes. Narrower values are extended as in
+        PTX.
+        """
         if operand is None:
             return
         if not isinstance(operand, ir.Register):
@@ -243,7 +245,7 @@ class Registers:
         raise NotSupportedError(f"The virtual GPU cannot take the address of {name}.")
 
     def first_lane_value(self, operand: ir.Operand) -> str:
-        """Emit an operand that is the same in all lanes, such as a member mask, as an i32.
+        """Emit the value of an operand as an i32. The value is the same in all lanes, as for a member mask.
 
         It is read from the first active lane.
         """
@@ -255,13 +257,13 @@ class Registers:
         return self.emitter.op(f"extractelement <32 x i32> {lanes}, i32 {lane_index}")
 
     def executed(self, instruction: ir.Instruction) -> str:
-        """Emit a mask of the active lanes whose guard lets them execute the instruction."""
+        """Emit a mask of the active lanes in which the guard of the instruction is true."""
         if self.guard is None:
             return self.mask
         return self.emitter.op(f"and i32 {self.emitter.mask_bits(self.guard)}, {self.mask}")
 
     def parameter_record(self, name: str) -> tuple[int, int]:
-        """Return the frame offset of a call parameter, and the distance between lanes, in bytes."""
+        """Return the offset of a call parameter in the frame, and the distance between lanes, in bytes."""
         try:
             return self.plan.records[name]
         except KeyError:
@@ -270,7 +272,7 @@ class Registers:
             ) from None
 
     def site(self, instruction: ir.Instruction) -> int:
-        """Assign a memory instruction the next access number of the kernel, and return this number."""
+        """Give a memory instruction the next access number of the kernel, and return this number."""
         self.tables.accesses.append((self.index, instruction))
         return len(self.tables.accesses) - 1
 
@@ -279,7 +281,7 @@ class Registers:
         self.tables.support.setdefault(name, body)
 
     def scratch(self, llvm: str) -> str:
-        """Allocate stack space of the LLVM function for one value."""
+        """Allocate space for one value on the stack of the LLVM function."""
         name = "%" + self.emitter.name("stack")
         self.allocas.append(f"  {name} = alloca {llvm}")
         return name

@@ -7,7 +7,7 @@ from virtualgpu.engine.lower.watching import ReportingRegisters
 
 
 class WarpCode(ReportingRegisters):
-    """Builder of the code of a function, which the emitters of instructions use.
+    """A builder for the code of one function. The emitters of all instructions use it.
 
     The class in `function` adds jumps from block to block.
     """
@@ -22,7 +22,7 @@ class WarpCode(ReportingRegisters):
         self.current_label = label
 
     def fault(self, code: int, pc: int, lane_mask: str | None = None, addresses: str = "") -> None:
-        """Emit a fault of the first lane in a mask, which ends the warp function.
+        """Emit a fault of the first lane in a mask. The fault ends the warp function.
 
         The report contains the lane's address, if there is one.
         """
@@ -33,7 +33,7 @@ class WarpCode(ReportingRegisters):
         self.emitter.raw("br label %failed")
 
     def fault_if(self, lanes: str, code: int, pc: int, addresses: str = "") -> None:
-        """Emit a fault (see `fault`) that occurs if any lane of a mask is set."""
+        """Emit a fault that occurs if any lane of a mask is set. The fault is that of `fault`."""
         fault_label = self.emitter.name("bad")
         next_label = self.emitter.name("ok")
         any_lane = self.emitter.op(f"icmp ne i32 {lanes}, 0")
@@ -43,7 +43,7 @@ class WarpCode(ReportingRegisters):
         self.begin(next_label)
 
     def flush(self) -> None:
-        """Emit stores of changed registers that later blocks read, for active lanes only."""
+        """Emit stores of the changed registers that later blocks read. Only the active lanes are stored."""
         live_registers = self.plan.live_out[self.block.number]
         for name in sorted(self.dirty & live_registers):
             llvm = llvm_of(self.function.registers[name])

@@ -44,7 +44,9 @@ class ReportingRegisters(Registers):
             self.trace_row(address, mask, layout.ROW_ADDRESS, layout.TRACE_ALL & ~layout.TRACE_SHARED)
 
     def trace_write(self, value: str, llvm: str, host: str, mask: str) -> None:
-        """Emit trace records with the host address and bits of a write, at most 8 bytes each."""
+        """Emit trace records with the host address and the bits of a write. Each record has at most 8 bytes
+        of data.
+        """
         if not self.options.trace:
             return
         width = bits(llvm)
@@ -59,7 +61,9 @@ class ReportingRegisters(Registers):
             self.trace_row(self.emitter.cast(chunk_bits, llvm, "i64"), mask, layout.ROW_WRITTEN + size)
 
     def observe(self, site: int, address: str, mask: str, stored_values: str = "") -> None:
-        """Emit a call that reports an access and its stored values to the observer, before the access."""
+        """Emit a call that reports an access and its stored values to the observer. It comes before the
+        access.
+        """
         lanes = self.scratch("<32 x i64>")
         values = "null"
         self.emitter.raw(f"store <32 x i64> {address}, ptr {lanes}")

@@ -75,7 +75,9 @@ _LANE_BITS = "<" + ", ".join(f"i32 {1 << lane}" for lane in range(32)) + ">"
 
 
 class UnreadableError(Exception):
-    """Error for a line of LLVM text in an unknown form. The function with the line is left unchanged."""
+    """Error for a line of LLVM text that has an unknown form. The function that contains the line is left
+    unchanged.
+    """
 
 
 def _is_wide(llvm_type: str) -> bool:
@@ -109,7 +111,7 @@ class Rows:
     constants: dict[str, str] = field(default_factory=dict)
 
     def constant(self, kind: str, value: str) -> str:
-        """Return the name of a constant row of lanes, which is defined when first used."""
+        """Return the name of a constant row of lanes. The constant is defined at its first use."""
         return self.constants.setdefault(f"{kind} {value}", f"@row.c{len(self.constants)}")
 
     def constant_definitions(self) -> list[str]:

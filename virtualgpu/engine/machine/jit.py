@@ -80,11 +80,11 @@ class Code:
         self.run_block = _RUN_BLOCK(engine.get_function_address("run_block"))
 
     def note_run_time(self, seconds: float) -> None:
-        """Add the run time of a launch, to decide when a better translation is worthwhile."""
+        """Add the run time of a launch to a total, which decides when a better translation is worthwhile."""
         self._until_improvement_s -= seconds
 
     def improve(self) -> None:
-        """Translate a kernel again with full optimization after a long total run time.
+        """Translate a kernel again with full optimization after its launches have taken a long time in total.
 
         Running launches keep the old code.
         """
@@ -96,7 +96,9 @@ class Code:
 
 
 class Library:
-    """The machine code of functions that do not belong to a kernel, with all of LLVM's optimizations."""
+    """The machine code of functions that do not belong to a kernel. It is compiled with all of LLVM's
+    optimizations.
+    """
 
     def __init__(self, text: str, entry: str) -> None:
         target_processor = processor.chosen()
@@ -157,7 +159,7 @@ def translate_and_store(
     effort: Effort,
     entries: tuple[str, ...] = pieces.ENTRIES,
 ) -> bytes:
-    """Translate a module, store its machine code in the cache on disk, and return it.
+    """Translate an LLVM module to machine code, store the code in the cache on disk, and return it.
 
     Functions that kernels share are stored separately.
     """

@@ -18,7 +18,7 @@ _SYMBOL = np.dtype(
 
 
 def pack(codes: Sequence[bytes]) -> bytes:
-    """Return a cache entry that contains object files to link together and the names that they need."""
+    """Return a cache entry with object files that are linked together, and the names that they need."""
     symbol_sets = [symbols(object_code) for object_code in codes]
     defined_names = set().union(*(names for _, names in symbol_sets))
     required_names = sorted(set().union(*(used_names for used_names, _ in symbol_sets)) - defined_names)
@@ -35,7 +35,7 @@ def unpack(data: bytes) -> tuple[list[bytes], list[str]]:
 
 
 def check(required_names: Sequence[str], available: Container[str]) -> None:
-    """Raise an error if code calls a function that is not available.
+    """Raise an error if machine code calls a function that is not available.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def check(required_names: Sequence[str], available: Container[str]) -> None:
 
 
 def symbols(code: bytes) -> tuple[set[str], set[str]]:
-    """Return the names that an object file needs from outside, and the names that it defines.
+    """Return the names that an object file needs from other files, and the names that it defines.
 
     Only ELF files are supported.
     """

@@ -22,7 +22,7 @@ _ARGUMENT_PATTERN = re.compile(r" %[\w.]+")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The text of an LLVM module, with a flag for whether kernels share it."""
+    """The text of an LLVM module, with a flag that tells whether kernels share it."""
 
     text: str
     shared: bool
@@ -38,7 +38,7 @@ class _Function:
 
 
 def declaration(definition: str) -> tuple[str, str]:
-    """Return the name and the declaration of a function, from the first line of its definition.
+    """Return the name and the declaration of an LLVM function. The first line of its definition is given.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def declaration(definition: str) -> tuple[str, str]:
 
 
 def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piece]:
-    """Split an LLVM module into modules that kernels can share. Functions that are not called are omitted.
+    """Split an LLVM module into modules that kernels can share. Functions that are never called are omitted.
 
     Each function comes after those that it calls.
 

@@ -65,7 +65,7 @@ class Processor:
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """Common names of the processor's instruction sets that affect the speed of kernels."""
+        """Common names of the instruction sets that affect the speed of kernels on the processor."""
         return tuple(name for feature, name in _NAMES.items() if feature in self.features)
 
     @property

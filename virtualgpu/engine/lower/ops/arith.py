@@ -15,7 +15,7 @@ from virtualgpu.errors import NotSupportedError
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for an arithmetic instruction; return False for any other instruction."""
+    """Emit LLVM IR for an arithmetic instruction. Return False for any other instruction."""
     handler = HANDLERS.get(instruction.root)
     if handler is None:
         return False
@@ -352,7 +352,7 @@ _UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
 def compare(code: WarpCode, comparison: str, kind: str, a: str, b: str, flush_inputs: bool = False) -> str:
-    """Emit a PTX comparison whose result is an i1 vector."""
+    """Emit a PTX comparison, whose result is an i1 vector."""
     emitter = code.emitter
     llvm = llvm_of(kind)
     if floats.is_float(kind):

@@ -18,7 +18,7 @@ _SPACES = ("global", "shared", "local", "const", "param")
 
 
 def space_of(instruction: ir.Instruction) -> str:
-    """Return the state space of a memory instruction, or ``generic`` if PTX does not name it."""
+    """Return the state space of a memory instruction. It is ``generic`` if the instruction does not name it."""
     for modifier in instruction.parts[1:]:
         if modifier.split("::")[0] in _SPACES:
             return modifier.split("::")[0]
@@ -26,19 +26,19 @@ def space_of(instruction: ir.Instruction) -> str:
 
 
 def vector_width(instruction: ir.Instruction) -> int:
-    """Return the number of elements that one lane accesses (``.v2``, ``.v4``)."""
+    """Return the number of elements that one lane accesses, such as 2 for ``.v2``."""
     return next(
         (int(modifier[1:]) for modifier in instruction.parts[1:] if modifier in ("v2", "v4", "v8")), 1
     )
 
 
 def size_of(instruction: ir.Instruction) -> int:
-    """Return the number of bytes that one lane accesses."""
+    """Return the number of bytes that one lane accesses with a memory instruction."""
     return ir.TYPE_BYTES[instruction.type] * vector_width(instruction)
 
 
 def kind_of(instruction: ir.Instruction) -> str:
-    """Return whether an instruction is a ``"load"``, a ``"store"`` or an ``"atomic"``."""
+    """Return the kind of a memory instruction, which is ``"load"``, ``"store"`` or ``"atomic"``."""
     return {"ld": "load", "ldu": "load", "st": "store"}.get(instruction.root, "atomic")
 
 
@@ -47,7 +47,7 @@ MATRIX_ROWS = "m8n8"
 
 
 def rule_of(function: ir.Function, instruction: ir.Instruction) -> Rule:
-    """Return the name of the rule that determines the cost of an access, such as ``"swap"``."""
+    """Return the name of the rule that determines the cost of a memory access, such as ``"swap"``."""
     if MATRIX_ROWS in instruction.parts:
         return "matrix"
     if instruction.root not in ("atom", "red"):
@@ -74,12 +74,14 @@ def is_read(function: ir.Function, operand: ir.Operand) -> bool:
 
 
 def is_access(instruction: ir.Instruction) -> bool:
-    """Return whether an instruction is a counted memory access. Accesses to parameters are not counted."""
+    """Return whether an instruction is a memory access that is counted. Accesses to parameters are not
+    counted.
+    """
     return instruction.root in ("ld", "ldu", "st", "atom", "red") and space_of(instruction) != "param"
 
 
 def as_access(instruction: ir.Instruction, root: str, space: str, size: int) -> ir.Instruction:
-    """Return a plain load or store that accesses as many bytes as an instruction.
+    """Return a plain load or store instruction that accesses as many bytes as the given instruction.
 
     It is used for checks and counters.
     """
@@ -93,7 +95,7 @@ ROOTS = {"ld", "ldu", "st", "atom", "red", "createpolicy"}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a memory instruction; return False for any other instruction."""
+    """Emit LLVM IR for a memory instruction. Return False for any other instruction."""
     if instruction.root in ("ld", "ldu", "st"):
         if space_of(instruction) == "param":
             _access_parameter(code, instruction)
@@ -138,7 +140,7 @@ def host_addresses(
     prepare: Callable[[str], None] = lambda _: None,
     mask: str = "",
 ) -> str:
-    """Emit checks and counters of an access, and return the host address of each lane.
+    """Emit the checks and counters of a memory access, and return the host address of each lane.
 
     `prepare` is called with the addresses too, and may emit code that runs before the observer is called.
     `mask` is the mask of the lanes that have an address, if these are not all lanes that execute.

@@ -21,7 +21,8 @@ def is_float(ptx_type: str) -> bool:
 
 
 def inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tuple[str, list[str]]:
-    """Return the operands, converted to the type that is used for the computation (float for bf16).
+    """Return the operands of an instruction in the type that is used for the computation. It is float for
+    bf16.
 
     They are flushed if the instruction has ``.ftz``.
     """
@@ -35,7 +36,7 @@ def inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tuple[str
 
 
 def result(code: WarpCode, instruction: ir.Instruction, llvm: str, value: str) -> None:
-    """Write a floating-point result after it was flushed and saturated as the instruction requires."""
+    """Write a floating-point result. It is first flushed and saturated as the instruction requires."""
     if "ftz" in instruction.parts and instruction.type != "bf16":
         value = flush(code, llvm, value)
     if "sat" in instruction.parts:
@@ -46,7 +47,7 @@ def result(code: WarpCode, instruction: ir.Instruction, llvm: str, value: str) -
 
 
 def widen_bf16(code: WarpCode, value: str) -> str:
-    """Emit the exact conversion of bf16 lanes to float."""
+    """Emit code that converts bf16 lanes to float. The conversion is exact."""
     extended_bits = code.emitter.convert("zext", "i16", value, "i32")
     return code.emitter.convert(
         "bitcast", "i32", code.emitter.binary("shl", "i32", extended_bits, constant("i32", 16)), "float"
@@ -54,7 +55,7 @@ def widen_bf16(code: WarpCode, value: str) -> str:
 
 
 def narrow_bf16(code: WarpCode, value: str, mode: str = "rn") -> str:
-    """Emit the rounding of float lanes to bf16. NaN becomes 0x7FFF."""
+    """Emit code that rounds float lanes to bf16. A NaN becomes 0x7FFF."""
     emitter = code.emitter
     raw = emitter.convert("bitcast", "float", value, "i32")
     upper_half = emitter.binary("lshr", "i32", raw, constant("i32", 16))
@@ -76,12 +77,12 @@ def narrow_bf16(code: WarpCode, value: str, mode: str = "rn") -> str:
 
 
 def widen_half(code: WarpCode, value: str) -> str:
-    """Emit the exact conversion of half-precision lanes to float."""
+    """Emit code that converts half-precision lanes to float. The conversion is exact."""
     return code.emitter.convert("fpext", "half", value, "float")
 
 
 def narrow_half(code: WarpCode, value: str) -> str:
-    """Emit the conversion of float lanes to half precision, with rounding."""
+    """Emit code that converts float lanes to half precision, with rounding."""
     return code.emitter.convert("fptrunc", "float", value, "half")
 
 
@@ -134,7 +135,7 @@ def rounding(instruction: ir.Instruction) -> str:
 
 
 def correct_rounding(code: WarpCode, llvm: str, nearest: str, is_below: str, is_above: str, mode: str) -> str:
-    """Emit a correction of rounded results by one unit in the last place, where the mode requires it.
+    """Emit code that corrects rounded results by one unit in the last place if the rounding mode requires it.
 
     `is_below` and `is_above` are the lanes whose exact value is less or more than the nearest.
     """
@@ -164,7 +165,7 @@ def correct_rounding(code: WarpCode, llvm: str, nearest: str, is_below: str, is_
 
 
 def two_sum(code: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
-    """Emit the sum of two numbers, rounded to nearest, and its exact error (Knuth)."""
+    """Emit the sum of two numbers, rounded to nearest, and its exact error by Knuth's method."""
     emitter = code.emitter
     s = emitter.binary("fadd", llvm, a, b)
     t = emitter.binary("fsub", llvm, s, a)
@@ -173,7 +174,7 @@ def two_sum(code: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
 
 
 def fused(code: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
-    """Emit a multiplication and addition with one rounding.
+    """Emit a multiplication and an addition that are rounded only once.
 
     For bf16, it emits floats that round to bf16 as the exact sum does.
     """
@@ -193,7 +194,7 @@ def fused(code: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
 
 
 def odd_float(code: WarpCode, value: str) -> str:
-    """Emit doubles as floats that are rounded to odd, so that a second rounding to 16 bits is exact."""
+    """Emit code that rounds doubles to odd in float. A second rounding to 16 bits is then exact."""
     emitter = code.emitter
     truncated = directed(code, "fptrunc", "rz", "float", "double", value)
     return make_odd(
@@ -204,7 +205,7 @@ def odd_float(code: WarpCode, value: str) -> str:
 
 
 def make_odd(code: WarpCode, value: str, inexact: str) -> str:
-    """Emit code that sets the last bit of floats that were inexactly rounded toward zero."""
+    """Emit code that sets the last bit of each float that was inexactly rounded toward zero."""
     emitter = code.emitter
     raw = emitter.convert("bitcast", "float", value, "i32")
     raw = emitter.binary("or", "i32", raw, emitter.convert("zext", "i1", inexact, "i32"))
@@ -212,7 +213,7 @@ def make_odd(code: WarpCode, value: str, inexact: str) -> str:
 
 
 def odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
-    """Emit a sum that is rounded to odd, so that a second rounding to a shorter type is exact."""
+    """Emit a sum that is rounded to odd. A second rounding to a shorter type is then exact."""
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
     zero, one, minus_one = (constant(integer, n) for n in (0, 1, -1))

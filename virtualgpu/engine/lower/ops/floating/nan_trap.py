@@ -44,7 +44,7 @@ def _is_nan(code: WarpCode, operand: ir.Operand | None, kind: str) -> str:
 
 
 def inputs(code: WarpCode, instruction: ir.Instruction) -> str:
-    """Emit the mask of lanes in which an operand is NaN.
+    """Emit a mask of the lanes in which an operand is NaN.
 
     Call it before the result overwrites an operand.
     """

@@ -11,7 +11,7 @@ _CONVERSIONS = ("fptrunc", "sitofp")
 
 
 def directed(code: WarpCode, operation: str, mode: str, target: str, source: str, *values: str) -> str:
-    """Emit an operation with a directed rounding mode.
+    """Emit a floating-point operation with a directed rounding mode.
 
     `operation` is an LLVM name such as ``fadd``, ``fma`` or ``sitofp``; its LLVM types follow.
     """
@@ -41,7 +41,7 @@ define internal {result} @{name}({parameters}) noinline strictfp {{
 
 
 def directed_from_integer(code: WarpCode, mode: str, target: str, kind: str, value: str) -> str:
-    """Emit the conversion of integers of a PTX type to floats with a directed rounding mode.
+    """Emit code that converts PTX integers to floats with a directed rounding mode.
 
     The integers are first converted to signed 64-bit integers, the only type that is safe. If a processor
     has no instruction for unsigned integers, LLVM adds and subtracts a magic number, which converts 0 to -0

@@ -42,7 +42,7 @@ class Move:
 
     @property
     def elements(self) -> int:
-        """Number of different elements of a lane."""
+        """Number of different matrix elements in a lane."""
         return int(self.positions[0].shape[1])
 
     @property
@@ -51,7 +51,7 @@ class Move:
 
     @property
     def address(self) -> str:
-        """LLVM type of an address in this space: i32 offsets for shared memory, i64 otherwise."""
+        """LLVM type of an address. It is an i32 offset for shared memory, and otherwise an i64."""
         return "i32" if self.space == "shared" else "i64"
 
     @property
@@ -96,7 +96,7 @@ def call(
 def move_doubles(
     code: WarpCode, instruction: ir.Instruction, move: Move, base: str, stride: str, fragment: ir.Operand
 ) -> None:
-    """Emit a load or a store of a fragment of doubles, with the parameters of `call`."""
+    """Emit a load or a store of a matrix fragment of doubles. The parameters are those of `call`."""
     emitter = code.emitter
     mask = code.executed(instruction)
     strides = emitter.cast(stride, "i32", move.address)

@@ -28,7 +28,7 @@ ROOTS = {"wmma", "mma", *matrix_rows.ROOTS}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a tensor-core instruction; return False for any other instruction."""
+    """Emit LLVM IR for a tensor-core instruction. Return False for any other instruction."""
     if is_product(instruction) and types_of(instruction)[0] == "f64":
         _double_product(code, instruction)
     elif is_product(instruction):
@@ -43,14 +43,14 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 
 def is_product(instruction: ir.Instruction) -> bool:
-    """Return whether an instruction multiplies fragments."""
+    """Return whether an instruction multiplies matrix fragments."""
     return instruction.root == "mma" or (
         instruction.root == "wmma" and instruction.parts[1] not in ("load", "store")
     )
 
 
 def shape_of(instruction: ir.Instruction) -> tuple[int, int, int]:
-    """Return m, n and k of a matrix instruction such as ``….m16n8k16.…``."""
+    """Return the sizes m, n and k of a matrix instruction such as ``….m16n8k16.…``."""
     shape_text = next(
         (
             modifier
@@ -174,7 +174,7 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
-    """Return the element types of a matrix instruction: of the result, both inputs and the accumulator."""
+    """Return the element types of a matrix instruction, for the result, both inputs and the accumulator."""
     types = [
         modifier
         for modifier in instruction.parts

@@ -22,7 +22,7 @@ RECORD = Path(__file__).with_name("wmma_layouts.json")
 
 
 def positions(bits: Mapping[str, Sequence[Sequence[int]]]) -> ElementPositions:
-    """Return the rows and columns of each lane's elements, as arrays of shape (32, elements).
+    """Return the rows and columns of each lane's matrix elements, as arrays of shape (32, elements).
 
     Each bit of the lane's number and of the element's index adds a row and a column. A bit of the index that
     adds nothing repeats elements.
@@ -44,7 +44,7 @@ def _layouts() -> dict[str, dict[str, list[list[int]]]]:
 
 
 def key(name: str, shape: tuple[int, int, int], kind: str) -> str:
-    """Return the name of the layout of matrix a, b, c or d in `RECORD`."""
+    """Return the name under which `RECORD` contains the layout of matrix a, b, c or d."""
     m, n, k = shape
     return f"{'c' if name == 'd' else name} m{m}n{n}k{k} {kind}"
 

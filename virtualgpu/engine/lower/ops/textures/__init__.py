@@ -24,7 +24,7 @@ ROOTS = {"tex", "suld", "sust"} | REFUSED
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for an instruction on a texture or surface; return False for any other instruction."""
+    """Emit LLVM IR for an instruction on a texture or surface. Return False for any other instruction."""
     if instruction.root == "tex":
         _texture(code, instruction)
     elif instruction.root in ("suld", "sust"):

@@ -333,7 +333,7 @@ whole:
 def fetch(
     dimensions: int, channels: tuple[int, ...], *, layered: bool, integer_coordinates: bool
 ) -> tuple[str, str]:
-    """Return an LLVM function that fetches from textures for active lanes.
+    """Return an LLVM function that reads from a texture for the active lanes.
 
     It returns the mask of lanes without a valid handle.
 
