@@ -100,8 +100,8 @@ class VirtualBackend:
         return module.stats(module.symbol(kernel.name), self.device_info())
 
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy:
-        """Return the theoretical occupancy of a kernel launch. If ptxas's register count is unknown, it is
-        based on an estimate.
+        """Return the theoretical occupancy of a kernel launch. An estimate replaces ptxas's register count if
+        it is unknown.
         """
         module = self._compile_kernel(kernel)
         resources = module.resources[module.symbol(kernel.name)]

@@ -31,8 +31,8 @@ _RESERVED_SHARED_SECTION = ".nv.shared.reserved.0"
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """The number of registers and the sizes of the memories that one kernel uses, in bytes per thread or per
-    block.
+    """The registers per thread, the local memory per thread and the shared memory per block of one kernel.
+    Memory sizes are in bytes.
 
     ``launch_bound_threads`` is the bound of ``__launch_bounds__``, or None. ``estimated`` means that the
     registers are an estimate, not assigned by a compiler.

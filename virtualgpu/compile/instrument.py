@@ -47,8 +47,8 @@ _VERSION_PATTERN = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
 
 @dataclass(frozen=True, slots=True)
 class InstrumentedPtx:
-    """PTX with inserted probes. The first instruction and the source position of each basic block are stored
-    with it.
+    """PTX with inserted probes, together with the first instruction and the source position of each basic
+    block.
     """
 
     ptx: str

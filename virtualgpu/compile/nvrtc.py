@@ -53,8 +53,8 @@ class NvrtcCompileError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PtxImage:
-    """PTX text compiled for one target. The compiler's log and the mangled name of each name expression are
-    stored with it.
+    """The PTX from a compilation for one target, with the compiler's log and the mangled name of each name
+    expression.
 
     ``resources`` contains the resources of each kernel if they were determined in advance, else None.
     """
@@ -68,8 +68,8 @@ class PtxImage:
 
 @dataclass(frozen=True, slots=True)
 class CubinImage:
-    """Machine code (an ELF file) compiled for one target. The compiler's log and the mangled names are stored
-    with it.
+    """The machine code (an ELF file) from a compilation for one target, with the compiler's log and the
+    mangled names.
     """
 
     cubin: bytes

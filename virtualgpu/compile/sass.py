@@ -68,13 +68,13 @@ class SassInstruction:
 
     @property
     def space(self) -> str:
-        """State space that a memory instruction accesses. It is empty for other instructions."""
+        """State space that a memory instruction accesses. For other instructions, the string is empty."""
         return _SPACES.get(self.root, "")
 
     @property
     def kind(self) -> str:
-        """Kind of the memory access, which is a load, a store or an atomic. It is empty for other
-        instructions.
+        """Kind of a memory access, which is load, store or atomic. For other instructions, the string is
+        empty.
         """
         if not self.space:
             return ""

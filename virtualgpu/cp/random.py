@@ -168,8 +168,8 @@ class RandomState:
         return self._draw("beta", size, dtype, a, b)
 
     def geometric(self, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
-        """Draw samples from a geometric distribution with success probability `p`. Each is the number of
-        trials up to the first success.
+        """Draw samples from a geometric distribution with success probability `p`. Each sample is the number
+        of trials up to the first success.
         """
         return self._draw("geometric", size, dtype, p)
 

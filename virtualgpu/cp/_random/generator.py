@@ -156,14 +156,14 @@ class Generator:
         return self._sample_with_numpy("gamma", size, np.float64, shape, scale)
 
     def geometric(self, p: Any, size: Any = None) -> ndarray:
-        """Draw samples from a geometric distribution with success probability `p`. Each is the number of
-        trials up to the first success.
+        """Draw samples from a geometric distribution with success probability `p`. Each sample is the number
+        of trials up to the first success.
         """
         return self._sample_with_numpy("geometric", size, np.int64, p)
 
     def hypergeometric(self, ngood: Any, nbad: Any, nsample: Any, size: Any = None) -> ndarray:
-        """Draw samples from a hypergeometric distribution. Each is the number of good items among `nsample`
-        items taken without replacement.
+        """Draw samples from a hypergeometric distribution. Each sample is the number of good items among
+        `nsample` items taken without replacement.
         """
         return self._sample_with_numpy("hypergeometric", size, np.int64, ngood, nbad, nsample)
 

@@ -79,7 +79,7 @@ def get_build_version() -> int:
 
 
 def get_unique_id() -> bytes:
-    """Return a new id of 128 bytes for a communicator. All ranks of the communicator share it."""
+    """Return a new id of 128 bytes for a communicator. All ranks of the communicator share this id."""
     id_number = next(world().id_numbers)
     unique_id = _ID_PREFIX + os.getpid().to_bytes(8, "little") + id_number.to_bytes(8, "little")
     return unique_id.ljust(_ID_BYTES, b"\0")

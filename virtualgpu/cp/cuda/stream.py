@@ -74,9 +74,7 @@ class Event:
 
     @property
     def time_ns(self) -> int | None:
-        """Time of the event on the modelled clock. It is None if the event was never recorded outside a
-        capture.
-        """
+        """Time of the event on the modelled clock, or None if it was never recorded outside a capture."""
         if self._device is None or self.moment is None:
             return None
         return self._device.work.schedule.time_of(self.moment)

@@ -178,7 +178,7 @@ def for_contiguous_axes(name: str = "axis") -> Callable[[Test], Test]:
 
 
 def product(parameters: Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return all combinations of test parameters for `parameterize`. They are given as a dict of lists or as
+    """Return all combinations of test parameters for `parameterize`. The parameters are a dict of lists or
     lists of dicts.
     """
     if isinstance(parameters, Mapping):

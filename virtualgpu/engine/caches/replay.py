@@ -112,8 +112,8 @@ def set_at(base: int, sets: int, inverse: int, number: int) -> int:
 
 
 def find_entry(first_entry: int, line: int) -> int:
-    """Return the address of a line's entry in a cache set. If there is none, return the negated address of
-    the entry to replace.
+    """Return the address of a line's entry in a cache set. If the set does not contain the line, return the
+    negated address of the entry to replace.
     """
     entry = first_entry
     set_end = entry + SET_BYTES
@@ -410,7 +410,7 @@ _ENTRY = ctypes.CFUNCTYPE(
 
 @functools.cache
 def player() -> tuple[jit.Library, Callable[..., None]]:
-    """Return the compiled function that replays memory accesses. It is compiled only once."""
+    """Return the compiled function that replays memory accesses. This function is compiled only once."""
     library = jit.Library(translate(_FUNCTIONS, "play_notes", {}), "entry_of")
     return library, _ENTRY(library.address)
 

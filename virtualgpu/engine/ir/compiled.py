@@ -40,7 +40,7 @@ def size_of(kind: type[object]) -> int:
 
 
 def address_of(structure: object) -> int:
-    """Return the address of a structure."""
+    """Return the address of a structure in memory."""
     return ctypes.addressof(cast(ctypes.Structure, structure))
 
 

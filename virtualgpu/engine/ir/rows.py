@@ -15,7 +15,7 @@ HALF = layout.LANES // 2
 
 
 def all_zero(llvm: str, count: int, value: str, result: str) -> str:
-    """Return LLVM text that tests whether all elements of a vector are zero. It needs one test of 256 bits."""
+    """Return LLVM text that tests with one test of 256 bits whether all elements of a vector are zero."""
     llvm_text = ""
     width = bits(llvm)
     while count * width > 256:

@@ -103,7 +103,9 @@ def spend_budget(code: WarpCode, target: int) -> None:
 
 
 def rotation(code: WarpCode) -> None:
-    """Emit code for an exhausted budget. It checks the abort flag and then lets waiting lanes or warps run."""
+    """Emit code for an exhausted budget. The code checks the abort flag, and then lets waiting lanes or warps
+    run.
+    """
     emitter = code.emitter
     code.begin("expired")
     targets = ", ".join(f"[{t}, %{label}]" for t, _, _, label in code.expired_edges)

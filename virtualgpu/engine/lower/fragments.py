@@ -27,7 +27,9 @@ def _frame_offset(code: WarpCode, operand: ir.Operand | None) -> int | None:
 
 
 def input_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
-    """Return a pointer to the current value of a matrix fragment. It has one row of lanes per register."""
+    """Return a pointer to the current value of a matrix fragment. The value has one row of lanes per
+    register.
+    """
     emitter = code.emitter
     start = _frame_offset(code, operand)
     if start is None:

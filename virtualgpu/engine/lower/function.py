@@ -102,9 +102,7 @@ class FunctionCompiler(WarpCode):
         self.jump_by_votes(none_stay, none_go, taken_block, next_block)
 
     def votes(self, instruction: ir.Instruction) -> tuple[str, str]:
-        """Emit two tests for a conditional branch. They tell whether all active lanes take it, and whether
-        none does.
-        """
+        """Emit tests of whether all active lanes take a conditional branch, and whether none of them does."""
         emitter = self.emitter
         active_lanes = self.executed(instruction)
         staying_lanes = emitter.op(f"and i32 {self.mask}, {emitter.op(f'xor i32 {active_lanes}, -1')}")
@@ -113,8 +111,8 @@ class FunctionCompiler(WarpCode):
     def count_branch(
         self, instruction: ir.Instruction, none_stay: str, none_go: str, times: str = "1"
     ) -> None:
-        """Emit code that adds `times` executions to a branch's counter, and one divergent execution if lanes
-        disagree.
+        """Emit code that adds `times` executions to a branch's counter, and one divergent execution if the
+        last one diverges.
         """
         if (
             not self.options.count or instruction.opcode.split(".")[0] != instruction.root

@@ -42,7 +42,7 @@ def _reads_clock(instruction: ir.Instruction) -> bool:
 
 @dataclass(slots=True)
 class Loop:
-    """A loop that consists of a single basic block, while it is being compiled.
+    """A loop of a single basic block, while the loop is being compiled.
 
     `iterations` is the number of completed iterations, `budget_left` the rest of the warp's budget.
     `at_start` contains the values of registers at the start of an iteration, by name.

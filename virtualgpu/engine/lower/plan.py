@@ -43,7 +43,7 @@ class Tables:
 
 @dataclass(slots=True)
 class FunctionPlan:
-    """The number of a function in its kernel, and the layout of its frame in bytes."""
+    """The number of a function in its kernel, with the layout of the function's frame in bytes."""
 
     function: ir.Function
     index: int

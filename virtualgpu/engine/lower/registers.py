@@ -245,7 +245,7 @@ class Registers:
         raise NotSupportedError(f"The virtual GPU cannot take the address of {name}.")
 
     def first_lane_value(self, operand: ir.Operand) -> str:
-        """Emit the value of an operand as an i32. The value is the same in all lanes, as for a member mask.
+        """Emit, as an i32, the value of an operand that is the same in all lanes, such as a member mask.
 
         It is read from the first active lane.
         """

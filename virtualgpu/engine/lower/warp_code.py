@@ -33,7 +33,7 @@ class WarpCode(ReportingRegisters):
         self.emitter.raw("br label %failed")
 
     def fault_if(self, lanes: str, code: int, pc: int, addresses: str = "") -> None:
-        """Emit a fault that occurs if any lane of a mask is set. The fault is that of `fault`."""
+        """Emit a fault that occurs if any lane of a mask is set. See `fault` for its effect."""
         fault_label = self.emitter.name("bad")
         next_label = self.emitter.name("ok")
         any_lane = self.emitter.op(f"icmp ne i32 {lanes}, 0")

@@ -61,9 +61,7 @@ class ReportingRegisters(Registers):
             self.trace_row(self.emitter.cast(chunk_bits, llvm, "i64"), mask, layout.ROW_WRITTEN + size)
 
     def observe(self, site: int, address: str, mask: str, stored_values: str = "") -> None:
-        """Emit a call that reports an access and its stored values to the observer. It comes before the
-        access.
-        """
+        """Emit a call that reports an access and its stored values to the observer before the access."""
         lanes = self.scratch("<32 x i64>")
         values = "null"
         self.emitter.raw(f"store <32 x i64> {address}, ptr {lanes}")

@@ -49,7 +49,7 @@ def target_machine(target_processor: Processor, effort: int = 2) -> Any:
 
 
 class Code:
-    """The machine code of one kernel, which stays in memory as long as the object exists.
+    """The machine code of one kernel. It stays in memory as long as the object exists.
 
     A long kernel is translated quickly first, and well after it has run for as long as a good translation
     takes. Together this takes at most twice the time of the better choice.

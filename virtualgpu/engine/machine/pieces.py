@@ -38,7 +38,7 @@ class _Function:
 
 
 def declaration(definition: str) -> tuple[str, str]:
-    """Return the name and the declaration of an LLVM function. The first line of its definition is given.
+    """Return the name and the declaration of an LLVM function, given the first line of its definition.
 
     Raises
     ------

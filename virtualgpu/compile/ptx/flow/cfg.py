@@ -49,8 +49,8 @@ def waits_for_all(instruction: ir.Instruction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A basic block of a function. It contains the instructions from ``first`` to ``end - 1`` and the numbers
-    of its successors.
+    """A basic block of a function. A block contains the instructions from ``first`` to ``end - 1`` and the
+    numbers of its successors.
     """
 
     number: int
@@ -61,8 +61,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The basic blocks of a function. The dictionary ``number_of`` maps the first instruction of a block to
-    the block's number.
+    """The basic blocks of a function. The dictionary ``number_of`` maps the first instruction of each block
+    to its number.
     """
 
     blocks: tuple[Block, ...]

@@ -36,7 +36,7 @@ class PointerAttributes:
 
 
 def pointer_attributes(address: int) -> PointerAttributes:
-    """Return the attributes of an address. Memory unknown to CUDA has type 0 and device -2."""
+    """Return the attributes of a memory address. Memory unknown to CUDA has type 0 and device -2."""
     device = device_at(address)
     allocation_start = device.memory.segment(address)[0] if device else 0
     if device and allocation_start:

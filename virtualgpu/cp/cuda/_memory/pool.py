@@ -308,7 +308,7 @@ class MemoryPool:
         return self.device_pool().malloc(size)
 
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
-        """Return the memory of unused segments on the current device to the device."""
+        """Return the memory of unused segments to the current device."""
         self.device_pool().free_all_blocks(stream)
 
     def free_all_free(self) -> None:

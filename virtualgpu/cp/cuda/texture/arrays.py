@@ -100,7 +100,7 @@ class CUDAarray:
         self._copy(in_arr, stream, to_texture=True)
 
     def copy_to(self, out_arr: Any, stream: _BaseStream | None = None) -> None:
-        """Copy this array to a C-contiguous device or host array; see `copy_from`."""
+        """Copy this array to a C-contiguous device or host array, in a stream (default: the current one)."""
         if not out_arr.flags.c_contiguous:
             raise ValueError("The output array must be C-contiguous")
         self._copy(out_arr, stream, to_texture=False)

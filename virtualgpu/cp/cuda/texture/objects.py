@@ -36,7 +36,7 @@ class _Object(TextureHandle):
 
 
 class TextureObject(_Object):
-    """A texture that kernels can read. They receive it as a ``cudaTextureObject_t``.
+    """A texture that kernels can read. Kernels receive a texture as a ``cudaTextureObject_t``.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class TextureObject(_Object):
 
 
 class SurfaceObject(_Object):
-    """A surface that kernels can write. They receive it as a ``cudaSurfaceObject_t``.
+    """A surface that kernels can write. Kernels receive a surface as a ``cudaSurfaceObject_t``.
 
     Parameters
     ----------

@@ -140,7 +140,7 @@ def host_addresses(
     prepare: Callable[[str], None] = lambda _: None,
     mask: str = "",
 ) -> str:
-    """Emit the checks and counters of a memory access, and return the host address of each lane.
+    """Emit the checks and the counters of a memory access, and return the host address of each lane.
 
     `prepare` is called with the addresses too, and may emit code that runs before the observer is called.
     `mask` is the mask of the lanes that have an address, if these are not all lanes that execute.

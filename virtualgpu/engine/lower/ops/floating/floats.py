@@ -21,8 +21,8 @@ def is_float(ptx_type: str) -> bool:
 
 
 def inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tuple[str, list[str]]:
-    """Return the operands of an instruction in the type that is used for the computation. It is float for
-    bf16.
+    """Return the operands of an instruction in the type of the computation. Operands of type bf16 are
+    converted to float.
 
     They are flushed if the instruction has ``.ftz``.
     """

@@ -51,7 +51,7 @@ class Move:
 
     @property
     def address(self) -> str:
-        """LLVM type of an address. It is an i32 offset for shared memory, and otherwise an i64."""
+        """LLVM type of an address, which is i32 for offsets in shared memory and otherwise i64."""
         return "i32" if self.space == "shared" else "i64"
 
     @property

@@ -22,7 +22,7 @@ _ELEMENT_BYTES = 2
 
 
 def emit(code: WarpCode, instruction: ir.Instruction, space: str) -> None:
-    """Emit LLVM IR for ``ldmatrix`` or ``stmatrix`` in a state space."""
+    """Emit LLVM IR for an ``ldmatrix`` or ``stmatrix`` instruction in a state space."""
     is_load = instruction.root == "ldmatrix"
     fragment, address = instruction.operands if is_load else reversed(instruction.operands)
     registers = fragments.items_of(fragment)

@@ -50,7 +50,9 @@ def key(name: str, shape: tuple[int, int, int], kind: str) -> str:
 
 
 def positions_of(name: str, shape: tuple[int, int, int], kind: str) -> ElementPositions:
-    """Return the rows and columns of the elements in a fragment of matrix a, b, c or d, without repeats."""
+    """Return the rows and columns of the elements in a fragment of matrix a, b, c or d. Repeated elements are
+    omitted.
+    """
     bits = _layouts().get(key(name, shape, kind))
     if bits is None:
         raise NotSupportedError(
