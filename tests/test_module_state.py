@@ -47,6 +47,7 @@ ALLOWED = {
     "_keep": "the process that waits for what runs in a sandbox next",
     "_create_pool": "worker threads, which do not end between launches",
     "_compiled_artefacts": "a file of the package, read once",
+    "_layouts": "a file of the package, read once",
     "font": "fonts, read once",
     "text_width": "of texts in a font",
     "records": "the index of shipped records, read once",
