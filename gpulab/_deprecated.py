@@ -69,7 +69,8 @@ def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
             if old_name in options:
                 if new_name in options:
                     raise TypeError(
-                        f"gl.{name} got {new_name!r} and its old name {old_name!r}. Pass only {new_name!r}."
+                        f"gl.{name} got both {new_name!r} and its old name {old_name!r}. Pass only "
+                        f"{new_name!r}."
                     )
                 warn(f"{old_name}= of gl.{name}", f"{new_name}=")
                 options[new_name] = options.pop(old_name)

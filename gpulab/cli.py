@@ -63,7 +63,9 @@ def _other_command(name: str) -> Callable[[list[str]], int] | None:
         function: Callable[[list[str]], int] = next(iter(entries)).load()
         return function
     if name in _COURSE_COMMANDS:
-        raise CommandError(f"`gpulab {name}` needs the package gpulab-course: pip install gpulab-course")
+        raise CommandError(
+            f"`gpulab {name}` needs the package gpulab-course. Install it with: pip install gpulab-course"
+        )
     return None
 
 
@@ -102,8 +104,8 @@ def _run_tool(command: str, tool_arguments: list[str]) -> int:
     root = Path(__file__).resolve().parents[1]
     if not ((root / "pyproject.toml").is_file() and (root / "tools" / "recordings").is_dir()):
         raise CommandError(
-            f"`gpulab {command}` is a developers' tool that is not installed with the package: run it in a "
-            "checkout of gpulab."
+            f"`gpulab {command}` is a tool for developers, which is not installed with the package. Run it "
+            "in a checkout of gpulab."
         )
     sys.path.insert(0, str(root))
     module = _CHECKOUT_COMMANDS[command][0]

@@ -118,7 +118,7 @@ def _print_sentences(sentences: Sequence[str]) -> None:
 def _open_lab(notebook: Path, folder: Path, arguments: Sequence[str], *, is_hub: bool) -> int:
     """Start JupyterLab, or the server of a JupyterHub, in the folder of the notebooks."""
     if importlib.util.find_spec("jupyterlab") is None:
-        raise CommandError("JupyterLab is not installed: pip install jupyterlab")
+        raise CommandError("JupyterLab is not installed. Install it with: pip install jupyterlab")
     # The address that JupyterLab prints leads to the first notebook, too.
     path = notebook.relative_to(folder.resolve()).as_posix()
     url_option = f"--{'ServerApp' if is_hub else 'LabApp'}.default_url=/lab/tree/{quote(path)}"
@@ -162,5 +162,8 @@ def find_first_notebook(folder: Path) -> Path:
     """
     notebooks = sorted(folder.glob(FIRST_NOTEBOOK))
     if not notebooks:
-        raise CommandError(f"{folder} has no notebook named {FIRST_NOTEBOOK}; name the course's folder.")
+        raise CommandError(
+            f"{folder} does not contain the notebook {FIRST_NOTEBOOK}. Pass the folder of the course's "
+            "notebooks."
+        )
     return notebooks[0].resolve()

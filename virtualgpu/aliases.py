@@ -101,9 +101,8 @@ def check_free() -> None:
         if imported is not None and imported is not sys.modules.get(replacement):
             raise RuntimeError(
                 f"{name} has already been imported "
-                f"({getattr(imported, '__file__', None) or 'unknown place'}): call "
-                f"virtualgpu.as_cupy() before the program's first `import {name}`, or run "
-                "it with `python -m virtualgpu`."
+                f"({getattr(imported, '__file__', None) or 'unknown place'}). Call virtualgpu.as_cupy() "
+                f"before the program's first `import {name}`, or run it with `python -m virtualgpu`."
             )
 
 
@@ -149,10 +148,10 @@ class _MissingPackageFinder(MetaPathFinder):
         parent_name, _, name = fullname.rpartition(".")
         if fullname in _NVIDIA_PACKAGES:
             raise ModuleNotFoundError(
-                f"No module named {fullname!r}: NVIDIA's packages for Python need its driver, and the "
-                "virtual GPU runs CuPy programs only. Write cp.cuda.Device() for Device(), cp.cuda.Stream() "
-                "for a stream, cp.cuda.alloc(n) for a buffer, and cp.RawModule(code=...) with "
-                "kernel((blocks,), (threads,), (arguments,)) for Program, compile and launch.",
+                f"No module named {fullname!r}. NVIDIA's packages for Python need NVIDIA's driver, and the "
+                "virtual GPU runs only CuPy programs. Replace Device() by cp.cuda.Device(), a stream by "
+                "cp.cuda.Stream(), a buffer by cp.cuda.alloc(n), and Program, compile and launch by "
+                "cp.RawModule(code=...) and kernel((blocks,), (threads,), (arguments,)).",
                 name=fullname,
             )
         if not f"{parent_name}.".startswith(tuple(f"{package}." for package in PACKAGES.values())):

@@ -342,9 +342,8 @@ def _run_in_stream(prepared: PreparedLaunch, options: RunOptions) -> FinishedLau
     finished = prepared.submit(get_current_stream(prepared.device.id), options)
     if finished is None:
         raise NotSupportedError(
-            "The current stream is capturing a graph, so the kernel does not run and "
-            "cannot be observed. Call the kernel itself, or end the capture first with "
-            "end_capture()."
+            "The current stream is capturing a graph, so the kernel does not run and cannot be observed. "
+            "Call the kernel directly to add it to the graph, or end the capture first with end_capture()."
         )
     return finished
 

@@ -119,7 +119,7 @@ class CuPyAllocator:
             return
         if address not in self._in_use:
             raise RequestError(
-                f"No block in use starts at {address:#x}: the block has been freed, or was never allocated."
+                f"No block in use starts at {address:#x}. The block has been freed, or was never allocated."
             )
         chunk, requested_bytes = self._in_use.pop(address)
         size = chunk.size

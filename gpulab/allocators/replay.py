@@ -157,8 +157,8 @@ def _check_new(request: Request, addresses: dict[int, int]) -> None:
         )
     if request.number in addresses:
         raise RequestError(
-            f"Allocation {request.number} is requested while an allocation with this "
-            "number is in use. Free that allocation first, or use another number."
+            f"Allocation {request.number} is requested, but an allocation with this number is already in "
+            "use. Free that allocation first, or use another number."
         )
 
 
@@ -168,8 +168,8 @@ def _address_of(request: Request, addresses: dict[int, int]) -> int:
     except KeyError:
         verb = "freed" if request.kind == "free" else "used in another stream"
         raise RequestError(
-            f"Allocation {request.number} is {verb} but is not in use: it has been freed, "
-            "or was never requested."
+            f"Allocation {request.number} is {verb} but is not in use. It has been freed before, or was "
+            "never requested."
         ) from None
 
 

@@ -78,6 +78,6 @@ def fragments(
     if line is not None and line not in lines:
         raise ValueError(
             f"On line {line} of the kernel, this warp executed no matrix instruction and no access to shared "
-            f"memory. It did on these lines: {', '.join(map(str, lines))}."
+            f"memory. The warp executed some on these lines: {', '.join(map(str, lines))}."
         )
     return views.FragmentView(trace, line=line, note=observed.note)

@@ -168,9 +168,8 @@ def check_shapes(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) ->
     """
     if first != second:
         raise ValueError(
-            f"fn returned arrays of {_shapes_text(first)} in the warm-up and of "
-            f"{_shapes_text(second)} in the capture: a graph has one set of shapes. Make fn "
-            "depend only on its arguments."
+            f"fn returned arrays of {_shapes_text(first)} in the warm-up and of {_shapes_text(second)} in "
+            "the capture, but the shapes of a graph must not change. Make fn depend only on its arguments."
         )
 
 

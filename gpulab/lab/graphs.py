@@ -78,24 +78,23 @@ def graph(fn: Callable[..., Any], *arrays: Any, pool: Any = None) -> CapturedGra
 
 def _check_arguments(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
     if not callable(fn):
-        raise TypeError(f"gl.graph needs a function, as in gl.graph(step, x), not {fn!r}.")
+        raise TypeError(f"gl.graph needs a function, as in gl.graph(step, x), but got {fn!r}.")
     for argument_number, array in enumerate(arrays, 1):
         if not isinstance(array, cp.ndarray):
             remedy = (
-                "copy it to the device with cp.asarray"
+                "Copy it to the device with cp.asarray"
                 if isinstance(array, np.ndarray)
                 else (
-                    "the capture fixes values that are not arrays, so bind such a value with "
-                    "functools.partial"
+                    "The capture fixes values that are not arrays. Bind such a value with functools.partial"
                 )
             )
             raise TypeError(
-                f"Argument {argument_number} of gl.graph is a {type(array).__name__}, "
-                f"not a device array; {remedy}."
+                f"Argument {argument_number} of gl.graph is a {type(array).__name__}, not a device array. "
+                f"{remedy}."
             )
     if cp.cuda.get_current_stream().is_capturing():
         raise GpulabError(
-            "The current stream is already capturing a graph: call gl.graph before begin_capture()."
+            "The current stream is already capturing a graph. Call gl.graph before begin_capture()."
         )
 
 
@@ -329,7 +328,7 @@ class CapturedGraph(Pictured):
         }
         if unknown_names := arrays_by_name.keys() - self._names.keys():
             raise TypeError(
-                f"The graph has no array called {_listed(unknown_names)}; it has {_listed(self._names)}."
+                f"The graph has no array called {_listed(unknown_names)}. It has {_listed(self._names)}."
             )
         return arrays_by_name
 

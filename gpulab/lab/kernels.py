@@ -297,7 +297,8 @@ def sanitize(
     if tool:
         if tool != "compute-sanitizer":
             raise ValueError(
-                f"`tool` must be 'compute-sanitizer', or be left out for gpulab's own checks, not {tool!r}."
+                f"`tool` is {tool!r}, which is not supported. Pass tool='compute-sanitizer', or leave out "
+                "`tool` to run gpulab's own checks."
             )
         from gpulab.lab.faults.nvidia import check
 

@@ -226,7 +226,7 @@ def load(name: str) -> Any:
     """
     file = _folder() / f"{name}.npz"
     if not file.is_file():
-        raise FileNotFoundError(f"no recorded trace {name!r} ships with gpulab")
+        raise FileNotFoundError(f"gpulab does not contain a recorded trace with the name {name!r}")
     return io.read(file.read_bytes(), name)
 
 

@@ -197,19 +197,19 @@ class Talk:
         location_text = f" (in {function_text})" if function_text else ""
         if use.processes > MOST_PROCESSES:
             raise ProcessError(
-                f"it has started more than {MOST_PROCESSES} processes{location_text}; end the "
-                "processes that you start, or start none."
+                f"it has started more than {MOST_PROCESSES} processes{location_text}. End the processes that "
+                "you start, or start none."
             )
         if use.memory_bytes > self._memory_bytes:
             raise ProcessError(
-                f"it takes more than {self._memory_bytes / (1 << 30):g} GiB of "
-                f"memory{location_text}; look for a list that keeps growing."
+                f"it takes more than {self._memory_bytes / (1 << 30):g} GiB of memory{location_text}. Look "
+                "for a list that keeps growing."
             )
         self._spent_s += elapsed_s
         if not self._has_limits:
             if self._spent_s > _START_S:
                 raise ProcessError(
-                    "the check could not start in time: this computer is very busy. Try again."
+                    "the check could not start in time, because this computer is very busy. Try again."
                 )
             return
         if use.waits and self._printed.count == self._last_printed:
@@ -217,14 +217,14 @@ class Talk:
         self._last_printed = self._printed.count
         if self._last_printed > _PRINTED_BYTES:
             raise ProcessError(
-                f"it prints more than {_PRINTED_BYTES >> 20} MiB{location_text}; print less, and "
-                "look for an infinite loop."
+                f"it prints more than {_PRINTED_BYTES >> 20} MiB{location_text}. Print less, and look for an "
+                "infinite loop."
             )
         used_s = use.cpu_s - self._initial_cpu_s
         if used_s > self._limit_s:
             raise ProcessError(
-                f"it takes longer than {self._limit_s:g} s of processor time{location_text}; look "
-                "for a loop that does too much or never ends."
+                f"it takes longer than {self._limit_s:g} s of processor time{location_text}. Look for a loop "
+                "that does too much or never ends."
             )
         if self._waited_s > self._limit_s * _WAIT_FACTOR:
             raise ProcessError(

@@ -187,7 +187,8 @@ class CudaBackend:
     def load_reader(self) -> LoadReader:
         if self._nvml is None:
             raise NotSupportedError(
-                "NVML is not available on this machine, as in some containers and virtual machines."
+                "NVML is not available on this machine. Some containers and virtual machines do not provide "
+                "it."
             )
         return LoadReader(self._nvml)
 

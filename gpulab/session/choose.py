@@ -100,7 +100,7 @@ def parse_device(text: Any) -> tuple[Kind, str]:
         if name and not re.fullmatch(r"\d+", name):
             raise UnknownDeviceError(
                 f'"{text}" is not a CUDA device. CUDA devices have a number, as in '
-                f'"cuda:0"; a virtual GPU is "virtual:{name}".'
+                f'"cuda:0". For a virtual GPU, write "virtual:{name}".'
             )
         return "cuda", name or "0"
     if device_kind == "virtual":

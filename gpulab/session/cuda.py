@@ -53,7 +53,7 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
         cupy.cuda.nvrtc.getVersion()
     except Exception as error:
         raise CudaUnavailableError(
-            f"CuPy cannot load NVRTC and so cannot compile kernels; install it with {INSTALL_CUPY}"
+            f"CuPy cannot load NVRTC and so cannot compile kernels. Install NVRTC with {INSTALL_CUPY}"
         ) from error
     if device_count > 1:
         _import_collectives()
@@ -74,8 +74,8 @@ def _import_cupy() -> Any:
         module = importlib.import_module("cupy")
     except Exception as error:  # CuPy raises many kinds: ImportError, RuntimeError, OSError
         raise CudaUnavailableError(
-            f"CuPy is installed but cannot be imported ({_first_line(error)}); run "
-            "`gpulab doctor` for details"
+            f"CuPy is installed but cannot be imported ({_first_line(error)}). Run `gpulab doctor` for "
+            "details"
         ) from error
     if module is sys.modules.get("virtualgpu.cp"):
         raise CudaUnavailableError("`import cupy` imports the virtual GPU here (virtualgpu.as_cupy)")

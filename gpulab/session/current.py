@@ -378,9 +378,9 @@ def check_not_capturing(launch: Launch) -> None:
     with launch.on_stream():
         if cp().cuda.get_current_stream().is_capturing():
             raise NotSupportedError(
-                "The current stream is capturing a graph, so the kernel does not run and "
-                "cannot be observed. Call the kernel itself, or end the capture first "
-                "with end_capture()."
+                "The current stream is capturing a graph, so the kernel does not run and cannot be observed. "
+                "Call the kernel directly to add it to the graph, or end the capture first with "
+                "end_capture()."
             )
 
 

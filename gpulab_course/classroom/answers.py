@@ -62,7 +62,9 @@ def defined(text: str, name: str, file: str) -> Any:
     for attribute in (name, _DEFAULT_NAME):
         if attribute in names:
             return names[attribute]
-    raise NotYet(f"{file} does not define `{name}`, the name in the exercise's cell of the notebook.")
+    raise NotYet(
+        f"{file} does not define `{name}`, which is the name that the exercise's cell in the notebook uses."
+    )
 
 
 def judged(exercise_id: str, path: Path) -> Verdict:
@@ -93,7 +95,7 @@ def judged(exercise_id: str, path: Path) -> Verdict:
     text = _read_answer(path)
     if path.suffix == ".cu":
         if not isinstance(exercise, KernelExercise):
-            raise AnswerError(f"{exercise_id} is answered in Python: name a .py file, not {path.name}.")
+            raise AnswerError(f"{exercise_id} needs an answer in Python, but {path.name} is not a .py file.")
         return judge(exercise, text)
     if path.suffix != ".py":
         raise AnswerError(f"{path.name} is neither a .cu nor a .py file.")
@@ -102,7 +104,9 @@ def judged(exercise_id: str, path: Path) -> Verdict:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         location_text = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         reason_text = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise AnswerError(f"{path.name}{location_text}: this is not valid Python: {reason_text}.") from None
+        raise AnswerError(
+            f"{path.name}{location_text}: the code is not valid Python ({reason_text})."
+        ) from None
     module = Module(text, name_in_the_notebook(exercise_id), path.name)
     if not isinstance(exercise, KernelExercise):
         return judge(exercise, module)

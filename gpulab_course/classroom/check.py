@@ -100,7 +100,8 @@ def _answers_in(folder: Path) -> list[tuple[str, Path]]:
             )
     if not answers:
         raise AnswerError(
-            f"{folder} contains no answers. Name the files after exercises, for example 05-transpose.cu."
+            f"{folder} contains no answers. The name of each answer's file must be the name of its exercise, "
+            "for example 05-transpose.cu."
         )
     return answers
 

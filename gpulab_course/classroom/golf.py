@@ -116,7 +116,7 @@ def read(path: Path) -> tuple[Entry, ...]:
         raise GolfError(f"{path} cannot be read: {error.strerror or error}.") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise GolfError(
-            f"{path} is not a file of scores, so it was not changed. Name another file."
+            f"{path} is not a file of scores, so it was not changed. Choose another file."
         ) from None
 
 

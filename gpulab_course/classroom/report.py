@@ -203,7 +203,7 @@ def _read_learner(path: Path, name: Path) -> Learner:
 def _record_list(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
     records = _field_value(record, key, list)
     if not all(isinstance(item, dict) for item in records):
-        raise ValueError(f"{key!r} has a value of another type")
+        raise ValueError(f"the value of {key!r} has the wrong type")
     return list(records)
 
 

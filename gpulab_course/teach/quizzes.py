@@ -119,7 +119,7 @@ class Quiz:
         """
         question = self._question(number)
         if not isinstance(question, WhyQuestion):
-            raise ValueError(f"Question {number} has choices; answer it with q.answer({number}, 'a').")
+            raise ValueError(f"Question {number} has choices. Answer it with q.answer({number}, 'a').")
         if unknown_points := [point for point in points if not 1 <= point <= len(question.points)]:
             raise ValueError(
                 f"Point {unknown_points[0]} does not exist. The points have the numbers 1 to "

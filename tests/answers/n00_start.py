@@ -170,7 +170,7 @@ BLOCKS_WRONG: list[tuple[str, Any, str]] = [
     ("divides as float32", _in_single_precision, "would have no thread. Round up"),
     ("the next lower one as float32", _one_lower, "a whole block or more"),
     ("powers of two", _powers_of_two, "Use larger blocks"),
-    ("returns one number", lambda n, info: -(-n // 256), "return two numbers"),
+    ("returns one number", lambda n, info: -(-n // 256), "Return a tuple"),
     ("returns nothing", lambda n, info: None, "replace the TODO and end with a return"),
     ("a tuple instead of a function", (4, 256), "should be a function, not tuple"),
 ]
@@ -525,7 +525,7 @@ WRONG = (
         "",
         "the kernel still has its TODO",
     ),
-    Wrong("00-saxpy", "a number", 3, "", "a value of type int is not a kernel; pass the kernel itself"),
+    Wrong("00-saxpy", "a number", 3, "", "a value of type int is not a kernel. To answer, pass the kernel itself"),
     Wrong("00-saxpy", "a sentence", "y = a * x + y", "", "this source has no kernel `saxpy`"),
     Wrong(
         "00-saxpy",

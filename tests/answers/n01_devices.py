@@ -45,8 +45,8 @@ _PEAKS = (
     Wrong("01-peak", "MB/s instead of GB/s", lambda i: (_peak(i)[0], _peak(i)[1] * 1e3), "", "10^9"),
     Wrong("01-peak", "the other way round", lambda i: _peak(i)[::-1], "", "TFLOP/s"),
     Wrong("01-peak", "2^30 bytes", lambda i: (_peak(i)[0], _peak(i)[1] * 1e9 / 2**30), "", "not 2^30"),
-    Wrong("01-peak", "one number", lambda i: _peak(i)[0], "", "return two numbers"),
-    Wrong("01-peak", "returns strings", lambda i: tuple(f"{rate:.1f}" for rate in _peak(i)), "", "return numbers"),
+    Wrong("01-peak", "one number", lambda i: _peak(i)[0], "", "Return two numbers"),
+    Wrong("01-peak", "returns strings", lambda i: tuple(f"{rate:.1f}" for rate in _peak(i)), "", "Return numbers"),
     Wrong(
         "01-peak",
         "always 128 lanes per SM",
@@ -118,7 +118,7 @@ _CAPABILITIES = (
         "the last digit",
     ),
     Wrong("01-capability", "pairs of texts", lambda t, a, b: (t[:-1], t[-1]) >= (str(a), str(b)), "", ""),
-    Wrong("01-capability", "returns the pair", lambda t, a, b: _pair(t), "", "return True or False"),
+    Wrong("01-capability", "returns the pair", lambda t, a, b: _pair(t), "", "Return True or False"),
     Wrong("01-capability", "always", lambda *_: True, "", ""),
     Wrong("01-capability", "tests for equal versions", lambda t, a, b: _pair(t) == (a, b), "", ""),
     Wrong(
@@ -472,7 +472,7 @@ _SELECTED = (
     Wrong("01-select", "use() without a with block", _by_hand, "", "runs out of memory and leaves device"),
     Wrong("01-select", "back to 0", _back_to_0, "", "leaves device"),
     Wrong("01-select", "always device 1", _with_device_1, "", "makes the array on device 1"),
-    Wrong("01-select", "on the host", _host, "", "return the device array"),
+    Wrong("01-select", "on the host", _host, "", "Return the device array"),
     Wrong("01-select", "after the block", _outside, "", "makes the array on device"),
     Wrong("01-select", "from one", _from_one, "", "it should be 0"),
     Wrong("01-select", "no device", lambda cp, device_id, n: cp.arange(n), "", "makes the array on device 0"),
@@ -482,7 +482,7 @@ _SELECTED = (
         "the device",
         lambda cp, device_id, n: cp.cuda.Device(device_id),
         "",
-        "return the device array",
+        "Return the device array",
     ),
     Wrong("01-select", "always five elements", _made_as(lambda cp, n: cp.arange(5)), "", "it should be (1,)"),
     Wrong("01-select", "elements of 8 bits", _made_as(lambda cp, n: cp.arange(n).astype(cp.int8)), "", "it should be 128"),
@@ -641,7 +641,7 @@ _CHOICES = (
             next(i for i in g if i.name == _choose(g, m, b, f)) if _choose(g, m, b, f) else None
         ),
         "",
-        "return the `.name`",
+        "Return the `.name`",
     ),
     Wrong(
         "01-choose",

@@ -366,7 +366,7 @@ _ACHIEVED = (
           lambda s, e, w, sms, p: w * (e - s).sum() / ((e.max() - s.min()) * sms * p), "", "without blocks"),
     Wrong("02-achieved", "at most one of its own", lambda *a: min(1.0, 2 * _right(*a)), "", "but it should be"),
     Wrong("02-achieved", "prints the result instead of returning it", lambda *a: print(_right(*a)), "", "returns nothing"),
-    Wrong("02-achieved", "returns a string", lambda *a: f"{_right(*a):.0%}", "", "return one number"),
+    Wrong("02-achieved", "returns a string", lambda *a: f"{_right(*a):.0%}", "", "Return one number"),
     Wrong("02-achieved", "never ends", _forever, "", "of processor time"),
     Wrong("02-achieved", "not called", 0.5, "", "should be a function"),
     Wrong("02-achieved", "times of 32 bits",

@@ -323,7 +323,7 @@ _WAYS = (
     Wrong("05-ways", "banks of bytes", lambda w: _right_ways(4 * w), "", "but ways returned"),
     Wrong("05-ways", "the stride", lambda w: int(np.gcd(w[1] - w[0], 32)) if len(w) > 1 else 1, "", "but ways returned"),
     Wrong("05-ways", "the average over the banks", lambda w: len(np.unique(w)) / len(np.unique(w % 32)), "", "but ways returned"),
-    Wrong("05-ways", "returns a string", lambda w: f"{_right_ways(w)}-way", "", "return one number"),
+    Wrong("05-ways", "returns a string", lambda w: f"{_right_ways(w)}-way", "", "Return one number"),
     Wrong("05-ways", "32 lanes only", lambda w: int(np.bincount(w.reshape(32) % 32).max()), "", ""),
     Wrong("05-ways", "bytes for numbers", lambda w: _right_ways(w.astype(np.uint8)), "", "but ways returned"),
     Wrong("05-ways", "neighbouring lanes", lambda w: 1 + int(((w[1:] != w[:-1]) & (w[1:] % 32 == w[:-1] % 32)).sum()), "", "but ways returned"),

@@ -561,7 +561,7 @@ _LOOKUP = (
     Wrong("08-lookup", "equal rows once", lambda table, choose: mapped(table)[_cp().unique(choose())], "results", ""),
     Wrong("08-lookup", "a pageable copy of the table", lambda table, choose: mapped(np.array(table))[choose()], "results",
           "A kernel can read only pinned memory"),
-    Wrong("08-lookup", "pins the table a second time", _registers, "results", "pinned since their allocation"),
+    Wrong("08-lookup", "pins the table a second time", _registers, "results", "pinned since they were allocated"),
     Wrong("08-lookup", "the first rows", lambda table, choose: mapped(table)[: choose().size], "results", "it should be"),
     Wrong("08-lookup", "rows in half precision",
           lambda table, choose: mapped(table)[choose()].astype(np.float16).astype(table.dtype), "results", "it should be"),

@@ -309,7 +309,7 @@ _WHEEL = (
     ),
     Wrong("16-wheel", "newest first", lambda c: _plus()(c)[::-1], "", "in the order of the numbers"),
     Wrong("16-wheel", "with the dot", lambda c: ["sm_" + t for t in c], "", "not a target"),
-    Wrong("16-wheel", "returns a string", lambda c: ";".join(_plus()(c)), "", "return a list"),
+    Wrong("16-wheel", "returns a string", lambda c: ";".join(_plus()(c)), "", "Return a list"),
     Wrong(
         "16-wheel",
         "as given, not sorted",
@@ -462,7 +462,7 @@ _VARIABLES = (
         "returns what changes, but not when",
         lambda run, v: {n: p[0] for n, p in _verified()(run, v).items()},
         "",
-        "return (observation, when)",
+        "Return (observation, when)",
     ),
     Wrong(
         "16-variables",
@@ -483,7 +483,7 @@ _VARIABLES = (
         "a variable that is not there",
         lambda run, v: run({"CUDA_DEVICE": "1"}),
         "",
-        "no variable",
+        "without setting any variable",
     ),
     Right("16-variables", "in all runs with it, in none without", _verified()),
     Right("16-variables", "what stays still", _counted),
@@ -746,7 +746,7 @@ _WARP64 = (
         "the check's number of lanes",
         _waves("warpSize", "gpulab_lanes"),
         "",
-        "belong to the check",
+        "are reserved for the check",
     ),
     Wrong("16-warp64", "a mask of 32 bits", _waves("~0ull, v, d", "0xffffffff, v, d"), "", "64 bits"),
     Wrong(

@@ -351,7 +351,7 @@ def test_two_reports_are_compared() -> None:
                 assert layout(panel.map_after(panel.step(position))) == layout(report.at(step))
         assert "10 MiB in use" in view.maps.status_text(second, view.maps.last)
     assert len(second_report.compare(gl.allocator()).panels) == 2
-    with pytest.raises(ValueError, match=r"max_split_size_mb: settings can be used only with"):
+    with pytest.raises(ValueError, match=r"The settings max_split_size_mb can be used only with"):
         first_report.compare(second_report, max_split_size_mb=64)
 
 

@@ -488,7 +488,7 @@ def test_a_process_that_does_not_start_in_time(puppets: list[Puppet], monkeypatc
     monkeypatch.setattr(Puppet, "tell", lambda self, reply: None)
     set_use(monkeypatch, ResourceUse(1, 99.0, 0, True))
     time_now = clock(monkeypatch, 3.0)
-    with pytest.raises(ProcessError, match=r"could not start in time: this computer is very busy"):
+    with pytest.raises(ProcessError, match=r"could not start in time, because this computer is very busy"):
         Talk("virtual:T4", 1.0).__enter__()
     assert 60 < time_now.s < 100
     assert puppets[0].kills

@@ -161,7 +161,7 @@ def test_lab_in_a_folder_without_notebooks(tmp_path: Path, command: Command) -> 
     status, _, errors = command("lab", "--notebooks", str(tmp_path))
     assert status == 1
     assert errors.startswith("gpulab: ")
-    assert "has no notebook" in errors
+    assert "does not contain the notebook" in errors
 
 
 @pytest.mark.parametrize("name", ["bench", "record"])
@@ -175,5 +175,5 @@ def test_developers_commands_need_a_checkout(
     monkeypatch.setattr(cli, "__file__", str(tmp_path / "site-packages" / "gpulab" / "cli.py"))
     status, _, errors = command(name)
     assert status == 1
-    assert "run it in a checkout of gpulab" in errors
+    assert "Run it in a checkout of gpulab" in errors
     assert errors.count("\n") == 1

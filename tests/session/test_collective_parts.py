@@ -426,11 +426,11 @@ def test_a_schedule_of_ones_own_becomes_moves() -> None:
     ("move", "message"),
     [
         *((move, "a move must be") for move in ((0, 1, 0), (0, 1, 0, "add", 5), (0, 1, 0, "put"), "0120", 7)),
-        ((-1, 1, 0, "add"), "must name two different GPUs from 0 to 2, and a chunk"),
+        ((-1, 1, 0, "add"), "must contain two different GPUs from 0 to 2, and the number of a chunk"),
         ((3, 1, 0, "add"), "two different"),
         ((0, -1, 0, "add"), "two different"),
         ((0, 3, 0, "add"), "two different"),
-        ((0, 1, -1, "add"), "and a chunk"),
+        ((0, 1, -1, "add"), "the number of a chunk"),
         ((2, 2, 0, "add"), "two different"),
     ],
 )

@@ -98,7 +98,7 @@ def test_a_real_gpu_s_working_sets_take_a_quarter_of_the_free_memory(monkeypatch
     assert bench(1 << 30).sizes[-1] == 1 << 28
     assert bench((1 << 30) - 1).most_bytes == 1 << 27
     assert bench(4 << 20).sizes[-1] == 1 << 20
-    with pytest.raises(GpulabError, match="less than 4 MiB free"):
+    with pytest.raises(GpulabError, match="less than 4 MiB of free memory"):
         bench((4 << 20) - 1)
 
 

@@ -69,7 +69,7 @@ CASES = {
     "gl.use_device('T5')": "Did you mean 'T4'?",
     "cp.ElementwiseKernel('T x', 'T y', 'y = x +', 'e')(x)": "error: expected an expression",
     "cp.ones((3, 4)) @ cp.ones((3, 4))": "ValueError",
-    "cp.cuda.Device('cuda:0')": "ValueError: cp.cuda.Device takes the number of a device, as in",
+    "cp.cuda.Device('cuda:0')": "ValueError: cp.cuda.Device needs the number of a device, as in",
     "gl.launch(f((1,), (1,), (x, 100)), 1, 1)": "TypeError: Expected a kernel, but got None",
     "f[1, 32](x, 100)": "TypeError: Launch a RawKernel with f((blocks,), (threads,), (arguments))",
     "import matplotlib.pyplot as plt; plt.plot(x)": "TypeError: Implicit conversion to a NumPy array",

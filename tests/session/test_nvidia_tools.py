@@ -278,7 +278,7 @@ def test_the_tools_are_not_available_on_a_virtual_gpu() -> None:
     report = gl.sanitize(kernel, 1, 32, (x, x), tool="compute-sanitizer")
     assert report.unavailable == "it needs a real GPU, but a virtual GPU is in use"
     assert "not available on this machine" in repr(gl.sanitize(kernel, 1, 32, (x, x)).compare(report))
-    with pytest.raises(ValueError, match="'compute-sanitizer', or be left out"):
+    with pytest.raises(ValueError, match="'compute-sanitizer', or leave out"):
         gl.sanitize(kernel, 1, 32, (x, x), tool="memcheck")
     p = gl.profile(lambda: x.sum(), counters=True)
     assert p.record.counters == ()

@@ -192,7 +192,7 @@ def test_choices_of_other_versions_are_not_used_and_other_files_refused(tmp_path
 
 @pytest.mark.parametrize("bad", [[], {}, {"one": 3}])
 def test_only_functions_are_candidates(bad: Any) -> None:
-    with pytest.raises(TypeError, match=r"gl\.tune needs functions"):
+    with pytest.raises(TypeError, match=r"gl\.tune needs a dictionary of functions"):
         gl.tune(bad)
 
 

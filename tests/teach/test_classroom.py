@@ -75,7 +75,7 @@ def test_python_runs_where_answers_run_and_only_its_name_counts(
 @pytest.mark.parametrize(
     ("exercise", "text", "message"),
     [
-        ("00-saxpy", "while True: pass", "longer than 1 s of processor time; look for a loop"),
+        ("00-saxpy", "while True: pass", "longer than 1 s of processor time. Look for a loop"),
         ("00-blocks", "import os\nos._exit(0)", "ended Python with status 0"),
         ("00-saxpy", "import os\nos.kill(os.getpid(), 9)", "crashed Python"),
         ("00-blocks", "raise SystemExit", "exit"),
@@ -123,10 +123,10 @@ def test_a_busy_computer_is_named(
         (("00-saxpi", "mine.cu"), "no exercise '00-saxpi'. Did you mean '00-saxpy'?"),
         (("", "mine.cu"), "usage: gpulab check"),
         (("99-x", "mine.cu"), "no exercise '99-x'"),
-        (("00-blocks", "mine.cu"), "00-blocks is answered in Python"),
+        (("00-blocks", "mine.cu"), "00-blocks needs an answer in Python"),
         (("00-saxpy", "mine.txt"), "neither a .cu nor a .py file"),
-        (("00-blocks", "broken.py"), "broken.py, line 2: this is not valid Python"),
-        (("00-blocks", "null.py"), "null.py.*: this is not valid Python"),
+        (("00-blocks", "broken.py"), "broken.py, line 2: the code is not valid Python"),
+        (("00-blocks", "null.py"), "null.py.*: the code is not valid Python"),
         (("00-blocks", "latin.py"), "not UTF-8 text: byte 3 "),
         (("00-saxpy", "huge.cu"), "larger than 1 MiB"),
         (("--all", "nowhere"), "nowhere is not a folder"),
@@ -179,7 +179,7 @@ def test_all_answers_of_a_class(workdir: Path, capsys: pytest.CaptureFixture[str
     ]
     assert lines[2:] == ["1 of 3 answers passed."]
     assert "00-saxpi.cu is left out, because no exercise has this name. Did you mean '00-saxpy'?" in err
-    assert f"{Path('eve/00-saxpy.py')}: 00-saxpy.py, line 1: this is not valid Python" in err
+    assert f"{Path('eve/00-saxpy.py')}: 00-saxpy.py, line 1: the code is not valid Python" in err
     (workdir / "class/eve/00-saxpy.py").unlink()
     status, out, _ = check(capsys, "--all", "class", "--json")
     assert status == 1

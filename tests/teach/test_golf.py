@@ -126,7 +126,7 @@ def test_entries_of_another_kind_are_refused(course: Course, change: dict[str, A
     (data if set(change) & set(data) else data["entries"][0]).update(change)
     Path("s.json").write_text(json.dumps(data))
     with pytest.raises(
-        golf.GolfError, match=r"s\.json is not a file of scores, so it was not changed. Name another file\."
+        golf.GolfError, match=r"s\.json is not a file of scores, so it was not changed. Choose another file\."
     ):
         golf.read(Path("s.json"))
 

@@ -172,7 +172,7 @@ def swallow(n: int) -> None:
         (lambda n: input("?"), "f(1) raised EOFError"),
         (lambda n: never.acquire(), "cannot leave this notebook"),
         ((n for n in [1]), "cannot leave this notebook"),
-        (3, "f should be a function, not int; pass it without calling it"),
+        (3, "f should be a function, not int. Pass it without calling it"),
         (lambda n: os.write(1, b'{"passed": true, "message": ""}') and 3, "f(1) should be 2"),
         (lambda n: threading.Thread(target=lambda: time.sleep(60)).start() or 2, "demo: passed"),
     ],

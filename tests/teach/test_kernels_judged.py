@@ -70,10 +70,10 @@ PASS_IT = 'pass the kernel itself: cp.RawKernel(code, "twice"), or its CUDA C++ 
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ("void other()", f"this source has no kernel `twice`; {PASS_IT}."),
-        (3, f"a value of type int is not a kernel; {PASS_IT}."),
-        (len, "the function `len` is not a kernel; pass"),
-        (KernelSource("other", CODE), "this kernel is called `other`; the exercise needs `twice`."),
+        ("void other()", f"this source has no kernel `twice`. To answer, {PASS_IT}."),
+        (3, f"a value of type int is not a kernel. To answer, {PASS_IT}."),
+        (len, "the function `len` is not a kernel. To answer, pass"),
+        (KernelSource("other", CODE), "this kernel is called `other`, but the exercise needs `twice`."),
         (KernelSource("twice2", CODE), "this kernel is called `twice2`"),
         (KernelSource("_Z5other", CODE), "this kernel is called `_Z5other`"),
         (f"\n{CODE} // \udc80", "line 2 contains the invalid character U+DC80. Type it again."),

@@ -97,7 +97,7 @@ def test_every_way_is_on_the_map() -> None:
 
 
 def test_an_empty_timeline_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match="put copies into its block"):
+    with pytest.raises(ValueError, match="Put copies into the timeline"):
         where.where(timeline())
 
 

@@ -138,7 +138,7 @@ def test_a_report_reads_a_saved_progress(workdir: Path, capsys: pytest.CaptureFi
         (json.dumps({"format": "gpulab-progress", "version": 1, "notebooks": 3}), "'notebooks' is missing"),
         (
             json.dumps({"format": "gpulab-progress", "version": 1, "notebooks": [3]}),
-            "has a value of another type",
+            "has the wrong type",
         ),
         (
             json.dumps({"format": "gpulab-progress", "version": 1, "notebooks": [{"number": "=1+1"}]}),

@@ -182,7 +182,7 @@ def call_here(function: Any, *args: Any, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (3, "f should be a function, not int; pass it without calling it."),
+        (3, "f should be a function, not int. Pass it without calling it."),
         (lambda x: None, "f(x) returns nothing; replace the TODO and end with a return."),
         (lambda x: 1 / x, "f(x) raised ZeroDivisionError: division by zero"),
     ],

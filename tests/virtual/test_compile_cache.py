@@ -136,7 +136,7 @@ def test_warnings_go_to_a_log_stream() -> None:
 
 
 def test_code_for_a_linker_is_refused() -> None:
-    with pytest.raises(NotSupportedError, match="Leave this option out"):
+    with pytest.raises(NotSupportedError, match="Remove this option"):
         answer(WITH_HEADER, "-dlto")
 
 

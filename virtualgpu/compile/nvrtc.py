@@ -377,8 +377,8 @@ def _refuse_unlinked(flags: Sequence[str]) -> None:
     unlinked = next((flag for flag in flags if flag in ("-dlto", "--dlink-time-opt")), None)
     if unlinked:
         raise NotSupportedError(
-            f"With {unlinked} NVRTC produces code for a linker, which the virtual GPU "
-            "does not have. Leave this option out."
+            f"The option {unlinked} makes NVRTC produce code for a linker, but the virtual GPU has no "
+            "linker. Remove this option."
         )
 
 

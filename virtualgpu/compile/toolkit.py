@@ -32,5 +32,5 @@ def find_tool(tool: str) -> str:
         if location := find_nvidia_binary_utility(tool):
             return str(location)
     raise ToolMissingError(
-        f"{tool} was not found. It is part of the CUDA Toolkit: put it on the PATH, or set CUDA_HOME"
+        f"{tool} was not found. It is part of the CUDA Toolkit. Add its folder to PATH, or set CUDA_HOME."
     )

@@ -113,7 +113,7 @@ class Launch:
         if any(position >= size for position, size in zip(index, self.grid, strict=True)):
             last_block = tuple(size - 1 for size in self.grid)
             raise ValueError(
-                f"`block_index` {index} is outside the grid {self.grid}: the last block is {last_block}."
+                f"`block_index` {index} is outside the grid {self.grid}. The last block is {last_block}."
             )
         warp_count = -(-self.block_threads // WARP_SIZE)
         warp_index = operator.index(warp)
@@ -154,12 +154,12 @@ def kernel_source(kernel: Any) -> KernelSource:
     source_code = getattr(kernel, "code", None)
     if kernel is None:
         raise TypeError(
-            "Expected a kernel, but got None, which is the result of a launch. Pass the "
-            "kernel itself, a cp.RawKernel, and do not call it."
+            "Expected a kernel, but got None, which is the result of a launch. Pass the cp.RawKernel itself, "
+            "without calling it."
         )
     if not isinstance(source_code, str) or not isinstance(name, str):
         raise TypeError(
-            f"{kernel!r} has no CUDA C++ source; pass a cp.RawKernel or a function of a cp.RawModule."
+            f"{kernel!r} has no CUDA C++ source. Pass a cp.RawKernel or a function of a cp.RawModule."
         )
     expressions = getattr(kernel, "name_expressions", None)
     if expressions is None:
@@ -183,7 +183,7 @@ def dims(name: str, value: Any, minimum: int = 1) -> Dim3:
     dimensions = value if isinstance(value, (tuple, list)) else (value,)
     sizes = [_check_integer(name, dimension, minimum, value) for dimension in dimensions]
     if not 1 <= len(sizes) <= 3:
-        raise ValueError(f"`{name}` must have one to three dimensions, not {len(sizes)}: {value!r}.")
+        raise ValueError(f"`{name}` has {len(sizes)} dimensions, but it must have one to three: {value!r}.")
     x, y, z = (*sizes, minimum, minimum)[:3]
     return x, y, z
 
@@ -230,6 +230,6 @@ def _check_arguments(args: Any) -> tuple[Any, ...]:
     if isinstance(args, (tuple, list)):
         return tuple(args)
     raise TypeError(
-        "`args` must be a tuple of the kernel's arguments, even for a single one: (x,). "
-        f"Got {type(args).__name__}."
+        f"`args` must be a tuple of the kernel's arguments, but got {type(args).__name__}. A tuple with a "
+        "single argument is written (x,)."
     )

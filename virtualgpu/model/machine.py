@@ -151,7 +151,7 @@ class Machine:
         links: LinkKind | None = None,
     ) -> None:
         if not infos:
-            raise ValueError("A machine needs at least one device; pass at least one DeviceInfo.")
+            raise ValueError("A machine needs at least one device. Pass at least one DeviceInfo.")
         self.clock = HostClock()
         self.stdout = stdout
         self.onlooker = onlooker

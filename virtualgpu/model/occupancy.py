@@ -63,7 +63,7 @@ def occupancy(
         counted with one allocation unit, which never limits.
     """
     if block_threads < 1:
-        raise ValueError(f"A block has at least 1 thread, not {block_threads}; pass a positive block size.")
+        raise ValueError(f"The block size is {block_threads}, but a block must have at least 1 thread.")
     if registers_per_thread < 0 or shared_bytes < 0:
         raise ValueError("Registers per thread and shared memory per block cannot be negative.")
     warps = -(-block_threads // WARP_SIZE)

@@ -61,7 +61,10 @@ class Matrix:
         """
         index, lane = np.nonzero((self.row == row) & (self.column == column))
         if not index.size:
-            raise IndexError(f"The matrix has {self.rows} × {self.columns} elements, not ({row}, {column}).")
+            raise IndexError(
+                f"The matrix has {self.rows} × {self.columns} elements, so it has no element ({row}, "
+                f"{column})."
+            )
         return int(lane[0]), int(index[0])
 
 

@@ -78,8 +78,8 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     if not snapshot_path.is_file():
         file_kind = "a folder" if snapshot_path.is_dir() else "not an ordinary file"
         raise SnapshotError(
-            f"{snapshot_path.name!r} is {file_kind}: pass the name of a snapshot file, "
-            "such as 'snapshot.pickle'."
+            f"{snapshot_path.name!r} is {file_kind}. Pass the name of a snapshot file, such as "
+            "'snapshot.pickle'."
         )
     with snapshot_path.open("rb") as file:
         if file.read(2) == GZIP:

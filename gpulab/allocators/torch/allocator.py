@@ -379,8 +379,8 @@ class TorchAllocator:
         block = self._active.get(address)
         if block is None or not block.is_allocated:
             raise RequestError(
-                f"No block in use starts at {address:#x}: the block has been freed, or "
-                "belongs to another allocator."
+                f"No block in use starts at {address:#x}. The block has been freed, or belongs to another "
+                "allocator."
             )
         return block
 

@@ -129,7 +129,7 @@ class Settings:
                     values[name] = _divisions(value)
                 case "backend" if value != "native":
                     raise SettingsError(
-                        f"backend:{value} is another allocator; this model supports only backend:native."
+                        f"backend:{value} is another allocator. This model supports only backend:native."
                     )
                 case _ if name in _IGNORED_SETTINGS:
                     pass
@@ -224,7 +224,7 @@ def _name_value_pairs(text: str) -> list[tuple[str, str]]:
     while remaining_text:
         name, colon, remaining_text = remaining_text.partition(":")
         if not name or not colon or not remaining_text or set(name) & set(",[]"):
-            raise SettingsError(f"{text!r} is not a list of settings: write name:value,name:value.")
+            raise SettingsError(f"{text!r} is not a list of settings. Write a list as name:value,name:value.")
         if remaining_text.startswith("["):
             value, bracket, remaining_text = remaining_text.partition("]")
             if not bracket or (remaining_text and not remaining_text.startswith(",")):
@@ -270,7 +270,9 @@ def _divisions(value: str) -> tuple[int, ...]:
     for interval in value[1:-1].split(","):
         bound, colon, text = interval.partition(":")
         if not colon:
-            raise SettingsError(f"{interval!r} in roundup_power2_divisions is not size_mb:divisions.")
+            raise SettingsError(
+                f"{interval!r} in roundup_power2_divisions does not have the form size_mb:divisions."
+            )
         division_count = _integer("roundup_power2_divisions", text)
         if division_count & (division_count - 1):
             raise SettingsError(

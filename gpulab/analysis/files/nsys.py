@@ -75,8 +75,8 @@ def read(path: Path, most_events: int) -> Timeline:
             }
             if "StringIds" not in tables:
                 raise TraceFormatError(
-                    f"{path.name} is an SQLite database, but was not exported by Nsight Systems. Write "
-                    "one with: nsys export -t sqlite report.nsys-rep"
+                    f"{path.name} is an SQLite database, but was not exported by Nsight Systems. Export a "
+                    "report with: nsys export -t sqlite report.nsys-rep"
                 )
             header = _header(database, tables)
             contents = foreign.read(_events(database, tables), most_events, path.name)

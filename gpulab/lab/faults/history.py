@@ -57,8 +57,8 @@ def who_wrote(array: Any, index: int | tuple[int, ...], fn: Callable[..., Any], 
     indices = index if isinstance(index, tuple) else (index,)
     if len(indices) != array.ndim or not all(hasattr(axis_index, "__index__") for axis_index in indices):
         raise IndexError(
-            f"The index of an element of an array of shape {array.shape} must be "
-            f"{array.ndim} integers, not {index!r}."
+            f"The index {index!r} does not fit the array of shape {array.shape}. Pass an index of "
+            f"{array.ndim} integers."
         )
     element = array[tuple(slice(axis_index, axis_index + 1 or None) for axis_index in map(int, indices))]
     if element.size != 1:

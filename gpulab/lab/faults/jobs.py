@@ -60,7 +60,7 @@ class Cell:
                 bundle = _display_bundle(value)
         missing_names = [name for name in self.gives if name not in space]
         if missing_names:
-            raise NameError(f"the cell should define {', '.join(missing_names)}, but did not")
+            raise NameError(f"the cell should have defined {', '.join(missing_names)}, but it did not")
         return DisplayOutput({name: space[name] for name in self.gives}, bundle)
 
 

@@ -92,7 +92,7 @@ def sandbox(
     42
     """
     if not callable(fn):
-        raise TypeError(f"gl.sandbox needs a function, not {type(fn).__name__}: pass it without calling it.")
+        raise TypeError(f"gl.sandbox needs a function, not {type(fn).__name__}. Pass it without calling it.")
     name = getattr(fn, "__name__", type(fn).__name__)
     return run(Call(fn, args), name, returns, launch_blocking, limit_s, memory_bytes)
 

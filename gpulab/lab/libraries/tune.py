@@ -92,7 +92,7 @@ def tune(
     """
     functions = candidates if isinstance(candidates, Mapping) else _functions_by_name(candidates)
     if not functions or not all(map(callable, functions.values())):
-        raise TypeError("gl.tune needs functions: gl.tune({'name': function, ...}).")
+        raise TypeError("gl.tune needs a dictionary of functions, as in gl.tune({'name': function, ...}).")
     if repeats < 1 or max_ms <= 0 or warmup < 0:
         raise ValueError("`repeats` and `max_ms` must be positive, and `warmup` must not be negative.")
     tuner = Tuner(dict(functions), reference or next(iter(functions.values())), check, tolerance)

@@ -126,7 +126,8 @@ def _own_step(number: int, step: Any, gpus: int, most_moves: int) -> list[Move]:
             ) from None
         if not (0 <= source_gpu < gpus and 0 <= target_gpu < gpus and chunk >= 0) or source_gpu == target_gpu:
             raise ValueError(
-                f"Step {number}: {entry!r} must name two different GPUs from 0 to {gpus - 1}, and a chunk."
+                f"Step {number}: {entry!r} must contain two different GPUs from 0 to {gpus - 1}, and the "
+                "number of a chunk."
             )
         if len(moves) == most_moves:
             raise ValueError(f"Step {number}: a schedule has at most {MOST_MOVES:,} moves in all its steps.")

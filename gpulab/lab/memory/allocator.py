@@ -184,8 +184,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         if isinstance(other, AllocatorReport | memory.AllocatorTrace):
             if settings:
                 raise ValueError(
-                    f"{', '.join(settings)}: settings can be used only with the name of an "
-                    "allocator, not with another recording."
+                    f"The settings {', '.join(settings)} can be used only with the name of an allocator, not "
+                    "with another recording."
                 )
             return self._compare_maps(other if isinstance(other, AllocatorReport) else AllocatorReport(other))
         record = self.record
@@ -338,7 +338,8 @@ def _model(
 
             if settings:
                 raise ValueError(
-                    f"CuPy's pool has no settings; {', '.join(settings)} belong to PyTorch's allocator."
+                    f"CuPy's pool has no settings. The settings {', '.join(settings)} belong to PyTorch's "
+                    "allocator."
                 )
             return CuPyAllocator(**device_arguments)
     raise ValueError(

@@ -106,7 +106,8 @@ class _Bench:
         room_bytes = 1 << (int(free_bytes // 4).bit_length() - 1)
         if room_bytes < MIB:
             raise GpulabError(
-                "The GPU has less than 4 MiB free; free some memory for gl.memory_hierarchy to measure."
+                "The GPU has less than 4 MiB of free memory, which is too little for gl.memory_hierarchy. "
+                "Free some memory first."
             )
         self.most_bytes = min(effort.most_bytes, room_bytes)
         self.stream_bytes = min(effort.stream_bytes, room_bytes)

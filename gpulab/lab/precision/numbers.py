@@ -97,6 +97,6 @@ def _parse_number(text: str) -> Number:
         return Fraction(clean_text)
     except (ValueError, ZeroDivisionError, OverflowError):
         raise ValueError(
-            f"{text[:40]!r} is not a number; write one such as '0.1', '1/3', '6.1e-5', "
-            "'0x1p-14', 'inf' or 'nan'."
+            f"{text[:40]!r} is not a number. Write one such as '0.1', '1/3', '6.1e-5', '0x1p-14', 'inf' or "
+            "'nan'."
         ) from None

@@ -96,8 +96,8 @@ def _judge_shape(answer: Answer, n: int, info: DeviceInfo, condition: str) -> No
     result_values = parts_of(result)
     if result_values is None or len(result_values) != 2:
         raise NotYet(
-            f"{message}; return two numbers, (blocks, threads): the number of blocks, and "
-            "the number of threads per block."
+            f"{message}. Return a tuple (blocks, threads) with the number of blocks and the number of "
+            "threads per block."
         )
     if not all(map(is_whole, result_values)):
         hint = ": divide with // instead of /" if all(map(is_number, result_values)) else ""

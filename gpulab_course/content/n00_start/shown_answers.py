@@ -12,7 +12,7 @@ SHOWN = (
     ShownAnswer("00-saxpy", 'no extern "C"', "", 'Put extern "C" before __global__'),
     ShownAnswer("00-blocks", "always one block", "", "info.max_threads_per_block"),
     ShownAnswer("00-blocks", "never more than 512 blocks", "", "blocks on this device"),
-    ShownAnswer("00-blocks", "returns one number", "", "return two numbers"),
+    ShownAnswer("00-blocks", "returns one number", "", "Return a tuple"),
     ShownAnswer("00-blocks", "returns nothing", "", "replace the TODO and end with a return"),
     ShownAnswer("00-blocks", "a tuple instead of a function", "", "should be a function, not tuple"),
     ShownAnswer("00-repair", "the index is not repaired", "results", "before the first thread of block b?"),

@@ -37,7 +37,7 @@ def judge_peak(answer: Answer) -> str:
         result_values = parts_of(result)
         if result_values is None or len(result_values) != 2:
             raise NotYet(
-                f"peak of a {info.name} returns {spelt(result)}; return two numbers, TFLOP/s and GB/s."
+                f"peak of a {info.name} returns {spelt(result)}. Return two numbers, TFLOP/s and GB/s."
             )
         tflops, gbps = _peak_rates(info)
         _check_rate(info, "TFLOP/s", result_values[0], tflops, _TFLOPS_LESSONS)
@@ -72,7 +72,7 @@ def _check_rate(
     info: DeviceInfo, rate_unit: str, value: Any, expected: float, lessons: dict[float, str]
 ) -> None:
     if not is_number(value):
-        raise NotYet(f"peak of a {info.name} returns {spelt(value)} for {rate_unit}; return numbers.")
+        raise NotYet(f"peak of a {info.name} returns {spelt(value)} for {rate_unit}. Return numbers.")
     rate = as_float(value)
     if np.isclose(rate, expected, rtol=1e-3):
         return
@@ -155,7 +155,7 @@ def _judge_comparison(
     call_text = spell("at_least", (text, *required_version))
     result = call(answer, text, *required_version, name="at_least")
     if not isinstance(result, bool | np.bool):
-        raise NotYet(f"{call_text} returns {spelt(result)}; return True or False.")
+        raise NotYet(f"{call_text} returns {spelt(result)}. Return True or False.")
     if bool(result) == (version >= required_version):
         return
     message = f"{call_text} returns {result}, but {text} is {version[0]}.{version[1]}"
@@ -525,7 +525,7 @@ def _judge_choice(answer: Answer, job: Job, lesson: str = "", mistake_index: int
     must_be_a_function("choose", answer.is_function, answer.kind)
     choice = answer.calling(call_text, gpus, memory_bytes, moved_bytes, flop)
     if choice is not None and not isinstance(choice, str):
-        raise NotYet(f"{call_text} returns {spelt(choice)}: return the `.name` of a GPU, or None.")
+        raise NotYet(f"{call_text} returns {spelt(choice)}. Return the `.name` of a GPU, or None.")
     if choice in best_names or (choice is None and not best_names):
         return
     expected = repr(best_names[0]) if best_names else "None"
@@ -619,7 +619,7 @@ def _describe_unexpected_result(cp: Any, result: Any, device_id: int) -> str:
 
 def _judge_array(call_text: str, facts: dict[str, Any], current_id: int, device_id: int, n: int) -> None:
     if facts["device_id"] is None:
-        raise NotYet(f"{call_text} returns a {facts['kind']}; return the device array.")
+        raise NotYet(f"{call_text} returns a {facts['kind']}. Return the device array.")
     if facts["device_id"] != device_id:
         raise NotYet(
             f"{call_text} makes the array on device {facts['device_id']}. An array is on the device that was "
@@ -641,8 +641,8 @@ def _judge_array(call_text: str, facts: dict[str, Any], current_id: int, device_
         first_index = int(wrong_indices[0])
         reason = " A float cannot represent every integer above 16,777,216." if n == _LARGE_COUNT else ""
         raise NotYet(
-            f"{call_text}: element {expected[first_index]:,} is {values[first_index]}, "
-            f"it should be {expected[first_index]:,}.{reason}"
+            f"{call_text}: element {expected[first_index]:,} is {values[first_index]}, but it should be "
+            f"{expected[first_index]:,}.{reason}"
         )
 
 

@@ -5,7 +5,7 @@ from gpulab_course.teach.shown import ShownAnswer
 SHOWN = (
     ShownAnswer("01-peak", "GFLOP/s instead of TFLOP/s", "", "10^12"),
     ShownAnswer("01-peak", "MB/s instead of GB/s", "", "10^9"),
-    ShownAnswer("01-peak", "returns strings", "", "return numbers"),
+    ShownAnswer("01-peak", "returns strings", "", "Return numbers"),
     ShownAnswer("01-peak", "always 128 lanes per SM", "", "TFLOP/s"),
     ShownAnswer("01-peak", "returns nothing", "", "returns nothing"),
     ShownAnswer("01-capability", "the given function, unchanged", "", "the last digit"),
@@ -13,7 +13,7 @@ SHOWN = (
     ShownAnswer(
         "01-capability", "compares the minor versions separately", "", "only if the major versions are equal"
     ),
-    ShownAnswer("01-capability", "returns the pair", "", "return True or False"),
+    ShownAnswer("01-capability", "returns the pair", "", "Return True or False"),
     ShownAnswer("01-capability", "tests for equal versions", "", ""),
     ShownAnswer("01-limits", "limits as constants", "", "does not read info.max_threads_per_block"),
     ShownAnswer("01-limits", "tests shared memory first", "", "comes before shared memory"),
@@ -28,6 +28,6 @@ SHOWN = (
     ShownAnswer("01-choose", "compares only the bandwidth", "", "FP32 arithmetic decides"),
     ShownAnswer("01-choose", "compares only arithmetic", "", "bandwidth decides"),
     ShownAnswer("01-choose", "rounds memory to whole GB", "", "memory is too small"),
-    ShownAnswer("01-choose", "returns the GPU instead of its name", "", "return the `.name`"),
+    ShownAnswer("01-choose", "returns the GPU instead of its name", "", "Return the `.name`"),
     ShownAnswer("01-choose", "prints the name instead of returning it", "", "it should be"),
 )

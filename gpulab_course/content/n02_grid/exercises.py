@@ -205,7 +205,7 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
     call_text = call_text.replace(" 1 SMs", " 1 SM")
     result = call(answer, starts_ns, ends_ns, warps, sms, warp_slots, name="occupancy", shown=call_text)
     if not is_number(result):
-        raise NotYet(f"{call_text} returns {spelt(result)}: return one number.")
+        raise NotYet(f"{call_text} returns {spelt(result)}. Return one number.")
     result = as_float(result)
     # A float has 128 ns to spare at 10^18 ns.
     if np.isclose(result, expected, rtol=1e-6 if ends_ns.max() < 1 << 50 else 1e-3, atol=0):

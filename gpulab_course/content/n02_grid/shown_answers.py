@@ -29,5 +29,5 @@ SHOWN = (
     ShownAnswer("02-achieved", "divides by the slots of one SM", "", "idle SMs also count"),
     ShownAnswer("02-achieved", "one slot for each SM", "", "slots of each SM as well"),
     ShownAnswer("02-achieved", "prints the result instead of returning it", "", "returns nothing"),
-    ShownAnswer("02-achieved", "returns a string", "", "return one number"),
+    ShownAnswer("02-achieved", "returns a string", "", "Return one number"),
 )

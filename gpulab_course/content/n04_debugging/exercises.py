@@ -118,7 +118,7 @@ def _run_whodunit(
             result = answer(program)
         except cp.cuda.runtime.CUDARuntimeError as error:
             raise NotYet(
-                "whodunit(program) does not catch the error: catch it, and return the launch that failed."
+                "whodunit(program) does not catch the error. Catch it, and return the launch that failed."
             ) from error
         wait_counts = [fault_record.waits for fault_record in fault_records]
         has_fault = [fault_record.fault is not None for fault_record in fault_records]
@@ -141,19 +141,19 @@ def _suspect_kernels() -> dict[str, Any]:
 def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: list[int]) -> None:
     result = facts["result"]
     if not facts["runs"]:
-        raise NotYet("whodunit(program) never runs the program: call program(after).")
+        raise NotYet("whodunit(program) never runs the program. Call program(after).")
     if not failing_launches:
         if result is not None:
             raise NotYet(
-                f"whodunit(program) returns {spelt(result)} for a program in which nothing fails; return "
+                f"whodunit(program) returns {spelt(result)} for a program in which nothing fails. Return "
                 "None for it."
             )
         if sum(facts["waits"]) > facts["program_waits"] + 2:
             wait_count = sum(facts["waits"])
             raise NotYet(
                 f"in a program without errors, whodunit(program) lets the host wait {wait_count} times. "
-                "Wait after each launch only in a run that searches for the launch, not in every run. Run "
-                "it once without waits, and run it again with waits only if that fails."
+                "First run the program without a wait after each launch. Only if this run fails, run the "
+                "program again with a wait after each launch."
             )
         return
     first_failure = failing_launches[0]
@@ -176,18 +176,18 @@ def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: lis
         raise NotYet(f"{message}. Launches are numbered from 1.")
     if result[1] in failing_launches[1:]:
         raise NotYet(
-            f"{message}. Your launch fails as well, but the first failed launch has "
-            "already made the context unusable."
+            f"{message}. The launch that you returned fails as well, but the first failed launch has already "
+            "made the CUDA context unusable. Return the first failed launch."
         )
     if result[1] in facts["finished_calls"]:
         raise NotYet(
-            f"{message}. Your launch is the last one before the error was reported. A launch "
-            "returns before its kernel runs: let the host wait after each launch, and store its name and "
-            "number before you wait."
+            f"{message}. The launch that you returned is the last one before the error was reported. A "
+            "launch returns before its kernel runs. Let the host wait after each launch, and store its name "
+            "and number before you wait."
         )
     raise NotYet(
-        f"{message}. Store the name and the number of each launch first, and then wait: the last one that "
-        "you stored is the one that failed."
+        f"{message}. For each launch, first store its name and number, and then wait. When the error is "
+        "reported, the last launch that you stored is the launch that failed."
     )
 
 
@@ -236,8 +236,8 @@ def judge_hunt(answer: Answer) -> str:
                 unfinished_steps = f"{len(calls)} of {counted(len(program.written_values), 'step')}"
     if unfinished_steps:
         raise NotYet(
-            f"hunt(steps, arrays) names the right cell, but runs only {unfinished_steps}. "
-            "Each step must run once, even after the first NaN."
+            f"hunt(steps, arrays) returns the right cell, but runs only {unfinished_steps}. Each step must "
+            "run once, even after the first NaN."
         )
     return "your function returns the step and the cell, whatever the arrays contained before."
 
@@ -388,7 +388,7 @@ def _judge_cell(result: Any, program: _Program, calls: list[str], is_unchanged: 
             "array has run, the array contains old values."
         )
     if expected is None:
-        raise NotYet(f"{message} for a program without NaN; return None.")
+        raise NotYet(f"{message} for a program without NaN. Return None.")
     expected_message = f"{message}, but the first NaN is in {expected[0]!r} at {expected[1]}"
     if result is None:
         hint = "Use cp.isnan: NaN is not equal to any number, not even to NaN."
@@ -406,7 +406,7 @@ def _judge_cell(result: Any, program: _Program, calls: list[str], is_unchanged: 
         raise NotYet(f"{expected_message}. Infinity is not NaN.")
     if result[0] != expected[0] and program.array_names.get(result[0]) == program.array_names[expected[0]]:
         raise NotYet(
-            f"{expected_message}. Both names mean the same array: return the name of the step that made the "
+            f"{expected_message}. Both names mean the same array. Return the name of the step that made the "
             "NaN."
         )
     if result[0] != expected[0]:

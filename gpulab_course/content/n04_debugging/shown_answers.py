@@ -3,7 +3,7 @@
 from gpulab_course.teach.shown import ShownAnswer
 
 SHOWN = (
-    ShownAnswer("04-whodunit", "waits in every run", "", "Run it once without"),
+    ShownAnswer("04-whodunit", "waits in every run", "", "First run the program without"),
     ShownAnswer("04-whodunit", "the host never waits", "", "never waited"),
     ShownAnswer("04-whodunit", "counts from 0", "", "numbered from 1"),
     ShownAnswer("04-whodunit", "returns only the name", "", "the number of its launch"),

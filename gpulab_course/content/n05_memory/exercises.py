@@ -274,7 +274,7 @@ def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
     expected = max(map(len, banks.values()))
     result = call(answer, words, name="ways", shown=f"ways of {pattern}")
     if not is_number(result):
-        raise NotYet(f"ways of {pattern} returned {spelt(result)}: return one number.")
+        raise NotYet(f"ways of {pattern} returned {spelt(result)}. Return one number.")
     if result == expected:
         return
     lanes_per_bank = np.bincount(words % _BANK_COUNT, minlength=_BANK_COUNT)
@@ -347,7 +347,7 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
     result = call(answer, addresses, width_bytes, name="asked", shown=call_text)
     result_values = parts_of(result)
     if result_values is None or len(result_values) != 2 or not all(map(is_number, result_values)):
-        raise NotYet(f"{call_text} returned {spelt(result)}: return two numbers, sectors and bytes.")
+        raise NotYet(f"{call_text} returned {spelt(result)}. Return two numbers, sectors and bytes.")
     result = tuple(result_values)
     if result == expected:
         return

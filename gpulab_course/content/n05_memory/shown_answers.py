@@ -39,7 +39,7 @@ SHOWN = (
     ShownAnswer("05-ways", "counts the banks in use", "", "the most different words decides"),
     ShownAnswer("05-ways", "counts words of all banks", "", "only words of the same bank"),
     ShownAnswer("05-ways", "the average over the banks", "", "but ways returned"),
-    ShownAnswer("05-ways", "returns a string", "", "return one number"),
+    ShownAnswer("05-ways", "returns a string", "", "Return one number"),
     ShownAnswer("05-asked", "counts lines of 128 bytes", "", "those are cache lines"),
     ShownAnswer("05-asked", "divides the bytes by 32", "", "fill only parts"),
     ShownAnswer("05-asked", "one sector per lane", "", "share it"),

@@ -104,17 +104,17 @@ def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
     calls = facts["calls"]
     run_spans = facts["runs"]
     if isinstance(result, bool) or not isinstance(result, int | float | np.integer | np.floating):
-        raise NotYet(f"{call_text} returns {kind_of(result)}: return a number of milliseconds.")
+        raise NotYet(f"{call_text} returns {kind_of(result)}. Return a number of milliseconds.")
     if not calls:
         raise NotYet(f"{call_text} never calls work().")
     if len(run_spans) < calls:
         raise NotYet(
-            f"{call_text} lets work() run in a stream that is not the caller's: call it "
-            "in the current stream."
+            f"{call_text} lets work() run in a stream that is not the caller's. Call it in the current "
+            "stream."
         )
     if calls < n:
         raise NotYet(
-            f"{call_text} calls work() {counted(calls, 'time')}: call it once to warm up, and then {n} times."
+            f"{call_text} calls work() {counted(calls, 'time')}. Call it once to warm up, and then {n} times."
         )
     if calls == n:
         raise NotYet(
@@ -131,17 +131,17 @@ def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
     if "device" in facts["waits"]:
         raise NotYet(
             f"{call_text} returns the right time, but it waits for the whole device, and so for other "
-            "streams: wait only for the event, with end.synchronize()."
+            "streams. Wait only for the event, with end.synchronize()."
         )
     if "other" in facts["waits"]:
         raise NotYet(
-            f"{call_text} returns the right time, but it waits for another stream than the current one: "
-            "wait only for the event, with end.synchronize()."
+            f"{call_text} returns the right time, but it waits for another stream than the current one. Wait "
+            "only for the event, with end.synchronize()."
         )
     if facts["early_waits"] > max(_ALLOWED_WAITS, n // 2):
         raise NotYet(
             f"{call_text} lets the host wait {facts['early_waits']} times between its calls. Such a wait is "
-            "followed by a gap, which is timed as well: enqueue all calls, and then wait once."
+            "followed by a gap, which is timed as well. Enqueue all calls, and then wait once."
         )
 
 
@@ -271,7 +271,7 @@ def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any
     program(pinned_x, pinned_y, step)
     if not np.array_equal(pinned_x, original_x):
         raise NotYet(
-            "conveyor(x, y, step) changes x, which belongs to the caller: change a copy on the device."
+            "conveyor(x, y, step) changes x, which belongs to the caller. Change a copy on the device."
         )
     return pinned_y
 

@@ -7,7 +7,7 @@ SHOWN = (
     ShownAnswer("07-stopwatch", "no wait", "", "not ready"),
     ShownAnswer("07-stopwatch", "does not divide by n", "", "divide by n"),
     ShownAnswer("07-stopwatch", "in seconds", "", "milliseconds already"),
-    ShownAnswer("07-stopwatch", "returns a string", "", "return a number"),
+    ShownAnswer("07-stopwatch", "returns a string", "", "Return a number"),
     ShownAnswer("07-race", "the given program, unchanged", "hazards", "wait"),
     ShownAnswer("07-race", "a single stream", "counts", "Keep the two streams"),
     ShownAnswer("07-race", "on the host", "results", "stay on the device"),

@@ -30,6 +30,6 @@ SHOWN = (
     ShownAnswer(
         "08-lookup", "a pageable copy of the table", "results", "A kernel can read only pinned memory"
     ),
-    ShownAnswer("08-lookup", "pins the table a second time", "results", "pinned since their allocation"),
+    ShownAnswer("08-lookup", "pins the table a second time", "results", "pinned since they were allocated"),
     ShownAnswer("08-lookup", "returns the transpose", "results", "shape"),
 )

@@ -120,7 +120,10 @@ class WhereCopiesGo(View):
 
     def __init__(self, moves: Sequence[Move], provenance: Provenance) -> None:
         if not moves:
-            raise ValueError("Nothing was copied within this timeline; put copies into its block.")
+            raise ValueError(
+                "Nothing was copied while this timeline was recorded. Put copies into the timeline's `with` "
+                "block."
+            )
         self.moves = tuple(moves)
         self.provenance = provenance
         super().__init__(

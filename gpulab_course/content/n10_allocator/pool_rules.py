@@ -135,28 +135,33 @@ def _check_malloc(
     if error_text:
         raise NotYet(f"{name} {error_text.removeprefix('it ')}")
     if not is_whole(return_value):
-        raise NotYet(f"{name} should return an address, an integer, not {kind_of(return_value)}.")
+        raise NotYet(
+            f"{name} should return an address as an integer, but it returns {kind_of(return_value)}."
+        )
     address = int(return_value)
     size = -(-request.size // UNIT_BYTES) * UNIT_BYTES
     smallest_size = min((block.size for block in pool.fits(size, request.stream)), default=None)
     for function, *arguments in driver_calls:
         if function != "malloc":
-            raise NotYet(f"{name} returns a segment to the driver: only empty_cache() may do this.")
+            raise NotYet(f"{name} returns a segment to the driver. Only empty_cache() may return segments.")
         if smallest_size is not None:
             raise NotYet(
-                f"{name} takes a new segment, although a free pool block of {smallest_size:,} bytes of "
-                "that stream would fit: keep freed pool blocks for the next request, cut large ones, and "
-                "join free neighbours."
+                f"{name} takes a new segment, although a free pool block of {smallest_size:,} bytes of that "
+                "stream would fit. Keep freed pool blocks for the next request, cut large ones, and join "
+                "free neighbours."
             )
         pool.add(arguments[1], arguments[0], request.stream)
     blocks = [candidate for candidate in pool.blocks if candidate.start <= address < candidate.end]
     for block in blocks:
         if (address - block.segment) % UNIT_BYTES:
             raise NotYet(
-                f"{name} is at {address:#x}: pool blocks start at multiples of 512 bytes; round sizes up."
+                f"{name} returns the address {address:#x}, but pool blocks start at multiples of 512 bytes. "
+                "Round sizes up."
             )
         if block.number is not None:
-            raise NotYet(f"{name} overlaps allocation {block.number}, which is still in use.")
+            raise NotYet(
+                f"{name} returns memory that overlaps allocation {block.number}, which is still in use."
+            )
         if block.stream != request.stream:
             raise NotYet(
                 f"{name} gets a pool block that stream {block.stream} has used, and the "
@@ -166,23 +171,26 @@ def _check_malloc(
     segment_end = blocks[0].segment + pool.segments[blocks[0].segment] if blocks else 0
     if blocks and segment_end % UNIT_BYTES and address + request.size > segment_end:
         raise NotYet(
-            f"{name} ends after the end of its segment, for which your pool requested "
-            f"only {pool.segments[blocks[0].segment]:,} bytes from the driver. Round "
-            "sizes up before you request a segment."
+            f"{name} returns memory that extends beyond the end of its segment, for which your pool "
+            f"requested only {pool.segments[blocks[0].segment]:,} bytes from the driver. Round sizes up "
+            "before you request a segment."
         )
     if address + request.size > segment_end:
         raise NotYet(
-            f"{name} is not inside one segment of the driver. Do not join pool blocks of two segments, "
-            "even if they are neighbours, and use only the segments that your pool requested."
+            f"{name} returns memory that does not lie in a single segment from the driver. Do not join pool "
+            "blocks of two segments, even if they are neighbours, and use only the segments that your pool "
+            "requested."
         )
     block = blocks[0]
     if address + request.size > block.end:
         next_block = next(candidate for candidate in pool.blocks if candidate.start == block.end)
-        raise NotYet(f"{name} overlaps allocation {next_block.number}, which is still in use.")
+        raise NotYet(
+            f"{name} returns memory that overlaps allocation {next_block.number}, which is still in use."
+        )
     if smallest_size is not None and block.size > smallest_size:
         raise NotYet(
-            f"{name} is cut out of a pool block of {block.size:,} bytes, although one of {smallest_size:,} "
-            "bytes is free: take the smallest pool block that fits."
+            f"{name} uses a pool block of {block.size:,} bytes, although a pool block of {smallest_size:,} "
+            "bytes is free. Take the smallest pool block that fits."
         )
     pool.take(block, address, min(size, block.end - address), request.number)
 
@@ -210,7 +218,7 @@ def _check_refused(
         address_text = (
             "an address within a pool block in use" if request.size else "a pool block that was freed before"
         )
-        raise NotYet(f"free() of {address_text} should raise an error; your pool accepts it.")
+        raise NotYet(f"free() of {address_text} should raise an error, but your pool accepts the address.")
 
 
 def _check_empty_cache(
@@ -221,10 +229,11 @@ def _check_empty_cache(
         raise NotYet(f"empty_cache() {error_text.removeprefix('it ')}")
     for function, *arguments in driver_calls:
         if function == "malloc":
-            raise NotYet("empty_cache() takes a segment from the driver: it should only return segments.")
+            raise NotYet("empty_cache() takes a segment from the driver, but it should only return segments.")
         if function != "free":
             raise NotYet(
-                "your pool returns an address that is not the start of a segment, or returns it twice."
+                "your pool returns an address to the driver that is not the start of a segment, or that it "
+                "has already returned."
             )
         used_numbers = [
             block.number

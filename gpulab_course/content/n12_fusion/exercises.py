@@ -388,12 +388,12 @@ def judge_cached(answer: Answer) -> str:
     for index, (request, run_number) in enumerate(zip(calls, results, strict=True)):
         if not is_whole(run_number) or not 0 <= run_number < len(compilers.runs):
             raise NotYet(
-                f"{_call_text(request)} returns {spelt(run_number)}: return what the program returns."
+                f"{_call_text(request)} returns {spelt(run_number)}. Return what the program returns."
             )
         program, run_arguments = compilers.runs[run_number]
         compiler, compiled_arguments = compilers.compilations[program]
         if run_arguments != request:
-            raise NotYet("The program was not called with the arguments of the call: pass on all of them.")
+            raise NotYet("The program was not called with the arguments of the call. Pass on all of them.")
         if compiler != (index == len(calls) - 1):
             raise NotYet(
                 "cached(compile) was called with two compilers, and one cache ran a "
@@ -406,7 +406,7 @@ def judge_cached(answer: Answer) -> str:
             )
         if run_number < index:
             raise NotYet(
-                f"{_call_text(request)} was called again, and returned the result of an earlier call: keep "
+                f"{_call_text(request)} was called again, and returned the result of an earlier call. Keep "
                 "programs, not their results, because the contents of the arrays may have changed."
             )
         if run_number > index:
@@ -415,9 +415,9 @@ def judge_cached(answer: Answer) -> str:
     distinct_calls = len({tuple(call) for call in calls})
     if compilations > distinct_calls:
         raise NotYet(
-            f"{len(calls)} calls compiled {compilations} programs; {distinct_calls} are "
-            "enough. Arrays with the same dtype, shape, layout and device must have the "
-            "same key, and the cache must keep earlier programs."
+            f"{len(calls)} calls compiled {compilations} programs, but {distinct_calls} are enough. Arrays "
+            "with the same dtype, shape, layout and device must have the same key, and the cache must keep "
+            "earlier programs."
         )
     return (
         f"{distinct_calls} programs for {len(calls)} calls; each call ran a program that was compiled for it."
@@ -634,7 +634,10 @@ def judge_kernels(answer: Answer) -> str:
             else None
         )
         if step_groups is None:
-            raise NotYet(f"{call_text} should return a list of kernels, as lists of names.")
+            raise NotYet(
+                f"{call_text} should return a list that contains, for each kernel, a list of the names of "
+                "its steps."
+            )
         if [name for step_group in step_groups for name in step_group] != [
             step.name for step in program_steps
         ]:
@@ -645,7 +648,7 @@ def judge_kernels(answer: Answer) -> str:
         expected = kernels_of(program_steps)
         if step_groups != expected:
             raise NotYet(
-                f"{call_text} should be {expected}, not {step_groups}: "
+                f"{call_text} returns {step_groups}, but it should return {expected}: "
                 f"{_difference_text(program_steps, step_groups)}."
             )
     return "every kernel is as long as the rules allow."

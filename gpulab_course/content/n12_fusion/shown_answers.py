@@ -27,5 +27,5 @@ SHOWN = (
     ShownAnswer("12-fuses", "forgets a value that is needed later", "", "needed later"),
     ShownAnswer("12-fuses", "one kernel for each step", "", "more steps fit"),
     ShownAnswer("12-fuses", "treats a shift as a map", "", "other elements"),
-    ShownAnswer("12-fuses", "returns the number of steps", "", "lists of names"),
+    ShownAnswer("12-fuses", "returns the number of steps", "", "a list of the names of its steps"),
 )

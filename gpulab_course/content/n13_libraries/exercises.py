@@ -419,8 +419,8 @@ def judge_tf32x3(answer: Answer) -> str:
             )
         if result.dtype != np.float32:
             raise NotYet(
-                f"{call_text} returns {result.dtype}: use FP32 in all steps, because most "
-                "GPUs compute FP64 slowly."
+                f"{call_text} returns {result.dtype}. Use FP32 in all steps, because most GPUs compute FP64 "
+                "slowly."
             )
         magnitude = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
         if np.isfinite(result).all() and not _is_sum_of_products(result, products, magnitude):
@@ -604,7 +604,8 @@ def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dic
                     "state['scale'], by which the loss is multiplied."
                 )
             raise NotYet(
-                f"{step_text} calls backward {len(scales)} times, not once. backward is the expensive part."
+                f"{step_text} calls backward {len(scales)} times, but it must call backward only once, "
+                "because backward is the expensive part."
             )
         if not isinstance(result, np.ndarray) or result.shape != weights.shape:
             raise NotYet(f"{step_text} returns {spelt(result)}. Return as many weights as before.")
@@ -631,7 +632,7 @@ def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dic
                 f"{_weights_lesson(is_skipped, half_gradients, weights, result, scale, state['rate'])}"
             )
         if not is_unchanged:
-            raise NotYet(f"{step_text} changes weights, which belongs to its caller: return a new array.")
+            raise NotYet(f"{step_text} changes weights, which belongs to its caller. Return a new array.")
         if new_state.get("scale") != expected["scale"]:
             raise NotYet(
                 f"{description} leaves the scale at {new_state.get('scale', 'nothing')}, not "

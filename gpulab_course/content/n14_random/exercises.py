@@ -325,11 +325,11 @@ def judge_twice(answer: Answer) -> str:
             )
         results = outcome["result"]
         if not isinstance(results, tuple | list) or len(results) != 2:
-            raise NotYet(f"{call_text} should return both results, as a pair.")
+            raise NotYet(f"{call_text} should return the results of both runs as a pair.")
         if list(results) != [expected, expected]:
             raise NotYet(
-                f"{call_text} should return the two results of work() as a pair: that of the "
-                "first run, and then that of the second run."
+                f"{call_text} should return the two results of work() as a pair. The result of the first run "
+                "must come first, and then the result of the second run."
             )
         if not outcome["after"]:
             raise NotYet(
@@ -364,7 +364,9 @@ class Program:
             )
         self.runs += 1
         if self.runs > 50 * MOST_RUNS:
-            raise NotYet(f"needed(run, switches) calls run again and again; {MOST_RUNS} times are enough.")
+            raise NotYet(
+                f"needed(run, switches) calls run again and again, but {MOST_RUNS} times are enough."
+            )
         shares = [
             probability
             for name, probability in self._causes.items()
@@ -414,7 +416,7 @@ def judge_needed(answer: Answer) -> str:
                 "all switches on, and then turn them off one at a time."
             )
         if program.runs > MOST_RUNS:
-            raise NotYet(f"{call_text} calls run {program.runs:,} times; {MOST_RUNS} are enough.")
+            raise NotYet(f"{call_text} calls run {program.runs:,} times, but {MOST_RUNS} are enough.")
     return f"all causes are found within {MOST_RUNS} runs, and no switch is on without need."
 
 

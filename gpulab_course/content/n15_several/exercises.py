@@ -265,9 +265,9 @@ def judge_broadcast(answer: Answer) -> str:
         for target_gpu in target_gpus:
             if outcome["messages"][target_gpu] > MOST_MESSAGES:
                 raise NotYet(
-                    f"{call_text} sends GPU {target_gpu} {outcome['messages'][target_gpu]} messages; "
-                    f"{MOST_MESSAGES} are enough. "
-                    "Join the arrays on GPU 0, send the joined array, and cut it on the target GPU."
+                    f"{call_text} sends GPU {target_gpu} {outcome['messages'][target_gpu]} messages, but "
+                    f"{MOST_MESSAGES} are enough. Join the arrays on GPU 0, send the joined array, and cut "
+                    "it on the target GPU."
                 )
             limit_bytes = sum(array.nbytes for array in arrays) + 256 * array_count
             if outcome["in"][target_gpu] > limit_bytes:
@@ -300,7 +300,7 @@ def _judge_array(
         raise NotYet(f"{item_text} is on GPU {gpu}.")
     if result.dtype != expected.dtype:
         raise NotYet(
-            f"{item_text} is {result.dtype}, not {expected.dtype}: joining arrays of mixed types converts "
+            f"{item_text} is {result.dtype}, not {expected.dtype}. Joining arrays of mixed types converts "
             "them. Join the arrays of each type separately, or join bytes."
         )
     if misalignment:
@@ -311,8 +311,8 @@ def _judge_array(
         )
     if result.shape != expected.shape:
         raise NotYet(
-            f"{item_text} has shape {result.shape}, not {expected.shape}: keep the order, and reshape "
-            "each piece that you cut out."
+            f"{item_text} has shape {result.shape}, not {expected.shape}. Keep the order, and reshape each "
+            "piece that you cut out."
         )
     if not np.array_equal(result, expected):
         with np.errstate(all="ignore"):
@@ -322,13 +322,13 @@ def _judge_array(
         if any(np.array_equal(result, rounded_result) for rounded_result in rounded_variants):
             raise NotYet(
                 f"{item_text} contains {spelt(result.ravel()[:3].tolist())} …, not "
-                f"{spelt(expected.ravel()[:3].tolist())} …: it has been converted to another type and back, "
-                "which rounds. Join the arrays of each type separately, or join bytes."
+                f"{spelt(expected.ravel()[:3].tolist())} …. The data was converted to another type and back, "
+                "which rounds the values. Join the arrays of each type separately, or join bytes."
             )
         raise NotYet(
             f"{item_text} contains {spelt(result.ravel()[:3].tolist())} …, not "
             f"{spelt(expected.ravel()[:3].tolist())} …. Put each copy at the index of its original, and keep "
-            "the order of its elements; transposed arrays need care."
+            "the order of its elements. Take care with transposed arrays."
         )
 
 

@@ -257,5 +257,5 @@ def _read_line(rank: int, process: subprocess.Popen[str], step: int) -> Any:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line.strip():
-        raise RuntimeError(f"Rank {rank} ended in step {step} without an answer; see its error above.")
+        raise RuntimeError(f"Rank {rank} ended in step {step} without an answer. See its error above.")
     return json.loads(line)

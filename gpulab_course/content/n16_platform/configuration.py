@@ -56,7 +56,7 @@ def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | Non
         process = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         raise GpulabError(
-            f"The process took longer than {LIMIT_S} s; try again on a quieter machine."
+            f"The process took longer than {LIMIT_S} s. Try again on a quieter machine."
         ) from None
     if process.returncode:
         raise GpulabError(f"The process ended with an error: {process.stderr.strip().splitlines()[-1:]}")

@@ -198,7 +198,7 @@ def judge_wheel(answer: Answer) -> str:
         expected = wheel(capabilities)
         targets = parts_of(result)
         if targets is None or not all(isinstance(target, str) for target in targets):
-            raise NotYet(f"{call_text} returns {spelt(result)}: return a list of targets such as 'sm_80'.")
+            raise NotYet(f"{call_text} returns {spelt(result)}. Return a list of targets such as 'sm_80'.")
         if targets != expected:
             raise NotYet(
                 f"{call_text} returns {spelt(targets)}. {_wheel_lesson(capabilities, targets, expected)}"
@@ -280,7 +280,9 @@ class Child:
         """Run a process with some variables set before its start, and others after its first array."""
         self.runs += 1
         if self.runs > 20 * MOST_RUNS:
-            raise NotYet(f"verified(run, variables) starts more and more processes; {MOST_RUNS} are enough.")
+            raise NotYet(
+                f"verified(run, variables) starts more and more processes, but {MOST_RUNS} are enough."
+            )
         unknown_names = [name for name in (*before, *late) if name not in _NAMES]
         if unknown_names:
             raise ValueError(f"There is no variable {unknown_names[0]!r} in `variables`.")
@@ -343,7 +345,7 @@ def judge_variables(answer: Answer) -> str:
         for name in _NAMES:
             _judge_variable(call_text, name, result[name], effects.get(name), unstable_observation)
         if child.runs > MOST_RUNS:
-            raise NotYet(f"{call_text} starts {child.runs:,} processes; {MOST_RUNS} are enough.")
+            raise NotYet(f"{call_text} starts {child.runs:,} processes, but {MOST_RUNS} are enough.")
     return (
         "your function finds for each variable what it changes and when it is read, verified in fresh "
         "processes."
@@ -357,7 +359,7 @@ def _judge_variable(
     result_values = parts_of(result)
     if result_values is None or len(result_values) != 2:
         raise NotYet(
-            f"{call_text} returns {spelt(result)} for {name}: return (observation, when), or (None, 'never')."
+            f"{call_text} returns {spelt(result)} for {name}. Return (observation, when), or (None, 'never')."
         )
     observation, read_time = result_values
     if effect is None:
@@ -365,8 +367,9 @@ def _judge_variable(
             return
         if observation == unstable_observation:
             raise NotYet(
-                f"{call_text} reports that {name} changes {observation!r}. This differs from run to run even "
-                "if no variable is set: run several processes without a variable."
+                f"{call_text} reports that {name} changes {observation!r}, but {observation!r} differs from "
+                "run to run even if no environment variable is set. Run several processes without setting "
+                "any variable."
             )
         raise NotYet(
             f"{call_text} returns {spelt(result)} for {name}, but {name} changes nothing "
@@ -383,7 +386,7 @@ def _judge_variable(
             ", which differs from run to run by itself" if observation == unstable_observation else ""
         )
         raise NotYet(
-            f"{call_text} reports that {name} changes {spelt(observation)}{explanation}. It changes "
+            f"{call_text} reports that {name} changes {spelt(observation)}{explanation}. {name} changes "
             "another observation."
         )
     if read_time != effect[1]:
@@ -667,7 +670,10 @@ def judge_warp64(answer: Answer) -> str:
     if not isinstance(kernel_code, str):
         raise NotYet("The answer must be the source of a kernel, as a string.")
     if "gpulab_" in kernel_code:
-        raise NotYet("Names that begin with gpulab_ belong to the check: use warpSize and HIP's functions.")
+        raise NotYet(
+            "Names that begin with gpulab_ are reserved for the check. Use warpSize and HIP's functions "
+            "instead."
+        )
     rng = answer.rng
     launches = [
         (64, 256, 900),
@@ -703,9 +709,8 @@ def judge_warp64(answer: Answer) -> str:
     cost, reference_cost = costs["instructions"]
     if cost > _MAX_COST_RATIO * reference_cost:
         raise NotYet(
-            f"The busiest warp takes {cost:,} warp instructions; with shuffles it takes "
-            f"{reference_cost:,}. Let "
-            "all lanes of a wavefront add."
+            f"The busiest warp takes {cost:,} warp instructions, but with shuffles it takes "
+            f"{reference_cost:,}. Let all lanes of a wavefront add."
         )
     return "one kernel is right for wavefronts of 32 lanes and of 64."
 

@@ -12,11 +12,11 @@ SHOWN = (
     ShownAnswer("16-wheel", "PTX of all capabilities", "", "One PTX target is enough"),
     ShownAnswer("16-wheel", "only PTX", "", "no machine code"),
     ShownAnswer("16-wheel", "newest first", "", "in the order of the numbers"),
-    ShownAnswer("16-wheel", "returns a string", "", "return a list"),
+    ShownAnswer("16-wheel", "returns a string", "", "Return a list"),
     ShownAnswer("16-variables", "six runs without a variable", "", "differs from run to run"),
     ShownAnswer("16-variables", "a thousand runs", "", "are enough"),
     ShownAnswer("16-variables", "leaves out one variable", "", "each of the 6"),
-    ShownAnswer("16-variables", "returns what changes, but not when", "", "return (observation, when)"),
+    ShownAnswer("16-variables", "returns what changes, but not when", "", "Return (observation, when)"),
     ShownAnswer("16-variables", "reports “any” for every variable", "", "set late, it changes nothing"),
     ShownAnswer("16-translate", "a third stream", "", "PyTorch's lines use two"),
     ShownAnswer(

@@ -155,7 +155,7 @@ def judge_napkin(answer: Answer) -> str:
         expected = napkin_of(kernel_work, card)
         if not isinstance(result, dict):
             raise NotYet(
-                f"{call_text} returns {spelt(result)}: return a dict with {', '.join(_ESTIMATE_KEYS)} and "
+                f"{call_text} returns {spelt(result)}. Return a dict with {', '.join(_ESTIMATE_KEYS)} and "
                 "bound."
             )
         for name in _ESTIMATE_KEYS:
@@ -313,11 +313,11 @@ def judge_cause(answer: Answer) -> str:
         message = f"On {info(device).name}, for {counters}, cause returns {spelt(result)}"
         if isinstance(result, str) and result in SYMPTOMS:
             raise NotYet(
-                f"{message}: that is a symptom, because it names the busy unit. Name the cause: one of "
-                f"{', '.join(CAUSES)}."
+                f"{message}. The returned value is a symptom, because it describes the busy unit. Return the "
+                f"cause, which is one of {', '.join(CAUSES)}."
             )
         if not isinstance(result, str) or result not in CAUSES:
-            raise NotYet(f"{message}: name one of {', '.join(CAUSES)}.")
+            raise NotYet(f"{message}. Return one of {', '.join(CAUSES)}.")
         raise NotYet(
             f"{message}. The kernel would gain {_CAUSE_PHRASES[expected_cause]}, so the cause is "
             f"{expected_cause!r}. {_CAUSE_LESSONS[expected_cause]}"
@@ -500,7 +500,7 @@ class Bench:
             )
         self.runs += 1
         if self.runs > 40 * MOST_RUNS:
-            raise NotYet(f"settle does not stop; {MOST_RUNS} runs are enough.")
+            raise NotYet(f"settle does not stop, but {MOST_RUNS} runs are enough.")
         full_setting = {**SETTING, **setting}
         key = device, tuple(sorted(full_setting.items()))
         self.settings_run.add(key)
@@ -627,7 +627,7 @@ def judge_settle(answer: Answer) -> str:
         )
         verdict = answer.ask(_run_settle, claim, shown=call_text, back=bench)
         if not isinstance(verdict, str) or verdict not in ("holds", "refuted"):
-            raise NotYet(f"{call_text} returns {spelt(verdict)}: return 'holds' or 'refuted'.")
+            raise NotYet(f"{call_text} returns {spelt(verdict)}. Return 'holds' or 'refuted'.")
         if not bench.runs:
             raise NotYet(f"{call_text} never runs the program. A verdict needs an experiment that can fail.")
         if not any(device == claim["device"] for device, _ in bench.settings_run):
@@ -654,7 +654,7 @@ def judge_settle(answer: Answer) -> str:
                 "first run and a few slow runs do not change."
             )
         if bench.runs > MOST_RUNS:
-            raise NotYet(f"{call_text} uses {plural(bench.runs, 'run')}; {MOST_RUNS} are enough.")
+            raise NotYet(f"{call_text} uses {plural(bench.runs, 'run')}, but {MOST_RUNS} are enough.")
     return "the verdict is right for every claim, on its own device and setting."
 
 
@@ -683,7 +683,7 @@ def splits_of(code: str) -> int:
     split_text = choices[-1] if choices else "1"
     if not re.fullmatch("[0-9]{1,4}", split_text) or not 1 <= int(split_text) <= MOST_SPLITS:
         raise NotYet(
-            f"SPLITS is {split_text!r}: write `#define SPLITS 8`, with a number from 1 to {MOST_SPLITS}."
+            f"SPLITS is {split_text!r}. Write `#define SPLITS 8`, with a number from 1 to {MOST_SPLITS}."
         )
     return int(split_text)
 

@@ -8,11 +8,11 @@ SHOWN = (
     ShownAnswer("17-estimate", "in milliseconds", "", "These are milliseconds"),
     ShownAnswer("17-estimate", "in nanoseconds", "", "These are nanoseconds"),
     ShownAnswer("17-estimate", "returns a string", "", "must be a number"),
-    ShownAnswer("17-diagnose", "names the symptom", "", "that is a symptom"),
+    ShownAnswer("17-diagnose", "names the symptom", "", "is a symptom"),
     ShownAnswer("17-diagnose", "takes a busy DRAM for a cause", "", "the cause is 'nothing'"),
     ShownAnswer("17-diagnose", "always names the same cause", "", "the cause is"),
     ShownAnswer("17-diagnose", "ignores fewer than 16 sectors per load", "", "the cause is 'uncoalesced'"),
-    ShownAnswer("17-diagnose", "names the cause in other words", "", "name one of"),
+    ShownAnswer("17-diagnose", "names the cause in other words", "", "Return one of"),
     ShownAnswer("17-bug", "the start value is 0", "results", "can be negative"),
     ShownAnswer("17-bug", "ignores the smallest int", "results", "even the smallest int"),
     ShownAnswer("17-bug", "does not compare the indices of equal elements", "results", "the first counts"),
@@ -22,7 +22,7 @@ SHOWN = (
     ShownAnswer("17-refute", "only one run for each setting", "", "cold first run"),
     ShownAnswer("17-refute", "divides the wrong way round", "", "Divide the time of the first setting"),
     ShownAnswer("17-refute", "200 runs", "", "60 are enough"),
-    ShownAnswer("17-refute", "returns True or False", "", "return 'holds' or 'refuted'"),
+    ShownAnswer("17-refute", "returns True or False", "", "Return 'holds' or 'refuted'"),
     ShownAnswer(
         "17-capstone", "does not subtract the largest score", "results", "exponential that overflows"
     ),

@@ -106,8 +106,8 @@ def judge_fragment(answer: Answer) -> str:
     ):
         known_reasons = [f"the lanes of all elements of {name} are right."]
     raise NotYet(
-        f"{name}[{row}][{column}] is in lane {lane}, register {register}; your function "
-        f"returned lane {results[wrong_elements[0]][0]}, register "
+        f"{name}[{row}][{column}] is in lane {lane}, register {register}, but your function returned lane "
+        f"{results[wrong_elements[0]][0]}, register "
         f"{results[wrong_elements[0]][1]}{f': {known_reasons[0]}' if known_reasons else '.'}"
     )
 
@@ -121,7 +121,7 @@ def _lane_and_register(answer: Answer, name: str, row: int, column: int) -> tupl
         or len(result_parts) != 2
         or not all(is_number(result_part) for result_part in result_parts)
     ):
-        raise NotYet(f"{call_text} returned {spelt(result)}: return two numbers, the lane and the register.")
+        raise NotYet(f"{call_text} returned {spelt(result)}. Return two numbers, the lane and the register.")
     return result_parts[0], result_parts[1]
 
 

@@ -239,8 +239,8 @@ def _asks_itself(program: Any) -> Any:
 _WHODUNIT = (
     Wrong("04-whodunit", "the line that raised", _the_line_that_raised, "", "the last one before the error"),
     Wrong("04-whodunit", "blocking set after the context is there", _environment_too_late, "", "the last one before the error"),
-    Wrong("04-whodunit", "waits in every run", _waits_always, "", "Run it once without"),
-    Wrong("04-whodunit", "notes after the wait", _waits_first, "", "Store the name and the number of each launch first"),
+    Wrong("04-whodunit", "waits in every run", _waits_always, "", "First run the program without"),
+    Wrong("04-whodunit", "notes after the wait", _waits_first, "", "first store its name and number"),
     Wrong("04-whodunit", "no wait behind the first launch", _trusts_the_first, "", "launch 1,"),
     Wrong("04-whodunit", "no wait at the end", _no_last_wait, "", "never waited"),
     Wrong("04-whodunit", "the host never waits", _never_waits, "", "never waited"),

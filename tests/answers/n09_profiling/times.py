@@ -499,7 +499,7 @@ _FIRSTS = (
         "09-first", "the path's kernel, and all of its time", _said(_of_all_calls), "", "behind other work"
     ),
     Wrong("09-first", "returns only the name", _said(lambda p, faster, found: found[0]), "", "how many times as fast"),
-    Wrong("09-first", "names a copy instead of a kernel", _said(lambda p, faster, found: ("memcpy", 2.0)), "", "its kernels are"),
+    Wrong("09-first", "names a copy instead of a kernel", _said(lambda p, faster, found: ("memcpy", 2.0)), "", "the program's kernels are"),
     Right("09-first", "the critical path", _first_by(_path_times)),
     Right("09-first", "the longest stream", _first_by(_by_stream)),
     Right("09-first", "played again with other times", _first_by(_replayed)),
@@ -521,7 +521,7 @@ def _with(**other: Any) -> dict[str, Any]:
 
 _TIMELINES = (
     Wrong("09-timelines", "the programs as they are", {key: tuple(pair) for key, pair in exercises.PROGRAMS.items()},
-          "", "still has it"),
+          "", "still has this cause"),
     Wrong("09-timelines", "the most frequent thing", _with(C=("launches", answers.collected)),
           "", "in each iteration the host waits"),
     Wrong("09-timelines", "copies, since there are some", _with(C=("copies", answers.collected)),
@@ -539,9 +539,9 @@ _TIMELINES = (
           "", "the host still launches"),
     Wrong("09-timelines", "a graph that runs once", _with(A=("launches", answers.in_a_graph)),
           "", "hardly shorter"),
-    Wrong("09-timelines", "A on a copy", _with(A=("launches", answers.on_a_copy)), "", "its arguments have other values"),
+    Wrong("09-timelines", "A on a copy", _with(A=("launches", answers.on_a_copy)), "", "leaves other values in its arguments"),
     Wrong("09-timelines", "B changes its arguments", _with(B=("copies", answers.into_the_parts)),
-          "", "its arguments have other values"),
+          "", "leaves other values in its arguments"),
     Wrong("09-timelines", "B keeps results by array", _with(B=("copies", answers.kept_by_array)), "", "not the same as"),
     Wrong("09-timelines", "B by length", _with(B=("copies", answers.kept_by_length)), "", "not the same as"),
     Wrong("09-timelines", "C on the device", _with(C=("waits", answers.left_there)),

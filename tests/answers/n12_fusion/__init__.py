@@ -138,7 +138,7 @@ _GUARDS = (
     Wrong("12-guards", "compiles at every call", answers.compiles_always, "", "are enough"),
     Wrong("12-guards", "by the array, not its kind", answers.cached(answers.guards("id", *answers.ALL)), "", "are enough"),
     Wrong("12-guards", "remembers one program", answers.cached(_KEY, keep=1), "", "keep earlier programs"),
-    Wrong("12-guards", "runs with other arguments", answers.first_argument_only, "", "pass on all"),
+    Wrong("12-guards", "runs with other arguments", answers.first_argument_only, "", "Pass on all"),
     Wrong("12-guards", "returns nothing", lambda compile: None, "", "should return a function"),
     Wrong("12-guards", "hashes of numbers", answers.cached(lambda *args: hash(_KEY(*args))), "", "constant of the code"),
     Wrong("12-guards", "strides for the layout", answers.cached(lambda *args: tuple(
@@ -150,9 +150,9 @@ _GUARDS = (
     Wrong("12-guards", "only the first array's layout", answers.cached(lambda *args: (
         _KEY(args[0]), answers.guards("dtype", "shape", "device")(*args[1:]))), "", "c_contiguous"),
     Wrong("12-guards", "two arguments at most", answers.cached(lambda *args: _KEY(*args[:2])), "", "Another number of arguments"),
-    Wrong("12-guards", "results instead of programs", answers.keeps_results, "", "keep programs"),
+    Wrong("12-guards", "results instead of programs", answers.keeps_results, "", "Keep programs"),
     Wrong("12-guards", "runs each program to try it", answers.tries_first, "", "more than once"),
-    Wrong("12-guards", "the program, not its result", lambda compile: lambda *args: compile(*args), "", "return what the program returns"),
+    Wrong("12-guards", "the program, not its result", lambda compile: lambda *args: compile(*args), "", "Return what the program returns"),
     Right("12-guards", "a key", answers.cached(_KEY)),
     Right("12-guards", "another order", answers.cached(answers.guards("device", "contiguous", "shape", "dtype"))),
     Right("12-guards", "and the number of dimensions", answers.cached(answers.guards(*answers.ALL, "ndim"))),
@@ -175,7 +175,7 @@ _FUSES = (
     Wrong("12-fuses", "an in-place alias is another array", answers.fused(aliases=False), "", "whatever the array is called"),
     Wrong("12-fuses", "a reduction's kernel stores in place", answers.fused(in_place=False), "", "cannot change an array in place"),
     Wrong("12-fuses", "what is in place is alone", answers.fused(alone=True), "", "more steps fit"),
-    Wrong("12-fuses", "returns the number of steps", lambda steps: len(steps), "", "lists of names"),
+    Wrong("12-fuses", "returns the number of steps", lambda steps: len(steps), "", "a list of the names of its steps"),
     Wrong("12-fuses", "last step missing", lambda steps: answers.reference(steps)[:-1], "", ""),
     Wrong("12-fuses", "sorted by what they do", lambda steps: [[n for n, d, *_ in steps if d == k] for k in ("map", "shift", "reduce", "product")
           if any(d == k for _, d, *_ in steps)], "", ""),

@@ -162,7 +162,7 @@ _NAPKINS = (
     Wrong("17-estimate", "always bound by memory", always_memory, "", "which takes longer"),
     Wrong("17-estimate", "20 operations a byte, whatever the card", by_twenty, "", "which takes longer"),
     Wrong("17-estimate", "bounds exchanged", by_the_other, "", "which takes longer"),
-    Wrong("17-estimate", "the time alone", only_the_time, "", "return a dict"),
+    Wrong("17-estimate", "the time alone", only_the_time, "", "Return a dict"),
     Wrong("17-estimate", "returns a string", as_text, "", "must be a number"),
     Right("17-estimate", "as asked", napkin),
     Right("17-estimate", "step by step", step_by_step),
@@ -279,7 +279,7 @@ def from_a_table(seen: Any) -> str:
 
 
 _CAUSES = (
-    Wrong("17-diagnose", "names the symptom", symptom, "", "that is a symptom"),
+    Wrong("17-diagnose", "names the symptom", symptom, "", "is a symptom"),
     Wrong("17-diagnose", "takes a busy DRAM for a cause", busy_is_bad, "", "the cause is 'nothing'"),
     Wrong("17-diagnose", "blocks are not looked at", no_grid, "", "the cause is 'grid'"),
     Wrong("17-diagnose", "lanes are not looked at", no_lanes, "", "the cause is 'divergence'"),
@@ -344,7 +344,7 @@ _CAUSES = (
         "",
         "the cause is '",
     ),
-    Wrong("17-diagnose", "names the cause in other words", in_words, "", "name one of"),
+    Wrong("17-diagnose", "names the cause in other words", in_words, "", "Return one of"),
     Right("17-diagnose", "blocks first", cause),
     Right("17-diagnose", "in another order", other_order),
     Right("17-diagnose", "what is furthest off", by_ratios),

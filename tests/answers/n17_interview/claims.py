@@ -185,7 +185,7 @@ SETTLED = (
     Wrong("17-refute", "divides the wrong way round", upside_down, "", "Divide the time of the first setting"),
     Wrong("17-refute", "any gain will do", any_gain, "", "but settle returns 'holds'"),
     Wrong("17-refute", "200 runs", too_many, "", "60 are enough"),
-    Wrong("17-refute", "returns True or False", truth_value, "", "return 'holds' or 'refuted'"),
+    Wrong("17-refute", "returns True or False", truth_value, "", "Return 'holds' or 'refuted'"),
     Wrong(
         "17-refute",
         "looks into the bench",

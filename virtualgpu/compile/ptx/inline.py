@@ -89,9 +89,9 @@ class _Merger:
             self.body(callee, names, call)
             if len(self.code) > _MAX_INSTRUCTIONS:
                 raise NotSupportedError(
-                    f"Kernel {entry.name} is too large for the virtual GPU: functions with "
-                    "__syncthreads() are copied to every call, which makes more than "
-                    f"{_MAX_INSTRUCTIONS:,} instructions. Call them from fewer places."
+                    f"Kernel {entry.name} is too large for the virtual GPU. Functions that contain "
+                    "__syncthreads() are copied to every place that calls them, which results in more than "
+                    f"{_MAX_INSTRUCTIONS:,} instructions. Call these functions from fewer places."
                 )
         return result
 

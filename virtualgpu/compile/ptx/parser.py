@@ -426,14 +426,14 @@ class _Parser:
     def resolve(self, function: ir.Function) -> None:
         for instruction in list(function.instructions):
             if instruction.root in ("bra", "brx") and not instruction.operands:
-                raise self.fail(f"{instruction.text!r} does not name a target label.")
+                raise self.fail(f"{instruction.text!r} has no target label.")
             if instruction.root == "bra":
                 instruction.target = self.label_index(function, instruction.operands[-1])
             elif instruction.root == "brx":
                 table = instruction.operands[-1]
                 names = function.branch_tables.get(table.name if isinstance(table, ir.Symbol) else "", ())
                 if not names:
-                    raise self.fail(f"{instruction.text!r} does not name a list of branch targets.")
+                    raise self.fail(f"{instruction.text!r} has no list of branch targets.")
                 instruction.targets = tuple(self.label_index(function, ir.Symbol(n)) for n in names)
 
     def label_index(self, function: ir.Function, operand: ir.Operand | None) -> int:

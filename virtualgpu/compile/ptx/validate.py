@@ -79,7 +79,7 @@ class _Checker:
         type_name = next((p for p in reversed(i.parts[1:]) if p in BITS), "")
         if TYPED_OPERANDS & set(operands):
             if not type_name:
-                raise self.fail("it does not name a type")
+                raise self.fail("its type is missing")
             if type_name not in types:
                 raise self.fail(f"it does not take the type .{type_name}")
         if "wide" in i.parts and i.root in ("mul", "mad"):
@@ -232,7 +232,7 @@ class _Checker:
         if len(instruction.parts) < 3 or not all(
             type_name in BITS and type_name != "pred" for type_name in kinds
         ):
-            raise self.fail("it does not name two types")
+            raise self.fail("it needs two types")
         return kinds[0], kinds[1]
 
     def convert(self, instruction: ir.Instruction) -> None:
@@ -292,9 +292,7 @@ class _Checker:
         type_name = instruction.type
         if type_name not in INTEGERS | {"pred", "f32", "f64", "b128"}:
             raise self.fail(
-                "it does not name a type"
-                if type_name not in BITS
-                else f"it does not take the type .{type_name}"
+                "its type is missing" if type_name not in BITS else f"it does not take the type .{type_name}"
             )
         if len(instruction.operands) != 2:
             raise self.fail(f"it takes 2 operands, not {len(instruction.operands)}")
@@ -322,7 +320,7 @@ class _Checker:
 
     def shuffle(self, instruction: ir.Instruction) -> None:
         if not any(p in ("up", "down", "bfly", "idx") for p in instruction.parts):
-            raise self.fail("it does not name a direction")
+            raise self.fail("its direction is missing")
         self.result_and_predicate(instruction)
         required = 5 if "sync" in instruction.parts else 4
         if len(instruction.operands) != required:
@@ -341,7 +339,7 @@ class _Checker:
         type_name = instruction.type
         width = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
         if type_name not in BITS or type_name == "pred":
-            raise self.fail("it does not name a type")
+            raise self.fail("its type is missing")
         if width > 1 and (type_name not in _IN_VECTORS or width * BITS[type_name] > 128):
             raise self.fail(f"there are no atomics on .v{width}.{type_name}")
         results = 1 if instruction.root == "atom" else 0
@@ -365,7 +363,7 @@ class _Checker:
 
     def vote(self, instruction: ir.Instruction) -> None:
         if not any(p in ("all", "any", "uni", "ballot") for p in instruction.parts):
-            raise self.fail("it does not name a vote")
+            raise self.fail("its vote mode is missing")
         required = 3 if "sync" in instruction.parts else 2
         if len(instruction.operands) != required:
             raise self.fail(f"it takes {required} operands, not {len(instruction.operands)}")
@@ -396,7 +394,7 @@ class _Checker:
         operands = list(instruction.operands)
         results = self.take_list(operands)
         if not operands:
-            raise self.fail("it does not name a function")
+            raise self.fail("the function that it calls is missing")
         callee = operands.pop(0)
         arguments = self.take_list(operands)
         if not isinstance(callee, ir.Symbol) or callee.name not in self.module.functions:

@@ -70,7 +70,6 @@ def from_dlpack(array: Any, *, device: Any = None, copy: bool | None = None) -> 
             "to cp.asarray."
         )
     raise TypeError(
-        "CPU arrays cannot be directly imported to CuPy. Use "
-        "`cupy.array(numpy.from_dlpack(input))` instead: data outside device memory must "
-        "be copied there."
+        "CPU arrays cannot be directly imported to CuPy. Use `cupy.array(numpy.from_dlpack(input))` instead, "
+        "which copies the data to the device."
     )

@@ -107,8 +107,8 @@ class RawKernel:
 
     def __getitem__(self, shape: Any) -> Any:
         raise TypeError(
-            f"Launch a RawKernel with {self.name}((blocks,), (threads,), (arguments)); "
-            "the form kernel[blocks, threads](...) belongs to Numba."
+            f"Launch a RawKernel with {self.name}((blocks,), (threads,), (arguments)). CuPy does not have "
+            "the form kernel[blocks, threads](...), which belongs to Numba."
         )
 
     def compile(self, log_stream: Any = None) -> None:
@@ -357,7 +357,8 @@ def _check_source(code: Any, options: Any, backend: str, translate_cucomplex: bo
         raise TypeError(f"`options` must be a tuple of str, such as ('-DN=16',), not {options!r}.")
     if backend != "nvrtc":
         raise NotSupportedError(
-            f"The virtual GPU compiles with NVRTC only; pass backend='nvrtc', not {backend!r}."
+            f"The virtual GPU compiles only with NVRTC and does not support backend={backend!r}. Pass "
+            "backend='nvrtc'."
         )
     if translate_cucomplex or jitify:
         raise NotSupportedError(

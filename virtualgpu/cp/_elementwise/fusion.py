@@ -43,8 +43,8 @@ class Fused:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
             raise TypeError(
-                f"{self.name}() got an unexpected keyword argument {next(iter(kwargs))!r}: fused functions "
-                "take their arguments by position."
+                f"{self.name}() got an unexpected keyword argument {next(iter(kwargs))!r}. Pass the "
+                "arguments of a fused function by position."
             )
         if any(isinstance(a, Traced) for a in args) or not any(isinstance(a, ndarray) for a in args):
             return self.func(*args)
@@ -55,8 +55,8 @@ class Fused:
             )
         if any(isinstance(a, np.ndarray) for a in args):
             raise AssertionError(
-                f"{self.name}() got a NumPy array next to device arrays: copy it to the "
-                "device with cp.asarray(x)."
+                f"{self.name}() got a NumPy array next to device arrays. Copy it to the device with "
+                "cp.asarray(x)."
             )
         key = tuple(_argument_signature(a) for a in args)
         if key not in self._plans:
@@ -72,8 +72,8 @@ class Fused:
             plan = _plan(self.func, args, self.name if is_identifier else "unnamed")
         if not is_identifier:
             raise CompileException(
-                f"error: expected an identifier as the kernel's name, not {self.name!r}: "
-                "define a function with def, or pass @cp.fuse(kernel_name=...).",
+                f"error: expected an identifier as the kernel's name, not {self.name!r}. Define a function "
+                "with def, or pass @cp.fuse(kernel_name=...).",
                 "",
                 self.name,
             )

@@ -86,14 +86,17 @@ def outputs(
     if not out_args:
         if any(param.raw for param in params) and not size_is_known:
             raise ValueError(
-                "Output array size is Undecided: pass an array for the raw output, or pass size=."
+                "Output array size is Undecided. Pass an array for the raw output, or pass size=."
             )
         return [ndarray(shape, dtype) for dtype in dtypes]
     for array, parameter in zip(out_args, params, strict=True):
         if not isinstance(array, ndarray):
             raise TypeError("Output arguments type must be cupy.ndarray")
         if not parameter.raw and array.shape != shape:
-            raise ValueError(f"Out shape is mismatched: {parameter.name} is {array.shape}, not {shape}.")
+            raise ValueError(
+                f"Out shape is mismatched: {parameter.name} has the shape {array.shape}, but the shape must "
+                f"be {shape}."
+            )
     return list(out_args)
 
 

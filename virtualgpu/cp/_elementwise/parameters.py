@@ -105,8 +105,8 @@ def check_identifiers(params: Sequence[Parameter], code: str, kernel_name: str) 
     for parameter in params:
         if not _IDENTIFIER_PATTERN.fullmatch(parameter.name):
             raise CompileException(
-                f"error: expected an identifier. The parameter {parameter.name!r} is not a name in C++; "
-                "array parameters are written without *.",
+                f"error: expected an identifier. The parameter {parameter.name!r} is not a valid name in "
+                "C++. Write array parameters without *.",
                 code,
                 kernel_name,
             )
@@ -185,9 +185,8 @@ def decide_types(
         parameter_dtype = parameter.dtype or placeholder_dtypes.get(parameter.placeholder)
         if parameter_dtype is None:
             raise KeyError(
-                f"The type {parameter.placeholder} of {parameter.name} is not determined: "
-                "pass an array for it, pass the output array, or name the type, such as "
-                "float32."
+                f"The type {parameter.placeholder} of {parameter.name} is not determined. Pass an array for "
+                f"{parameter.name}, pass the output array, or write a type, such as float32."
             )
         types.append(parameter_dtype)
     return types[: len(inputs)], types[len(inputs) :], tuple(sorted(placeholder_dtypes.items()))

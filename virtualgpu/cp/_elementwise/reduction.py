@@ -170,8 +170,8 @@ class ReductionKernel:
     def _split(self, args: Sequence[Any], out: ndarray | None) -> tuple[list[Any], list[Any]]:
         if len(args) not in (self.nin, self.nargs):
             raise TypeError(
-                f"Wrong number of arguments for {self.name}: it takes {self.nin}, or {self.nargs} with "
-                f"outputs, but given {len(args)}."
+                f"Wrong number of arguments for {self.name}. It takes {self.nin}, or {self.nargs} with "
+                f"outputs, but {len(args)} were given."
             )
         out_args = list(args[self.nin :])
         if out is not None:
@@ -339,8 +339,8 @@ def _move_reduced_axes(args: Sequence[Any], params: Sequence[Parameter], order: 
         return list(args)
     if any(param.raw and isinstance(a, ndarray) for a, param in zip(args, params, strict=True)):
         raise NotImplementedError(
-            "Illegal conditions: with a raw argument the axes to be reduced must come first, such as axis 0 "
-            "or (0, 1)."
+            "Illegal conditions. If an argument is raw, the axes to be reduced must come first, such as axis "
+            "0 or (0, 1)."
         )
     return [a.transpose(order) if isinstance(a, ndarray) else a for a in args]
 

@@ -94,7 +94,7 @@ class Trace:
             raise _concrete_array_error()
         else:
             raise TypeError(
-                f"{type(value)} type is not supported in cp.fuse: pass device arrays and numbers."
+                f"{type(value)} type is not supported in cp.fuse. Pass device arrays and numbers."
             )
         name = f"in{len(self.arguments)}"
         self.arguments.append(Argument(name, dtype, position, value if position is None else None))
@@ -156,8 +156,8 @@ class Trace:
         condition_value, *choices = (self.operand(argument) for argument in (condition, x, y))
         if condition_value.dtype.kind != "b":
             raise TypeError(
-                "Wrong type of arguments for cupy_where: inside cp.fuse the condition is a boolean, such as "
-                "x != 0."
+                "Wrong type of arguments for cupy_where. Inside cp.fuse the condition must be a boolean, "
+                "such as x != 0."
             )
         dtype = _narrowest_loop([(type_letter, type_letter) for type_letter in "?bBhHiIlLefdFD"], choices)[0]
         choice_texts = [operand.converted(dtype) for operand in choices]
@@ -347,16 +347,16 @@ class Traced(Traceable):
         if name in _UNFUSED_NAMES:
             raise NotOneLoop
         raise AttributeError(
-            f"A fused value has no attribute {name!r}: cp.{name} cannot be fused, because "
-            "it is neither element-wise nor one of cp.sum, prod, max, min, all and any. "
-            "Call it outside of cp.fuse."
+            f"A fused value has no attribute {name!r}. cp.{name} cannot be fused, because it is neither an "
+            "element-wise function nor one of cp.sum, prod, max, min, all and any. Call it outside of "
+            "cp.fuse."
         )
 
     @property
     def shape(self) -> Any:
         raise NotImplementedError(
-            "`shape` is not supported, currently: a fused function is compiled for any shape. Pass sizes "
-            "as arguments, such as x.size."
+            "`shape` is not supported, currently. A fused function is compiled for any shape. Pass sizes as "
+            "arguments, such as x.size."
         )
 
     def _method(self, *_: Any, **__: Any) -> Any:
@@ -405,7 +405,7 @@ class Traced(Traceable):
         """Record a ufunc that NumPy or ``cp`` calls; ``cp`` passes a dtype with each call."""
         name = function.__name__
         if method != "__call__":
-            raise TypeError(f"np.{name}.{method} cannot be fused: call cp.sum, cp.prod, cp.max or cp.min.")
+            raise TypeError(f"np.{name}.{method} cannot be fused. Call cp.sum, cp.prod, cp.max or cp.min.")
         if "dtype" in kwargs:
             out = kwargs.pop("out", None)
             return self.ufunc(function, inputs, None if out is None else out[0], kwargs["dtype"])
@@ -416,10 +416,10 @@ class Traced(Traceable):
         if name in _AS_OPERATION and not kwargs:
             return _AS_OPERATION[name](self)
         if name in _BY_METHOD:
-            raise AttributeError(f"A fused value has no attribute {name!r}: call cp.{name} inside cp.fuse.")
+            raise AttributeError(f"A fused value has no attribute {name!r}. Call cp.{name} inside cp.fuse.")
         raise TypeError(
-            f"loop of ufunc does not support a fused value, which has no callable {name} method: "
-            f"inside cp.fuse call cp.{name} instead of np.{name}."
+            f"loop of ufunc does not support a fused value, which has no callable {name} method. Inside "
+            f"cp.fuse, call cp.{name} instead of np.{name}."
         )
 
     def __rpow__(self, base: Any) -> Any:
@@ -437,36 +437,36 @@ class Traced(Traceable):
     def __matmul__(self, other: Any) -> Any:
         raise TypeError(
             "unsupported operand type(s) for @: a fused value. cp.fuse joins element-wise functions and "
-            "reductions only; multiply matrices outside of it."
+            "reductions only. Multiply matrices outside of cp.fuse."
         )
 
     __rmatmul__ = __matmul__
 
     def __bool__(self) -> bool:
         raise TypeError(
-            "Cannot convert to Python scalar in cupy.fuse: the function is traced without values, so "
-            f"`if`, `and`, `or`, `while`, max() and min() cannot depend on them; {_WHERE_REMEDY}."
+            "Cannot convert to Python scalar in cupy.fuse. The function is traced without values, so `if`, "
+            "`and`, `or`, `while`, max() and min() cannot depend on values. To choose between values, "
+            f"{_WHERE_REMEDY}."
         )
 
     def _scalar(self) -> Any:
         raise TypeError(
-            "Cannot convert to Python scalar in cupy.fuse: the function is traced "
-            "without values. Call functions of cp instead of math, and convert values "
-            "outside of cp.fuse."
+            "Cannot convert to Python scalar in cupy.fuse. The function is traced without values. Call "
+            "functions of cp instead of math, and convert values outside of cp.fuse."
         )
 
     __int__ = __float__ = __complex__ = __index__ = _scalar
 
     def __iter__(self) -> Any:
-        raise TypeError("A fused value cannot be iterated over: loop outside of cp.fuse.")
+        raise TypeError("A fused value cannot be iterated over. Loop outside of cp.fuse.")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         raise AttributeError(
-            f"A fused value has no attribute {name!r}: inside cp.fuse only operators, "
-            "element-wise functions such as cp.sqrt, cp.where, cp.clip, and reductions "
-            f"such as cp.sum work. Call cp.{name} outside of cp.fuse."
+            f"A fused value has no attribute {name!r}. Inside cp.fuse only operators, element-wise functions "
+            f"such as cp.sqrt, cp.where, cp.clip, and reductions such as cp.sum work. Call cp.{name} outside "
+            "of cp.fuse."
         )
 
 
@@ -503,9 +503,8 @@ class TracedArray(Traced):
                     )
             elif not (key_part is None or key_part is Ellipsis or isinstance(key_part, int)):
                 raise IndexError(
-                    "Indices must be integers, slices, ellipsis or None inside cp.fuse: "
-                    "select elements with cp.where, or index the array outside of "
-                    "cp.fuse."
+                    "Indices must be integers, slices, ellipsis or None inside cp.fuse. Select elements with "
+                    "cp.where, or index the array outside of cp.fuse."
                 )
         raise NotOneLoop
 
@@ -528,11 +527,14 @@ def _reduction_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any
     options = {**dict(zip(names, args[1:], strict=False)), **kwargs}
     unknown = set(options) - set(names)
     if unknown or len(args) > 1 + len(names):
-        raise TypeError(f"cp.{name} takes {', '.join(names)} inside cp.fuse, not {', '.join(unknown)}.")
+        raise TypeError(
+            f"Inside cp.fuse, cp.{name} takes only the arguments {', '.join(names)}, and does not take "
+            f"{', '.join(unknown)}."
+        )
     if options.pop("keepdims", False):
         raise NotImplementedError(
             f"cupy.{ {'max': 'amax', 'min': 'amin'}.get(name, name) } does not support `keepdims` in fusion "
-            "yet: add the axis outside, with x[:, None] or cp.expand_dims."
+            "yet. Add the axis outside, with x[:, None] or cp.expand_dims."
         )
     return options
 
@@ -544,7 +546,7 @@ def _clip_bounds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, An
     upper_bound = kwargs.get("a_max", kwargs.get("max", upper_bound))
     if lower_bound is None or upper_bound is None:
         raise TypeError(
-            "Unsupported type <class 'NoneType'>: inside cp.fuse, cp.clip needs both "
-            "bounds. For one bound use cp.maximum or cp.minimum."
+            "Unsupported type <class 'NoneType'>. Inside cp.fuse, cp.clip needs both bounds. For one bound "
+            "use cp.maximum or cp.minimum."
         )
     return lower_bound, upper_bound

@@ -70,10 +70,9 @@ class CurandGenerator(BitGenerator):
             size = _THREADS_PER_SM * _machine.current().current_device.info.sm_count
         if size % _BLOCK_SIZE or not size:
             raise ValueError(
-                f"size={size!r} is not valid: pass a positive multiple of {_BLOCK_SIZE}. "
-                f"The kernels run in blocks of {_BLOCK_SIZE} threads, and each thread "
-                "needs a state. CuPy does not check this: its threads without a state "
-                "access memory out of bounds."
+                f"size={size!r} is not valid. Pass a positive multiple of {_BLOCK_SIZE}. The kernels run in "
+                f"blocks of {_BLOCK_SIZE} threads, and each thread needs a state. CuPy does not check the "
+                "size, and its threads without a state access memory out of bounds."
             )
         self._size = size
         self._filled_count = 0

@@ -43,7 +43,7 @@ class Generator:
         if not isinstance(bit_generator, CurandGenerator):
             raise TypeError(
                 "A Generator draws from a bit generator of cp.random, not from "
-                f"{type(bit_generator).__name__}: write cp.random.Generator(cp.random.Philox4x3210(seed)) or "
+                f"{type(bit_generator).__name__}. Write cp.random.Generator(cp.random.Philox4x3210(seed)) or "
                 "cp.random.default_rng(seed)."
             )
         self.bit_generator = bit_generator
@@ -54,7 +54,7 @@ class Generator:
     def __getattr__(self, name: str) -> Any:
         if name in _ALTERNATIVES:
             raise AttributeError(
-                f"CuPy's Generator has no {name}: write {_ALTERNATIVES[name]}.", obj=self, name=name
+                f"CuPy's Generator has no {name}. Write {_ALTERNATIVES[name]}.", obj=self, name=name
             )
         raise AttributeError(f"'Generator' object has no attribute '{name}'", obj=self, name=name)
 

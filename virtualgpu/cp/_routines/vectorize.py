@@ -69,7 +69,7 @@ class vectorize:  # noqa: N801 - CuPy's name
         """
         if not any(isinstance(argument, ndarray) for argument in args):
             raise TypeError(
-                "A function of cp.vectorize needs at least one device array: convert one with cp.asarray(x)."
+                "A function of cp.vectorize needs at least one device array. Convert one with cp.asarray(x)."
             )
         name = self.__name__.strip("<>")
         return lift(self._apply, name=f"vectorize_{name}", operand_count=len(args))(*args)

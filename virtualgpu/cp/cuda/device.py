@@ -37,7 +37,7 @@ class Device:
     def __init__(self, device: Any = None) -> None:
         if isinstance(device, str) and not device.isdecimal():
             raise ValueError(
-                f"cp.cuda.Device takes the number of a device, as in cp.cuda.Device(0), not {device!r}."
+                f"cp.cuda.Device needs the number of a device, as in cp.cuda.Device(0), but got {device!r}."
             )
         self.id = runtime.getDevice() if device is None else int(device)
 

@@ -147,8 +147,8 @@ class NcclCommunicator:
     def __init__(self, ndev: int, commId: bytes, rank: int, config: NcclConfig | None = None) -> None:  # noqa: N803
         if not isinstance(commId, bytes):
             raise TypeError(
-                "Argument 'commId' has incorrect type (expected bytes, got "
-                f"{type(commId).__name__}): pass the value that get_unique_id() returned."
+                f"Argument 'commId' has incorrect type (expected bytes, got {type(commId).__name__}). Pass "
+                "the value that get_unique_id() returned."
             )
         if len(commId) != _ID_BYTES:
             raise ValueError(f"commId length {len(commId)} != {_ID_BYTES}.")

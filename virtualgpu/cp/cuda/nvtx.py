@@ -42,7 +42,7 @@ def _check_message(message: object) -> str:
 
 def _check_color(color: int) -> int:
     if not 0 <= color <= 0xFFFF_FFFF:
-        raise OverflowError(f"color {color} is not a number of 32 bits. Write it as 0xAARRGGBB.")
+        raise OverflowError(f"color {color} is not a 32-bit number. Write it as 0xAARRGGBB.")
     return color
 
 

@@ -196,9 +196,8 @@ def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
     pointer = (machine.pinned_allocator or default_pinned_pool().malloc)(size)
     if not isinstance(pointer, PinnedMemoryPointer | None):
         raise TypeError(
-            f"Cannot convert {type(pointer).__name__} to "
-            "cupy.cuda.pinned_memory.PinnedMemoryPointer: an allocator must return the "
-            "result of the malloc of a PinnedMemoryPool."
+            f"Cannot convert {type(pointer).__name__} to cupy.cuda.pinned_memory.PinnedMemoryPointer. An "
+            "allocator must return the result of malloc() of a PinnedMemoryPool."
         )
     return pointer  # type: ignore[return-value]  # None fails where the pointer is used, as in CuPy
 
@@ -251,7 +250,7 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
         if pinned_start < ptr + size and ptr < pinned_start + pinned_bytes:
             if pinned_start not in machine.registered:
                 raise _invalid_value_error(
-                    f"{pinned_bytes:,} bytes at {pinned_start:#x} are pinned since their allocation."
+                    f"{pinned_bytes:,} bytes at {pinned_start:#x} have been pinned since they were allocated."
                 )
             raise CUDARuntimeError(
                 712,
@@ -312,7 +311,8 @@ def host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:
     """Return `size` bytes of host memory at the address `mem`, an int or an object with a ``value``."""
     if isinstance(mem, np.ndarray):
         raise TypeError(
-            "Copies take an address: pass x.ctypes.data of a contiguous NumPy array, not the array."
+            "A copy needs the address of the host memory, but got a NumPy array. Pass x.ctypes.data of a "
+            "contiguous array x."
         )
     address = mem if isinstance(mem, int) else int(getattr(mem, "value", None) or int(mem))
     return host_view(address, size)

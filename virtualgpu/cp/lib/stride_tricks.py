@@ -36,10 +36,10 @@ def as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
         memory = x.data.mem
         if start + low_offset < memory.ptr or start + high_offset > memory.ptr + memory.size:
             raise ValueError(
-                f"Shape {extents} with strides {byte_strides} reaches from byte "
+                f"A view with the shape {extents} and the strides {byte_strides} would extend from byte "
                 f"{start + low_offset - memory.ptr:,} to {start + high_offset - memory.ptr:,} of an "
-                f"allocation of {memory.size:,} bytes. Use the strides of x (x.strides), "
-                "and a shape that ends within x."
+                f"allocation that has {memory.size:,} bytes. Use the strides of x (x.strides), and a shape "
+                "that ends within x."
             )
     return x._view_of(np.lib.stride_tricks.as_strided(x._host, extents, byte_strides))
 

@@ -91,7 +91,7 @@ def generate_matrix(shape: Any, xp: Any = None, dtype: Any = np.float32, *, sing
         raise ValueError(f"a matrix needs at least two axes, but the shape is {shape}")
     if target_dtype.kind not in "fc":
         raise TypeError(
-            f"matrices of {target_dtype} cannot have given singular values; use a float or complex dtype"
+            f"matrices of {target_dtype} cannot have given singular values. Use a float or complex dtype."
         )
     values = module.asarray(singular_values)
     if values.dtype.kind == "c":

@@ -72,5 +72,5 @@ def AssertFunctionIsCalled(*args: Any, times_called: int = 1, **kwargs: Any) -> 
         yield
     if replacement.call_count != times_called:
         raise AssertionError(
-            f"The function was called {replacement.call_count} times, not {times_called} times."
+            f"The function was called {replacement.call_count} times, but {times_called} calls were expected."
         )

@@ -229,7 +229,9 @@ def parameterize(*params: Mapping[str, Any], _ids: bool = True) -> Callable[[typ
 
     def decorate(cls: type) -> type:
         if hasattr(cls, fixture):
-            raise RuntimeError(f"{cls.__name__} is parameterized twice; use product_dict().")
+            raise RuntimeError(
+                f"{cls.__name__} is parameterized twice. Combine the parameters with product_dict()."
+            )
 
         def set_attributes(self: Any, _virtualgpu_parameters: Mapping[str, Any]) -> None:
             self.__dict__.update(_virtualgpu_parameters)

@@ -38,7 +38,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
         _call(code, instruction, name, arguments, results)
     else:
         raise NotSupportedError(
-            f"The virtual GPU does not have the device function {name}; define it in the kernel's source."
+            f"The virtual GPU does not have the device function {name}. Define it in the kernel's source."
         )
     return True
 

@@ -239,8 +239,9 @@ def check(instruction: ir.Instruction) -> None:
     """Raise `NotSupportedError` for an instruction with an unsupported modifier or type."""
     if not is_supported(instruction.parts):
         raise NotSupportedError(
-            f"The virtual GPU does not support {instruction.opcode} (line {instruction.line}): it supports {instruction.root!r}, but not with "
-            "these modifiers and types. Write the kernel without it, or run it on a real GPU."
+            f"The virtual GPU does not support {instruction.opcode} (line {instruction.line}). It supports "
+            f"{instruction.root!r}, but not with these modifiers and types. Write the kernel without this "
+            "instruction, or run the kernel on a real GPU."
         )
 
 

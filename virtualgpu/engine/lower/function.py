@@ -352,8 +352,8 @@ class FunctionCompiler(WarpCode):
                 break
         else:
             raise NotSupportedError(
-                f"The virtual GPU does not support {i.opcode} (line {i.line}); "
-                f"run this kernel on a real GPU or write it without that instruction."
+                f"The virtual GPU does not support {i.opcode} (line {i.line}). Run this kernel on a real "
+                "GPU, or write it without this instruction."
             )
         if nan_before:
             nan_trap.check(self, i, nan_before)
@@ -411,8 +411,8 @@ class FunctionCompiler(WarpCode):
             self.compile_block(block)
             if len(self.emitter.lines) > _MAX_LINES:
                 raise NotSupportedError(
-                    f"Kernel {self.function.name} is too large for the virtual GPU: "
-                    f"{len(self.function.instructions):,} instructions. Unroll its loops less."
+                    f"Kernel {self.function.name} has {len(self.function.instructions):,} instructions, "
+                    "which are too many for the virtual GPU. Unroll its loops less."
                 )
         body_lines = self.emitter.lines
         self.emitter.lines = []

@@ -45,8 +45,8 @@ def check(required_names: Sequence[str], available: Container[str]) -> None:
     for name in required_names:
         if name not in available and llvm.address_of_symbol(name) is None:
             raise NotSupportedError(
-                f"The virtual GPU needs the function {name} for this kernel, which this computer's C library "
-                "does not have; run the kernel on a real GPU."
+                f"For this kernel, the virtual GPU needs the function {name}, which this computer's C "
+                "library does not have. Run the kernel on a real GPU."
             )
 
 

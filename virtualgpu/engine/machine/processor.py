@@ -161,11 +161,14 @@ def _processor_of_name(name: str) -> Processor:
     remedy = f"set {VARIABLE} to {_join_alternatives([*available, NATIVE])}"
     if name not in (*levels(), NATIVE):
         raise UnknownProcessorError(
-            f"{VARIABLE} is {name!r}, which is not a processor that kernels can be compiled for; {remedy}."
+            f"{VARIABLE} is {name!r}, which is not a processor that kernels can be compiled for. To "
+            f"continue, {remedy}."
         )
     if name != NATIVE and lacking(name):
         names = _feature_titles(lacking(name))
-        raise UnknownProcessorError(f"{VARIABLE} selects {name}, but this processor lacks {names}; {remedy}.")
+        raise UnknownProcessorError(
+            f"{VARIABLE} selects {name}, but this processor lacks {names}. To continue, {remedy}."
+        )
     if levels() and not available:
         names = _feature_titles(lacking(levels()[0]))
         raise UnknownProcessorError(

@@ -79,14 +79,14 @@ class Evaluator:
                 return lanes.constant(value)
             case ast.Name(id=name):
                 if name in reading.COORDINATES:
-                    raise self._fail(f"`{name}` has three components: write {name}.x, .y or .z.")
+                    raise self._fail(f"`{name}` has three components. Write {name}.x, .y or .z.")
                 if (literal := reading.literal_value(name)) is not None:
                     return lanes.constant(literal[1], literal[0])
                 return self.scene.name(name)
             case ast.Attribute(value=ast.Name(id=name), attr=axis) if name in reading.COORDINATES:
                 result = self.scene.built_in(name, axis)
                 if result is None:
-                    raise self._fail(f"`{name}` has .x, .y and .z, not .{axis}.")
+                    raise self._fail(f"`{name}` has no .{axis}. It has .x, .y and .z.")
                 return result
             case ast.Attribute():
                 return self._evaluate_member(node)
@@ -421,8 +421,8 @@ def _lanes_that_write(scene: Scene, watched_place: reading.Expression) -> Bools:
         or ((watched_value.address >> TAG_SHIFT) == PARAMETER >> TAG_SHIFT).all()
     ):
         raise WatchError(
-            f"`write {watched_place.text}`: `{watched_place.text}` is not a location that the kernel "
-            "writes. Name an element, as in write y[3], or a variable that it changes."
+            f"`write {watched_place.text}`: `{watched_place.text}` is not a location that the kernel writes. "
+            "Write an element, as in `write y[3]`, or a variable that the kernel changes."
         )
     writes = np.zeros((len(trace), WARP_SIZE), np.bool_)
     if trace.access_is_store is None or trace.access_size_bytes is None or trace.address is None:

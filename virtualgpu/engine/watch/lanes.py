@@ -160,7 +160,9 @@ def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
     """
     common_kind = _common_kind(left, right)
     if common_kind[0] == "f" and isinstance(op, _INTEGER_OPERATIONS):
-        raise WatchError(f"`{text}`: this operator needs integers, and one side is a floating-point number.")
+        raise WatchError(
+            f"`{text}`: this operator needs integers, but one operand is a floating-point number."
+        )
     x = left.numbers.astype(dtype_of(common_kind))
     y = right.numbers.astype(dtype_of(common_kind))
     result = _combine_lanes(_TYPE_OF_KIND[common_kind], x, left, right)
@@ -191,7 +193,9 @@ def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
     promoted_kind = _promoted_kind(operand)
     operand_numbers = operand.numbers.astype(dtype_of(promoted_kind))
     if isinstance(op, ast.Invert) and promoted_kind[0] == "f":
-        raise WatchError(f"`{text}`: ~ needs an integer, and this is a floating-point number.")
+        raise WatchError(
+            f"`{text}`: the operator ~ needs an integer, but its operand is a floating-point number."
+        )
     with np.errstate(all="ignore"):
         value = operand_numbers
         if isinstance(op, ast.Invert):

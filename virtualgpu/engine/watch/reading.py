@@ -102,7 +102,8 @@ def expression(text: str) -> Expression:
     """
     if not isinstance(text, str):
         raise WatchError(
-            f'A watch expression must be a str, as in watch=["i", "x[i] * 2"], not {type(text).__name__}.'
+            f"A watch expression must be a str, but got {type(text).__name__}. Write for example "
+            'watch=["i", "x[i] * 2"].'
         )
     python = _PYTHON_KEYWORD_PATTERN.sub(rf"\1{_KEYWORD_SUFFIX}", text)
     for c, replacement in _C_TO_PYTHON:
@@ -136,7 +137,7 @@ def expression(text: str) -> Expression:
             )
         if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value >= 1 << 64:
             raise WatchError(
-                f"`{text}`: {node.value} is too large for C; the largest number is {(1 << 64) - 1}."
+                f"`{text}`: {node.value} is too large for C. The largest number is {(1 << 64) - 1}."
             )
         if isinstance(node, ast.Constant) and not isinstance(node.value, (bool, int, float, complex)):
             raise WatchError(f"`{text}` contains {node.value!r}, which is not a number. {_REMEDY}")
@@ -165,11 +166,11 @@ def stop(text: str) -> Stop:
     condition = match[2].strip()
     if stop_kind == "line":
         if not condition.isdigit():
-            raise WatchError(f"`{text}` does not name a line: write its number, as in line 12.")
+            raise WatchError(f"`{text}` has no line number. Write one, as in line 12.")
         return Stop(text, "line", int(condition))
     if stop_kind == "write":
         return Stop(text, "write", expression=expression(condition))
     inner_text = condition[1:-1] if condition.startswith("(") and condition.endswith(")") else ""
     if not inner_text.strip():
-        raise WatchError(f"`{text}` has no condition: write {stop_kind}(i >= n).")
+        raise WatchError(f"`{text}` has no condition. Write {stop_kind}(i >= n).")
     return Stop(text, "any" if stop_kind == "any" else "all", expression=expression(inner_text))

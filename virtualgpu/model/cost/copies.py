@@ -70,7 +70,7 @@ def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = Fa
             info, 2 * size_bytes, L2_COPY_GBPS, DEVICE_COPY_EFFICIENCY
         )
     if kind not in ("HtoD", "DtoH"):
-        raise ValueError(f"Unknown kind of copy {kind!r}; use 'HtoD', 'DtoH' or 'DtoD'.")
+        raise ValueError(f"Unknown kind of copy {kind!r}. Use 'HtoD', 'DtoH' or 'DtoD'.")
     bus_gbps = pinned_gbps(info)
     if pinned:
         return (TO_DEVICE_LATENCY_NS if kind == "HtoD" else TO_HOST_LATENCY_NS) + size_bytes / bus_gbps

@@ -65,7 +65,8 @@ class DeviceHeap:
             size = self.used.pop(address, None)
             if size is None:
                 raise ValueError(
-                    f"free() of {address:#x}, which malloc() did not return or which has already been freed"
+                    f"free() received the address {address:#x}, which malloc() did not return or which has "
+                    "already been freed"
                 )
             if self.freed is not None:
                 self.freed[address] = size

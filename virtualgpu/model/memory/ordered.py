@@ -296,7 +296,7 @@ class OrderedPool:
             }
         if number not in values:
             raise _invalid_value_error(
-                f"{number} is not an attribute of a memory pool; the attributes are 1 to 8."
+                f"{number} is not an attribute of a memory pool. The attributes are 1 to 8."
             )
         return values[number]
 
@@ -319,9 +319,8 @@ class OrderedPool:
                 self._settings[number] = value
             else:
                 raise _invalid_value_error(
-                    f"attribute {number} of a memory pool cannot be set to {value}; "
-                    "attributes 1 to 4 can be set, and the high marks 6 and 8 can be "
-                    "reset to 0."
+                    f"attribute {number} of a memory pool cannot be set to {value}. Attributes 1 to 4 can be "
+                    "set, and the high marks 6 and 8 can be reset to 0."
                 )
 
 

@@ -37,7 +37,7 @@ class PortRecorder:
         machine = self._machine
         crossings = self._crossings
         if crossings is None:
-            raise GpulabError("This recording has not started: call start() first.")
+            raise GpulabError("This recording has not started. Call start() first.")
         machine.links.end(crossings)
         return PortTraffic(
             provenance=machine.devices[0].info.as_virtual,

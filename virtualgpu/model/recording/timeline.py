@@ -67,7 +67,7 @@ class Recording:
         clock = self._machine.clock
         recorder = self._recorder
         if recorder is None:
-            raise GpulabError("This timeline has not started: call start() first.")
+            raise GpulabError("This timeline has not started. Call start() first.")
         with clock.lock:
             for device in machine.devices:
                 device.work.schedule.settle()

@@ -147,7 +147,10 @@ def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
     inputs = plan.reads(group)
     results = plan.writes(group)
     if plan.alias([nodes[n] for n in group]):
-        raise NoCodeError("An expression that works in place reads other elements of the same memory.")
+        raise NoCodeError(
+            "No C++ code can be generated for an expression that changes an array in place and reads other "
+            "elements of the same memory."
+        )
     names = {n.number: _input(n, k) for k, n in enumerate(inputs)}
     reduction = next((nodes[n] for n in group if nodes[n].kind == "reduce"), None)
     statements: dict[bool, list[str]] = {False: [], True: []}
@@ -244,7 +247,7 @@ def _statement(plan: Plan, node: Node, names: dict[int, str], inputs: list[Node]
     )
     extra_options = {*node.kwargs} - {"out"}
     if pattern is None or extra_options or (loop.kind not in "fiu" and node.name not in _PLAIN):
-        raise NoCodeError(f"No C++ code can be generated for {node.name!r} of type {loop}.")
+        raise NoCodeError(f"No C++ code can be generated for {node.name!r} with the type {loop}.")
     arguments = node.args[: 1 if node.name in ("astype", "copy") else None]
     operand_texts = [
         _operand_text(
@@ -254,7 +257,7 @@ def _statement(plan: Plan, node: Node, names: dict[int, str], inputs: list[Node]
     ]
     if len(operand_texts) <= max(int(digit) for digit in "012" if f"{{{digit}}}" in pattern):
         raise NoCodeError(
-            f"No C++ code can be generated for {node.name!r} of {len(operand_texts)} arguments."
+            f"No C++ code can be generated for {node.name!r} with {len(operand_texts)} arguments."
         )
     value = pattern.format(*operand_texts)
     c_type = _c_type(node.dtype)

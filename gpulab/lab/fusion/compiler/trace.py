@@ -132,8 +132,8 @@ class Trace:
         """Add a node to the trace, and return a placeholder for its result."""
         if len(self.nodes) >= MOST_NODES:
             raise GpulabError(
-                f"{self.name} has more than {MOST_NODES} expressions: trace a part of it, "
-                "for example one iteration of its loop."
+                f"{self.name} has more than {MOST_NODES} expressions. Trace a part of it, for example one "
+                "iteration of its loop."
             )
         stream, device = self._stream_and_device()
         node = Node(len(self.nodes), name, kind, result, before=tuple(dict.fromkeys(before)), **more)
@@ -277,7 +277,10 @@ def traced(function: Callable[..., Any], *args: Any) -> Trace:
         If the function cannot be traced.
     """
     if not callable(function):
-        raise TypeError(f"Pass the function itself, and then its arguments, not {type(function).__name__}.")
+        raise TypeError(
+            f"The first argument must be a function, but got {type(function).__name__}. Pass the function "
+            "itself, and then its arguments."
+        )
     return Trace(getattr(function, "__name__", "fn")).run(function, args)
 
 

@@ -84,14 +84,14 @@ def judge_roofline(answer: Answer) -> str:
             or len(result_values) != len(_FIELDS)
             or not all(map(is_number, result_values))
         ):
-            raise NotYet(f"{call_text} is {spelt(result)}: return three numbers, {', '.join(_FIELDS)}.")
+            raise NotYet(f"{call_text} is {spelt(result)}. Return three numbers, {', '.join(_FIELDS)}.")
         results = tuple(map(as_float, result_values))
         expected_values = dot_of(launches, format_name, device)
         for field, result_number, expected in zip(_FIELDS, results, expected_values, strict=True):
             if not _is_close(result_number, expected):
                 lesson = _lesson(results, launches, format_name, device)
                 raise NotYet(
-                    f"{call_text}: {result_number:,.4g} {field}, but it should be "
+                    f"{call_text} returns {result_number:,.4g} {field}, but it should be "
                     f"{expected:,.4g}{lesson or '.'}"
                 )
     return (
@@ -223,7 +223,8 @@ def judge_throttled(answer: Answer) -> str:
             or not is_number(result_values[1])
         ):
             raise NotYet(
-                f'{call_text} is {spelt(result)}: return a cause, "no", "power" or "heat", and a share.'
+                f"{call_text} is {spelt(result)}. Return a cause and a share. The cause must be "
+                '"no", "power" or "heat".'
             )
         cause, cause_share = cause_of(samples)
         if str(result_values[0]) != cause:

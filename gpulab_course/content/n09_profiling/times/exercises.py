@@ -245,13 +245,13 @@ def _judge_nvtx(
         )
     if "swallowed" in event_notes:
         raise NotYet(
-            f"with {description}, the exception does not reach the caller: end the range, and raise it again."
+            f"with {description}, the exception does not reach the caller. End the range, and raise it again."
         )
     if outcome["given"] != sorted(
         [_argument_text(*_call_arguments(number, None)) for number in range(len(round_counts))] * threads
     ):
         raise NotYet(
-            f"with {description}, the layers do not receive their arguments: call each layer once, and pass "
+            f"with {description}, the layers do not receive their arguments. Call each layer once, and pass "
             "on all arguments, by position and by name."
         )
     if "result" in event_notes:
@@ -273,7 +273,7 @@ def _judge_ranges(
     missing_names = [name for name in names if name not in ranges]
     if missing_names and names[-1] in ranges and len(missing_names) == len(names) - 1:
         raise NotYet(
-            f'with {description}, all ranges have the name "{names[-1]}": a function that '
+            f'with {description}, all ranges have the name "{names[-1]}". A function that '
             "is created in a loop uses the last values of the loop's variables. Create "
             "the function in another function, which takes the number and the layer as "
             "arguments."
@@ -292,7 +292,7 @@ def _judge_ranges(
             raise NotYet(f'with {description}, "{name}" begins {begin_count} times, not {threads}.')
         if expected_ns[layer_index] and not operations:
             raise NotYet(
-                f'with {description}, no work is launched in "{name}": begin the range before '
+                f'with {description}, no work is launched in "{name}". Begin the range before '
                 "the layer is called, and end it when the call has returned."
             )
     if outcome["open"]:
@@ -310,7 +310,7 @@ def _judge_ranges(
         if device_ns != expected_ns[layer_index]:
             raise NotYet(
                 f'with {description}, the device time of "{name}" is {device_ns:,} ns, but the '
-                f"layer took {expected_ns[layer_index]:,} ns: the range contains work of other layers, or "
+                f"layer took {expected_ns[layer_index]:,} ns. The range contains work of other layers, or "
                 "not all work of its own layer."
             )
 
@@ -448,8 +448,8 @@ def _judge_choice(outcome: dict[str, Any], speedup_factors: dict[str, float], de
         or not is_number(result_values[1])
     ):
         raise NotYet(
-            f"{call_text} returns {spelt(outcome['found'])}; return the kernel's name, and how many times "
-            "as fast the program is with that kernel improved."
+            f"{call_text} returns {spelt(outcome['found'])}. Return the kernel's name, and how many times as "
+            "fast the program becomes if that kernel is improved."
         )
     name = str(result_values[0])
     speedup = as_float(result_values[1])
@@ -457,7 +457,9 @@ def _judge_choice(outcome: dict[str, Any], speedup_factors: dict[str, float], de
     wall_ns = outcome["wall"]
     kernels = outcome["kernels"]
     if name not in walls_ns:
-        raise NotYet(f"{call_text} returns {spelt(name)}; its kernels are {', '.join(sorted(walls_ns))}.")
+        raise NotYet(
+            f"{call_text} returns {spelt(name)}, but the program's kernels are {', '.join(sorted(walls_ns))}."
+        )
     best_kernel = min(walls_ns, key=walls_ns.__getitem__)
     if name != best_kernel:
         raise NotYet(
@@ -675,7 +677,7 @@ def judge_timelines(answer: Answer) -> str:
         outcome = answer.ask(run_pair, key, int(answer.rng.integers(1 << 30)), shown=f"program {key}")
         if not outcome["shape"]:
             raise NotYet(
-                'return a dictionary of four pairs, {"A": (cause, program), "B": …}: a cause is one of '
+                'return a dictionary of four pairs, {"A": (cause, program), "B": …}. A cause is one of '
                 f"{', '.join(spelt(name) for name in CAUSES)}, and a program is a function."
             )
         _judge_pair(key, cause, outcome)
@@ -692,9 +694,8 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
         _judge_results(key, outcome[f"result/{is_large}"], outcome[f"right/{is_large}"])
         if not _are_equal(outcome[f"result left/{is_large}"], outcome[f"right left/{is_large}"]):
             raise NotYet(
-                f"the cause of program {key} is right, but after your program its "
-                "arguments have other values than after the given program. Change only "
-                "the arguments that the given program changes."
+                f"the cause of program {key} is right, but your program leaves other values in its arguments "
+                "than the given program does. Change only the arguments that the given program changes."
             )
         if outcome[f"hazards/{is_large}"]:
             raise NotYet(
@@ -723,13 +724,13 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
             "one stream": "its long kernels still share one stream",
         }
         raise NotYet(
-            f'program {key}: the cause "{cause}" is right, but your program still has it: '
-            f"{evidence[cause]}. It runs {speedup_text}."
+            f'program {key}: the cause "{cause}" is right, but your program still has this cause: '
+            f"{evidence[cause]}. The program runs {speedup_text}."
         )
     if outcome["after"] > CAUSES[cause] * outcome["before"]:
         raise NotYet(
             f'program {key}: your program no longer has the cause "{cause}", but its '
-            f"timeline is hardly shorter: it runs {speedup_text}. Look at the new "
+            f"timeline is hardly shorter. The program runs {speedup_text}. Look at the new "
             "timeline, which has another cause."
         )
 
@@ -741,7 +742,7 @@ def _judge_results(key: str, result: Any, expected: Any) -> None:
             if _are_equal(_plain_values(result), _plain_values(expected))
             else "not the same as that of the old program."
         )
-        raise NotYet(f"the cause of program {key} is right, but its result is {problem_text}")
+        raise NotYet(f"the cause of program {key} is right, but the result of your program is {problem_text}")
 
 
 def _plain_values(result: Any) -> Any:

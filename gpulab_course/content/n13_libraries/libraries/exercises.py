@@ -76,7 +76,9 @@ def judge_product(answer: Answer) -> str:
         if not inputs_unchanged:
             raise NotYet(f"{call_text} changed a or b, which are only read.")
         if len(calls) > 1:
-            raise NotYet(f"{call_text} called gemm {len(calls)} times; one call computes the whole product.")
+            raise NotYet(
+                f"{call_text} called gemm {len(calls)} times, but one call computes the whole product."
+            )
         result = np.asarray(memory).reshape(-1, ldc)
         if not np.array_equal(result, expected):
             raise NotYet(f"{call_text} {_product_lesson(result, expected, a[:, :k], b[:, :n], shape)}")
@@ -88,7 +90,7 @@ def judge_product(answer: Answer) -> str:
         gemm(*args)
         if not np.array_equal(replay_arrays["c"].reshape(-1, ldc), expected):
             raise NotYet(
-                f"{call_text}: gemm did not compute the contents of c: let the library compute the product."
+                f"{call_text}: gemm did not compute the contents of c. Let the library compute the product."
             )
     return (
         "the library computes the product in one call, without a copy, for every shape and leading dimension."
@@ -266,7 +268,7 @@ def judge_tuner(answer: Answer) -> str:
         is_new = array_kind not in earlier_kinds
         call_text = f"for {_kind_text(array_kind)} choose(x)"
         if choice not in behaviour:
-            raise NotYet(f"{call_text} returns {choice}; it should return the name of a candidate.")
+            raise NotYet(f"{call_text} returns {choice}, but it should return the name of a candidate.")
         if choice != best_names[array_kind] or (is_new and not timings):
             raise NotYet(
                 f"{call_text} is {choice!r}: "

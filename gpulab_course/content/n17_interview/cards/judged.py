@@ -186,7 +186,7 @@ def _dim3(name: str, extents: Any) -> Dim3:
     if not (
         1 <= len(extent_list) <= 3 and all(isinstance(n, int | np.integer) and n >= 0 for n in extent_list)
     ):
-        raise ValueError(f"{name} is {extents!r}: give one to three integers, such as (32, 8).")
+        raise ValueError(f"{name} is {extents!r}. Give one to three integers, such as (32, 8).")
     padded_extents = [*map(int, extent_list), 1, 1]
     x, y, z = padded_extents[:3]
     if name == "block" and not prod((x, y, z)):

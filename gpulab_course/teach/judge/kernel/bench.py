@@ -166,16 +166,16 @@ def read(exercise: KernelExercise, answer: Any) -> KernelSource:
     if isinstance(answer, str):
         answer = answer.removeprefix(_BYTE_ORDER_MARK)
         if exercise.kernel not in answer:
-            raise NotYet(f"this source has no kernel `{exercise.kernel}`; {hint}.")
+            raise NotYet(f"this source has no kernel `{exercise.kernel}`. To answer, {hint}.")
         return _check_characters(KernelSource(exercise.kernel, answer))
     try:
         source = kernel_source(answer)
     except (TypeError, AttributeError):
-        raise NotYet(f"{_type_name(answer)} is not a kernel; {hint}.") from None
+        raise NotYet(f"{_type_name(answer)} is not a kernel. To answer, {hint}.") from None
     # A template's kernel bears its expression, saxpy<float>, or what C++ makes of it, _Z5saxpyIfE....
     instance_pattern = rf"{exercise.kernel}(<.*)?|_Z{len(exercise.kernel)}{exercise.kernel}\w*"
     if not re.fullmatch(instance_pattern, source.name):
-        raise NotYet(f"this kernel is called `{source.name}`; the exercise needs `{exercise.kernel}`.")
+        raise NotYet(f"this kernel is called `{source.name}`, but the exercise needs `{exercise.kernel}`.")
     return _check_characters(source)
 
 

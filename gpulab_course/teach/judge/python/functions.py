@@ -26,7 +26,7 @@ def call_here(function: Any, *args: Any, name: str, shown: str, returns: bool = 
 def must_be_a_function(name: str, is_callable: bool, kind: str) -> None:
     """Raise `NotYet` if an answer is not a function."""
     if not is_callable:
-        raise NotYet(f"{name} should be a function, not {kind}; pass it without calling it.")
+        raise NotYet(f"{name} should be a function, not {kind}. Pass it without calling it.")
 
 
 def must_return(shown: str, result: Any) -> None:

@@ -114,11 +114,11 @@ def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
     pages = _managed_range(address, size_bytes)[2]
     if advice not in _ADVICE_CODES:
         raise _invalid_value_error(
-            f"{advice} is not a valid memory advice; the values of cudaMemAdvise... are 1 to 6."
+            f"{advice} is not a valid memory advice. The values of cudaMemAdvise... are 1 to 6."
         )
     if advice in _DEVICE_ADVICE and not 0 <= device_id < len(_machine.current().devices):
         raise _invalid_value_error(
-            f"advice {advice} needs the number of a device, and {device_id} is not the number of a device."
+            f"advice {advice} needs the number of a device, but no device has the number {device_id}."
         )
     if advice in (_READ_MOSTLY, _NOT_READ_MOSTLY):
         pages.advise(advice == _READ_MOSTLY)

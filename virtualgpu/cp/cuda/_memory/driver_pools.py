@@ -57,7 +57,8 @@ class _Pools:
         pool, owner = self._find(handle)
         if owner is not device:
             raise _invalid_value_error(
-                f"the memory pool {handle:#x} belongs to device {owner.id}, not {device.id}."
+                f"the memory pool {handle:#x} belongs to device {owner.id}, so device {device.id} cannot use "
+                "it."
             )
         self._current[device] = pool
 
@@ -89,7 +90,7 @@ def device_of(device_id: int) -> VirtualDevice:
     """Return the device with a given number. A wrong number raises the error "invalid value", as in CUDA."""
     devices = _machine.current().devices
     if not 0 <= device_id < len(devices):
-        raise _invalid_value_error(f"{device_id} is not the number of a device.")
+        raise _invalid_value_error(f"there is no device with the number {device_id}.")
     return devices[device_id]
 
 
@@ -170,7 +171,7 @@ class GraphMemory:
         """
         if not self._is_allocated:
             raise _invalid_value_error(
-                f"the graph's allocation at {self.address:#x} does not exist yet: launch its graph first."
+                f"the graph's allocation at {self.address:#x} does not exist yet. Launch its graph first."
             )
         self._free_in_launch()
 

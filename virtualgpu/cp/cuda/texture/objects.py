@@ -89,9 +89,8 @@ class TextureObject(_Object):
             )
         if ResDesc.restype == LINEAR and (interpolated or descriptor.normalized):
             raise invalid(
-                "a texture of linear memory supports only integer indices (tex1Dfetch), "
-                "no filtering and no normalized coordinates. Use a CUDAarray or "
-                "cudaResourceTypePitch2D for them."
+                "a texture of linear memory supports only integer indices (tex1Dfetch). For filtering or "
+                "normalized coordinates, use a CUDAarray or cudaResourceTypePitch2D."
             )
         self._register(
             device,

@@ -71,9 +71,7 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
         if instruction.parts[2] == "wait_all":
             emitter.raw(f"call void @{copy_queue.commit(code)}(ptr %ctx, i32 {mask})")
         elif not isinstance(count_operand, ir.Immediate):
-            raise PtxError(
-                f"{instruction.text!r} (line {instruction.line}) does not name a number of groups."
-            )
+            raise PtxError(f"{instruction.text!r} (line {instruction.line}) needs a number of groups.")
         pending_groups = count_operand.value if isinstance(count_operand, ir.Immediate) else 0
         emitter.raw(
             f"call void @{copy_queue.wait(code)}(ptr %ctx, i32 {mask}, i32 {pending_groups & 0x7FFFFFFF})"
@@ -90,7 +88,7 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
     size = size_operand.value
     if size not in (4, 8, 16):
         raise PtxError(
-            f"{instruction.text!r} (line {instruction.line}) copies {size} bytes; copy 4, 8 or 16 bytes."
+            f"{instruction.text!r} (line {instruction.line}) copies {size} bytes. Copy 4, 8 or 16 bytes."
         )
     destination = memory_ops.address_of(code, instruction.operands[0], "shared")
     source_address = memory_ops.address_of(code, instruction.operands[1], "global")
@@ -138,13 +136,13 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         "shared",
     ]:
         raise NotSupportedError(
-            f"The virtual GPU does not support {instruction.opcode}: it has neither tensor maps nor clusters of blocks. Copy "
-            "contiguous bytes within a block, with cuda::memcpy_async."
+            f"The virtual GPU does not support {instruction.opcode}. It has neither tensor maps nor clusters "
+            "of blocks. Copy contiguous bytes within a block, with cuda::memcpy_async."
         )
     if any(modifier.startswith("multicast") or modifier == "cp_mask" for modifier in instruction.parts):
         raise NotSupportedError(
-            f"The virtual GPU does not support {instruction.opcode}: it has no clusters "
-            "of blocks. Let each block copy its own data."
+            f"The virtual GPU does not support {instruction.opcode}. It has no clusters of blocks. Let each "
+            "block copy its own data."
         )
     to_shared = spaces[0] == "shared"
     size = bulk_ir.PIECE_BYTES

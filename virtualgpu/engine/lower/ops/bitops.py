@@ -248,7 +248,7 @@ def _bfind(code: WarpCode, instruction: ir.Instruction) -> None:
 def _prmt(code: WarpCode, instruction: ir.Instruction) -> None:
     if len(instruction.parts) > 2:
         raise NotSupportedError(
-            f"The virtual GPU does not support {instruction.opcode}; prmt is supported only without a mode."
+            f"The virtual GPU does not support {instruction.opcode}. It supports prmt only without a mode."
         )
     emitter = code.emitter
     a, b, selector = (code.get(operand, "b32") for operand in instruction.operands[1:4])

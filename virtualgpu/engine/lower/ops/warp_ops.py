@@ -397,7 +397,7 @@ def _redux(code: WarpCode, instruction: ir.Instruction) -> None:
     )
     if ptx_type == "f32":
         raise NotSupportedError(
-            f"The virtual GPU does not support {instruction.opcode}; write the reduction with shuffles."
+            f"The virtual GPU does not support {instruction.opcode}. Write the reduction with shuffles."
         )
     is_signed = ptx_type[0] == "s"
     if operation in _IDENTITY:

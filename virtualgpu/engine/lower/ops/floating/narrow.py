@@ -53,7 +53,8 @@ def convert(code: WarpCode, instruction: ir.Instruction) -> bool:
         for number_type in (target_type, source_type)
     ):
         raise NotSupportedError(
-            f"The virtual GPU does not support {instruction.opcode}; the supported narrow types are e4m3 and e5m2."
+            f"The virtual GPU does not support {instruction.opcode}. The supported narrow types are e4m3 and "
+            "e5m2."
         )
     else:
         return False

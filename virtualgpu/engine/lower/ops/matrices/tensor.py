@@ -145,7 +145,9 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
     name = instruction.parts[2]
     element_type = f"b{KIND_BITS.get(instruction.type)}"
     if instruction.type not in (*_INPUTS, *BYTES, "f32", "s32", "f64"):
-        raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}; {_SUPPORTED_TYPES}.")
+        raise NotSupportedError(
+            f"The virtual GPU does not support {instruction.opcode}. As inputs, {_SUPPORTED_TYPES}."
+        )
     space = _memory_space(instruction)
     operands = list(instruction.operands)
     fragment = operands.pop(0 if is_load else 1)
@@ -196,7 +198,7 @@ def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
         ):
             return result, a_type, b_type, sum_type
     raise NotSupportedError(
-        f"The virtual GPU does not support {instruction.opcode}; {_SUPPORTED_TYPES} inputs."
+        f"The virtual GPU does not support {instruction.opcode}. As inputs, {_SUPPORTED_TYPES}."
     )
 
 
