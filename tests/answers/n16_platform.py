@@ -483,7 +483,7 @@ _VARIABLES = (
         "a variable that is not there",
         lambda run, v: run({"CUDA_DEVICE": "1"}),
         "",
-        "without setting any variable",
+        "no variable",
     ),
     Right("16-variables", "in all runs with it, in none without", _verified()),
     Right("16-variables", "what stays still", _counted),

@@ -63,7 +63,7 @@ def test_numbers_do_not_compile_anew() -> None:
         ("reflected power", r"cp\.power"),
         ("abs", r"cp\.absolute"),
         ("np.sinh", r"call cp\.sinh"),
-        ("np.fmod", r"call cp\.fmod"),
+        ("np.fmod", r"Call cp\.fmod"),
         ("one bound", r"cp\.minimum"),
         ("number as condition", "x != 0"),
     ],

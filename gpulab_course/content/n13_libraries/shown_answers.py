@@ -19,7 +19,7 @@ SHOWN = (
     ShownAnswer("13-tf32x3", "NumPy's matrix multiplication", "", "never calls product"),
     ShownAnswer("13-tf32x3", "returns the transpose", "", "Return the product"),
     ShownAnswer("13-lossscale", "does not divide by the scale", "", "still scaled"),
-    ShownAnswer("13-lossscale", "calls backward twice", "", "not once"),
+    ShownAnswer("13-lossscale", "calls backward twice", "", "backward only once"),
     ShownAnswer("13-lossscale", "no loss scale", "", "the loss is multiplied"),
     ShownAnswer("13-lossscale", "changes weights", "", "belongs to its caller"),
     ShownAnswer("13-lossscale", "returns nothing", "", "returns nothing"),

@@ -8,7 +8,7 @@ SHOWN = (
     ShownAnswer("15-ring", "all through GPU 0", "", "a ring needs"),
     ShownAnswer("15-ring", "copies through the host", "", "through the host's memory"),
     ShownAnswer("15-ring", "no events on five GPUs", "", "nothing orders the two"),
-    ShownAnswer("15-broadcast", "400 copies", "", "messages; 4 are enough"),
+    ShownAnswer("15-broadcast", "400 copies", "", "messages, but 4 are enough"),
     ShownAnswer("15-broadcast", "arrays that are not aligned", "", "bytes after a multiple"),
     ShownAnswer("15-broadcast", "does not restore the shapes", "", "reshape"),
     ShownAnswer("15-broadcast", "elements in another order", "", "the order of its elements"),

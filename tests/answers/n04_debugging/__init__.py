@@ -246,7 +246,7 @@ _WHODUNIT = (
     Wrong("04-whodunit", "the host never waits", _never_waits, "", "never waited"),
     Wrong("04-whodunit", "counts from 0", _from_zero, "", "numbered from 1"),
     Wrong("04-whodunit", "returns only the name", _name_alone, "", "the number of its launch"),
-    Wrong("04-whodunit", "lets the error pass", _lets_it_pass, "", "catch it"),
+    Wrong("04-whodunit", "lets the error pass", _lets_it_pass, "", "Catch it"),
     Wrong("04-whodunit", "accuses somebody always", _always_somebody, "", "nothing fails"),
     Wrong("04-whodunit", "asks what the program asks", _asks_itself, "", "inspects the program"),
     Wrong("04-whodunit", "does not run the program", lambda program: None, "", "never runs the program"),

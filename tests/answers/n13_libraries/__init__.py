@@ -357,7 +357,7 @@ _THREES = (
     Wrong("13-tf32x3", "in double, times what product makes of ones", _in_double_for_show, "", "done by the tensor cores"),
     Wrong("13-tf32x3", "what is left over by NumPy", lambda a, b, product: product(_near(a), _near(b)) + (
           (a - _near(a)) @ b + _near(a) @ (b - _near(b))), "", "done by the tensor cores"),
-    Wrong("13-tf32x3", "float64 in the end", lambda a, b, product: _three(_near)(a, b, product).astype(np.float64), "", "use FP32"),
+    Wrong("13-tf32x3", "float64 in the end", lambda a, b, product: _three(_near)(a, b, product).astype(np.float64), "", "Use FP32"),
     Wrong("13-tf32x3", "b becomes its small part", _in_place_of_b, "", "changes b, which belongs to its caller"),
     Wrong("13-tf32x3", "returns the transpose", lambda a, b, product: _three(_near)(a, b, product).T, "", "Return the product"),
     Right("13-tf32x3", "the reference", exercises.three_products),
@@ -492,7 +492,7 @@ _SCALERS = (
     Wrong("13-lossscale", "weights unscaled", _scaler(divide="no", after=True), "", ""),
     Wrong("13-lossscale", "unscaled in half precision", _scaler(divide="float16"), "", "tiny gradients would be lost"),
     Wrong("13-lossscale", "unscaled by the new scale", _scaler(late=True), "", ""),
-    Wrong("13-lossscale", "calls backward twice", _scaler(calls=2), "", "not once"),
+    Wrong("13-lossscale", "calls backward twice", _scaler(calls=2), "", "backward only once"),
     Wrong("13-lossscale", "no loss scale", _no_scale, "", "the loss is multiplied"),
     Wrong("13-lossscale", "weights in half precision", _in_half, "", "weights must stay in float32"),
     Wrong("13-lossscale", "changes weights", _in_place, "", "belongs to its caller"),

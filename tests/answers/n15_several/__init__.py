@@ -394,7 +394,7 @@ def _emptied(cp: Any, arrays: Any, targets: Any) -> Any:
 
 
 _BROADCAST = (
-    Wrong("15-broadcast", "400 copies", _copied_one_by_one, "", "messages; 4 are enough"),
+    Wrong("15-broadcast", "400 copies", _copied_one_by_one, "", "messages, but 4 are enough"),
     Wrong("15-broadcast", "the order of the types", _by_type(grouped=True), "", ""),
     Wrong("15-broadcast", "arrays that are not aligned", _in_bytes(1), "", "bytes after a multiple"),
     Wrong("15-broadcast", "aligned to four bytes", _in_bytes(4), "", "bytes after a multiple"),

@@ -196,8 +196,8 @@ def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
     pointer = (machine.pinned_allocator or default_pinned_pool().malloc)(size)
     if not isinstance(pointer, PinnedMemoryPointer | None):
         raise TypeError(
-            f"Cannot convert {type(pointer).__name__} to cupy.cuda.pinned_memory.PinnedMemoryPointer. An "
-            "allocator must return the result of malloc() of a PinnedMemoryPool."
+            f"Cannot convert {type(pointer).__name__} to cupy.cuda.pinned_memory.PinnedMemoryPointer: an "
+            "allocator must return the result of the malloc of a PinnedMemoryPool."
         )
     return pointer  # type: ignore[return-value]  # None fails where the pointer is used, as in CuPy
 

@@ -359,8 +359,8 @@ def _check_pointer(pointer: Any) -> MemoryPointer:
     """
     if not isinstance(pointer, MemoryPointer | None):
         raise TypeError(
-            f"Cannot convert {type(pointer).__name__} to cupy.cuda.memory.MemoryPointer. An allocator must "
-            "return the result of cp.cuda.alloc or of a pool's malloc()."
+            f"Cannot convert {type(pointer).__name__} to cupy.cuda.memory.MemoryPointer: an allocator must "
+            "return the result of cp.cuda.alloc or of the malloc of a pool."
         )
     return pointer  # type: ignore[return-value]  # None fails where the pointer is used, as in CuPy
 
