@@ -41,7 +41,7 @@ def _covering_grid(rows: int, cols: int, block: Dim3) -> tuple[int, int]:
     return draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
 
 
-def scale2d(data: Draw, size: Any, block: Dim3) -> Case:
+def scale2d_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that doubles a row-major matrix, with its columns along x."""
     rows, cols = size
     x = data.floats((rows, cols))
@@ -60,7 +60,7 @@ def add_row(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(_covering_grid(rows, cols, block), inputs, {"out": out})
 
 
-def squares(data: Draw, size: Any, block: Dim3) -> Case:
+def squares_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that squares numbers. The launch has too few, enough or too many
     threads.
     """
@@ -80,7 +80,7 @@ def squares(data: Draw, size: Any, block: Dim3) -> Case:
         return Case(grid, {"x": x, "n": size}, {"y": x * x})
 
 
-def address(data: Draw, size: Any, block: Dim3) -> Case:
+def address_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel in which each thread stores its warp number, lane and y coordinate."""
     thread_numbers = np.arange(prod(block), dtype=np.int32)
     block_numbers = np.arange(prod(size), dtype=np.int32)
@@ -277,7 +277,7 @@ EXERCISES = (
         kernel="squares",
         parameters="const float* x, float* y, int n",
         once=True,
-        case=squares,
+        case=squares_case,
         reference="squares.cu",
         naive="squares_naive.cu",
         level="warm-up",
@@ -313,7 +313,7 @@ EXERCISES = (
         kernel="scale2d",
         parameters="const float* x, float* y, int rows, int cols",
         once=True,
-        case=scale2d,
+        case=scale2d_case,
         reference="scale2d.cu",
         naive="scale2d_naive.cu",
         sizes=draw.matrices,
@@ -380,9 +380,14 @@ EXERCISES = (
         kernel="address",
         parameters="int* warp, int* lane, int* row",
         once=True,
-        case=address,
+        case=address_case,
         table=(
-            Row("more blocks than 16 bits can count", address, ((66_000, 1, 1), (3, 22_000, 1)), (2, 1, 1)),
+            Row(
+                "more blocks than 16 bits can count",
+                address_case,
+                ((66_000, 1, 1), (3, 22_000, 1)),
+                (2, 1, 1),
+            ),
         ),
         reference="address.cu",
         level="stretch",

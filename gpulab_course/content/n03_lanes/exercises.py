@@ -39,7 +39,7 @@ def _split_by_warp(x: Any, warps: int, fill_value: int = 0) -> Any:
     return padded_x.reshape(warps, _WARP_SIZE)
 
 
-def two_rules(data: Draw, size: Any, block: Dim3) -> Case:
+def two_rules_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that treats elements with even and odd indices differently."""
     x = data.any_integers(size)
     even_values = x[0::2].copy()
@@ -63,7 +63,7 @@ def two_rules(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": y})
 
 
-def warp_sum(data: Draw, size: Any, block: Dim3) -> Case:
+def warp_sum_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that sums the elements of each warp. The last warp may be partly
     filled.
     """
@@ -82,7 +82,7 @@ def _many_warps_case(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(blocks, {"x": x, "n": size}, {"out": out})
 
 
-def warp_max(data: Draw, size: Any, block: Dim3) -> Case:
+def warp_max_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that finds the largest element of each warp. All elements may be
     negative.
     """
@@ -152,7 +152,7 @@ _KEY_ROWS = (
 )
 
 
-def compact(data: Draw, size: Any, block: Dim3) -> Case:
+def compact_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that moves the positive elements of each warp to the front of its
     outputs.
 
@@ -242,7 +242,7 @@ EXERCISES = (
         kernel="two_rules",
         parameters="const int* x, int* y, int n",
         once=True,
-        case=two_rules,
+        case=two_rules_case,
         reference="two_rules.cu",
         naive="two_rules_naive.cu",
         level="warm-up",
@@ -280,7 +280,7 @@ EXERCISES = (
         kernel="warp_sum",
         parameters="const int* x, int* out, int n",
         once=True,
-        case=warp_sum,
+        case=warp_sum_case,
         table=(Row("more warps than 16 bits can count", _many_warps_case, (100,)),),
         reference="warp_sum.cu",
         blocks=draw.whole_warps,
@@ -329,7 +329,7 @@ EXERCISES = (
         kernel="warp_max",
         parameters="const int* x, int* out, int n",
         once=True,
-        case=warp_max,
+        case=warp_max_case,
         table=_EXTREME_ROWS,
         reference="warp_max.cu",
         kind="repair",
@@ -398,7 +398,7 @@ EXERCISES = (
         "Keep the order",
         kernel="compact",
         parameters="const float* x, float* out, int* counts, int n",
-        case=compact,
+        case=compact_case,
         table=_COMPACT_ROWS,
         reference="compact.cu",
         level="stretch",

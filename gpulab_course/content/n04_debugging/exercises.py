@@ -427,7 +427,7 @@ HUNT = PythonExercise("04-hunt", "The first NaN", judge_hunt, level="core", limi
 _MATRIX_SIDES = (1, 33, 40_000, 46_341, 50_000, 70_000, 1_500_000)
 
 
-def places(data: Draw, size: Any, block: Dim3) -> Case:
+def places_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes 64-bit indices into a large matrix and its transpose."""
     rows, cols = (int(n) for n in data.rng.choice(_MATRIX_SIDES, 2))
     case_choice = data.rng.random()
@@ -509,7 +509,7 @@ PLACES = KernelExercise(
     kernel="places",
     parameters="const int* row, const int* col, long long* from, long long* to, int rows, int cols, int n",
     once=True,
-    case=places,
+    case=places_case,
     table=_MATRIX_ROWS,
     reference="places.cu",
     kind="repair",
@@ -540,7 +540,7 @@ PLACES = KernelExercise(
 # 04-barrier
 
 
-def tree_sum(data: Draw, size: Any, block: Dim3) -> Case:
+def tree_sum_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that sums the elements of each block."""
     return _make_sum_case(data.integers(size, -(1 << 20), 1 << 20), block)
 
@@ -579,7 +579,7 @@ BARRIER = KernelExercise(
     kernel="tree_sum",
     parameters="const int* x, int* sums, int n",
     once=True,
-    case=tree_sum,
+    case=tree_sum_case,
     table=_SUM_ROWS,
     reference="tree_sum.cu",
     kind="repair",

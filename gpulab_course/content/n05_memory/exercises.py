@@ -32,7 +32,7 @@ _TILE_SIDE = 32
 _BANK_COUNT = 32
 
 
-def copy4(data: Draw, size: Any, block: Dim3) -> Case:
+def copy4_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that copies floats with one thread for every four elements."""
     x = data.floats(size, moved=True)
     return Case(draw.blocks_for(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": Near(x, 0.0, ulps=0)})
@@ -63,7 +63,7 @@ def transpose(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": Near(x.T.copy(), 0.0, ulps=0)})
 
 
-def padded(data: Draw, size: Any, block: Dim3) -> Case:
+def padded_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that doubles the valid part of each row, and sets the padding to 0.
 
     The padding of the input contains arbitrary values, also NaN.
@@ -104,7 +104,7 @@ _PADDED_ROWS = (
 )
 
 
-def median5(data: Draw, size: Any, block: Dim3) -> Case:
+def median5_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the median of each element and its four neighbours."""
     x = data.any_integers(size)
     padded_x = np.pad(x, 2, mode="edge") if size else np.zeros(4, np.int32)
@@ -118,7 +118,7 @@ def _lengths_around_five(rng: np.random.Generator, threads_at_once: int) -> list
     return [*draw.lengths(rng, threads_at_once), 2, 3]
 
 
-def matmul(data: Draw, size: Any, block: Dim3) -> Case:
+def matmul_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that multiplies matrices. Their sums are exact in any order.
 
     One matrix contains quarters up to 1,024, which neither a byte nor half precision represents; the other
@@ -140,7 +140,7 @@ def _infinite_end_case(data: Draw, size: Any, block: Dim3) -> Case:
 
     Missing elements of a tile must be 0 in both matrices, because infinity times 0 is NaN.
     """
-    case = matmul(data, size, block)
+    case = matmul_case(data, size, block)
     a = case.values["a"]
     b = case.values["b"]
     a[:, -1] = 1
@@ -412,7 +412,7 @@ EXERCISES = (
         kernel="copy4",
         parameters="const float* x, float* y, int n",
         once=True,
-        case=copy4,
+        case=copy4_case,
         table=(Row("next to nothing", _tiny_values_case, (1, 2, 3, 7, 43)),),
         reference="copy4.cu",
         naive="copy4_naive.cu",
@@ -559,7 +559,7 @@ EXERCISES = (
         kernel="median5",
         parameters="const int* x, int* y, int n",
         once=True,
-        case=median5,
+        case=median5_case,
         reference="median5.cu",
         naive="median5_naive.cu",
         sizes=_lengths_around_five,
@@ -592,7 +592,7 @@ EXERCISES = (
         kernel="padded",
         parameters="const float* x, const int* length, float* y, int rows, int cols",
         once=True,
-        case=padded,
+        case=padded_case,
         table=_PADDED_ROWS,
         reference="padded.cu",
         naive="padded_naive.cu",
@@ -631,7 +631,7 @@ EXERCISES = (
         kernel="matmul",
         parameters="const float* a, const float* b, float* c, int rows, int cols, int inner",
         once=True,
-        case=matmul,
+        case=matmul_case,
         table=(Row("an infinity at the end", _infinite_end_case, ((5, 7, 35), (17, 3, 2))),),
         reference="matmul.cu",
         naive="matmul_naive.cu",

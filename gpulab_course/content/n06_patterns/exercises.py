@@ -27,7 +27,7 @@ _WARP_SIZE = 32
 _LARGE_INT = 1 << 25
 
 
-def block_stats(data: Draw, size: Any, block: Dim3) -> Case:
+def block_stats_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the sum and the maximum of each block's elements.
 
     Some blocks have only negative numbers.
@@ -80,7 +80,7 @@ _STATS_ROWS = (
 )
 
 
-def warp_scan(data: Draw, size: Any, block: Dim3) -> Case:
+def warp_scan_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes inclusive prefix sums within each warp."""
     return _make_warp_scan_case(data.integers(size, -_LARGE_INT, _LARGE_INT), block)
 
@@ -165,7 +165,7 @@ _SCAN_ROWS = (
 )
 
 
-def compact(data: Draw, size: Any, block: Dim3) -> Case:
+def compact_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that moves all positive elements to the front and keeps their order."""
     x = data.any_integers(size)
     blocks = draw.blocks_for(size, block[0])
@@ -209,7 +209,7 @@ _COMPACT_ROWS = (
 )
 
 
-def blur(data: Draw, size: Any, block: Dim3) -> Case:
+def blur_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that averages 5 × 5 pixels, with fewer blocks than tiles in y.
 
     Outside the picture, the nearest pixel counts.
@@ -234,7 +234,7 @@ def blur(data: Draw, size: Any, block: Dim3) -> Case:
 _PLAIN_ROWS = 2
 
 
-def softmax(data: Draw, size: Any, block: Dim3) -> Case:
+def softmax_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the softmax of rows. Some rows contain only -infinity."""
     rows, cols = size
     offset = data.rng.choice((0, 0, 100, -100, 3000, -30_000, -1e31), (rows, 1))
@@ -456,7 +456,7 @@ EXERCISES = (
         kernel="block_stats",
         parameters="const int* x, int* sums, int* largest, int n",
         once=True,
-        case=block_stats,
+        case=block_stats_case,
         table=_STATS_ROWS,
         reference="block_stats.cu",
         naive="block_stats_naive.cu",
@@ -522,7 +522,7 @@ EXERCISES = (
         kernel="warp_scan",
         parameters="const int* x, int* y, int n",
         once=True,
-        case=warp_scan,
+        case=warp_scan_case,
         table=_WARP_SCAN_ROWS,
         reference="warp_scan.cu",
         level="warm-up",
@@ -661,7 +661,7 @@ EXERCISES = (
         kernel="compact",
         parameters="const int* x, const int* before, int* out, int* count, int n",
         once=True,
-        case=compact,
+        case=compact_case,
         table=_COMPACT_ROWS,
         reference="compact.cu",
         naive="compact_naive.cu",
@@ -717,7 +717,7 @@ EXERCISES = (
         kernel="blur",
         parameters="const float* x, float* y, int rows, int cols",
         once=True,
-        case=blur,
+        case=blur_case,
         reference="blur.cu",
         naive="blur_naive.cu",
         sizes=_draw_picture_sizes,
@@ -785,7 +785,7 @@ EXERCISES = (
         kernel="softmax",
         parameters="const float* x, float* y, int rows, int cols",
         once=True,
-        case=softmax,
+        case=softmax_case,
         table=(
             Row(
                 "one score, equal ones, both ends",

@@ -61,7 +61,7 @@ def stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
     return _make_stay_case(x, limit)
 
 
-def stay_matrix(data: Draw, shape: tuple[int, int]) -> ProgramCase:
+def stay_matrix_case(data: Draw, shape: tuple[int, int]) -> ProgramCase:
     """Return a test case with a matrix, whose minimum is taken over all of its elements."""
     return _make_stay_case(data.integers(shape, -100, 400).astype(np.float32), 150.0)
 
@@ -103,7 +103,7 @@ STAY = ProgramExercise(
     kind="repair",
     sizes=stay_sizes,
     checked=True,
-    table=(Row("a matrix", stay_matrix, ((5, 9), (33, 2))),),
+    table=(Row("a matrix", stay_matrix_case, ((5, 9), (33, 2))),),
     rules=4,
     budgets=(
         Budget(

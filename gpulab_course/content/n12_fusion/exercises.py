@@ -65,7 +65,7 @@ def _make_affine_case(x: Any, factors: Any, offsets: Any) -> ProgramCase:
     return ProgramCase((x, factors, offsets), near_expected, True, label, place="device", unchanged=True)
 
 
-def affine_extremes(random_data: Draw, size: Any) -> ProgramCase:
+def affine_extremes_case(random_data: Draw, size: Any) -> ProgramCase:
     """Return a test case whose columns contain values of every magnitude, an infinity and a NaN."""
     magnitudes = np.array([29, 31, 40, 87, 89, 130, 1e3, 1e4, 1e7, 1e15, 1e25])
     extreme_values = random_data.rng.permutation(
@@ -77,7 +77,7 @@ def affine_extremes(random_data: Draw, size: Any) -> ProgramCase:
     )
 
 
-def affine_zeros(random_data: Draw, size: Any) -> ProgramCase:
+def affine_zeros_case(random_data: Draw, size: Any) -> ProgramCase:
     """Return a test case in which the factor, the offset, or both are 0 for some columns."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     return _make_affine_case(x, np.array([0, 0, 1, -1], np.float32), np.array([0, -2, 0, 2], np.float32))
@@ -227,13 +227,13 @@ def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[D
     return make_case
 
 
-def softmax_level(random_data: Draw, size: Any, block: Dim3) -> Case:
+def softmax_level_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a softmax test case with equal scores in each row. Later rows have scores further from 0."""
     x = (-2.0) ** np.arange(3, 3 + 9 * size[0], 9)[:, None] * np.ones(size)
     return _make_softmax_case(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
 
-def softmax_steep(random_data: Draw, size: Any, block: Dim3) -> Case:
+def softmax_steep_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a softmax test case in which one score of each row is far above all others."""
     x = random_data.rng.uniform(-3, 3, size)
     peak_columns = np.r_[0, size[1] - 1, random_data.rng.integers(0, size[1], size[0] - 2)]
@@ -746,8 +746,8 @@ EXERCISES = (
         kind="repair",
         sizes=affine_sizes,
         table=(
-            Row("values of every size, ∞ and NaN", affine_extremes, ((27, 5), (27, 70))),
-            Row("factors and offsets of 0", affine_zeros, ((9, 4),)),
+            Row("values of every size, ∞ and NaN", affine_extremes_case, ((27, 5), (27, 70))),
+            Row("factors and offsets of 0", affine_zeros_case, ((9, 4),)),
             Row("no rows", affine_case, ((0, 7),)),
         ),
         budgets=(
@@ -835,9 +835,9 @@ EXERCISES = (
             Row("a scale of 0", softmax_like(0, 100, 30), ((3, 200),)),
             Row("biases of hundreds", softmax_like(0.5, 3, 300), ((5, 70), (2, 1300))),
             Row("scores of thousands on both sides", softmax_like(1, 5000, 4), ((5, 33), (2, 700))),
-            Row("rows of equal scores", softmax_level, ((5, 64), (5, 31))),
+            Row("rows of equal scores", softmax_level_case, ((5, 64), (5, 31))),
             Row("a long row", softmax_case, ((1, 11_000),)),
-            Row("one score far above all others", softmax_steep, ((6, 40), (5, 900), (2, 2))),
+            Row("one score far above all others", softmax_steep_case, ((6, 40), (5, 900), (2, 2))),
         ),
         blocks=draw.whole_warps,
         budgets=(

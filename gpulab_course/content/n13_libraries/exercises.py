@@ -43,7 +43,7 @@ Halves = npt.NDArray[np.float16]
 _NAN_BITS = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001, 0x7F80FFFF, 0xFFC00000], np.uint32)
 
 
-def to_bf16(random_data: Draw, size: Any, block: Dim3) -> Case:
+def to_bf16_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that rounds floats to BF16. Many are ties or round to infinity."""
     x = random_data.floats(size, moved=True)
     bits = x.view(np.uint32)
@@ -62,7 +62,7 @@ def to_bf16(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _rounding_case(random_data, bits.view(np.float32), block)
 
 
-def bf16_edges(random_data: Draw, size: Any, block: Dim3) -> Case:
+def bf16_edges_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with the smallest and largest floats of each kind and sign in random order."""
     upper_halves = np.array(
         [0, 1, 0x7F, 0x80, 0x3F80, 0x3F81, 0x7F7E, 0x7F7F, 0x7F80, 0x7F81, 0x7FBF, 0x7FC0, 0x7FFF]
@@ -684,8 +684,8 @@ EXERCISES = (
         "Round to BF16",
         kernel="to_bf16",
         parameters="const float* x, float* y, int n",
-        case=to_bf16,
-        table=(Row("both ends and the middle of each kind of number", bf16_edges, (182,)),),
+        case=to_bf16_case,
+        table=(Row("both ends and the middle of each kind of number", bf16_edges_case, (182,)),),
         reference="to_bf16.cu",
         level="warm-up",
         once=True,

@@ -33,7 +33,7 @@ from virtualgpu.records import Dim3
 # 14-philox
 
 
-def random_words(random_data: Draw, size: Any, block: Dim3) -> Case:
+def random_words_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that writes random words of Philox, with random keys and first
     counters.
     """
@@ -77,7 +77,7 @@ def _only_later_words_wrong(mistake: Mistake) -> bool:
 # 14-sum
 
 
-def tile_sums(random_data: Draw, size: Any, block: Dim3) -> Case:
+def tile_sums_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that sums tiles of 256 elements, with any number of blocks."""
     x = random_data.floats(size)
     x[~np.isfinite(x)] = 1
@@ -112,12 +112,12 @@ def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
     return make_case
 
 
-def many_warps(random_data: Draw, size: Any, block: Dim3) -> Case:
+def many_warps_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with one block per tile. For large blocks, a 16-bit warp number overflows."""
     return _sum_case(random_data.floats(size), -(-size // 256))
 
 
-def many_blocks(random_data: Draw, size: Any, block: Dim3) -> Case:
+def many_blocks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with so many blocks that a 16-bit block number overflows. Most have no tile."""
     return _sum_case(random_data.floats(size), 2**16 + 40)
 
@@ -145,7 +145,7 @@ def _only_sum_order_differs(mistake: Mistake) -> bool:
 # 14-dropout
 
 
-def dropout(random_data: Draw, size: Any, block: Dim3) -> Case:
+def dropout_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that applies dropout to random elements with a grid of any size."""
     rng = random_data.rng
     x = random_data.floats(size)
@@ -431,7 +431,7 @@ EXERCISES = (
         "Philox4x32-10, bit for bit",
         kernel="random_words",
         parameters="unsigned* words, unsigned key0, unsigned key1, long long first, int n",
-        case=random_words,
+        case=random_words_case,
         table=(
             Row("counter 0 and key 0", words_from(0, 0, 0), (1, 2, 3, 5)),
             Row("the largest key", words_from(1, 2**32 - 1, 2**32 - 1), (7,)),
@@ -482,14 +482,14 @@ EXERCISES = (
         "The same sums for every launch",
         kernel="tile_sums",
         parameters="const float* x, float* sums, int n",
-        case=tile_sums,
+        case=tile_sums_case,
         table=(
             Row("tiles of −0 alone", tiles_of(-0.0), (256, 1024, 1)),
             Row("tiles of −0 and 0", tiles_of(-0.0, 0.0), (600,)),
             Row("infinities of both signs in a tile", tiles_of(np.inf, -np.inf, 1), (700,)),
             Row("sums beyond the largest float", tiles_of(3e38, -3e38, 1e38), (900,)),
-            Row("more blocks than 16 bits can count", many_blocks, (1500,)),
-            Row("more warps than 16 bits can count", many_warps, (540_000,)),
+            Row("more blocks than 16 bits can count", many_blocks_case, (1500,)),
+            Row("more warps than 16 bits can count", many_warps_case, (540_000,)),
         ),
         reference="tile_sums.cu",
         once=True,
@@ -541,7 +541,7 @@ EXERCISES = (
             "const float* x, float* y, unsigned key0, unsigned key1, long long offset, unsigned dropped, "
             "float scale, int n"
         ),
-        case=dropout,
+        case=dropout_case,
         table=(
             Row("nothing dropped", dropout_of(0, "0", 1.25, np.inf, np.nan), (77,)),
             Row("nearly all dropped", dropout_of(5, "2**32 - 1", 2.0, np.inf, -np.inf, np.nan), (300,)),

@@ -396,7 +396,7 @@ def one_above(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
     return make_case
 
 
-def several_largest(random_data: Draw, size: Any, block: Dim3) -> Case:
+def several_largest_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case in which several or all elements of a row are equal to its maximum."""
     rows, _ = size
     row_maxima = np.resize(np.array([_INT_MIN, -5, 0, _INT_MAX, -1, 7], np.int32), (rows, 1))
@@ -406,7 +406,7 @@ def several_largest(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _make_argmax_case(random_data, x.astype(np.int32))
 
 
-def several_large(random_data: Draw, size: Any, block: Dim3) -> Case:
+def several_large_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with one element per row near the largest int, and others near the smallest."""
     rows, columns = size
     x = _INT_MIN + random_data.rng.integers(0, 3, size)
@@ -709,7 +709,7 @@ def _with_splits(exercise: KernelExercise, kernel_code: str) -> KernelExercise:
     return replace(exercise, case=split_case(exercise.case), table=table)
 
 
-def decoding_step(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+def decoding_step_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Return a test case for a kernel that computes attention for one query. Some scores are very large."""
     heads, tokens = size
     rng = random_data.rng
@@ -745,7 +745,7 @@ def attended_like(
     return make_case
 
 
-def attended_peaks(random_data: Draw, size: Any, block: Dim3) -> Case:
+def attended_peaks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return an attention test case in which one token per head has a far higher or lower score than the
     others.
     """
@@ -830,10 +830,10 @@ EXERCISES = (
             ),
             Row(
                 "one large element, others that differ by more than an int can represent",
-                several_large,
+                several_large_case,
                 ((6, 1300), (6, 40)),
             ),
-            Row("several largest elements", several_largest, ((12, 1400), (12, 33), (12, 2))),
+            Row("several largest elements", several_largest_case, ((12, 1400), (12, 33), (12, 2))),
         ),
         once=True,
         measured=Measured((40, 700), (256, 1, 1)),
@@ -880,7 +880,7 @@ EXERCISES = (
         "attend",
         "const float* query, const float* keys, const float* values, float* parts, unsigned* done, "
         "float* out, float scale, int heads, int tokens",
-        decoding_step,
+        decoding_step_case,
         reference="attend.cu",
         naive="attend_naive.cu",
         level="stretch",
@@ -892,7 +892,7 @@ EXERCISES = (
             Row("equal keys", attended_like(0.5, equal_keys=True), ((3, 5), (2, 300))),
             Row("scores of tens of thousands below 0", attended_like(1, -2000), ((3, 4), (3, 90))),
             Row("scores of tens of thousands above 0", attended_like(1, 2000), ((3, 4), (3, 90))),
-            Row("one score far off", attended_peaks, ((33, 33), (34, 34), (35, 35), (40, 70), (9, 4))),
+            Row("one score far off", attended_peaks_case, ((33, 33), (34, 34), (35, 35), (40, 70), (9, 4))),
             Row("negative values", attended_like(0.125, value_kind="negative"), ((3, 70),)),
             Row("values around 1,000", attended_like(0.125, value_kind="far"), ((3, 70),)),
         ),

@@ -125,7 +125,7 @@ def _lane_and_register(answer: Answer, name: str, row: int, column: int) -> tupl
     return result_parts[0], result_parts[1]
 
 
-def tile(data: Draw, size: Any, block: Dim3) -> Case:
+def tile_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that multiplies `size` pairs of small matrices, one pair per warp.
 
     The elements are fractions whose sums are exact in FP32, but not in FP16.
@@ -141,9 +141,9 @@ def _products(a: Any, b: Any) -> Any:
         return np.matmul(a.astype(np.float32), b.astype(np.float32))
 
 
-def _infinite_tile(data: Draw, size: Any, block: Dim3) -> Case:
+def _infinite_tile_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with an infinity in each matrix `a`, and without zeros."""
-    case = tile(data, size, block)
+    case = tile_case(data, size, block)
     a, b = (np.where(case.values[name] == 0, np.float16(1), case.values[name]) for name in "ab")
     a[:, 3, 9] = np.inf
     return Case(case.grid, {"a": a, "b": b, "n": size}, {"d": _products(a, b)})
@@ -151,7 +151,7 @@ def _infinite_tile(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _one_row_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case whose results are rows of `b`, which `a` selects in a different order per matrix."""
-    case = tile(data, size, block)
+    case = tile_case(data, size, block)
     a = np.zeros((size, 16, 16), np.float16)
     for matrix in a:
         matrix[np.arange(16), data.rng.permutation(16)] = 1
@@ -220,7 +220,7 @@ def _rounded_to_half(mistake: Mistake) -> bool:
         return bool(np.isclose(actual, expected, rtol=2e-2, atol=4).all())
 
 
-def fragments(data: Draw, size: Any, block: Dim3) -> Case:
+def fragments_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that loads the fragments of `size` half-precision tiles of 64 × 64
     elements.
     """
@@ -255,7 +255,7 @@ def _are_words_misplaced(mistake: Mistake) -> bool:
 _TILE_SIDE = 32
 
 
-def stages(data: Draw, size: Any, block: Dim3) -> Case:
+def stages_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that multiplies matrices, whose sizes are given in tiles of 32 × 32."""
     rows, columns, inner = (_TILE_SIDE * count for count in size)
     a = (data.whole((rows, inner), -60, 61) / 4).astype(np.float16)
@@ -293,7 +293,7 @@ def _has_several_tiles(mistake: Mistake) -> bool:
     return mistake.found is not None and mistake["k"] > _TILE_SIDE
 
 
-def dense(data: Draw, size: Any, block: Dim3) -> Case:
+def dense_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a matrix product with an epilogue. The size is (rows / 16, inner width / 8)."""
     row_groups, inner_groups = size
     rows, inner = 16 * row_groups, 8 * inner_groups
@@ -309,7 +309,7 @@ def dense(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _large_values_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with large positive and negative values, for which GELU is v or 0."""
-    case = dense(data, size, block)
+    case = dense_case(data, size, block)
     bias = np.array((40, -40, 12, -12, 5, -5, 0, 1000), np.float32)
     v = _products(case.values["x"], case.values["w"]) + bias
     return Case(case.grid, {**case.values, "bias": bias}, {"y": _as_half(_gelu(v), np.abs(v) + np.abs(bias))})
@@ -379,9 +379,9 @@ EXERCISES = (
         kernel="tile",
         parameters="const half* a, const half* b, float* d, int n",
         once=True,
-        case=tile,
+        case=tile_case,
         table=(
-            Row("an infinity in a", _infinite_tile, (3,)),
+            Row("an infinity in a", _infinite_tile_case, (3,)),
             Row("a that selects rows", _one_row_case, (5,)),
         ),
         reference="tile.cu",
@@ -445,7 +445,7 @@ EXERCISES = (
         kernel="fragments",
         parameters="const uint4* x, unsigned* y",
         once=True,
-        case=fragments,
+        case=fragments_case,
         reference="fragments.cu",
         naive="fragments_naive.cu",
         kind="repair",
@@ -506,7 +506,7 @@ EXERCISES = (
         kernel="product",
         parameters="const half* a, const half* b, float* c, int n, int k",
         once=True,
-        case=stages,
+        case=stages_case,
         reference="stages.cu",
         naive="stages_naive.cu",
         level="stretch",
@@ -579,7 +579,7 @@ EXERCISES = (
         kernel="dense",
         parameters="const half* x, const half* w, const float* bias, half* y, int n, int k",
         once=True,
-        case=dense,
+        case=dense_case,
         table=(Row("a wide bias", _large_values_case, ((3, 1), (5, 2))),),
         reference="dense.cu",
         naive="dense_naive.cu",

@@ -90,7 +90,7 @@ def _sort_scores(q: Any, k: Any, direction: int = 1) -> None:
     k[:, 0] = 4 * np.arange(len(k))[::direction]
 
 
-def attention(data: Draw, size: Any, block: Dim3) -> Case:
+def attention_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes attention with one thread for every query."""
     rows, keys = size
     return _make_attention_case(
@@ -133,7 +133,7 @@ _ATTENTION_ROWS = (
     Row("all scores around -200", _shifted_case(-200), _ATTENTION_SIZES),
     Row("scores that rise", _sorted_case(1), _ATTENTION_SIZES),
     Row("scores that fall", _sorted_case(-1), _ATTENTION_SIZES),
-    Row("many keys", attention, ((1, 2500),), (32, 1, 1)),
+    Row("many keys", attention_case, ((1, 2500),), (32, 1, 1)),
 )
 
 
@@ -169,7 +169,7 @@ def _draw_attention_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]
     return [(first_size, (64, 1, 1)), (second_size, (int(rng.integers(97, 127)), 1, 1))]
 
 
-def masked(data: Draw, size: Any, block: Dim3) -> Case:
+def masked_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for attention with a sliding window. It may be wider or narrower than a tile, or
     unlimited.
     """
@@ -284,7 +284,7 @@ def _draw_warp_blocks(rng: np.random.Generator) -> list[Dim3]:
     return [(32 * warps, 1, 1) for warps in (4, 1, int(rng.integers(5, 8)), 2, 3, 8)]
 
 
-def paged(data: Draw, size: Any, block: Dim3) -> Case:
+def paged_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for attention with a paged cache and one query per sequence."""
     sequences, max_length = size
     lengths = data.rng.integers(0, max_length + 1, sequences)
@@ -358,7 +358,7 @@ def _draw_paged_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     return [(first_size, (64, 1, 1)), (second_size, (128, 1, 1))]
 
 
-def rotary(data: Draw, size: Any, block: Dim3) -> Case:
+def rotary_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the scores of one query with rotated keys."""
     keys = int(size)
     return _make_rotary_case(data, data.rng.integers(0, 2 * keys + 40, keys), block)
@@ -606,7 +606,7 @@ EXERCISES = (
         kernel="attention",
         parameters="const float* q, const float* k, const float* v, float* out, int rows, int keys",
         once=True,
-        case=attention,
+        case=attention_case,
         table=_ATTENTION_ROWS,
         reference="attention.cu",
         naive="attention_naive.cu",
@@ -670,7 +670,7 @@ EXERCISES = (
         kernel="masked",
         parameters="const float* q, const float* k, const float* v, float* out, int n, int window",
         once=True,
-        case=masked,
+        case=masked_case,
         table=_MASKED_ROWS,
         reference="masked.cu",
         naive="masked_naive.cu",
@@ -795,7 +795,7 @@ EXERCISES = (
             "out, int sequences, int width"
         ),
         once=True,
-        case=paged,
+        case=paged_case,
         table=_PAGED_ROWS,
         reference="paged.cu",
         naive="paged_naive.cu",
@@ -850,7 +850,7 @@ EXERCISES = (
             "float* score, int keys"
         ),
         once=True,
-        case=rotary,
+        case=rotary_case,
         table=_ROTARY_ROWS,
         reference="rotary.cu",
         naive="rotary_naive.cu",
