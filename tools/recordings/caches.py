@@ -79,11 +79,11 @@ def record(path: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
     expected_launches = launches_of(kernels)
     start_s = time.monotonic()
     query = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True, check=False).stdout
-    bases = sorted({line.split()[0] for line in query.splitlines() if line.strip()})
-    metrics = [m for m in METRICS if m.startswith("launch__") or m.rsplit(".", 1)[0] in bases]
-    print(f"{len(bases)} metrics known, without {sorted(set(METRICS) - set(metrics))}", flush=True)
+    known_metrics = sorted({line.split()[0] for line in query.splitlines() if line.strip()})
+    metrics = [m for m in METRICS if m.startswith("launch__") or m.rsplit(".", 1)[0] in known_metrics]
+    print(f"{len(known_metrics)} metrics known, without {sorted(set(METRICS) - set(metrics))}", flush=True)
     names_path = path.with_name("cache_metric_names.txt")
-    names_path.write_text("\n".join(b for b in bases if b.startswith(WORTH_KNOWING)) + "\n")
+    names_path.write_text("\n".join(b for b in known_metrics if b.startswith(WORTH_KNOWING)) + "\n")
     recording: dict[str, Any] = {
         "format": "gpulab-caches",
         "version": VERSION,

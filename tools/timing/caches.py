@@ -154,7 +154,7 @@ def compare(state: State = "cold", cases: Iterable[CacheCase] = CASES) -> list[C
     ]
 
 
-def points(pair: tuple[float, float] | None) -> float | None:
+def point_difference(pair: tuple[float, float] | None) -> float | None:
     """Return the difference of two rates in percentage points."""
     return None if pair is None else abs(pair[1] - pair[0])
 
@@ -169,8 +169,8 @@ def ratio(pair: tuple[float, float], smallest_bytes: float) -> float | None:
 def _score_rows(rows: Sequence[Compared]) -> str:
     score_lines = []
     errors: tuple[tuple[str, str, Callable[[Compared], float | None]], ...] = (
-        ("L1 hit rate", " points", lambda row: points(row.l1)),
-        ("L2 hit rate", " points", lambda row: points(row.l2)),
+        ("L1 hit rate", " points", lambda row: point_difference(row.l1)),
+        ("L2 hit rate", " points", lambda row: point_difference(row.l2)),
         ("bytes read from memory", " %", lambda row: ratio(row.read, READ_BYTES)),
         ("bytes written to memory", " %", lambda row: ratio(row.written, WRITTEN_BYTES)),
     )
@@ -201,7 +201,7 @@ def card(rows: Sequence[Compared], warm: Sequence[Compared]) -> str:
         read=READ_BYTES,
         written=WRITTEN_BYTES,
         warm_count=len(warm),
-        warm=f"{sorted(points(row.l2) or 0.0 for row in warm)[len(warm) // 2]:.1f}",
+        warm=f"{sorted(point_difference(row.l2) or 0.0 for row in warm)[len(warm) // 2]:.1f}",
     )
     for row in rows:
         footnote_mark = "**" if row.case.kernel in LATE else "*" if row.case.held_out else ""

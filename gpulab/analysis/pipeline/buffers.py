@@ -171,7 +171,7 @@ def _writes(
     is_copy = accesses.kind[is_write] == _COPY
     landing_step = np.where(is_copy, -1, step)
     landing_step[is_copy] = _landings(steps, shared, accesses.offset[is_write][is_copy], step[is_copy])
-    chain = np.where(landing_step < 0, 0, steps.warp[landing_step])
+    landing_warp = np.where(landing_step < 0, 0, steps.warp[landing_step])
     tick = np.where(landing_step < 0, 0, steps.tick[landing_step])
     mbarrier = np.where(is_copy & (landing_step >= 0), steps.mbarrier_chain[landing_step], -1)
     # Copies are grouped by commits, stores by waits; even and odd keys are different.
@@ -182,7 +182,7 @@ def _writes(
         asynchronous=is_copy,
         landing_step=landing_step,
         wait_step=_wait_steps(steps, mbarrier, landing_step),
-        landing_chain=np.where(mbarrier >= 0, mbarrier, chain),
+        landing_chain=np.where(mbarrier >= 0, mbarrier, landing_warp),
         landing_tick=np.where(mbarrier >= 0, landing_step + 1, tick),
     )
 

@@ -205,9 +205,9 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
 
     def _body(self) -> str:
         causes = "".join(self._finding(index, cause) for index, cause in enumerate(self.worth_fixing, 1))
-        return self._comparison() + causes + items(self._spilled())
+        return self._baseline_bars() + causes + items(self._spilled())
 
-    def _comparison(self) -> str:
+    def _baseline_bars(self) -> str:
         """Return the HTML of bars that compare this launch's time with the baseline's, if there is one."""
         if self.baseline is None:
             return ""

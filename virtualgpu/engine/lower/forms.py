@@ -53,7 +53,7 @@ _SUM = (
     rf"|(\.rn)?{_FTZ}{_SAT}{_HALF}|(\.rn)?{_BFLOAT}"
 )
 _FUSED = rf"{_ROUNDED}{_FTZ}{_SAT}{_NEGATED}\.f32|{_ROUNDED}{_NEGATED}\.f64"
-_EXTREME = (
+_MIN_MAX_FORMS = (
     rf"{_INTEGER}|{_RELU}\.s32|\.s32\.relu|{_RELU}\.s16x2|\.s16x2\.relu|\.u16x2|{_FTZ}{_NAN}{_SIGNED_MAGNITUDE}(\.f32|{_HALF})"
     rf"|\.f64|{_NAN}{_SIGNED_MAGNITUDE}{_BFLOAT}"
 )
@@ -87,8 +87,8 @@ _FORMS = {
     "sad": _INTEGER,
     "abs": rf"{_INTEGER}|{_FTZ}(\.f32|{_HALF})|\.f64|{_BFLOAT}",
     "neg": rf"{_INTEGER}|{_FTZ}(\.f32|{_HALF})|\.f64|{_BFLOAT}",
-    "min": _EXTREME,
-    "max": _EXTREME,
+    "min": _MIN_MAX_FORMS,
+    "max": _MIN_MAX_FORMS,
     "copysign": r"\.f(32|64)",
     "rcp": rf"{_ROOT}|\.approx\.ftz\.f64",
     "sqrt": _ROOT,
