@@ -41,8 +41,8 @@ def use_device(name: str | None = None, count: int | None = None, links: str | N
 
 
 def as_cupy(device: str | None = None, count: int | None = None) -> AsCupy:
-    """Make ``import cupy`` and ``import cupyx`` load the modules of the virtual GPU. This includes their
-    submodules.
+    """Make ``import cupy`` and ``import cupyx`` load the modules of the virtual GPU. Submodules such as
+    ``cupy.cuda`` are also replaced.
 
     Call it before CuPy is imported. A second call only changes the device.
 

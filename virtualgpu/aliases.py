@@ -23,7 +23,7 @@ _NVIDIA_PACKAGES = ("cuda", "cuda.core", "cuda.bindings")
 
 class AsCupy:
     """Context manager that replaces CuPy's modules with the modules of the virtual GPU. The replacement ends
-    with the ``with`` block or with a call of `undo`.
+    with the ``with`` block or with a call to `undo`.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ NO_SENSORS = "virtual GPU: no sensors"
 
 
 class VirtualBackend:
-    """Implementation of the `virtualgpu.protocol.Backend` protocol for virtual GPUs. Its methods use the
+    """Implementation of the `virtualgpu.protocol.Backend` protocol for virtual GPUs. Its methods apply to the
     current device.
 
     Parameters
@@ -100,8 +100,8 @@ class VirtualBackend:
         return module.stats(module.symbol(kernel.name), self.device_info())
 
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy:
-        """Return the theoretical occupancy of a kernel launch. An estimate replaces ptxas's register count if
-        it is unknown.
+        """Return the theoretical occupancy of a kernel launch. If the register count from ptxas is unknown,
+        an estimate is used.
         """
         module = self._compile_kernel(kernel)
         resources = module.resources[module.symbol(kernel.name)]
@@ -134,9 +134,9 @@ class VirtualBackend:
     def observe(self, launch: Launch, /, *observations: Observation[Any]) -> Any:
         """Execute a kernel launch once, and return a record for each requested observation.
 
-        Checks for hazards need a separate run, as does each further warp or block. If the contents of
-        arrays are restored (``Blocks(restore=True)``, `Hazards`), the modelled clock and L2's contents do
-        not change.
+        A check for hazards needs a separate run, and so does each further warp or block. If the contents of
+        arrays are restored (``Blocks(restore=True)``, `Hazards`), the modelled clock and L2's contents do not
+        change.
         """
         prepared = replace(self.prepared(launch), cold=caches_of(observations) == "cold")
         *earlier_runs, last_run = _group_by_run(observations)
@@ -158,7 +158,9 @@ class VirtualBackend:
         graph._set_node(node)
 
     def update_graph(self, graph: Any, other: Any) -> None:
-        """Copy the parameters of the graph `other` to `graph`. Both graphs have the same nodes and edges."""
+        """Copy the parameters of the graph `other` to `graph`. Both graphs must have the same nodes and
+        edges.
+        """
         graph._update(other)
 
     def load_reader(self) -> LoadReader:

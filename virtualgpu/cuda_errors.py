@@ -29,7 +29,7 @@ def _rebuilt_error(
 
 
 class CUDARuntimeError(_PicklableError, RuntimeError):
-    """Error of the CUDA runtime, with CuPy's class name. The attribute ``status`` is its error code."""
+    """Error of the CUDA runtime, with CuPy's class name. The attribute ``status`` is the error code."""
 
     def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -38,7 +38,7 @@ class CUDARuntimeError(_PicklableError, RuntimeError):
 
 
 class CUDADriverError(_PicklableError, RuntimeError):
-    """Error of the CUDA driver, with CuPy's class name. The attribute ``status`` is its error code."""
+    """Error of the CUDA driver, with CuPy's class name. The attribute ``status`` is the error code."""
 
     def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -47,8 +47,8 @@ class CUDADriverError(_PicklableError, RuntimeError):
 
 
 class OutOfMemoryError(_PicklableError, MemoryError):
-    """Error raised when a memory pool cannot allocate the requested memory. A `message` replaces the default
-    text.
+    """Error raised when a memory pool cannot allocate the requested memory. The argument `message` replaces
+    the default message.
     """
 
     def __init__(self, size_bytes: int, total_bytes: int, limit_bytes: int = 0, message: str = "") -> None:
@@ -63,8 +63,8 @@ class OutOfMemoryError(_PicklableError, MemoryError):
 
 
 class CompileException(_PicklableError, Exception):
-    """Error raised when source code does not compile. It contains NVRTC's log with the line numbers of the
-    program's source.
+    """Error raised when source code does not compile. The error contains NVRTC's log with the line numbers of
+    the program's source.
     """
 
     def __init__(self, log: str, source: str, name: str, options: tuple[str, ...] = ()) -> None:
@@ -92,8 +92,7 @@ class CompileException(_PicklableError, Exception):
 
 
 class KernelFault(CUDARuntimeError, GpulabError):
-    """Error for a fault in a running kernel. The attribute ``site`` is its location, and the process can
-    continue.
+    """Error for a fault in a running kernel. The attribute ``site`` is the location of the fault.
 
     ``kind`` is a short name of the fault, and ``space`` the state space of an illegal access. ``array`` is
     the array in global memory that the access was meant for, or the nearest array.
@@ -126,8 +125,9 @@ class MisalignedAddressError(KernelFault):
 class Progress:
     """The progress that a kernel launch had made when it was stopped.
 
-    ``moving``: blocks or threads had ended shortly before. ``writing``: new values had been stored or
-    printed shortly before. ``spent_s``: processor time of the launch.
+    The field ``moving`` states whether blocks or threads had ended shortly before. The field ``writing``
+    states whether new values had been stored or printed shortly before. The field ``spent_s`` is the
+    processor time of the launch.
     """
 
     ended: int
@@ -167,7 +167,7 @@ class LaunchFailure(KernelFault):
 class NanProducedError(KernelFault):
     """Error for a NaN that a kernel computed while the check for NaN was enabled.
 
-    CUDA has no such check, so the error has the status of a launch failure.
+    CUDA has no such check, so the error has the error code of a launch failure.
     """
 
     def __init__(self, message: str, site: FaultSite) -> None:

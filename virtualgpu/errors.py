@@ -16,11 +16,13 @@ class GpulabError(Exception):
 
 
 class UnknownDeviceError(GpulabError, ValueError):
-    """Error for a device name that is not in the device table. The message suggests the most similar name."""
+    """Error for a device name that is not in the device table. The error message suggests the most similar
+    name.
+    """
 
 
 class UnknownProcessorError(GpulabError, ValueError):
-    """Error for a processor for which kernels cannot be compiled. The message lists the supported
+    """Error for a processor for which kernels cannot be compiled. The error message lists the supported
     processors.
     """
 
@@ -34,15 +36,17 @@ class SourceWarning(ArgumentWarning):
 
 
 class NotSupportedError(GpulabError, NotImplementedError):
-    """Error for an operation that the virtual GPU does not support. The message names an alternative."""
+    """Error for an operation that the virtual GPU does not support. The error message suggests an
+    alternative.
+    """
 
 
 class ToolMissingError(GpulabError, RuntimeError):
-    """Error for an NVIDIA tool that is not installed. The message describes how to install it."""
+    """Error for an NVIDIA tool that is not installed. The error message describes how to install the tool."""
 
 
 class PtxError(GpulabError, ValueError):
-    """Error for PTX code that cannot be parsed. The message names the line."""
+    """Error for PTX code that cannot be parsed. The error message contains the line."""
 
 
 class WatchError(GpulabError, ValueError):
@@ -73,7 +77,7 @@ class FaultSite:
 def did_you_mean(name: str, known_names: Iterable[str], cutoff: float = 0.3) -> str:
     """Return ``" Did you mean 'x'?"`` with the most similar known name, or an empty string.
 
-    `cutoff` is the argument of `difflib.get_close_matches`.
+    The argument `cutoff` is passed to `difflib.get_close_matches`.
     """
     similar_names = difflib.get_close_matches(name, list(known_names), n=1, cutoff=cutoff)
     return f" Did you mean {similar_names[0]!r}?" if similar_names else ""

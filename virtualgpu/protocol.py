@@ -71,8 +71,8 @@ class Observation(Generic[R_co]):
 class Blocks(Observation[LaunchTrace]):
     """Observation of the SM, the start time and the end time of each block.
 
-    With ``restore``, the contents of every array argument are restored, so that a view can run the launch
-    again. If ``caches`` is ``"cold"``, L2 is empty at the start; otherwise it keeps its contents.
+    With ``restore``, the contents of all array arguments are restored after the launch. If ``caches`` is
+    ``"cold"``, L2 is empty at the start; otherwise it keeps its contents.
     """
 
     restore: bool = False
@@ -100,8 +100,8 @@ class Warp(Observation[WarpTrace]):
 class Block(Observation[BlockTrace]):
     """Observation of every step of all warps of a block, with at most ``max_steps`` steps in total.
 
-    Only a virtual GPU supports it; a real GPU records the masks of ``warp``. ``watch`` and ``stop`` apply
-    to each of the warps, as for `Warp`.
+    Only a virtual GPU supports this observation. ``watch`` and ``stop`` apply to each of the warps, as for
+    `Warp`.
     """
 
     block_index: Dim3 = (0, 0, 0)
@@ -115,7 +115,7 @@ class Block(Observation[BlockTrace]):
 class Counters(Observation[KernelCounters]):
     """Observation of counters such as instructions, memory requests, sectors, bank conflicts and branches.
 
-    Only a virtual GPU supports it.
+    Only a virtual GPU supports this observation.
 
     With ``caches`` also counters of a model of L1, L2 and constant cache: with empty caches at the start
     (``"cold"``, the default of Nsight Compute), or with L2 after earlier launches (``"warm"``).
@@ -126,8 +126,8 @@ class Counters(Observation[KernelCounters]):
 
 @dataclass(frozen=True, slots=True)
 class Costs(Observation[LaunchCosts]):
-    """Observation of the causes of the modelled time. Each has the time that the launch would take without
-    this cause.
+    """Observation of the causes of the modelled time. Each cause has the time of the launch without that
+    cause.
 
     Only a virtual GPU supports it.
 
@@ -141,7 +141,7 @@ class Costs(Observation[LaunchCosts]):
 class Accesses(Observation[AccessTrace]):
     """Observation of counters and of the addresses that one warp accesses.
 
-    Only a virtual GPU supports it.
+    Only a virtual GPU supports this observation.
     """
 
     block_index: Dim3 = (0, 0, 0)
@@ -153,7 +153,7 @@ class Accesses(Observation[AccessTrace]):
 class Fragments(Observation[FragmentTrace]):
     """Observation of the matrix instructions of one warp, and of its accesses to shared memory.
 
-    Only a virtual GPU supports it.
+    Only a virtual GPU supports this observation.
     """
 
     block_index: Dim3 = (0, 0, 0)
@@ -165,7 +165,7 @@ class Fragments(Observation[FragmentTrace]):
 class Hazards(Observation[SanitizerReport]):
     """Observation of the hazards that the checks of a launch find.
 
-    Only a virtual GPU supports it.
+    Only a virtual GPU supports this observation.
 
     Parameters
     ----------
@@ -221,7 +221,9 @@ def caches_of(observations: Sequence[Observation[Any]]) -> Caches:
 
 
 class TimelineRecorder(Protocol):
-    """Recorder of one timeline. Call `start` and `stop` once each, and `stop` also after an error."""
+    """Recorder of one timeline. The methods `start` and `stop` are called once each, and `stop` is also
+    called after an error.
+    """
 
     @property
     def blind(self) -> str:
@@ -240,16 +242,20 @@ class TimelineRecorder(Protocol):
         ...
 
     def stop(self) -> Timeline:
-        """End the recording and return the timeline. The `note` of the timeline describes what is missing."""
+        """End the recording and return the timeline. The field `note` of the timeline describes what is
+        missing.
+        """
         ...
 
 
 class StreamWatcher(Protocol):
-    """Observer of the streams and memory that a program uses. Call `start` once and `stop` once."""
+    """Observer of the streams and memory that a program uses. The methods `start` and `stop` are called once
+    each.
+    """
 
     def start(self, see: Callable[[Act], None]) -> None:
-        """Call the function `see` for every use of streams and memory from now on. Its argument is a record
-        from `virtualgpu.records.acts`.
+        """Call the function `see` for every use of streams and memory from now on. The argument of `see` is a
+        record from `virtualgpu.records.acts`.
 
         Earlier work of the devices counts as finished.
 
@@ -261,14 +267,14 @@ class StreamWatcher(Protocol):
         ...
 
     def stop(self) -> str:
-        """Stop the observation, and return a description of what was not observed. Call this also after an
-        error.
+        """Stop the observation, and return a description of what was not observed. This method must also be
+        called after an error.
         """
         ...
 
 
 class LoadReader(Protocol):
-    """Reader of the load of a device. Each call returns a row with the columns
+    """Reader of the load of a device. Each call returns a row with the columns in
     `records.device.load.LOAD_COLUMNS`.
 
     Values that are not available are None.
@@ -285,7 +291,7 @@ class LoadReader(Protocol):
 
 
 class Backend(Protocol):
-    """Interface of one real or virtual device. Its methods return records."""
+    """Interface of one real or virtual device. The methods return records."""
 
     @property
     def provenance(self) -> Provenance: ...
@@ -323,7 +329,7 @@ class Backend(Protocol):
     def observe(self, launch: Launch, /, *observations: Observation[Any]) -> Any:
         """Run a launch once, and return one record for each requested observation.
 
-        Observations that cannot share a run repeat the launch, with the same caches and restored arrays.
+        If observations cannot share a run, the launch is repeated with the same caches and restored arrays.
 
         Raises
         ------
@@ -341,7 +347,7 @@ class Backend(Protocol):
     def set_graph_node(self, graph: Any, node: GraphNode, template: Any) -> None:
         """Set the parameters and launch shape of a node of an executable graph.
 
-        `template` is the graph whose parameters were copied last, or the graph itself.
+        The graph `template` is the graph whose parameters were copied last, or the graph itself.
 
         Raises
         ------
@@ -362,11 +368,13 @@ class Backend(Protocol):
         ...
 
     def memory_reader(self) -> Callable[[], MemoryReading]:
-        """Return a reader of the memory use of the current device. It can be called on any thread."""
+        """Return a function that reads the memory use of the current device. The function can be called in
+        any thread.
+        """
         ...
 
     def load_reader(self) -> LoadReader:
-        """Return a reader of the load of the current device. It can be called on any thread.
+        """Return a ``LoadReader`` for the current device. The reader can be called in any thread.
 
         Raises
         ------
@@ -376,5 +384,7 @@ class Backend(Protocol):
         ...
 
     def host_ns(self) -> int:
-        """Return the time of the host's clock in ns. For a virtual GPU, this is the modelled clock."""
+        """Return the time of the host's clock in ns. For a virtual GPU, the time is that of the modelled
+        clock.
+        """
         ...

@@ -18,8 +18,8 @@ def trimmed(
 ) -> Iterator[bool]:
     """Context manager that shortens the tracebacks of an exception and of its causes.
 
-    Errors that were raised and caught within the packages are removed from the chain. A program's function
-    that the packages call keeps its frames.
+    Errors that were raised and caught within the packages are removed from the chain of causes. A program's
+    function that the packages call keeps its frames.
 
     Parameters
     ----------

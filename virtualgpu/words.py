@@ -18,9 +18,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def noun(value: float, singular: str, plural: str = "") -> str:
-    """Return the singular of a noun if the value is 1, else the plural. By default, the plural ends with
-    s.
-    """
+    """Return the singular of a noun if the value is 1, else the plural. By default, the plural ends in s."""
     return singular if value == 1 else plural or f"{singular}s"
 
 

@@ -55,8 +55,8 @@ class Chunk(Generic[Mem]):
             chunk = chunk.next
 
     def split(self, size: int) -> Chunk[Mem] | None:
-        """Shorten the chunk to `size` bytes, and return a new chunk for the rest. If nothing remains, return
-        None.
+        """Shorten the chunk to `size` bytes, and return a new chunk for the rest. Return None if nothing
+        remains.
         """
         if self.size == size:
             return None

@@ -55,9 +55,8 @@ class ChunkPool(Generic[Mem]):
     def take(self, size: int, stream: int, allocate: Callable[[int], Mem | None]) -> Chunk[Mem] | None:
         """Return a free chunk of the stream with handle `stream`, or allocate a new segment.
 
-        `allocate` allocates a segment of a number of bytes on the device, or returns None if the device is
-        full. The result is None if the limit or the device's memory is exceeded even after free blocks were
-        released.
+        The function `allocate` allocates device memory, or returns None if the device is full. The result is
+        None if the limit or the device's memory is exceeded even after free blocks were released.
         """
         with self.alone() as is_alone:
             arena = self._arenas.get(stream)
@@ -91,7 +90,7 @@ class ChunkPool(Generic[Mem]):
     def alone(self) -> Iterator[bool]:
         """Context manager that locks the pool and yields whether the caller may change its chunks.
 
-        The result is False within another call of the same thread; see the notes of the class.
+        The result is False for a nested call in the same thread; see the notes of the class.
         """
         with self._mutex:
             is_alone = not self._is_changing
@@ -145,8 +144,8 @@ class ChunkPool(Generic[Mem]):
         return fits
 
     def free_all_blocks(self, stream: int | None = None) -> None:
-        """Return the memory of unused segments to the device. With `stream`, return only the segments of that
-        stream.
+        """Return the memory of unused segments to the device. With `stream`, only the segments of that stream
+        are returned.
 
         A segment with a part in use is kept.
         """

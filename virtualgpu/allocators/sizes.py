@@ -12,7 +12,7 @@ def round_size(size: int) -> int:
 
 
 def round_pinned_size(size: int) -> int:
-    """Return `size` rounded up to a power of two of at least 512 bytes. The pool of pinned memory allocates
+    """Return `size` rounded up to a power of two of at least 512 bytes. The pinned memory pool allocates only
     such sizes.
     """
     return max(ALLOCATION_UNIT_BYTES, 1 << (size - 1).bit_length()) % _SIZE_LIMIT

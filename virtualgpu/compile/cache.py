@@ -30,8 +30,8 @@ def directory() -> Path:
 
 
 def shared() -> Path | None:
-    """Return the read-only cache folder that all users of this computer share. The variable
-    ``GPULAB_CACHE_SHARED`` sets it.
+    """Return the read-only cache folder that all users of this computer share. The environment variable
+    ``GPULAB_CACHE_SHARED`` sets its path.
     """
     setting = os.environ.get("GPULAB_CACHE_SHARED")
     return Path(setting).expanduser() if setting else None
@@ -102,7 +102,7 @@ def _signature(name: str, data: bytes) -> bytes:
 
 
 def store(kind: str, name: str, data: bytes) -> None:
-    """Store a cache entry. Readers find either the complete file or no file."""
+    """Store a cache entry. Readers see either the complete file or no file."""
     folder = directory() / kind
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def store(kind: str, name: str, data: bytes) -> None:
 def replace_file(path: Path, data: bytes, durable: bool = False) -> None:
     """Replace a file atomically, so that readers see either the old or the new contents.
 
-    With `durable` the data are on the disk when this function returns.
+    With `durable`, the data are on the disk when this function returns.
 
     Raises
     ------

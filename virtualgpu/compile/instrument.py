@@ -92,7 +92,8 @@ def trace_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
 
 
 def trace_warp(ptx: str, kernel: str) -> InstrumentedPtx:
-    """Add code to a kernel that records which basic blocks one warp enters. The launch selects the warp.
+    """Add code to a kernel that records which basic blocks one warp enters. The launch determines which warp
+    is traced.
 
     Functions that the kernel calls are not instrumented. Parameters and errors are those of `trace_blocks`.
     """
@@ -123,7 +124,7 @@ def trace_warp(ptx: str, kernel: str) -> InstrumentedPtx:
 def lower_version(ptx: str, version: tuple[int, int]) -> str:
     """Declare an older PTX ISA version in PTX text, for a driver that is older than the compiler.
 
-    NVRTC declares its own version in all PTX. Code for an older GPU rarely needs it, and the driver still
+    NVRTC always declares its own version in PTX. Code for an older GPU rarely needs it, and the driver still
     refuses instructions that the declared version does not have.
     """
     match = _VERSION_PATTERN.search(ptx)
@@ -135,7 +136,7 @@ def lower_version(ptx: str, version: tuple[int, int]) -> str:
 def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
     """Return the PTX ISA version that belongs to a CUDA release (PTX ISA, "Release Notes").
 
-    CUDA 11.x has 7.x, 13.x has 9.x, and 12.x has 8.x but one less from 12.6 on, which shared 8.5.
+    CUDA 11.x has version 7.x, CUDA 13.x has 9.x, and CUDA 12.x has 8.x (one less from 12.6 on).
     """
     major, minor = version
     if major == 12 and minor >= 6:
@@ -149,7 +150,7 @@ def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
 def block_buffer(blocks: int, sampled: int = 1) -> Words:
     """Return a buffer in which `trace_blocks` records the times of a grid with ``blocks`` thread blocks.
 
-    One of each ``sampled`` consecutive blocks is recorded; ``sampled`` is a power of two.
+    One block in every ``sampled`` blocks is recorded, where ``sampled`` is a power of two.
     """
     if sampled < 1 or sampled & (sampled - 1):
         raise ValueError(f"`sampled` must be a power of two, not {sampled}.")
@@ -173,7 +174,7 @@ def recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
 
 
 def read_blocks(buffer: Words) -> tuple[npt.NDArray[np.int64], Words, Words, npt.NDArray[np.int32]]:
-    """Return the index, the start time, the end time and the SM of each recorded block. Times are in ns.
+    """Return the index, the start time, the end time and the SM of each recorded block. The times are in ns.
 
     Times are those of the GPU's global timer.
     """
@@ -404,7 +405,7 @@ def _warp_probe(names: _Names, block_index: int) -> str:
 def timer_step_ns(*times_ns: npt.NDArray[np.int64]) -> int:
     """Return the greatest common divisor of all differences between measured times, in ns.
 
-    With enough times, it is the resolution of the clock.
+    If enough times are given, the result is the resolution of the clock.
     """
     differences = np.diff(np.unique(np.concatenate(times_ns)))
     return int(np.gcd.reduce(differences)) if differences.size else 1

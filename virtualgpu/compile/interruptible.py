@@ -17,7 +17,7 @@ _stack_size_lock = threading.Lock()
 
 @contextmanager
 def stacks_of(size_bytes: int) -> Iterator[None]:
-    """Context manager that sets the stack size of new threads. The setting affects the whole process."""
+    """Context manager that sets the stack size of new threads. The setting applies to the whole process."""
     with _stack_size_lock:
         previous_size = threading.stack_size(size_bytes)
         try:
@@ -27,8 +27,8 @@ def stacks_of(size_bytes: int) -> Iterator[None]:
 
 
 def interruptible(work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
-    """Run a long function call in a separate thread, and wait for it. If the wait is interrupted, call
-    `stop`.
+    """Run a long function call in a separate thread, and wait for it. If the wait is interrupted, `stop` is
+    called.
 
     Python raises `KeyboardInterrupt` only in the main thread, and not before a call into C returns.
     Interrupted work that cannot be stopped continues to its end in the background; a process that exits does

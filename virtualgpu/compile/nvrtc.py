@@ -42,8 +42,8 @@ class NvrtcMissingError(ToolMissingError):
 
 
 class NvrtcCompileError(GpulabError, ValueError):
-    """Error for source code that does not compile. The attribute ``log`` is NVRTC's log with the learner's
-    line numbers.
+    """Error for source code that does not compile. The attribute ``log`` is NVRTC's log with line numbers of
+    the learner's source.
     """
 
     def __init__(self, log: str) -> None:
@@ -56,7 +56,7 @@ class PtxImage:
     """The PTX from a compilation for one target, with the compiler's log and the mangled name of each name
     expression.
 
-    ``resources`` contains the resources of each kernel if they were determined in advance, else None.
+    The attribute ``resources`` contains the resources of each kernel, or None if they are unknown.
     """
 
     ptx: str
@@ -140,7 +140,7 @@ def version() -> tuple[int, int]:
 def supported_targets() -> tuple[int, ...]:
     """Return the compute capabilities for which NVRTC can compile, as integers such as 75 for 7.5.
 
-    Without NVRTC these are the targets for which the course's kernels were compiled.
+    Without NVRTC, the result contains the targets of the course's precompiled kernels.
     """
     return _targets() if available() else shipped.targets()
 
@@ -195,7 +195,8 @@ def compile_ptx(
 def compile_both(
     code: str, *, target: int, options: tuple[str, ...] = (), name_expressions: tuple[str, ...] = ()
 ) -> tuple[PtxImage, CubinImage | None]:
-    """Compile CUDA C++ to PTX and machine code, both with line information. The process caches the results.
+    """Compile CUDA C++ to PTX and machine code, both with line information. The results are cached in the
+    process.
 
     The PTX is that of `compile_ptx`. Without NVRTC there is no machine code; its resources are then part of
     the PTX image. Parameters and errors are those of `compile_ptx`.

@@ -18,7 +18,7 @@ def same_program(first: KernelSource, second: KernelSource) -> bool:
     """Return whether two kernels are equal except for comments, spaces, names and other details without an
     effect.
 
-    Either their texts are equal except for comments and spaces, or the compiler generates the same
+    The texts must be equal except for comments and spaces, or both kernels must compile to the same
     instructions. If the compiler is missing, or rejects one of them, the texts decide.
     """
     if (first.name, first.options) == (second.name, second.options) and _code_without_comments(

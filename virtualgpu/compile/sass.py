@@ -68,13 +68,13 @@ class SassInstruction:
 
     @property
     def space(self) -> str:
-        """State space that a memory instruction accesses. For other instructions, the string is empty."""
+        """State space that a memory instruction accesses. The string is empty for other instructions."""
         return _SPACES.get(self.root, "")
 
     @property
     def kind(self) -> str:
-        """Kind of a memory access, which is load, store or atomic. For other instructions, the string is
-        empty.
+        """Kind of a memory access, which is load, store or atomic. The string is empty for other
+        instructions.
         """
         if not self.space:
             return ""

@@ -44,8 +44,8 @@ _COMMENT_LINE_PATTERN = re.compile(r"^\s*//[^\n]*\n", re.M)
 
 @dataclass(frozen=True, slots=True)
 class ShippedImage:
-    """The result of a compilation in advance for one target. It contains PTX, mangled names and the resources
-    of the kernels.
+    """The result of a compilation in advance for one target. The image contains PTX, mangled names and the
+    resources of the kernels.
     """
 
     ptx: str
@@ -56,7 +56,8 @@ class ShippedImage:
 def find(
     code: str, *, target: int, options: Sequence[str] = (), name_expressions: Sequence[str] = ()
 ) -> ShippedImage | None:
-    """Return the compiled image of source code that was compiled in advance. Return None if there is none.
+    """Return the compiled image of source code that was compiled in advance. The result is None if there is
+    no such image.
 
     Comments, and spaces at the ends of lines, may differ.
     """
@@ -64,7 +65,9 @@ def find(
 
 
 def image(key: str) -> ShippedImage | None:
-    """Return the image with a given key that was compiled in advance, or None. The key is from `key_of`."""
+    """Return the image with a given key that was compiled in advance, or None. The function `key_of` computes
+    the key.
+    """
     image_record = _store()["images"].get(key)
     if image_record is None:
         return None
@@ -94,7 +97,9 @@ def key_of(code: str, target: int, options: Sequence[str], name_expressions: Seq
 
 
 def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
-    """Return the contents of a file that stores compiled images. The keys of `images` identify them."""
+    """Return the contents of a file that stores compiled images. The keys of the dictionary `images` identify
+    the images.
+    """
     store_content = {
         "format": FORMAT,
         "version": VERSION,
@@ -133,7 +138,9 @@ def remove_comments(code: str) -> str:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """Return the compiled images that `pack` stored. If the file has another version, return no images."""
+    """Return the compiled images that `pack` stored. The result is empty if the file has a different
+    version.
+    """
     store_content = json.loads(lzma.decompress(data))
     if store_content.get("format") == FORMAT and store_content.get("version") == VERSION:
         return dict(store_content)

@@ -11,7 +11,8 @@ from virtualgpu.errors import ToolMissingError
 
 
 def find_tool(tool: str) -> str:
-    """Return the path of a command-line tool. The PATH, ``CUDA_HOME`` and `cuda-pathfinder` are searched.
+    """Return the path of a command-line tool. The function searches the PATH, ``CUDA_HOME`` and
+    `cuda-pathfinder`.
 
     Raises
     ------

@@ -161,7 +161,7 @@ def missing_array_attribute(array_class: Any, name: str) -> str:
 def module_getattr(
     module_name: str, namespace: dict[str, Any], remedies: dict[str, str] | None = None
 ) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` function for a module. Its errors suggest alternatives to missing names."""
+    """Return a ``__getattr__`` function for a module. Errors for missing names suggest alternatives."""
 
     def raise_missing(name: str) -> Any:
         if name.startswith("__"):
@@ -173,8 +173,8 @@ def module_getattr(
 
 
 def public_names(namespace: dict[str, Any]) -> list[str]:
-    """Return the names in a module's ``__all__``. If it has no ``__all__``, return the public names that it
-    defines.
+    """Return the names in a module's ``__all__``. Without ``__all__``, return the public names that the
+    module defines.
     """
     if "__all__" in namespace:
         return sorted(namespace["__all__"])
@@ -188,7 +188,7 @@ def public_names(namespace: dict[str, Any]) -> list[str]:
 
 
 class Namespace(ModuleType):
-    """A submodule such as ``cp.cuda.driver``. Its errors for missing names suggest alternatives."""
+    """A submodule such as ``cp.cuda.driver``. Errors for missing names suggest alternatives."""
 
     def __init__(self, module_name: str, **members: Any) -> None:
         super().__init__(f"virtualgpu.{module_name}")

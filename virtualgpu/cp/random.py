@@ -95,7 +95,7 @@ class RandomState:
         raise AttributeError(f"'RandomState' object has no attribute '{name}'", obj=self, name=name)
 
     def seed(self, seed: Any = None) -> None:
-        """Restart the generator with a seed from 0 to 2**64 - 1. If the seed is a NumPy array, it is hashed
+        """Restart the generator with a seed from 0 to 2**64 - 1. A seed that is a NumPy array is hashed
         first.
         """
         if isinstance(seed, np.ndarray):
@@ -203,15 +203,17 @@ class RandomState:
     random = random_sample
 
     def rand(self, *size: int, dtype: Any = float) -> ndarray:
-        """Draw samples from the uniform distribution over ``[0, 1)``. Positional arguments are the shape."""
+        """Draw samples from the uniform distribution over ``[0, 1)``. The positional arguments are the
+        shape.
+        """
         return self._draw_float("random", size, dtype)
 
     def randn(self, *size: int, dtype: Any = float) -> ndarray:
-        """Draw samples from the standard normal distribution. Positional arguments are the shape."""
+        """Draw samples from the standard normal distribution. The positional arguments are the shape."""
         return self._draw_float("standard_normal", size, dtype)
 
     def randint(self, low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> ndarray:
-        """Draw random integers from ``[low, high)``. With one bound, draw them from ``[0, low)``."""
+        """Draw random integers from ``[low, high)``. With one bound, the range is ``[0, low)``."""
         if high is None:
             low, high = 0, low
         integer_dtype: Any = np.dtype(dtype)
@@ -222,7 +224,7 @@ class RandomState:
 
 
 def default_rng(seed: Any = None) -> Generator:
-    """Return a `Generator`, whose default bit generator is XORWOW. Equal seeds give equal numbers."""
+    """Return a `Generator`, whose default bit generator is XORWOW. Equal seeds produce equal numbers."""
     if isinstance(seed, Generator):
         return seed
     return Generator(seed if isinstance(seed, BitGenerator) else XORWOW(seed))
@@ -248,7 +250,7 @@ def set_random_state(rs: RandomState) -> None:
 
 
 def reset_states() -> None:
-    """Delete the random states of all devices. Each device then starts from a random seed."""
+    """Delete the random states of all devices. Each device then gets a new state with a random seed."""
     _machine.current().random_states.clear()
 
 

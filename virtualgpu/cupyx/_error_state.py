@@ -17,7 +17,7 @@ _DEFAULTS: dict[str, str | None] = {
 
 
 def geterr() -> dict[str, str | None]:
-    """Return the error settings of the calling thread. As in CuPy, only ``linalg`` can be set."""
+    """Return the error settings of the calling thread. As in CuPy, only the setting ``linalg`` exists."""
     return dict(getattr(_machine.current().thread, "error_state", _DEFAULTS))
 
 

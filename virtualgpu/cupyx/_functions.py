@@ -16,7 +16,9 @@ def rsqrt(x: Any, out: Any = None) -> Any:
 
 
 def scatter_add(a: Any, slices: Any, value: Any) -> None:
-    """Add `value` to ``a[slices]``. If an index occurs several times, all of its values are added."""
+    """Add `value` to ``a[slices]``. If an index occurs several times, all of the corresponding values are
+    added.
+    """
     a.scatter_add(slices, value)
 
 

@@ -20,7 +20,8 @@ _NANOSECONDS = 1e-9
 
 
 class BenchmarkResult:
-    """The times of all calls in a benchmark. Its ``str()`` is a line with their mean, deviation and extremes.
+    """The times of all calls in a benchmark. The function ``str()`` formats the times as a line with the
+    mean, the deviation and the extremes.
 
     Attributes
     ----------
@@ -39,8 +40,8 @@ class BenchmarkResult:
         self._devices = devices
 
     def to_str(self, show_gpu: bool = False) -> str:
-        """Return a line of text with the times on the host. With `show_gpu`, it also has the times on each
-        device.
+        """Return a line of text with the times on the host. With `show_gpu`, the line also contains the times
+        on each device.
         """
         times_by_name = [("CPU", self.cpu_times)]
         if show_gpu:

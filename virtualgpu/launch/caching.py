@@ -29,7 +29,9 @@ class CacheWatch:
 
 
 def watch_caches(prepared: PreparedLaunch) -> CacheWatch:
-    """Return a recorder for the memory accesses of a launch. For a cold launch, L2 is empty at the start."""
+    """Return a recorder for the memory accesses of a launch. For a cold launch, the L2 cache is empty at the
+    start.
+    """
     from virtualgpu.engine.caches.notes import AccessNotes
 
     device = prepared.device

@@ -36,7 +36,7 @@ _LOG_WARNING_PATTERN = re.compile(r"^kernel\.cu\(\d+\): warning.*", re.MULTILINE
 def target_for(capability: tuple[int, int]) -> int:
     """Return the newest NVRTC target that a device with the given compute capability can run.
 
-    A device that is older than all targets (V100 with CUDA 13) uses the oldest target.
+    A device that is older than all targets gets the oldest target.
     """
     capability_number = 10 * capability[0] + capability[1]
     targets = nvrtc.supported_targets()
@@ -45,7 +45,7 @@ def target_for(capability: tuple[int, int]) -> int:
 
 @dataclass(eq=False, slots=True)
 class CompiledModule:
-    """The result of compiling CUDA source code. The mapping ``lowered_names`` contains the symbol of each
+    """The result of compiling CUDA source code. The dictionary ``lowered_names`` contains the symbol of each
     name expression.
 
     ``is_precompiled`` is True for modules that were shipped with the course, which are used if NVRTC is not
@@ -193,8 +193,8 @@ class CompiledModule:
 class CompiledKernel:
     """A kernel of a compiled module, loaded on a device.
 
-    ``symbol`` is its name in the PTX. ``source_params`` are its parameters as written in the source, or None
-    if they are unclear there.
+    The attribute ``symbol`` is the name of the kernel in the PTX. ``source_params`` are its parameters as
+    written in the source, or None if they are unclear there.
     """
 
     module: CompiledModule
@@ -232,7 +232,7 @@ def max_threads_per_block(info: DeviceInfo, resources: KernelResources) -> int:
 def fit(info: DeviceInfo, resources: KernelResources, block_threads: int, shared_bytes: int) -> Occupancy:
     """Return the occupancy of a kernel with the given resources and block size.
 
-    Registers that are only estimated are reduced until one block fits.
+    Estimated register counts are reduced until one block fits.
     """
     registers = resources.registers_per_thread
     if not resources.estimated:
@@ -246,7 +246,7 @@ def fit(info: DeviceInfo, resources: KernelResources, block_threads: int, shared
 def compiled_module(
     code: str, options: tuple[str, ...], name_expressions: tuple[str, ...], capability: tuple[int, int]
 ) -> CompiledModule:
-    """Return the module compiled for a compute capability. Compiled modules are cached in this process.
+    """Return the module compiled for a compute capability. The modules are cached in this process.
 
     Raises
     ------

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class DebugBuild:
     """The variables of a kernel and their types, as a debug build of the kernel declares them.
 
-    ``described`` adds variables and unrolled loops to warps that the launch itself traced; without a debug
-    build it returns them unchanged. ``missing_reason`` is the reason if there is no debug build.
+    The method ``described`` adds the variables and unrolled loops to the warps of a trace. ``missing_reason``
+    is the reason if there is no debug build.
     """
 
     described: Callable[[tuple[WarpTrace, ...]], tuple[WarpTrace, ...]] = lambda warps: warps
@@ -46,7 +46,9 @@ _WATCHDOG_S = 5.0
 
 
 def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBuild:
-    """Run a debug build of the kernel to trace one block. Device memory is restored afterwards."""
+    """Run a debug build of the kernel to trace one block. The contents of device memory are restored
+    afterwards.
+    """
     from virtualgpu.compile.ptx.dwarf import declared_variables
     from virtualgpu.engine.observe.results import linear
     from virtualgpu.engine.observe.unrolled import unroll_factors
@@ -141,8 +143,8 @@ def _restored(memory: DeviceMemory) -> Iterator[bool]:
 
 
 def contents(memory: DeviceMemory) -> list[tuple[int, npt.NDArray[np.uint8]]] | None:
-    """Return copies of all device memory in use as pairs (address, bytes). The result is None if it is too
-    large to copy.
+    """Return copies of all device memory in use as pairs (address, bytes). The result is None if the memory
+    is too large to copy.
     """
     starts, ends = (column.tolist() for column in memory.live())
     if sum(ends) - sum(starts) > _MAX_SAVED_BYTES:

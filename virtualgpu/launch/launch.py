@@ -20,8 +20,8 @@ Shape = int | Sequence[int]
 class Launch:
     """A kernel launch with its grid, block, arguments, dynamic shared memory and stream.
 
-    ``kernel`` is a ``RawKernel`` of CuPy or the virtual GPU, or a `KernelSource`. `of` and `as_cupy` check
-    their arguments; the device's backend checks its limits and the kernel's parameters.
+    The field ``kernel`` is a ``RawKernel`` of CuPy or the virtual GPU, or a `KernelSource`. `of` and
+    `as_cupy` check their arguments; the device's backend checks its limits and the kernel's parameters.
     """
 
     kernel: Any
@@ -61,7 +61,7 @@ class Launch:
         """Return the launch for the call ``kernel(grid, block, args)``, with the arguments interpreted as in
         CuPy.
 
-        Shapes must be tuples. Sizes below 1 count as 1, with an `ArgumentWarning`.
+        The grid and the block must be tuples. Sizes below 1 count as 1, with an `ArgumentWarning`.
 
         Raises
         ------
@@ -134,8 +134,9 @@ class Launch:
     def resized(self, threads: int) -> Launch:
         """Return a one-dimensional launch with another block size and at least the same number of threads.
 
-        Dynamic shared memory grows with the block, since kernels often use a number of bytes per thread. It
-        does not shrink, since other kernels do not.
+        The dynamic shared memory grows in proportion to the block size, because many kernels need a fixed
+        number of bytes per thread. It does not shrink, because other kernels need a fixed number of bytes per
+        block.
         """
         blocks = -(-self.threads // threads)
         resized_bytes = max(self.shared_bytes, -(-self.shared_bytes * threads // self.block_threads))
@@ -173,7 +174,7 @@ def kernel_source(kernel: Any) -> KernelSource:
 
 
 def dims(name: str, value: Any, minimum: int = 1) -> Dim3:
-    """Return one to three integers as a tuple (x, y, z). Error messages contain `name`.
+    """Return one to three integers as a tuple (x, y, z). The string `name` appears in error messages.
 
     Raises
     ------

@@ -43,9 +43,9 @@ MAX_LISTED_BLOCKS = 200_000
 class PreparedLaunch:
     """A launch that has been checked for a device, with all data that is needed to run it.
 
-    ``launch`` keeps the arguments alive until the kernel has run. ``arrays`` maps the addresses of array
-    arguments to their bytes, ``names`` to their parameters. If ``cold`` is true, no array is in L2 at the
-    start.
+    The field ``launch`` keeps the arguments alive until the kernel has run. ``arrays`` maps the addresses of
+    array arguments to their bytes, ``names`` to their parameters. If ``cold`` is true, no array is in L2 at
+    the start.
     """
 
     launch: Launch
@@ -68,7 +68,7 @@ class PreparedLaunch:
 
     @property
     def blocks_per_sm(self) -> int:
-        """Number of blocks that one SM can run at the same time. It is at least 1."""
+        """Number of blocks that one SM can run at the same time. The number is at least 1."""
         return max(self.occupancy.blocks_per_sm, 1)
 
     @property
@@ -78,8 +78,8 @@ class PreparedLaunch:
 
     @property
     def l1_bytes(self) -> int:
-        """Size of the L1 cache of each SM in bytes. It depends on the shared memory that the resident blocks
-        use.
+        """Size of the L1 cache of each SM in bytes. The size depends on the shared memory of the resident
+        blocks.
         """
         info = self.device.info
         stats = self.kernel.stats
@@ -123,7 +123,7 @@ class PreparedLaunch:
     def run(self, options: RunOptions | None = None) -> FinishedLaunch:
         """Execute the kernel without adding its time to the modelled clock.
 
-        Faults raise errors of `virtualgpu.cuda_errors`.
+        A fault raises an error from `virtualgpu.cuda_errors`.
         """
         device = self.device
         device.machine.count_launch()
@@ -238,7 +238,7 @@ class PreparedLaunch:
         )._make_operation
 
     def released(self) -> Operation:
-        """Return a copy of the launch for a graph node. It stores addresses and does not keep arrays
+        """Return a copy of the launch for a graph node. The copy stores addresses and does not keep arrays
         alive.
         """
         return replace(self, launch=replace(self.launch, args=()))._make_operation
@@ -257,7 +257,7 @@ class PreparedLaunch:
     def fitted_cooperative(self) -> PreparedLaunch:
         """Return a copy of the launch as a cooperative launch, with a grid that fits on the device.
 
-        A grid that is too large is reduced, with a warning.
+        If the grid is too large, it is reduced and a warning is shown.
 
         Raises
         ------
@@ -283,7 +283,7 @@ class PreparedLaunch:
 class FinishedLaunch:
     """A launch that has finished, with its counters and its modelled times.
 
-    ``cold_bytes`` of its arrays were not in L2 at the start.
+    The value ``cold_bytes`` is the number of bytes of its arrays that were not in L2 at the start.
     """
 
     prepared: PreparedLaunch
@@ -354,9 +354,7 @@ class FinishedLaunch:
 
     @property
     def costs(self) -> LaunchCosts:
-        """The causes of the modelled time. Each has the time that the launch would take without this
-        cause.
-        """
+        """The causes of the modelled time. Each cause has the time of the launch without that cause."""
         from virtualgpu.model.cost.causes import costs
 
         prepared = self.prepared
@@ -377,8 +375,7 @@ class FinishedLaunch:
     def stream_time_ns(self, counts: KernelCounts, passage: Passage) -> float:
         """Return the duration of the kernel in its stream in ns, including transfers between devices.
 
-        Transfers to and from other devices are recorded in `passage`, and counts for a recorded timeline in
-        `counts`.
+        The transfers are recorded in `passage`, and counts for a recorded timeline are stored in `counts`.
         """
         if self.prepared.device.machine.clock.recorder is not None:
             kernel_work = self._kernel_work

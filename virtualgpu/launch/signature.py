@@ -40,8 +40,8 @@ _ELEMENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class SourceParam:
-    """A kernel parameter as written in the source. It has a name, a type and, for a pointer, the NumPy dtype
-    of the elements.
+    """A kernel parameter as written in the source. The parameter has a name, a type and, for a pointer, the
+    NumPy dtype of its elements.
 
     ``element`` is "" if the parameter is not a pointer or its type is not a plain one.
     """

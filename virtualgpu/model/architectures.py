@@ -17,7 +17,7 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class ArchLimits:
-    """The limits of an SM for one compute capability. Sizes are in bytes, and registers have 32 bits."""
+    """The limits of an SM for one compute capability. Sizes are in bytes, and each register has 32 bits."""
 
     compute_capability: tuple[int, int]
     architecture: str
@@ -36,8 +36,8 @@ class ArchLimits:
 
     @property
     def reserved_shared_per_block_bytes(self) -> int:
-        """Number of bytes of shared memory that the driver reserves in each block. It is 1 KiB from compute
-        capability 8.0 on.
+        """Number of bytes of shared memory that the driver reserves in each block. The number is 1 KiB from
+        compute capability 8.0 on.
         """
         return KIB if self.compute_capability >= (8, 0) else 0
 

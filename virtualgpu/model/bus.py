@@ -80,8 +80,8 @@ def over_links_ns(
 ) -> float:
     """Return the duration in ns of a kernel that moves bytes between devices.
 
-    `duration_ns` is its duration without these transfers, `moved_bytes` maps (source, target) to bytes. The
-    transfers are stored in `passage`.
+    The argument `duration_ns` is the duration without these transfers, and `moved_bytes` maps (source,
+    target) to bytes. The transfers are stored in `passage`.
     """
     links = device.machine.links
     transfer_ns = 0.0
@@ -108,7 +108,7 @@ def _fault_wait_ns(info: DeviceInfo, migration: Migration) -> float:
 
 def host_touch_ns(info: DeviceInfo, migration: Migration) -> float:
     """Return the time in ns for which the host waits when it accesses managed memory. Only pages that are new
-    or on the device cost time.
+    or on the device need time.
     """
     faults_ns = migration.new_bytes * HOST_NEW_PAGE_NS + migration.copied_bytes * HOST_PAGE_NS
     return faults_ns / PAGE_BYTES + migration.copied_bytes / cost.pinned_gbps(info)
@@ -123,8 +123,8 @@ def prefetch_ns(info: DeviceInfo, kind: CopyKind, migration: Migration) -> float
 
 
 def touched_by_host(device: VirtualDevice, pages: ManagedPages, start: int, size_bytes: int) -> None:
-    """Move the managed pages that the host accesses from the device to the host. The host waits for the
-    transfer.
+    """Move the managed pages that the host accesses from the device to the host. The host waits until the
+    pages have been transferred.
     """
     migration = pages.to_host(start, size_bytes)
     device.memory.bus_bytes += migration.copied_bytes

@@ -42,8 +42,8 @@ def device_infos(name: str | None = None, count: int | None = None) -> list[Devi
 
 
 def initial_watchdog_s() -> float:
-    """Return the initial time limit of a kernel in seconds. It is the value of ``VIRTUALGPU_WATCHDOG_S``, or
-    20 by default.
+    """Return the initial time limit of a kernel in seconds. The limit is the value of
+    ``VIRTUALGPU_WATCHDOG_S``, or 20 by default.
 
     Raises
     ------

@@ -40,9 +40,9 @@ _MOST_PENDING = 4096  # number of pending operations from which the older part i
 class HostClock:
     """The modelled clock of the host, which all devices of one machine share.
 
-    ``waits`` counts the host's waits. ``recorder`` records calls and waits while a timeline is recorded,
-    ``watch`` records ordering and memory use while streams are checked, and ``deferral`` holds work back
-    while another order of the streams is tried.
+    The attribute ``waits`` is the number of waits of the host. ``recorder`` records calls and waits while a
+    timeline is recorded, ``watch`` records ordering and memory use while streams are checked, and
+    ``deferral`` holds work back while another order of the streams is tried.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,9 @@ class HostClock:
 
 
 class Engine:
-    """A hardware unit of a device, such as a copy engine. Concurrent operations share its capacity of 1.0."""
+    """A hardware unit of a device, such as a copy engine. Concurrent operations share the engine's capacity
+    of 1.0.
+    """
 
     def __init__(self) -> None:
         self._intervals: list[tuple[int, int, float]] = []
@@ -121,7 +123,7 @@ class Engine:
 
 @dataclass(slots=True)
 class Queue:
-    """The queue of a stream, whose operations run one after the other. The next one starts at the time
+    """The queue of a stream, whose operations run one after the other. The next operation starts at the time
     ``tail_ns`` or later.
 
     ``last`` is the number of its last operation. ``frontier`` contains the numbers of the operations that
@@ -138,8 +140,8 @@ class Queue:
 
 @dataclass(slots=True, eq=False)
 class Moment:
-    """A point in a queue. It is reached when the operations ``after`` have ended and the time ``time_ns`` has
-    passed.
+    """A point in a queue. The moment is reached when the operations ``after`` have ended and the time
+    ``time_ns`` has passed.
     """
 
     time_ns: int
@@ -218,7 +220,7 @@ class Schedule:
             return self._per_thread[thread]
 
     def destroy_queue(self, handle: int) -> None:
-        """Remove a stream's queue. Operations that were already submitted to it still run."""
+        """Remove a stream's queue. Operations that were already submitted still run."""
         with self.clock.lock:
             self.settle()
             queue = self._queues.pop(handle, None)
@@ -419,8 +421,8 @@ class Schedule:
         sm_share: float = 1.0,
         ports: Sequence[tuple[Engine, float]] = (),
     ) -> tuple[int, int]:
-        """Schedule an operation that belongs to no queue, such as a graph node. It can start at the time
-        `ready_ns`.
+        """Schedule an operation that belongs to no queue, such as a graph node. The operation can start at
+        the time `ready_ns`.
 
         The arguments and the result are those of `place`.
         """
@@ -444,8 +446,8 @@ class Schedule:
             return start_ns, start_ns + duration
 
     def extend(self, handle: int, end_ns: int, last: tuple[int, ...]) -> None:
-        """Set the end of a queue to the end of a graph. The numbers `last` are those of the graph's last
-        operations.
+        """Set the end of a queue to the end of a graph. The argument `last` contains the numbers of the
+        graph's last operations.
         """
         with self.clock.lock:
             queue = self.queue(handle)
@@ -523,8 +525,8 @@ class Schedule:
             queue.waits = queue.waits or bool(after)
 
     def is_done(self, time_ns: int) -> bool:
-        """Return whether the modelled clock has passed the given time. The query itself takes time on the
-        host.
+        """Return whether the modelled clock has passed the given time. The query itself also takes time on
+        the host.
         """
         return self.clock.advance(QUERY_NS) >= time_ns
 

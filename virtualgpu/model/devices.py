@@ -31,8 +31,8 @@ SHARED_PER_BLOCK_DEFAULT_BYTES = 48 * KIB
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """One row of the table of GPUs. Bandwidths are in GB/s (10^9 bytes), clock rates in MHz, TFLOPS without
-    sparsity.
+    """One row of the table of GPUs. Bandwidths are in GB/s (10^9 bytes), clock rates are in MHz, and rates in
+    TFLOPS are without sparsity.
 
     ``reported_bytes`` is the size that ``cudaMemGetInfo`` reports, 0 if it was not measured; it is less than
     the advertised ``memory_gib``.
@@ -337,8 +337,8 @@ def device_info(name: str) -> DeviceInfo:
 def modelled(info: DeviceInfo) -> DeviceInfo:
     """Return the properties of a virtual GPU that is modelled on a real device.
 
-    It has the limits of the real device; values that the device does not report come from the table of
-    GPUs.
+    The virtual GPU has the limits of the real device; values that the device does not report come from the
+    table of GPUs.
     """
     values = {record_field.name: getattr(info, record_field.name) for record_field in fields(info)}
     with suppress(UnknownDeviceError):

@@ -106,7 +106,7 @@ def refusal(
 ) -> CUDARuntimeError | CUDADriverError:
     """Return CUDA's error for an operation that is forbidden during a capture.
 
-    It is an error of the driver, as kernel launches raise it, or of the runtime. `reason` is added to
+    The error is either a driver error, as for kernel launches, or a runtime error. `reason` is added to
     CUDA's message, `remedy` replaces the usual advice.
     """
     name, explanation, usual_remedy = _REFUSALS[status]
@@ -130,7 +130,9 @@ _NODE_KINDS: dict[ActivityKind, NodeKind] = {
 
 @dataclass(slots=True)
 class KernelCounts:
-    """The bytes and floating-point operations of the last run of a kernel. A timeline records them."""
+    """The bytes and floating-point operations of the last run of a kernel. The counts are recorded in a
+    timeline.
+    """
 
     moved_bytes: int | None = None
     flop: int | None = None
@@ -163,14 +165,14 @@ class KernelCall(Protocol):
 class Operation:
     """A device operation of a stream before it runs, such as a kernel or a copy.
 
-    ``run`` executes it and returns its duration on the device in ns. ``sm_share`` is the part of the SMs that
-    a kernel keeps busy, ``waves`` the number of times that its blocks fill their slots. ``call`` is set for a
-    kernel that the engine runs, ``node_kind`` for operations that only graphs have. ``check`` raises an error
-    if a graph with it cannot be launched. ``watched`` runs it while its memory accesses are observed, and
-    returns these, too. ``reads`` and ``writes`` are the arrays that any other operation uses, as NumPy
-    arrays; pageable host memory is not among them, because the call itself reads or fills it. ``run`` stores
-    a kernel's counts in ``counted`` and its traffic between devices in ``passage``. ``between`` are the
-    source and target device of a copy.
+    The function ``run`` executes the operation and returns its duration on the device in ns. ``sm_share`` is
+    the part of the SMs that a kernel keeps busy, ``waves`` the number of times that its blocks fill their
+    slots. ``call`` is set for a kernel that the engine runs, ``node_kind`` for operations that only graphs
+    have. ``check`` raises an error if a graph with it cannot be launched. ``watched`` runs it while its
+    memory accesses are observed, and returns these, too. ``reads`` and ``writes`` are the arrays that any
+    other operation uses, as NumPy arrays; pageable host memory is not among them, because the call itself
+    reads or fills it. ``run`` stores a kernel's counts in ``counted`` and its traffic between devices in
+    ``passage``. ``between`` are the source and target device of a copy.
     """
 
     kind: ActivityKind
@@ -195,8 +197,8 @@ class Operation:
     between: tuple[int, int] | None = None
 
     def released(self) -> Operation:
-        """Return the operation as a graph node. As in CUDA, it stores addresses and does not keep arrays
-        alive.
+        """Return the operation as a graph node. As in CUDA, the node stores addresses and does not keep
+        arrays alive.
         """
         if self.call is not None:
             return self.call.released()
@@ -240,7 +242,8 @@ class Operation:
 class Node:
     """A node of a graph, with its operation, its predecessors and its device.
 
-    ``stream_id`` is the stream from which it was captured, ``source`` its source line if known.
+    The field ``stream_id`` is the stream from which the node was captured, and ``source`` is its source line
+    if known.
     """
 
     operation: Operation
@@ -306,7 +309,7 @@ StreamKey = tuple[int, int]  # number of the stream's device, and its handle
 class Capture:
     """A graph that is being captured, with its nodes so far and the streams that take part.
 
-    ``frontiers`` contains, for every stream that takes part, the nodes that its next node will follow.
+    For each of these streams, ``frontiers`` contains the nodes that its next node will follow.
     """
 
     origin: StreamKey
@@ -332,7 +335,7 @@ class Capture:
     def spoil(self, description: str = "", remedy: str = "") -> None:
         """Invalidate the capture, and store the source line of the call that caused this.
 
-        `description` is shown instead of the name of that call.
+        The string `description` is shown instead of the name of the call.
         """
         if not self.broken:
             self.broken = True
@@ -343,8 +346,8 @@ class Capture:
                 self.spoiler = f": {description or function_name or 'a call'} in {source_line}{quoted_line}"
 
     def lost(self, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
-        """Return CUDA error 901 for a call during an invalidated capture. The message names the call that
-        invalidated it.
+        """Return CUDA error 901 for a call during an invalidated capture. The error message contains the name
+        of the call that invalidated the capture.
         """
         return refusal(901, driver, self.spoiler, self.remedy)
 
@@ -353,8 +356,8 @@ class Capture:
         self.frontiers[stream] = tuple(sorted({*self.frontiers.get(stream, ()), *after}))
 
     def leave(self, stream: StreamKey) -> None:
-        """Remove a stream that the program has destroyed. Its last nodes must still be joined before the
-        capture ends.
+        """Remove a stream that the program has destroyed. Its last nodes must still be joined before the end
+        of the capture.
         """
         self.left += self.frontiers.pop(stream, ())
 

@@ -90,8 +90,8 @@ class VirtualDevice:
         self.turns_seed: int | None = None
 
     def set_block_order(self, order: str, seed: int = 0) -> None:
-        """Set the order in which kernels run their blocks. It is ``"in order"``, ``"reversed"``, ``"random"``
-        or ``"in turns"``.
+        """Set the order in which kernels run their blocks. The order is ``"in order"``, ``"reversed"``,
+        ``"random"`` or ``"in turns"``.
 
         Raises
         ------
@@ -115,8 +115,8 @@ class VirtualDevice:
         return self.work.schedule
 
     def kernel_ns(self, bytes_moved: float, flop: float = 0.0) -> float:
-        """Return the modelled duration of a library kernel in ns. It is the longer of its memory time and its
-        arithmetic time.
+        """Return the modelled duration of a library kernel in ns. The duration is the longer of the memory
+        time and the arithmetic time.
         """
         memory_ns = float(cost.memory_bound_ns(self.info, bytes_moved))
         if not flop or not self.info.fp32_tflops:
@@ -237,8 +237,8 @@ class Machine:
     def stream_order(self, order: str, seed: int = 0) -> Iterator[None]:
         """Context manager that delays the operations of streams and runs them in another permitted order.
 
-        A program that lacks a wait then gets other results. Times are not modelled in the block. After an
-        error in the block, work that nothing has waited for does not run any more.
+        A program with a missing wait can then compute other results. Times are not modelled in the block.
+        After an error in the block, work that nothing has waited for does not run any more.
 
         Parameters
         ----------
@@ -263,8 +263,8 @@ class Machine:
                 device.memory.watched = None
 
     def own(self, kind: type[T], **arguments: Any) -> T:
-        """Return the machine's only object of a class, such as its memory pool. The first call creates the
-        object.
+        """Return the object of a class that exists only once per machine, such as the memory pool. The first
+        call creates the object.
         """
         with self._lock:
             if kind not in self._components:
@@ -315,7 +315,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def current() -> Machine:
-    """Return the current virtual machine. If there is none, a machine with the default GPUs is created.
+    """Return the current virtual machine. If no machine exists, a machine with the default GPUs is created.
 
     Raises
     ------
@@ -342,7 +342,7 @@ def current() -> Machine:
 
 
 def use(machine: Machine) -> None:
-    """Make the given machine the current one. Arrays of the previous machine can still be read."""
+    """Make the given machine the current one. Arrays of the previous machine remain readable."""
     _slot.machine = machine
 
 
@@ -354,5 +354,5 @@ def use_device(name: str | None = None, count: int | None = None, links: str | N
 
 
 def thread_state() -> dict[str, Any]:
-    """Return the state of the calling thread as a dictionary. All machines share it."""
+    """Return the state of the calling thread as a dictionary. All machines share this state."""
     return _slot.thread.__dict__

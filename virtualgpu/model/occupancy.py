@@ -22,7 +22,7 @@ REGISTER_ALLOCATION_UNIT = 256
 
 
 def partitions_per_sm(capability: tuple[int, int]) -> int:
-    """Return the number of partitions of an SM. Each partition has a warp scheduler and registers."""
+    """Return the number of partitions of an SM. Each partition has its own warp scheduler and registers."""
     return 2 if capability == (6, 0) else 4
 
 

@@ -30,9 +30,9 @@ _TOLERANCE = 1e-9
 class Work:
     """An operation of a stream with its planned start and end times.
 
-    ``after`` are the numbers of the operations that must end first, and ``floor_ns`` is the earliest start
-    if they end earlier. ``waves`` is the number of times that the blocks fill their slots, ``share`` the
-    part of the device's slots that they can use.
+    The operation starts after the operations ``after`` have ended, and not before the time ``floor_ns``.
+    ``waves`` is the number of times that the blocks fill their slots, ``share`` the part of the device's
+    slots that they can use.
     """
 
     number: int
@@ -63,8 +63,8 @@ class _OperationRun:
 
     @property
     def sort_key(self) -> tuple[int, bool, int]:
-        """The sort key of a waiting operation. Urgent operations come first, then those that have already
-        begun.
+        """The sort key of a waiting operation. Urgent operations come first, and then operations that have
+        already begun.
         """
         planned_work = self.work
         urgency = planned_work.priority if planned_work.engine == "compute" else 0

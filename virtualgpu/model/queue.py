@@ -130,8 +130,8 @@ class WorkQueue:
         return activity
 
     def settle(self, after: Iterable[int] | None = None) -> None:
-        """Run the delayed operations with the given numbers and those that they depend on. None selects all
-        operations.
+        """Run the delayed operations with the given numbers and those that they depend on. With None, all
+        operations are run.
         """
         if self._clock.deferral is not None:
             self._clock.deferral.require(after)

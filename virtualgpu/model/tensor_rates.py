@@ -87,8 +87,8 @@ _TFLOPS: Mapping[str, Mapping[str, float]] = {
 
 
 def tensor_tflops(info: DeviceInfo) -> Mapping[str, float]:
-    """Return the peak rate of a device's tensor cores for each number format in TFLOP/s. For integers, the
-    unit is TOP/s.
+    """Return the peak rate of a device's tensor cores for each number format in TFLOP/s. The unit for
+    integers is TOP/s.
 
     For a GPU that is not in the table, the rates are those of a listed GPU of the nearest earlier
     architecture, scaled by the number of SMs and the clock.
@@ -117,7 +117,7 @@ def mma_sync_shares(info: DeviceInfo) -> Mapping[str, float]:
     """Return the fraction of the published tensor core rate that ``mma.sync`` reached on an H200, by number
     format.
 
-    The result is empty for GPUs on which no other instruction is faster.
+    The result is empty for GPUs on which ``mma.sync`` is the fastest instruction.
 
     Examples
     --------

@@ -83,8 +83,8 @@ class Access:
 
     @property
     def constant_passes(self) -> int:
-        """Number of passes through the constant cache. Each pass reads one word for all lanes that need
-        it.
+        """Number of passes through the constant cache. Each pass reads one word for all lanes that need that
+        word.
         """
         return len({self.addresses[lane] for lane in self.lanes})
 
@@ -109,7 +109,7 @@ class Access:
         return BankCost(passes, ideal_passes, max_words, passes)
 
     def pieces(self) -> tuple[BankPiece, ...]:
-        """Return the bank and pass of each lane's words. A bank processes its words in the order of the
+        """Return the bank and pass of each lane's words. Each bank processes its words in the order of the
         lanes.
         """
         bank_pieces: list[BankPiece] = []
@@ -167,7 +167,8 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class MemoryCost:
-    """The cost of a memory access to global memory. `AccessCounters` has the same counts for a whole launch.
+    """The cost of a memory access to global memory. The class `AccessCounters` has the same counts for a
+    whole launch.
 
     ``touched_sectors`` differ from ``sectors`` for atomics only, which use a word once for every lane.
     ``bytes_useful`` are the distinct bytes that lanes requested.
@@ -271,9 +272,8 @@ class AccessTrace:
     """The counters of the memory accesses of all warps, and the addresses that one warp accessed.
 
     Columns have one row for each request of the warp: ``site`` is an index into ``counters.accesses``,
-    ``space`` an index into `SPACES` (that of the memory that a generic address refers to), and ``address`` is
-    -1 for inactive lanes. ``rules`` belong to ``counters.accesses``. ``truncated`` is true if more requests
-    followed.
+    ``space`` is an index into `SPACES`, and ``address`` is -1 for inactive lanes. ``rules`` belong to
+    ``counters.accesses``. ``truncated`` is true if more requests followed.
     """
 
     counters: KernelCounters
@@ -304,8 +304,8 @@ class AccessTrace:
         return Access(tuple(self.address[index].tolist()), size, space, rule)
 
     def worst_first(self) -> list[int]:
-        """Return the indices of executed memory instructions, sorted by excess traffic. The largest comes
-        first.
+        """Return the indices of executed memory instructions, sorted by excess traffic. The instruction with
+        the largest excess is first.
 
         A sector counts 32 bytes and a pass 128, so that the two can be compared.
         """
@@ -326,7 +326,7 @@ def excess_bytes(access: AccessCounters) -> int:
     """Return the excess traffic of a memory instruction in bytes, computed from its sectors and bank
     conflicts.
 
-    Constant memory has no excess.
+    Accesses to constant memory have no excess traffic.
     """
     if access.space == "const":
         return 0

@@ -19,7 +19,7 @@ PER_THREAD = 2  # cudaStreamPerThread
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A region of memory that contains an array. It has gaps if the array is not contiguous.
+    """A region of memory that contains an array. The region has gaps if the array is not contiguous.
 
     The region consists of items of ``item_bytes`` bytes with a shape and strides, as in NumPy; without a
     shape it is one item. ``address`` is the address of the item with all indices 0; strides can be negative.
@@ -96,10 +96,10 @@ class NewStream:
 class Work:
     """Submission of an operation to a stream, with the memory regions that the operation reads and writes.
 
-    Bytes that the operation both reads and writes are in both lists. Bytes that it accesses by atomic
-    operations only are in ``atomics``: atomic operations need no order between them. Host memory is only
-    listed if the operation uses it after the call has returned; a pageable copy has finished with host memory
-    by then.
+    Bytes that the operation both reads and writes are included in both lists. Bytes that it accesses by
+    atomic operations only are in ``atomics``: atomic operations need no order between them. Host memory is
+    only listed if the operation uses it after the call has returned; a pageable copy has finished with host
+    memory by then.
     """
 
     number: int
@@ -115,7 +115,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class GraphMade:
-    """End of the capture of a graph. Later launches of the graph still use memory that is freed after this
+    """End of the capture of a graph. Later launches of the graph use memory even if it is freed after this
     moment.
     """
 
@@ -124,7 +124,7 @@ class GraphMade:
 
 @dataclass(frozen=True, slots=True)
 class GraphLaunch:
-    """Launch of a graph, with its nodes and its edges. An edge is a pair (earlier node, later node).
+    """Launch of a graph, with its nodes and its edges. Each edge is a pair (earlier node, later node).
 
     The stream of a node is the one that it was captured in. Every edge leads to a later node. A graph without
     a `GraphMade` existed from the beginning.
@@ -150,7 +150,9 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class EventWait:
-    """Wait of a stream for the last record of an event. If there is no record, the stream does not wait."""
+    """Wait of a stream for the last record of an event. If the event was never recorded, the stream does not
+    wait.
+    """
 
     event_id: int
     device_id: int
@@ -162,7 +164,7 @@ class EventWait:
 class HostWait:
     """Wait of the host for a device, a stream, an event or a single operation.
 
-    A query that returned "done" counts as a wait. Ids that do not belong to the scope are ignored.
+    A query with the result "done" also counts as a wait. Ids that do not belong to the scope are ignored.
     """
 
     scope: Literal["device", "stream", "event", "work"]
@@ -185,8 +187,8 @@ class HostUse:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Allocation of a block from a pool or the device. If ``stream_id`` is set, it happens in the order of
-    that stream.
+    """Allocation of a block from a pool or the device. If ``stream_id`` is set, the block is allocated in the
+    order of that stream.
 
     Later work of that stream then follows all work that the release of the block followed.
     """
@@ -199,8 +201,8 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Release of a block of memory. Afterwards one stream can reuse it, or every stream if ``stream_id`` is
-    None.
+    """Release of a block of memory. Afterwards, the stream ``stream_id`` can reuse the block, or every stream
+    if ``stream_id`` is None.
 
     ``stream_id`` is the stream that can use the block next: that of an arena, or of memory that is freed in
     stream order. It is None for ``cudaFree``, which waits for the device itself, and for memory of the host.

@@ -27,7 +27,8 @@ StepKind = Literal["operation", "host", "start-up"]
 class Overlap:
     """The time during which two engines or two streams were busy simultaneously.
 
-    ``first_ns`` and ``second_ns`` are the times in which each was busy, ``both_ns`` in which both were.
+    The fields ``first_ns`` and ``second_ns`` are the busy times of each, and ``both_ns`` is the time in which
+    both were busy.
     """
 
     first: str
@@ -38,8 +39,8 @@ class Overlap:
 
     @property
     def fraction(self) -> float:
-        """The simultaneous time ``both_ns`` divided by the shorter of the two busy times. It is 1 for
-        complete overlap.
+        """The simultaneous time ``both_ns`` divided by the shorter of the two busy times. The fraction is 1
+        for complete overlap.
         """
         shorter = min(self.first_ns, self.second_ns)
         return self.both_ns / shorter if shorter else 0.0
@@ -53,8 +54,8 @@ class Overlap:
 class Gap:
     """An interval in which a stream or an engine was idle, and the cause.
 
-    ``reason`` is the cause in words; ``source`` is the responsible line, if there is one. ``before`` is the
-    operation that ended the gap, or 0.
+    The field ``reason`` is the cause in words, and ``source`` is the responsible line if there is one.
+    ``before`` is the operation that ended the gap, or 0.
     """
 
     where: str
@@ -72,7 +73,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """A step of the critical path of a timeline. Each step begins when the previous one ends.
+    """A step of the critical path of a timeline. Each step begins at the end of the previous one.
 
     A step is an operation (``correlation_id``), an interval in which the host computed or submitted work, or
     the time that an operation needed to start after all its predecessors had ended.

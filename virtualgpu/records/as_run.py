@@ -16,10 +16,11 @@ from virtualgpu.records import Dim3, Provenance, Space
 class AccessAsRun:
     """The machine instruction that executes a memory access of the PTX, with its counts.
 
-    ``opcode`` and ``size_bytes`` are the machine instruction's; ``opcode`` is empty if the access has no
-    machine instruction of its own. ``executions`` counts warps that execute it, also those with all lanes
-    predicated off; ``requests`` those with at least one active lane. ``merged_into`` is the ``pc`` of the
-    access that also fetches this one's bytes. Values that do not follow from the PTX's counts are None.
+    The fields ``opcode`` and ``size_bytes`` describe the machine instruction; ``opcode`` is empty if the
+    access has no machine instruction of its own. ``executions`` counts warps that execute it, also those with
+    all lanes predicated off; ``requests`` those with at least one active lane. ``merged_into`` is the ``pc``
+    of the access that also fetches this one's bytes. Values that do not follow from the PTX's counts are
+    None.
     """
 
     pc: int
@@ -39,8 +40,8 @@ class AccessAsRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchAsRun:
-    """The machine instruction that executes a branch of the PTX. The field ``opcode`` is empty if the
-    compiler removed the branch.
+    """The machine instruction that executes a branch of the PTX. If the compiler has removed the branch, the
+    field ``opcode`` is empty.
 
     ``written`` counts the divergent executions of the PTX, ``divergent`` those of the machine code.
     """
@@ -59,8 +60,8 @@ class BranchAsRun:
 class AsRun:
     """The counts of one launch in machine code, and their differences from the counts in PTX.
 
-    ``extra`` has the names and counts of machine instructions that do not belong to an access or branch of
-    the PTX, such as spilled registers or the branches of a division.
+    The field ``extra`` counts machine instructions without an access or branch in the PTX, such as register
+    spills.
     """
 
     provenance: Provenance
@@ -73,7 +74,7 @@ class AsRun:
     extra: tuple[tuple[str, int], ...] = ()
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int | None:
-        """Return the sum of a counter over all accesses of a space and kind. It is None if a value is
+        """Return the sum of a counter over all accesses of a space and kind. The sum is None if a value is
         unknown.
         """
         access_rows = [

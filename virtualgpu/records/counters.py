@@ -25,7 +25,8 @@ Space = Literal["global", "shared", "local", "const", "generic"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessCounters:
-    """The counts of one memory instruction in a whole launch. The names follow Nsight Compute.
+    """The counts of one memory instruction in a whole launch. The names of the counts are based on those of
+    Nsight Compute.
 
     ``requests`` counts executed accesses with at least one active lane, ``sectors`` the distinct
     32-byte sectors they touch (global and local), ``wavefronts`` the shared-memory passes;
@@ -59,9 +60,8 @@ class AccessCounters:
     def ideal_sectors(self) -> int:
         """Number of sectors that the lanes would need if their bytes were distinct and contiguous.
 
-        This is the number of requested bytes divided by 32, and at least one sector per request. If the
-        access needs fewer sectors, because lanes access the same bytes, the result is its actual number of
-        sectors.
+        The number is the requested bytes divided by 32, and at least one sector per request. If the access
+        needs fewer sectors, because lanes access the same bytes, the result is its actual number of sectors.
         """
         return min(self.sectors, max(self.requests, -(-self.bytes_requested // SECTOR_BYTES)))
 
@@ -120,14 +120,14 @@ class CacheCounters:
 
     @property
     def l1_hit_rate(self) -> float | None:
-        """Fraction of the requested sectors that were in L1, from 0 to 1. It is None if there were no
+        """Fraction of the requested sectors that were in L1, from 0 to 1. The rate is None if there were no
         requests.
         """
         return self.l1_hit_sectors / self.l1_sectors if self.l1_sectors else None
 
     @property
     def l2_hit_rate(self) -> float | None:
-        """Fraction of the requested sectors that were in L2, from 0 to 1. It is None if there were no
+        """Fraction of the requested sectors that were in L2, from 0 to 1. The rate is None if there were no
         requests.
         """
         return self.l2_hit_sectors / self.l2_sectors if self.l2_sectors else None
@@ -144,16 +144,15 @@ class CacheCounters:
 class KernelCounters:
     """The counters of one launch in PTX instructions, summed over all blocks.
 
-    ``longest_warp_instructions`` are the instructions of the busiest warp; ``opcode_warp_instructions``
-    counts by the first word of an opcode, such as ``shfl`` or ``bar``; in addition,
-    ``cp.async.commit_group`` counts groups of asynchronous copies, ``cp.async.wait_all`` the waits for all of
-    them, and ``cp.async.pending`` adds up the groups that waits may leave pending. ``flops`` are
+    The field ``longest_warp_instructions`` is the number of instructions of the busiest warp, and
+    ``opcode_warp_instructions`` counts instructions by the first word of the opcode; in addition,
+    ``cp.async.commit_group`` counts groups of asynchronous copies, ``cp.async.wait_all`` counts waits for all
+    of them, and ``cp.async.pending`` is the sum of the groups that waits may leave pending. ``flops`` are
     floating-point operations of CUDA cores by type (``f16``, ``bf16``, ``f32``, ``f64``). A multiply-add
     counts two, a sum, product, quotient, root or function one, for each active lane, also one that a
-    predicate switches off.
-    ``tensor_operations`` are operations of tensor cores by format (`TENSOR_FORMATS`), such as ``f16 to f32``
-    for FP16 factors with an FP32 accumulator: 2 m n k for each matrix multiplication of a warp. ``caches``
-    is None if no model of the caches was requested.
+    predicate switches off. ``tensor_operations`` are operations of tensor cores by format (`TENSOR_FORMATS`),
+    such as ``f16 to f32`` for FP16 factors with an FP32 accumulator: 2 m n k for each matrix multiplication
+    of a warp. ``caches`` is None if no model of the caches was requested.
     """
 
     provenance: Provenance
@@ -174,8 +173,8 @@ class KernelCounters:
     caches: CacheCounters | None = field(default=None, compare=False)
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int:
-        """Return the sum of a field of `AccessCounters` over all accesses of a space and kind. None selects
-        all of them.
+        """Return the sum of a field of `AccessCounters` over all accesses of a space and kind. With None, all
+        spaces or kinds are included.
         """
         return sum(
             int(getattr(access, counter))

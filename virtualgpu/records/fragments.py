@@ -33,7 +33,7 @@ KIND_BITS = {
 class Matrix:
     """The distribution of a matrix over the lanes and registers of a warp.
 
-    ``row`` and ``column`` have one entry for each element of a lane and each lane. The elements of a lane are
+    The arrays ``row`` and ``column`` have one entry for each element of each lane. The elements of a lane are
     in the order of its ``registers``, which are named as in PTX, and the first one of a register is in its
     lowest bits.
     """
@@ -48,7 +48,7 @@ class Matrix:
 
     @property
     def per_register(self) -> int:
-        """Number of matrix elements in one register. A register has 32 bits, or 64 bits for a double."""
+        """Number of matrix elements in one register. A register has 32 bits, or 64 bits for doubles."""
         return max(32 // KIND_BITS[self.kind], 1)
 
     def holder(self, row: int, column: int) -> tuple[int, int]:
@@ -73,10 +73,9 @@ class MatrixInstruction:
     """An instruction that multiplies, loads or stores matrix fragments, or an ordinary access to shared
     memory.
 
-    ``matrices`` are a, b, c and d of a multiplication, the matrix of ``wmma.load`` and ``wmma.store``, or the
-    matrices of 8 × 8 elements of ``ldmatrix`` and ``stmatrix``, with the rows that are in memory. An ordinary
-    access has none. ``shape`` is m, n and k of a multiplication. ``size_bytes`` and ``rule`` describe the
-    accesses of a lane.
+    The field ``matrices`` contains the matrices a, b, c and d of a multiplication, or the matrices that the
+    instruction loads or stores. An ordinary access has none. ``shape`` is m, n and k of a multiplication.
+    ``size_bytes`` and ``rule`` describe the accesses of a lane.
     """
 
     role: Role
@@ -98,12 +97,13 @@ class MatrixInstruction:
 class MatrixExecution:
     """One execution of a matrix instruction or of an access to shared memory.
 
-    ``step`` is its position among the warp's steps. ``bits`` has an array (elements, lanes) for each matrix,
-    with the contents of the registers. ``address`` has the offsets in shared memory that the elements were
-    loaded from, or stored to: for a multiplication those of the loads that filled its registers. -1 means
-    that an element was computed, or is not in shared memory. ``lane_address`` (accesses, lanes) has the
-    offsets that the lanes passed in each access to shared memory. ``wmma`` makes one access for each element
-    of a lane, as the virtual GPU does; PTX does not define the accesses of a real GPU.
+    The field ``step`` is the position of the execution among the warp's steps. ``bits`` has an array
+    (elements, lanes) for each matrix, with the contents of the registers. ``address`` has the offsets in
+    shared memory that the elements were loaded from, or stored to: for a multiplication those of the loads
+    that filled its registers. -1 means that an element was computed, or is not in shared memory.
+    ``lane_address`` (accesses, lanes) has the offsets that the lanes passed in each access to shared memory.
+    ``wmma`` makes one access for each element of a lane, as the virtual GPU does; PTX does not define the
+    accesses of a real GPU.
     """
 
     instruction: int
@@ -117,7 +117,7 @@ class MatrixExecution:
 class FragmentTrace:
     """All matrix instructions and shared-memory accesses of one warp, in the order in which it executed them.
 
-    ``truncated`` is true if more steps followed.
+    The field ``truncated`` is true if more steps followed.
     """
 
     provenance: Provenance
@@ -154,7 +154,7 @@ class FragmentTrace:
         raise KeyError(name)
 
     def accesses(self, execution: MatrixExecution) -> tuple[Access, ...]:
-        """Return the shared-memory accesses of an execution. A multiplication has none."""
+        """Return the shared-memory accesses of an execution. A multiplication has no such accesses."""
         instruction = self.of(execution)
         return tuple(
             Access(tuple(addresses), instruction.size_bytes, "shared", instruction.rule)
@@ -163,7 +163,8 @@ class FragmentTrace:
 
 
 def decoded(bits: npt.NDArray[np.unsignedinteger[Any]], kind: str) -> npt.NDArray[np.float64]:
-    """Convert bits to numbers of a matrix element type such as ``f16``. Bits of type ``b16`` become integers.
+    """Convert bits to numbers of a matrix element type such as ``f16``. Bits of the type ``b16`` are
+    converted to integers.
 
     Examples
     --------

@@ -32,9 +32,9 @@ ADDRESS_BYTES = 8
 class NodeParameter:
     """One parameter of a graph node, stored as the bytes that a launch passes to the kernel.
 
-    ``offset`` is its offset in the parameter buffer. ``name`` and ``type`` are those of the kernel's source,
-    empty if unknown. ``addresses`` are the device addresses in it: one for a pointer, one or more for a
-    structure, none for a number.
+    The field ``offset`` is its offset in the parameter buffer. ``name`` and ``type`` are those of the
+    kernel's source, empty if unknown. ``addresses`` are the device addresses in it: one for a pointer, one or
+    more for a structure, none for a number.
     """
 
     data: bytes
@@ -44,7 +44,9 @@ class NodeParameter:
     addresses: tuple[int, ...] = ()
 
     def moved(self, moves: Mapping[int, int]) -> NodeParameter:
-        """Return the parameter with other addresses. The mapping `moves` has the old addresses as keys."""
+        """Return the parameter with other addresses. The keys of the dictionary `moves` are the old
+        addresses.
+        """
         if not moves.keys() & set(self.addresses):
             return self
         data = bytearray(self.data)
@@ -60,7 +62,8 @@ class NodeParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphNode:
-    """One node of a graph. A kernel has its launch shape and parameters, and a copy or memset has its size.
+    """One node of a graph. The node of a kernel has a launch shape and parameters, and the node of a copy or
+    memset has a size.
 
     ``source`` is the program's line that submitted it, if known. A copy has the parameters ``source`` and
     ``destination``, a memory set ``destination``; parameters in the host's memory have no ``addresses``.
@@ -84,14 +87,16 @@ class GraphNode:
         return tuple(address for parameter in self.parameters for address in parameter.addresses)
 
     def moved(self, moves: Mapping[int, int]) -> GraphNode:
-        """Return the node with other addresses. The mapping `moves` has the old addresses as keys."""
+        """Return the node with other addresses. The keys of the dictionary `moves` are the old addresses."""
         parameters = tuple(parameter.moved(moves) for parameter in self.parameters)
         return self if parameters == self.parameters else replace(self, parameters=parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class NotAvailable:
-    """A feature that this machine does not support, with the reason. Its truth value is False."""
+    """A feature that this machine does not support, with the reason. The truth value of this object is
+    False.
+    """
 
     what: str
     why: str
@@ -124,9 +129,9 @@ class GraphArray:
 class DanglingArray:
     """A variable of the program that no longer refers to the array whose address a graph uses.
 
-    ``nodes`` are the numbers of the nodes that still use the old address. ``in_graph`` and ``now`` are the
-    first elements of the array that the graph reads and of the current array of the name; ``address_now`` is
-    None if the name has no array any more.
+    The field ``nodes`` contains the numbers of the nodes that still use the old address. ``in_graph`` and
+    ``now`` are the first elements of the array that the graph reads and of the current array of the name;
+    ``address_now`` is None if the name has no array any more.
     """
 
     array: GraphArray
@@ -138,7 +143,7 @@ class DanglingArray:
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """The nodes and edges of a graph. Nodes are numbered in the order of their capture, and an edge is a pair
+    """The nodes and edges of a graph. Nodes are numbered in the order of capture, and each edge is a pair
     (before, after).
 
     ``arrays`` are those with names in the program; all other memory of the nodes is temporary. ``note``
@@ -164,8 +169,8 @@ class GraphRecord:
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """The layer of each node. It is 0 for a node without predecessors, else one more than their largest
-        layer.
+        """The layer of each node. The layer is 0 for a node without predecessors, and otherwise one more than
+        the largest layer of the predecessors.
         """
         predecessors: dict[int, list[int]] = {}
         for predecessor, successor in self.edges:
@@ -192,9 +197,9 @@ class GraphRecord:
     def cannot_become(self, other: GraphRecord) -> str:
         """Return the reason why a graph cannot be updated to another graph, or an empty string if it can.
 
-        The rules of ``cuGraphExecUpdate`` on an H200 (CUDA 13.0): the same nodes and edges, each node of the
-        same kind and on the same device, a copy between the same kinds of memory. The kernel of a node can
-        change.
+        As in ``cuGraphExecUpdate`` on an H200 (CUDA 13.0), both graphs must have the same nodes and edges,
+        nodes must be of the same kind and on the same device, and copies must be between the same kinds of
+        memory. The kernel of a node can change.
         """
         if len(self.nodes) != len(other.nodes) or set(self.edges) != set(other.edges):
             return "the graphs have different nodes or edges"
@@ -212,7 +217,7 @@ class GraphRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphComparison:
-    """The times of the same work as single operations and as a graph. Each is run `repeats` times.
+    """The times of the same work as single operations and as a graph. Both versions are run `repeats` times.
 
     Times are of one run: ``..._device_ns`` between two events around all of them, ``..._host_ns`` the time of
     the calls on the host. ``eager`` and ``replay`` are timelines of one run each, with the numbers of the

@@ -14,7 +14,7 @@ Severity = Literal["error", "warning", "info"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A source line that a thread executes. The line number starts at 1, or is 0 if it is unknown."""
+    """A source line that a thread executes. Line numbers start at 1, and 0 means that the line is unknown."""
 
     line: int
     source: str
@@ -26,11 +26,9 @@ class Place:
 class Hazard:
     """A hazard between two source lines, or at a single line, with its first occurrence.
 
-    ``tool`` is the check that found it (``memory``, ``race``, ``init``, ``sync``, ``nan`` or
-    ``program``), ``kind`` names it (``RAW``, ``WAR``, ``WAW``, ``lost update``, ``uninitialised
-    read``, ``out of bounds`` ...). ``second`` is where it was detected, ``first`` the earlier access it
-    conflicts with.
-    ``address`` is a device address in global memory and an offset in shared or local memory.
+    The field ``tool`` is the check that found the hazard, and ``kind`` is its type, such as ``RAW``, ``lost
+    update`` or ``out of bounds``. ``second`` is where it was detected, ``first`` the earlier access it
+    conflicts with. ``address`` is a device address in global memory and an offset in shared or local memory.
     ``count`` counts occurrences: accesses of one thread to one word.
     """
 
@@ -49,7 +47,7 @@ class Hazard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SanitizerReport:
-    """The result of checking one launch. The hazards are sorted by their severity.
+    """The result of checking one launch. The hazards are sorted by severity.
 
     ``fault`` names the exception that an ordinary launch would raise, and is empty without one. ``left_out``
     describes what the checks did not cover. ``blocks_checked`` are the finished blocks of a launch that made
@@ -119,8 +117,8 @@ class StreamUse:
 class StreamHazard:
     """Two accesses to the same memory whose order is not guaranteed, with the number of such pairs.
 
-    ``array`` is the name of the memory in the program, or a description. ``cause`` is the reason why the
-    order is missing, ``remedy`` the code to add, and ``where`` its location.
+    The field ``array`` is the name of the memory in the program, or a description. ``cause`` is the reason
+    why the order is missing, ``remedy`` the code to add, and ``where`` its location.
     """
 
     kind: StreamHazardKind
@@ -142,8 +140,8 @@ class StreamHazard:
 class StreamReport:
     """The findings of a check of the order between streams in a part of a program.
 
-    ``operations`` counts those of streams, including the nodes of graphs at each launch. ``left_out``
-    describes uses that the check could not observe.
+    The field ``operations`` is the number of stream operations, including the nodes of graphs at each launch.
+    ``left_out`` describes uses that the check could not observe.
     """
 
     provenance: Provenance

@@ -17,8 +17,8 @@ LINE_BYTES = 128
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """The identity of a kernel. It consists of the CUDA C++ source, the kernel's name in it, and the options
-    of NVRTC.
+    """The identity of a kernel. The identity consists of the CUDA C++ source, the kernel's name, and the
+    options of NVRTC.
     """
 
     name: str

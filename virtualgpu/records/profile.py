@@ -23,10 +23,10 @@ class ProfiledLine:
 class ProfiledKernel:
     """The totals of all launches of one kernel.
 
-    ``key``, ``count``, ``device_time_total`` and ``device_time`` (the mean) are PyTorch's names, which were
-    ``cuda_time_total`` and ``cuda_time``; PyTorch uses microseconds. ``grid`` and ``block`` are None if
-    launches differ. ``occupancy`` is the theoretical one, 0 to 1, as a mean over the device time.
-    ``moved_bytes`` (between SMs and L2) and ``flop`` are None if they were not counted.
+    The names ``key``, ``count``, ``device_time_total`` and ``device_time`` (the mean) are PyTorch's names,
+    but PyTorch uses microseconds. ``grid`` and ``block`` are None if launches differ. ``occupancy`` is the
+    theoretical one, 0 to 1, as a mean over the device time. ``moved_bytes`` (between SMs and L2) and ``flop``
+    are None if they were not counted.
     """
 
     key: str
@@ -87,8 +87,9 @@ class ProfiledWait:
 class ProfiledRange:
     """The totals of all NVTX ranges with the same name.
 
-    ``cpu_time_total_ns`` is the host's time in them. ``device_time_total_ns`` is that of the operations whose
-    calls were made in them, by the same thread, each once; None if calls were not recorded.
+    The field ``cpu_time_total_ns`` is the host's time in these ranges. ``device_time_total_ns`` is that of
+    the operations whose calls were made in them, by the same thread, each once; None if calls were not
+    recorded.
     """
 
     key: str
@@ -100,7 +101,7 @@ class ProfiledRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareCounters:
-    """The hardware counters of a real GPU for all launches of one kernel. Missing counters are None.
+    """The hardware counters of a real GPU for all launches of one kernel. A counter that is missing is None.
 
     ``sectors`` are those of 32 bytes that loads and stores of global memory request from L1, ``dram_bytes``
     the bytes that DRAM read and wrote, ``flop`` operations outside the tensor cores. Hit rates are 0 to 1.
@@ -119,7 +120,7 @@ class HardwareCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """The totals of a program between two moments. The longest item is first in each list.
+    """The totals of a program between two moments. In each list, the longest item is first.
 
     ``busy_ns`` is the time in which any operation ran. ``peak_bytes`` is the largest number of bytes in use
     of the pool, ``before_bytes`` that at the beginning; None if not recorded. ``counters`` are those of the

@@ -25,12 +25,11 @@ TimelineMethod = Literal["CUPTI", "events", "model", "file"]
 class Activity:
     """One operation of a stream, such as a kernel or a copy, with its start and end.
 
-    ``correlation_id`` numbers the operations of a machine in the order of submission; ``after`` are the
-    operations that had to end first (of the same stream, of events waited for, of the legacy default stream).
-    Operations of a graph launch share its ``graph_id`` (0: none). A kernel has ``registers_per_thread`` (0:
-    not known) and, if they were counted, ``moved_bytes`` (between SMs and L2), ``flop`` (floating-point
-    operations) and ``double_flop`` (those in FP64). ``between`` are the source and target device of a copy
-    between GPUs.
+    The field ``correlation_id`` is the number of the operation in the order of submission, and ``after``
+    contains the operations that had to end first. Operations of a graph launch share its ``graph_id`` (0:
+    none). A kernel has ``registers_per_thread`` (0: not known) and, if they were counted, ``moved_bytes``
+    (between SMs and L2), ``flop`` (floating-point operations) and ``double_flop`` (those in FP64).
+    ``between`` are the source and target device of a copy between GPUs.
     """
 
     kind: ActivityKind
@@ -77,8 +76,8 @@ class SourceLine:
 class HostCall:
     """A call of a CUDA function such as ``cudaMemcpyAsync``, with its start and end on the host.
 
-    ``correlation_id`` is that of the operation that it submitted, 0 if there is none; the operations of one
-    graph launch share that of their call.
+    The field ``correlation_id`` is the number of the operation that the call submitted, or 0 if there is
+    none; all operations of a graph launch have the number of the call.
     """
 
     name: str
@@ -116,8 +115,9 @@ class Synchronization:
 class NvtxRange:
     """A named interval on the host's clock, or a mark without a duration.
 
-    ``color`` is 0xAARRGGBB, or None if the program set none. ``thread`` is Python's identifier of the
-    thread that began the range, and ``depth`` counts the ranges around it on that thread.
+    The field ``color`` is a number of the form 0xAARRGGBB, or None if the program has set no colour.
+    ``thread`` is Python's identifier of the thread that began the range, and ``depth`` counts the ranges
+    around it on that thread.
     """
 
     name: str
@@ -131,7 +131,7 @@ class NvtxRange:
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """A stream in a timeline. The field ``name`` is its displayed name, such as ``default stream``."""
+    """A stream in a timeline. The field ``name`` is the displayed name, such as ``default stream``."""
 
     device_id: int
     stream_id: int
@@ -144,8 +144,8 @@ class StreamInfo:
 class Timeline:
     """The operations of devices and the calls of the host between two moments, with times of the same clock.
 
-    ``method`` is the method of the recording; ``lost`` counts records beyond the recorder's limit; ``note``
-    describes what the method cannot record. Activities are in the order of their start.
+    The field ``method`` is the recording method, ``lost`` is the number of records beyond the recorder's
+    limit, and ``note`` describes what the method cannot record. Activities are in the order of their start.
     """
 
     provenance: Provenance
@@ -167,8 +167,8 @@ class Timeline:
 
     @property
     def span_ns(self) -> int:
-        """The time in ns from the start of the first operation to the end of the last one. It is 0 without
-        operations.
+        """The time in ns from the start of the first operation to the end of the last one. The time is 0 if
+        there are no operations.
         """
         if not self.activities:
             return 0

@@ -86,8 +86,9 @@ class Access:
 class Occurrences:
     """The occurrences of a finding at one pair of instructions, with the accesses of the first occurrence.
 
-    ``what`` is a kind of finding of `shadow`; ``start`` is the address of the memory region, ``word`` the
-    number of its granule. ``first`` is the earlier access with which the ``second`` one conflicts.
+    The field ``what`` is a kind of finding from `shadow`, ``start`` is the address of the memory region, and
+    ``word`` is the number of its granule. ``first`` is the earlier access with which the ``second`` one
+    conflicts.
     """
 
     what: int
@@ -268,7 +269,7 @@ class Checker:
     def watch(self, ask: int) -> tuple[int, int]:
         """Return the addresses of the compiled checks and of their data for one worker.
 
-        `ask` is the address of the function that compiled checks call for rare cases.
+        The argument `ask` is the address of the function that compiled checks call in rare cases.
         """
         slot = new_slot(self.shared, ask, races=self.races, unwritten=self.unwritten)
         self.ordering.slots.append(slot)

@@ -29,7 +29,9 @@ from virtualgpu.sanitizer.structures import (
 
 
 def partial_barrier(context: Context, block: Block, checker: Checker, first_thread: int, group: int) -> None:
-    """Record that some lanes of a warp have waited for each other. This orders their accesses."""
+    """Record that some lanes of a warp have waited for each other. Their earlier accesses are then ordered
+    before their later accesses.
+    """
     size = 4 * checker.threads
     lane_matrix = block.known + first_thread * size
     maximum = block.known + checker.threads * size  # one more row, for the maximum
@@ -120,8 +122,8 @@ def shuffle(context: Context, block: Block, checker: Checker, lanes: int, mask: 
 
 
 def observe(context: Context, site_number: int, lanes: int, mask: int, values: int) -> None:
-    """Update the checks for one access or synchronization. The engine calls this function for each of
-    them.
+    """Update the checks for one access or synchronization. The engine calls this function for each access and
+    each synchronization.
     """
     block = struct_at(Block, context.watched)
     checker = struct_at(Checker, block.checker)
@@ -203,5 +205,7 @@ _COMPILED = (
 
 @functools.cache
 def observer() -> jit.Library:
-    """Compile the checks, and return them as a library. The engine calls them at the address ``entry_of``."""
+    """Compile the checks, and return them as a library. The engine calls the checks at the address
+    ``entry_of``.
+    """
     return jit.Library(translate(_COMPILED, "observe", {"Context": layout.CONTEXT}), "entry_of")

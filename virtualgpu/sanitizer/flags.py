@@ -11,8 +11,8 @@ from virtualgpu.sanitizer.sites import Site
 
 
 class Flags:
-    """The flags in memory with which the threads of a launch synchronize. One thread writes a flag, and
-    others read it.
+    """The flags in memory with which the threads of a launch synchronize. One thread writes a flag, and other
+    threads read it.
 
     Parameters
     ----------
@@ -36,8 +36,9 @@ class Flags:
     ) -> bool:
         """Update the order of accesses after an atomic, strong or volatile access to a flag.
 
-        The access publishes the thread's earlier accesses, reads what others published, or both. Lanes in
-        `fenced` have executed a memory fence, those in `wide` a fence that other blocks see, too.
+        The access publishes the thread's earlier accesses, receives the accesses that others published, or
+        does both. Lanes in `fenced` have executed a memory fence, those in `wide` a fence that other blocks
+        see, too.
 
         Returns
         -------

@@ -69,14 +69,15 @@ def check_write(context: Context, number: int, lanes: int, mask: int, values: in
 
 @functools.cache
 def observer() -> jit.Library:
-    """Compile the function `check_write` and return its library. The engine calls it at the address
-    ``entry_of``.
+    """Compile the function `check_write` and return its library. The engine calls this function at the
+    address ``entry_of``.
     """
     return jit.Library(translate([check_write], "check_write", {"Context": layout.CONTEXT}), "entry_of")
 
 
 class History:
-    """A recorder of the writes to one element of device memory. A `MachineObserver` calls its methods.
+    """A recorder of the writes to one element of device memory. A `MachineObserver` calls the methods of the
+    recorder.
 
     Parameters
     ----------

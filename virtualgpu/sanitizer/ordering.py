@@ -24,8 +24,8 @@ _COLUMNS = ("blocks", "epochs", "cuts", "ticks")
 
 @dataclass(slots=True)
 class Message:
-    """The accesses that threads published with a write to an address. They precede the later accesses of
-    threads that read it.
+    """The accesses that threads published with a write to an address. These accesses precede the later
+    accesses of threads that read the message.
     """
 
     ticks: dict[int, int] = field(default_factory=dict)
@@ -149,8 +149,8 @@ class Ordering:
     def acquire(self, block: int, threads: Sequence[int], message: Message, fenced: bool = True) -> None:
         """Record that threads have read a message that other threads have published.
 
-        Accesses of their own block are ordered at once, accesses of other blocks (ticks) only after the
-        next fence.
+        Accesses of the same block are ordered at once, but accesses of other blocks are ordered only after
+        the next fence.
         """
         slot = self.slot(block)
         for other_block, tick in message.ticks.items():
@@ -170,7 +170,7 @@ class Ordering:
     def learn(self, block: int) -> None:
         """Order the later accesses of a block after the accesses in all messages that the block has read.
 
-        This happens at a fence or barrier.
+        The engine calls this method at a fence or barrier.
         """
         slot = self.slot(block)
         for other_block, tick in slot.unfenced_ticks.items():
@@ -185,7 +185,7 @@ class Ordering:
     def release(self, block: int, threads: Sequence[int], message: Message, wide: bool = True) -> None:
         """Publish the earlier accesses of threads in a message, and begin a new segment.
 
-        If `wide` is true, all blocks can see the message, otherwise only the own block.
+        If `wide` is true, all blocks can see the message; otherwise, only the threads' own block can.
         """
         self.has_messages = True
         slot = self.slot(block)

@@ -56,7 +56,7 @@ def sanitize(
 ) -> SanitizerReport:
     """Run a launch with checks, and return the report.
 
-    The arrays keep the values that the kernel wrote.
+    The arrays keep the values that the kernel has written.
 
     Checks take longer than a launch, so the time limit can end a kernel that is not infinite: its blocks or
     threads were still ending, or it ends in a plain launch after `restore` has restored its arrays. The

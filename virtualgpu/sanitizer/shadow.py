@@ -79,7 +79,7 @@ def full_barrier(context: Context, block: Block, checker: Checker) -> None:
 def begin(context: Context, block: Block, checker: Checker) -> None:
     """Begin to check another block on this worker.
 
-    Its epochs continue those of the last block, so that old entries need not be cleared.
+    Its epochs continue those of the last block, so that old entries do not have to be cleared.
     """
     block.number = context.block_linear
     block.tick = 0
@@ -130,7 +130,7 @@ def last_unordered_access(
     block: Block, checker: Checker, plane: int, step: int, floor: int, thread: int
 ) -> int:
     """Return the latest access of a kind that is not ordered before a thread's current access. The result is
-    0 if there is none.
+    0 if there is no such access.
 
     An access by another warp (or block, in global memory) is preferred to one by a lane of the same warp.
     """
@@ -157,7 +157,7 @@ def last_unordered_access(
 
 def last_unordered_reader(block: Block, checker: Checker, word: int, floor: int, thread: int) -> int:
     """Return the last read of a shared-memory word that is not ordered before a thread's write. The result is
-    0 if there is none.
+    0 if there is no such read.
     """
     warp = 0
     while warp < checker.warps:
@@ -400,7 +400,7 @@ def update_copies(
 def await_bulk_copies(block: Block, checker: Checker, barrier: int) -> None:
     """Record that a thread waits for the bulk copies that signal an mbarrier.
 
-    They may arrive at any time until then, although the virtual GPU copies the data at once.
+    The copies may arrive at any time until then, although the virtual GPU copies the data at once.
     """
     has_other_bulk = 0
     word = 0
@@ -462,8 +462,8 @@ def read_shared(
 ) -> None:
     """Check ordinary reads of shared memory by the lanes of a warp.
 
-    These are the most frequent accesses of most kernels. Words without a write since the last barrier need
-    no comparison; the reads are remembered.
+    Such reads are the most frequent accesses of most kernels. Words without a write since the last barrier
+    need no comparison; the reads are remembered.
     """
     planes = block.planes
     strong_writes = planes + 3 * STRONG_WRITE * block.step
@@ -583,8 +583,8 @@ def touch_local(
 ) -> None:
     """Check the access of one lane to its own local memory.
 
-    A read is reported only if none of its bytes has been written: a copy of a structure includes the gaps
-    between its members, which are never written.
+    A read is reported only if none of its bytes has been written, because a copied structure can include gaps
+    between its members.
     """
     if block.local == 0:
         return

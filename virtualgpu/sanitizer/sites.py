@@ -46,7 +46,7 @@ class Site:
         return self.instruction.line
 
     def kind(self, space: str) -> int:
-        """Return whether the access is a weak or strong read or write. Volatile accesses to flags are
+        """Return whether the access is a weak or strong read or write. Volatile accesses to flags count as
         strong.
         """
         strong = self.strong or (self.volatile and self.flag)
@@ -61,7 +61,7 @@ UNBOUNDED = (0, (1 << 63) - 1)
 def polling_loads(plans: Iterable[FunctionPlan]) -> Set[int]:
     """Return the ids of the loads that a loop repeats until another thread writes the expected value.
 
-    They are volatile loads, and atomics that change nothing. Volatile accesses to shared memory are mostly
+    These are volatile loads, and atomics that change nothing. Volatile accesses to shared memory are mostly
     from times when warps ran in lockstep, and race; volatile accesses to global memory order nothing.
     Accesses to a flag that others poll do not race.
     """
@@ -129,8 +129,8 @@ def site(
 ) -> Site:
     """Return a description of a memory instruction for the checks.
 
-    `bounds` is the allocation (start, end) to which its pointer belongs; `polled` are the kernel's loads of
-    flags.
+    The field `bounds` is the allocation (start, end) to which the pointer belongs, and `polled` contains the
+    kernel's loads of flags.
     """
     access_kind = memory_ops.kind_of(i)
     space = memory_ops.space_of(i)
@@ -186,8 +186,8 @@ def register_site(number: int, i: ir.Instruction) -> Site:
 
 
 def granule_bytes(instructions: list[ir.Instruction]) -> int:
-    """Return the largest granule size that divides the sizes of all accesses of a kernel. It is at most 4
-    bytes.
+    """Return the largest granule size that divides the sizes of all accesses of a kernel. The size is at most
+    4 bytes.
     """
     sizes = [ir.TYPE_BYTES[i.type] for i in instructions if memory_ops.space_of(i) != "const"]
     return min([4, *sizes])

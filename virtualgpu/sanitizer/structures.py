@@ -68,8 +68,8 @@ class Context:
 
 @struct
 class Site:
-    """A memory instruction as the checks store it. The field ``high`` is the last address that it can access
-    in its allocation.
+    """A memory instruction as the checks store it. The field ``high`` is the last address in the allocation
+    that the instruction can access.
     """
 
     known: int

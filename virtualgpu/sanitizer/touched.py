@@ -112,7 +112,7 @@ def touch(context: Context, number: int, lanes: int, mask: int, values: int) -> 
 
 @functools.cache
 def observer() -> jit.Library:
-    """Compile the function `touch` and return its library. The engine calls it at the address
+    """Compile the function `touch` and return its library. The engine calls this function at the address
     ``entry_of``.
     """
     return jit.Library(translate([touch], "touch", {"Context": layout.CONTEXT}), "entry_of")
@@ -164,7 +164,7 @@ class AccessRecorder:
 
     def regions(self, effect: int) -> tuple[Region, ...]:
         """Return the memory regions that the launch read, wrote, or changed with atomics. The argument
-        `effect` selects one of these.
+        `effect` selects reads, writes or atomics.
         """
         return tuple(
             region
@@ -228,7 +228,7 @@ def run_watched(
 ) -> tuple[FinishedLaunch, tuple[tuple[Region, ...], ...]]:
     """Run a launch, and return the memory regions that it read, wrote, and changed with atomics.
 
-    If the launch is traced already, all arrays count as read.
+    If the launch is already traced, all arrays count as read.
     """
     if options is not None and (options.trace is not None or options.observer is not None):
         device = launch.device

@@ -19,7 +19,7 @@ class CompilerEndedError(Exception):
 
 
 class Compiler:
-    """A connection to a compiler process. Requests of several threads are handled one after another."""
+    """A connection to a compiler process. Requests from several threads are processed one after another."""
 
     def __init__(self) -> None:
         self._reset()
@@ -82,7 +82,9 @@ class Compiler:
         self.stop()
 
     def stop(self) -> None:
-        """End the compiler process, even while it handles a request. The next request starts a new one."""
+        """End the compiler process, even while it handles a request. The next request starts a new
+        process.
+        """
         process = self._process
         self._process = None
         if process is not None:

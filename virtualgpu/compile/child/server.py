@@ -22,7 +22,7 @@ _MEMORY_FILE = Path("/proc/self/statm")
 
 
 class CompilationRefusedError(Exception):
-    """Error for source code that does not compile. Its message is NVRTC's log."""
+    """Error for source code that does not compile. The error message is NVRTC's log."""
 
 
 def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[bytes], str, dict[str, str]]:
@@ -84,7 +84,7 @@ def _check_status(library: ctypes.CDLL, status: int) -> None:
 
 def reply_to(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
     """Handle a compilation request, and return the reply and the compiled images. The reply is a dictionary
-    with the status.
+    that contains the status.
     """
     try:
         images, log, lowered = compile_now(library, request)

@@ -14,7 +14,7 @@ _FOLDER_PATTERN = re.compile(r"(?:-I|--include-path=)(.+)")
 def stamp(code: str, options: Sequence[str] = ()) -> str:
     """Return a hash of all files that source code includes from the current folder or an ``-I`` folder.
 
-    The digest is an empty string if there are no such files.
+    The hash is an empty string if no files are included.
 
     Parameters
     ----------

@@ -39,8 +39,8 @@ def contract(module: ir.Module) -> ir.Module:
     """Return a PTX module in which an ``fma`` replaces each ``add`` or ``sub`` that ptxas fuses with a
     multiplication.
 
-    Instructions keep their number and text; the products stay in place, for other instructions that read
-    them.
+    Instructions keep their numbers and text, and multiplications remain for other instructions that use their
+    results.
     """
     functions = {name: _contract_function(function) for name, function in module.functions.items()}
     return dataclasses.replace(module, functions=functions)

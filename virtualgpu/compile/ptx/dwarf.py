@@ -51,8 +51,8 @@ _FORM_BYTES = {0x01: 8, 0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8, 0x0C: 1, 0x11: 1, 0x
 class CType:
     """A C++ type without ``const``, which is a number, a pointer, an array or a struct.
 
-    ``inner_key`` is the key of the type pointed to, or of an array's elements. ``count`` is the number of
-    elements (0 if it is open, -1 if the type is not an array). ``members`` are names, offsets in bytes and
+    The field ``inner_key`` is the key of the type that a pointer or array contains. ``count`` is the number
+    of elements (0 if it is open, -1 if the type is not an array). ``members`` are names, offsets in bytes and
     keys of types.
     """
 
@@ -69,10 +69,10 @@ class DeclaredVariable:
     """A variable in the source code, with its declaration, its scope, and the registers or symbol in which it
     is stored.
 
-    ``kind`` describes its bits, such as ``s32``, and is empty for arrays and structs; ``ctype`` is the key
-    of its type. The scope is given by two labels. ``parameter`` is its index among the parameters, -1 for
-    other variables. ``function`` is empty for a variable outside of functions; ``offset`` is its distance
-    in bytes from the symbol.
+    The field ``kind`` is the format of its bits, such as ``s32``, or empty for arrays and structs; ``ctype``
+    is the key of its type. The scope is given by two labels. ``parameter`` is its index among the parameters,
+    -1 for other variables. ``function`` is empty for a variable outside of functions; ``offset`` is its
+    distance in bytes from the symbol.
     """
 
     name: str

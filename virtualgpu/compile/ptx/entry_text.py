@@ -43,7 +43,7 @@ class EntryText:
 
 
 def find_entry(ptx: str, kernel: str) -> EntryText:
-    """Return the positions of a kernel's parts in PTX text. The kernel is given by its (mangled) name.
+    """Return the positions of a kernel's parts in PTX text. The kernel is identified by its (mangled) name.
 
     Raises
     ------
@@ -122,7 +122,9 @@ def _scan(ptx: str, offset: int) -> Iterator[tuple[int, int, str]]:
 
 
 def apply_edits(ptx: str, edits: Sequence[tuple[int, str]]) -> str:
-    """Insert strings into PTX text at given offsets. Strings at the same offset keep their order."""
+    """Insert strings into PTX text at given offsets. Strings at the same offset are inserted in the given
+    order.
+    """
     text_parts = []
     previous = 0
     for position, text in sorted(edits, key=lambda edit: edit[0]):

@@ -96,8 +96,8 @@ class _Merger:
         return result
 
     def body(self, function: ir.Function, names: dict[str, str], call: _Call | None) -> None:
-        """Append a copy of a function's instructions in place of a call. If `call` is None, the function is
-        the kernel itself.
+        """Append a copy of a function's instructions in place of a call. If `call` is None, the kernel itself
+        is copied.
         """
         base_pc = len(self.code)
         call_depth = 0 if call is None else self.code[call.pc].call_depth + 1

@@ -19,8 +19,8 @@ TYPE_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A virtual register of PTX, such as ``%r1``. The flag ``negated`` is True only for operands such as
-    ``!%p1``.
+    """A virtual register of PTX, such as ``%r1``. The flag ``negated`` is True only for operands with ``!``,
+    such as ``!%p1``.
     """
 
     name: str
@@ -62,7 +62,9 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A vector operand in braces, such as ``{%r1, %r2}``. The item None represents the sink ``_``."""
+    """A vector operand in braces, such as ``{%r1, %r2}``. An element that is None represents the sink
+    ``_``.
+    """
 
     items: tuple[Operand | None, ...]
 
@@ -80,10 +82,11 @@ Operand = Register | Special | Immediate | Symbol | Address | Vector | Pair
 
 @dataclass(slots=True)
 class Instruction:
-    """A PTX instruction. Its index in the function is ``pc``, and its source line is ``line`` (0 if unknown).
+    """A PTX instruction. The field ``pc`` is its index in the function, and ``line`` is its source line (0 if
+    unknown).
 
-    An instruction that was inlined keeps its `origin` (function name and index) and its `call_depth`. Its
-    opcode is the original one, even if its parts have changed.
+    An inlined instruction keeps its `origin` (function name and index) and its `call_depth`. Its opcode is
+    the original one, even if its parts have changed.
     """
 
     pc: int
@@ -124,7 +127,9 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable that a module or a function declares in a state space. It can have initial bytes."""
+    """A variable that a module or a function declares in a state space. A variable can have initial
+    values.
+    """
 
     name: str
     space: str

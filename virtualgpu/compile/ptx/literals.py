@@ -51,7 +51,7 @@ def integer(text: str) -> int:
 
 
 def immediate(text: str, kind: str = "f64") -> ir.Immediate:
-    """Parse a numeric constant of PTX. Decimal fractions are converted to the bits of a number of type
+    """Parse a numeric constant of PTX. A decimal fraction is converted to the bits of a number of type
     `kind`.
 
     Raises

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Traceable:
     """Base class of the placeholders with which `cp.fuse` records the operations of a function.
 
-    Functions of ``cp`` that receive such a value pass their arguments on to it.
+    A function of ``cp`` passes its arguments to a placeholder that it receives.
     """
 
     __slots__ = ()
@@ -28,7 +28,7 @@ class Traceable:
 
 
 def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None:
-    """Check that a kernel on `device` can access an array. The default is the current device.
+    """Check that a kernel on `device` can access an array. The default device is the current one.
 
     If a link joins the array's device to `device`, peer access is enabled, with a ``PerformanceWarning``.
 

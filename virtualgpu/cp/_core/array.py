@@ -174,7 +174,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
 
     @property
     def data(self) -> MemoryPointer:
-        """Pointer to the first element of the array. Its address is ``data.ptr``."""
+        """Pointer to the first element of the array. The attribute ``data.ptr`` is its address."""
         if not self._mem.ptr or not self.size:
             return MemoryPointer(self._mem, 0)
         return MemoryPointer(self._mem, int(self._host.__array_interface__["data"][0]) - self._mem.ptr)
@@ -333,7 +333,8 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
     ) -> ndarray:
         """Return the array converted to another dtype.
 
-        With ``copy=False`` it is the array itself if dtype and order are right already."""
+        With ``copy=False``, the array itself is returned if its dtype and order already match.
+        """
         target_dtype = checked_dtype(dtype)
         layout: Any = order or "K"
         if not copy and target_dtype == self.dtype and self._has_order(layout):
@@ -371,7 +372,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         return self._view_of(self._host.view() if dtype is None else self._host.view(checked_dtype(dtype)))
 
     def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> ndarray:
-        """Return the array with another shape. The result is a view if this is possible."""
+        """Return the array with another shape. The result is a view if possible."""
         new_shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
         return self._module.reshape(self, new_shape, order=order, copy=copy)  # type: ignore[no-any-return]
 

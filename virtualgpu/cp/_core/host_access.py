@@ -17,7 +17,7 @@ from virtualgpu.model.memory.host import check_host_memory
 class HostAccess:
     """Base class of `ndarray` with the methods that copy its contents to and from the host.
 
-    Every conversion to a Python object copies and therefore waits for the device, as on a GPU.
+    Every conversion to a Python object copies the data and waits for the device, as on a GPU.
     """
 
     __slots__ = ()
@@ -85,7 +85,8 @@ class HostAccess:
     def set(self, arr: np.ndarray[Any, Any], stream: _BaseStream | None = None) -> None:
         """Copy a NumPy array of the same shape and dtype into this array.
 
-        From pinned memory the copy is asynchronous; otherwise the host continues when `arr` has been read.
+        The copy is asynchronous if `arr` is in pinned memory; otherwise, the host waits until `arr` has been
+        read.
         """
         self._set(arr, stream)
 

@@ -134,7 +134,9 @@ def _wrap_indices(key_parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
 
 
 class flatiter:  # noqa: N801 - CuPy's name
-    """Iterator over the elements of an array in C order. It also accepts integers and slices as indices."""
+    """Iterator over the elements of an array in C order. The iterator also accepts integers and slices as
+    indices.
+    """
 
     def __init__(self, a: Any) -> None:
         self.base = a

@@ -164,7 +164,9 @@ class RawKernel:
 
     @property
     def max_dynamic_shared_size_bytes(self) -> int:
-        """Maximum dynamic shared memory of a launch, in bytes. Set it to use more than 48 KiB."""
+        """Maximum dynamic shared memory of a launch, in bytes. A kernel that uses more than 48 KiB must set
+        this attribute.
+        """
         return self.max_dynamic_on(_machine.current().current_device)
 
     @max_dynamic_shared_size_bytes.setter
@@ -179,7 +181,7 @@ class RawKernel:
     def preferred_shared_memory_carveout(self) -> int:
         """Percentage of the L1 cache that is used as shared memory, or -1 if the driver decides.
 
-        The virtual GPU stores the value, but its shared memory does not depend on it.
+        The virtual GPU stores the value but does not use it.
         """
         return self._carveout
 
@@ -295,7 +297,7 @@ class RawModule:
             module.write_log(log_stream)
 
     def get_function(self, name: str) -> RawKernel:
-        """Return a kernel of the module by its name. A template is given by its name expression.
+        """Return a kernel of the module by its name. A template is identified by its name expression.
 
         Raises
         ------

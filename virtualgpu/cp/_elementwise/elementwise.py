@@ -196,7 +196,7 @@ extern "C" __global__ void {self.name}({declarations}) {{
 
     @property
     def cached_codes(self) -> dict[tuple[Any, ...], str]:
-        """Dictionary of the C++ sources generated so far. Its keys are the C++ types of the arguments."""
+        """Dictionary of the C++ sources generated so far. The keys are the C++ types of the arguments."""
         if not self._kernels:
             warnings.warn(
                 "No codes are cached because compilation is deferred until the first function call.",

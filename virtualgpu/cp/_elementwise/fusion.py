@@ -37,7 +37,7 @@ class Fused:
         return f"<Fusion {self.name!r}>"
 
     def clear_cache(self) -> None:
-        """Delete all compiled kernels. The next call traces the function again."""
+        """Delete all compiled kernels. The next call traces the function again and compiles it."""
         self._plans = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -226,10 +226,11 @@ def _reduction_kernel(
 def fuse(*args: Any, **kwargs: Any) -> Any:
     """Decorate a function so that its array operations run as one kernel.
 
-    Arguments are device arrays and numbers. The function may contain operators, element-wise functions of
-    ``cp``, ``cp.where``, ``cp.clip``, and reductions such as ``cp.sum``, but no methods except ``astype``,
-    ``copy`` and the reductions. Element-wise operations with one reduction at the end are one kernel, as in
-    CuPy. A longer function is one cooperative kernel in CuPy, and one kernel per operation here.
+    The arguments of the function are device arrays and numbers. The function may contain operators,
+    element-wise functions of ``cp``, ``cp.where``, ``cp.clip``, and reductions such as ``cp.sum``, but no
+    methods except ``astype``, ``copy`` and the reductions. Element-wise operations with one reduction at the
+    end are one kernel, as in CuPy. A longer function is one cooperative kernel in CuPy, and one kernel per
+    operation here.
 
     Arithmetic between numbers alone uses the narrowest type, as in CuPy: ``2.0 * dt`` in float16 and ``2 *
     n`` in int8. Compute such factors outside, or write ``2.0 * (dt * x)``.

@@ -35,14 +35,15 @@ def checked(args: Sequence[Any]) -> list[Any]:
 
 
 def dtype_of(value: Any) -> np.dtype[Any] | None:
-    """Return the dtype of an array or of a texture handle. For a number, return None."""
+    """Return the dtype of an array or of a texture handle. The result is None for a number."""
     if isinstance(value, TextureObject):
         return np.dtype(np.uint64)
     return value.dtype if isinstance(value, ndarray) else None
 
 
 def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | None) -> Shape:
-    """Return the shape over which a kernel loops. It is the broadcast shape of the non-raw arrays, or `size`.
+    """Return the shape over which a kernel loops. The result is the broadcast shape of the non-raw arrays, or
+    `size`.
 
     Raises
     ------
@@ -76,7 +77,7 @@ def outputs(
     shape: Shape,
     size_is_known: bool,
 ) -> list[ndarray]:
-    """Return the output arrays of a kernel. If none were passed, allocate them.
+    """Return the output arrays of a kernel. Output arrays are allocated if none were passed.
 
     Raises
     ------
@@ -143,7 +144,7 @@ def layout_value(shape: Shape, strides: Shape | None = None) -> Any:
 class Operand:
     """An argument of a generated kernel, with the C++ code that declares and accesses it.
 
-    The generated source depends on these fields only.
+    The generated source depends only on the fields of the operands.
     """
 
     parameter: Parameter
@@ -190,7 +191,7 @@ def lay_out(
     shape: Shape,
     merge: bool = True,
 ) -> tuple[list[Operand], list[Any], Shape]:
-    """Return the operands, the launch arguments and the loop shape of a kernel. Axes are merged where
+    """Return the operands, the launch arguments and the loop shape of a kernel. Axes are merged if
     possible.
     """
     loop_positions = [

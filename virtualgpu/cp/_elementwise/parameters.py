@@ -45,7 +45,7 @@ def c_name(dtype: np.dtype[Any]) -> str:
 class Parameter:
     """A parameter of a generated kernel.
 
-    A placeholder such as ``T`` has `dtype` None, and `placeholder` is its letter.
+    For a placeholder such as ``T``, `dtype` is None and `placeholder` is the letter.
     """
 
     name: str
@@ -157,7 +157,7 @@ def decide_types(
 ) -> tuple[list[np.dtype[Any]], list[np.dtype[Any]], TypeMap]:
     """Determine the dtypes of all parameters, first from the output arrays and then from the inputs.
 
-    Scalars have dtype None; they are converted to the type that the arrays determine for their parameter.
+    A scalar has dtype None, because it is converted to the type of its parameter.
 
     Raises
     ------

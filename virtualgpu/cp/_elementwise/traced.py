@@ -57,8 +57,8 @@ class Reduction:
 
 @dataclass(slots=True)
 class Argument:
-    """A parameter of a fused kernel. It stands for an argument of the function or a constant in the
-    function's code.
+    """A parameter of a fused kernel. The parameter is an argument of the function, or a constant in its
+    code.
     """
 
     name: str
@@ -103,7 +103,9 @@ class Trace:
         return (Traced if scalar_type else TracedArray)(self, name, dtype, ndim, scalar_type, stage, position)
 
     def operand(self, value: Any) -> Traced:
-        """Return an operand as a traced value. Raise `NotOneLoop` if it was computed before the reduction."""
+        """Return an operand as a traced value. The error `NotOneLoop` is raised if the operand was computed
+        before the reduction.
+        """
         if isinstance(value, ndarray):
             raise _concrete_array_error()
         traced = value if isinstance(value, Traced) else self.argument(value)
@@ -270,8 +272,7 @@ def _in_place_method(function: np.ufunc) -> Callable[[Any, Any], Any]:
 class Traced(Traceable):
     """The placeholder for a scalar value or a reduction's result while a fused function is traced.
 
-    `scalar_type` is the Python type of a number from outside, `stage` is 1 after the reduction, `position`
-    is the index of the argument.
+    For a number from outside of the function, `scalar_type` is its Python type.
     """
 
     __slots__ = ("dtype", "name", "ndim", "position", "scalar_type", "stage", "trace")
@@ -471,7 +472,9 @@ class Traced(Traceable):
 
 
 class TracedArray(Traced):
-    """The placeholder for an array while a fused function is traced. Its shape is not known."""
+    """The placeholder for an array while a fused function is traced. The shape of the array is unknown while
+    the function is traced.
+    """
 
     __slots__ = ()
 

@@ -53,7 +53,7 @@ class BitGenerator:
 
 
 class CurandGenerator(BitGenerator):
-    """A generator of random bits with `size` states. By default it has one state for each thread of eight
+    """A generator of random bits with `size` states. By default, there is one state for each thread of eight
     blocks per SM.
 
     Element e of an array comes from state e modulo `size`, so an array with more elements than states
@@ -145,7 +145,9 @@ class CurandGenerator(BitGenerator):
 
 
 class Philox4x3210(CurandGenerator):
-    """The counter-based generator Philox4x32-10. It generates the same numbers as cuRAND's device API."""
+    """The counter-based generator Philox4x32-10. The generator produces the same numbers as cuRAND's device
+    API.
+    """
 
     _layout = states.PHILOX
     _struct_name = "Philox"
@@ -153,7 +155,7 @@ class Philox4x3210(CurandGenerator):
 
 
 class XORWOW(CurandGenerator):
-    """CuPy's default generator XORWOW. It generates the same numbers as cuRAND's device API."""
+    """CuPy's default generator XORWOW. The generator produces the same numbers as cuRAND's device API."""
 
     _layout = states.XORWOW
     _struct_name = "Xorwow"
@@ -161,8 +163,8 @@ class XORWOW(CurandGenerator):
 
 
 class MRG32k3a(CurandGenerator):
-    """The combined multiple recursive generator MRG32k3a. It generates the same numbers as cuRAND's device
-    API.
+    """The combined multiple recursive generator MRG32k3a. The generator produces the same numbers as cuRAND's
+    device API.
     """
 
     _layout = states.MRG32K3A

@@ -28,7 +28,8 @@ _ALTERNATIVES["set_state"] = _ALTERNATIVES["get_state"]
 
 
 class Generator:
-    """A generator of random arrays, which `default_rng` creates. It can be used while a graph is captured.
+    """A generator of random arrays, which `default_rng` creates. The generator can be used while a graph is
+    captured.
 
     `random`, `uniform`, `integers`, `standard_normal` and the exponential distribution return the numbers
     of a real GPU. The other distributions are correct, but their numbers differ from those of a real GPU.
@@ -144,7 +145,7 @@ class Generator:
         return self._sample_with_numpy("chisquare", size, np.float64, df)
 
     def dirichlet(self, alpha: Any, size: Any = None) -> ndarray:
-        """Draw samples from a Dirichlet distribution. Each sample is a vector of fractions with the sum 1."""
+        """Draw samples from a Dirichlet distribution. Each sample is a vector of fractions whose sum is 1."""
         return self._sample_with_numpy("dirichlet", size, np.float64, alpha)
 
     def f(self, dfnum: Any, dfden: Any, size: Any = None) -> ndarray:
@@ -163,7 +164,7 @@ class Generator:
 
     def hypergeometric(self, ngood: Any, nbad: Any, nsample: Any, size: Any = None) -> ndarray:
         """Draw samples from a hypergeometric distribution. Each sample is the number of good items among
-        `nsample` items taken without replacement.
+        `nsample` items drawn without replacement.
         """
         return self._sample_with_numpy("hypergeometric", size, np.int64, ngood, nbad, nsample)
 

@@ -20,7 +20,7 @@ from virtualgpu.model import machine as _machine
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
-    """Return an uninitialized array. On the virtual GPU its elements are NaN or arbitrary numbers."""
+    """Return an uninitialized array. On the virtual GPU, the elements are NaN or arbitrary numbers."""
     return _uninitialized(ndarray(shape, dtype, order=order))
 
 
@@ -165,7 +165,8 @@ def _is_f_only(host: np.ndarray[Any, Any]) -> bool:
 def asarray(
     a: Any, dtype: Any = None, order: str | None = "K", *, copy: bool | None = None, blocking: bool = False
 ) -> ndarray:
-    """Convert `a` to a device array. A device array of the requested dtype is returned unchanged.
+    """Convert `a` to a device array. A device array that already has the requested dtype is returned
+    unchanged.
 
     With ``copy=True`` they are copied too. With ``copy=False`` a necessary copy raises ``ValueError``.
     """
@@ -250,7 +251,7 @@ def linspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """Return `num` evenly spaced values from `start` to `stop`. These limits can be numbers or arrays."""
+    """Return `num` evenly spaced values from `start` to `stop`. The limits can be numbers or arrays."""
     if np.ndim(start) or np.ndim(stop):
         array_linspace = lift(np.linspace, operand_count=0)
         return array_linspace(start, stop, num, endpoint, retstep, dtype, axis)

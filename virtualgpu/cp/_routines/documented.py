@@ -146,7 +146,7 @@ def document(
     missing_keywords: Collection[str] = (),
     place_note: str = ON_THE_DEVICE,
 ) -> None:
-    """Set the signature and the docstring of a function for device arrays. Both are based on NumPy's
+    """Set the signature and the docstring of a function for device arrays. Both are derived from the NumPy
     function.
 
     Parameters
@@ -193,7 +193,9 @@ def ufunc_docstring(function: np.ufunc) -> str:
 
 
 def ufunc_signature(function: np.ufunc) -> inspect.Signature:
-    """Return the signature of an element-wise function. It contains the operands and then CuPy's keywords."""
+    """Return the signature of an element-wise function. The signature contains the operands, followed by
+    CuPy's keywords.
+    """
     names = ("x",) if function.nin == 1 else tuple(f"x{i + 1}" for i in range(function.nin))
     parameter_class = inspect.Parameter
     operands = [parameter_class(name, parameter_class.POSITIONAL_ONLY) for name in names]

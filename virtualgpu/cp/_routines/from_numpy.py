@@ -139,8 +139,9 @@ def lift(
 ) -> Callable[..., Any]:
     """Return a function for device arrays that computes its results with a NumPy function.
 
-    Results that share an argument's memory become views of it. Other results become new device arrays, also
-    where NumPy returns scalars. Time is added to the modelled clock unless all results are views.
+    A result that shares memory with an argument becomes a view of that argument. Other results become new
+    device arrays, also where NumPy returns scalars. Time is added to the modelled clock unless all results
+    are views.
 
     Parameters
     ----------

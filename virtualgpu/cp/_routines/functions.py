@@ -232,8 +232,8 @@ transpose = lift(np.transpose)
 def reshape(
     a: ndarray, /, shape: Any = None, order: Any = "C", *, newshape: Any = None, copy: bool | None = None
 ) -> ndarray:
-    """Return `a` with another shape. The result is a view where possible, and else a copy in the given memory
-    order.
+    """Return `a` with another shape. The result is a view if possible, and otherwise a copy in the given
+    memory order.
 
     With ``copy=True`` it is always a copy. With ``copy=False`` a necessary copy raises ``ValueError``.
     """
@@ -284,7 +284,7 @@ stack = lift(np.stack)
 def concatenate(
     tup: Any, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
-    """Join device arrays along an existing axis. All their other axes must have equal lengths."""
+    """Join device arrays along an existing axis. The arrays must have equal lengths along all other axes."""
     if isinstance(tup, (list, tuple)) and not tup:
         raise ValueError("need at least one array to concatenate")
     return _concatenate(tup, axis, out, dtype=dtype, casting=casting)
@@ -543,7 +543,9 @@ common_type = host_only(np.common_type)
 
 
 def astype(x: ndarray, dtype: Any, /, *, copy: bool = True) -> ndarray:
-    """Convert `x` to another dtype. If `x` has that dtype and `copy` is False, return `x` itself."""
+    """Convert `x` to another dtype. If `x` already has that dtype and `copy` is False, `x` itself is
+    returned.
+    """
     return x.astype(dtype, copy=copy)
 
 

@@ -84,7 +84,7 @@ def apply_along_axis(
 ) -> ndarray:
     """Apply a function of one-dimensional arrays to every one-dimensional slice along an axis.
 
-    The function runs on the device once per line; a function of whole arrays needs far fewer launches.
+    The function runs on the device once per slice, so a function of whole arrays needs far fewer launches.
     """
     if not isinstance(arr, ndarray):
         raise TypeError(
@@ -115,7 +115,7 @@ def apply_along_axis(
 def apply_over_axes(func: Callable[[ndarray, int], Any], a: ndarray, axes: Any) -> ndarray:
     """Apply a function such as ``cp.sum`` to several axes of an array, one after another.
 
-    `func` can keep the axis, with length 1, or remove it; the result keeps all axes.
+    The function `func` can keep the axis with length 1 or remove it; the result has all axes.
     """
     result = asarray(a)
     for signed_axis in axes if isinstance(axes, (tuple, list)) else (int(axes),):

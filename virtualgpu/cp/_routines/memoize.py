@@ -14,8 +14,8 @@ class _CachedResults(dict[Any, Any]):
 
 
 def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Cache the results of a function for its arguments. With ``for_each_device``, cache them separately for
-    each device.
+    """Cache the results of a function for its arguments. With ``for_each_device``, the results are cached
+    separately for each device.
 
     Examples
     --------

@@ -38,8 +38,8 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 class ufunc:  # noqa: N801 - CuPy's name
     """An element-wise function of device arrays and scalars.
 
-    Results are new C-ordered device arrays (of dimension 0 for scalars); Python scalars take the
-    arrays' dtype (NEP 50). Division by zero and invalid values never warn, as on a GPU.
+    The results are new C-ordered device arrays, and Python scalars take the dtype of the arrays (NEP 50).
+    Division by zero and invalid values never warn, as on a GPU.
     """
 
     def __init__(self, function: np.ufunc, name: str = "") -> None:

@@ -94,7 +94,7 @@ class Device:
     @property
     def compute_capability(self) -> str:
         """Compute capability without the dot, such as ``"80"`` or ``"120"``. The last digit is the minor
-        version.
+        version number.
         """
         major, minor = _machine.current().device(self.id).info.compute_capability
         return f"{major}{minor}"
@@ -107,7 +107,7 @@ class Device:
 
     @property
     def attributes(self) -> dict[str, int]:
-        """Dictionary of the modelled device attributes. Its keys are CUDA's names without ``cudaDevAttr``."""
+        """Dictionary of the modelled device attributes. The keys are CUDA's names without ``cudaDevAttr``."""
         info = _machine.current().device(self.id).info
         return {attribute.name: attribute.of(info) for attribute in ATTRIBUTES}
 

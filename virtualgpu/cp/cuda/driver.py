@@ -39,7 +39,7 @@ def get_build_version() -> int:
 
 
 def moduleGetFunction(module: int, funcname: str) -> int:  # noqa: N802
-    """Return the handle of a kernel in a module. The handle is valid as long as the module exists."""
+    """Return the handle of a kernel in a module. The handle is valid until the module is destroyed."""
     owner: Module = loaded_object(module, Module, "module")
     function = owner.get_function(funcname)
     owner.__dict__.setdefault("functions", []).append(function)
@@ -74,8 +74,8 @@ def funcGetAttribute(attribute: int, f: int) -> int:  # noqa: N802
 
 
 def funcSetAttribute(f: int, attribute: int, value: int) -> None:  # noqa: N802
-    """Set the maximum dynamic shared memory of a kernel. A value for the carveout is accepted but has no
-    effect.
+    """Set the maximum dynamic shared memory of a kernel. The preferred carveout can also be set, but it has
+    no effect.
     """
     function: Function = loaded_object(f, Function, "function")
     if attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:

@@ -29,8 +29,8 @@ _MINIMUM_ISA = (9, 0)
 
 
 class LoadedCode(WeakValueDictionary[int, Any]):
-    """A dictionary of the loaded modules and functions of one machine by their handles. It contains only weak
-    references.
+    """A dictionary of the loaded modules and functions of one machine by their handles. The dictionary
+    contains only weak references.
     """
 
 
@@ -53,8 +53,8 @@ def loaded_object(handle: int, expected_class: type, type_name: str) -> Any:
 
 
 class Module:
-    """A module that is loaded on a device, with its kernels and ``__device__`` variables. Its handle is
-    ``ptr``.
+    """A module that is loaded on a device, with its kernels and ``__device__`` variables. The attribute
+    ``ptr`` is its handle.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Module:
 
     @property
     def compiled(self) -> CompiledModule:
-        """The compiled code of the module. If the module is empty, an error is raised."""
+        """The compiled code of the module. An error is raised if the module is empty."""
         if self._compiled is None:
             raise CUDADriverError(
                 400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle: call load(ptx) first."
@@ -179,7 +179,9 @@ class Module:
         device.machine.own(LoadedCode)[self.ptr] = self
 
     def load_file(self, filename: str) -> None:
-        """Load a PTX file on the current device. A missing file raises error 301, "file not found"."""
+        """Load a PTX file on the current device. If the file is missing, error 301 ("file not found") is
+        raised.
+        """
         from pathlib import Path
 
         try:
@@ -223,7 +225,7 @@ class Module:
 
 
 class Function:
-    """A kernel of a loaded module. Its handle is ``ptr``.
+    """A kernel of a loaded module. The attribute ``ptr`` is its handle.
 
     Parameters
     ----------
@@ -292,7 +294,9 @@ class Function:
         self.submit(launch, stream, enable_cooperative_groups)
 
     def submit(self, launch: Launch, stream: Any, cooperative: bool) -> None:
-        """Launch the kernel in a stream. The `launch` object has the grid, the block and the arguments."""
+        """Launch the kernel in a stream. The `launch` object contains the grid, the block and the
+        arguments.
+        """
         device = self.module.device
         stream = get_current_stream(device.id) if stream is None else stream
         _check_stream(stream, device)

@@ -67,8 +67,8 @@ class Graph:
     _id: int
 
     def launch(self, stream: Any = None) -> None:
-        """Run the nodes of the graph in `stream`, by default the current stream. Each runs after the nodes on
-        which it depends.
+        """Run the nodes of the graph in `stream`, by default the current stream. Each node runs after the
+        nodes on which it depends.
         """
         (stream or self._current()).launch_graph(self._id, self._executable_nodes, self._upload_ns)
         self._is_uploaded = True

@@ -86,7 +86,7 @@ def get_unique_id() -> bytes:
 
 
 def groupStart() -> None:  # noqa: N802 - CuPy's name
-    """Start a group of NCCL calls in this thread. They run together after `groupEnd`, and groups can be
+    """Start a group of NCCL calls in this thread. The calls run together after `groupEnd`, and groups can be
     nested.
     """
     group().depth += 1
@@ -116,7 +116,7 @@ def groupEnd() -> None:  # noqa: N802 - CuPy's name
 
 
 class NcclConfig:
-    """Options for a communicator. The virtual GPU stores them, but they have no effect."""
+    """Options for a communicator. The virtual GPU stores the options, but they have no effect."""
 
     def __init__(self, split_share: int = 0) -> None:
         self.split_share = split_share
@@ -125,7 +125,7 @@ class NcclConfig:
 class NcclCommunicator:
     """A rank of an NCCL communicator, which uses the current device.
 
-    The constructor waits for all ranks, each in its own thread, or all within one group.
+    The constructor waits until all ranks are created, each in its own thread or all in one group.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class NcclCommunicator:
 
     @staticmethod
     def initAll(devices: int | list[int]) -> list[NcclCommunicator]:  # noqa: N802 - CuPy's name
-        """Return one communicator for each of several devices. A single thread uses all of them.
+        """Return one communicator for each of several devices. All of them are used by a single thread.
 
         Parameters
         ----------
@@ -273,7 +273,8 @@ class NcclCommunicator:
             raise self._clique.repeated_error()
 
     def commSplit(self, color: int, key: int, config: NcclConfig | None = None) -> NcclCommunicator | None:  # noqa: N802
-        """Return a communicator for the ranks with the same color, ordered by key. For color -1, return None.
+        """Return a communicator for the ranks with the same color, ordered by key. For the color -1, the
+        result is None.
 
         All ranks call it, each in its own thread.
         """
@@ -318,7 +319,7 @@ class NcclCommunicator:
         """Reduce the arrays of all ranks with `op`, such as a sum, and write one part of the result to each
         rank.
 
-        Each part has `recvcount` elements.
+        Each part contains `recvcount` elements.
         """
         self._call("reduceScatter", sendbuf, recvbuf, recvcount, datatype, stream, op=op)
 

@@ -51,7 +51,9 @@ def getSupportedArchs() -> list[int]:  # noqa: N802
 def createProgram(  # noqa: N802
     src: str, name: str, headers: Sequence[object], include_names: Sequence[object]
 ) -> int:
-    """Create an NVRTC program from source code, and return its handle. Release it with `destroyProgram`."""
+    """Create an NVRTC program from source code, and return its handle. The program is released with
+    `destroyProgram`.
+    """
     if headers or include_names:
         raise NotSupportedError(
             "The virtual GPU's NVRTC does not support headers in memory. Pass their folder with -I."
@@ -73,8 +75,8 @@ def addNameExpression(prog: int, name: str) -> None:  # noqa: N802
 
 
 def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
-    """Compile a program to PTX. For a real architecture such as ``-arch=sm_90``, also compile it to machine
-    code.
+    """Compile a program to PTX. For a real architecture such as ``-arch=sm_90``, the program is also compiled
+    to machine code.
 
     Raises
     ------

@@ -53,7 +53,7 @@ def _color_of_id(id_color: int) -> int | None:
 def ranges() -> tuple[NvtxRange, ...]:
     """Return the last 65,536 NVTX ranges and marks of the current machine, ordered by their end.
 
-    CuPy passes ranges to a profiler and does not have this function.
+    CuPy does not have this function.
     """
     return tuple(_range_log().ended)
 
@@ -66,7 +66,9 @@ def RangePush(message: str, id_color: int = -1) -> None:  # noqa: N802
 
 
 def RangePushC(message: str, color: int = 0) -> None:  # noqa: N802
-    """Start an NVTX range within the open ranges of this thread. Its `color` has the form 0xAARRGGBB."""
+    """Start an NVTX range within the open ranges of this thread. The number `color` has the form
+    0xAARRGGBB.
+    """
     _push(message, _check_color(color))
 
 
@@ -76,7 +78,7 @@ def _push(message: str, color: int | None) -> None:
 
 
 def RangePop() -> None:  # noqa: N802
-    """End the innermost open range of the thread. If there is none, do nothing."""
+    """End the innermost open range of the thread. If no range is open, nothing happens."""
     log = _range_log()
     thread = threading.get_ident()
     if log.stacks.get(thread):
@@ -111,7 +113,7 @@ def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
 
 
 def RangeEnd(range_id: int) -> None:  # noqa: N802
-    """End an NVTX range that `RangeStart` started. Unknown numbers are ignored."""
+    """End an NVTX range that `RangeStart` started. An unknown number is ignored."""
     log = _range_log()
     open_range = log.started.pop(range_id, None)
     if open_range is not None:

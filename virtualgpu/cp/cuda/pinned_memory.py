@@ -34,7 +34,7 @@ _KNOWN_FLAGS = 1 | 2 | 4  # cudaHostAllocPortable, Mapped, WriteCombined
 class PinnedMemory:
     """A buffer in host memory that the time model treats as pinned.
 
-    The operating system does not lock the buffer; only modelled copy times depend on it.
+    The buffer is not locked by the operating system; only modelled copy times depend on it.
 
     Raises
     ------
@@ -73,7 +73,9 @@ class PinnedMemory:
 
 
 class PooledPinnedMemory(PinnedMemory):
-    """A buffer of pinned memory that the program uses. It returns to its pool when it is destroyed."""
+    """A buffer of pinned memory that the program uses. The buffer returns to its pool when it is
+    destroyed.
+    """
 
     def __init__(self, mem: PinnedMemory, pool: weakref.ref[PinnedMemoryPool]) -> None:
         self.mem = mem
@@ -135,7 +137,9 @@ def _pointer_class(size: int) -> Any:
 
 
 def pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
-    """Return a pointer to `mem` plus `offset`. It keeps `mem` alive and supports the buffer protocol."""
+    """Return a pointer to `mem` plus `offset`. The pointer keeps `mem` alive and supports the buffer
+    protocol.
+    """
     address = mem.ptr + offset
     cls = _pointer_class(mem.size - offset)
     pointer: PinnedMemoryPointer = cls.from_address(address) if address else cls()
@@ -145,7 +149,9 @@ def pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
 
 
 class PinnedMemoryPool:
-    """A pool that keeps freed buffers of pinned memory for reuse. Their sizes are powers of two."""
+    """A pool that keeps freed buffers of pinned memory for reuse. The sizes of the buffers are powers of
+    two.
+    """
 
     def __init__(self, allocator: Callable[[int], PinnedMemoryPointer] | None = None) -> None:
         self._allocator = allocator or _malloc
@@ -203,7 +209,7 @@ def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
 
 
 def set_pinned_memory_allocator(allocator: Callable[[int], Any] | None = None) -> None:
-    """Set the allocator of pinned memory. If it is None, no pool is used."""
+    """Set the allocator of pinned memory. If the allocator is None, no pool is used."""
     _machine.current().pinned_allocator = allocator or _malloc
 
 
@@ -228,7 +234,8 @@ def _unpin_range(machine: _machine.Machine, address: int) -> None:
 
 
 def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
-    """Pin existing host memory, such as the memory of a NumPy array. Call `hostUnregister` to unpin it.
+    """Pin existing host memory, such as the memory of a NumPy array. The function `hostUnregister` unpins the
+    memory.
 
     Raises
     ------

@@ -130,7 +130,7 @@ def deviceSynchronize() -> None:  # noqa: N802
 
 
 def streamSynchronize(stream: int) -> None:  # noqa: N802
-    """Wait on the host until all work of a stream is done. The stream is given by its handle."""
+    """Wait on the host until all work of a stream is done. The stream is identified by its handle."""
     stream_of(stream).synchronize()
 
 
@@ -148,7 +148,7 @@ def malloc(size: int) -> int:
 
 
 def free(ptr: int) -> None:
-    """Free device memory of any kind, like ``cudaFree``. Address 0 is ignored."""
+    """Free device memory of any kind, like ``cudaFree``. The address 0 is ignored."""
     memory = (device_at(ptr := as_integer(ptr)) or _current_device()).memory
     memory.free(ptr)
     memory.untrack(ptr)
@@ -237,7 +237,7 @@ def mallocFromPoolAsync(size: int, pool: int, stream: int) -> int:  # noqa: N802
 
 
 def freeAsync(ptr: int, stream: int) -> None:  # noqa: N802
-    """Free device memory in stream order, like ``cudaFreeAsync``. Address 0 is ignored."""
+    """Free device memory in stream order, like ``cudaFreeAsync``. The address 0 is ignored."""
     free_ordered(ptr, stream_of(stream))
 
 
@@ -257,12 +257,14 @@ def deviceSetMemPool(device: int, pool: int) -> None:  # noqa: N802
 
 
 def memPoolCreate(props: MemPoolProps) -> int:  # noqa: N802
-    """Create a stream-ordered memory pool, and return its handle. Release the pool with `memPoolDestroy`."""
+    """Create a stream-ordered memory pool, and return its handle. The pool is released with
+    `memPoolDestroy`.
+    """
     return make_pool(props)
 
 
 def memPoolDestroy(pool: int) -> None:  # noqa: N802
-    """Destroy a memory pool. Devices that used it then use their default pools again."""
+    """Destroy a memory pool. Devices that used this pool return to their default pools."""
     driver_pools().destroy(pool)
 
 
@@ -272,12 +274,14 @@ def memPoolTrimTo(pool: int, size: int) -> None:  # noqa: N802
 
 
 def memPoolGetAttribute(pool: int, attr: int) -> int:  # noqa: N802
-    """Return an attribute of a memory pool, such as ``cudaMemPoolAttrUsedMemCurrent``. Sizes are in bytes."""
+    """Return an attribute of a memory pool, such as ``cudaMemPoolAttrUsedMemCurrent``. All sizes are in
+    bytes.
+    """
     return driver_pools().get(pool).attribute(attr)
 
 
 def memPoolSetAttribute(pool: int, attr: int, value: int) -> None:  # noqa: N802
-    """Set an attribute of a memory pool. The high-water marks can only be set to 0."""
+    """Set an attribute of a memory pool. The high-water marks can only be reset to 0."""
     driver_pools().get(pool).set_attribute(attr, value)
 
 
@@ -317,14 +321,14 @@ def streamCreate() -> int:  # noqa: N802
 
 
 def streamCreateWithFlags(flags: int) -> int:  # noqa: N802
-    """Create a stream and return its handle. With ``streamNonBlocking``, it does not wait for the default
-    stream.
+    """Create a stream and return its handle. With the flag ``streamNonBlocking``, the stream does not wait
+    for the default stream.
     """
     return register(Stream(non_blocking=flags == streamNonBlocking))
 
 
 def streamCreateWithPriority(flags: int, priority: int) -> int:  # noqa: N802
-    """Create a stream with a priority and return its handle. Lower numbers are more urgent."""
+    """Create a stream with a priority and return its handle. A lower number means a higher priority."""
     return register(Stream(non_blocking=flags == streamNonBlocking, priority=priority))
 
 
@@ -354,7 +358,9 @@ def eventCreate() -> int:  # noqa: N802
 
 
 def eventCreateWithFlags(flags: int) -> int:  # noqa: N802
-    """Create an event and return its handle. An event with flag 2, ``eventDisableTiming``, has no time."""
+    """Create an event and return its handle. An event with flag 2 (``eventDisableTiming``) cannot measure
+    time.
+    """
     return register(Event(disable_timing=bool(flags & eventDisableTiming)))
 
 
@@ -392,7 +398,7 @@ def streamBeginCapture(stream: int, mode: int = streamCaptureModeRelaxed) -> Non
 
 
 def streamEndCapture(stream: int) -> int:  # noqa: N802
-    """End a capture and return the handle of the graph. Release the graph with `graphDestroy`."""
+    """End a capture and return the handle of the graph. The graph is released with `graphDestroy`."""
     graph = stream_of(stream).end_capture()
     _machine.current().handles[graph.graph] = graph
     return graph.graph
@@ -415,7 +421,9 @@ def _graph_of(handle: int) -> Graph:
 
 
 def graphInstantiate(graph: int) -> int:  # noqa: N802
-    """Return the handle of an executable graph for `graphLaunch`. Release it with `graphExecDestroy`."""
+    """Return the handle of an executable graph for `graphLaunch`. The executable graph is released with
+    `graphExecDestroy`.
+    """
     instance = _graph_of(graph)
     _machine.current().handles[instance.graphExec] = instance
     return instance.graphExec
@@ -427,12 +435,12 @@ def graphLaunch(graphExec: int, stream: int) -> None:  # noqa: N802, N803
 
 
 def graphUpload(graphExec: int, stream: int) -> None:  # noqa: N802, N803
-    """Check the handle of an executable graph. On the virtual GPU this function does nothing else."""
+    """Check the handle of an executable graph. On the virtual GPU, the function has no other effect."""
     _graph_of(graphExec)
 
 
 def graphDestroy(graph: int) -> None:  # noqa: N802
-    """Destroy a captured graph. Executable graphs made from it stay valid."""
+    """Destroy a captured graph. Executable graphs that were created from it remain valid."""
     unregister(graph, Graph, "graph")
 
 
@@ -445,13 +453,15 @@ def graphExecDestroy(graphExec: int) -> None:  # noqa: N802, N803
 
 
 def hostAlloc(size: int, flags: int = 0) -> int:  # noqa: N802
-    """Allocate pinned host memory and return its address (0 for 0 bytes). Free it with `freeHost`."""
+    """Allocate pinned host memory and return its address (0 for 0 bytes). The memory is freed with
+    `freeHost`.
+    """
     memory = PinnedMemory(size, flags)
     return register(memory) if memory.ptr else 0
 
 
 def freeHost(ptr: int) -> None:  # noqa: N802
-    """Free host memory that `hostAlloc` allocated. Address 0 is ignored."""
+    """Free host memory that `hostAlloc` allocated. The address 0 is ignored."""
     if not ptr:
         return
     if not isinstance(_machine.current().handles.get(ptr), PinnedMemory):
@@ -487,13 +497,15 @@ def memPrefetchAsync(devPtr: int, count: int, dstDevice: int, stream: int) -> No
 
 
 def memAdvise(devPtr: int, count: int, advice: int, device: int) -> None:  # noqa: N802, N803
-    """Advise the driver about the use of managed memory. Only the advice "read mostly" has an effect."""
+    """Advise the driver about the use of managed memory. Only the advice "read mostly" has an effect on the
+    virtual GPU.
+    """
     advise(devPtr, count, advice, device)
 
 
 def pointerGetAttributes(ptr: int) -> PointerAttributes:  # noqa: N802
-    """Return the memory type, device and addresses of a pointer. Memory unknown to CUDA has type 0 and device
-    -2.
+    """Return the memory type, device and addresses of a pointer. An address that is unknown to CUDA has
+    memory type 0 and device -2.
     """
     return pointer_attributes(ptr)
 

@@ -37,8 +37,8 @@ def _device_of(device_id: int) -> VirtualDevice:
 
 
 class Event:
-    """A point in the work of a stream. The host or another stream can wait for it, and it can be used for
-    timing.
+    """A point in the work of a stream. The host or another stream can wait for an event, and two events can
+    measure a time.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Return whether all work before the event is done. As in CUDA, it is True for an event that was
-        never recorded.
+        """Return whether all work before the event is done. As in CUDA, the result is True for an event that
+        was never recorded.
         """
         if self.capture is not None:
             self.capture.spoil()
@@ -97,7 +97,7 @@ class Event:
         return is_done
 
     def record(self, stream: _BaseStream | None = None) -> None:
-        """Record the event in `stream` after its queued work. The default is the current stream."""
+        """Record the event in `stream` after its queued work. The default stream is the current one."""
         (get_current_stream() if stream is None else stream).record(self)
 
     def synchronize(self) -> None:
@@ -148,7 +148,8 @@ class Event:
 
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
-    """Return the modelled time between two events, in milliseconds. Both must be recorded and finished.
+    """Return the modelled time between two events, in milliseconds. Both events must be recorded and
+    finished.
 
     Raises
     ------
@@ -231,7 +232,9 @@ class _BaseStream:
             _current_streams()[device_id] = previous
 
     def use(self) -> _BaseStream:
-        """Make this stream the current stream. The block ``with stream:`` does so until its end."""
+        """Make this stream the current stream. In a block ``with stream:``, the stream is current until the
+        end of the block.
+        """
         _current_streams()[self._checked_device_id()] = self
         return self
 
@@ -253,7 +256,8 @@ class _BaseStream:
         device: VirtualDevice | None = None,
         **options: Any,
     ) -> Activity | None:
-        """Add an operation to this stream. The function `run` executes it and returns its duration in ns.
+        """Add an operation to this stream. The function `run` executes the operation and returns its duration
+        in ns.
 
         Parameters
         ----------
@@ -327,7 +331,8 @@ class _BaseStream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Make later work on this stream wait for `event`. An event that was never recorded is ignored.
+        """Make later work on this stream wait for `event`. If the event was never recorded, the call has no
+        effect.
 
         An event recorded in a stream that captures a graph makes this stream take part in the capture.
         """
@@ -356,8 +361,8 @@ class _BaseStream:
     def launch_host_func(self, callback: Callable[[Any], object], arg: Any) -> None:
         """Call ``callback(arg)`` on the host after the work queued on this stream.
 
-        CUDA runs it in a thread of the driver, where no CUDA function must be called. A call raises error
-        800, ``cudaErrorNotPermitted``; on a GPU it can also hang.
+        In CUDA, the callback runs in a thread of the driver and must not call CUDA functions. A call raises
+        error 800, ``cudaErrorNotPermitted``; on a GPU it can also hang.
         """
 
         def run() -> float:
@@ -372,8 +377,8 @@ class _BaseStream:
         self.enqueue("HOST_LAUNCH", "Host function", run)
 
     def add_callback(self, callback: Callable[[Any, int, Any], object], arg: Any) -> None:
-        """Call ``callback(stream, status, arg)`` after the work queued on this stream. Graphs do not support
-        such calls.
+        """Call ``callback(stream, status, arg)`` after the work queued on this stream. Such callbacks are not
+        supported in graphs.
         """
         self._work.refuse_capturing(self.ptr)
         self.launch_host_func(lambda _: callback(self, 0, arg), None)
@@ -407,8 +412,8 @@ class _BaseStream:
         self._work.begin_capture(self.ptr, mode)
 
     def end_capture(self) -> Graph:
-        """End the capture and return the graph. It contains the work of this stream and of the streams that
-        joined it.
+        """End the capture and return the graph. The graph contains the work of this stream and of the streams
+        that joined the capture.
 
         Raises
         ------
@@ -495,7 +500,7 @@ class Stream(_BaseStream):
 
     @classmethod
     def from_external(cls, obj: Any) -> Stream:
-        """Return a stream for a stream object of another library. The object has a ``__cuda_stream__``
+        """Return a stream for a stream object of another library. The object must have a ``__cuda_stream__``
         method.
         """
         try:
@@ -546,7 +551,7 @@ def _current_streams() -> dict[int, _BaseStream]:
 
 
 def get_current_stream(device_id: int | None = None) -> _BaseStream:
-    """Return the calling thread's current stream on a device. The default is the current device."""
+    """Return the calling thread's current stream on a device. The default device is the current one."""
     if device_id is None:
         device_id = _machine.current().current_device_id
     machine = _machine.current()
@@ -554,8 +559,8 @@ def get_current_stream(device_id: int | None = None) -> _BaseStream:
 
 
 def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None = None) -> bool:
-    """Return whether a stream captures a graph, even if the capture is invalid. The default is the current
-    stream.
+    """Return whether a stream captures a graph, even if the capture is invalid. The default stream is the
+    current one.
     """
     device = device or _machine.current().current_device
     stream = stream or get_current_stream(device.id)

@@ -14,7 +14,7 @@ __all__ = ["as_strided", "sliding_window_view"]
 
 
 def as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
-    """Return a view of an array's memory with another shape and other strides. Strides are in bytes.
+    """Return a view of an array's memory with another shape and other strides. The strides are in bytes.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def sliding_window_view(
     subok: bool = False,
     writeable: bool = False,
 ) -> ndarray:
-    """Return a view of all windows of an array. The last axes of the view are the axes within a window.
+    """Return a view of all windows of an array. The last axes of the view are the axes within each window.
 
     Parameters
     ----------

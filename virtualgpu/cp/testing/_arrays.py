@@ -30,7 +30,7 @@ def _element_count(shape: Any) -> int:
 
 
 def shaped_arange(shape: Any, xp: Any = None, dtype: Any = np.float32, order: str = "C") -> Any:
-    """Return an array with the numbers 1, 2, 3 and so on. For bool, False and True alternate."""
+    """Return an array with the numbers 1, 2, 3 and so on. For bool arrays, False and True alternate."""
     return _module(xp).array(_integers_as(np.arange(1, _element_count(shape) + 1), dtype, shape), order=order)
 
 
@@ -47,8 +47,8 @@ def shaped_random(
     seed: int = 0,
     order: str = "C",
 ) -> Any:
-    """Return an array of uniformly distributed random numbers from 0 to `scale`. Equal seeds give equal
-    numbers.
+    """Return an array of uniformly distributed random numbers from 0 to `scale`. Equal seeds produce equal
+    arrays.
     """
     generator = np.random.RandomState(seed)
     target_dtype = np.dtype(dtype)

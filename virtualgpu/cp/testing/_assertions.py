@@ -40,7 +40,7 @@ def assert_array_equal(
     strict: bool = False,
     strides_check: bool = False,
 ) -> None:
-    """Check that two arrays are equal. With `strides_check`, also check that their strides are equal."""
+    """Check that two arrays are equal. With `strides_check`, the strides must also be equal."""
     _equal(actual, desired, err_msg=err_msg, verbose=verbose, strict=strict)
     if strides_check and actual.strides != desired.strides:
         raise AssertionError(f"The strides {actual.strides} are not {desired.strides}. {err_msg}".rstrip())

@@ -143,7 +143,7 @@ def numpy_cupy_allclose(
     scipy_name: str | None = None,
     contiguous_check: bool = True,
 ) -> Callable[[Test], Test]:
-    """Decorate a test that returns arrays. Its results with ``cp`` and with NumPy must agree within
+    """Decorate a test that returns arrays. The results with ``cp`` and with NumPy must agree within
     tolerances.
 
     Parameters
@@ -183,7 +183,9 @@ def numpy_cupy_array_almost_equal(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Decorate a test like `numpy_cupy_allclose`. The results must agree to a number of decimal places."""
+    """Decorate a test like `numpy_cupy_allclose`. The results must agree to a given number of decimal
+    places.
+    """
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_almost_equal(
@@ -201,8 +203,8 @@ def numpy_cupy_array_almost_equal_nulp(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Decorate a test like `numpy_cupy_allclose`. The results may differ by `nulp` units in the larger
-    value's last place.
+    """Decorate a test like `numpy_cupy_allclose`. The results may differ by `nulp` units in the last place of
+    the larger value.
     """
 
     def check(device_item: Any, host_item: Any) -> None:
@@ -255,7 +257,7 @@ def numpy_cupy_array_list_equal(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Decorate a test that returns a list of arrays. The arrays of ``cp`` and NumPy must be equal."""
+    """Decorate a test that returns a list of arrays. The arrays from ``cp`` and NumPy must be equal."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_equal(device_item, host_item, err_msg, verbose)
@@ -272,7 +274,9 @@ def numpy_cupy_array_less(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Decorate a test like `numpy_cupy_allclose`. The results of ``cp`` must be less than those of NumPy."""
+    """Decorate a test like `numpy_cupy_allclose`. The results of ``cp`` must be less than the results of
+    NumPy.
+    """
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_less(device_item, host_item, err_msg=err_msg, verbose=verbose)
@@ -305,8 +309,8 @@ def numpy_cupy_equal(
 def numpy_cupy_raises(
     name: str = "xp", sp_name: str | None = None, scipy_name: str | None = None, accept_error: Any = Exception
 ) -> Callable[[Test], Test]:
-    """Decorate a test that must raise errors with ``cp`` and NumPy. A program must not be able to distinguish
-    the errors.
+    """Decorate a test that must raise errors with ``cp`` and NumPy. The errors must be indistinguishable for
+    a program.
     """
 
     def decorate(impl: Test) -> Test:

@@ -94,8 +94,8 @@ def for_complex_dtypes(name: str = "dtype") -> Callable[[Test], Test]:
 def for_dtypes_combination(
     types: Sequence[Any], names: Sequence[str] = ("dtype",), full: bool | None = None
 ) -> Callable[[Test], Test]:
-    """Decorate a test so that it is called with combinations of dtypes. With `full`, all combinations are
-    used.
+    """Decorate a test so that it is called with combinations of dtypes. With `full`, all combinations of
+    dtypes are used.
 
     Without `full` each dtype still occurs at each position, with itself and with others.
     """
@@ -178,8 +178,8 @@ def for_contiguous_axes(name: str = "axis") -> Callable[[Test], Test]:
 
 
 def product(parameters: Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return all combinations of test parameters for `parameterize`. The parameters are a dict of lists or
-    lists of dicts.
+    """Return all combinations of test parameters for `parameterize`. The parameters are given as a dict of
+    lists or as lists of dicts.
     """
     if isinstance(parameters, Mapping):
         names = sorted(parameters)
@@ -220,7 +220,7 @@ def _test_classes(cls: type, sets: Sequence[Mapping[str, Any]]) -> type:
 def parameterize(*params: Mapping[str, Any], _ids: bool = True) -> Callable[[type], type]:
     """Decorate a test class so that its tests run with each set of attributes. This requires pytest.
 
-    `_ids` determines whether the names of the tests contain the attributes.
+    The argument `_ids` determines whether the names of the tests contain the attributes.
     """
     import pytest
 

@@ -78,7 +78,7 @@ def init_process_group(
 
 
 class NCCLBackend:
-    """A rank of a process group. The parameters are those of `init_process_group`.
+    """A rank of a process group. The parameters are the same as those of `init_process_group`.
 
     Raises
     ------

@@ -22,8 +22,8 @@ def lifted(
     namespace: dict[str, Any],
     decorators: Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]] | None = None,
 ) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a module. It builds the module's functions from SciPy's functions of the
-    same names.
+    """Return a ``__getattr__`` for a module. The function creates the module's functions from SciPy's
+    functions with the same names.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ class Notes:
 def hash_line(line: int) -> int:
     """Return a hash of the number of a cache line.
 
-    Neither neighbouring lines nor lines of one matrix column share its last bits.
+    The last bits of the hash differ for neighbouring lines and for lines of one matrix column.
     """
     return line ^ (line >> 5) ^ (line >> 11) ^ (line >> 17)
 
@@ -204,7 +204,7 @@ def note(context: Context, number: int, lanes: int, mask: int, values: int) -> N
 def halve(state: Notes) -> None:
     """Discard the records of every second cache line until the buffer has free space.
 
-    If too few lines are left for that, stop recording.
+    If too few lines are left, stop recording.
     """
     while (
         state.buffer_end - state.next_note < (state.buffer_end - state.buffer_start) >> 2
@@ -277,7 +277,9 @@ class AccessNotes:
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """Recorded memory accesses as an array of shape (accesses, 3). Each row has three 64-bit integers."""
+        """Recorded memory accesses as an array of shape (accesses, 3). Each row contains three 64-bit
+        integers.
+        """
         return self._notes[: (self._state.next_note - self._state.buffer_start) // NOTE_BYTES]
 
     @property

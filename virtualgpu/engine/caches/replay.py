@@ -112,8 +112,8 @@ def set_at(base: int, sets: int, inverse: int, number: int) -> int:
 
 
 def find_entry(first_entry: int, line: int) -> int:
-    """Return the address of a line's entry in a cache set. If the set does not contain the line, return the
-    negated address of the entry to replace.
+    """Return the address of a line's entry in a cache set. If the line is not in the set, return the negated
+    address of the entry to replace.
     """
     entry = first_entry
     set_end = entry + SET_BYTES
@@ -150,7 +150,7 @@ def l2_set(player: ReplayState, l2_part: int, line: int) -> int:
 def l2_entry(player: ReplayState, first_entry: int, line: int) -> int:
     """Return the address of a line's entry in a cache set of L2.
 
-    If the line is new, it replaces an old one, which is written back to memory.
+    A new line replaces an old one, which is written back to memory.
     """
     entry = find_entry(first_entry, line)
     if entry < 0:
@@ -163,7 +163,9 @@ def l2_entry(player: ReplayState, first_entry: int, line: int) -> int:
 
 
 def partial_sectors(state: int) -> int:
-    """Return a mask of the sectors that were stored only in part. Their other bytes are unknown."""
+    """Return a mask of the sectors that were stored only in part. The other bytes of such a sector are
+    unknown.
+    """
     return (state >> DIRTY) & 15 & ~state
 
 
@@ -219,7 +221,7 @@ def write_oldest_partial(player: ReplayState, first_entry: int, entry: int) -> N
 def store_l2(player: ReplayState, first_entry: int, entry: int, sectors: int, size: int) -> None:
     """Store sectors to a cache entry of L2.
 
-    If its set has too many dirty lines, the oldest one is written back.
+    If the set has too many dirty lines, the oldest one is written back.
     """
     entry_state = load64(entry + 8)
     if (entry_state >> DIRTY) & 15 == 0:
@@ -289,7 +291,7 @@ def write_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int, s
 def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
     """Execute the atomics of an SM on sectors in their home part of L2.
 
-    The part of L2 next to the SM only forwards them.
+    The L2 part next to the SM only forwards the atomics.
     """
     home_part_number = home_part(player, line)
     first_entry = l2_set(player, home_part_number, line)
@@ -410,14 +412,15 @@ _ENTRY = ctypes.CFUNCTYPE(
 
 @functools.cache
 def player() -> tuple[jit.Library, Callable[..., None]]:
-    """Return the compiled function that replays memory accesses. This function is compiled only once."""
+    """Return the compiled function that replays memory accesses. The function is compiled only once."""
     library = jit.Library(translate(_FUNCTIONS, "play_notes", {}), "entry_of")
     return library, _ENTRY(library.address)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """The numbers of sectors for each memory instruction. The tuple `COLUMNS` names the columns.
+    """The numbers of sectors for each memory instruction. The tuple `COLUMNS` contains the names of the
+    columns.
 
     ``written`` counts sectors written to memory, ``completed`` sectors read from memory to complete partly
     stored ones.

@@ -11,7 +11,7 @@ from virtualgpu.records.access import Rule
 
 
 def count_shared(size: int, rule: Rule) -> str:
-    """Return LLVM text that counts an access to shared memory. The lanes in ``%mask`` access the offsets
+    """Return LLVM text that counts an access to shared memory. The lanes in ``%mask`` access the offsets in
     ``%a``.
 
     The text ends at the label ``counted``.
@@ -103,7 +103,7 @@ def _swap_bits(step: int, low: int) -> str:
 def look_up(sector: str, tag: str, sectors: str = "1") -> str:
     """Return LLVM text that looks up sectors of a cache line in the L1 model and inserts the missing ones.
 
-    `sectors` has a bit for each sector to look up, from the first one, `sector`. ``%missed.<tag>`` is the
+    The bit mask `sectors` selects the sectors, starting with the sector `sector`. ``%missed.<tag>`` is the
     number of those that were not valid.
 
     Positions count from the device's first address, so that the same program always has the same hits. The

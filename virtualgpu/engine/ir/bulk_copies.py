@@ -35,7 +35,8 @@ def bulk_copy(
 ) -> str:
     """Return LLVM text of a function in which each lane copies a range of bytes to or from shared memory.
 
-    Its signature is ``i1 @name(ctx, to, from, sizes, barriers, mask, function, pc, load, store)``.
+    The function has the signature ``i1 @name(ctx, to, from, sizes, barriers, mask, function, pc, load,
+    store)``.
 
     It returns true after a fault. Shared addresses are offsets, in i64 like all addresses here.
 

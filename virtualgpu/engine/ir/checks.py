@@ -121,7 +121,7 @@ good:
 def check_local(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
     """Return the LLVM function that checks an access of `size` bytes to local memory and counts its sectors.
 
-    Addresses are offsets in a thread's stack.
+    The addresses are offsets in a thread's stack.
 
     Local memory is interleaved on hardware: the same 4-byte word of 32 lanes is contiguous. No two
     lanes meet there, so all rules are the same.

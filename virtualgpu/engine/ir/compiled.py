@@ -350,8 +350,8 @@ class _FunctionTranslator:
 def translate(
     functions: Sequence[Callable[..., object]], entry: str, layouts: Mapping[str, npt.DTypeLike]
 ) -> str:
-    """Translate Python functions to LLVM text. The engine calls the function `entry` under the name
-    ``entry_of``.
+    """Translate Python functions to LLVM text. The engine calls the function `entry` under the name that
+    ``entry_of`` returns.
 
     `layouts` describes structures that are not made by `struct`.
     """

@@ -105,7 +105,7 @@ declare void @llvm.masked.store.v32i64.p0(<32 x i64>, ptr, <32 x i1>)
 
 def driver(entry: str) -> str:
     """Return two LLVM functions that run thread blocks. The function `run_block` runs one block, and
-    `run_blocks` several.
+    `run_blocks` runs several.
 
     `run_block` returns when the block has ended or all of its warps only spin.
 

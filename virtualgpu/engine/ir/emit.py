@@ -58,7 +58,7 @@ def signed(value: int, width: int) -> int:
 
 
 def float_constant(llvm: str, raw: int) -> str:
-    """Return an LLVM vector constant with the same floating-point number in all lanes. The number is given by
+    """Return an LLVM vector constant with the same floating-point number in all lanes. The number is given as
     its bits.
     """
     if llvm == "double":
@@ -80,7 +80,7 @@ def float_constant(llvm: str, raw: int) -> str:
 class Emitter:
     """A builder for the text of one LLVM function, which also names temporary values.
 
-    `masked` is true for processors that can mask vector operations by one bit per lane, as AVX-512 does.
+    The attribute `masked` is true for processors with mask registers, such as those with AVX-512.
     """
 
     def __init__(self, masked: bool = False) -> None:
@@ -106,14 +106,14 @@ class Emitter:
         return result
 
     def call(self, result: str, function: str, *arguments: str) -> str:
-        """Emit a call of a function or an intrinsic by its full name. Each argument has the form ``type
-        value``.
+        """Emit a call of a function or an intrinsic by its full name. Each argument is a string of the form
+        ``type value``.
         """
         return self.op(f"call {result} @{function}({', '.join(arguments)})")
 
     def intrinsic(self, name: str, llvm: str, *values: str, extra: tuple[str, ...] = ()) -> str:
-        """Emit a call of an LLVM intrinsic for 32 lanes of one type. The intrinsic is declared at its first
-        use.
+        """Emit a call of an LLVM intrinsic for 32 lanes of one type. The intrinsic is declared when it is
+        first used.
         """
         suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
         full = f"llvm.{name}.v{layout.LANES}{suffix}"
@@ -172,7 +172,7 @@ class Emitter:
     def mask_vector(self, mask: str) -> str:
         """Emit the conversion of a 32-bit lane mask to an i1 vector.
 
-        Without mask registers each lane tests its own bit.
+        Without mask registers, each lane tests its own bit.
         """
         if self.masked:
             return self.op(f"bitcast i32 {mask} to {vector('i1')}")
@@ -180,7 +180,7 @@ class Emitter:
         return self.compare("eq", "i32", own_bits, LANE_BITS)
 
     def store_lanes(self, llvm: str, value: str, pointer: str, lanes: str) -> None:
-        """Emit a store of some lanes to a row of lanes in memory. No other thread may access the row.
+        """Emit a store of some lanes to a row of lanes in memory. No other thread may access that row.
 
         If the processor has no masks, the row is read, blended and written completely. The accesses are
         volatile, because otherwise LLVM converts them to a masked store, which takes a dozen cycles on

@@ -22,7 +22,7 @@ def _row_test(size: int) -> str:
 
 
 def gather(llvm: str) -> tuple[str, str]:
-    """Return an LLVM function that loads one value per lane from host addresses. Inactive lanes get 0.
+    """Return an LLVM function that loads one value per lane from host addresses. Inactive lanes receive 0.
 
     Inactive lanes load from the first active lane's address, because without AVX-512 leaving out single lanes
     takes a branch each.
@@ -68,7 +68,7 @@ all:
 def scatter(llvm: str) -> tuple[str, str]:
     """Return an LLVM function that stores one value per lane to host addresses.
 
-    If several lanes have the same address, the value of the highest lane remains.
+    If several lanes have the same address, the value of the highest lane is stored.
     """
     name = f"scatter_{llvm}"
     size = bits(llvm) // 8
@@ -191,7 +191,7 @@ define internal {word} @add_{kind}({word} %a, {word} %b) {{
 def atomic_half_add(kind: str) -> tuple[str, str]:
     """Return an LLVM function that adds one or two f16 or bf16 values per lane atomically.
 
-    It returns the old values as integers.
+    The function returns the old values as integers.
     """
     word_type = "i16"
     names = {"word": word_type, "kind": kind, "size": 2, "n": 1}
@@ -205,7 +205,7 @@ def atomic_half_add(kind: str) -> tuple[str, str]:
 def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> tuple[str, str]:
     """Return an LLVM function that executes an atomic in one lane after another and returns the old values.
 
-    With `flush` a float addition takes subnormal operands and sums for zero.
+    With `flush`, a float addition treats subnormal numbers as zero.
     """
     flush = flush and operation == "add" and llvm == "float"
     name = f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm}{'_flush' if flush else ''}"
@@ -274,7 +274,9 @@ done:
 
 
 def permute(llvm: str) -> tuple[str, str]:
-    """Return an LLVM function that permutes the values of lanes. Lane l gets the value of lane ``index[l]``."""
+    """Return an LLVM function that permutes the values of lanes. Lane l receives the value of lane
+    ``index[l]``.
+    """
     name = f"permute_{llvm}"
     vector = f"<32 x {llvm}>"
     suffix = INTRINSIC_SUFFIX.get(llvm, llvm)

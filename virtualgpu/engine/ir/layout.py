@@ -243,7 +243,7 @@ CONTEXT = np.dtype(
 def l1_slots(l1_bytes: int) -> int:
     """Return the number of lines in the model of an L1 cache.
 
-    It is odd, so that strides of 2**n use all lines.
+    The number is odd, so that accesses with a stride of 2**n use all lines.
     """
     return max(l1_bytes // LINE_BYTES - 1, 0) | 1
 

@@ -299,7 +299,7 @@ def product(
 ) -> str:
     """Return LLVM text of a function that computes D = A x B + C for the matrix fragments of one warp.
 
-    Its signature is ``void @name(i32 mask, ptr d, ptr a, ptr b, ptr c)``.
+    The function has the signature ``void @name(i32 mask, ptr d, ptr a, ptr b, ptr c)``.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ def load_half(
     """Return LLVM text that loads the values of a half warp from a single address or from consecutive
     elements.
 
-    The text ends at the label ``loaded0`` or ``loaded1``.
+    The generated code ends at the label ``loaded0`` or ``loaded1``.
 
     `pointer` is text that makes a pointer ``%q0`` or ``%q1`` of the half's first address. All other patterns
     go to `fallback_label`, and so does a row unless the text `bounds_check` makes ``%in0`` or ``%in1`` true.
@@ -142,7 +142,7 @@ _SITE_PARAMETERS = "i32 %function, i32 %pc, i32 %site"
 def load_shared(llvm: str, count: bool) -> tuple[str, str]:
     """Return the LLVM function for a load from shared memory, including its checks and counters.
 
-    Addresses are offsets. A fault is recorded in the context.
+    Addresses are offsets. Faults are recorded in the context.
 
     Lanes within 32 words use no bank twice, except for the same word.
     """
@@ -304,7 +304,7 @@ def _bounds_check(half: int) -> str:
 
 
 def load_global(llvm: str, count: bool) -> tuple[str, str]:
-    """Return the LLVM function for a load from global memory. A fault is recorded in the context."""
+    """Return the LLVM function for a load from global memory. Faults are recorded in the context."""
     size = bits(llvm) // 8
     name = f"load_global_{llvm}"
     check, _ = checks.check_global(size, count)
@@ -329,7 +329,7 @@ apart:
 
 
 def store_global(llvm: str, count: bool) -> tuple[str, str]:
-    """Return the LLVM function for a store to global memory. A fault is recorded in the context."""
+    """Return the LLVM function for a store to global memory. Faults are recorded in the context."""
     size = bits(llvm) // 8
     name = f"store_global_{llvm}"
     check, _ = checks.check_global(size, count, "store")

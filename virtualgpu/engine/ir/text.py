@@ -45,7 +45,9 @@ def load_field(name: str, result: str) -> str:
 
 
 def add_to_memory(pointer: str, amount: str, tag: str) -> str:
-    """Return LLVM text that adds an i64 to a number in memory. The string `tag` makes temporary names unique."""
+    """Return LLVM text that adds an i64 to a number in memory. The string `tag` makes the names of temporary
+    values unique.
+    """
     return (
         f"  %{tag}.o = load i64, ptr {pointer}\n"
         f"  %{tag}.n = add i64 %{tag}.o, {amount}\n"

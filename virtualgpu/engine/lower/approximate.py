@@ -31,7 +31,7 @@ class _Series(Emitter):
         return self.binary(f"f{operation}", "double", a, self.number(b) if isinstance(b, float) else b)
 
     def series(self, x: str, coefficients: Sequence[float]) -> str:
-        """Emit the value of a polynomial. The last coefficient is that of the highest power."""
+        """Emit the value of a polynomial. The coefficients are in ascending order of powers."""
         result = self.number(coefficients[-1])
         for coefficient in coefficients[-2::-1]:
             result = self.float_operation("add", self.float_operation("mul", result, x), coefficient)

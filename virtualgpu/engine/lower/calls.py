@@ -20,7 +20,7 @@ ROOTS = {"call"}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a call. Return False for any other instruction."""
+    """Emit LLVM IR for a call. The result is False for any other instruction."""
     if instruction.root != "call":
         return False
     name, arguments, results = parts_of(instruction)
@@ -166,7 +166,7 @@ def function_address(module: ir.Module, name: str) -> int:
 def service(
     code: WarpCode, instruction: ir.Instruction, request: object, inputs: list[str], outputs: int
 ) -> list[str]:
-    """Emit a call of Python code. Its inputs and outputs are vectors of 64-bit lanes.
+    """Emit a call of Python code. The inputs and outputs are vectors of 64-bit lanes.
 
     `request` tells the worker what to do.
     """

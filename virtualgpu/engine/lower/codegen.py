@@ -38,7 +38,7 @@ class Kernel:
 
 
 def reachable(module: ir.Module, entry: str) -> list[ir.Function]:
-    """Return a kernel and every function that it may call. The kernel is the first."""
+    """Return a kernel and every function that it may call. The kernel is first in the list."""
     reachable_names: list[str] = [entry]
     for name in reachable_names:
         names = callgraph.callees(module.functions[name])
@@ -107,7 +107,7 @@ def generate(
 ) -> Kernel:
     """Generate the LLVM module of one kernel.
 
-    `masked` is true for processors that can mask vector operations by one bit per lane.
+    The argument `masked` is true for processors with mask registers, such as those with AVX-512.
 
     Raises
     ------

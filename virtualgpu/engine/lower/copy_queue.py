@@ -68,7 +68,8 @@ def _notify(mask: str, site: str = " %site") -> str:
 def begin(code: WarpCode) -> str:
     """Return the name of the LLVM function that adds an asynchronous copy to the queue.
 
-    It is ``void (ctx, <32 x i64> addresses, i32 mask, ptr words, i32 count, i32 site, i64 barrier)``.
+    The function has the signature
+    ``void (ctx, <32 x i64> addresses, i32 mask, ptr words, i32 count, i32 site, i64 barrier)``.
 
     With an mbarrier's host address the copy belongs to its phase, and to no group.
     """
@@ -132,7 +133,7 @@ done:
 def arrive(code: WarpCode) -> str:
     """Return the name of the LLVM function that writes the data of completed copies to shared memory.
 
-    It is ``void (ctx, i32 lanes, <32 x i32> before, i64 barrier)``.
+    The function has the signature ``void (ctx, i32 lanes, <32 x i32> before, i64 barrier)``.
 
     Groups before a number are due, or, with a barrier's host address, the copies bound to that barrier.
     """
@@ -229,7 +230,7 @@ done:
 def commit(code: WarpCode) -> str:
     """Return the name of the LLVM function that groups all asynchronous copies since the last commit.
 
-    It is ``void (ctx, i32 mask)``.
+    The function has the signature ``void (ctx, i32 mask)``.
     """
     code.add_support(
         "copy_commit",
@@ -250,7 +251,7 @@ define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
 def wait(code: WarpCode) -> str:
     """Return the name of the LLVM function that waits until each lane has at most n pending copy groups.
 
-    It is ``void (ctx, i32 mask, i32 n)``.
+    The function has the signature ``void (ctx, i32 mask, i32 n)``.
     """
     code.add_support(
         "copy_wait",
@@ -269,7 +270,7 @@ define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
 def bind(code: WarpCode) -> str:
     """Return the name of the LLVM function that makes the phase of a barrier wait for the copies of lanes.
 
-    It is ``void (ctx, i32 mask, <32 x i64> barriers)``.
+    The function has the signature ``void (ctx, i32 mask, <32 x i64> barriers)``.
     """
     notification = (
         f"  %event = add i32 0, {layout.TO_BARRIER}\n{_notify('%due')}" if code.options.observe else ""
@@ -316,7 +317,7 @@ done:
 def land(code: WarpCode) -> str:
     """Return the name of the LLVM function that completes the copies of a barrier when its phase has ended.
 
-    It is ``void (ctx, i64 barrier)``.
+    The function has the signature ``void (ctx, i64 barrier)``.
     """
     code.add_support(
         "copy_land",

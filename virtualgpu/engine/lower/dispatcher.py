@@ -66,7 +66,7 @@ def jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
     """Return how much a jump subtracts from the warp's budget, and its weight if the budget is then
     exhausted.
 
-    Jumps backwards cost 1; in a loop that waits for memory, they cost more, so that other lanes run soon.
+    A backward jump costs 1, or more in a loop that waits for memory.
     """
     is_back_edge = target <= code.block.number
     if not is_back_edge or not cfg.waits_on_memory(
@@ -78,7 +78,7 @@ def jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
 
 def spend_budget(code: WarpCode, target: int) -> None:
     """Emit code that subtracts the cost of a jump from the warp's budget. If the budget is exhausted, other
-    lanes run.
+    lanes run next.
 
     With an observer, a jump to a later block may end the budget, too. Each access is slow then, so a
     polling loop lets others run at once.
@@ -103,8 +103,8 @@ def spend_budget(code: WarpCode, target: int) -> None:
 
 
 def rotation(code: WarpCode) -> None:
-    """Emit code for an exhausted budget. The code checks the abort flag, and then lets waiting lanes or warps
-    run.
+    """Emit code for an exhausted budget. This code checks the abort flag, and then lets waiting lanes or
+    warps run.
     """
     emitter = code.emitter
     code.begin("expired")

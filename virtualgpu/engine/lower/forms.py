@@ -225,7 +225,7 @@ def _is_known(root: str, suffix: str) -> bool:
 def is_supported(parts: tuple[str, ...]) -> bool:
     """Return whether the virtual GPU executes an instruction with these modifiers and types.
 
-    An instruction without a row in the table counts as supported.
+    An instruction that is not in the table counts as supported.
 
     Examples
     --------

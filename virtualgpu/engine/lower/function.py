@@ -79,7 +79,7 @@ class FunctionCompiler(WarpCode):
     def go_to(self, target: int) -> None:
         """Emit a jump of all active lanes to a basic block.
 
-        The jump is direct, unless other lanes wait at that block or an earlier one.
+        The jump is direct unless other lanes wait at this block or an earlier one.
         """
         emitter = self.emitter
         dispatcher.spend_budget(self, target)
@@ -95,7 +95,8 @@ class FunctionCompiler(WarpCode):
     def branch(self, instruction: ir.Instruction, taken_block: int, next_block: int) -> None:
         """Emit a conditional branch.
 
-        If all lanes agree, the jump is direct; otherwise, the dispatcher selects the lanes that run first.
+        If all lanes take the same branch, the jump is direct; otherwise, the dispatcher selects which lanes
+        run first.
         """
         none_stay, none_go = self.votes(instruction)
         self.count_branch(instruction, none_stay, none_go)
@@ -150,7 +151,7 @@ class FunctionCompiler(WarpCode):
     def close_loop(self, instruction: ir.Instruction, loop: loops.Loop) -> None:
         """Emit the end of a loop whose registers are kept in LLVM values.
 
-        Another iteration follows, or registers and counters are stored.
+        The code continues with another iteration, or stores the registers and counters.
         """
         emitter = self.emitter
         loop_block = self.block.number
@@ -178,8 +179,8 @@ class FunctionCompiler(WarpCode):
     def leave(self, target: str, status: int | None = None) -> None:
         """Emit code that sets the program counters of the active lanes to a special value such as EXITED.
 
-        Lanes whose guard is false continue. If all lanes of the warp leave, the function returns `status`,
-        if there is one.
+        Lanes whose predicate is false continue. If all lanes of the warp leave, the function returns
+        `status`, if there is one.
         """
         emitter = self.emitter
         targets = target
@@ -240,7 +241,7 @@ class FunctionCompiler(WarpCode):
     def barrier(self, instruction: ir.Instruction) -> None:
         """Emit code for a ``bar`` instruction, at which the lanes store the barrier's number and wait.
 
-        Thread counts and predicates are stored in the context block.
+        The context block stores thread counts and predicates.
         """
         forms.check(instruction)
         emitter = self.emitter

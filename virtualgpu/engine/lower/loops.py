@@ -44,8 +44,8 @@ def _reads_clock(instruction: ir.Instruction) -> bool:
 class Loop:
     """A loop of a single basic block, while the loop is being compiled.
 
-    `iterations` is the number of completed iterations, `budget_left` the rest of the warp's budget.
-    `at_start` contains the values of registers at the start of an iteration, by name.
+    The value `iterations` is the number of completed iterations, and `budget_left` is the rest of the warp's
+    budget. `at_start` contains the values of registers at the start of an iteration, by name.
     """
 
     plan: FunctionPlan
@@ -59,8 +59,8 @@ class Loop:
 
     @classmethod
     def enter(cls, emitter: Emitter, plan: FunctionPlan, label_before: str) -> Loop:
-        """Emit the start of a loop after the block `label_before`. The method `close` inserts the missing
-        lines.
+        """Emit the start of a loop after the block `label_before`. The method `close` later inserts the
+        missing lines.
         """
         label = emitter.name("loop")
         budget = emitter.context_load("budget")
@@ -88,7 +88,7 @@ class Loop:
     ) -> None:
         """Insert the first lines of the loop, which need the values for the next iteration.
 
-        The loop repeats from the block `last_label`, with the values that `at_end` returned.
+        The loop continues after the block `last_label` with the values that `at_end` returned.
         """
         phis = [
             f"  {self.iterations} = phi i64 [0, %{self.label_before}], [{iterations}, %{last_label}]",

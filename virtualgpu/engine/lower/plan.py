@@ -26,8 +26,8 @@ class Options:
 
 @dataclass(slots=True)
 class Tables:
-    """Lists of the instructions, variables and functions of a kernel. Their positions in the lists are their
-    numbers.
+    """Lists of the instructions, variables and functions of a kernel. The number of an item is its position
+    in its list.
     """
 
     globals: list[str] = field(default_factory=list)

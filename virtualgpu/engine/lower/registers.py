@@ -218,7 +218,7 @@ class Registers:
     def symbol(self, operand: ir.Symbol) -> str:
         """Return the address (i64) of a variable in all lanes.
 
-        It is an offset for shared and local variables, else a host address.
+        The address is an offset for shared and local variables, and a host address for other variables.
         """
         emitter = self.emitter
         name = operand.name
@@ -247,7 +247,7 @@ class Registers:
     def first_lane_value(self, operand: ir.Operand) -> str:
         """Emit, as an i32, the value of an operand that is the same in all lanes, such as a member mask.
 
-        It is read from the first active lane.
+        The value is read from the first active lane.
         """
         if isinstance(operand, ir.Immediate):
             return str(operand.value & 0xFFFFFFFF)

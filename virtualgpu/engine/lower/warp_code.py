@@ -7,7 +7,7 @@ from virtualgpu.engine.lower.watching import ReportingRegisters
 
 
 class WarpCode(ReportingRegisters):
-    """A builder for the code of one function. The emitters of all instructions use it.
+    """A builder for the code of one function. The functions that emit instructions use this class.
 
     The class in `function` adds jumps from block to block.
     """
@@ -22,7 +22,7 @@ class WarpCode(ReportingRegisters):
         self.current_label = label
 
     def fault(self, code: int, pc: int, lane_mask: str | None = None, addresses: str = "") -> None:
-        """Emit a fault of the first lane in a mask. The fault ends the warp function.
+        """Emit a fault of the first lane in a mask. This fault ends the warp function.
 
         The report contains the lane's address, if there is one.
         """
@@ -33,7 +33,7 @@ class WarpCode(ReportingRegisters):
         self.emitter.raw("br label %failed")
 
     def fault_if(self, lanes: str, code: int, pc: int, addresses: str = "") -> None:
-        """Emit a fault that occurs if any lane of a mask is set. See `fault` for its effect."""
+        """Emit a fault that occurs if any lane of a mask is set. The method `fault` describes the effect."""
         fault_label = self.emitter.name("bad")
         next_label = self.emitter.name("ok")
         any_lane = self.emitter.op(f"icmp ne i32 {lanes}, 0")
@@ -43,7 +43,9 @@ class WarpCode(ReportingRegisters):
         self.begin(next_label)
 
     def flush(self) -> None:
-        """Emit stores of the changed registers that later blocks read. Only the active lanes are stored."""
+        """Emit stores of the changed registers that later blocks read. Only the values of active lanes are
+        stored.
+        """
         live_registers = self.plan.live_out[self.block.number]
         for name in sorted(self.dirty & live_registers):
             llvm = llvm_of(self.function.registers[name])

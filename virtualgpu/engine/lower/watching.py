@@ -44,8 +44,8 @@ class ReportingRegisters(Registers):
             self.trace_row(address, mask, layout.ROW_ADDRESS, layout.TRACE_ALL & ~layout.TRACE_SHARED)
 
     def trace_write(self, value: str, llvm: str, host: str, mask: str) -> None:
-        """Emit trace records with the host address and the bits of a write. Each record has at most 8 bytes
-        of data.
+        """Emit trace records with the host address and the bits of a write. Each record contains at most 8
+        bytes of data.
         """
         if not self.options.trace:
             return

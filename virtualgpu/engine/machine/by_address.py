@@ -75,7 +75,7 @@ _LANE_BITS = "<" + ", ".join(f"i32 {1 << lane}" for lane in range(32)) + ">"
 
 
 class UnreadableError(Exception):
-    """Error for a line of LLVM text that has an unknown form. The function that contains the line is left
+    """Error for a line of LLVM text that has an unknown form. The function that contains this line is left
     unchanged.
     """
 
@@ -111,7 +111,7 @@ class Rows:
     constants: dict[str, str] = field(default_factory=dict)
 
     def constant(self, kind: str, value: str) -> str:
-        """Return the name of a constant row of lanes. The constant is defined at its first use."""
+        """Return the name of a constant row of lanes. The constant is defined when it is first used."""
         return self.constants.setdefault(f"{kind} {value}", f"@row.c{len(self.constants)}")
 
     def constant_definitions(self) -> list[str]:
@@ -121,8 +121,8 @@ class Rows:
     def function(self, template: str, operands: list[tuple[str, str]], result_kind: str) -> str:
         """Return the name of the function that performs the operation `template` on rows of lanes.
 
-        Each operand is a kind and the way it is passed: a row by address, a mask as its bits, one number
-        for all lanes, or unchanged.
+        Rows are passed by address, masks as their bits, and uniform numbers as scalars; other operands are
+        unchanged.
         """
         key = f"{template} {operands} {result_kind}"
         if key in self.function_names:

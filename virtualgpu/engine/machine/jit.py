@@ -42,14 +42,16 @@ def _host_target() -> Any:
 
 
 def target_machine(target_processor: Processor, effort: int = 2) -> Any:
-    """Return LLVM's code generator for a processor. The LLVM compiler that uses it becomes its owner."""
+    """Return LLVM's code generator for a processor. The LLVM compiler that uses the code generator becomes
+    its owner.
+    """
     return _host_target().create_target_machine(
         cpu=target_processor.name, features=target_processor.settings, opt=effort, jit=True
     )
 
 
 class Code:
-    """The machine code of one kernel. It stays in memory as long as the object exists.
+    """The machine code of one kernel. The machine code stays in memory as long as the object exists.
 
     A long kernel is translated quickly first, and well after it has run for as long as a good translation
     takes. Together this takes at most twice the time of the better choice.
@@ -86,7 +88,7 @@ class Code:
     def improve(self) -> None:
         """Translate a kernel again with full optimization after its launches have taken a long time in total.
 
-        Running launches keep the old code.
+        Launches that are already running keep the old code.
         """
         text = self._text
         if text and self._until_improvement_s <= 0:
@@ -96,7 +98,7 @@ class Code:
 
 
 class Library:
-    """The machine code of functions that do not belong to a kernel. It is compiled with all of LLVM's
+    """The machine code of functions that do not belong to a kernel. The code is compiled with all of LLVM's
     optimizations.
     """
 
@@ -161,7 +163,7 @@ def translate_and_store(
 ) -> bytes:
     """Translate an LLVM module to machine code, store the code in the cache on disk, and return it.
 
-    Functions that kernels share are stored separately.
+    Functions that several kernels share are stored separately.
     """
     if effort == "usual" and sys.platform != "win32":  # COFF objects are known to load one at a time
         codes = [

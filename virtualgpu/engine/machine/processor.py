@@ -109,8 +109,7 @@ def levels() -> tuple[str, ...]:
 def level(name: str) -> Processor:
     """Return a processor that has exactly the features of the given level, such as ``x86-64-v3``.
 
-    Code for a level can be generated on every machine of this architecture, and runs where `lacking` is
-    empty.
+    Its code can be generated on every machine of this architecture.
     """
     features: set[str] = set()
     for level_name, additions in _LEVELS[architecture()].items():
@@ -144,8 +143,8 @@ def native() -> Processor:
 
 
 def chosen() -> Processor:
-    """Return the processor for which kernels are compiled. It is this machine's processor, or the one that
-    ``VIRTUALGPU_CPU`` names.
+    """Return the processor for which kernels are compiled. The result is this machine's processor, or the one
+    given by ``VIRTUALGPU_CPU``.
 
     Raises
     ------

@@ -23,8 +23,8 @@ _S_PER_INSTRUCTION = 120e-6
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """The LLVM text of a kernel in two modules. One contains the kernel itself, and the other one the
-    functions that it calls.
+    """The LLVM text of a kernel in two modules. One module contains the kernel itself, and the other one
+    contains the functions that it calls.
     """
 
     kernel_text: str

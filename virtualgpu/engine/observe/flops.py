@@ -23,7 +23,7 @@ _FACTORS = {"e4m3": "f8", "e5m2": "f8", "u8": "s8"}
 def operations(instruction: ir.Instruction) -> tuple[str, int]:
     """Return the data type of a CUDA core instruction, and the number of floating-point operations per lane.
 
-    Most instructions have none: ("", 0).
+    For most instructions, the result is ("", 0).
 
     A sum, product, quotient, root or function counts as one, a multiply-add as two, a pair of numbers as
     twice that. Sums by atomics count; comparisons and conversions do not.
@@ -47,7 +47,7 @@ def operations(instruction: ir.Instruction) -> tuple[str, int]:
 def tensor_operations(instruction: ir.Instruction) -> tuple[str, int]:
     """Return the number format of a tensor core instruction, and the number of operations per lane.
 
-    Other instructions have none: ("", 0).
+    For other instructions, the result is ("", 0).
 
     A matrix multiplication counts as 2 m n k operations of a warp. The format names the types of the factors
     and of the accumulator, such as ``f16 to f32``.

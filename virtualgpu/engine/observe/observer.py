@@ -13,17 +13,16 @@ from virtualgpu.compile.ptx import ir
 class Observer(Protocol):
     """The interface of an object that receives every memory access of a launch just before it happens.
 
-    It runs as compiled code, which may call Python for rare events: with the sites of the engine (`layout`)
-    or with its own numbers. Arrays of 32 lanes are valid only during the call.
+    The observer runs as compiled code, which calls Python only for rare events. Arrays of 32 lanes are valid
+    only during the call.
     """
 
     def watch(self, callback: int) -> tuple[int, int]:
         """Return the addresses of the observer's compiled code and data for one worker.
 
-        The code takes the context, the number of an access or another site, an address of 32 lanes, a mask of
-        lanes, and for a scalar store the address of its 32 values. Shared and local addresses are offsets;
-        generic ones have their space's tag. The code may call `callback`, which takes the same arguments and
-        calls the methods below.
+        The code receives the context, the number of a site, the addresses and the mask of the lanes, and the
+        values of a scalar store. Shared and local addresses are offsets; generic ones have their space's tag.
+        The code may call `callback`, which takes the same arguments and calls the methods below.
         """
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
@@ -35,9 +34,7 @@ class Observer(Protocol):
     def custom_event(
         self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
-        """Handle a call from the observer's own code. The engine itself does not use the given site
-        number.
-        """
+        """Handle a call from the observer's own code. The engine does not use this site number itself."""
 
     def shuffle(
         self, block: int, warp: int, instruction: ir.Instruction, sources: npt.NDArray[np.int64], mask: int
@@ -54,7 +51,7 @@ class Observer(Protocol):
     def wait(self, block: int, warp: int, instruction: ir.Instruction, mask: int, expected: int) -> None:
         """Handle the arrival of lanes that wait at a barrier of the block.
 
-        The lanes in `expected` should arrive together.
+        The mask `expected` contains the lanes that should arrive together.
         """
 
     def arrive(self, block: int, warp: int, mask: int, number: int) -> None:

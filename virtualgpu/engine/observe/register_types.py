@@ -19,7 +19,7 @@ _SIGN_AGNOSTIC = {"add", "sub", "mad", "mul", "ld", "st"}
 def infer(function: ir.Function) -> dict[str, str]:
     """Return the data type of every register of a function, such as ``f32``.
 
-    It is inferred from the instructions that use the register, and otherwise the declared type.
+    The type is inferred from the instructions that use the register, or else it is the declared type.
     """
     parents = {name: name for name in function.registers}
 

@@ -62,8 +62,8 @@ class KernelAmounts:
 
 
 def kernel_amounts(kernel: Kernel) -> KernelAmounts:
-    """Return the amounts by which the pieces of a kernel's code increase its counters. They are computed only
-    once.
+    """Return the amounts by which the pieces of a kernel's code increase its counters. The amounts are
+    computed only once.
     """
     blocks = kernel.tables.blocks
     result = KernelAmounts(np.array([block.end - block.first for _, block in blocks], np.int64))
@@ -169,7 +169,7 @@ def sum_by_source(
 ) -> list[tuple[ir.Instruction, list[int]]]:
     """Return the sums of the counters over all inlined copies of each instruction.
 
-    `copy_rows` contains one row per copy.
+    The array `copy_rows` contains one row per copy.
     """
     sums: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
     for source_index, (_, instruction), copy_counts in zip(
@@ -185,8 +185,8 @@ def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
     """Return the number of the original instruction for each counted instruction, which may be an inlined
     copy.
 
-    Originals are numbered in the order in which they appear. An instruction that accesses memory several
-    times has several numbers, which its copies share.
+    Original instructions are numbered in the order in which they appear. An instruction that accesses memory
+    several times has several numbers, which its copies share.
     """
     occurrence: Counter[tuple[int, int]] = Counter()
     number_of: dict[tuple[object, ...], int] = {}
@@ -225,7 +225,9 @@ def linear(index: Dim3, shape: Dim3) -> int:
 
 
 def unlinear(number: int, shape: Dim3) -> Dim3:
-    """Return the index of a block in its grid from its linear number. This is the inverse of `linear`."""
+    """Return the index of a block in its grid from its linear number. This function is the inverse of
+    `linear`.
+    """
     return number % shape[0], number // shape[0] % shape[1], number // (shape[0] * shape[1])
 
 

@@ -22,7 +22,7 @@ _OTHER_WARPS_FACTOR = 4
 class TraceRequest:
     """The warp or block that a trace records, and the maximum number of recorded steps.
 
-    With `whole_block` all warps of the block are traced; `max_steps` then bounds all of them together.
+    With `whole_block`, all warps of the block are traced, and `max_steps` limits their total number of steps.
     The record contains `steps`, the warp's `accesses` to memory, its `fragments`, or several of these.
     """
 
@@ -36,8 +36,8 @@ class TraceRequest:
 
 
 class TraceBuffers:
-    """The memory that a trace is written to. Each step takes 570 bytes, but pages that are not written use no
-    memory.
+    """The memory that a trace is written to. Each step needs 570 bytes, but pages that are never written use
+    no memory.
 
     `max_steps` bounds the steps of traced warps; with `others` there is room for stores by other warps.
     ``stopped`` means that the block was stopped because it ran too long.

@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 class TracedLoop:
     """A loop in a traced run of a kernel.
 
-    ``repeats`` is how often the most frequent operation at one place of the source is in the loop.
+    The field ``repeats`` is the largest number of copies of one source operation in the loop.
     """
 
     lines: frozenset[int]

@@ -33,8 +33,8 @@ _NO_EXECUTIONS = np.zeros(WARP_SIZE, np.int64)
 
 
 class Definition(NamedTuple):
-    """An executed instruction that writes a register. The field ``function`` names the function that it
-    originally belonged to.
+    """An executed instruction that writes a register. The field ``function`` is the name of the function that
+    originally contained the instruction.
     """
 
     position: int

@@ -49,8 +49,8 @@ _pool_lock = threading.Lock()
 
 
 def cores() -> int:
-    """Return the number of CPU cores that run kernels. It is the value of ``VIRTUALGPU_THREADS``, or by
-    default the number of cores of this process.
+    """Return the number of CPU cores that run kernels. The default is the number of cores of this process,
+    and ``VIRTUALGPU_THREADS`` changes it.
     """
     thread_setting = os.environ.get("VIRTUALGPU_THREADS", "")
     if thread_setting.isdecimal() and int(thread_setting):
@@ -80,7 +80,7 @@ def _worker_pool() -> concurrent.futures.ThreadPoolExecutor:
 class Crew:
     """A runner that executes some blocks of a grid on one thread.
 
-    Blocks that only spin are suspended while others continue.
+    Blocks that only spin are suspended while other blocks continue.
 
     A grid-wide barrier, or a block that waits for another's flag, needs several blocks in flight.
     """
@@ -180,8 +180,8 @@ class Crew:
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """The progress of the crew. It consists of the number of finished blocks, the running block, and how
-        many of its threads have finished.
+        """The progress of the crew. It contains the number of finished blocks, the running block, and the
+        number of its finished threads.
         """
         running = self._running
         if running is None:
@@ -193,7 +193,7 @@ class Crew:
 def run(
     launch: RunningLaunch, launch_parts: Sequence[tuple[RunningLaunch, npt.NDArray[np.int64]]]
 ) -> list[Worker]:
-    """Run the parts of a grid one after the other. Each part uses several CPU cores if this is faster.
+    """Run the parts of a grid one after the other. Each part uses several CPU cores if that is faster.
 
     The calling thread only waits, so that Ctrl-C and the notebook's stop button reach it.
 

@@ -65,7 +65,9 @@ class Fault:
 
     @property
     def signed_address(self) -> int:
-        """The address of the fault. For shared and local memory it is an offset, which may be negative."""
+        """The address of the fault. In shared and local memory, the address is an offset, which may be
+        negative.
+        """
         bits = {layout.ILLEGAL_SHARED: 32, layout.ILLEGAL_LOCAL: 64}.get(self.code, 0)
         return self.address - (1 << bits) if bits and self.address >> (bits - 1) else self.address
 
@@ -164,8 +166,8 @@ def _past_the_end_advice(nearest: Allocation | None, address: int) -> str:
 
 
 def stop_message(faults: Sequence[Fault], kernel: str, code: str) -> str:
-    """Return the error message for a kernel that the user has interrupted. It names the place where the
-    kernel was.
+    """Return the error message for a kernel that the user has interrupted. The message names the place where
+    the kernel was stopped.
     """
     fault_site = next((site_of(f, kernel, code) for f in faults if f.code == layout.ABORTED), None)
     return f"kernel '{kernel}' was stopped" + (

@@ -28,8 +28,8 @@ _PATIENCE_ROUNDS = 16
 class PackedLaunch:
     """A request to the engine to launch a kernel, with the arguments packed as bytes.
 
-    ``shared_bytes`` is the dynamic shared memory of a block. ``cooperative`` keeps all blocks in flight
-    and gives cooperative groups a grid workspace. ``source_name`` is the name in messages and records.
+    The field ``shared_bytes`` is the dynamic shared memory of a block. ``cooperative`` keeps all blocks in
+    flight and gives cooperative groups a grid workspace. ``source_name`` is the name in messages and records.
     """
 
     name: str
@@ -109,8 +109,8 @@ class RunOptions:
 
 @dataclass(slots=True)
 class RunningLaunch:
-    """A kernel launch while it runs. It has the code, the state that the workers share, and the arrays that
-    blocks fill.
+    """A kernel launch while it runs. The object contains the code, the shared state of the workers, and the
+    arrays that blocks fill.
 
     ``shared_bytes`` is all shared memory of a block, static and dynamic.
     """
@@ -148,7 +148,7 @@ class RunningLaunch:
     def patience(self) -> int:
         """Number of rounds that a block may wait in a loop before other blocks are allowed to run.
 
-        With an observer it is 1, because more orders are checked when blocks alternate.
+        With an observer, the number is 1, because alternating blocks reveal more orders of accesses.
         """
         runs_alone = not self.packed.cooperative and self.options.turns_seed is None
         return _PATIENCE_ROUNDS if runs_alone and self.options.observer is None else 1

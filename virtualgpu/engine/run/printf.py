@@ -20,7 +20,7 @@ _MAX_COLUMNS = 4096
 
 
 class PrintBuffer:
-    """A buffer for the printed output of a kernel launch. It is as large as CUDA's buffer.
+    """A buffer for the printed output of a kernel launch. The buffer has the same size as CUDA's buffer.
 
     Further calls of ``printf`` are only counted.
     """
@@ -48,7 +48,7 @@ class PrintBuffer:
         return len(self._texts) + self.dropped
 
     def text(self) -> str:
-        """Return the complete output. If calls were discarded, a last line states how many."""
+        """Return the complete output. If calls were discarded, the last line states their number."""
         output = "".join(self._texts)
         if self.dropped:
             output += (
@@ -156,7 +156,7 @@ def _python_format(template: str) -> _PythonFormat | None:
 
 
 def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
-    """Return the text that a ``printf`` call prints. The buffer contains the arguments as CUDA packs them."""
+    """Return the text that a ``printf`` call prints. The buffer contains the arguments in CUDA's format."""
     python_format = _python_format(template)
     if python_format is not None and len(buffer) >= python_format.packed.size:
         return python_format.text % python_format.packed.unpack_from(buffer)

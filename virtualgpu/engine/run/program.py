@@ -39,7 +39,7 @@ _BYTES_PER_BLOCK = 64
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """The results of a kernel launch. Arrays whose names begin with ``block_`` have one row per block."""
+    """The results of a kernel launch. Arrays with names that begin with ``block_`` have one row per block."""
 
     counters: KernelCounters | None
     block_warp_instructions: npt.NDArray[np.int64]
@@ -131,7 +131,7 @@ class Program:
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the cached value for a key, which is computed at the first call.
 
-        All programs with the same PTX text share the cache.
+        All programs with the same PTX text share this cache.
         """
         if key not in self._cache:
             self._cache[key] = compute()
@@ -159,7 +159,7 @@ class Program:
     def traced_kernel(self, name: str, *, count: bool) -> codegen.Kernel:
         """Return the generated code for launches of a kernel with a trace.
 
-        The instructions in the trace are those of this code.
+        The instructions in the trace are the instructions of this code.
         """
         return _compile_kernel(self.ptx, name, count, True)[0]
 

@@ -10,7 +10,7 @@ import time
 class Stopwatch:
     """A stopwatch that measures the processor time of the thread that created it.
 
-    It measures wall time if the system has no clock for processor time.
+    If the system has no clock for processor time, the stopwatch measures wall time.
 
     On a busy machine a kernel gets only a share of a core, and must not be reported as endless for that.
     Other threads may read it at any time; after the thread has ended, the last reading remains.

@@ -42,15 +42,15 @@ class Crew(Protocol):
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """The progress of the crew. It consists of the number of finished blocks, the running block, and how
-        many of its threads have finished.
+        """The progress of the crew. It contains the number of finished blocks, the running block, and the
+        number of its finished threads.
         """
 
 
 class Watchdog:
     """A timer that stops a kernel launch after it has used too much processor time.
 
-    The limit is processor time, not wall time: on a busy machine a kernel gets a share of a core. However, if
+    The limit is processor time instead of wall time, because a busy machine slows a kernel down. However, if
     no thread ends any more, a launch is stopped when its limit, and at least 20 s, have passed as wall time.
     A patient watchdog lets a launch continue while threads end, because then it will end too. All readings
     are seconds of computation of the launch, over all its parts.

@@ -243,7 +243,7 @@ class Worker:
     def start(self, order: npt.NDArray[np.int64], first: int) -> int:
         """Run blocks in the given order, and begin with the block at index `first` of that order.
 
-        Afterwards, ``next`` is the position reached.
+        Afterwards, ``next`` is the index of the next block.
         """
         self.context[0]["block_order"], self.context[0]["next"] = order.ctypes.data, first
         status = int(self.launch.code.run_blocks(self.context.ctypes.data, first, len(order)))

@@ -51,8 +51,8 @@ _INTEGER_OPERATIONS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The values of an expression in the 32 lanes of a warp at every step. The arrays broadcast to the shape
-    ``[step, 32]``.
+    """The values of an expression in the 32 lanes of a warp at every step. The arrays can be broadcast to the
+    shape ``[step, 32]``.
 
     ``known`` marks known values, ``outside`` indices outside of their array. ``address`` is the address of an
     object in memory; its ``value`` is read only when it is needed.
@@ -80,7 +80,7 @@ def dtype_of(kind: str) -> np.dtype[Any]:
 def from_bits(bits: npt.NDArray[np.uint64], kind: str) -> Array:
     """Convert the lowest bits of unsigned integers to numbers of a PTX type such as ``f32``.
 
-    Half-precision numbers are converted to float, in which they are computed.
+    Half-precision numbers are converted to float.
     """
     if kind == "pred":
         return (bits & np.uint64(1)).astype(np.bool_)
@@ -92,14 +92,14 @@ def from_bits(bits: npt.NDArray[np.uint64], kind: str) -> Array:
 
 
 def to_bits(numbers: Array) -> npt.NDArray[np.uint64]:
-    """Return the bits of numbers as unsigned integers. The upper bits are 0."""
+    """Return the bits of numbers as unsigned integers. The upper bits of each integer are 0."""
     if numbers.dtype == np.bool_:
         return numbers.astype(np.uint64)
     return np.ascontiguousarray(numbers).view(f"u{numbers.dtype.itemsize}").astype(np.uint64)
 
 
 def constant(value: Any, kind: str = "") -> Lanes:
-    """Return the value of a literal number in all lanes. A C ``float`` is passed as an imaginary number."""
+    """Return the value of a literal number in all lanes. A C ``float`` is given as an imaginary number."""
     true_mask = np.ones((1, 1), np.bool_)
     false_mask = np.zeros((1, 1), np.bool_)
     kind = kind or _kind_of(value)
@@ -206,5 +206,5 @@ def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
 
 
 def truth_of(operand: Lanes) -> Bools:
-    """Return for each lane whether the number is true in C. A number is true if it is not 0."""
+    """Return for each lane whether the number is true in C. Any number other than 0 is true."""
     return np.asarray(operand.numbers != 0)

@@ -36,7 +36,7 @@ class Region:
 
 
 def addresses_of(trace: WarpTrace, steps: npt.NDArray[np.integer[Any]]) -> Ints:
-    """Return the addresses of the memory accesses at the given steps. Each address contains a tag of its
+    """Return the addresses of the memory accesses at the given steps. Each address contains a tag for its
     state space.
 
     The address of a lane that takes no part is -1.
@@ -54,15 +54,15 @@ def _lane_bits(address: Ints) -> Ints:
 
 
 def addresses_of_pointers(pointer: npt.NDArray[np.uint64]) -> Ints:
-    """Convert the generic pointers of 32 lanes to addresses. Addresses in local memory also contain the lane
-    number.
+    """Convert the generic pointers of 32 lanes to addresses. Addresses in local memory also contain the
+    number of the lane.
     """
     address = pointer.astype(np.int64)
     return np.asarray(address + _lane_bits(address))
 
 
 def pointer_of(address: Ints) -> npt.NDArray[np.uint64]:
-    """Convert addresses to generic pointers. This is the inverse of `addresses_of_pointers`."""
+    """Convert addresses to generic pointers. This function is the inverse of `addresses_of_pointers`."""
     local = address >> TAG_SHIFT == LOCAL >> TAG_SHIFT
     return np.where(local, address & ~np.int64(255 << LANE_SHIFT), address).astype(np.uint64)
 
@@ -151,10 +151,11 @@ def _shared_events(trace: WarpTrace) -> Iterable[_Events]:
 class Memory:
     """The contents of memory at every step, as far as they can be known from the trace.
 
-    A byte has the value that the block wrote or read there last. If the block's next access, or the end of
-    the launch, shows another value, another block has written in between at an unknown time; then the value
-    is known only at the accesses themselves. If the block's next access is a store, no other block is assumed
-    to have written before it. Other blocks may change operands of atomics, unless the whole grid is traced.
+    The value of a byte is the one that the block last wrote or read there. If the block's next access, or the
+    end of the launch, shows another value, another block has written in between at an unknown time; then the
+    value is known only at the accesses themselves. If the block's next access is a store, no other block is
+    assumed to have written before it. Other blocks may change operands of atomics, unless the whole grid is
+    traced.
 
     Parameters
     ----------

@@ -73,7 +73,9 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A condition at which a warp stops. It is a source line, an expression, or a write to memory."""
+    """A condition at which a warp stops. The condition is a source line, an expression, or a write to
+    memory.
+    """
 
     text: str
     kind: Literal["line", "any", "all", "write"]

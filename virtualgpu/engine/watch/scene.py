@@ -70,19 +70,19 @@ _NO_TYPE = "unknown: the debug information does not contain the type of `{}`."
 
 
 class UnknownValueError(Exception):
-    """Error for a variable of the kernel whose value is unknown. The message gives the reason."""
+    """Error for a variable of the kernel whose value is unknown. The error message gives the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Symbols:
     """The variables of a kernel launch that watch expressions can use.
 
-    ``kernel`` is the kernel's symbol, ``title`` its name. ``declared`` and ``types`` come from the debug
-    build; if there is none, they are empty and ``why`` is the reason. ``own_labels`` are the kernel's labels
-    in it. ``parameters`` are names, offsets in the parameter buffer, sizes and types as written, ``arrays``
-    the addresses and sizes of array arguments. ``shared`` contains the offset and the size of shared
-    variables by symbol (size 0: dynamic), ``local`` the local symbols of a kernel compiled for debugging.
-    ``address_of`` returns the address of a device variable, or None.
+    The field ``kernel`` is the kernel's symbol, and ``title`` is its name. ``declared`` and ``types`` come
+    from the debug build; if there is none, they are empty and ``why`` is the reason. ``own_labels`` are the
+    kernel's labels in it. ``parameters`` are names, offsets in the parameter buffer, sizes and types as
+    written, ``arrays`` the addresses and sizes of array arguments. ``shared`` contains the offset and the
+    size of shared variables by symbol (size 0: dynamic), ``local`` the local symbols of a kernel compiled for
+    debugging. ``address_of`` returns the address of a device variable, or None.
     """
 
     kernel: str

@@ -29,7 +29,7 @@ _SEPARATE_KIB = {(5, 0): 24, (5, 2): 24, (5, 3): 24, (6, 0): 24, (6, 1): 48, (6,
 class CacheSizes:
     """The sizes of the L1 cache of each SM and of the L2 cache, in bytes.
 
-    ``l2_parts`` is the number of parts of L2; each part keeps copies of the data that its SMs read.
+    The L2 cache has ``l2_parts`` parts, and each part keeps copies of the data that its SMs read.
     ``merging_sms`` is the number of SMs whose requests for the same sectors are merged on the way to L2.
     """
 
@@ -42,7 +42,7 @@ class CacheSizes:
 def cache_sizes(info: DeviceInfo, shared_bytes: int, blocks_per_sm: int) -> CacheSizes:
     """Return the cache sizes of a GPU while it runs blocks that each use the given amount of shared memory.
 
-    `shared_bytes` includes the shared memory that the driver reserves per block.
+    The argument `shared_bytes` includes the shared memory that the driver reserves per block.
 
     The driver reserves more shared memory than the resident blocks need. On an H200 it chooses the smallest
     available size that is at least twice the need, up to 100 KiB, and four times the need, up to 32 KiB.

@@ -8,7 +8,8 @@ MAX_ARRAYS = 256
 
 
 class L2Contents:
-    """The estimated contents of the L2 cache. These are the most recently used arrays that fit into it.
+    """The estimated contents of the L2 cache. The contents are the most recently used arrays that fit into
+    the cache.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ class L2Contents:
     def resident(self, arrays: Mapping[int, int]) -> dict[int, int]:
         """Return the number of bytes of each array that are in the L2 cache.
 
-        An array that is larger than the cache counts completely if it was the last one used.
+        An array larger than the cache counts completely if it was used last.
         """
         cached_bytes = {address: size for address, size in self._cached_bytes.items() if address in arrays}
         complete = {
@@ -43,8 +44,8 @@ class L2Contents:
         return complete | partial
 
     def touch(self, arrays: Mapping[int, int]) -> int:
-        """Mark arrays as just used, and return the number of their bytes that were not in L2. The keys of
-        `arrays` are addresses.
+        """Mark arrays as just used, and return the number of their bytes that were not in L2. The keys of the
+        dictionary `arrays` are addresses.
         """
         missed_bytes = 0
         for address, size_bytes in arrays.items():

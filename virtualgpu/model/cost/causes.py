@@ -106,8 +106,8 @@ class PricedLaunch:
 
 
 def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = "") -> LaunchCosts:
-    """Return the modelled time of a launch by stage, and the causes of this time. The cause with the largest
-    gain is first.
+    """Return the modelled time of a launch by stage, and the causes of this time. The causes are sorted by
+    gain in descending order.
 
     `code` is the source code whose lines the causes name.
     """

@@ -99,7 +99,7 @@ def step_ns(
 ) -> tuple[float, float]:
     """Return the duration of the copies in one step, and the duration of the whole step, in ns.
 
-    A message takes its turn at the port out of its source and at the port into its target.
+    A message must wait for the output port of its source and the input port of its target.
 
     Parameters
     ----------

@@ -28,9 +28,9 @@ WARP = 32
 class InstructionCost:
     """The modelled cost of one PTX instruction.
 
-    ``pipes`` maps a pipe to the warp instructions that it executes, ``latency`` is the number of clocks
-    until a dependent instruction can start. ``extra`` counts further instructions of no particular pipe.
-    ``waits`` is the memory for which the instruction waits, if any.
+    The field ``pipes`` maps each pipe to its number of warp instructions, and ``latency`` is the number of
+    clocks until a dependent instruction can start. ``extra`` counts further instructions of no particular
+    pipe. ``waits`` is the memory for which the instruction waits, if any.
     """
 
     pipes: tuple[tuple[str, float], ...] = ()

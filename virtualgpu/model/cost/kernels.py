@@ -94,7 +94,7 @@ SCATTERED_SECTORS = 16  # number of sectors from which a request counts as scatt
 def memory_bound_ns(info: DeviceInfo, bytes_moved: float) -> float:
     """Return the duration in ns of a kernel that only reads and writes memory, `bytes_moved` bytes in total.
 
-    It is the time to start the kernel, plus the bytes divided by the bandwidth that kernels reach.
+    The duration is the start time of the kernel plus the bytes divided by the bandwidth that kernels reach.
     """
     return KERNEL_FLOOR_NS + BLOCK_FLOOR_NS + max(bytes_moved, 0.0) / dram_gbps(info)
 
@@ -187,7 +187,8 @@ class KernelWork:
     def units(self, access: AccessCounters) -> int:
         """Return the number of operations that an atomic access needs on the atomic units.
 
-        These are its requests if the compiler combines the lanes of a warp, else its sectors.
+        The result is the number of requests if the compiler combines the lanes of a warp, else the number of
+        sectors.
         """
         return access.requests if access.pc in self.pace.combined else access.sectors
 
@@ -198,8 +199,8 @@ class KernelWork:
 
     @cached_property
     def traffic(self) -> tuple[float, float]:
-        """Number of bytes requested from L2, and how many of them are scattered. Stores to local memory do
-        not count.
+        """Number of bytes requested from L2, and how many of them are scattered. Stores to local memory are
+        not included.
         """
         requested_bytes = 0.0
         scattered_bytes = 0.0
@@ -229,9 +230,9 @@ FRAGMENT_ROWS = 8  # rows of 16 or 32 bytes in one access to a fragment of wmma
 def machine_counters(counters: KernelCounters) -> KernelCounters:
     """Convert the counters of memory accesses from PTX instructions to machine instructions.
 
-    Fragments are counted by element. In machine code, a lane accesses two halves or two sums at once, and a
-    warp eight rows. From shared memory, ``ldmatrix`` loads fragments.
-    Accesses with ``.cg`` request all their sectors from L2.
+    Matrix fragments are counted by element. In machine code, a lane accesses two halves or two sums at once,
+    and a warp eight rows. From shared memory, ``ldmatrix`` loads fragments. Accesses with ``.cg`` request all
+    their sectors from L2.
     """
     return replace(counters, accesses=tuple(map(_machine_access, counters.accesses)))
 
@@ -327,8 +328,8 @@ def overlapped_ns(
 
 
 def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
-    """Return a number from 0 to 1 that states how steadily new blocks replace finished ones. It is 0 if all
-    blocks run at once.
+    """Return a number from 0 to 1 that states how steadily new blocks replace finished ones. The number is 0
+    if all blocks run at once.
     """
     return min(max(work.blocks / (info.sm_count * blocks_per_sm) - 1.0, 0.0), 1.0)
 
@@ -339,7 +340,7 @@ def shared_ns(
     """Return the times that each block takes on its SM, on the tensor cores, and on the units of the whole
     chip.
 
-    The times are in ns. A block takes turns on these resources with the other running blocks.
+    All times are in ns. A block takes turns on these resources with the other running blocks.
     """
     slots = info.sm_count * blocks_per_sm
     residents_of_chip = np.full(work.blocks, float(slots))
@@ -389,7 +390,7 @@ def _time_until_served(
 def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     """Return the time in ns that each block takes if it runs alone.
 
-    The time on shared resources adds to it, as in `block_durations_ns`.
+    The time on shared resources is not included; `block_durations_ns` adds it.
     """
     barriers = sum(work.counters.opcode_warp_instructions.get(name, 0) for name in ("bar", "barrier"))
     barrier_clk = BARRIER_WARP_CLK * work.warps_per_block
@@ -441,8 +442,7 @@ def chain_clk(info: DeviceInfo, work: KernelWork) -> float:
 def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     """Return the number of clocks that all warps take for each piece of code if each warp runs alone.
 
-    Each straight-line piece of code waits as long as the slowest of the loads that it waits for together:
-    if some of them usually come from L2, it waits for L2.
+    A piece of code waits for the slowest of the loads that it waits for together.
     """
     requested_bytes, _ = work.traffic
     dram_share = min(dram_bytes(info, work) / max(requested_bytes, 1.0), 1.0)
@@ -649,8 +649,8 @@ def _atomic_clk(work: KernelWork, access: AccessCounters) -> float:
 def dram_bytes(info: DeviceInfo, work: KernelWork) -> float:
     """Return the number of bytes that the launch transfers from and to DRAM.
 
-    Arrays that stay in L2 cause no traffic; for others, a cache of the size of L2 is modelled. Scattered
-    sectors are fetched in granules of 64 bytes and occupy whole lines of L2.
+    Arrays that stay in L2 cause no traffic; the traffic of other arrays is computed with a model of L2.
+    Scattered sectors are fetched in granules of 64 bytes and occupy whole lines of L2.
     """
     requested_bytes, scattered_bytes = work.traffic
     array_bytes = float(work.arrays.total or requested_bytes)

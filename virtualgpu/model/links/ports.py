@@ -39,7 +39,7 @@ class Linked(Protocol):
 
 @dataclass(slots=True)
 class Passage:
-    """The transfers between devices that an operation causes. They are set again each time the operation
+    """The transfers between devices that an operation causes. The transfers are set each time the operation
     runs.
 
     ``hops`` contains source, target, bytes and route of each transfer; ``share`` is the part of the ports'
@@ -108,7 +108,8 @@ class Links:
         return (device, peer) in self._enabled_access
 
     def enable(self, device: int, peer: int) -> bool:
-        """Enable access from a device to the memory of another one. Return False if it was already enabled.
+        """Enable access from a device to the memory of another one. The result is False if access was already
+        enabled.
 
         Raises
         ------
@@ -134,7 +135,9 @@ class Links:
         return True
 
     def disable(self, device: int, peer: int) -> bool:
-        """Disable access from a device to the memory of another one. Return False if it was not enabled."""
+        """Disable access from a device to the memory of another one. The result is False if access was not
+        enabled.
+        """
         if (device, peer) not in self._enabled_access:
             return False
         self._enabled_access.discard((device, peer))
@@ -144,8 +147,8 @@ class Links:
     # Routes
 
     def over(self, source: int, target: int) -> Over:
-        """Return the route of a copy between two devices. It is NVLink if peer access is enabled in either
-        direction, else PCIe.
+        """Return the route of a copy between two devices. The route is NVLink if peer access is enabled in
+        either direction, and PCIe otherwise.
         """
         direct = (source, target) in self._enabled_access or (target, source) in self._enabled_access
         return "NVLink" if direct else "PCIe"

@@ -18,7 +18,7 @@ RingCall = Literal["allReduce", "reduce", "broadcast", "reduceScatter", "allGath
 
 @dataclass(frozen=True, slots=True)
 class RingStep:
-    """A transfer of a part of a chunk to the next rank in the ring. The part consists of the elements
+    """A transfer of a part of a chunk to the next rank in the ring. The part contains the elements from
     ``start`` to ``end``.
 
     If ``adds`` is true, the receiver adds the elements to its own; otherwise, it stores them.
@@ -36,7 +36,7 @@ class RingStep:
 def chunks(count: int, ranks: int) -> list[tuple[int, int]]:
     """Divide `count` elements into one chunk per rank, and return the beginning and end of each chunk.
 
-    The first chunks are longer by one element if `count` is not divisible by the number of ranks.
+    If `count` is not divisible by the number of ranks, the first chunks have one more element.
 
     Examples
     --------
@@ -126,5 +126,7 @@ def step_count(call: RingCall, ranks: int) -> int:
 
 
 def adding_order(ranks: int, last: int) -> Sequence[int]:
-    """Return the order in which the ranks add their values to a chunk. The rank `last` is the last one."""
+    """Return the order in which the ranks add their values to a chunk. The rank `last` is the last one in
+    this order.
+    """
     return [(last + 1 + k) % ranks for k in range(ranks)]

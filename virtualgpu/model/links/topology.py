@@ -14,7 +14,8 @@ _BRIDGE_GBPS = 200.0
 
 
 def check_links(kind: Any) -> LinkKind | None:
-    """Return the name of a topology after checking that it is valid. None selects the usual topology.
+    """Return the name of a topology after checking that it is valid. With None, the usual topology is
+    selected.
 
     Raises
     ------

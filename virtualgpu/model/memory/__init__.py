@@ -82,8 +82,8 @@ class _FreeRanges:
         return start, size
 
     def take(self, size: int) -> int | None:
-        """Take `size` bytes from the lowest free range that is large enough. Return their address, or None if
-        there is none.
+        """Take `size` bytes from the lowest free range that is large enough. The result is the address, or
+        None if no range is large enough.
         """
         for range_index, free_bytes in enumerate(self._sizes):
             if free_bytes >= size:
@@ -97,7 +97,7 @@ class _FreeRanges:
         return None
 
     def remove(self, start: int, size: int) -> None:
-        """Remove a range of addresses from the free ranges. It must be part of a single free range."""
+        """Remove a range of addresses from the free ranges. The range must be part of a single free range."""
         range_index = bisect_right(self._starts, start) - 1
         range_start = self._starts[range_index]
         range_bytes = self._sizes[range_index]
@@ -165,7 +165,9 @@ class DeviceMemory:
         ) = None
 
     def open_heap(self) -> DeviceHeap:
-        """Return the heap from which kernels allocate with ``malloc``. The first call creates it."""
+        """Return the heap from which kernels allocate with ``malloc``. The heap is created by the first
+        call.
+        """
         with self.lock:
             if self.heap is None:
                 address = self.malloc(self._heap_bytes)
@@ -175,8 +177,8 @@ class DeviceMemory:
 
     @property
     def heap_bytes(self) -> int:
-        """The size in bytes of the heap for ``malloc`` in kernels. It can only be set before the heap is
-        used.
+        """The size in bytes of the heap for ``malloc`` in kernels. The size can only be set before the heap
+        is used.
 
         Raises
         ------
@@ -203,12 +205,14 @@ class DeviceMemory:
 
     @property
     def arena_bytes(self) -> int:
-        """Number of addressable bytes. It is less than `capacity_bytes` if the host has too little memory."""
+        """Number of addressable bytes. The number is less than `capacity_bytes` if the host has too little
+        memory.
+        """
         return self._arena.size_bytes
 
     @property
     def used_bytes(self) -> int:
-        """Number of used bytes as in ``nvidia-smi``. This includes the driver's context and all mapped
+        """Number of used bytes as in ``nvidia-smi``. The number includes the driver's context and all mapped
         pages.
         """
         for pool in self.pools:
@@ -470,7 +474,7 @@ class DeviceMemory:
         """Return the start and end addresses of all live allocations that kernels can access, in sorted
         order.
 
-        Those of peers are included. Treat both arrays as read-only.
+        The allocations of peer devices are included. Treat both arrays as read-only.
         """
         own_ranges = self._live()
         if not self.peers:
@@ -565,7 +569,7 @@ class DeviceMemory:
         return is_unwritten
 
     def zero(self, address: int, size_bytes: int) -> None:
-        """Fill a range of memory with zeros. Where the host supports this, whole pages are returned to it
+        """Fill a range of memory with zeros. If the host supports this, whole pages are returned to it
         instead.
         """
         range_bytes = self.view(address, size_bytes)

@@ -81,7 +81,8 @@ def _map(libc: Any, size_bytes: int) -> _Mapping | None:
 
 
 class Arena:
-    """A reserved address range that is initially zero. Only pages that have been written use host memory.
+    """A reserved address range that is initially zero. Only pages that have been written use memory of the
+    host.
 
     Parameters
     ----------

@@ -83,7 +83,8 @@ class DeviceHeap:
     def serve(self, function: str, values: npt.NDArray[np.uint64], mask: int) -> npt.NDArray[np.uint64]:
         """Execute a call of ``malloc`` or ``free`` for each active lane of a warp.
 
-        `values` contains a size or an address for each lane, `mask` has a bit for each active lane.
+        The argument `values` contains a size or an address for each lane, and `mask` has a bit for each
+        active lane.
 
         Returns
         -------
@@ -101,7 +102,9 @@ class DeviceHeap:
 
     @contextmanager
     def checked(self) -> Iterator[None]:
-        """Context manager in which freed blocks are not reused. The heap is restored at the end."""
+        """Context manager in which freed blocks are not reused. The heap is restored at the end of the
+        context.
+        """
         free_before = list(self._free)
         used_at_start = dict(self.used)
         saved_contents = self._contents.copy()

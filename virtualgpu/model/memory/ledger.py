@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Ledger:
     """The amounts of reserved and used memory of one device, with their peak values.
 
-    ``segments`` counts allocated segments, ``driver_calls`` calls that allocate or free one.
-    ``reserved_bytes`` are the bytes that are reserved now, including the driver's own pools,
+    The field ``segments`` counts allocated segments, and ``driver_calls`` counts the calls that allocate or
+    free a segment. ``reserved_bytes`` are the bytes that are reserved now, including the driver's own pools,
     ``array_bytes`` the exact bytes that programs own. Peaks are the maxima since the last call of `mark`.
     """
 

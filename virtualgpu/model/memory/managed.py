@@ -45,13 +45,15 @@ class ManagedPages:
         self.read_mostly = False
 
     def advise(self, read_mostly: bool) -> None:
-        """Set or clear the advice "read mostly". Clearing it removes duplicated pages from the host."""
+        """Set or clear the advice "read mostly". Clearing the advice removes duplicate pages from the
+        host.
+        """
         self.read_mostly = read_mostly
         if not read_mostly:
             self.on_host &= ~self.on_device
 
     def to_device(self, start: int, size_bytes: int, max_pages: int | None = None) -> Migration:
-        """Move the pages of a range of managed memory to the device. The range begins at `start`.
+        """Move the pages of a range of managed memory to the device. The range begins at the address `start`.
 
         Parameters
         ----------
@@ -61,7 +63,9 @@ class ManagedPages:
         return self._migrate(start, size_bytes, max_pages, self.on_device, self.on_host)
 
     def to_host(self, start: int, size_bytes: int) -> Migration:
-        """Move the pages of a range of managed memory to the host. The range begins at `start`."""
+        """Move the pages of a range of managed memory to the host. The range begins at the address
+        `start`.
+        """
         return self._migrate(start, size_bytes, None, self.on_host, self.on_device)
 
     def _migrate(

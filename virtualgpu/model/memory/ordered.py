@@ -68,8 +68,8 @@ class _Block:
 class OrderedPool:
     """A stream-ordered memory pool of the driver, ``cudaMemPool_t``.
 
-    Positions in it count from the top of the device's memory downwards, because ``cudaMalloc`` allocates from
-    the bottom.
+    Positions in the pool count down from the top of device memory, because ``cudaMalloc`` allocates from the
+    bottom.
 
     Parameters
     ----------
@@ -104,10 +104,11 @@ class OrderedPool:
     # Blocks
 
     def malloc(self, size_bytes: int, stream: int) -> tuple[int, int]:
-        """Allocate a block. Return its address and the time in ns until which the stream must wait for it.
+        """Allocate a block. Return the address of the block, and the time in ns until which the stream must
+        wait for it.
 
-        Memory that is free, or was freed by the same stream, is used first; then new granules; at last memory
-        that another stream still uses, for which this one then waits.
+        The pool first uses memory that is free or was freed by the same stream, then new granules, and
+        finally memory that another stream still uses.
 
         Raises
         ------
@@ -144,7 +145,7 @@ class OrderedPool:
     def free(self, address: int, stream: int | None = None, ready_ns: int = 0) -> None:
         """Free a block of the pool.
 
-        The freeing `stream` can reuse the block at once, other streams from `ready_ns` on.
+        The stream `stream` can reuse the block at once, and other streams can reuse it from `ready_ns` on.
         """
         block = self._blocks.pop(address)
         free_piece = _FreePiece(block.start, block.end, stream, ready_ns, self._clock.waits)
@@ -193,7 +194,7 @@ class OrderedPool:
     def trim(self, keep_bytes: int) -> None:
         """Return unused granules to the device as long as more than `keep_bytes` bytes are reserved.
 
-        Only memory that was freed before the host last waited for the device counts as unused.
+        Memory counts as unused only if it was freed before the host's last wait for the device.
         """
         with self._locked() as can_change:
             if can_change:
@@ -303,7 +304,7 @@ class OrderedPool:
     def set_attribute(self, number: int, value: int) -> None:
         """Set the value of an attribute (``cudaMemPoolAttr``) of the pool.
 
-        Attributes up to 4 take any value, the high marks (6 and 8) can only be set to 0.
+        The attributes up to 4 accept any value, but the high marks (6 and 8) can only be set to 0.
 
         Raises
         ------

@@ -59,8 +59,7 @@ def offset(name: str) -> int:
 class Textures:
     """The table of the texture and surface objects of a device.
 
-    The low bits of a handle are its slot, the others count the objects of the slot: the handle of a removed
-    object is never used again.
+    The low bits of a handle are its slot, and the other bits ensure that no handle is used twice.
     """
 
     def __init__(self) -> None:

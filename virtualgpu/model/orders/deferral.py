@@ -57,10 +57,9 @@ class Deferral:
         keeps: bool = True,
         kernel: bool = False,
     ) -> None:
-        """Delay an operation. It must run after the operations with the numbers `after`.
+        """Delay an operation. The operation must run after the operations with the numbers `after`.
 
-        `keeps` is true if the operation keeps the arrays alive that it uses. This class does not use
-        `kernel`.
+        The flag `keeps` is true if the operation keeps its arrays alive. This class does not use `kernel`.
         """
         with self._lock:
             self._delayed_operations[number] = _DelayedOperation(
@@ -72,7 +71,7 @@ class Deferral:
     def run_before_free(self) -> None:
         """Run the delayed operations that may use the array that the program is about to free.
 
-        Operations that keep their arrays alive are not run. The array may be freed on a thread of the
+        Operations that keep their arrays alive remain delayed. The array may be freed on a thread of the
         running operation, for which the lock's holder waits.
         """
         if not self._running:
@@ -85,8 +84,8 @@ class Deferral:
             )
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
-        """Run the delayed operations with the given numbers and those that they depend on. None selects all
-        operations.
+        """Run the delayed operations with the given numbers and those that they depend on. With None, all
+        operations are run.
 
         A call from within a running operation does nothing, because that operation has all it needs.
         """

@@ -35,7 +35,7 @@ class LaunchSite(NamedTuple):
 
 
 class LateFaults(Deferral):
-    """The delayed operations of a program. They run in order as soon as something waits for them.
+    """The delayed operations of a program. The operations run in order as soon as something waits for them.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class LateFaults(Deferral):
             self.require([number])
 
     def run_before_free(self) -> None:
-        """Run the operations that may use an array before it is freed. Their faults are reported at the next
+        """Run the operations that may use an array before it is freed. Faults are reported at the next
         wait.
         """
         if self._error is None:
@@ -105,7 +105,7 @@ class LateFaults(Deferral):
             )
 
     def attempt(self, numbers: Iterable[int] | None = None) -> None:
-        """Run the operations with the given numbers. Their faults are reported at the next call that waits.
+        """Run the operations with the given numbers. Faults are reported at the next call that waits.
 
         A call from within a running operation does nothing.
         """
@@ -147,8 +147,8 @@ class LateFaults(Deferral):
 
 @contextmanager
 def late_faults(machine: Machine, blocking: bool = False) -> Iterator[LateFaults]:
-    """Context manager that reports kernel faults as late as CUDA does. The next call that waits raises the
-    error, and so does every later call.
+    """Context manager that reports kernel faults as late as CUDA does. The next call that waits and every
+    later call raise the error.
 
     Parameters
     ----------

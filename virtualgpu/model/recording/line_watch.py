@@ -32,8 +32,8 @@ _LineStart = tuple[int, int, CodeType, int]
 
 
 class LineWatch:
-    """A recorder of the lines that a program executes. It can find the source line of each call
-    afterwards.
+    """A recorder of the lines that a program executes. The recorder can later find the source line of each
+    call.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class LineWatch:
     def start(self) -> None:
         """Begin to record the lines that the program executes.
 
-        No lines are recorded if another tool, such as a debugger, uses the events already.
+        If another tool, such as a debugger, already uses the events, no lines are recorded.
         """
         if sys.version_info >= (3, 12):
             self._start_monitoring()
@@ -65,7 +65,7 @@ class LineWatch:
         self._stop_callback = lambda: None
 
     def line(self, thread: int, time_ns: int, call: str) -> SourceLine | None:
-        """Return the source line of a call. The calls of a thread must be passed in the order of their times.
+        """Return the source line of a call. The calls of a thread must be passed in order of time.
 
         Parameters
         ----------

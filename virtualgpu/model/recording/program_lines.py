@@ -41,7 +41,7 @@ class ProgramLines:
         """Return the line that the program executes in the calling thread, and the name of the function it
         calls.
 
-        The line is None if the thread runs no code of the program, such as a widget's callback.
+        The line is None if the thread runs no code of the program.
         """
         frame, function_name = self.frame()
         return None if frame is None else self.line(frame), function_name
@@ -49,7 +49,7 @@ class ProgramLines:
     def frame(self) -> tuple[FrameType | None, str]:
         """Return the frame of the program in the calling thread, and the library function that it calls.
 
-        The frame is the innermost one of the learner's code. A frame of the course's helpers is returned
+        The frame is the innermost frame of the learner's code. A frame of the course's helpers is returned
         only if the learner's code did not call them.
         """
         frame: FrameType | None = sys._getframe(1)
@@ -92,7 +92,7 @@ class ProgramLines:
         return line
 
     def is_learners(self, name: str, module: str) -> bool:
-        """Return whether a file was written by the learner. Helper files of the course do not count."""
+        """Return whether a file was written by the learner. Helper files of the course are not included."""
         return not _is_helper(module) and self.belongs(name, module)
 
     def is_own_class(self, cls: type) -> bool:
@@ -102,9 +102,8 @@ class ProgramLines:
     def belongs(self, name: str, module: str) -> bool:
         """Return whether a file belongs to the program, instead of Python, a library or this project.
 
-        Code that was compiled from a string has no file, only the name of a module: one of this project's
-        modules for dataclasses, a name of its own for a named tuple. The helpers that the course's
-        notebooks call belong to the program, too. Cython code, such as CuPy's, has no frames.
+        Code that was compiled from a string has no file and is identified by its module. The helpers that the
+        course's notebooks call belong to the program, too. Cython code, such as CuPy's, has no frames.
         """
         if _is_helper(module):
             return True

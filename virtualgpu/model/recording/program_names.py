@@ -85,8 +85,7 @@ def address_of(array: Any) -> int:
 class ProgramNames:
     """A collector of the variable names that a program gives to its streams and arrays.
 
-    A frame is examined at each of its lines, because a line assigns only after its call, and a few times at
-    each line, because a loop's variable may have another value by then.
+    Each frame is examined at every line, because a variable is assigned only after the call.
 
     Parameters
     ----------
@@ -120,8 +119,8 @@ class ProgramNames:
                 self._look(program_frame, depth)
 
     def take(self, variables: Mapping[str, Any], depth: int = 0) -> None:
-        """Collect the names of streams and arrays from a dictionary of variables. The depth 0 means global
-        variables.
+        """Collect the names of streams and arrays from a dictionary of variables. The depth 0 stands for
+        global variables.
         """
         if len(variables) <= _MAX_VARIABLES:
             named_values = [(name, value) for name, value in list(variables.items()) if name.isidentifier()]

@@ -80,7 +80,7 @@ class Recorder:
         return tuple(HostCall(*call_fields) for call_fields in self._calls)
 
     def ran(self, activity: Activity, stream: StreamFacts, begun_ns: int) -> None:
-        """Record an operation of a stream, and the host call that submitted it. The call began at
+        """Record an operation of a stream, and the host call that submitted it. The call began at the time
         `begun_ns`.
         """
         self.streams.setdefault((activity.device_id, activity.stream_id), stream)
@@ -91,7 +91,7 @@ class Recorder:
         self.called(_CALLS.get(activity.kind, activity.kind), begun_ns, activity.correlation_id)
 
     def ran_graph(self, activities: Sequence[Activity], stream: StreamFacts, begun_ns: int) -> None:
-        """Record the launch of a graph. The host call gets the number of the first operation in the graph."""
+        """Record the launch of a graph. The host call gets the number of the graph's first operation."""
         for activity in activities[: max(0, MAX_RECORDS - len(self.activities))]:
             self.streams.setdefault((activity.device_id, activity.stream_id), stream)
             self.activities.append(activity)
@@ -130,7 +130,9 @@ class Recorder:
         after: tuple[int, ...] = (),
         event_id: int = 0,
     ) -> None:
-        """Record a wait of the host as a separate call. The wait began at `begun_ns` and ends now."""
+        """Record a wait of the host as a separate call. The wait began at the time `begun_ns` and ends
+        now.
+        """
         now_ns = self._read_clock()
         source_line, function_name = self._lines.here()
         self._calls.append((name, begun_ns, now_ns, threading.get_ident(), 0, source_line))
@@ -152,7 +154,8 @@ class Recorder:
     def held_up(self, copy: Activity, begun_ns: int, has_waited: bool) -> None:
         """Extend the recorded host call of a copy until now, because the copy has blocked the host.
 
-        The call has read pageable memory or, if `has_waited`, waited for the end of the copy.
+        If `has_waited` is true, the call has waited for the end of the copy; otherwise, it has read pageable
+        memory.
         """
         now_ns = self._read_clock()
         source_line = None

@@ -61,7 +61,7 @@ class Recording:
 
     def stop(self) -> Timeline:
         """End the recording and return the timeline. The host does not have to wait, because all times are
-        known.
+        already known.
         """
         machine = self._machine
         clock = self._machine.clock

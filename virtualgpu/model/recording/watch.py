@@ -51,7 +51,7 @@ _MAX_COPIED_BYTES = 64 << 20
 
 
 class WatchedOperation(Protocol):
-    """The interface of an operation that the class `Watch` runs. A kernel also returns the memory that it
+    """The interface of an operation that the class `Watch` runs. A kernel also returns the memory that it has
     accessed.
     """
 
@@ -179,7 +179,7 @@ class Watch:
     def node(
         self, stream: StreamRef, number: int, operation: WatchedOperation, source: SourceLine | None
     ) -> tuple[float, Work]:
-        """Run a node of a graph. Return its duration in ns and the record that the method `launched`
+        """Run a node of a graph. The result is the duration in ns, and the record that the method `launched`
         needs.
         """
         source = source or self.here()
@@ -227,8 +227,8 @@ class Watch:
         self._report(EventRecord(self._event_number(event), *stream[:2], self.here()))
 
     def waits(self, event: Any, stream: StreamRef, recorded: bool) -> None:
-        """Report that a stream waits for an event. An event that was recorded before the observation counts
-        as completed.
+        """Report that a stream waits for an event. An event that was recorded before the start of the
+        observation counts as completed.
         """
         if recorded and event not in self._events:
             return
@@ -260,8 +260,8 @@ class Watch:
     ) -> None:
         """Report the allocation of a block of memory.
 
-        `stream_id` is the stream of the block if the driver keeps the order. A `private` block comes from a
-        pool that the program uses only for some of its arrays.
+        The argument `stream_id` is the stream of the block if the driver keeps the order. A `private` block
+        comes from a pool that the program uses only for some of its arrays.
         """
         if private:
             self._private_blocks.add((device_id, address))

@@ -10,7 +10,7 @@ from virtualgpu.records.origin import Provenance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """The properties and limits of one device. A value is None if this machine does not report it."""
+    """The properties and limits of one device. A value is None if it is unknown on this machine."""
 
     provenance: Provenance
     name: str
@@ -61,8 +61,8 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One reading of a device metric. If it is not available, the value is None and the field ``why`` is the
-    reason.
+    """One reading of a device metric. If the metric is not available, the value is None and the field ``why``
+    gives the reason.
     """
 
     name: str

@@ -26,7 +26,9 @@ _TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7))  # Jetsons run machine code for their 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The machine code or PTX for one target. For ``sm_90a``, the number is 90 and the suffix is ``a``."""
+    """The machine code or PTX for one target. For the target ``sm_90a``, the number is 90 and the suffix is
+    ``a``.
+    """
 
     kind: Kind
     number: int
@@ -35,7 +37,7 @@ class Part:
 
     @classmethod
     def of(cls, target: str) -> Part:
-        """Return the part of a code image for a target. It is machine code for ``sm_90a``, and PTX for
+        """Return the part of a code image for a target. The part is machine code for ``sm_90a``, and PTX for
         ``compute_90a``.
         """
         match = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", target)
@@ -49,8 +51,8 @@ class Part:
         return divmod(self.number, 10)
 
     def runs_on(self, capability: Capability) -> bool:
-        """Return whether a device can run this machine code or PTX. The suffix of a cubin is unknown and is
-        ignored.
+        """Return whether a device can run this machine code or PTX. The suffix of a cubin is unknown and
+        therefore ignored.
         """
         if self.suffix == "a" or (self.kind == "cubin" and {self.capability, capability} & set(_TEGRA)):
             return capability == self.capability
@@ -60,8 +62,8 @@ class Part:
 
 
 def chosen(parts: Iterable[Part], capability: Capability) -> Part | None:
-    """Return the part of a code image that a driver selects for a device. This is the newest machine code, or
-    else the newest PTX.
+    """Return the part of a code image that a driver selects for a device. The driver selects the newest
+    machine code, or the newest PTX if there is no machine code.
     """
     usable_parts = [image_part for image_part in parts if image_part.runs_on(capability)]
     return max(
@@ -72,7 +74,7 @@ def chosen(parts: Iterable[Part], capability: Capability) -> Part | None:
 
 
 def parts(image: bytes) -> tuple[Part, ...]:
-    """Return the machine code and PTX parts of a code image. An unknown format has no parts."""
+    """Return the machine code and PTX parts of a code image. The result is empty if the format is unknown."""
     if image.startswith(ELF) and len(image) >= 64:
         flags = struct.unpack_from("<I", image, 48)[0]
         return (Part("cubin", flags >> 8 & 0xFF if image[8] >= 8 else flags & 0xFF, data=image),)

@@ -73,8 +73,8 @@ CLOCK_REASONS = (
 
 
 def clock_reasons(bits: float) -> str:
-    """Return the reasons for lower clock rates as text from the bits that NVML reports. It is ``"none"`` for
-    0.
+    """Return the reasons for lower clock rates as text from the bits that NVML reports. If no bit is set, the
+    text is ``"none"``.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def clock_reasons(bits: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSamples:
-    """Readings of a GPU's load over time. Columns have equal length, and NaN marks missing readings.
+    """Readings of a GPU's load over time. The columns have equal length, and missing readings are NaN.
 
     Parameters
     ----------
@@ -144,8 +144,8 @@ class LoadSamples:
     def within(self, phase: str) -> LoadSamples:
         """Return the readings of one phase, with times that count from the beginning of the phase.
 
-        Some readings are means over an interval. They are NaN if the interval starts before the phase, unless
-        the phase is so short that this is true for all readings.
+        Some readings are mean values over an interval. They are NaN if the interval starts before the phase,
+        unless the phase is so short that this is true for all readings.
 
         Raises
         ------
@@ -194,7 +194,9 @@ class LoadSamples:
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> Self:
-        """Return the samples from a JSON file that `as_data` wrote. Their provenance is "recorded"."""
+        """Return the samples from a JSON file that `as_data` wrote. The provenance of these samples is
+        "recorded".
+        """
         values = {name: value for name, value in data.items() if name not in ("format", "version")}
         detail = ", ".join(filter(None, (data["date"], data["driver"] and f"driver {data['driver']}")))
         values["provenance"] = Provenance("recorded", data["provenance"]["device"], detail)

@@ -16,9 +16,9 @@ WriteKind = Literal["initial", "store", "atomic", "operation"]
 class Write:
     """One write to the watched array element, or the value of the element before the first write.
 
-    An ``operation`` is a copy, a memset or a library kernel, which has no thread. ``launch`` counts the
-    program's kernels from 1. ``value`` is the value of the element afterwards; None if another lane of the
-    same instruction also wrote it, later.
+    The field ``operation`` is a copy, a memset or a library kernel, which has no thread. ``launch`` counts
+    the program's kernels from 1. ``value`` is the value of the element afterwards; None if another lane of
+    the same instruction also wrote it, later.
     """
 
     kind: WriteKind
@@ -33,9 +33,9 @@ class Write:
 class ElementHistory:
     """All writes to an array element while a function ran, in the order in which they happened.
 
-    ``writes`` begins with the initial value. Only the last writes are kept; ``left_out`` counts the others.
-    ``error`` is the exception of the function. ``note`` is the origin of the history, if it is not from the
-    device in use.
+    The first element of ``writes`` is the initial value. Only the last writes are kept; ``left_out`` counts
+    the others. ``error`` is the exception of the function. ``note`` is the origin of the history, if it is
+    not from the device in use.
     """
 
     provenance: Provenance
@@ -48,5 +48,5 @@ class ElementHistory:
 
     @property
     def last(self) -> Write:
-        """The last write to the array element. It stored the element's current value."""
+        """The last write to the array element. This write stored the current value of the element."""
         return self.writes[-1]

@@ -18,8 +18,8 @@ Times = npt.NDArray[np.int64]
 class Occupancy:
     """The theoretical occupancy of a launch shape, and the resources that limit it.
 
-    ``blocks_by_limit`` maps each limit (``warps``, ``blocks``, ``registers``, ``shared memory``)
-    to the resident blocks it alone would allow; ``limiters`` are the limits that equal the result.
+    The dictionary ``blocks_by_limit`` maps each limit to the number of resident blocks that it would allow
+    alone, and ``limiters`` are the limits with the smallest number.
     """
 
     provenance: Provenance
@@ -42,9 +42,9 @@ class Occupancy:
 class LaunchTrace:
     """The SM, the start and the end of each block of a launch, with one row per block.
 
-    ``start_ns`` counts from the first block's start. Blocks are numbered x fastest:
-    ``x + y * grid.x + z * grid.x * grid.y``. When ``sampled`` is above 1 about one block in
-    ``sampled`` is listed, chosen so that every SM and every interval of time has its share.
+    The times in ``start_ns`` count from the start of the first block. Blocks are numbered x fastest: ``x + y
+    * grid.x + z * grid.x * grid.y``. When ``sampled`` is above 1 about one block in ``sampled`` is listed,
+    chosen so that every SM and every interval of time has its share.
     """
 
     provenance: Provenance
@@ -77,7 +77,7 @@ class LaunchTrace:
         """Number of waves, which is the size of the grid divided by the number of blocks that fit on the
         device at once.
 
-        The fractional part is the tail.
+        The fractional part is the size of the last, incomplete wave.
         """
         return math.prod(self.grid) / self.blocks_per_wave if self.blocks_per_wave else 0.0
 
@@ -89,7 +89,7 @@ class LaunchTrace:
     def busy(self, join_ns: float = 0) -> tuple[npt.NDArray[np.int32], Times, Times]:
         """Return the intervals in which each SM ran at least one block.
 
-        Intervals that are no more than `join_ns` apart count as one. In a sampled launch they are joined over
+        Intervals with a gap of no more than `join_ns` are merged. In a sampled launch they are joined over
         the blocks that are not listed.
         """
         if not self.sm_id.size:
@@ -114,7 +114,7 @@ class LaunchTrace:
 
     @property
     def sm_busy_ns(self) -> Times:
-        """The time in ns during which each SM ran at least one block. SM 0 is first."""
+        """The time in ns during which each SM ran at least one block. The first element belongs to SM 0."""
         sm, start, end = self.busy()
         return np.bincount(sm, end - start, minlength=self.sm_count).astype(np.int64)
 
@@ -122,15 +122,17 @@ class LaunchTrace:
     def achieved_occupancy(self) -> float:
         """Mean number of resident warps of a busy SM, as a fraction of the maximum number of warps.
 
-        It corresponds to Nsight Compute's "Achieved Occupancy",
-        ``sm__warps_active.avg.pct_of_peak_sustained_active`` (its ``Occupancy.section``), but assumes that
-        warps stay as long as their block: if they end one by one, the hardware counts a little less.
+        The number corresponds to Nsight Compute's "Achieved Occupancy",
+        ``sm__warps_active.avg.pct_of_peak_sustained_active``, but assumes that warps stay as long as their
+        block.
         """
         return self._resident(int(self.sm_busy_ns.sum()))
 
     @property
     def achieved_on_device(self) -> float:
-        """The achieved occupancy over all SMs and the whole launch. Idle SMs and idle times are included."""
+        """The achieved occupancy over all SMs and the whole launch. Idle SMs and idle times are included in
+        the mean.
+        """
         return self._resident(self.sm_count * self.span_ns)
 
     def _resident(self, sm_ns: int) -> float:
@@ -139,7 +141,7 @@ class LaunchTrace:
         return min(1.0, warp_ns / capacity_ns) if capacity_ns else 0.0
 
     def thinned(self, max_blocks: int) -> LaunchTrace:
-        """Return a sample of at most about `max_blocks` blocks. They are taken evenly from all SMs.
+        """Return a sample of at most about `max_blocks` blocks. The blocks are taken evenly from all SMs.
 
         One block of each group of consecutive listed blocks of an SM is chosen at random, so that no period
         of the grid or of the SMs can coincide with that of the sampling.

@@ -107,8 +107,8 @@ class LaunchCosts:
 
     @property
     def bound(self) -> str:
-        """The stage that limits the launch. It is the busiest unit if this is busy half of the time, else the
-        longest stage.
+        """The stage that limits the launch. The result is the busiest unit if it is busy for at least half of
+        the time, and otherwise the longest stage.
         """
         busy_ns = {
             name: stage_ns for name, stage_ns in self.stages.items() if name not in ("start", "latency")

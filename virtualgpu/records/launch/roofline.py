@@ -22,7 +22,7 @@ TENSOR = "tensor "
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
     """The peak rates of a device. These are the bandwidth of each memory level and the operations per second
-    of each data type.
+    for each data type.
 
     Attributes
     ----------
@@ -51,9 +51,8 @@ class RooflinePoint:
     """A launch in a roofline diagram, with its operations by data type, its bytes by memory level, and its
     time.
 
-    Bytes are those that were moved, not those that the kernel requested: sectors of DRAM and L2, and a whole
-    pass of the banks (128 bytes) for each wavefront of shared memory. ``modelled_ns`` is the virtual GPU's
-    time next to a measured one, or None.
+    Bytes are counted as transferred, with whole sectors of DRAM and L2, and with 128 bytes for each wavefront
+    of shared memory. ``modelled_ns`` is the virtual GPU's time next to a measured one, or None.
     """
 
     name: str
@@ -112,8 +111,8 @@ class RooflinePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Launches and the peak rates of one device. If the field ``path`` is true, each launch improves on the
-    previous one.
+    """Launches and the peak rates of one device. If the field ``path`` is true, each launch is an improvement
+    of the previous one.
     """
 
     ceilings: Ceilings
@@ -124,9 +123,9 @@ class Roofline:
     def peak(self, point: RooflinePoint) -> float:
         """Return the highest rate in GFLOP/s at which the device can execute the operations of a launch.
 
-        Operations of different types are assumed to run one after another on CUDA cores, and so are those of
-        tensor cores, but both work at the same time. The result is infinite if the device has no rate for
-        the operations.
+        The model assumes that operations of different types run one after another, but that CUDA cores and
+        tensor cores work at the same time. The result is infinite if the device has no rate for the
+        operations.
         """
         arithmetic_ns = max(self._arithmetic_ns(point).values())
         if not arithmetic_ns:

@@ -60,8 +60,8 @@ class LaunchWaves:
 
     @cached_property
     def slot(self) -> npt.NDArray[np.int32]:
-        """The slot of each row in `order` on its SM. It is the first slot that is free when the block
-        starts.
+        """The number of the slot on its SM for each row in `order`. The slot is the first one that is free
+        when the block starts.
         """
         sm_ids = self.trace.sm_id[self.order].tolist()
         starts = self.trace.start_ns[self.order].tolist()
@@ -81,8 +81,8 @@ class LaunchWaves:
         return np.asarray(slots, dtype=np.int32)
 
     def running(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return the times in ns at which the number of running blocks changes. The second array has the
-        number from each time on.
+        """Return the times in ns at which the number of running blocks changes. The second array contains the
+        number of running blocks from each time on.
 
         For a sampled launch the numbers are averages over each of `INTERVALS`, because not all blocks are
         listed.
@@ -100,7 +100,9 @@ class LaunchWaves:
         return moments_ns.astype(np.float64), running.astype(np.float64)
 
     def running_on_busy(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return the mean number of running blocks per busy SM over time. The form is that of `running`."""
+        """Return the mean number of running blocks per busy SM over time. The result has the same form as the
+        result of `running`.
+        """
         moments_ns, blocks = self.running()
         _, start, end = self.trace.busy()
         if self.trace.sampled > 1:

@@ -13,8 +13,8 @@ from virtualgpu.records.kernel import Dim3
 class Whereabouts:
     """The approximate position of a launch that is still running.
 
-    ``line`` is the line where the threads of a ``block`` last yielded to others or were about to begin; 0 if
-    not known. ``ended`` of the ``blocks`` have finished.
+    The field ``line`` is the line where the threads of ``block`` last yielded or were about to begin, or 0 if
+    it is unknown. ``ended`` of the ``blocks`` have finished.
     """
 
     kernel: str
@@ -26,11 +26,11 @@ class Whereabouts:
 
 
 class Onlooker(Protocol):
-    """An observer of one running launch. It is created when the launch begins."""
+    """An observer of one running launch. The observer is created at the beginning of the launch."""
 
     def look(self, whereabouts: Callable[[], Whereabouts]) -> None:
-        """Observe the running launch. The thread that waits for the launch calls this every few hundredths of
-        a second.
+        """Observe the running launch. The thread that waits for the launch calls this method every few
+        hundredths of a second.
         """
 
     def end(self) -> None:

@@ -33,8 +33,8 @@ class Operation:
 class Ending:
     """The library calls of one operation, with the names of routines and kernels and with how often they ran.
 
-    ``recorded`` is None if the calls were observed now, and False if there is no record of the operation;
-    ``nearest`` is then the most similar recorded one.
+    The field ``recorded`` is None if the calls were observed now, and False if there is no record;
+    ``nearest`` is then the most similar recorded operation.
     """
 
     operation: Operation | None
@@ -47,8 +47,8 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """The library calls of all operations of a function, in order. The text ``note`` describes what is not
-    known.
+    """The library calls of all operations of a function, in order. The field ``note`` describes what is
+    unknown.
     """
 
     provenance: Provenance
@@ -59,8 +59,8 @@ class Calls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One candidate of a tuner. It is timed only if its result is correct. Otherwise the field ``why`` is the
-    reason.
+    """One candidate of a tuner. The candidate is timed only if its result is correct. Otherwise the field
+    ``why`` is the reason.
 
     ``times_ns`` are those of single calls between events, after warm-up calls.
     """

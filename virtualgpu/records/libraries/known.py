@@ -25,8 +25,8 @@ class KnownCalls:
     endings: tuple[Ending, ...]
 
     def of(self, operation: Operation) -> Ending:
-        """Return the record of an operation. If there is none, the result is an empty record with a similar
-        operation.
+        """Return the record of an operation. If there is no record, the result is an empty record with a
+        similar operation.
         """
         for ending in self.endings:
             if ending.operation == operation:
@@ -36,7 +36,7 @@ class KnownCalls:
     def of_virtual_kernels(
         self, kernels: Iterable[str], library_calls: Iterable[LibraryCall]
     ) -> Iterator[Ending]:
-        """Yield the library calls for the kernels of a virtual GPU. Kernels of the program itself have no
+        """Yield the library calls for the kernels of a virtual GPU. The kernels of the program itself have no
         library calls.
         """
         pending = list(library_calls)
@@ -47,8 +47,8 @@ class KnownCalls:
                 yield Ending(operation=None, kernels=((name, 1),), libraries=("the program's own",))
 
     def of_real_kernels(self, kernels: Mapping[str, int]) -> Iterator[Ending]:
-        """Yield the kernels that ran on a real GPU. Each has its number of launches and the routines recorded
-        for it.
+        """Yield the kernels that ran on a real GPU. Each kernel has its number of launches and its recorded
+        routines.
         """
         routines_by_kernel = {
             kernel: ending.routines for ending in self.endings for kernel, _ in ending.kernels
@@ -58,7 +58,8 @@ class KnownCalls:
             yield with_libraries(Ending(operation=None, routines=routines, kernels=((name, launch_count),)))
 
     def named(self, name: str, **wanted: str) -> tuple[Ending, ...]:
-        """Return the records with the given name, such as ``matmul``. An empty name selects all records.
+        """Return the records with the given name, such as ``matmul``. With an empty name, all records are
+        returned.
 
         Raises
         ------

@@ -23,7 +23,7 @@ LAYERS = ("framework", "library", "CUDA runtime", "driver", "device")
 class Followed:
     """A call with the functions that it used in each layer of software, and how often it called them.
 
-    Functions are in the order of their first use.
+    The functions are in the order of their first use.
 
     ``package`` is the package of the call; ``note`` describes what is not known.
     """

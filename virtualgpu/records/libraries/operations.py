@@ -71,8 +71,8 @@ def operation_of(call: LibraryCall) -> Operation:
 
 
 def size_of(size: float, medium: int, large: int) -> str:
-    """Return the name of the size class to which a size belongs. The limits between the classes are `medium`
-    and `large`.
+    """Return the name of the size class to which a size belongs. The arguments `medium` and `large` are the
+    limits between the classes.
     """
     if size < medium:
         return SMALL

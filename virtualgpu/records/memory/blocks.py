@@ -14,11 +14,11 @@ BlockState = Literal["used", "waiting", "free", "unmapped"]
 class Block:
     """A part of a memory segment that is in use or free.
 
-    ``requested_bytes`` is the size that the program requested (``size_bytes`` is rounded up) and ``label``
-    describes its contents; a free block has neither. ``is_waiting`` is true for a block that the program has
-    freed but another stream may still use (PyTorch's ``record_stream``). ``is_unmapped`` is true for a hole
-    in an expandable segment, addresses without memory. ``stack`` is the number of the stack trace that
-    allocated it in the trace of the map (-1: not known), ``event`` that of the event that caused its state.
+    The field ``requested_bytes`` is the size that the program requested, and ``label`` describes the
+    contents; a free block has neither. ``is_waiting`` is true for a block that the program has freed but
+    another stream may still use (PyTorch's ``record_stream``). ``is_unmapped`` is true for a hole in an
+    expandable segment, addresses without memory. ``stack`` is the number of the stack trace that allocated it
+    in the trace of the map (-1: not known), ``event`` that of the event that caused its state.
     """
 
     address: int
@@ -51,9 +51,9 @@ class Segment:
     """One allocation of device memory (``cudaMalloc``), which is divided into blocks in the order of
     addresses.
 
-    ``stream`` is the handle of the stream that uses the segment. ``pool`` is the name of its pool if an
-    allocator has several, such as PyTorch's ``"small"`` and ``"large"``. An expandable segment is a range of
-    addresses into which memory is mapped as it is needed.
+    The field ``stream`` is the handle of the stream that uses the segment. ``pool`` is the name of its pool
+    if an allocator has several, such as PyTorch's ``"small"`` and ``"large"``. An expandable segment is a
+    range of addresses into which memory is mapped as it is needed.
     """
 
     address: int
@@ -68,7 +68,7 @@ class Segment:
 class BlockMap:
     """All segments and blocks of a memory pool at one moment, in the order of addresses.
 
-    ``limit_bytes`` is 0 if the pool has no limit.
+    If the pool has no limit, ``limit_bytes`` is 0.
     """
 
     provenance: Provenance
@@ -89,7 +89,9 @@ class BlockMap:
 
     @property
     def used_bytes(self) -> int:
-        """Number of bytes in blocks that are in use or wait for a stream. Block sizes are rounded up."""
+        """Number of bytes in blocks that are in use or wait for a stream. The size of each block is rounded
+        up.
+        """
         return sum(block.size_bytes for block in self.blocks if block.state in ("used", "waiting"))
 
     @property

@@ -11,8 +11,8 @@ from virtualgpu.records.origin import Provenance
 class Arena:
     """The free blocks that one stream can use in one of an allocator's pools.
 
-    ``largest_request_bytes`` is the largest request that would succeed now: from a free block, or with memory
-    of the device after unused segments were released; None if the device's free memory is not known.
+    The field ``largest_request_bytes`` is the largest request that would succeed now, or None if the device's
+    free memory is unknown.
     """
 
     stream: int
@@ -55,8 +55,8 @@ class Fragmentation:
 
     @property
     def external(self) -> float:
-        """The external fragmentation, which is 1 - largest free block / free memory. It is 0 without free
-        memory.
+        """The external fragmentation, which is 1 - largest free block / free memory. The fragmentation is 0
+        if there is no free memory.
         """
         return 1 - self.largest_free_bytes / self.free_bytes if self.free_bytes else 0.0
 

@@ -15,7 +15,8 @@ Steps = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockLives:
-    """The lifetimes of all blocks that were in use, as columns of equal length. Blocks are sorted by address.
+    """The lifetimes of all blocks that were in use, as columns of equal length. The blocks are sorted by
+    address.
 
     Parameters
     ----------
@@ -49,8 +50,8 @@ class BlockLives:
 
 @dataclass(frozen=True, slots=True)
 class RangeLives:
-    """The lifetimes of all address ranges with mapped memory, sorted by address. The columns are those of
-    `BlockLives`.
+    """The lifetimes of all address ranges with mapped memory, sorted by address. The columns are the same as
+    those of `BlockLives`.
 
     A plain segment is one range; an expandable one gains and loses ranges.
     """
@@ -84,7 +85,7 @@ class SegmentLives:
 class AllocatorHistory:
     """The trace of an allocator, with the lifetimes of its blocks, ranges and segments.
 
-    ``event_blocks`` is the block of each event as an index into `blocks`, or -1.
+    The array ``event_blocks`` contains the block of each event as an index into `blocks`, or -1.
     """
 
     trace: AllocatorTrace

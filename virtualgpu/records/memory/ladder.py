@@ -14,8 +14,9 @@ from virtualgpu.records.origin import Provenance
 class LevelBandwidth:
     """The bandwidth of one level of the memory hierarchy for the whole GPU.
 
-    ``gbps`` is in GB/s (10^9), or None with the reason in ``why``. ``method`` describes how it was
-    determined. ``published_gbps`` is the value of ``document`` or follows from it; None if there is none.
+    The field ``gbps`` is the bandwidth in GB/s (10^9 bytes), or None if it is unknown; ``why`` is then the
+    reason. ``method`` describes how it was determined. ``published_gbps`` is the value of ``document`` or
+    follows from it; None if there is none.
     """
 
     level: str
@@ -61,7 +62,7 @@ class MemoryLadder:
     capacities: tuple[CacheCapacity, ...]
 
     def latency_at(self, size_bytes: float) -> float:
-        """Return the latency in ns for a working set of the given size. It is interpolated
+        """Return the latency in ns for a working set of the given size. The latency is interpolated
         logarithmically.
         """
         sizes = np.log2(self.working_set_bytes)

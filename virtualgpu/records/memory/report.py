@@ -17,9 +17,9 @@ Stay = Literal["before the call", "kept", "temporary", "at the failure"]
 class AliveBlocks:
     """The blocks of memory that one source line allocated and that existed at the peak of memory use.
 
-    ``arrays`` describes their contents if known, such as ``"x: float32 (1024, 1024)"``. ``size_bytes`` are
-    rounded up by the pool, ``requested_bytes`` are not. ``source`` is None if no line of the program
-    allocated them during the observation.
+    The field ``arrays`` describes the contents if they are known, such as ``"x: float32 (1024, 1024)"``.
+    ``size_bytes`` are rounded up by the pool, ``requested_bytes`` are not. ``source`` is None if no line of
+    the program allocated them during the observation.
     """
 
     source: SourceLine | None
@@ -44,9 +44,8 @@ class FailedRequest:
 class Room:
     """The available memory of a device compared with the memory that a call allocates.
 
-    ``room_bytes`` is the memory available to the call; ``times`` is the factor by which its memory could grow
-    (below 1: it does not fit), None if the call allocates nothing. ``provenance`` is the origin of the
-    device's numbers.
+    The field ``room_bytes`` is the memory available to the call, and ``times`` is the factor by which its
+    memory could grow, or None if it allocates nothing. ``provenance`` is the origin of the device's numbers.
     """
 
     provenance: Provenance

@@ -16,7 +16,7 @@ Column = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class MemoryReading:
-    """The memory of a device at one moment in bytes. Values that are not available are None.
+    """The memory of a device at one moment in bytes. A value is None if it is not available.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class MemoryMarks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySamples:
-    """Readings of memory use over time. Columns have equal length, and NaN marks missing readings.
+    """Readings of memory use over time. The columns have equal length, and missing readings are NaN.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class MemorySamples:
         return float(readings[-1]) if len(readings) else None
 
     def rows(self) -> Iterator[tuple[float, ...]]:
-        """Yield the readings one by one. Their values are in the order of `COLUMNS`."""
+        """Yield the readings one by one. The values of each reading are in the order of `COLUMNS`."""
         columns = [getattr(self, name).tolist() for name in COLUMNS]
         yield from zip(*columns, strict=True)
 

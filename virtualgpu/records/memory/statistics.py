@@ -105,7 +105,7 @@ class AllocatorStatistics:
     def flat(self) -> dict[str, int]:
         """Return the statistics in the form of ``torch.cuda.memory_stats()``.
 
-        The keys are sorted: ``{"active.all.current": 3, ...}``.
+        The keys are sorted, as in ``{"active.all.current": 3, ...}``.
         """
         return dict(sorted(_flatten(self.nested())))
 

@@ -11,9 +11,9 @@ from virtualgpu.records.origin import Provenance
 class Expression:
     """One expression of a function, with its cost if it runs as a separate kernel.
 
-    ``kernel`` is the number of the fused kernel that contains it, -1 for an expression that runs nothing (a
-    view, an argument). ``flop`` counts one for each element of a sum, product or function. ``after`` are the
-    expressions that it reads.
+    The field ``kernel`` is the number of the fused kernel that contains the expression, or -1 if the
+    expression runs no kernel. ``flop`` counts one for each element of a sum, product or function. ``after``
+    are the expressions that it reads.
     """
 
     name: str
@@ -40,7 +40,7 @@ class RedEdge:
 class KernelSet:
     """The kernels of one way to compute a function, with their number, their moved bytes and their time.
 
-    ``time_ns`` is None if nothing ran; ``note`` is a remark.
+    The field ``time_ns`` is None if the kernels were not run, and ``note`` is a remark.
     """
 
     way: str
@@ -54,7 +54,7 @@ class KernelSet:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
     """The expressions of a function, and the kernels of each way to compute it. The kernels can be fused or
-    not.
+    separate.
 
     ``kernels`` are the kernels of the way to which the edges belong, each as one expression. ``sources`` are
     their generated CUDA C++ (empty for expressions that run unchanged).

@@ -20,7 +20,9 @@ Parts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A transfer of a chunk between GPUs. The target adds the chunk to its own or replaces its own by it."""
+    """A transfer of a chunk between GPUs. The target GPU adds the chunk to its own chunk or replaces its own
+    chunk.
+    """
 
     source: int
     target: int
@@ -30,7 +32,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveStep:
-    """Simultaneous transfers between GPUs. All of them read the data as it was before the step.
+    """Simultaneous transfers between GPUs. All transfers read the data as it was before the step.
 
     ``time_ns`` is the duration of the step, ``copies_ns`` the part of it in which the busiest port is in use,
     0 if not known.
@@ -43,8 +45,8 @@ class CollectiveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
-    """A collective operation of several GPUs. Each has an array of `size_bytes` bytes, which is divided into
-    chunks.
+    """A collective operation of several GPUs. Each GPU has an array of `size_bytes` bytes, which is divided
+    into chunks.
 
     ``right`` is true for each GPU with the correct result; ``traffic`` is the traffic through the ports.
     ``begins`` is the number of crossings before each step. ``bytes_are`` describes the origin of its bytes.
@@ -77,7 +79,9 @@ class Collective:
         right: tuple[bool, ...],
         **fields: Any,
     ) -> Collective:
-        """Create the record for arrays of 32-bit numbers. `bounds` are the boundaries of the chunks."""
+        """Create the record for arrays of 32-bit numbers. The argument `bounds` contains the boundaries of
+        the chunks.
+        """
         traffic = PortTraffic(provenance=origin, links=links, devices=len(right), crossings=tuple(crossings))
         chunk_bytes = tuple(4 * (end - begin) for begin, end in pairwise(bounds))
         return cls(
@@ -191,7 +195,9 @@ def is_right(
     bounds: Sequence[int],
     inputs: Sequence[npt.NDArray[np.int32]],
 ) -> bool:
-    """Return whether a GPU has computed the correct result. `bounds` are the boundaries of the chunks."""
+    """Return whether a GPU has computed the correct result. The argument `bounds` contains the boundaries of
+    the chunks.
+    """
     for chunk in range(len(bounds) - 1):
         elements = slice(bounds[chunk], bounds[chunk + 1])
         chunk_parts = expected_parts(operation, len(inputs), rank, chunk)
@@ -209,7 +215,7 @@ def crossings_of(
 ) -> list[Crossing]:
     """Return the traffic between GPUs, computed from the transfers of chunks if it was not recorded.
 
-    Pairs of GPUs in `connections` use NVLink, the others PCIe.
+    Pairs of GPUs in `connections` use NVLink, and all other pairs use PCIe.
     """
     return [
         Crossing(

@@ -18,7 +18,8 @@ Over = Literal["NVLink", "PCIe"]
 class Crossing:
     """A transfer of bytes from one GPU to another, with its operation, its link and its times.
 
-    ``name`` is that of the operation (``Memcpy PtoP``, a kernel's name), ``correlation_id`` its number.
+    The field ``name`` is the name of the operation, such as ``Memcpy PtoP``, and ``correlation_id`` is its
+    number.
     """
 
     name: str
@@ -45,7 +46,9 @@ class PortTraffic:
     lost: int = 0
 
     def out_bytes(self, device: int, over: Over | None = None) -> int:
-        """Return the number of bytes that a GPU sent over one type of link. None selects all links."""
+        """Return the number of bytes that a GPU sent over one type of link. With None, all links are
+        included.
+        """
         return sum(
             crossing.size_bytes
             for crossing in self.crossings
@@ -53,7 +56,9 @@ class PortTraffic:
         )
 
     def in_bytes(self, device: int, over: Over | None = None) -> int:
-        """Return the number of bytes that a GPU received over one type of link. None selects all links."""
+        """Return the number of bytes that a GPU received over one type of link. With None, all links are
+        included.
+        """
         return sum(
             crossing.size_bytes
             for crossing in self.crossings

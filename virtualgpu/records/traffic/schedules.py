@@ -39,8 +39,8 @@ def ring(operation: Operation, gpus: int) -> Steps:
 
 
 def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
-    """Return the steps of a schedule that collects data on GPU 0 and distributes it. Data moves directly or
-    along a tree.
+    """Return the steps of a schedule that collects data on GPU 0 and distributes it. The data moves directly
+    or along a tree.
     """
     is_chunked = operation in ("all-gather", "reduce-scatter")
     rank_steps = _tree_levels(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
@@ -83,8 +83,8 @@ def _tree_levels(gpus: int) -> list[list[tuple[int, int, int]]]:
 
 
 def messages(moves: Sequence[Move]) -> list[tuple[Move, int]]:
-    """Merge transfers of adjacent chunks between the same GPUs. Return each merged transfer with its end
-    chunk.
+    """Merge transfers of adjacent chunks between the same GPUs. The function returns each merged transfer
+    with its end chunk.
     """
     merged_moves: list[tuple[Move, int]] = []
     for move in moves:

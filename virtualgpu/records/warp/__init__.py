@@ -16,7 +16,7 @@ from virtualgpu.records.warp.watched import Stop, Watched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpTrace:
-    """Every step of one warp. Columns have one row per step, and those of shape ``[n, 32]`` have one value
+    """Every step of one warp. Columns have one row per step, and columns of shape ``[n, 32]`` have one value
     per lane.
 
     A step is one PTX instruction on the virtual GPU and one basic block in a trace taken on a
@@ -67,9 +67,9 @@ class WarpTrace:
 class BlockTrace:
     """Every step of all warps of one block, in the order in which the virtual GPU executed the steps.
 
-    Each warp's ``detail.sequence`` contains the positions of its steps in that order, which is one of the
-    possible orders of a GPU. ``steps`` counts the steps of all warps. ``accesses`` are those of the recorded
-    steps to shared memory, None if they were not recorded.
+    For each warp, ``detail.sequence`` contains the positions of its steps in that order. ``steps`` counts the
+    steps of all warps. ``accesses`` are those of the recorded steps to shared memory, None if they were not
+    recorded.
     """
 
     provenance: Provenance

@@ -39,7 +39,7 @@ SHARED_ACCESSES = ("load", "store", "atomic", "copy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedAccesses:
-    """The accesses of a block's warps to shared memory. There is one row for each request of a step.
+    """The accesses of a block's warps to shared memory. The table has one row for each request of a step.
 
     ``sequence`` is the step's position among all recorded steps, and rows are sorted by it. ``kind`` is an
     index into `SHARED_ACCESSES`. A copy is an asynchronous one to shared memory, at the step that starts it;
@@ -57,10 +57,10 @@ class SharedAccesses:
 class Variable:
     """A variable in the source code, and the instructions that write it.
 
-    ``kind`` is the format of its bits, such as ``s32``; ``first_line`` to ``last_line`` is its scope.
-    ``written_by`` are indices into `WarpTrace.instruction` whose first result is always the variable's new
-    value, proven for this launch by running the kernel compiled for debugging, too. It is empty if the
-    variable has no register of its own. ``function`` declares it.
+    The field ``kind`` is the format of the bits, such as ``s32``, and the scope consists of the lines from
+    ``first_line`` to ``last_line``. ``written_by`` are indices into `WarpTrace.instruction` whose first
+    result is always the variable's new value, proven for this launch by running the kernel compiled for
+    debugging, too. It is empty if the variable has no register of its own. ``function`` declares it.
     """
 
     name: str
@@ -77,13 +77,14 @@ class StepDetail:
     """Additional data about the steps of one warp, such as the values of further registers that the steps
     wrote.
 
-    ``sequence`` is a step's position among the recorded steps of all warps and ``depth`` the depth of
-    calls, 0 in the kernel itself. ``extra_`` columns have one row for each further register that a step
-    wrote (named in ``extra_register``, typed in ``extra_type``). ``stored_`` columns have one row for
-    each piece of at most 8 bytes that a step wrote to memory: a store's value, or the result of an atomic.
-    ``order`` is the position of every instruction in scheduling order; a row of ``loops`` is a loop's first
-    position, where each iteration begins, and its last. The same row of ``unroll_factors`` is the number of
-    source iterations in one iteration of the compiled loop, proven for this launch; 0 if it is not known.
+    The field ``sequence`` is the position of a step among the recorded steps of all warps, and ``depth`` is
+    the call depth, which is 0 in the kernel itself. ``extra_`` columns have one row for each further register
+    that a step wrote (named in ``extra_register``, typed in ``extra_type``). ``stored_`` columns have one row
+    for each piece of at most 8 bytes that a step wrote to memory: a store's value, or the result of an
+    atomic. ``order`` is the position of every instruction in scheduling order; a row of ``loops`` is a loop's
+    first position, where each iteration begins, and its last. The same row of ``unroll_factors`` is the
+    number of source iterations in one iteration of the compiled loop, proven for this launch; 0 if it is not
+    known.
     """
 
     sequence: npt.NDArray[np.int64]
@@ -112,7 +113,7 @@ def lanes_of(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
 class SharedEvents:
     """The changes of each 4-byte word of a block's shared memory, in the order of time.
 
-    Events are sorted by word, then by time: those of a word are ``word_events[word]`` to
+    Events are sorted by word and then by time, and the events of a word are ``word_events[word]`` to
     ``word_events[word + 1]``. ``bits`` is the word after the event, ``row`` its row in `SharedWrites`, and
     ``second`` is true for the upper half of a piece of 8 bytes. ``moments`` are the sequence numbers that
     wrote; after n of them ``written_bytes[n]`` bytes are written, and the last one wrote ``changed_bytes[n]``

@@ -49,7 +49,7 @@ class Loops:
 
 
 def neighbours(stops: npt.NDArray[Any], steps: Ints) -> tuple[Ints, Ints]:
-    """Return the next and the previous stop for each step. If there is none, the result is the step
+    """Return the next and the previous stop for each step. If there is no such stop, the result is the step
     itself.
     """
     next_index = np.searchsorted(stops, steps, side="right")
@@ -61,7 +61,7 @@ def neighbours(stops: npt.NDArray[Any], steps: Ints) -> tuple[Ints, Ints]:
 
 
 def find_loops(trace: WarpTrace) -> Loops:
-    """Return the executed loops of a trace. There are none if the trace does not describe the kernel's
+    """Return the executed loops of a trace. The result is empty if the trace does not describe the kernel's
     loops.
     """
     step_indices = np.arange(len(trace), dtype=np.int32)
@@ -127,8 +127,8 @@ def find_loops(trace: WarpTrace) -> Loops:
 
 
 def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
-    """Return for each step of a trace the number of the function call to which it belongs. It is 0 in the
-    kernel itself.
+    """Return for each step of a trace the number of the function call to which it belongs. The number is 0 in
+    the kernel itself.
     """
     call_of_step = np.zeros(depth.size, np.int64)
     stack: list[int] = []

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """The values of a watch expression in 32 lanes. There is one row for each step that changes a value.
+    """The values of a watch expression in 32 lanes. The table has one row for each step that changes a value.
 
     ``type`` is C's, ``kind`` the format of the bits in ``value``, such as ``s32``. Bit i of ``known`` and
     ``outside`` is lane i: whether its value is known, and whether an index is outside of its array, which
@@ -32,8 +32,8 @@ class Watched:
 class Stop:
     """The steps at which a warp stops because of a source line, a condition or a write to memory.
 
-    ``lanes`` are the lanes that cause the stop, bit i of a mask lane i. ``note`` is the reason why it cannot
-    stop.
+    The field ``lanes`` contains a bit mask of the lanes that cause each stop. ``note`` is the reason why it
+    cannot stop.
     """
 
     text: str

@@ -90,7 +90,7 @@ class Declarations:
     def element(self, name: str, offset: int, size_bytes: int) -> str:
         """Return the name of the array element at a byte offset of a variable, such as ``tile[2][0]``.
 
-        The name is empty if the declaration is not sufficient.
+        The name is empty if the declaration does not contain enough information.
 
         Parameters
         ----------

@@ -53,8 +53,8 @@ class _Race:
 class Report:
     """The data for a report of findings, which are the launch, its source, and the names of its memory.
 
-    ``updates`` are the kernel's read-modify-writes, by the ids of their instructions; ``checks`` are the ids
-    of its loads whose value an atomic compares again.
+    The field ``updates`` contains the kernel's read-modify-writes by instruction id, and ``checks`` contains
+    the ids of loads whose value an atomic compares again.
     """
 
     findings: Findings

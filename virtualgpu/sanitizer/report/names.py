@@ -20,9 +20,9 @@ _VARIABLE_PATTERN = re.compile(r"module variable (\S+)")
 class Names:
     """The names of the memory that a launch accesses.
 
-    ``offsets`` and ``sizes`` map the symbols of shared variables to bytes (size 0: set by the launch);
-    ``pointers`` maps addresses to the kernel's array parameters; ``words`` and ``local_words`` are the
-    numbers of granules in shared memory and in each thread's local memory.
+    The dictionaries ``offsets`` and ``sizes`` map the symbols of shared variables to bytes, where the size 0
+    means that the launch sets it; ``pointers`` maps addresses to the kernel's array parameters; ``words`` and
+    ``local_words`` are the numbers of granules in shared memory and in each thread's local memory.
     """
 
     memory: DeviceMemory

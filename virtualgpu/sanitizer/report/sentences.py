@@ -80,10 +80,10 @@ def _describe_place(thread_place: Place, relation: int) -> str:
 class RemedyContext:
     """The properties of a race that determine the suggested remedy.
 
-    ``relation`` is the relation of the threads that the remedy must order. ``in_loop`` is true if both
-    accesses are in one loop; ``inside`` and ``outside`` are then lines of the loop's barriers, between the
-    accesses and elsewhere, or 0. ``signals`` is true if the kernel waits for flags or counts with atomics,
-    ``is_flag`` if the race is on such a flag, ``locks`` if the kernel has compare-and-swaps.
+    The field ``relation`` is the relation between the threads that the remedy must order. ``in_loop`` is true
+    if both accesses are in one loop; ``inside`` and ``outside`` are then lines of the loop's barriers,
+    between the accesses and elsewhere, or 0. ``signals`` is true if the kernel waits for flags or counts with
+    atomics, ``is_flag`` if the race is on such a flag, ``locks`` if the kernel has compare-and-swaps.
     """
 
     relation: int
@@ -107,8 +107,8 @@ def race_message(
 ) -> str:
     """Return the message that explains a race.
 
-    `agree` is true if both write the same value, `sort` is the reason why it may be intended, and `pairs` the
-    number of such pairs of lines.
+    The argument `agree` is true if both accesses write the same value, `sort` is the reason why the race may
+    be intended, and `pairs` is the number of such pairs of lines.
     """
     first_verb = "wrote" if kind != "WAR" else "read"
     second_verb = "reads" if kind == "RAW" else "writes"
@@ -165,7 +165,7 @@ def update_message(
 ) -> str:
     """Return the message about several threads that read, change and write a value without an atomic.
 
-    `turns` is true if it is in a loop without a barrier.
+    The argument `turns` is true if the update is in a loop without a barrier.
     """
     description = (
         f"thread {second.thread} of block {second.block} and {_describe_place(first, relation)} both "
@@ -190,7 +190,7 @@ def update_message(
 def apart_message(mask: int, first: Place | None, second: Place, is_overlooked: bool) -> str:
     """Return the message about a barrier that only some threads reach.
 
-    The threads of `first`, or others of the same warp, do not reach it.
+    The threads of `first`, or other threads of the same warp, do not reach the barrier.
     """
     subject = f"thread {second.thread} of block {second.block}"
     if first is None:
@@ -235,7 +235,7 @@ def unmet_message(second: Place, lane: int) -> str:
 def hasty_message(copy: Site, site: Site, first: Place, second: Place, array: str, is_unordered: bool) -> str:
     """Return the message about an access to the target of an asynchronous copy before the copy is complete.
 
-    `is_unordered` means that no barrier separates the start of the copy and the access.
+    If `is_unordered` is true, no barrier separates the start of the copy and the access.
     """
     verb = "copies to" if site.copies else "reads" if not site.writes else "writes"
     remedy = f"Wait for the copy between lines {first.line} and {second.line}"

@@ -11,7 +11,7 @@ from virtualgpu.compile.ptx.flow import cfg
 def parts_of(call: ir.Instruction) -> tuple[str, list[str], list[str]]:
     """Return the callee, the argument names and the result names of a call instruction.
 
-    The callee is empty for a call through a pointer.
+    For a call through a pointer, the name of the callee is empty.
     """
     operands = list(call.operands)
     results: list[str] = []
@@ -25,7 +25,9 @@ def parts_of(call: ir.Instruction) -> tuple[str, list[str], list[str]]:
 
 
 def callees(function: ir.Function) -> list[str]:
-    """Return the names of the functions that a PTX function calls. A call by pointer has an empty name."""
+    """Return the names of the functions that a PTX function calls. For a call through a pointer, the name is
+    empty.
+    """
     return [parts_of(instruction)[0] for instruction in function.instructions if instruction.root == "call"]
 
 
@@ -54,7 +56,7 @@ def reachable(module: ir.Module, names: Iterable[str]) -> list[str]:
 def waiting_functions(module: ir.Module, entry: str) -> set[str]:
     """Return the functions called from a kernel in which a thread can wait for other threads.
 
-    The thread may wait in the function itself or in a function that it calls.
+    The wait can be in the function itself or in a function that it calls.
 
     A block-wide barrier waits, and so does a loop that ends when memory changes. Recursive functions are not
     included.

@@ -35,8 +35,8 @@ def is_block_barrier(instruction: ir.Instruction) -> bool:
 def waits_for_all(instruction: ir.Instruction) -> bool:
     """Return whether all threads of a block wait for each other at an instruction.
 
-    It is false for barriers with a number or a thread count other than the default, and for those that do
-    not wait.
+    The result is False for barriers with another number or thread count, and for instructions that do not
+    wait.
     """
     if not is_block_barrier(instruction) or "arrive" in instruction.parts:
         return False
@@ -49,8 +49,8 @@ def waits_for_all(instruction: ir.Instruction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A basic block of a function. A block contains the instructions from ``first`` to ``end - 1`` and the
-    numbers of its successors.
+    """A basic block of a function. The block contains the instructions from ``first`` to ``end - 1``, and
+    ``successors`` has the numbers of the blocks that can follow.
     """
 
     number: int
@@ -62,7 +62,7 @@ class Block:
 @dataclass(frozen=True, slots=True)
 class Flow:
     """The basic blocks of a function. The dictionary ``number_of`` maps the first instruction of each block
-    to its number.
+    to the block's number.
     """
 
     blocks: tuple[Block, ...]
@@ -186,7 +186,7 @@ def _components(
 
 def reads_shared_state(instruction: ir.Instruction) -> bool:
     """Return whether an instruction is an atomic or a volatile load. Other threads can change the value that
-    it reads.
+    such an instruction reads.
     """
     return instruction.root in ("atom", "mbarrier") or (
         instruction.root == "ld" and not _ORDERED_LOADS.isdisjoint(instruction.parts)
@@ -198,9 +198,9 @@ def waits_on_memory(
 ) -> bool:
     """Return whether a loop can end only after another thread has written to memory.
 
-    This is true if an exit branch depends on the result of an atomic or a volatile load: a spin lock, a flag,
-    a grid barrier. Blocks `target` to `source` are the loop; `memory_results` are results of calls that
-    depend on such memory.
+    An exit branch of such a loop depends on an atomic or a volatile load, as in a spin lock or a grid
+    barrier. Blocks `target` to `source` are the loop; `memory_results` are results of calls that depend on
+    such memory.
     """
     blocks = flow.blocks[target : source + 1]
     instructions = [instruction for b in blocks for instruction in function.instructions[b.first : b.end]]
@@ -258,7 +258,7 @@ _NO_DESTINATION = {
 def definitions_and_uses(instruction: ir.Instruction) -> tuple[list[str], list[str]]:
     """Return the registers that an instruction writes and reads.
 
-    A guarded write also reads its destination.
+    A predicated instruction also reads its destination.
     """
     definitions: list[str] = []
     uses: list[str] = []
@@ -337,9 +337,9 @@ def _names_of_bits(names: Sequence[str], bits: int) -> set[str]:
 def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int, ...]:
     """Return the basic blocks whose threads need not reach the barrier instruction at index `pc`.
 
-    From such a block all paths reach the same barrier, or leave the kernel without a barrier and without
-    reconverging with threads that passed this one, for example by an early ``return``. Code after an ``if``
-    around a barrier is not excused, because there the threads that skipped it wait for the others.
+    All paths from such a block reach the same barrier, or leave the kernel without a barrier, for example by
+    an early ``return``. Code after an ``if`` around a barrier is not excused, because there the threads that
+    skipped it wait for the others.
     """
     all_instructions = function.instructions
     blocks = flow.blocks

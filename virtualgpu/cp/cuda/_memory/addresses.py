@@ -36,7 +36,9 @@ class PointerAttributes:
 
 
 def pointer_attributes(address: int) -> PointerAttributes:
-    """Return the attributes of a memory address. Memory unknown to CUDA has type 0 and device -2."""
+    """Return the attributes of a memory address. An address that is unknown to CUDA has memory type 0 and
+    device -2.
+    """
     device = device_at(address)
     allocation_start = device.memory.segment(address)[0] if device else 0
     if device and allocation_start:
@@ -104,7 +106,7 @@ def prefetch(address: int, size_bytes: int, device_id: int, stream: _BaseStream)
 
 def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
     """Advise the driver about the use of managed memory, like ``cudaMemAdvise``. Only the advice "read
-    mostly" has an effect.
+    mostly" has an effect on the virtual GPU.
 
     Raises
     ------

@@ -158,7 +158,9 @@ def set_memory(
     device: VirtualDevice,
     stream: _BaseStream | None = None,
 ) -> None:
-    """Call the function `fill`, which sets device memory, in a stream. The default is the current stream."""
+    """Call the function `fill`, which sets device memory, in a stream. The default stream is the current
+    one.
+    """
     size_bytes = target.nbytes
     if size_bytes <= 0:
         return
@@ -174,8 +176,8 @@ def set_memory(
 
 
 def enable_peer_access(device: VirtualDevice, peer: VirtualDevice) -> None:
-    """Enable access from one device to another if a link connects them. CuPy does so before copies between
-    devices.
+    """Enable access from one device to another if a link connects them. CuPy also does this before copies
+    between devices.
     """
     links = device.machine.links
     if device.machine is peer.machine and links.can_access(device.id, peer.id):

@@ -87,7 +87,7 @@ def driver_pools() -> _Pools:
 
 
 def device_of(device_id: int) -> VirtualDevice:
-    """Return the device with a given number. A wrong number raises the error "invalid value", as in CUDA."""
+    """Return the device with a given number. A wrong number raises the CUDA error "invalid value"."""
     devices = _machine.current().devices
     if not 0 <= device_id < len(devices):
         raise _invalid_value_error(f"there is no device with the number {device_id}.")
@@ -121,7 +121,8 @@ def make_pool(props: MemPoolProps) -> int:
 
 
 class GraphMemory:
-    """Memory that is allocated while a graph is captured. It belongs to the graph and has a fixed address.
+    """Memory that is allocated while a graph is captured. The memory belongs to the graph and has a fixed
+    address.
 
     It is allocated from the node that allocates it to a node that frees it, or until the program frees it.
     A graph whose last launch did not free it cannot be launched again, as on an H200 (CUDA 13.0).
@@ -156,7 +157,7 @@ class GraphMemory:
         return memory
 
     def free_in_graph(self, stream: _BaseStream) -> None:
-        """Add a node to the graph that a stream captures. The node frees the memory."""
+        """Add a node to the graph that a stream captures. This node frees the memory."""
         stream.enqueue(
             "HOST_LAUNCH", "Memory free", self._free_in_launch, device=self._device, node_kind="MEM_FREE"
         )
@@ -197,7 +198,8 @@ class GraphMemory:
 
 
 def allocate_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = None) -> int:
-    """Allocate `size` bytes in stream order, and return their address. The default pool is the current one.
+    """Allocate `size` bytes in stream order, and return their address. The default pool is the current pool
+    of the device.
 
     Returns 0 for 0 bytes.
 

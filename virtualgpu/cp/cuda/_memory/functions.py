@@ -71,7 +71,8 @@ class PythonFunctionAllocatorMemory(_FunctionMemory):
 
 
 class PythonFunctionAllocator:
-    """An allocator made of two Python functions. Pass its method `malloc` to `set_allocator` or to a pool.
+    """An allocator made of two Python functions. The method `malloc` is passed to `set_allocator` or to a
+    memory pool.
 
     Parameters
     ----------

@@ -14,8 +14,8 @@ from virtualgpu.model import machine as _machine
 
 
 class ManagedMemory(BaseMemory):
-    """Memory from ``cudaMallocManaged``, which the host and the device can access. It is freed when the
-    object is destroyed.
+    """Memory from ``cudaMallocManaged``, which the host and the device can access. The memory is freed when
+    the object is destroyed.
 
     Notes
     -----
@@ -33,7 +33,8 @@ class ManagedMemory(BaseMemory):
         super().__init__(allocate_managed(size, owner), size, owner)
 
     def prefetch(self, stream: _BaseStream, *, device_id: int = INVALID_DEVICE) -> None:
-        """Move the memory to a device before it is used there. The default is the device that allocated it.
+        """Move the memory to a device before it is used there. The default is the device that allocated the
+        memory.
 
         Raises
         ------
@@ -61,7 +62,8 @@ class ManagedMemory(BaseMemory):
 
 
 def malloc_managed(size: int) -> MemoryPointer:
-    """Allocate managed memory without a pool. The class `ManagedMemory` describes how it is modelled.
+    """Allocate managed memory without a pool. The class `ManagedMemory` describes the model of managed
+    memory.
 
     Examples
     --------

@@ -23,7 +23,7 @@ from virtualgpu.model.machine import VirtualDevice
 class BaseMemory:
     """A range of device memory with the address `ptr`, the `size` in bytes and the `device_id`.
 
-    A subclass in a program sets these three attributes, as with CuPy.
+    A subclass in the learner's program sets these three attributes, as in CuPy.
     """
 
     ptr: int
@@ -51,7 +51,7 @@ class BaseMemory:
 
 
 class Memory(BaseMemory):
-    """Memory from one call of ``cudaMalloc``. It is freed when the object is destroyed."""
+    """Memory from one call of ``cudaMalloc``. The memory is freed when the object is destroyed."""
 
     def __init__(self, size: int, owner: VirtualDevice | None = None) -> None:
         refuse_unsafe()
@@ -67,7 +67,7 @@ class Memory(BaseMemory):
 
 
 class UnownedMemory(BaseMemory):
-    """Memory that another object owns. Use it to wrap a pointer from another library.
+    """Memory that another object owns. This class can wrap a pointer from another library.
 
     Parameters
     ----------
@@ -191,13 +191,15 @@ class MemoryPointer(DevicePointer):
     def copy_from_host(self, mem: Any, size: int) -> None:
         """Copy `size` bytes from a host address in the legacy default stream, and wait for the copy.
 
-        The address is an int or a ctypes pointer.
+        The host address is an integer or a ctypes pointer.
         """
         refuse_in_capture("synchronous API calls")
         self._copy_from_host(mem, size, Stream.null, blocking=True)
 
     def copy_from_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
-        """Copy `size` bytes from a host address in `stream`. If `mem` is pinned, do not wait for the copy."""
+        """Copy `size` bytes from a host address in `stream`. If `mem` is pinned, the host does not wait for
+        the copy.
+        """
         refuse_in_capture("H2D transfers", stream, self.mem.owner)
         self._copy_from_host(mem, size, stream)
 
@@ -233,7 +235,9 @@ class MemoryPointer(DevicePointer):
         self._copy_to_host(mem, size, Stream.null, blocking=True)
 
     def copy_to_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
-        """Copy `size` bytes to a host address in `stream`. If `mem` is pinned, do not wait for the copy."""
+        """Copy `size` bytes to a host address in `stream`. If `mem` is pinned, the host does not wait for the
+        copy.
+        """
         refuse_in_capture("D2H transfers", stream, self.mem.owner)
         self._copy_to_host(mem, size, stream)
 

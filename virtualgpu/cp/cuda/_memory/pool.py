@@ -39,7 +39,9 @@ def plain_malloc(size: int) -> MemoryPointer:
 
 
 class PooledMemory(BaseMemory):
-    """A chunk of memory in use by the program. It returns to its pool when it is freed or destroyed."""
+    """A chunk of memory in use by the program. The chunk returns to its pool when it is freed or
+    destroyed.
+    """
 
     def __init__(self, chunk: Chunk[BaseMemory], pool: weakref.ref[SingleDeviceMemoryPool]) -> None:
         super().__init__(chunk.address, chunk.size, chunk.mem.owner)
@@ -62,7 +64,7 @@ class PooledMemory(BaseMemory):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name)
 
     def free(self) -> None:
-        """Return the memory to the pool. A second call does nothing."""
+        """Return the memory to the pool. A second call has no effect."""
         if not self.ptr:
             return
         ptr = self.ptr
@@ -115,7 +117,7 @@ def limit_of_environment() -> _Limit:
 
 
 class SingleDeviceMemoryPool:
-    """The memory pool of one device. Sizes are in bytes."""
+    """The memory pool of one device. All sizes are in bytes."""
 
     def __init__(
         self, allocator: Callable[[int], MemoryPointer] | None = None, owner: VirtualDevice | None = None
@@ -205,7 +207,7 @@ class SingleDeviceMemoryPool:
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
         """Return the memory of unused segments to the device.
 
-        If `stream` is given, only blocks of its arena are returned. A segment with a part in use stays.
+        With `stream`, only the segments of that stream are returned. A segment with a part in use stays.
         """
         self._chunks.free_all_blocks(None if stream is None else self._arena_number(stream))
 
@@ -219,7 +221,7 @@ class SingleDeviceMemoryPool:
     def block_map(self) -> BlockMap:
         """Return the segments of the pool with all of their blocks, both used and free.
 
-        CuPy's pools do not have this method; with CuPy, a `MemoryHook` has to record the allocations.
+        CuPy's pools do not have this method.
         """
         with self._chunks.alone():
             segments = tuple(
@@ -269,7 +271,7 @@ class SingleDeviceMemoryPool:
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
         """Limit the memory that the pool can allocate, in bytes or as a fraction of the device's memory.
 
-        Neither argument, or 0, removes the limit.
+        A call without a limit, or with a limit of 0, removes the limit.
         """
         self._chunks.limit_bytes = size_t(limit_bytes(size, fraction, self._owner.memory.capacity_bytes))
 
@@ -295,7 +297,7 @@ class MemoryPool:
         self._pools: dict[VirtualDevice, SingleDeviceMemoryPool] = {}
 
     def device_pool(self, device_id: int | None = None) -> SingleDeviceMemoryPool:
-        """Return the memory pool of one device. The default is the current device."""
+        """Return the memory pool of one device. The default device is the current one."""
         machine = self._machine or _machine.current()
         device = machine.current_device if device_id is None else machine.device(device_id)
         with device.clock.lock:
@@ -389,7 +391,9 @@ def get_allocator() -> Callable[[int], Any]:
 
 
 def set_allocator(allocator: Callable[[int], Any] | None = None) -> None:
-    """Set the function that allocates memory for new arrays. With None, ``cudaMalloc`` allocates it."""
+    """Set the function that allocates memory for new arrays. With None, memory is allocated with
+    ``cudaMalloc``.
+    """
     machine = _machine.current()
     if getattr(machine.thread, "allocator", None) is not None:
         raise ValueError("Can't change the global allocator inside `using_allocator` context manager")

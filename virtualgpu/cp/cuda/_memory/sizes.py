@@ -6,7 +6,7 @@ from typing import Any
 
 
 def size_t(size: Any) -> int:
-    """Convert a size in bytes to C's ``size_t``. The fractional part of a float is discarded.
+    """Convert a size in bytes to C's ``size_t``. A float is truncated to an integer.
 
     Raises
     ------
@@ -26,7 +26,8 @@ def size_t(size: Any) -> int:
 
 
 def as_integer(value: Any, purpose: str = "") -> int:
-    """Convert a number to an integer by discarding its fractional part. Error messages contain `purpose`.
+    """Convert a number to an integer by discarding its fractional part. The string `purpose` appears in error
+    messages.
 
     Raises
     ------

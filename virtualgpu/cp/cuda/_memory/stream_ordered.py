@@ -49,7 +49,8 @@ def malloc_async(size: int) -> MemoryPointer:
 
 
 class MemoryAsyncPool:
-    """A memory pool that allocates from the driver's pools in stream order. It does not call memory hooks.
+    """A memory pool that allocates from the driver's pools in stream order. The pool does not call memory
+    hooks.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ class MemoryAsyncPool:
 
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
         """Wait until the work of a stream is done, and then release unused memory to the device. The default
-        is the current stream.
+        stream is the current one.
         """
         (stream or get_current_stream()).synchronize()
         self._pool().trim(0)
@@ -148,7 +149,7 @@ class MemoryAsyncPool:
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
         """Limit the memory of the current device's pool, in bytes or as a fraction of the device's memory.
 
-        Neither argument, or 0, removes the limit.
+        A call without a limit, or with a limit of 0, removes the limit.
         """
         self._set_device_limit(_machine.current().current_device, size, fraction)
 

@@ -79,8 +79,8 @@ class Member:
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """A call of an NCCL function by one rank. The number ``other_rank`` is the root, or the peer of `send`
-    and `recv`.
+    """A call of an NCCL function by one rank. The number ``other_rank`` is the root of a collective, or the
+    peer of `send` or `recv`.
     """
 
     name: CallName
@@ -99,7 +99,7 @@ class Call:
 
     @property
     def kernel_key(self) -> tuple[object, ...]:
-        """Key of the NCCL call. It is equal for the calls of a group that share one kernel."""
+        """Key of the NCCL call. The calls of a group that share one kernel have equal keys."""
         return self.name, self.dtype, self.op, self.group_token
 
     @property

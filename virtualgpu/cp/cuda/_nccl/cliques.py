@@ -42,8 +42,8 @@ GROUP_REMEDY = "If one thread makes the calls of several ranks, put them between
 
 
 class World:
-    """The state of NCCL on one machine. It contains the communicators by their ids, and a lock for all of
-    them.
+    """The state of NCCL on one machine. The state contains the communicators by their ids, and a lock for all
+    of them.
     """
 
     def __init__(self) -> None:
@@ -306,7 +306,7 @@ class Clique:
         missing: Callable[[], Sequence[int]],
         remedy: str = GROUP_REMEDY,
     ) -> None:
-        """Wait in the calling thread for calls of other ranks. If they cannot come, the error message
+        """Wait in the calling thread for calls of other ranks. If these calls cannot occur, the error message
         contains `remedy`.
 
         Raises
@@ -412,7 +412,9 @@ class Clique:
 
 
 def split(calls: Sequence[Call]) -> None:
-    """Create a communicator for the ranks of each color. Its ranks are ordered by their keys."""
+    """Create a communicator for the ranks of each color. The ranks in each communicator are ordered by their
+    keys.
+    """
     calls_by_color: dict[int, list[Call]] = {}
     for call in calls:
         calls_by_color.setdefault(call.split_data[0], []).append(call)
@@ -511,8 +513,8 @@ def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
 
 
 def leave(member: Member, clique: Clique, end_state: str) -> None:
-    """Mark the communicator of a rank as ended. No lock is taken, because the garbage collector can call this
-    function.
+    """Mark the communicator of a rank as ended. The function takes no lock, because the garbage collector can
+    call it.
     """
     member.end_state = end_state
     with suppress(KeyError):

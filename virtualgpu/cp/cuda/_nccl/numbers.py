@@ -20,7 +20,7 @@ _FUNCTIONS = {SUM: np.add, AVG: np.add, PROD: np.multiply, MAX: np.fmax, MIN: np
 def reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
     """Reduce the arrays of all ranks to one array, in the order of the list `parts`.
 
-    `dtype` and `op` are NCCL's numbers.
+    The integers `dtype` and `op` are NCCL's numbers.
 
     Notes
     -----

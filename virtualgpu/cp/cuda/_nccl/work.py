@@ -107,7 +107,7 @@ def _call_arrays(call: Call, ranks: int) -> tuple[Array, Array]:
 def collective(rows: Sequence[Sequence[Call]]) -> None:
     """Execute one or more collective NCCL calls of a group, with one kernel per device.
 
-    Each row contains the same call of every rank. NCCL also merges equal calls of a group into one kernel.
+    Each row contains the same call for every rank. NCCL also merges equal calls of a group into one kernel.
     """
     rows = [calls for calls in rows if calls[0].count]
     if not rows:

@@ -44,7 +44,7 @@ def getDevice() -> int:  # noqa: N802
 
 
 def setDevice(device: int) -> None:  # noqa: N802
-    """Set the calling thread's current device. An unknown number raises error 101."""
+    """Set the calling thread's current device. An unknown device number raises error 101."""
     _machine.current().current_device_id = device
 
 
@@ -59,8 +59,8 @@ def driverGetVersion() -> int:  # noqa: N802
 
 
 def deviceGetLimit(limit: int) -> int:  # noqa: N802
-    """Return a limit of the current device in bytes. The number 0 selects the stack, 1 the ``printf`` buffer
-    and 2 the heap.
+    """Return a limit of the current device in bytes. The limit 0 is the stack size, 1 the ``printf`` buffer
+    size and 2 the heap size.
     """
     memory = _machine.current().current_device.memory
     limits = {_STACK_SIZE: 1024, _PRINTF_FIFO_SIZE: 1 << 20, _MALLOC_HEAP_SIZE: memory.heap_bytes}
@@ -70,7 +70,7 @@ def deviceGetLimit(limit: int) -> int:  # noqa: N802
 
 
 def deviceSetLimit(limit: int, value: int) -> None:  # noqa: N802
-    """Set a limit of the current device. Only the size of the heap (2) has an effect.
+    """Set a limit of the current device. Only the heap size (limit 2) has an effect.
 
     The stack and the ``printf`` buffer grow automatically on the virtual GPU.
 
@@ -103,8 +103,8 @@ def memGetInfo() -> tuple[int, int]:  # noqa: N802
 def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
     """Return the properties of a device in a dictionary with CuPy's keys.
 
-    Clocks are in kHz, sizes in bytes. Properties without a specification, such as the identity of a chip,
-    are left out.
+    Clock rates are in kHz and sizes are in bytes. Properties without a specification, such as the identity of
+    a chip, are left out.
     """
     info = _machine.current().device(device).info
     values = {attribute.name: attribute.of(info) for attribute in ATTRIBUTES}
@@ -125,7 +125,7 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
 
 
 def deviceGetAttribute(attrib: int, device: int) -> int:  # noqa: N802
-    """Return a device attribute by its CUDA number. An unknown number raises error 1."""
+    """Return a device attribute by its CUDA number. An unknown attribute raises error 1."""
     info = _machine.current().device(device).info
     pci_values = dict(zip(_PCI_ATTRIBUTES, _pci_address(device).values(), strict=True))
     attribute_value = next(
@@ -150,7 +150,7 @@ def _pci_address(device: int) -> dict[str, int]:
 
 
 def deviceGetPCIBusId(device: int) -> str:  # noqa: N802
-    """Return the PCI address of a device. Each virtual GPU has its own bus."""
+    """Return the PCI address of a device. Each virtual GPU has its own bus number."""
     bus, slot, domain = _pci_address(device).values()
     return f"{domain:04X}:{bus:02X}:{slot:02X}.0"
 
@@ -210,7 +210,9 @@ def deviceEnablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
 
 
 def deviceDisablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
-    """Disable access from the current device to another device. Raise error 705 if it was not enabled."""
+    """Disable access from the current device to another device. If access is not enabled, error 705 is
+    raised.
+    """
     machine = _machine.current()
     device = machine.current_device_id
     peer = machine.device(peerDevice).id

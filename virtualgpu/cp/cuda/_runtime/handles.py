@@ -50,6 +50,8 @@ def stream_of(handle: int) -> _BaseStream:
 
 
 def event_of(handle: int) -> Event:
-    """Return the event with a given handle. The `ptr` of a live `Event` is also such a handle."""
+    """Return the event with a given handle. The attribute `ptr` of an existing `Event` is such a handle,
+    too.
+    """
     event: Event | None = _machine.current().events.get(handle)
     return event or resource_of(handle, Event, "event")

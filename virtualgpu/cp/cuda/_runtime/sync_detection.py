@@ -20,9 +20,9 @@ class DeviceSynchronized(RuntimeError):
 def allow_synchronize(allow: bool) -> Iterator[None]:
     """Allow or forbid synchronization of this thread with the device in a ``with`` block.
 
-    As in CuPy, only ``ndarray.get()``, with functions that use it such as ``float(x)`` and ``print(x)``,
-    and ``Device.synchronize()`` are detected. An asynchronous ``get(blocking=False)`` is detected although
-    it does not wait, and ``Stream.synchronize()`` is not although it waits.
+    As in CuPy, only ``ndarray.get()`` and ``Device.synchronize()`` are detected, including indirect calls
+    such as ``float(x)``. An asynchronous ``get(blocking=False)`` is detected although it does not wait, and
+    ``Stream.synchronize()`` is not although it waits.
     """
     warnings.warn(
         "cupyx.allow_synchronize will be removed in future releases as it is not possible to reliably "

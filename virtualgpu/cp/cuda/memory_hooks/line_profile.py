@@ -40,8 +40,8 @@ class _CallLine:
 
 
 class LineProfileHook(MemoryHook):
-    """A memory hook that adds up allocations by source line. The method `print_report` prints them as a call
-    tree.
+    """A memory hook that adds up allocations by source line. The method `print_report` prints the totals as a
+    call tree.
 
     Each line of the report ends in ``(used, acquired)``: the bytes of blocks taken from the pool, and the
     bytes that the pool took from the device for them.
@@ -73,7 +73,7 @@ class LineProfileHook(MemoryHook):
             call_node.add(used_bytes, acquired_bytes)
 
     def print_report(self, file: TextIO | None = None) -> None:
-        """Write the report to `file`. The default is standard output."""
+        """Write the report to `file`. The default file is the standard output."""
         file = sys.stdout if file is None else file
         file.writelines(self._root.report("_root"))
         file.flush()

@@ -25,7 +25,7 @@ _SURFACE_FLAG = 2
 class CUDAarray:
     """A CUDA array of one, two or three dimensions, which textures and surfaces use.
 
-    On a GPU its texels have an internal order; here they are stored in rows.
+    On a GPU, texels are stored in an internal order; on the virtual GPU, they are stored in rows.
 
     Parameters
     ----------

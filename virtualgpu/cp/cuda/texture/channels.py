@@ -14,7 +14,7 @@ _CHANNEL_KINDS = {SIGNED: ("int", (8, 16, 32)), UNSIGNED: ("uint", (8, 16, 32)),
 
 
 def invalid(reason: str, status: int = 1, name: str = "cudaErrorInvalidValue") -> CUDARuntimeError:
-    """Return CUDA's error for an invalid value. Its message ends with `reason`."""
+    """Return CUDA's error for an invalid value. The string `reason` is added to the error message."""
     status_text = {1: "invalid argument", 20: "invalid channel descriptor"}[status]
     return CUDARuntimeError(status, name, f"{status_text}: {reason}")
 

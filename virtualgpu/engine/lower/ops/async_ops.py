@@ -27,7 +27,7 @@ ROOTS = {"cp", "mbarrier"}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for ``cp.async`` or ``mbarrier``. Return False for any other instruction."""
+    """Emit LLVM IR for ``cp.async`` or ``mbarrier``. The result is False for any other instruction."""
     if instruction.root == "cp" and instruction.parts[1] == "async":
         _copy(code, instruction)
     elif instruction.root == "mbarrier":
@@ -40,8 +40,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 def group_counts(instruction: ir.Instruction) -> dict[str, int]:
     """Return how much an instruction changes the counters for groups of ``cp.async`` copies.
 
-    ``cp.async.commit_group`` counts closed groups, ``cp.async.wait_all`` counts waits for all copies of a
-    thread, and ``cp.async.pending`` adds up the groups that waits may leave pending.
+    The counters are described in ``KernelCounters``.
     """
     if instruction.root != "cp" or instruction.parts[1:2] != ("async",):
         return {}

@@ -11,7 +11,9 @@ from virtualgpu.errors import NotSupportedError
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a logic, shift or bit-field instruction. Return False for any other instruction."""
+    """Emit LLVM IR for a logic, shift or bit-field instruction. The result is False for any other
+    instruction.
+    """
     handler = HANDLERS.get(instruction.root)
     if handler is None:
         return False

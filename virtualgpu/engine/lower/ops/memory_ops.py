@@ -18,7 +18,9 @@ _SPACES = ("global", "shared", "local", "const", "param")
 
 
 def space_of(instruction: ir.Instruction) -> str:
-    """Return the state space of a memory instruction. It is ``generic`` if the instruction does not name it."""
+    """Return the state space of a memory instruction. The result is ``generic`` if the instruction does not
+    specify the space.
+    """
     for modifier in instruction.parts[1:]:
         if modifier.split("::")[0] in _SPACES:
             return modifier.split("::")[0]
@@ -83,7 +85,7 @@ def is_access(instruction: ir.Instruction) -> bool:
 def as_access(instruction: ir.Instruction, root: str, space: str, size: int) -> ir.Instruction:
     """Return a plain load or store instruction that accesses as many bytes as the given instruction.
 
-    It is used for checks and counters.
+    The result is used for checks and counters.
     """
     vector_modifier = () if size <= 8 else (f"v{size // 4}",)
     access_type = "b32" if size > 8 else f"b{8 * size}"
@@ -95,7 +97,7 @@ ROOTS = {"ld", "ldu", "st", "atom", "red", "createpolicy"}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a memory instruction. Return False for any other instruction."""
+    """Emit LLVM IR for a memory instruction. The result is False for any other instruction."""
     if instruction.root in ("ld", "ldu", "st"):
         if space_of(instruction) == "param":
             _access_parameter(code, instruction)
@@ -113,7 +115,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 def address_of(code: WarpCode, operand: ir.Operand | None, space: str) -> str:
     """Return the addresses of all lanes, with the type that the state space requires.
 
-    They are i32 offsets for shared memory, i64 otherwise.
+    Addresses in shared memory are i32 offsets, and other addresses are i64.
     """
     assert isinstance(operand, ir.Address)
     llvm = "i32" if space == "shared" else "i64"
@@ -142,7 +144,7 @@ def host_addresses(
 ) -> str:
     """Emit the checks and the counters of a memory access, and return the host address of each lane.
 
-    `prepare` is called with the addresses too, and may emit code that runs before the observer is called.
+    The function `prepare` also receives the addresses, and its code runs before the observer is called.
     `mask` is the mask of the lanes that have an address, if these are not all lanes that execute.
     """
     emitter = code.emitter
@@ -201,7 +203,7 @@ def local_lane_bases(code: WarpCode) -> str:
 def resolve_generic(size: int, code: WarpCode, rule: Rule) -> str:
     """Return the name of an LLVM function that converts generic addresses to host addresses.
 
-    Lanes may point into different spaces; each access is checked and counted by the rules of its space.
+    Lanes may access different spaces; each access is checked and counted by the rules of its space.
     """
     name = f"resolve_generic_{size}_{rule}"
     if name in code.tables.support:

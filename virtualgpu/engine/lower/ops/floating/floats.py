@@ -36,7 +36,9 @@ def inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tuple[str
 
 
 def result(code: WarpCode, instruction: ir.Instruction, llvm: str, value: str) -> None:
-    """Write a floating-point result. It is first flushed and saturated as the instruction requires."""
+    """Write a floating-point result. The result is first flushed and saturated if the instruction requires
+    this.
+    """
     if "ftz" in instruction.parts and instruction.type != "bf16":
         value = flush(code, llvm, value)
     if "sat" in instruction.parts:
@@ -130,14 +132,15 @@ def canonical_nan(code: WarpCode, llvm: str, value: str) -> str:
 
 
 def rounding(instruction: ir.Instruction) -> str:
-    """Return the rounding mode of an instruction. The default is ``rn``."""
+    """Return the rounding mode of an instruction. The default mode is ``rn``."""
     return next((modifier for modifier in instruction.parts[1:] if modifier in _DIRECTED), "rn")
 
 
 def correct_rounding(code: WarpCode, llvm: str, nearest: str, is_below: str, is_above: str, mode: str) -> str:
     """Emit code that corrects rounded results by one unit in the last place if the rounding mode requires it.
 
-    `is_below` and `is_above` are the lanes whose exact value is less or more than the nearest.
+    The masks `is_below` and `is_above` select the lanes whose exact value is below or above the nearest
+    number.
     """
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
@@ -176,7 +179,7 @@ def two_sum(code: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
 def fused(code: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
     """Emit a multiplication and an addition that are rounded only once.
 
-    For bf16, it emits floats that round to bf16 as the exact sum does.
+    For bf16, the result is a float that rounds to the correct bf16 number.
     """
     emitter = code.emitter
     llvm = "float" if kind == "bf16" else llvm_of(kind)

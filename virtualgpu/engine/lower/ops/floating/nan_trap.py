@@ -46,7 +46,7 @@ def _is_nan(code: WarpCode, operand: ir.Operand | None, kind: str) -> str:
 def inputs(code: WarpCode, instruction: ir.Instruction) -> str:
     """Emit a mask of the lanes in which an operand is NaN.
 
-    Call it before the result overwrites an operand.
+    This function must be called before the result overwrites an operand.
     """
     masks = [
         code.emitter.mask_bits(_is_nan(code, operand, instruction.type))

@@ -36,7 +36,9 @@ _FORMATS = {
 
 
 def convert(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a conversion to or from a narrow type. Return False for any other conversion."""
+    """Emit LLVM IR for a conversion to or from a narrow type. The result is False for any other
+    conversion.
+    """
     target_type, source_type = instruction.parts[-2:]
     if (target_type, source_type) == ("tf32", "f32"):
         _to_tf32(code, instruction)

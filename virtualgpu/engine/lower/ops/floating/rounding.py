@@ -13,7 +13,7 @@ _CONVERSIONS = ("fptrunc", "sitofp")
 def directed(code: WarpCode, operation: str, mode: str, target: str, source: str, *values: str) -> str:
     """Emit a floating-point operation with a directed rounding mode.
 
-    `operation` is an LLVM name such as ``fadd``, ``fma`` or ``sitofp``; its LLVM types follow.
+    The string `operation` is an LLVM name such as ``fadd``, ``fma`` or ``sitofp``; the LLVM types follow.
     """
     name = f"{operation}_{mode}_{source}_{target}"
     types = [target, source] if operation in _CONVERSIONS else [target]
@@ -43,9 +43,8 @@ define internal {result} @{name}({parameters}) noinline strictfp {{
 def directed_from_integer(code: WarpCode, mode: str, target: str, kind: str, value: str) -> str:
     """Emit code that converts PTX integers to floats with a directed rounding mode.
 
-    The integers are first converted to signed 64-bit integers, the only type that is safe. If a processor
-    has no instruction for unsigned integers, LLVM adds and subtracts a magic number, which converts 0 to -0
-    when rounding down.
+    The integers are first converted to signed 64-bit integers. If a processor has no instruction for unsigned
+    integers, LLVM adds and subtracts a magic number, which converts 0 to -0 when rounding down.
     """
     emitter = code.emitter
     integer_type = llvm_of(kind)

@@ -24,7 +24,7 @@ from virtualgpu.records.access import Rule
 class Move:
     """The parameters of an LLVM function that loads or stores matrix fragments.
 
-    ``matrix`` names the matrix and the shape of the multiplication, ``positions`` are the rows and columns of
+    The string ``matrix`` identifies the matrix and the shape, and ``positions`` are the rows and columns of
     each lane's elements. ``by_row`` means that memory contains one row after the other.
     """
 
@@ -70,7 +70,7 @@ def call(
 ) -> None:
     """Emit a call of the function that loads or stores a matrix fragment.
 
-    `base` and `stride` are the lanes' addresses and strides in elements.
+    The values `base` and `stride` are the lanes' addresses and strides in elements.
     """
     emitter = code.emitter
     access_index = code.site(move.access)
@@ -96,7 +96,9 @@ def call(
 def move_doubles(
     code: WarpCode, instruction: ir.Instruction, move: Move, base: str, stride: str, fragment: ir.Operand
 ) -> None:
-    """Emit a load or a store of a matrix fragment of doubles. The parameters are those of `call`."""
+    """Emit a load or a store of a matrix fragment of doubles. The parameters are the same as those of
+    `call`.
+    """
     emitter = code.emitter
     mask = code.executed(instruction)
     strides = emitter.cast(stride, "i32", move.address)

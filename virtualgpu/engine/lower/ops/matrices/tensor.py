@@ -28,7 +28,7 @@ ROOTS = {"wmma", "mma", *matrix_rows.ROOTS}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a tensor-core instruction. Return False for any other instruction."""
+    """Emit LLVM IR for a tensor-core instruction. The result is False for any other instruction."""
     if is_product(instruction) and types_of(instruction)[0] == "f64":
         _double_product(code, instruction)
     elif is_product(instruction):

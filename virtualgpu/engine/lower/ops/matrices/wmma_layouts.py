@@ -24,8 +24,8 @@ RECORD = Path(__file__).with_name("wmma_layouts.json")
 def positions(bits: Mapping[str, Sequence[Sequence[int]]]) -> ElementPositions:
     """Return the rows and columns of each lane's matrix elements, as arrays of shape (32, elements).
 
-    Each bit of the lane's number and of the element's index adds a row and a column. A bit of the index that
-    adds nothing repeats elements.
+    Each bit of the lane number and of the element index adds a row and a column. A bit of the index that adds
+    nothing repeats elements.
     """
     lane = np.arange(layout.LANES)[:, None]
     element = np.arange(1 << len(bits["element"]))

@@ -335,7 +335,7 @@ def fetch(
 ) -> tuple[str, str]:
     """Return an LLVM function that reads from a texture for the active lanes.
 
-    It returns the mask of lanes without a valid handle.
+    The function returns the mask of lanes without a valid handle.
 
     ``%coordinates`` points to rows of 32 words, one per dimension (the layer first). ``%out`` points to one
     row per channel, of which those in `channels` are written. ``%places`` receives the address of each lane's

@@ -9,7 +9,7 @@ from virtualgpu.model.memory import textures
 def surface(dimensions: int, size: int, mode: str, *, layered: bool) -> tuple[str, str]:
     """Return an LLVM function that computes the address of each lane's bytes in a surface.
 
-    The address of `size` bytes outside of the surface is 0.
+    If the bytes are outside of the surface, the address is 0.
 
     It returns the lanes whose handle names no surface; ``%outside`` receives the lanes outside the surface.
     The first coordinate counts bytes; the mode ``clamp`` limits coordinates to the surface.
