@@ -57,8 +57,8 @@ def warn(old_name: str, new_name: str) -> None:
 
 
 def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a wrapper of a function that also accepts the old names of its parameters. The names are listed
-    in `PARAMETERS`.
+    """Return a wrapper of a function that also accepts the old names of its parameters. The dictionary
+    `PARAMETERS` contains the old names.
     """
     name = function.__name__
     new_names = PARAMETERS[name]

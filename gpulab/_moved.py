@@ -83,6 +83,6 @@ class _SameModule(Loader):
 def install() -> None:
     """Insert the import finder for old module names before all other import finders.
 
-    The folder of a new location contains the same files, so another finder would load them twice.
+    Otherwise, another finder would load the files of a new location a second time.
     """
     sys.meta_path.insert(0, MovedFinder())

@@ -25,7 +25,7 @@ def load(home: str, name: str) -> Any:
 def course_functions() -> dict[str, EntryPoint]:
     """Return a dictionary of the functions of the installed course, by name.
 
-    A checkout that is only on the import path has no entry points; its package is found by its name.
+    If the course is not installed but on the import path, its package is found by its name.
     """
     from importlib.metadata import EntryPoint, entry_points
 

@@ -77,7 +77,9 @@ class _Cell:
         self.activities: dict[object, str] = {}
 
     def start(self) -> None:
-        """Start the progress thread in the context of the cell. Its outputs then appear below that cell."""
+        """Start the progress thread in the context of the cell. The outputs of the thread then appear below
+        that cell.
+        """
         run_in_context = contextvars.copy_context().run
         threading.Thread(
             target=run_in_context, args=(self._update_until_end,), name="gpulab progress", daemon=True
@@ -139,8 +141,8 @@ def _end_cell(*_: Any) -> None:
 
 
 def load_when_idle(work: Iterable[Callable[[], object]]) -> None:
-    """Call functions in a background thread while no notebook cell runs. Do nothing unless a person started
-    the current cell.
+    """Call functions in a background thread while no notebook cell runs. The functions are called only if a
+    person started the current cell.
 
     Errors are ignored here. They appear again when the program needs the loaded objects.
     """

@@ -65,7 +65,7 @@ def check_rate(rate_hz: float) -> float:
 
 
 class Sampler:
-    """A thread that calls a function at a fixed rate. It ends when this object is deleted.
+    """A thread that calls a function at a fixed rate. The thread ends when this object is deleted.
 
     An exception of the function does not reach the program. The row then contains NaN, and `failure` has the
     message until a reading succeeds.

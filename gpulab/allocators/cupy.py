@@ -27,8 +27,8 @@ def _ignore_event(action: Action, address: int, size_bytes: int, requested_bytes
 
 
 class CuPyAllocator:
-    """A model of CuPy's memory pool (CuPy 14.2) for one device. It uses the same algorithm as the memory pool
-    of the virtual GPU.
+    """A model of the memory pool of CuPy 14.2 for one device. The model uses the same algorithm as the memory
+    pool of the virtual GPU.
 
     Parameters
     ----------

@@ -16,9 +16,9 @@ OWN_SEGMENT_BYTES = 10 << 20
 def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation:
     """Return the free memory of a memory pool, in total and for each stream.
 
-    A free block can be used only by the stream of its segment, and in PyTorch's allocator only requests of
-    its pool's sizes. Other requests need memory of the device, as far as the limit or `capacity_bytes` allows
-    after unused segments were returned.
+    Only requests in the stream of a segment can use its free blocks. In PyTorch's allocator, the segment must
+    also belong to the pool for the size of the request. Other requests need memory of the device, as far as
+    the limit or `capacity_bytes` allows after unused segments were returned.
 
     Parameters
     ----------

@@ -15,8 +15,8 @@ Row = tuple[int, int, int, int, int, int, int]
 
 
 def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, int]:
-    """Find the segments that a memory pool released. The events contain only the total number of released
-    bytes.
+    """Find the segments that a memory pool released. The recorded events contain only the total number of
+    released bytes.
 
     CuPy's pool calls no hook when it returns segments. It returns all segments without a block in use, of all
     streams or of one. This function searches for segments whose sizes add up to the released bytes.

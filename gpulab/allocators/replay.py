@@ -43,8 +43,8 @@ class Sink(Protocol):
 class Allocator(Protocol):
     """The interface of an allocator model, which processes memory requests without a device.
 
-    Every event of a block or a segment goes to `sink`, with an action of `AllocatorEvents`. Before `malloc`
-    raises, it sends ``oom`` with the device's free bytes as the address.
+    The model reports each event of a block or a segment to `sink`, with an action from `AllocatorEvents`.
+    Before `malloc` raises, it sends ``oom`` with the device's free bytes as the address.
     """
 
     sink: Sink
@@ -81,7 +81,9 @@ class Allocator(Protocol):
         """Release all segments that contain no used blocks, so that the device can reuse their memory."""
 
     def set_limit(self, size_bytes: int) -> None:
-        """Limit the number of bytes that the allocator may hold on the device. 0 removes the limit."""
+        """Limit the number of bytes that the allocator may hold on the device. The value 0 removes the
+        limit.
+        """
 
     def block_map(self) -> BlockMap:
         """Return the current segments and blocks of the allocator."""
@@ -176,11 +178,12 @@ def _address_of(request: Request, addresses: dict[int, int]) -> int:
 def requests_of(trace: AllocatorTrace) -> list[Request]:
     """Reconstruct the memory requests of a program from the events of its allocator.
 
-    Blocks in use before the first event are allocated first. If a block was freed later than the program
-    requested, it waited for a stream that the trace does not contain; the result has a separate stream
-    (negative handles) for each such wait. A release of segments becomes ``empty_cache``, unless the allocator
-    released them by itself for a request. After an allocation that failed in the middle of the trace, the
-    program continued without it; the result frees it at once, because it can succeed on another allocator.
+    The first requests allocate the blocks that were in use before the first event. If a block was freed later
+    than the program requested, it waited for a stream that the trace does not contain; the result has a
+    separate stream (negative handles) for each such wait. A release of segments becomes ``empty_cache``,
+    unless the allocator released them by itself for a request. After an allocation that failed in the middle
+    of the trace, the program continued without it; the result frees it at once, because it can succeed on
+    another allocator.
     """
     events = trace.events
     codes = events.actions.tolist()

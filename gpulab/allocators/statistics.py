@@ -28,10 +28,10 @@ def statistics(trace: AllocatorTrace) -> AllocatorStatistics:
     """Return the statistics at the end of an allocator trace, under the names that
     ``torch.cuda.memory_stats`` uses.
 
-    Memory before the first event counts as current and peak; ``allocated`` and ``freed`` are the changes by
-    events, as after ``torch.cuda.reset_accumulated_memory_stats()``. A retry is counted if memory was
-    returned to the device before an allocation succeeded or failed. A trace does not contain the number of
-    waits for all streams (``num_sync_all_streams``).
+    Memory from before the first event counts as current and peak memory. The figures ``allocated`` and
+    ``freed`` count only the changes by events, as after ``torch.cuda.reset_accumulated_memory_stats()``. A
+    retry is counted if memory was returned to the device before an allocation succeeded or failed. A trace
+    does not contain the number of waits for all streams (``num_sync_all_streams``).
 
     Examples
     --------
@@ -45,8 +45,8 @@ def host_statistics(trace: AllocatorTrace) -> AllocatorStatistics:
     """Return the statistics of a pool of pinned (page-locked) memory, under the names that
     ``torch.cuda.host_memory_stats`` uses.
 
-    ``allocations`` and ``allocated_bytes`` are the buffers that the pool has locked, in use and kept;
-    ``active_requests`` and ``active_bytes`` those in use.
+    The figures ``allocations`` and ``allocated_bytes`` count all buffers that the pool has locked, and
+    ``active_requests`` and ``active_bytes`` count only the buffers in use.
     """
     device_statistics = statistics(trace)
     names = {

@@ -32,7 +32,7 @@ TORCH_SMALL_BYTES = 2 << 20
 
 
 def history(trace: AllocatorTrace) -> AllocatorHistory:
-    """Return the lifetimes of the blocks and segments in an allocator trace. The computation takes some
+    """Return the lifetimes of the blocks and segments in an allocator trace. The computation takes a few
     microseconds per event.
 
     A block outside all known segments, which were allocated before the trace began, gets a new segment that

@@ -9,7 +9,9 @@ from virtualgpu.records.acts import LEGACY, PER_THREAD
 
 
 def stream_words(key: StreamKey, names: dict[StreamKey, str]) -> str:
-    """Return a phrase for a stream in a sentence. It contains the name or the kind of the stream."""
+    """Return a phrase that names a stream in a sentence. The phrase contains the name or the kind of the
+    stream.
+    """
     device, handle = key
     if handle in LEGACY:
         has_many_devices = device or any(other_device for other_device, _ in names)

@@ -14,8 +14,8 @@ from virtualgpu.records import Activity, HostCall, NvtxRange, SourceLine, Synchr
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A time interval in which a host thread waited. It includes the operation for which the thread waited,
-    if this is known.
+    """A time interval in which a host thread waited. The object includes the operation for which the thread
+    waited, if this operation is known.
 
     ``synchronization`` is None for the call of a pageable copy, which CUDA does not record as a wait.
     """

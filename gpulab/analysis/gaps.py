@@ -96,7 +96,9 @@ class _Causes:
         self._has_many_devices = len({a.device_id for a in flow.timeline.activities}) > 1
 
     def of(self, start_ns: int, end_ns: int, operation: Activity | None) -> list[tuple[int, int, _Cause]]:
-        """Divide the gap before an operation into parts. Each part has its cause, reason and source line."""
+        """Divide the gap before an operation into parts. Each part has a cause, a reason and a source
+        line.
+        """
         if operation is None:
             return [(start_ns, end_ns, ("nothing to do", "no further operation was launched", None))]
         issuing_call = self._flow.call(operation)

@@ -30,7 +30,7 @@ _MAX_WAITS = 64
 
 def join(target: Clock, source: Clock) -> None:
     """Merge the vector clock `source` into the vector clock `target`. Each value of the target becomes the
-    maximum of both.
+    maximum of the two values.
     """
     for chain, tick in source.items():
         if target.get(chain, 0) < tick:
@@ -56,8 +56,8 @@ class Moment:
 class Wait:
     """A wait for an event or a stream, which is stored in order to explain hazards.
 
-    ``stream`` is the stream in which the event was recorded, or None if it was not recorded.
-    ``index`` and ``record_index`` are the positions of the wait and the recording among the acts.
+    The attribute ``stream`` is the stream in which the event was recorded, or None if the event was not
+    recorded. ``index`` and ``record_index`` are the positions of the wait and the recording among the acts.
     """
 
     index: int
@@ -118,7 +118,9 @@ class Order:
         return reversed(self._stream(key).waits)
 
     def next_in(self, key: StreamKey) -> Clock:
-        """Return the vector clock that the next operation of a stream would have. No operation is added."""
+        """Return the vector clock that the next operation of a stream would have. This method does not add an
+        operation.
+        """
         return self._next_clock(self._stream(key))
 
     def work(self, act: Work, devices: Iterable[int] = ()) -> Moment:

@@ -29,9 +29,9 @@ Intervals = npt.NDArray[np.int64]
 
 
 def engine_of(activity: Activity) -> str | None:
-    """Return the engine that runs an operation, which is an element of `ENGINES`, or None for host functions.
+    """Return the engine that runs an operation (an element of `ENGINES`), or None for host functions.
 
-    A range between events, where single operations cannot be seen, is an engine of its own.
+    A range between events counts as a separate engine, because its single operations are not known.
     """
     if activity.kind in ("MEMCPY", "MEMCPY2"):
         return _COPY_ENGINES.get(activity.copy_kind or "", "other copies")
@@ -121,7 +121,7 @@ def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
 
 
 def overlap(timeline: Timeline) -> tuple[Overlap, ...]:
-    """Return how long each pair of engines, and each pair of streams, worked at the same time.
+    """Return how long each pair of engines and each pair of streams worked at the same time.
 
     The module's docstring defines "busy" and the percentage. If there are more than `MAX_STREAMS` streams,
     those with the most operations are compared.

@@ -24,8 +24,8 @@ T = TypeVar("T")
 class Use:
     """A use of a memory region by an operation, with the operation's vector clock, stream and source line.
 
-    ``launch`` and ``inner`` are set for nodes of graphs: the number of the launch, and the stream in which
-    the node was captured.
+    For nodes of graphs, ``launch`` is the number of the launch, and ``inner`` is the stream in which the node
+    was captured.
     """
 
     region: Region
@@ -40,8 +40,8 @@ class Use:
     atomic: bool = False  # an atomic use is also a write
 
     def clashes(self, other: Use) -> bool:
-        """Return whether two uses of the same byte conflict. They conflict if at least one is a write and
-        they are not both atomic.
+        """Return whether two uses of the same byte conflict. Two uses conflict if at least one of them is a
+        write and not both are atomic.
         """
         return (self.writes or other.writes) and not (self.atomic and other.atomic)
 
@@ -78,8 +78,8 @@ class _AddressedArray:
 
 
 def overlap(a: Region, b: Region) -> bool:
-    """Return whether two memory regions share a byte. The result is also True if their layouts are too
-    complex to decide this.
+    """Return whether two memory regions share a byte. The result is also True if the layouts are too complex
+    for a decision.
     """
     if a.memory != b.memory or a.start >= b.end or b.start >= a.end:
         return False
@@ -99,7 +99,8 @@ def covers(a: Region, b: Region) -> bool:
 
 
 class RegionMap(Generic[T]):
-    """A collection of items by memory region. It quickly finds the items that may overlap a given region.
+    """A collection of items by memory region. The collection quickly finds the items that may overlap a given
+    region.
 
     The items are grouped by the size of their regions, rounded up to a power of two: an item that overlaps a
     range begins less than that size before it.
@@ -140,7 +141,7 @@ class RegionMap(Generic[T]):
 class Block:
     """A block of memory, with the index of the action that allocated or freed it.
 
-    After a free, ``clock`` is the clock that the block's next owner must follow.
+    After a free, ``clock`` is the clock that the next owner of the block must follow.
     """
 
     region: Region

@@ -49,7 +49,7 @@ class Diagnosis(Texts):
 
     @property
     def exit_code(self) -> int:
-        """The exit status of ``gpulab doctor``. It is 0 if kernels run and nothing is wrong, and 1
+        """The exit status of ``gpulab doctor``. The status is 0 if kernels run and nothing is wrong, and 1
         otherwise.
         """
         return 0 if (self.virtual_gpu or self.real_gpu) and not self.wrong else 1

@@ -57,7 +57,9 @@ _BLOCK_SIZE = 128
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check. A ``missing`` component may be acceptable, a ``wrong`` one is not."""
+    """The result of one check. A ``missing`` component may be acceptable, but a ``wrong`` component is
+    not.
+    """
 
     subject: str
     status: Status

@@ -77,8 +77,8 @@ class Recorder(Protocol[R_co]):
 class Recorded(Pictured, Generic[R]):
     """A recording of a ``with`` block, which can be displayed, queried and saved afterwards.
 
-    A subclass passes its name in messages and the code that starts it (``class Seen(Recorded[Record],
-    what="list", write="with gl.seen() as s:")``), and defines `_recorder_of_now`, `_make_picture` and
+    A subclass states its name in messages and the code that starts it, as in ``class Seen(Recorded[Record],
+    what="list", write="with gl.seen() as s:")``. It also defines `_recorder_of_now`, `_make_picture` and
     `_sentence`. With ``live=True``, the record is available during the recording. With ``display=True``, the
     recording starts when the object is displayed, and stops when its view is closed.
     """
@@ -213,8 +213,8 @@ class Recorded(Pictured, Generic[R]):
 
 
 class Sampled(Recorded[R], what="recording", write=""):
-    """A live recording that takes readings at a fixed rate and can be paused. Its chart shows whether it is
-    paused.
+    """A live recording that takes readings at a fixed rate and can be paused. The chart shows whether the
+    recording is paused.
 
     A subclass passes the code that creates a new recording (``another="gl.memory()"``), and defines
     `_show_state` in addition to the methods that `Recorded` needs.

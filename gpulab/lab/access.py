@@ -34,9 +34,9 @@ def access(
 ) -> views.AccessMicroscope:
     """Show the memory sectors and shared-memory banks that the 32 lanes of a warp use in an access.
 
-    Without a kernel, sliders change a pattern: lane l accesses element ``offset + stride * l`` of a tile with
-    rows of 32 elements. With a kernel, a table lists its memory accesses by source line, worst first. The
-    chosen access is shown with the addresses of one warp, and can then be edited.
+    Without a kernel, sliders set the pattern in which lane l accesses element ``offset + stride * l`` of a
+    tile with rows of 32 elements. With a kernel, a table lists its memory accesses by source line, worst
+    first. The chosen access is shown with the addresses of one warp, and can then be edited.
 
     Parameters
     ----------

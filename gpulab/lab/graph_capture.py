@@ -75,8 +75,8 @@ class GraphPool:
         return Capture(graph, result, session.backend().graph(graph))
 
     def used_bytes(self) -> int:
-        """Return the number of bytes of the memory pool that are in use. These are the results of the graphs,
-        because temporary arrays are freed.
+        """Return the number of bytes of the memory pool that are in use. These bytes belong to the results of
+        the graphs, because temporary arrays are freed.
         """
         return int(self.pool.used_bytes())
 

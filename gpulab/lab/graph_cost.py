@@ -17,8 +17,8 @@ _COPIES = ("MEMCPY", "MEMCPY2")
 
 
 class ComparedGraph(Pictured):
-    """A comparison of a graph with the function from which it was captured. It shows a sentence, the graph
-    and both timelines.
+    """A comparison of a graph with the function from which it was captured. The comparison consists of a
+    sentence, the graph and both timelines.
 
     Attributes
     ----------
@@ -101,8 +101,8 @@ def _record_timeline(run: Callable[[], object], stream: Any) -> Timeline | None:
 
 
 def numbered(replay: Timeline, graph: GraphRecord) -> Timeline:
-    """Return a copy of the timeline of a graph launch. In the copy, each operation has the number of its
-    graph node.
+    """Return a copy of the timeline of a graph launch. Each operation of the copy has the number of its graph
+    node.
 
     CUPTI uses its own numbers. Operations with the same kind and name are matched in the order of the nodes.
     """

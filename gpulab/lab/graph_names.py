@@ -17,8 +17,8 @@ from virtualgpu.records import GraphArray
 class Named:
     """An array that a graph uses, with its name in the program.
 
-    ``look_up`` returns the present value of the name; it is None if the name cannot be looked up.
-    ``parameter`` is the name of the array inside the captured function.
+    The attribute ``look_up`` is a function that returns the present value of the name, or None if the name
+    cannot be looked up. ``parameter`` is the name of the array inside the captured function.
     """
 
     name: str
@@ -31,8 +31,8 @@ class Named:
         return self.array if self.look_up is None else self.look_up()
 
     def moved(self, array: Any) -> Named:
-        """Return a copy for another array. The attribute `look_up` of the copy is None unless the name refers
-        to that array now.
+        """Return a copy of this object for another array. In the copy, `look_up` is None unless the name now
+        refers to the new array.
         """
         return replace(self, array=array, look_up=self.look_up if self.now is array else None)
 

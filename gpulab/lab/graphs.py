@@ -31,8 +31,8 @@ EMPTY = (
 def graph(fn: Callable[..., Any], *arrays: Any, pool: Any = None) -> CapturedGraph:
     """Capture the device operations of a function as a CUDA graph.
 
-    `fn` is called twice on a separate stream: once to warm up (kernels compile, pools fill), and once while
-    the stream captures, when no work runs. After the warm-up the contents of the arrays are restored.
+    The function `fn` is called twice on a separate stream: once to compile kernels and fill pools, and once
+    during the capture, when no work runs. After the warm-up the contents of the arrays are restored.
 
     Parameters
     ----------
@@ -231,8 +231,8 @@ class CapturedGraph(Pictured):
     def check(self, **now: Any) -> tuple[DanglingArray, ...]:
         """Find variables that no longer refer to the arrays whose addresses the graph uses.
 
-        Variables of a notebook, and outer variables of the captured function, are looked up. For others, such
-        as local variables of a function, pass the present array: ``check(x=x)``.
+        The check covers variables of a notebook and outer variables of the captured function. For others,
+        such as local variables of a function, pass the present array: ``check(x=x)``.
 
         Returns
         -------
@@ -379,8 +379,8 @@ class CapturedGraph(Pictured):
         return str(getattr(self.fn, "__name__", "a function"))
 
     def view(self) -> views.GraphView:
-        """The picture of the graph as a widget. It includes the timelines of the last call of `compare`, if
-        there was one.
+        """The picture of the graph as a widget. The picture includes the timelines of the last call of
+        `compare`, if there was one.
         """
         return views.GraphView(
             self.record, self._last_comparison.record if self._last_comparison else None, self._name

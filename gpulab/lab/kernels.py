@@ -197,8 +197,8 @@ def machine_code(
 ) -> AsRunTable:
     """Run a kernel, and compare the instruction counts of its PTX with those of its machine code.
 
-    Between the two, NVIDIA's assembler ptxas merges neighbouring accesses into wider ones, predicates
-    short branches and copies loop bodies. The table says where, and what it changes.
+    NVIDIA's assembler ptxas merges neighbouring accesses into wider ones, predicates short branches and
+    copies loop bodies. The table says where, and what it changes.
 
     Parameters
     ----------
@@ -249,8 +249,8 @@ def sanitize(
 ) -> SanitizerTable:
     """Run a kernel with checks for mistakes that an ordinary launch can hide, and report these mistakes.
 
-    The kernel runs on the virtual GPU; for a real GPU it runs there on copies of the arrays. Afterwards
-    every array has its old contents. A fault ends the run and becomes part of the report.
+    The kernel always runs on the virtual GPU. If a real GPU is in use, the kernel receives copies of the
+    arrays. Afterwards every array has its old contents. A fault ends the run and becomes part of the report.
 
     Parameters
     ----------
@@ -345,8 +345,8 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
 def lockstep_warps(watchdog_s: float = 2.0) -> Iterator[None]:
     """Run warps on the virtual GPU in lockstep within a ``with`` block, as GPUs before Volta did.
 
-    The lanes of a warp then share one program counter. Where a warp has diverged, one side runs until it
-    meets the other again, so lanes of a warp that wait for each other hang::
+    In lockstep, the lanes of a warp share one program counter. Where a warp has diverged, one side runs until
+    it meets the other again, so lanes of a warp that wait for each other hang::
 
         with gl.lockstep_warps():
             spin_lock(grid, block, args)    # raises a LaunchTimeoutError

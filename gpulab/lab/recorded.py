@@ -33,8 +33,8 @@ class NotRecordedError(GpulabError, LookupError):
 class RecordedLaunch:
     """A recorded kernel launch with its program, arguments, device and date.
 
-    ``what`` is ``"blocks"`` or ``"warp"``. ``arguments`` are descriptions from `in_words`. ``code`` is the
-    CUDA C++ source of a record of blocks; the trace of a warp already contains its source.
+    The attribute ``what`` is ``"blocks"`` or ``"warp"``. ``arguments`` are descriptions from `in_words`.
+    ``code`` is the CUDA C++ source of a record of blocks; the trace of a warp already contains its source.
     """
 
     name: str
@@ -81,7 +81,7 @@ class RecordedSession(_InWords):
 
 
 class RecordedTable:
-    """A table of the shipped records. Its attribute ``.record`` contains the records as data."""
+    """A table of the shipped records. The attribute ``.record`` contains the records as data."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.record = tuple(records)

@@ -134,9 +134,9 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return session.backend().timeline_recorder()
 
     def overlap(self) -> tables.Answers[Overlap]:
-        """Return how long each pair of engines, and each pair of streams, worked at the same time.
+        """Return how long each pair of engines and each pair of streams worked at the same time.
 
-        The value is a percentage of the shorter of the two busy times; see `gpulab.analysis.overlap`.
+        Each value is a percentage of the shorter of the two busy times (see `gpulab.analysis.overlap`).
 
         Examples
         --------

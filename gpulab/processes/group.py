@@ -64,7 +64,8 @@ class Group:
         """Call ``function(at, rank, *arguments)`` in each process of the group, and return the results as
         plain data.
 
-        The function calls ``at(call)`` to record which call the rank makes next, for error messages.
+        The function reports the next call of the rank with ``at(call)``, so that error messages can name this
+        call.
 
         Raises
         ------

@@ -93,7 +93,9 @@ class Talk:
                 pipe.close()
 
     def begin(self) -> None:
-        """Begin to apply the resource limits. Time and memory that were used earlier do not count."""
+        """Begin to apply the resource limits. Time and memory that were used before this call do not
+        count.
+        """
         self._initial_cpu_s = self._watch.look(self._memory_bytes).cpu_s
         self._has_limits = True
         self._spent_s = 0.0
@@ -115,7 +117,8 @@ class Talk:
     ) -> Any:
         """Call ``function(subject, *arguments)`` in the process, and return its result as plain data.
 
-        With `back`, the call is ``function(answer, asks, *arguments)``, and `asks` there calls `back` here.
+        With `back`, the process calls ``function(answer, asks, *arguments)``, and `asks` calls `back` in this
+        process.
 
         Raises
         ------

@@ -44,7 +44,9 @@ def children(pid: int) -> list[int]:
 
 
 def end_descendants(pid: int) -> None:
-    """Kill all descendants of a process. This is repeated until only zombies are left."""
+    """Kill all descendants of a process. The function searches for descendants until only zombies are
+    left.
+    """
     for _ in range(_KILL_ROUNDS):
         live_processes = [child for child in descendants(pid) if not _has_ended(child)]
         if not live_processes:
@@ -75,8 +77,8 @@ def is_stopped(pid: int) -> bool:
 class ResourceUse:
     """The resources that a process and its descendants have used so far.
 
-    ``cpu_s`` is processor time, including that of descendants that have ended. ``waits`` is true if no thread
-    of the processes is running or ready to run.
+    The attribute ``cpu_s`` is the processor time, which includes the time of descendants that have ended.
+    ``waits`` is true if no thread of the processes is running or ready to run.
     """
 
     processes: int
@@ -94,8 +96,8 @@ class Watch:
         self._processes: dict[int, psutil.Process] = {}
 
     def look(self, memory_limit_bytes: int) -> ResourceUse:
-        """Measure the resources that these processes use. Above the memory limit, shared pages are counted
-        only once.
+        """Measure the resources that these processes use. If the memory exceeds the limit, shared pages are
+        counted only once.
         """
         pids = [self._pid, *descendants(self._pid)]
         if len(pids) > MOST_PROCESSES:

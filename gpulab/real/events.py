@@ -43,8 +43,8 @@ class _OpenRange:
 
 
 class EventRecorder:
-    """A recorder of NVTX ranges and kernel launches for systems without CUPTI. It measures them with pairs of
-    CUDA events.
+    """A recorder of NVTX ranges and kernel launches for systems without CUPTI. Ranges and launches are
+    measured with pairs of CUDA events.
 
     Parameters
     ----------

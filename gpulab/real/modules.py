@@ -39,7 +39,7 @@ def raw_kernel(kernel: Any) -> Any:
 def compile_ptx(source: KernelSource, capability: str) -> str:
     """Compile the source of a kernel to PTX with line information and the compiler options of CuPy.
 
-    A virtual GPU uses the same PTX for the same target, so both share the compilation. Sources that need
+    A virtual GPU with the same target uses the same PTX, so the compilation is shared. Sources that need
     CuPy's headers or include paths are compiled by CuPy's NVRTC.
 
     Parameters
@@ -130,7 +130,7 @@ class Probe:
 
 
 def load_probe(ptx: str, name: str, instrument: Callable[[str, str], InstrumentedPtx]) -> Probe:
-    """Instrument the PTX of a kernel, and load it with the driver. The driver then compiles it.
+    """Instrument the PTX of a kernel, and load it with the driver. The driver compiles the instrumented PTX.
 
     Raises
     ------

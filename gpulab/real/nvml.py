@@ -81,8 +81,8 @@ class NvmlDevice:
 
     @property
     def pcie_gbps(self) -> float | None:
-        """Return the peak rate of the PCIe link in GB/s for one direction. It is computed from the width and
-        the speed of the link.
+        """Return the peak rate of the PCIe link in GB/s for one direction. The rate is computed from the
+        width and the speed of the link.
         """
         generation = self.ask("nvmlDeviceGetMaxPcieLinkGeneration")
         width = self.ask("nvmlDeviceGetMaxPcieLinkWidth")

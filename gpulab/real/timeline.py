@@ -78,8 +78,8 @@ class RealRecorder:
         return recorder.stop()
 
     def launching(self, launch: Launch) -> AbstractContextManager[None]:
-        """Return a context manager for each launch that gpulab makes. Without CUPTI, it measures the launch
-        with a pair of events.
+        """Return a context manager for each launch that gpulab makes. Without CUPTI, the context manager
+        measures the launch with a pair of events.
         """
         if isinstance(self._recorder, EventRecorder):
             return self._recorder.range(kernel_source(launch.kernel).name)

@@ -39,8 +39,8 @@ class Touched:
 
 
 class Kernels:
-    """A helper that finds the memory that a launch accesses. It uses the function handle and the parameters
-    of the launch.
+    """A helper that finds the memory that a launch accesses. The helper uses the function handle and the
+    parameters of the launch.
 
     Parameters
     ----------
@@ -164,8 +164,8 @@ def load_driver() -> Any:
 
 
 def read_parameters(driver: Any, function: int, values: Any) -> list[bytes]:
-    """Return the bytes of a launch's parameters. They are read from the addresses that ``cuLaunchKernel``
-    received.
+    """Return the bytes of a launch's parameters. The bytes are read from the addresses that
+    ``cuLaunchKernel`` received.
     """
     params: list[bytes] = []
     offset = ctypes.c_size_t()

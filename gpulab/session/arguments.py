@@ -64,7 +64,7 @@ class Arguments:
 
 
 def recent_arrays() -> deque[list[Any]]:
-    """Return an empty queue. It keeps those arrays alive that belong only to the most recent launches."""
+    """Return an empty queue. The queue keeps arrays alive that belong only to the most recent launches."""
     return deque(maxlen=_LAST_LAUNCHES)
 
 

@@ -171,7 +171,7 @@ def on_device(device: str, count: int = 1, links: str | None = None) -> Iterator
 
 
 def which_device() -> DeviceChoice:
-    """Return the current device. Its text states whether times are measured or modelled.
+    """Return the current device. The text of the device states whether times are measured or modelled.
 
     Examples
     --------
@@ -270,7 +270,7 @@ def real_cp() -> Any | None:
 def bench(
     info: DeviceInfo | None = None, count: int = 1, links: str | None = None
 ) -> Iterator[VirtualBackend]:
-    """Use a new virtual device within a ``with`` block. It does not contain the learner's arrays.
+    """Use a new virtual device within a ``with`` block. The new device does not contain the learner's arrays.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ def occupancy_on(name: str, point: Occupancy) -> Occupancy:
 def peer_gbps(direct: bool) -> float:
     """Return the modelled rate in GB/s of large copies between two GPUs of the same model as the one in use.
 
-    With `direct`, the copies use the link between the GPUs, otherwise they go through the host.
+    With `direct`, the copies use the link between the GPUs; otherwise, they pass through the host.
     """
     info = backend().device_info()
     return link_cost.peer_gbps(info, info, direct)

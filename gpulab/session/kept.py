@@ -34,9 +34,9 @@ _DROPPED_MESSAGE = (
 class KeptLaunch:
     """A kernel launch, with copies of its arrays' contents from before the launch.
 
-    The copies are in the host's memory, with at most `MOST_BYTES` for all launches of a session; the
-    oldest are dropped first. The arrays themselves are not kept alive. Memory that a kernel reaches through
-    addresses in numbers, structs or ``__device__`` variables is not copied.
+    The copies are stored in host memory. The copies of all launches in a session have at most `MOST_BYTES`,
+    and the oldest copies are dropped first. The arrays themselves are not kept alive. Memory that a kernel
+    reaches through addresses in numbers, structs or ``__device__`` variables is not copied.
     """
 
     def __init__(self, launch: Launch) -> None:

@@ -67,11 +67,11 @@ S = TypeVar("S")
 class Observed(Generic[R]):
     """The result of one observation of a kernel launch.
 
-    ``record`` has the observed data. If a real GPU is in use, ``counterpart`` returns the record of the other
-    device: the twin's prediction for a measured placement, or the measured masks for a replayed warp. It can
-    run as long as the watchdog allows. It returns None if the twin cannot replay the launch, and raises a
-    `KernelFault` if the replay finds a fault. ``note`` states the source of the record if it does not come
-    from the device in use.
+    The attribute ``record`` contains the observed data. If a real GPU is in use, ``counterpart`` returns the
+    record of the other device: the twin's prediction for a measured placement, or the measured masks for a
+    replayed warp. It can run as long as the watchdog allows. It returns None if the twin cannot replay the
+    launch, and raises a `KernelFault` if the replay finds a fault. ``note`` states the source of the record
+    if it does not come from the device in use.
     """
 
     record: R
@@ -175,7 +175,8 @@ def _observe_with_twin(
 
 
 def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
-    """Return a function for a slider. It repeats a launch with another block size and the same total work.
+    """Return a function for a slider. The function repeats a launch with another block size and the same
+    total work.
 
     Each launch starts from the present contents of the arrays, and restores them afterwards.
 

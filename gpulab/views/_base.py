@@ -136,7 +136,9 @@ class View(anywidget.AnyWidget, Tabular, Savable):
                 setattr(self, name, value)
 
     def png(self) -> bytes:
-        """Return the static picture as PNG. It has twice the nominal size, so that it stays sharp."""
+        """Return the static picture as PNG. The picture has twice the nominal size, so that it stays
+        sharp.
+        """
         with self._lock:
             return picture.png(self.draw(), self.title, self.caption)
 

@@ -91,7 +91,9 @@ class FigureView(Tabular, Savable):
         raise NotImplementedError
 
     def describe(self) -> str:
-        """Return a description of the chart in words. It is the alternative text of the image."""
+        """Return a description of the chart in words. The description is the alternative text of the
+        image.
+        """
         raise NotImplementedError
 
     def painters(self) -> Sequence[Painter]:

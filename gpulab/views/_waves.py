@@ -79,8 +79,8 @@ class Waves(LaunchWaves):
 
     @cached_property
     def sample(self) -> Waves:
-        """The waves for drawing. If there are too many blocks to draw, they contain only a sample of each
-        SM's blocks.
+        """The waves for drawing. If there are too many blocks to draw, only a sample of each SM's blocks is
+        included.
         """
         sampled_trace = self.trace.thinned(MAX_DRAWN_BLOCKS)
         return self if sampled_trace is self.trace else Waves(sampled_trace)

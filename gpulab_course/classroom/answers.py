@@ -36,7 +36,9 @@ class AnswerError(GpulabError):
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Python source text that can be pickled. Unpickling runs the text, and returns its object `name`."""
+    """Python source text that can be pickled. Unpickling runs the text and returns the object `name` that it
+    defines.
+    """
 
     text: str
     name: str
@@ -47,8 +49,8 @@ class Module:
 
 
 def defined(text: str, name: str, file: str) -> Any:
-    """Run Python source text, and return the object `name` that it defines. Without such an object, return
-    ``answer``.
+    """Run Python source text, and return the object `name` that it defines. If there is no such object,
+    return the object ``answer``.
 
     Raises
     ------

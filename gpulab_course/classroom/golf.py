@@ -36,8 +36,8 @@ class GolfError(GpulabError):
 class Entry:
     """The best score of a class for one counter of an exercise, with the name of its author and the date.
 
-    ``rules`` is the version of the exercise's rules at that time: scores under other rules are not compared.
-    ``sha256`` is the digest of the answer's bytes.
+    The attribute ``rules`` is the version of the exercise's rules at that time. Scores under other rules are
+    not compared. ``sha256`` is the digest of the answer's bytes.
     """
 
     exercise: str
@@ -54,8 +54,8 @@ class Entry:
 def main(arguments: Sequence[str]) -> int:
     """Maintain a file with the best scores of a class from the command line.
 
-    Enters an answer, judges the answers in a folder again, or prints the table. Returns 1 if an answer
-    failed.
+    The command enters an answer, judges the answers in a folder again, or prints the table. Returns 1 if an
+    answer failed.
     """
     parser = argparse.ArgumentParser(
         prog="gpulab golf",

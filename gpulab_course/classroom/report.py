@@ -38,7 +38,7 @@ class Learner:
     """The numbers of passed exercises, right predictions and right quiz answers in one learner's progress
     file.
 
-    ``last`` is the last notebook with results. Only predictions that were compared are counted.
+    The attribute ``last`` is the last notebook with results. Only predictions that were compared are counted.
     """
 
     learner: str

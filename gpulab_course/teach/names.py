@@ -57,8 +57,8 @@ class NameRow:
 
 
 class Names:
-    """The rows that were selected from a list of names, displayed as a table. Its ``record`` contains the
-    data.
+    """The rows that were selected from a list of names, displayed as a table. The attribute ``record``
+    contains the data.
     """
 
     def __init__(self, query: str, rows: Sequence[NameRow], hint: str = "") -> None:

@@ -219,7 +219,7 @@ class Progress(Savable):
 def progress(notebooks: Iterable[Notebook], story: Callable[[str], Any]) -> Progress:
     """Read the learner's results in all notebooks from the learner's file.
 
-    `story` is a function that returns the table of the running example up to a notebook.
+    The function `story` returns the table of the running example up to a notebook.
     """
     cards = again.all_cards()
     return Progress(

@@ -35,7 +35,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class WhyQuestion:
-    """A quiz question that the learner answers with a sentence. It lists the points of a good answer."""
+    """A quiz question that the learner answers with a sentence. The question lists the points of a good
+    answer.
+    """
 
     text: str
     points: tuple[str, ...]

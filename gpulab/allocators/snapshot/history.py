@@ -24,7 +24,9 @@ SEGMENT_UNMAP = CODES["segment_unmap"]
 
 @dataclass(slots=True)
 class LiveBlock:
-    """A block of memory that is in use or waits for a stream. Its `size` is 0 until it is known."""
+    """A block of memory that is in use or waits for a stream. The attribute `size` is 0 until the size is
+    known.
+    """
 
     size: int
     requested: int
@@ -181,8 +183,8 @@ class _LargeSegments:
             del blocks[index]
 
     def size_of(self, address: int, requested: int, settings: Settings) -> int:
-        """Return the size of the block that an allocator uses for a request. It is the rounded request, or
-        the whole free range if this range is not split.
+        """Return the size of the block that an allocator uses for a request. The size is that of the rounded
+        request, or of the whole free range if the range is not split.
         """
         size = settings.rounded(requested)
         start = self._start_of(address)

@@ -38,7 +38,7 @@ _COMPRESSION_RATIO = 12  # how much larger a compressed snapshot is once it is u
 class Snapshot:
     """A memory snapshot of PyTorch's caching allocator, with the events and the final state of each device.
 
-    A device without recorded events has a trace without events, whose first state is the last one.
+    If a device has no recorded events, the first state of its trace is the final state.
     """
 
     traces: dict[int, AllocatorTrace]

@@ -28,10 +28,10 @@ def _ignore_event(action: Action, address: int, size_bytes: int, requested_bytes
 class TorchAllocator:
     """A model of PyTorch's caching allocator for one device.
 
-    A block belongs to the stream and to the pool (requests up to 1 MiB, or above) for which it was allocated.
-    A request uses the smallest free block that is large enough, and splits it. If there is no such block, a
-    new segment is allocated on the device. If this fails, cached segments are released before another
-    attempt.
+    A block belongs to the stream and the pool for which it was allocated. One pool serves requests up to 1
+    MiB, and the other pool serves larger requests. A request uses the smallest free block that is large
+    enough, and splits it. If there is no such block, a new segment is allocated on the device. If this fails,
+    cached segments are released before another attempt.
 
     Parameters
     ----------
@@ -174,8 +174,8 @@ class TorchAllocator:
         self._limit = None if fraction >= 1 else int(fraction * self._device.capacity_bytes)
 
     def block_map(self) -> BlockMap:
-        """Return the current segments and blocks of the allocator. An expandable segment is divided where it
-        has an unmapped gap.
+        """Return the current segments and blocks of the allocator. Unmapped gaps divide an expandable segment
+        into parts.
         """
         heads = [b for b in (*self._active.values(), *self._small, *self._large) if b.before is None]
         heads += [b for pool in (self._small, self._large) for b in pool.all_holes() if b.before is None]

@@ -107,7 +107,7 @@ class Settings:
         """Parse allocator settings in the notation of ``PYTORCH_CUDA_ALLOC_CONF``, such as
         ``name:value,name:value``.
 
-        Options of the host's allocator and of locks are accepted and have no effect.
+        Options of the host allocator and of locks are accepted, but have no effect.
 
         Raises
         ------

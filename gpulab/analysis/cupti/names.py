@@ -12,7 +12,7 @@ _MAX_LENGTH = 60
 def kernel_name(symbol: str) -> str:
     """Return the readable name of a kernel for its symbol, such as ``axpy<float>`` for ``_Z4axpyIfEvPT_``.
 
-    A long name, such as CUB's, loses its namespaces and template arguments.
+    Namespaces and template arguments are omitted from long names, such as those of CUB.
     """
     name = demangled(symbol) if symbol.startswith("_Z") else symbol
     depth = 0

@@ -64,10 +64,10 @@ LineOf = Callable[[int, int, str], SourceLine | None]
 
 @dataclass(slots=True)
 class HostInfo:
-    """Information about a recording that CUPTI does not provide and that the host has collected.
+    """Information about a recording that the host collects because CUPTI does not provide it.
 
-    ``streams`` are the program's streams by CUPTI's number. ``threads`` maps the system's identifier of a
-    thread to Python's. ``line`` returns the source line of a call of a thread at a time.
+    The attribute ``streams`` contains the program's streams by CUPTI number. ``threads`` maps the system's
+    identifier of a thread to Python's. ``line`` returns the source line of a call of a thread at a time.
     """
 
     streams: Mapping[int, StreamInfo] = field(default_factory=dict)

@@ -34,8 +34,8 @@ class StreamOrder:
         self._events: dict[int, tuple[StreamKey, tuple[int, ...]]] = {}
 
     def operation(self, stream: StreamKey, number: int) -> tuple[int, ...]:
-        """Add an operation to a stream, and return the numbers of its predecessors. These are the operations
-        that must end before it starts.
+        """Add an operation to a stream, and return the numbers of its predecessors. These operations must end
+        before the new operation starts.
         """
         # An operation right after another one of the same stream follows only that one.
         predecessors = (
@@ -119,7 +119,8 @@ class StreamOrder:
 def within_graph(
     spans: Sequence[tuple[int, int, int]], launch_predecessors: tuple[int, ...]
 ) -> dict[int, tuple[int, ...]]:
-    """Estimate the predecessor of each graph node. It is the node that ended last before the node began.
+    """Estimate the predecessor of each graph node. The estimate is the node that ended last before the given
+    node began.
 
     CUPTI does not report a graph's edges.
 

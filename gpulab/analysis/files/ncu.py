@@ -61,11 +61,11 @@ The path of the output file must follow.
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A message about a launch that one of ncu's rules produced.
+    """A message about a launch from one of ncu's rules.
 
-    ``saving`` is the estimated share of the kernel's time that a change could save, or None. ncu prints it as
-    "Est. Speedup". ``scope`` is ``"global"`` if it refers to the whole kernel and ``"local"`` if it refers to
-    one section only.
+    The attribute ``saving`` is the estimated share of the kernel's time that a change could save, or None.
+    ncu prints it as "Est. Speedup". ``scope`` is ``"global"`` if it refers to the whole kernel and
+    ``"local"`` if it refers to one section only.
     """
 
     section: str
@@ -129,8 +129,8 @@ def refusal(text: str) -> str:
 
 
 def with_counters(profile: Profile, data: bytes, error: str, unavailable_reason: str) -> Profile:
-    """Return a copy of a profile with the counters that ncu collected. If there are none, the copy contains
-    the reason.
+    """Return a copy of a profile with the counters that ncu collected. If there are no counters, the copy
+    contains the reason.
     """
     if reason := unavailable_reason or (error and f"in a separate process the function raised {error}"):
         return replace(profile, no_counters=f"not available on this machine: {reason}")

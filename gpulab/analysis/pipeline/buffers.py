@@ -39,8 +39,8 @@ class Writes:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The accessed bytes, divided into pieces of equal size. The arrays ``row`` and ``piece`` contain the
-    request and the piece of each access.
+    """The accessed bytes, divided into pieces of equal size. For each access, ``row`` is the index of the
+    request, and ``piece`` is the index of the piece.
     """
 
     row: Ints

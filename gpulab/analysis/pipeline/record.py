@@ -46,7 +46,7 @@ class Fill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """All reads of the data from one fill of a buffer. They occur between the positions ``start`` and
+    """All reads of the data from one fill of a buffer. The reads occur between the positions ``start`` and
     ``end``.
     """
 
@@ -85,7 +85,8 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """A use and a fill of the same buffer in an undefined order. No wait or barrier is between them.
+    """A use and a fill of the same buffer in an undefined order. No wait or barrier separates the use from
+    the fill.
 
     *early*: the use does not wait for the fill whose data it reads. *overwritten*: the next fill does not
     wait for the use. ``use`` and ``fill`` are the first of all such pairs at these two lines. ``fills`` are
@@ -101,7 +102,9 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iteration:
-    """An iteration of the loop that contains the waits. It starts at a wait in the source line `line`."""
+    """An iteration of the loop that contains the waits. Each iteration starts at a wait in the source line
+    `line`.
+    """
 
     position: int
     line: int
@@ -111,9 +114,9 @@ class Iteration:
 class Pipeline:
     """The shared-memory buffers of a block, with their fills, uses, waits and mistakes.
 
-    Positions count the steps of each warp that copy, use shared memory, wait or synchronise. Warps that wait
-    for each other continue at the same position, so two steps of different warps that no wait or barrier
-    orders can be at the same position.
+    Positions count the steps in which a warp copies data, uses shared memory, waits or synchronises. Warps
+    that wait for each other continue at the same position, so two steps of different warps that no wait or
+    barrier orders can be at the same position.
     """
 
     trace: BlockTrace

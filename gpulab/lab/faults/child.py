@@ -160,8 +160,8 @@ def _add_result(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
 
 
 class DisplayOutput:
-    """The results of a notebook cell. They are the values of its declared variables and the output of its
-    last expression.
+    """The results of a notebook cell. The results are the values of the declared variables and the output of
+    the last expression.
     """
 
     def __init__(self, values: dict[str, Any], bundle: dict[str, Any]) -> None:

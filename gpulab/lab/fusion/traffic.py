@@ -140,7 +140,7 @@ class TrafficReport(Pictured):
     def roofline(self) -> views.RooflineChart:
         """A roofline chart with one point per expression and one point per fused kernel.
 
-        The bytes are computed from the sizes of the arrays, as if none of them were in L2 before.
+        The bytes are computed from the array sizes, as if no array were in L2 before.
         """
         record = self.record
         expressions = [expression for expression in record.expressions if expression.kernel >= 0]

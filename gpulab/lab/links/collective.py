@@ -39,8 +39,8 @@ def collective(
 ) -> views.CollectiveView:
     """Run a collective operation on several GPUs, and show the data of each GPU step by step.
 
-    The data are real: one array of 32-bit integers per GPU. Chunks are copied from GPU to GPU and added
-    there, and the result is compared with NumPy's sum.
+    Each GPU has a real array of 32-bit integers. Chunks are copied from GPU to GPU and added there, and the
+    result is compared with NumPy's sum.
 
     Parameters
     ----------

@@ -226,7 +226,7 @@ class Run:
 
 
 def slices_of(bounds: Sequence[int]) -> int:
-    """Return the number of slices per chunk. It depends on the size of the largest chunk."""
+    """Return the number of slices per chunk. The number depends on the size of the largest chunk."""
     return min(MOST_SLICES, max(1, 4 * max(b - a for a, b in pairwise(bounds)) // SLICE_BYTES))
 
 

@@ -115,15 +115,15 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
 
     @cached_property
     def history(self) -> memory.AllocatorHistory:
-        """The history of the blocks in the memory pool. The method `at` computes the memory map after any
-        event from it.
+        """The history of the blocks in the memory pool. The method `at` uses this history to compute the
+        memory map after any event.
         """
         return steps.history(self.record)
 
     @cached_property
     def requests(self) -> list[memory.Request]:
-        """The program's requests to allocate and free memory. They do not include internal events of the
-        allocator.
+        """The program's requests to allocate and free memory. Internal events of the allocator are not
+        included.
         """
         return requests_of(self.record)
 
@@ -159,8 +159,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
     def compare(
         self, other: str | AllocatorReport | memory.AllocatorTrace = "PyTorch", **settings: Any
     ) -> views.AllocatorView:
-        """Show a second memory map below this one. It shows another allocator with the same requests, or
-        another recording.
+        """Show a second memory map below this one. The second map shows another allocator with the same
+        requests, or another recording.
 
         Parameters
         ----------

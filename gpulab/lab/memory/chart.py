@@ -22,11 +22,11 @@ def memory(rate_hz: float = 10.0) -> MemoryRecording:
     """Show a live chart of the used and cached memory of the current device, with the memory of the driver
     and others, the limit and the peak.
 
-    While it is displayed, it takes readings in the background, until it is stopped or its cell is run
-    again. Allocations are marked with their size and line, and the last ten minutes are kept. A block that
-    ends after a few readings is drawn by event, with one step for each allocation, free, or return of memory
-    to the device; a button switches to time. On a real GPU the values are measured. On a virtual GPU, the
-    pool is exactly CuPy's, and the driver's share is modelled.
+    A displayed chart takes readings in the background until it is stopped or its cell is run again.
+    Allocations are marked with their size and line, and the last ten minutes are kept. A block that ends
+    after a few readings is drawn by event, with one step for each allocation, free, or return of memory to
+    the device; a button switches to time. On a real GPU the values are measured. On a virtual GPU, the pool
+    is exactly CuPy's, and the driver's share is modelled.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ def memory(rate_hz: float = 10.0) -> MemoryRecording:
 class MemoryRecording(
     Sampled[MemorySamples], what="memory recording", write="with gl.memory() as m:", another="gl.memory()"
 ):
-    """A recording of the memory use of a device. It starts when it is displayed or its ``with`` block begins,
-    and ends at `stop`.
+    """A recording of the memory use of a device. The recording starts when it is displayed or its ``with``
+    block begins, and ends at `stop`.
     """
 
     def __init__(self, rate_hz: float) -> None:

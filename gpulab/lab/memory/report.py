@@ -41,8 +41,8 @@ DRIVER_BYTES = 512 << 20
 
 
 def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryReportTable:
-    """Call a function, and report its peak of device memory. The report has the source line of the peak and
-    the arrays at the peak.
+    """Call a function, and report its peak of device memory. The report contains the source line of the peak
+    and the arrays at the peak.
 
     Parameters
     ----------

@@ -19,10 +19,10 @@ def monitor(rate_hz: float = 10.0) -> Monitor:
     """Show a live chart of the load of the current GPU, with the utilization of its units, its power, its
     clocks and their limits.
 
-    While it is displayed, it takes readings in the background, until it is stopped or its cell runs again.
-    The last ten minutes are kept. GPUs from Hopper on measure the load of their units (SMs with a warp,
-    resident warps, pipes, tensor cores, memory). Older GPUs report only NVML's utilization, the time in which
-    *some* kernel ran. A virtual GPU has no sensors, so a recording of an H200 is shown there.
+    A displayed chart takes readings in the background until it is stopped or its cell is run again. The last
+    ten minutes are kept. GPUs from Hopper on measure the load of their units (SMs with a warp, resident
+    warps, pipes, tensor cores, memory). Older GPUs report only NVML's utilization, the time in which *some*
+    kernel ran. A virtual GPU has no sensors, so a recording of an H200 is shown there.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ def monitor(rate_hz: float = 10.0) -> Monitor:
 
 
 class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as m:", another="gl.monitor()"):
-    """A recording of the load of a GPU. It starts when it is displayed or its ``with`` block begins, and ends
-    at `stop`.
+    """A recording of the load of a GPU. The recording starts when it is displayed or its ``with`` block
+    begins, and ends at `stop`.
     """
 
     def __init__(self, rate_hz: float = 10.0, record: LoadSamples | None = None) -> None:

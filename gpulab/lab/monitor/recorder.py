@@ -107,7 +107,7 @@ class LoadRecorder:
 
 
 class NoSensors:
-    """A recorder for a device without sensors. It returns a session that was recorded earlier.
+    """A recorder for a device without sensors. The recorder returns a session that was recorded earlier.
 
     Parameters
     ----------

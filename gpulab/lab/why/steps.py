@@ -18,8 +18,8 @@ _REMEDY = "pass the result of gl.launch, or (kernel, grid, block, args)"
 def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
     """Return the launch that a run, a tuple or a mapping describes.
 
-    A tuple is ``(kernel, grid, block, args)``, with `shared_mem` and `stream` as further parts; a mapping has
-    these names.
+    A tuple has the form ``(kernel, grid, block, args)`` and may also contain `shared_mem` and `stream`. A
+    mapping has these names as keys.
 
     Parameters
     ----------

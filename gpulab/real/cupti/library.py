@@ -47,7 +47,7 @@ class CuptiError(GpulabError):
 
 
 class Cupti:
-    """The only connection of this process to CUPTI. It owns the buffers that CUPTI fills.
+    """The only connection of this process to CUPTI. This object owns the buffers that CUPTI fills.
 
     Parameters
     ----------
@@ -102,7 +102,8 @@ class Cupti:
     def start(self, kinds: Iterable[int], calls: dict[int, frozenset[str]]) -> None:
         """Start to record the given kinds of activities and the calls of the given CUDA functions.
 
-        `calls` contains function names for each domain. Kinds that this CUPTI does not know are left out.
+        The parameter `calls` contains the function names of each domain. Kinds that this CUPTI does not know
+        are left out.
 
         Raises
         ------

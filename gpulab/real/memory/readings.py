@@ -13,7 +13,7 @@ from virtualgpu.records.memory import MemoryReading
 
 
 def reader(device: cupy.cuda.Device, nvml: NvmlDevice | None) -> Callable[[], MemoryReading]:
-    """Return a function that reads the memory use of a device. It can be called in any thread."""
+    """Return a function that reads the memory use of a device. Any thread can call this function."""
 
     def read() -> MemoryReading:
         with device:

@@ -41,8 +41,8 @@ Row = tuple[int, int, int, int, int, int, int, int]
 class AllocationRecorder:
     """A recorder of the events of the current memory pool, in the order in which they occur.
 
-    The events are ``alloc``, ``free_requested`` and ``free_completed`` (one right after the other, as in
-    CuPy's pool), ``segment_alloc`` and ``oom``.
+    The events are ``alloc``, ``free_requested``, ``free_completed``, ``segment_alloc`` and ``oom``. As in
+    CuPy's pool, ``free_completed`` directly follows ``free_requested``.
 
     An event costs a few microseconds. CuPy calls no hook if a pool returns memory to the device, in other
     threads, for memory without a pool, and for `MemoryAsyncPool`. If another thread frees a block, the free

@@ -22,7 +22,7 @@ _PORTABLE_FLAG = 1  # cudaHostAllocPortable, as CuPy's own pool asks for it
 class PinnedRecorder:
     """A recorder of pinned memory allocations from `start` to `stop`.
 
-    Buffers that are in use at `stop` are still recorded when they are freed.
+    If a buffer is in use at `stop`, its later release is still recorded.
     """
 
     def __init__(self) -> None:

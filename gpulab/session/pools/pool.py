@@ -45,8 +45,8 @@ def provenance() -> Provenance:
 def block_map(pool: Any) -> tuple[BlockMap, str]:
     """Return the present blocks of a memory pool, and a note about information that is not available.
 
-    The virtual GPU's pool reports its blocks. CuPy's pool does not, so only the blocks of existing arrays are
-    known.
+    The pool of the virtual GPU reports its blocks. CuPy's pool does not, so only the blocks of existing
+    arrays are known.
     """
     cp = current.cp()
     names = current.program_names(lambda array: int(array.data.mem.ptr))

@@ -61,7 +61,9 @@ class MemoryRecorder:
         return self.record()
 
     def tell(self, tick: Tick, lines: int) -> None:
-        """Call `tick` for each later reading. It receives the source lines after the first `lines` lines."""
+        """Call `tick` for each later reading. Each call receives the source lines that follow the first
+        `lines` lines.
+        """
         self._lines = lines
         self._tick = tick
 

@@ -66,8 +66,8 @@ PAGE = {
 
 
 def share(fraction: float) -> str:
-    """Return a fraction as a percentage with one decimal, such as ``12.5 %``. The file ``access_text.js`` has
-    the same function.
+    """Return a fraction as a percentage with one decimal, such as ``12.5 %``. The file ``access_text.js``
+    contains the same function.
     """
     return f"{math.floor(1000 * fraction + 0.5) / 10:g} %"
 

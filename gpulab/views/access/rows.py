@@ -32,7 +32,7 @@ HEADINGS = ("line", "source", "access", "requests", "per request", "at best", "u
 def rows(trace: AccessTrace) -> list[Row]:
     """Return one table row per source line, memory space, kind and size of access.
 
-    Accesses in copies of a loop body are added.
+    Accesses in copies of a loop body are added up.
     """
     indices_by_key: dict[tuple[int, str, str, int], list[int]] = {}
     accesses = trace.counters.accesses

@@ -33,7 +33,7 @@ RULES = "by the rules of the virtual GPU's counters, which match single accesses
 
 
 class AccessMicroscope(View, module="access/view"):
-    """A view of one access of a warp. It shows the 32 lanes, and the sectors and banks that they use.
+    """A view of one access of a warp. The view shows the 32 lanes and the sectors and banks that they use.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class PoolPanel:
 class Owners:
     """The owner of each memory block, which is the source line that allocated it, or a label.
 
-    Owners are sorted by their bytes in the first history, so that their colours do not depend on the others.
+    Owners are sorted by their bytes in the first history, so that other histories do not change the colours.
     If a request represents a block from before the recording, its block has the owner of that block.
     """
 
@@ -192,8 +192,8 @@ class Maps:
         return cached[1:]
 
     def status_text(self, panel: PoolPanel, position: int) -> str:
-        """Return a sentence about a memory pool at a slider position. If a request failed, it contains the
-        reason.
+        """Return a sentence about a memory pool at a slider position. If a request failed, the sentence
+        contains the reason.
         """
         event_step = panel.step(position)
         previous_step = panel.step(position - 1) if position else 0
@@ -235,8 +235,8 @@ class Maps:
 
     @cached_property
     def default_position(self) -> int:
-        """The slider position that is shown first. It is the first failed request, or the position with the
-        most used memory.
+        """The slider position that is shown first. This is the position of the first failed request, or the
+        position with the most used memory.
         """
         refusals = self.refusals()
         if refusals:

@@ -116,7 +116,8 @@ def _words(fragmentation: Fragmentation) -> dict[str, int | str]:
 
 
 def sentence(fragmentation: Fragmentation, refused_bytes: int = 0, stream: int = 0) -> str:
-    """Return a sentence about the free memory of a pool. If a request failed, it contains the reason.
+    """Return a sentence about the free memory of a pool. If a request failed, the sentence contains the
+    reason.
 
     Parameters
     ----------

@@ -32,8 +32,8 @@ HOT_FACTOR = 1.5  # times the mean of all ports, and more than the data
 
 
 class CollectiveView(View):
-    """A view of a collective operation. It shows the chunks of each GPU after each step, and the traffic of
-    its ports.
+    """A view of a collective operation. The view shows the chunks of each GPU after each step, and the
+    traffic of the ports.
 
     Parameters
     ----------

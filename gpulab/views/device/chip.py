@@ -26,8 +26,9 @@ def layout(info: DeviceInfo, width: float, height: float) -> tuple[npt.NDArray[n
     """Return the rectangle (x, y, width, height) of each SM in the drawing of a chip, and the width of the L2
     rectangle.
 
-    `width` and `height` are those of the chip. The area of an SM's tile represents its shared memory, and the
-    area of L2 its size, on the same scale. L2 has the remaining width and the whole height.
+    The parameters `width` and `height` are the size of the chip. The area of an SM's tile represents its
+    shared memory, and the area of L2 its size, on the same scale. L2 has the remaining width and the whole
+    height.
     """
     sm_bytes = info.sm_count * info.shared_per_sm_bytes
     sm_width = width * sm_bytes / (sm_bytes + info.l2_bytes)

@@ -188,8 +188,8 @@ def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[Devic
 
 
 def short_names(devices: Sequence[DeviceInfo]) -> list[str]:
-    """Return device names without maker, brand and memory size. If two of them would be equal, return full
-    names.
+    """Return device names without maker, brand and memory size. If two short names would be equal, return
+    full names.
     """
     candidates = [_OMITTED_WORDS.sub("", device.name).strip(" -") or device.name for device in devices]
     return [

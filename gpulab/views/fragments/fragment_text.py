@@ -42,7 +42,7 @@ VALUE_DIGITS = 4
 
 
 def value_text(value: float) -> str:
-    """Format the value of a matrix element as text. The file ``view.js`` has the same function."""
+    """Format the value of a matrix element as text. The file ``view.js`` contains the same function."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

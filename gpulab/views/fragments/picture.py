@@ -40,8 +40,8 @@ PASS_NOTE = "A frame marks bytes that need another pass through the banks: a ban
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A range of adjacent bytes in shared memory. It contains elements of one matrix row or column, or the
-    bytes of one lane.
+    """A range of adjacent bytes in shared memory. The range contains elements of one matrix row or column, or
+    the bytes of one lane.
     """
 
     address: int

@@ -31,8 +31,8 @@ ASSUMED_LAYOUT = "The shown layout was recorded on an H200; for other GPUs it is
 
 
 class FragmentView(View, module="fragments/view"):
-    """A view of the matrix instructions of a warp. It shows matrices by lane and register, and their shared
-    memory.
+    """A view of the matrix instructions of a warp. The view shows matrices by lane and register, and the
+    shared memory of these matrices.
 
     Parameters
     ----------

@@ -36,7 +36,8 @@ HINT = "Point at a node, or focus the graph and use Tab or the arrow keys. Enter
 
 
 class GraphView(View):
-    """A view of the nodes of a graph in execution order. It is linked with a timeline of a graph launch.
+    """A view of the nodes of a graph in execution order. The view is linked with a timeline of a graph
+    launch.
 
     Parameters
     ----------

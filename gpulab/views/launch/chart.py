@@ -95,8 +95,8 @@ class LaunchChart(Steered):
     beside = old_method("beside", "compare")
 
     def compare(self, other: LaunchTrace | Callable[[], LaunchTrace | None]) -> Self:
-        """Show another launch next to this one. It is given as a record, or as a function that returns a
-        record.
+        """Show another launch next to this one. The other launch is given as a record, or as a function that
+        returns a record.
 
         The view shows an error of the function.
         """

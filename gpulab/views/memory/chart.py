@@ -394,6 +394,6 @@ def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) ->
 
 
 def size_ticks(top_bytes: float) -> list[float]:
-    """Return three to six round tick values in bytes. They start at 0 and are at most `top_bytes`."""
+    """Return three to six round tick values in bytes. The values start at 0 and do not exceed `top_bytes`."""
     step_bytes = 2.0 ** math.floor(math.log2(top_bytes / 3))
     return [index * step_bytes for index in range(int(top_bytes / step_bytes) + 1)]

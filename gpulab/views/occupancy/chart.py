@@ -22,7 +22,7 @@ TICK_THREADS = 128
 
 
 class OccupancyChart(FigureView):
-    """A chart of the occupancy for every block size. It has a mark at the selected block size and shows its
+    """A chart of the occupancy for every block size. The chart marks the selected block size and shows its
     limits.
 
     Parameters

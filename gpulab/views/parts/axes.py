@@ -78,7 +78,7 @@ def log_axis(low: float, high: float, name: str, multiples: Sequence[int] = (1, 
 class Axes:
     """The horizontal and the vertical axis of a chart with a height of `height` pixels.
 
-    It begins `top` pixels below the upper edge of its plot.
+    The chart begins `top` pixels below the upper edge of the plot.
     """
 
     horizontal: Axis
@@ -108,7 +108,9 @@ class Axes:
         colour: str | Sequence[int] = "accent",
         colours: Sequence[str] = (),
     ) -> Item:
-        """Return a mark for each pair of values. A sentence is shown when the mark is selected."""
+        """Return a mark for each pair of values. The sentence of a mark is shown when the mark is
+        selected.
+        """
         lowest_x, highest_x = self.horizontal.domain
         centres = self.x(x)
         centres_y = self.y(y)

@@ -153,7 +153,7 @@ class Remarks(Box):
 
 @dataclass(frozen=True)
 class Player(Box):
-    """Buttons for play, pause and single steps. They change a trait between 0 and `last`.
+    """Buttons for play, pause and single steps. The buttons change a trait between 0 and `last`.
 
     Parameters
     ----------
@@ -271,8 +271,8 @@ def table(
 def matrix(rows: Iterable[Mapping[str, Any]], headings: Sequence[str], **options: Any) -> Box:
     """Return a table with headings in which each cell has a text and a bar.
 
-    A row has ``label``, ``cells``, ``strong`` and ``title``. A cell is a text and the length of its bar (a
-    share), or None.
+    Each row contains ``label``, ``cells``, ``strong`` and ``title``. A cell is a text and the length of its
+    bar (a share), or None.
     """
     return Matrix([dict(cells) for cells in rows], list(headings), **options)
 
@@ -301,8 +301,8 @@ def player(
     rate: float = 1,
     **options: Any,
 ) -> Box:
-    """Return play, pause and step buttons that change a trait between 0 and `last`. They appear only on the
-    page, not in the static picture (see `Player`).
+    """Return play, pause and step buttons that change a trait between 0 and `last`. The buttons appear only
+    on the page, not in the static picture (see `Player`).
     """
     return Player(trait, last, list(rates), rate, only="page", **options)
 

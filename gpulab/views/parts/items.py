@@ -48,7 +48,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Spans(Item):
-    """Intervals on `rows` rows of equal height. They are sorted by their start `x0`.
+    """Intervals on `rows` rows of equal height. The intervals are sorted by their start `x0`.
 
     If a row has fewer pixels than lanes, its colour shows the share of the lanes in use.
 
@@ -91,8 +91,8 @@ class Spans(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Tracks(Item):
-    """Intervals on rows of individual heights, sorted by their start. Their number and the zoom are not
-    limited.
+    """Intervals on rows of individual heights, sorted by their start. The number of intervals and the zoom
+    are not limited.
 
     A pixel has the colour that covers most of it; the colour is pale if the row was busy for less than half
     of the pixel. The plot gets a toolbar and a search among ``names``. Tracks are the first item of their
@@ -130,8 +130,9 @@ class Tracks(Item):
 class Rects(Item):
     """Rectangles in one colour, or in one of several `colours`, which are selected by index.
 
-    They are `inset` pixels narrower on the left and right. With `outline`, only outlines of rectangles that
-    are at least 4 pixels wide are drawn; with `hatch`, the rectangles are filled with slanted lines.
+    The rectangles are `inset` pixels narrower on the left and right. With `outline`, only outlines of
+    rectangles that are at least 4 pixels wide are drawn; with `hatch`, the rectangles are filled with slanted
+    lines.
     """
 
     kind = "rects"
@@ -176,8 +177,8 @@ class Readings(Item):
 
 @dataclass(frozen=True)
 class Line(Item):
-    """A line through points. `step` draws it as a step function, and `fill` colours the area between the line
-    and y = `base`.
+    """A line through points. With `step`, the line is a step function. With `fill`, the area between the line
+    and y = `base` is coloured.
 
     A staircase with very many points is divided into `MAX_LINE_POINTS` intervals, and the highest and the
     last point of each are kept.
@@ -211,7 +212,7 @@ class Line(Item):
 class Rules(Item):
     """Straight line segments, which can be dashed or have arrow heads.
 
-    If `most` is not 0, they are hidden while more than `most` of them are visible.
+    If `most` is not 0, the segments are hidden while more than `most` of them are visible.
     """
 
     kind = "rules"
@@ -228,8 +229,8 @@ class Rules(Item):
 
 @dataclass(frozen=True)
 class Labels(Item):
-    """Texts that are vertically centred at `y`. Their `anchor` (start, middle or end) is at `x` + `dx`
-    pixels.
+    """Texts that are vertically centred at `y`. The start, middle or end of a text (see `anchor`) is `dx`
+    pixels to the right of `x`.
 
     Parameters
     ----------
@@ -280,8 +281,8 @@ class Ticks(Item):
 
 @dataclass(frozen=True)
 class Time(Item):
-    """A time axis in nanoseconds below y, which adapts to the zoom. `since` is the name of the event at time
-    zero.
+    """A time axis in nanoseconds below y, which adapts to the zoom. The attribute `since` is the name of the
+    event at time zero.
     """
 
     kind = "time"
@@ -310,7 +311,8 @@ class Nodes(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Ring(Item):
-    """Devices on a circle, and the data that moves between them. The domain of the plot is not used.
+    """Devices on a circle, and the data that moves between them. This item does not use the domain of the
+    plot.
 
     Parameters
     ----------

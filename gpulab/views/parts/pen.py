@@ -35,7 +35,7 @@ def text_width(text: str, size: float, weight: str = "normal") -> float:
 
 
 def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[str]:
-    """Break a text into lines of at most `width` pixels. A word that is longer is not broken."""
+    """Break a text into lines of at most `width` pixels. Longer words are not broken."""
     lines: list[str] = []
     for paragraph in text.split("\n"):
         line = ""
@@ -60,7 +60,9 @@ def shorten(text: str, width: float, size: float, weight: str = "normal") -> str
 
 
 class Pen:
-    """An image on which shapes and texts can be drawn. It uses nominal pixels and colour names."""
+    """An image on which shapes and texts can be drawn. Sizes are in nominal pixels, and colours are given by
+    name.
+    """
 
     def __init__(self, width: float, height: float) -> None:
         self.image = Image.new(

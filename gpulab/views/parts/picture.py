@@ -295,7 +295,7 @@ _LAYOUTS: dict[type[Box], Callable[[Any, float], tuple[float, Painter]]] = {
 
 
 def png(scene: Box, title: str, caption: str) -> bytes:
-    """Return the picture of a view as PNG. It consists of a title, the scene and a caption."""
+    """Return the picture of a view as PNG. The picture consists of a title, the scene and a caption."""
     with _drawing_lock:
         inner_width = WIDTH_PX - 2 * MARGIN_PX
         page = column(words(title, "title"), scene, words(caption, "note"), gap=8)
@@ -344,7 +344,7 @@ def encode(image: Image.Image) -> bytes:
 
 
 def nominal_size(png_bytes: bytes) -> tuple[int, int]:
-    """Return the width and height of a PNG in page pixels. They are read from the PNG header (bytes 16 to
+    """Return the width and height of a PNG in page pixels. The size is read from the PNG header (bytes 16 to
     24).
     """
     width, height = struct.unpack(">II", png_bytes[16:24])

@@ -27,8 +27,8 @@ def plot(
     zoom: bool = False,
     **options: Any,
 ) -> Plot:
-    """Return a plot that is `height` pixels high. Its width represents `domain`, and screen readers read
-    `label`.
+    """Return a plot that is `height` pixels high. The width represents `domain`, and screen readers read
+    `label` aloud.
 
     With `zoom`, the keys ``+``, ``-`` and ``0``, Ctrl and the wheel, and dragging change the visible
     interval, up to a magnification of 64 or ``most_zoom``.
@@ -87,7 +87,7 @@ def x_axis(
     zoom: bool = False,
     integers_only: bool = False,
 ) -> Item:
-    """Return a horizontal axis below y with ticks from 0 to `limit`. It has several tick distances, and the
+    """Return a horizontal axis below y with ticks from 0 to `limit`. Of several possible tick distances, the
     first one that fits is drawn.
 
     Parameters
@@ -142,8 +142,8 @@ def speaking(sentences: Sequence[str]) -> dict[str, Any]:
 def y_ticks(
     positions: Numbers, texts: Sequence[str], domain: tuple[float, float], of_rows: bool = False
 ) -> Item:
-    """Return tick labels to the left of a plot at the given y in pixels. With `of_rows`, they are hidden if
-    only one row is shown.
+    """Return tick labels to the left of a plot at the given y in pixels. With `of_rows`, the labels are
+    hidden if only one row is shown.
     """
     x = [float(domain[0])] * len(texts)
     return Labels(x, list(positions), texts, anchor="end", dx=-5, pin=True, of_rows=of_rows)
@@ -160,7 +160,7 @@ def lane_grid(
 ) -> Item:
     """Return plot spans that show the state of each lane at each step.
 
-    `states` (lanes, steps) contains indices into `colours`. The plot's domain is (0, steps).
+    The array `states` (lanes, steps) contains indices into `colours`. The plot's domain is (0, steps).
     """
     row_count, step_count = states.shape
     is_start = np.ones((row_count, step_count), bool)

@@ -123,8 +123,8 @@ class PeersChart(FigureView):
         )
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a table with one row and one column per GPU. Its cells contain the rate in GB/s, or whether
-        the link is direct.
+        """Return a table with one row and one column per GPU. Each cell contains the rate in GB/s, or states
+        whether the link is direct.
         """
         if len(self.gpus) == 1:
             return ()

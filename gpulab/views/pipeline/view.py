@@ -55,8 +55,8 @@ class _Bar:
 
 
 class PipelineView(View):
-    """A view of the shared-memory buffers of one block. It shows which warps fill and use them, and where
-    they wait.
+    """A view of the shared-memory buffers of one block. The view shows which warps fill and use the buffers,
+    and where the warps wait.
 
     Parameters
     ----------

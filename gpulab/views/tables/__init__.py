@@ -302,7 +302,7 @@ SOURCE = Column("source", show=short)
 
 def place(code: str, line: int, text: str, column: int = 1, access: bool = False) -> tuple[int | None, Cell]:
     """Return the number and the text of a source line, counted from 1. If the source has no such line, return
-    `text` instead of its text.
+    `text` as the text of the line.
 
     NVRTC reports the column of the first statement of a line. If a line is too long to be shown completely
     and is an `access` to memory, the part around its first subscript is shown instead.
@@ -386,7 +386,7 @@ class Texts(Savable):
 class CardOfTables(Tabular, Texts):
     """The base class of objects that are displayed as a card with tables and sentences.
 
-    Subclasses implement `heading`, `origin` and `tables`, and the other parts if they need them.
+    Subclasses implement `heading`, `origin` and `tables`, and optionally the other parts.
     """
 
     __slots__ = ()
@@ -396,8 +396,8 @@ class CardOfTables(Tabular, Texts):
 
     @property
     def heading(self) -> str:
-        """The heading of the card, such as ``Profile of step``. It contains the kind of the tables and their
-        subject.
+        """The heading of the card, such as ``Profile of step``. The heading contains the kind of the tables
+        and the subject of the results.
         """
         raise NotImplementedError
 
@@ -429,7 +429,7 @@ class CardOfTables(Tabular, Texts):
 
     @property
     def verdict(self) -> str:
-        """The result in one sentence. It is empty if the tables are the result."""
+        """The result in one sentence. The sentence is empty if the tables are the result."""
         return ""
 
     def sentences(self) -> Sequence[str]:

@@ -88,7 +88,8 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
     def tables(self) -> tuple[Table, ...]:
         """Return a table of the totals, and tables of memory accesses and branches by line if there are any.
 
-        The compiler copies loop bodies. Copies that never ran are left out; the others are in an inner table.
+        The compiler can copy a loop body several times. Copies that never ran are left out; the others are in
+        an inner table.
         """
         accesses = _group_by_line(
             self.accesses,

@@ -78,8 +78,8 @@ PIPES = {
 class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
     """A table of the causes that determine the time of a launch, with remedies.
 
-    ``code`` is the source to which lines refer, ``baseline`` is another launch for comparison, with
-    ``baseline_code``, and ``measured_ns`` is the time on a real GPU.
+    The attribute ``code`` is the source to which lines refer. The attribute ``baseline`` is another launch
+    for comparison, with the source ``baseline_code``, and ``measured_ns`` is the time on a real GPU.
     """
 
     code: str = ""

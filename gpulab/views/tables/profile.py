@@ -251,8 +251,8 @@ class ProfileComparison(CardOfTables):
         return "; ".join(origins)
 
     def table(self) -> Table:
-        """Return a table with one row for each kernel, copy, wait and range. The largest change is the first
-        row.
+        """Return a table with one row for each kernel, copy, wait and range. The first row has the largest
+        change.
         """
         rows_by_profile = [_rows_by_key(record) for record in self.records]
         row_keys = sorted(

@@ -49,8 +49,8 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
 
     @property
     def origin(self) -> str:
-        """A phrase that states the origin of the results, such as ``measured on NVIDIA H200``. It is empty if
-        there are no results.
+        """A phrase that states the origin of the results, such as ``measured on NVIDIA H200``. The phrase is
+        empty if there are no results.
         """
         return "" if self.unavailable else self.provenance.of_results
 

@@ -14,8 +14,8 @@ from virtualgpu.records import StreamReport, StreamUse
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StreamTable(RecordTable[StreamReport], StreamReport):
-    """A report on accesses by several streams without a defined order. It has a verdict, the accesses, and
-    the missing waits.
+    """A report on accesses by several streams without a defined order. The report contains a verdict, the
+    accesses, and the missing waits.
     """
 
     numbered = True

@@ -46,7 +46,7 @@ class Answers(CardOfTables, tuple[R, ...]):
 
     @property
     def facts(self) -> str:
-        """A text that states that there are no results. It is empty if there are results."""
+        """A text that states that there are no results. The text is empty if there are results."""
         return self._texts[1]
 
     @property

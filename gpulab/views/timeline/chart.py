@@ -79,7 +79,7 @@ def chart(
     moment: str = "",
     **options: Any,
 ) -> Plot:
-    """Draw several timelines below each other in one plot. All of them start at time zero.
+    """Draw several timelines below each other in one plot. All timelines start at time zero.
 
     Parameters
     ----------

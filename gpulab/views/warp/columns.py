@@ -299,7 +299,9 @@ class SharedStates(SharedEvents):
         return self.moments_until(sequence).astype(np.int32)
 
     def columns(self, texts: Texts) -> Columns:
-        """Return all writes to shared memory as columns. They include the warp and the lane of each write."""
+        """Return all writes to shared memory as columns. The columns include the warp and the lane of each
+        write.
+        """
         shared = self.shared
         row = self.row
         columns = {name: getattr(self, name) for name in ("word_events", "lane", "second", "bits")}

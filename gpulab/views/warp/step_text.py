@@ -101,7 +101,8 @@ def access(
 ) -> Access:
     """Return a description of a memory access for the view of a warp.
 
-    `cost` and `ideal_cost` are passes for shared memory, and sectors for other memory; 0 means not known.
+    The parameters `cost` and `ideal_cost` are passes for shared memory and sectors for other memory. The
+    value 0 means that the cost is not known.
     """
     picture = _PICTURES.get(space, "")
     is_atomic = bare_text(text).startswith(("atom", "red."))

@@ -37,10 +37,10 @@ COUNTERS: Mapping[str, Callable[[KernelCounters], int]] = {
 class Rung:
     """One version of a kernel in a series of increasingly optimized versions.
 
-    ``mends`` is the counter (of `COUNTERS`) that this version reduces, from ``before`` to ``after`` at the
-    size of the series, counted on a virtual GPU; it is empty for the first version. ``tuned`` contains values
-    for macros of the source that were the fastest on an H200. A real GPU uses them. A virtual GPU uses the
-    defaults in the source, which compile faster.
+    This version reduces the counter ``mends`` (one of `COUNTERS`) from ``before`` to ``after``, as counted on
+    a virtual GPU at the size of the series. For the first version, ``mends`` is empty. ``tuned`` contains
+    values for macros of the source that were the fastest on an H200. A real GPU uses them. A virtual GPU uses
+    the defaults in the source, which compile faster.
     """
 
     name: str
@@ -53,7 +53,8 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """A series of kernels for one task, from a simple version to the fastest. It is displayed as a table.
+    """A series of kernels for one task, from a simple version to the fastest. The series is displayed as a
+    table.
 
     ``size`` is the input size of the counts, as for `gpulab_course.content.kernels.example`.
     """

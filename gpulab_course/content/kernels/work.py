@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """All kernel launches of one computation, in order. Call the object to run them."""
+    """All kernel launches of one computation, in order. Call the object to run the launches."""
 
     name: str
     steps: tuple[Step, ...]
@@ -82,7 +82,7 @@ def kernel(file: str, name: str, tuning: Mapping[str, int] | None = None, shared
 
 
 def blocks_for(count: int, each: int) -> int:
-    """Return the number of blocks that cover `count` elements with `each` elements per block. It is at least
-    1.
+    """Return the number of blocks that cover `count` elements with `each` elements per block. The number is
+    at least 1.
     """
     return max(1, -(-count // each))

@@ -28,7 +28,8 @@ _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 class Step:
     """One CUDA call, its duration, and the state of the process after the call.
 
-    ``active`` is true if the process has a context. ``memory_bytes`` is the device memory of the process.
+    The attribute ``active`` is true if the process has a context. ``memory_bytes`` is the device memory of
+    the process.
     """
 
     call: str
@@ -38,7 +39,9 @@ class Step:
 
 
 class ContextSteps:
-    """A table of a process's first CUDA calls with their times. Its ``.record`` contains the data."""
+    """A table of a process's first CUDA calls with their times. The attribute ``.record`` contains the
+    data.
+    """
 
     def __init__(self, provenance: Provenance, steps: tuple[Step, ...]) -> None:
         self.provenance = provenance

@@ -38,7 +38,7 @@ def tried() -> str:
 
 
 def first_array() -> str:
-    """Create a device array. Return text with its number of elements, or with the error."""
+    """Create a device array. Return text that states its number of elements or the error."""
     try:
         return f"an array of {session.cp().ones(4).size} elements"
     except Exception as error:

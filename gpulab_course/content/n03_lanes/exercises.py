@@ -156,7 +156,7 @@ def compact_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that moves the positive elements of each warp to the front of its
     outputs.
 
-    The outputs after them stay unchanged.
+    The outputs after these elements stay unchanged.
     """
     x = data.floats(size)
     if data.kind == draw.EXTREME:  # the smallest normal numbers are positive, too

@@ -29,8 +29,8 @@ def on_virtual() -> Iterator[Any]:
 
 
 def by_name(step: Callable[[str], WarpStepper], name: str, value: str) -> WarpStepper:
-    """Step through the values of a variable. Without NVRTC, step through those of the expression assigned to
-    it.
+    """Step through the values of a variable. Without NVRTC, step through the values of the expression that is
+    assigned to the variable.
     """
     try:
         return step(name)

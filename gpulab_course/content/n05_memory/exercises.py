@@ -66,7 +66,7 @@ def transpose(data: Draw, size: Any, block: Dim3) -> Case:
 def padded_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that doubles the valid part of each row, and sets the padding to 0.
 
-    The padding of the input contains arbitrary values, also NaN.
+    The padding of the input contains arbitrary values, including NaN.
     """
     rows, cols = size
     x = data.floats((rows, cols))
@@ -119,7 +119,7 @@ def _lengths_around_five(rng: np.random.Generator, threads_at_once: int) -> list
 
 
 def matmul_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that multiplies matrices. Their sums are exact in any order.
+    """Return a test case for a kernel that multiplies matrices. The sums are exact in any order of the terms.
 
     One matrix contains quarters up to 1,024, which neither a byte nor half precision represents; the other
     one contains halves up to 10.

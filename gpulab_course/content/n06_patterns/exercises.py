@@ -113,8 +113,9 @@ _WARP_SCAN_ROWS = (
 def scan(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the exclusive prefix sums of an array.
 
-    The sums are drawn, and the elements are their differences. Thus sums of both signs are large, but fit
-    into an int. Some sums at the ends of blocks are 0, 1 or -1, which an answer may also use as a flag.
+    The sums are drawn at random, and the elements are the differences between these sums. Thus sums of both
+    signs are large, but fit into an int. Some sums at the ends of blocks are 0, 1 or -1, which an answer may
+    also use as a flag.
     """
     threads = block[0]
     max_magnitude = 1 << (30 if data.kind == draw.EXTREME else int(data.rng.choice((12, 30))))
@@ -212,7 +213,7 @@ _COMPACT_ROWS = (
 def blur_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that averages 5 × 5 pixels, with fewer blocks than tiles in y.
 
-    Outside the picture, the nearest pixel counts.
+    Outside the picture, the nearest pixel is used.
     """
     rows, cols = size
     x = data.whole(size, -1000, 1000) / np.float32(16)  # fractions whose sums are exact

@@ -187,7 +187,7 @@ STOPWATCH = PythonExercise(
 
 
 def race_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Return the input lengths for the tests. The last one is the length for the score."""
+    """Return the input lengths for the tests. The last length determines the score."""
     return 1, 33, 1000, int(rng.integers(5_000, 50_000)), 100_000
 
 
@@ -264,7 +264,9 @@ def conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
 
 
 def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any:
-    """Call a program with two pinned arrays, and return the second array. Initially it contains NaN."""
+    """Call a program with two pinned arrays, and return the second array. The second array initially contains
+    NaN.
+    """
     pinned_x = bench.pinned(x)
     pinned_y = bench.pinned(np.full_like(x, np.nan))
     original_x = pinned_x.copy()

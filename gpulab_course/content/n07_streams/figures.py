@@ -227,7 +227,7 @@ class Conveyor(SteeredTimeline):
         )
 
     def at(self, pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
-        """Return the timeline for these settings. The first call with some settings runs the program."""
+        """Return the timeline for these settings. The first call with given settings runs the program."""
         key = (pieces, int(pinned), int(waits))
         if key not in self._timelines:
             with self._session_context():

@@ -56,7 +56,7 @@ def decide(observation: Any, rounds: int = DECISION_ROUNDS) -> Any:
 def decide_by_numpy(observation: Floats, rounds: int = DECISION_ROUNDS) -> Floats:
     """Compute the result of the policy kernel `decide` with NumPy.
 
-    All iterations of ``v = a v + c`` together are one iteration with another a and c.
+    All iterations of ``v = a v + c`` together equal one iteration with another a and c.
     """
     factor = 1
     offset = 0

@@ -43,7 +43,7 @@ class MeasurementTable:
 
 @functools.lru_cache(maxsize=1)
 def recorded() -> Any:
-    """Load the recorded measurements of all GPUs by name. Rates are in GB/s, and times in µs unless a key
+    """Load the recorded measurements of all GPUs by name. Rates are in GB/s, and times are in µs unless a key
     names ms or s.
     """
     return json.loads(resources.files(__package__).joinpath("recorded.json").read_text(encoding="utf-8"))

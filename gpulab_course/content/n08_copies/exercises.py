@@ -233,7 +233,9 @@ def pack_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def pack_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Return a test case with arrays of several lengths, which contain special values. One may be empty."""
+    """Return a test case with arrays of several lengths, which contain special values. One of the arrays may
+    be empty.
+    """
     array_count, empty_index = size
     lengths = data.rng.integers(1, 900, array_count)
     if empty_index >= 0:
@@ -336,8 +338,8 @@ def ring_case(data: Draw, size: Any) -> ProgramCase:
 
 
 def stream_in(data: Any) -> Any:
-    """The reference solution, which uses two buffers in turn. It refills a buffer after its last copy has
-    ended.
+    """The reference solution, which uses two buffers in turn. A buffer is refilled only after its last copy
+    has ended.
     """
     cp = session.cp()
     cupyx = session.cupyx()

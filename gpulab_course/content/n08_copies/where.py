@@ -29,8 +29,8 @@ _COPY_CALL_US = 50  # a call that takes longer than this has waited
 class Move:
     """A transfer of bytes in a timeline, with its path, size and time, and the source line that started it.
 
-    ``text`` is the line of the program, and ``call_ns`` the duration of its call, or 0 if it is not known.
-    ``is_copy`` is true for a copy and false for a kernel that reads the bytes.
+    The attribute ``text`` is the line of the program, and ``call_ns`` is the duration of its call, or 0 if
+    the duration is not known. ``is_copy`` is true for a copy and false for a kernel that reads the bytes.
     """
 
     way: Way
@@ -43,8 +43,8 @@ class Move:
 
     @property
     def is_kernel_read(self) -> bool:
-        """Whether a kernel, not a copy, read these bytes. Their rate then excludes the bytes that the kernel
-        wrote.
+        """Whether a kernel, not a copy, read these bytes. For such a read, the rate excludes the bytes that
+        the kernel wrote.
         """
         return self.way in ("zero-copy", "managed", "at home") and not self.is_copy
 
@@ -54,8 +54,8 @@ class Move:
 
     @property
     def host_waited(self) -> bool:
-        """Whether the host waited for the copy. The call then took more than 50 µs, and more than half of the
-        copy's time.
+        """Whether the host waited for the copy. The host waited if the call took more than 50 µs and more
+        than half of the copy's time.
         """
         return self.call_ns > max(self.time_ns / 2, _COPY_CALL_US * 1e3)
 

@@ -246,7 +246,9 @@ def fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Return a test case with windows of an array. Their largest magnitudes are at the ends or negative."""
+    """Return a test case with windows of an array. The largest magnitude of a window is at an end, or belongs
+    to a negative number.
+    """
     window_count, n = size
     x = random_data.floats(2 * n) * np.float32(100)
     starts = random_data.rng.integers(0, n + 1, window_count)
@@ -345,7 +347,7 @@ FIT = ProgramExercise(
 
 
 def side_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Return the input lengths for the tests. The last one is the length for the score."""
+    """Return the input lengths for the tests. The last length determines the score."""
     return 1, 33, 1000, int(rng.integers(5_000, 90_000)), 100_000
 
 
@@ -425,7 +427,9 @@ SIDE = ProgramExercise(
 
 
 def pool_case(random_data: Draw, count: int) -> ProgramCase:
-    """Return a test case with requests to a memory pool. Its driver calls are checked afterwards."""
+    """Return a test case with requests to a memory pool. The driver calls of the pool are checked
+    afterwards.
+    """
     requests = pool.trace(random_data, count)
     return ProgramCase(
         (requests,),

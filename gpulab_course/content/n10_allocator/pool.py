@@ -93,9 +93,9 @@ class NoPool:
 class Request:
     """One request to a memory pool, as a part of a trace.
 
-    ``malloc`` allocates `size` bytes as allocation `number`, and ``free`` frees this allocation. ``refuse``
-    frees an address `size` bytes after the start of the allocation, which must raise an error. ``empty``
-    calls `empty_cache`. ``pool`` is 0 or 1, the index of one of two independent pools.
+    A ``malloc`` request allocates `size` bytes as allocation `number`, and a ``free`` request frees this
+    allocation. ``refuse`` frees an address `size` bytes after the start of the allocation, which must raise
+    an error. ``empty`` calls `empty_cache`. ``pool`` is 0 or 1, the index of one of two independent pools.
     """
 
     kind: str
@@ -106,8 +106,8 @@ class Request:
 
 
 def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
-    """Return a trace of requests to a memory pool. Random requests follow those that test each rule of a
-    pool.
+    """Return a trace of requests to a memory pool. The first requests test each rule of a pool, and the
+    following requests are random.
     """
     rng = random_data.rng
     unit_bytes = UNIT_BYTES

@@ -64,7 +64,7 @@ def _relax_on_host(x: npt.NDArray[np.float32], round_count: int) -> npt.NDArray[
 
 
 def replay_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Return pairs of a number of elements and a number of rounds for the tests. One pair has no rounds."""
+    """Return pairs of a number of elements and a number of rounds for the tests. One pair has 0 rounds."""
     n = int(rng.integers(1000, 5000))
     round_count = int(rng.integers(14, 20))
     return (1, 1), (1000, 0), (33, 3), (n, 2), (int(rng.integers(100, 900)), round_count), (4096, 20)
@@ -239,7 +239,7 @@ def fork_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def fork_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Return a test case with one input per graph launch. Its elements are multiples of 1/4."""
+    """Return a test case with one input per graph launch. The elements of the inputs are multiples of 1/4."""
     n, input_count = size
     inputs = random_data.whole((input_count, n), -4000, 4000) / np.float32(4) + np.float32(7)
     left_results = 5 * inputs + 2
@@ -353,7 +353,7 @@ def noise_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 
 def noise_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Return a test case with a random seed. Its expected result is the noise of each round."""
+    """Return a test case with a random seed. The expected result is the noise of each round."""
     n, round_count = size
     seed = int(random_data.rng.integers(1, 1 << 31))
     if round_count > 1:  # unsigned, and too large for an int

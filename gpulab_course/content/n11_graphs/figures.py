@@ -47,8 +47,8 @@ class BreakEven:
 
     @property
     def launches(self) -> int:
-        """The number of launches after which a graph has saved the time of its creation. It is 0 if launches
-        save nothing.
+        """The number of launches after which a graph has saved the time of its creation. The number is 0 if
+        launches save no time.
         """
         saved_us = self.eager_us - self.launch_us
         return math.ceil((self.capture_us + self.end_us) / saved_us) if saved_us > 0 else 0
@@ -162,7 +162,9 @@ class Film(SteeredTimeline):
         self.steer(boxes.slider("Elements per kernel", "elements", sizes, size_texts))
 
     def timelines_of(self, elements: int) -> tuple[Timeline, Timeline]:
-        """Return both timelines for arrays of `elements` elements. The first call records them."""
+        """Return both timelines for arrays of `elements` elements. The first call for an array size records
+        the timelines.
+        """
         if elements not in self._films:
             with self._device_context():
                 self._films[elements] = film(elements)

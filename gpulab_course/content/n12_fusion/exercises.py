@@ -544,8 +544,8 @@ def _call_text(call_arguments: Sequence[Description]) -> str:
 class Step:
     """A step of a program, with its name, its operation and its inputs.
 
-    ``does`` is "map", "shift", "reduce" or "product". A shift is a map that reads other elements than the
-    element that it writes. ``into`` is the array that a map overwrites with its result.
+    The attribute ``does`` is "map", "shift", "reduce" or "product". A shift is a map that reads other
+    elements than the element that it writes. ``into`` is the array that a map overwrites with its result.
     """
 
     name: str

@@ -44,7 +44,9 @@ _NAN_BITS = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001, 0x7F80FFFF
 
 
 def to_bf16_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that rounds floats to BF16. Many are ties or round to infinity."""
+    """Return a test case for a kernel that rounds floats to BF16. Many of the floats are ties or round to
+    infinity.
+    """
     x = random_data.floats(size, moved=True)
     bits = x.view(np.uint32)
     if random_data.kind in (draw.RANDOM, draw.EXTREME):

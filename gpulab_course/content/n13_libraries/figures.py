@@ -46,7 +46,7 @@ def count_by_ones(number_format: Format, additions: int = 10_000) -> list[int]:
 def stops_at(number_format: Format) -> int:
     """Return the value at which a counter in this number format stops, because adding 1 does not change it.
 
-    Numbers below a power of two are at most as far apart as those above it, so only powers of two are tried.
+    Only powers of two are tried, because the spacing of the numbers increases only there.
     """
     exponent = 0
     while number_format.round(2**exponent + 1) != 2**exponent:

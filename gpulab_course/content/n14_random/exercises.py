@@ -118,7 +118,9 @@ def many_warps_case(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def many_blocks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case with so many blocks that a 16-bit block number overflows. Most have no tile."""
+    """Return a test case with so many blocks that a 16-bit block number overflows. Most of the blocks have no
+    tile.
+    """
     return _sum_case(random_data.floats(size), 2**16 + 40)
 
 
@@ -183,7 +185,7 @@ def _dropout_case(random_data: Draw, x: Any, block: Dim3, offset: int, limit_tex
 def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a function that creates a dropout test case with this offset, limit and scale.
 
-    Every fifth element is one of the edges.
+    Every fifth element is one of the values in ``edges``.
     """
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:

@@ -31,8 +31,8 @@ _SCHEDULE_TITLES = {"ring": "ring", "tree": "tree", "naive": "naive (all through
 
 
 def recorded(gpus: int = 2) -> Any:
-    """Load the measurements on `gpus` GPUs of one host. They come from the GPU model in use or from H200
-    GPUs.
+    """Load the measurements on `gpus` GPUs of one host. The measurements come from the GPU model in use or
+    from H200 GPUs.
     """
     return (records_of(session.which_device().device, gpus) or records_of("H200", gpus))[0]
 

@@ -109,8 +109,8 @@ def _draw_step(axes: Axes, record: Collective) -> None:
 def halo_owners(rows: int, columns: int, height: int) -> list[npt.NDArray[np.int64]]:
     """Return the owner GPU of each stored cell, after the exchange of rows and after the exchange of columns.
 
-    The parts have `height` × `height` cells and a rim; the arrays have the axes part row, part column, row,
-    column. Rim cells without a value are -1.
+    The parts have `height` × `height` cells and a rim. The arrays have the axes part row, part column, row
+    and column. Rim cells without a value are -1.
     """
     owners = np.full((rows, columns, height + 2, height + 2), -1)
     owners[:, :, 1:-1, 1:-1] = np.arange(rows * columns).reshape(rows, columns, 1, 1)

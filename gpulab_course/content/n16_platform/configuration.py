@@ -39,7 +39,8 @@ print(json.dumps(seen))
 def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Start a Python process with environment variables, and return the values that it observes.
 
-    `before` is set before the process starts, and `late` after its first array.
+    The variables `before` are set before the process starts, and the variables `late` are set after its first
+    array.
 
     Raises
     ------

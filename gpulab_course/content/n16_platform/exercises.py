@@ -261,9 +261,9 @@ MOST_RUNS = 60
 class Child:
     """A model of processes whose reported values depend on environment variables by hidden rules.
 
-    Each effect is a pair: the observation that changes, and the time when the variable is read, which is the
-    ``"start"`` of the process or each use (``"any"``). One observation also changes by itself, but not in the
-    first `quiet_runs` runs, and later after 1 to 3 runs.
+    An effect is a pair of the observation that changes and the time when the variable is read. This time is
+    the ``"start"`` of the process or each use (``"any"``). One observation also changes by itself, but not in
+    the first `quiet_runs` runs, and later after 1 to 3 runs.
     """
 
     def __init__(

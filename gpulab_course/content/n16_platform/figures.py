@@ -60,8 +60,8 @@ def by_the_rules(name: str, gpu: str) -> str:
 def load(name: str) -> tuple[str, str]:
     """Load a compiled kernel on the device in use and run it, and return the outcome with a description.
 
-    A virtual GPU cannot run machine code: there, ``"runs"`` means that a driver would load the artefact, and
-    ``"compiles"`` means that its PTX was run.
+    On a virtual GPU, which cannot run machine code, ``"runs"`` means that a driver would load the artefact,
+    and ``"compiles"`` means that its PTX was run.
     """
     cp = session.cp()
     image = artefacts()[name]

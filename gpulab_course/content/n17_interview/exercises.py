@@ -208,11 +208,11 @@ SYMPTOMS = ("memory-bound", "compute-bound", "latency-bound", "slow", "DRAM", "i
 def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
     """Create launches of kernels in random order, each with one performance flaw.
 
-    A launch is (kernel, grid, block, arguments, shared bytes). Each flaw is as slight as it can be and still
-    worth fixing on every device: 12 sectors per load, fewer than 4 wavefronts per request, three branches, a
-    block for half of the SMs. The kernel with 12 sectors keeps DRAM busy for more than 0.7 of its time; the
-    kernel with branches has hardly more blocks than there are SMs. Of the kernels without a flaw, one keeps
-    DRAM busy and the other does not.
+    A launch is a tuple (kernel, grid, block, arguments, shared bytes). Each flaw is as slight as it can be
+    and still worth fixing on every device: 12 sectors per load, fewer than 4 wavefronts per request, three
+    branches, a block for half of the SMs. The kernel with 12 sectors keeps DRAM busy for more than 0.7 of its
+    time; the kernel with branches has hardly more blocks than there are SMs. Of the kernels without a flaw,
+    one keeps DRAM busy and the other does not.
     """
     blocks = rng.randint(400, 700)
     n = 256 * blocks

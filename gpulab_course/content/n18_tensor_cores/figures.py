@@ -204,7 +204,7 @@ def pipeline(uses: Sequence[tuple[int, int]], copies: Sequence[Sequence[int]], s
 def recorded() -> list[dict[str, Any]]:
     """Load the times that were recorded on GPUs, or an empty list if there are none.
 
-    ``python -m tools.recordings.tensor_cores`` writes them.
+    The command ``python -m tools.recordings.tensor_cores`` writes these times.
     """
     file = resources.files("gpulab_course.content.n18_tensor_cores") / "recorded.json"
     if not file.is_file():

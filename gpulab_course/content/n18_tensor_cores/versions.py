@@ -21,7 +21,7 @@ _TILE_SIDE = 64
 class Version:
     """One version of a kernel, with its innovation, its source files and the values of their macros.
 
-    A version without files is the last one of ``kernels.ladder("tensor_cores")``.
+    A version without files is the last kernel of ``kernels.ladder("tensor_cores")``.
     """
 
     name: str

@@ -170,8 +170,8 @@ def _draw_attention_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]
 
 
 def masked_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for attention with a sliding window. It may be wider or narrower than a tile, or
-    unlimited.
+    """Return a test case for attention with a sliding window. The window may be wider or narrower than a
+    tile, or unlimited.
     """
     n = int(size)
     windows = (1, int(data.rng.integers(2, 16)), int(data.rng.integers(17, 90)), n + 5)

@@ -41,7 +41,7 @@ class Line:
 
 
 class Growth:
-    """The table of all versions of the running example. Its attribute ``record`` contains the rows."""
+    """The table of all versions of the running example. The attribute ``record`` contains the rows."""
 
     def __init__(self, lines: Sequence[Line], provenance: Provenance) -> None:
         self.record = tuple(lines)

@@ -18,7 +18,7 @@ class CardHistory:
     """A learner's history of one interview card, with the number of answers, the last score and the next
     date.
 
-    ``due`` is None if the card does not have to be repeated.
+    The attribute ``due`` is None if the card does not have to be repeated.
     """
 
     met: int = 0

@@ -26,7 +26,7 @@ WORTHLESS = 10.0
 class Found:
     """The true value of an interview question, with its source and its explanation.
 
-    ``also`` contains other choices that are right as well, such as a second cause of nearly the same weight.
+    The attribute ``also`` contains other right choices, such as a second cause of nearly the same weight.
     """
 
     value: Value
@@ -144,10 +144,11 @@ class Part:
 
 
 def merit(answer: Value, truth: Value, max_factor: float) -> tuple[float, bool]:
-    """Return the merit of an answer, which is from 0 to 1, and whether the answer is right.
+    """Return the merit of an answer (from 0 to 1), and whether the answer is right.
 
-    A choice is right or not. A number is worth 1 if it is wrong by at most the factor `max_factor`. Its worth
-    then falls with the logarithm of the factor, to 0 at `WORTHLESS`; a wrong sign is worth nothing.
+    The merit of a choice is 1 if the choice is right, and 0 otherwise. A number is worth 1 if it is wrong by
+    at most the factor `max_factor`. Its worth then falls with the logarithm of the factor, to 0 at
+    `WORTHLESS`; a wrong sign is worth nothing.
 
     Examples
     --------

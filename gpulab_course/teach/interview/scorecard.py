@@ -51,7 +51,8 @@ class CardResult:
 
     @property
     def coverage(self) -> float:
-        """The mean merit of the card's answers. The share of ticked rubric points determines a quarter of it.
+        """The mean merit of the card's answers. The share of ticked rubric points determines a quarter of the
+        result.
 
         Points count in proportion to the merit, because ticks are not checked.
         """

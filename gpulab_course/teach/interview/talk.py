@@ -21,9 +21,9 @@ Chair = Literal["candidate", "interviewer"]
 class Interview:
     """A mock interview, whose cards are drawn from one seed.
 
-    In JupyterLab it is a form. Elsewhere, and for kernels that are written in a cell, call its methods:
-    ``answer(value, sure=True)`` locks the answer to the current question and measures the true value,
-    ``tick(1, 3)`` ticks points of the rubric, and ``next()`` shows the next card.
+    In JupyterLab, the interview is a form. Elsewhere, and for kernels that are written in a cell, call its
+    methods: ``answer(value, sure=True)`` locks the answer to the current question and measures the true
+    value, ``tick(1, 3)`` ticks points of the rubric, and ``next()`` shows the next card.
 
     Attributes
     ----------
@@ -164,7 +164,9 @@ class Interview:
 
     @property
     def rest(self) -> str:
-        """The unfinished parts of the card as text, such as "2 questions and the rubric". It may be empty."""
+        """The unfinished parts of the card as text, such as "2 questions and the rubric". The text is empty
+        if nothing is left.
+        """
         open_count = len(self.drawn.parts) - len(self.outcomes)
         open_items = [count(open_count, "question")] if open_count else []
         if self.chair == "candidate" and self.words is None and not self.ticked:

@@ -114,8 +114,8 @@ _CACHE_COUNTERS = ("l2_sectors", "dram_bytes")
 
 
 def counting(budgets: tuple[Budget, ...]) -> Counters:
-    """Return the options for counting the costs of a launch. They enable the cache model if a budget needs
-    it.
+    """Return the options for counting the costs of a launch. The options enable the cache model if a budget
+    needs it.
     """
     return Counters("cold" if any(budget.counter in _CACHE_COUNTERS for budget in budgets) else "")
 
@@ -125,7 +125,7 @@ class Score:
     """The counts of one counter for the learner's answer, the reference and the naive version, and the
     learner's best.
 
-    ``golf`` is true if a lower count is a better score, so that the best score is stored.
+    The attribute ``golf`` is true if a lower count is a better score, so that the best score is stored.
     """
 
     counter: str

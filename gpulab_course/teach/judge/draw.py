@@ -46,8 +46,8 @@ class Draw:
     """A generator of random input arrays, which contain special values such as zeros or NaN if `kind` names
     them.
 
-    ``rng`` is NumPy's generator, for draws that the methods do not cover. ``special`` is true after a call of
-    `floats`: only floats can be zeros with a sign, infinities and NaN.
+    The attribute ``rng`` is NumPy's generator for draws that the methods do not cover. ``special`` is true
+    after a call of `floats`: only floats can be zeros with a sign, infinities and NaN.
     """
 
     def __init__(self, seed: int | Sequence[int], kind: str = RANDOM) -> None:
@@ -58,8 +58,7 @@ class Draw:
     def floats(self, shape: Shape, dtype: Any = np.float32, moved: bool = False) -> Array:
         """Return normally distributed floats, some of which are replaced by special values.
 
-        With ``moved=True``, which is for kernels that only copy, the special values include subnormal
-        numbers.
+        For kernels that only copy, ``moved=True`` adds subnormal numbers to the special values.
         """
         self.special = True
         values = self.rng.standard_normal(shape)
@@ -89,8 +88,8 @@ class Draw:
         return values.astype(dtype)
 
     def any_integers(self, shape: Shape) -> Array:
-        """Return random int32 values. Half of them are from 0 to 8, and the others from the whole range of an
-        int.
+        """Return random int32 values. Half of the values are from 0 to 8, and the others are from the whole
+        range of an int.
         """
         min_value = np.iinfo(np.int32).min
         max_value = np.iinfo(np.int32).max

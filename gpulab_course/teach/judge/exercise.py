@@ -46,7 +46,7 @@ class Unwritten(NotYet):
 class Parameter:
     """A parameter of a CUDA kernel, such as ``const float* x``.
 
-    ``type`` is the type of the scalar, or of an element of the array.
+    The attribute ``type`` is the type of the scalar, or of an element of the array.
     """
 
     name: str
@@ -70,9 +70,9 @@ class Parameter:
 class Case:
     """One test launch of a kernel, with its grid, its inputs and the expected contents of its outputs.
 
-    ``values`` maps parameter names to inputs. It also contains the initial contents of outputs that the
-    kernel reads, and of scratch arrays: arrays that are neither ``const`` nor in ``wanted``. All other
-    outputs start with random contents. ``wanted`` maps outputs to their expected contents: integers are
+    The dictionary ``values`` maps parameter names to inputs. It also contains the initial contents of outputs
+    that the kernel reads, and of scratch arrays: arrays that are neither ``const`` nor in ``wanted``. All
+    other outputs start with random contents. ``wanted`` maps outputs to their expected contents: integers are
     compared exactly, floats with a tolerance of two units in the last place or that of `Near`. The judge
     fills in ``label``, which names the launch in messages.
     """
@@ -124,12 +124,12 @@ class Row:
 class Budget:
     """A limit on one counter of an answer, which is usually relative to the reference's count.
 
-    A count passes if it is at most ``allowance`` times the reference's count, at most ``most``, at least
-    ``least``, and at least ``least_share`` times the reference's count; only the given limits apply. Without
-    any of them, the limit is 1.25 times the reference's count. ``spare`` is added to the limit of
-    ``allowance``, for the cost of a ragged end. ``advice`` is added to the message if a count does not pass.
-    The counters are those of `budget.COUNTERS` or, for programs, `counts.COUNTS`. A program must keep a
-    budget at every size, or only at the last two sizes if ``large`` is true.
+    A count must meet all given limits: at most ``allowance`` times the reference's count, at most ``most``,
+    at least ``least``, and at least ``least_share`` times the reference's count. Without any of them, the
+    limit is 1.25 times the reference's count. ``spare`` is added to the limit of ``allowance``, for the cost
+    of a ragged end. ``advice`` is added to the message if a count does not pass. The counters are those of
+    `budget.COUNTERS` or, for programs, `counts.COUNTS`. A program must keep a budget at every size, or only
+    at the last two sizes if ``large`` is true.
     """
 
     counter: str
@@ -325,12 +325,12 @@ class PythonExercise:
 class ProgramCase:
     """One test call of a learner's device program, with its expected result.
 
-    ``arguments`` are passed unchanged, or with ``on_device`` as device arrays that the current stream is
-    still writing when the program begins. ``wanted`` is the expected result: an array, a number, or a tuple
-    of them, compared in values, shape and dtype. It can also be a function that takes the returned plain data
-    and raises `NotYet`. ``mistakes`` contains pairs of the result of a known mistake and the sentence that
-    explains it. ``place`` requires that returned arrays are on the ``"device"`` or the ``"host"``. With
-    ``unchanged``, the program must not write to its arguments.
+    The ``arguments`` are passed unchanged. With ``on_device``, they are device arrays that the current stream
+    is still writing when the program begins. ``wanted`` is the expected result: an array, a number, or a
+    tuple of them, compared in values, shape and dtype. It can also be a function that takes the returned
+    plain data and raises `NotYet`. ``mistakes`` contains pairs of the result of a known mistake and the
+    sentence that explains it. ``place`` requires that returned arrays are on the ``"device"`` or the
+    ``"host"``. With ``unchanged``, the program must not write to its arguments.
     """
 
     arguments: tuple[Any, ...]
@@ -346,9 +346,9 @@ class ProgramCase:
 class ProgramExercise:
     """An exercise whose answer is a Python function that uses the array module ``cp``.
 
-    It runs on a virtual GPU in a process of its own, which is stopped after ``limit_s`` seconds of processor
-    time. ``case`` and the expected results stay in the judge's process; ``calls`` runs in that of the
-    program. Budgets limit the counts of `counts.COUNTS`: launches, copies, bytes, synchronizations.
+    The function runs on a virtual GPU in a separate process, which is stopped after ``limit_s`` seconds of
+    processor time. ``case`` and the expected results stay in the judge's process; ``calls`` runs in that of
+    the program. Budgets limit the counts of `counts.COUNTS`: launches, copies, bytes, synchronizations.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ class Past:
     _text_seed: int = 0
 
     def seed(self, text_seed: int) -> int:
-        """Return the seed of the data for an answer. It changes after each failure of the same text."""
+        """Return the seed of the data for an answer. The seed changes after each failure of the same text."""
         self._text_seed = text_seed
         draw_number = self.number + self.failures[text_seed]
         return zlib.crc32(f"{text_seed} {self.salt} {draw_number}".encode()) if draw_number else text_seed

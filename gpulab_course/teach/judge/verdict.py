@@ -29,8 +29,8 @@ class StageResult:
 class Verdict:
     """The result of a check, which is true in a boolean context if the answer passed.
 
-    ``repr`` is one sentence that is the same in each run; ``print`` also shows the stages. ``failed_stage``
-    is empty for an answer that passed, or that could not be tested at all.
+    The function ``repr`` returns one sentence, which is the same in each run, and ``print`` also shows the
+    stages. ``failed_stage`` is empty for an answer that passed, or that could not be tested at all.
     """
 
     exercise_id: str

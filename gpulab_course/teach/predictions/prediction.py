@@ -108,7 +108,7 @@ class Prediction:
     def reveal(self, value: Value, source: Provenance | str = "", because: str = "") -> Reveal:
         """Return the comparison of the learner's answer with the true `value`.
 
-        Without a locked answer, the result is recorded when the learner locks one.
+        If no answer is locked yet, the result is recorded when the learner locks one.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class Prediction:
         return page.bundle_of(self._form if page.in_jupyter() else None, str(self), page.boxed(question_html))
 
     def compared_in(self, form: Form) -> None:
-        """Set the form that shows the comparison. It is updated when the answer changes."""
+        """Set the form that shows the comparison. The form is updated when the answer changes."""
         self._comparison = form
 
 

@@ -23,10 +23,10 @@ MOST_ENTRIES = 8  # as of PyTorch's recompile_limit
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A compiled program with its guards, which are the conditions under which it is valid, and the number of
-    its uses.
+    """A compiled program with its guards (the conditions under which it is valid) and the number of its uses.
 
-    ``program`` is None if Python needs the value of an array. The function then runs without compilation.
+    The attribute ``program`` is None if Python needs the value of an array. The function then runs without
+    compilation.
     """
 
     guards: dict[str, Any]
@@ -103,8 +103,8 @@ class Compiled:
         return f"{self.function.__name__}: compiled {count(len(self.entries), 'time')}, {hits}."
 
     def explain(self) -> Table:
-        """Return a table with one row per compilation. It shows the reason, the number of kernels, and the
-        number of uses.
+        """Return a table with one row per compilation. Each row shows the reason, the number of kernels, and
+        the number of uses.
         """
         rows = tuple(
             (

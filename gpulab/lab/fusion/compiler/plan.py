@@ -40,8 +40,8 @@ HOST = "Python needs a value in between"
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A dependency between expressions in different kernels. The attribute `why` is the reason why they are
-    not fused.
+    """A dependency between expressions in different kernels. The attribute `why` states why the expressions
+    are not fused.
     """
 
     first: int
@@ -237,8 +237,8 @@ class Plan:
         return [*_distinct_nodes(self.nodes[n] for n in read_numbers if _origin(self.nodes, n) not in group)]
 
     def writes(self, group: Sequence[int]) -> list[Node]:
-        """Return the nodes whose arrays a kernel stores in memory. These arrays are results, are kept, or are
-        read by other kernels.
+        """Return the nodes whose arrays a kernel stores in memory. These arrays are results, kept arrays, or
+        inputs of other kernels.
         """
         outputs = [
             self.nodes[n]
@@ -250,7 +250,8 @@ class Plan:
     def moved_bytes(self, bytes_by_node: Mapping[int, int]) -> int:
         """Return the total number of bytes that all kernels read and write.
 
-        `bytes_by_node` has measured byte counts, which replace the computed ones of these nodes.
+        The parameter `bytes_by_node` contains measured byte counts, which replace the computed counts of
+        these nodes.
         """
         return sum(
             bytes_by_node[group[0]]

@@ -92,7 +92,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A reference to the array of another node. It is used among the arguments of a `Node`."""
+    """A reference to the array of another node. A ``Ref`` represents an array in the arguments of a
+    `Node`.
+    """
 
     number: int
 
@@ -143,8 +145,8 @@ class Trace:
         return Value(self, node)
 
     def held(self, name: str, array: Any) -> Value:
-        """Add an array that the function uses but does not receive as an argument. All runs use the same
-        array.
+        """Add an array that the function uses but does not receive as an argument. All runs of the program
+        use the same array.
         """
         return self.add(name, "view", array, call=lambda: array)
 

@@ -188,7 +188,7 @@ _TUNER_CALL = "tuner(candidates, reference, timed)"
 
 
 class Candidates:
-    """A model of implementations, each with a result and a time for each kind of array. It counts the
+    """A model of implementations, each with a result and a time for each kind of array. The model counts the
     timings.
     """
 

@@ -38,8 +38,8 @@ def use_device(device: str) -> Iterator[Any]:
 class Published:
     """The published data of a device that interview cards may use.
 
-    `fp32_tflops` is the rate without tensor cores. `fp16_tensor_tflops` is the dense rate with FP32
-    accumulation.
+    The attribute `fp32_tflops` is the rate without tensor cores. `fp16_tensor_tflops` is the dense rate with
+    FP32 accumulation.
     """
 
     name: str
@@ -71,7 +71,7 @@ def info(device: str) -> Published:
 def tensor_tflops(device: str, format_name: str) -> float:
     """Return a device's published dense tensor-core rate for a number format, or 0 if there is none.
 
-    A format is named as in `virtualgpu.records.counters.TENSOR_FORMATS`.
+    The format has a name from `virtualgpu.records.counters.TENSOR_FORMATS`.
     """
     with use_device(device):
         return session.ceilings().gflops.get(f"tensor {format_name}", 0.0) / 1e3

@@ -43,7 +43,7 @@ _DYNAMIC_SHARED = re.compile(r'\bextern\b(?!\s*"C")')
 
 
 class Fault(Exception):
-    """Error for a kernel that a fault stopped or that could not start. Its ``kind`` is the value of
+    """Error for a kernel that a fault stopped or that could not start. The attribute ``kind`` is the value of
     `Mistake.fault`.
     """
 

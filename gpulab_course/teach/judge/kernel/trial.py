@@ -46,9 +46,9 @@ class Counted:
 class Trial:
     """The state of a check of one kernel, with its test launches and the results of the stages so far.
 
-    ``hopeless`` is set if the kernel executes so many more instructions than the reference that large sizes
-    are skipped; it is the mistake that is reported. ``large`` contains the large launches with their
-    counters, and ``longest`` the small launch with the busiest warp. ``failed`` is the launch that failed.
+    If the kernel executes many more instructions than the reference, ``hopeless`` is the reported mistake,
+    and large sizes are skipped. ``large`` contains the large launches with their counters, and ``longest``
+    the small launch with the busiest warp. ``failed`` is the launch that failed.
     """
 
     exercise: KernelExercise

@@ -16,9 +16,9 @@ from virtualgpu.records import Activity, Synchronization, Timeline
 class ProgramRecord:
     """The recorded work of a program, with its timeline, its waits and its use of memory.
 
-    ``kernel_bus_bytes`` are the bytes that kernels read or wrote in host memory. ``stream_id`` is the stream
-    that was current when the program was called. ``flow`` is the work on which the result depends; it is
-    empty unless memory uses were checked.
+    The attribute ``kernel_bus_bytes`` is the number of bytes that kernels read or wrote in host memory.
+    ``stream_id`` is the stream that was current when the program was called. ``flow`` is the work on which
+    the result depends; it is empty unless memory uses were checked.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class ProgramRecord:
     def hidden_percent(self) -> int:
         """The time in which copies and kernels overlap, as a percentage of the largest possible overlap.
 
-        0 means that all operations run one after the other. 100 means that the duration is that of the
-        busiest engine alone.
+        The value 0 means that all operations run one after the other. 100 means that the duration is that of
+        the busiest engine alone.
         """
         engines = [self.copies("HtoD"), self.copies("DtoH"), self.of_kind("CONCURRENT_KERNEL")]
         busy_ns = [length_ns(intervals(engine)) for engine in engines]

@@ -66,7 +66,7 @@ def _inputs_of(work: Work, regions: list[Region], work_numbers: set[int]) -> lis
 def concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[Activity]) -> int:
     """Return the number of kernels that may run at the same time as a kernel of another stream.
 
-    `activities` holds all operations in the order in which they were issued.
+    The parameter `activities` contains all operations in the order in which they were issued.
     """
     bits, ancestors = _ancestor_masks(activities)
     return sum(

@@ -40,8 +40,8 @@ def judge_program(
 ) -> Verdict:
     """Judge a program's results, the synchronization of its streams, and its budgets at every size.
 
-    `reference_process` starts a separate process for the reference. The call on which the last answer failed
-    is tested first.
+    The function `reference_process` starts a separate process for the reference. The call on which the last
+    answer failed is tested first.
     """
     past = past or Past()
     trial = _Trial(exercise, answer.seed, past.again)

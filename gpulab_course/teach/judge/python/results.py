@@ -18,7 +18,8 @@ class _WrongValues(NotYet):
 
 
 def compare(label: str, result: Any, case: ProgramCase) -> None:
-    """Check that a result equals the expected one. Its device arrays are represented by `OnDevice` objects.
+    """Check that a result equals the expected one. The device arrays of the result are represented by
+    `OnDevice` objects.
 
     Raises
     ------

@@ -111,7 +111,7 @@ def gpus(count: int, links: str = "nvswitch") -> Iterator[Gpus]:
 def tried(machine: Gpus, mode: Any) -> Iterator[list[str]]:
     """Run the work of a `with` block in the order of streams that `mode` selects from `RUN_MODES`.
 
-    The yielded list contains messages about missing order between streams when the block has ended.
+    After the block, the yielded list contains messages about missing order between streams.
     """
     messages: list[str] = []
     if mode == "checked":
