@@ -145,14 +145,14 @@ class Played:
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A clock that the test sets, and the times that a group has waited."""
-    clock = SimpleNamespace(now=100.0, waits=[])
+    """A clock that the test sets, the times that a group has waited, and how long it really waits at most."""
+    clock = SimpleNamespace(now=100.0, waits=[], real_s=30.0)
     monkeypatch.setattr(Played, "made", ())
     monkeypatch.setattr(group, "Talk", Played)
     monkeypatch.setattr(group, "time", SimpleNamespace(monotonic=lambda: clock.now))
     wait = group.wait
     monkeypatch.setattr(
-        group, "wait", lambda asked, s, *when: (clock.waits.append(s), wait(asked, 0.02, *when))
+        group, "wait", lambda asked, s, *when: (clock.waits.append(s), wait(asked, clock.real_s, *when))
     )
     yield clock
     assert not any(talk.running for talk in Played.made)
@@ -179,6 +179,7 @@ def test_all_ranks_have_one_limit_that_begins_when_all_are_ready(played: SimpleN
         played.now += 1.5
         assert ranks.ask(work, "", "") == [0, 1], "a rank that is done may be late"
         assert not any(talk.ended.is_set() for talk in Played.made)
+        played.real_s = 0.5
         with pytest.raises(GpulabError, match=r"^Not finished after 2\.5 s\. Rank 1 is in "):
             ranks.ask(work, "", "wait")
     assert played.waits == [2.5, 1.0, 0.0, 0.0, group._GRACE_S]

@@ -272,7 +272,7 @@ def _run(
                 memory_check_s = time.monotonic() + _MEMORY_CHECK_S
                 if is_nearly_full():
                     raise out_of_host_memory(
-                        f"the host has almost no free memory. Kernel '{launch.packed.title}' was stopped, "
+                        f"almost no free memory. Kernel '{launch.packed.title}' was stopped, "
                         "because its output is kept in host memory. Use smaller arrays."
                     )
             if onlooker is not None:
