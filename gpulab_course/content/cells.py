@@ -39,7 +39,9 @@ class Section:
 
     @property
     def number(self) -> str:
-        """The number in the heading, such as ``"3"``. A heading without a number is returned whole."""
+        """The number in the heading, such as ``"3"``. If the heading has no number, the value is the whole
+        heading.
+        """
         return self.title.partition(" · ")[0]
 
 

@@ -96,8 +96,8 @@ class MemoryChart(View, module="memory/chart"):
         return (Table("Readings", COLUMNS, tuple(self.record.rows())),)
 
     def redraw(self, **traits: Any) -> None:
-        """Send all readings to the browser. Until the next call, the method `tick` sends only new
-        readings.
+        """Send all readings to the browser. Between two calls of this method, the method `tick` sends only
+        new readings.
         """
         record = self.record
         page_data = {
@@ -206,8 +206,8 @@ def _suitable_axis(record: MemorySamples, state: str, axis: str = "time") -> str
 
 
 def by_event(record: MemorySamples) -> MemorySamples:
-    """Return the memory use before the first event and after each event. The time axis of the result contains
-    event numbers.
+    """Return the memory use before the first event and after each event. In the result, the column
+    ``time_ns`` contains event numbers instead of times.
 
     The pool's bytes follow from the last reading and the events before it; other memory is that of the
     reading before the event. ``byEvent`` in ``chart.js`` computes the same.

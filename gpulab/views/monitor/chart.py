@@ -45,7 +45,9 @@ class _Strip(NamedTuple):
 
     @property
     def height_px(self) -> int:
-        """The height of the strip in pixels. All strips together fit on the screen of a projector."""
+        """The height of this strip of the chart in pixels. The heights are so small that all strips fit on
+        the screen of a projector.
+        """
         return 42 if self.is_percentage else 22
 
 

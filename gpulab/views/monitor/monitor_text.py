@@ -43,7 +43,7 @@ def reading(value: float | None, unit: str) -> str:
 
 
 def sms(record: LoadSamples, value: float | None) -> str:
-    """Return a text with the number of SMs that corresponds to a percentage."""
+    """Return a text with a number of SMs that is given as a percentage of all SMs."""
     return (
         ""
         if value is None or not record.sms
@@ -114,7 +114,7 @@ def state_of(record: LoadSamples) -> str:
 
 
 def time_of_latest(record: LoadSamples, is_live: bool) -> str:
-    """Return a text with the time to which the numbers above the chart refer."""
+    """Return the time of the latest reading as text."""
     return f"{'Now' if is_live else 'Last reading'}, at {duration(record.duration_ns)}"
 
 
@@ -125,7 +125,7 @@ def phase_list(record: LoadSamples) -> str:
 
 
 def values_text(record: LoadSamples, index: int, readings: Sequence[tuple[str, str, str]], unit: str) -> str:
-    """Return a text with the values of several readings at one time, or an empty string if none is
+    """Return a text with the values of several readings in one sample, or an empty string if no value is
     available.
     """
     values = [(name, float(record[key][index])) for key, _, name in readings]

@@ -61,7 +61,9 @@ class Axis:
 
 
 def log_axis(low: float, high: float, name: str, multiples: Sequence[int] = (1, 2, 5)) -> Axis:
-    """Return a logarithmic axis that contains an interval. Its ticks are `multiples` times powers of ten."""
+    """Return a logarithmic axis that covers the range from `low` to `high`. The values of its ticks are
+    powers of ten times the numbers in `multiples`.
+    """
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
     candidates = [multiple * 10.0**power for power in powers for multiple in multiples]
     first_index = max(
@@ -76,7 +78,7 @@ def log_axis(low: float, high: float, name: str, multiples: Sequence[int] = (1, 
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """The horizontal and the vertical axis of a chart with a height of `height` pixels.
+    """The horizontal and the vertical axis of a chart that is `height` pixels high.
 
     The chart begins `top` pixels below the upper edge of the plot.
     """
@@ -108,9 +110,7 @@ class Axes:
         colour: str | Sequence[int] = "accent",
         colours: Sequence[str] = (),
     ) -> Item:
-        """Return a mark for each pair of values. The sentence of a mark is shown when the mark is
-        selected.
-        """
+        """Return a mark for each pair of values. Selecting a mark shows its sentence."""
         lowest_x, highest_x = self.horizontal.domain
         centres = self.x(x)
         centres_y = self.y(y)
@@ -154,6 +154,8 @@ class Axes:
         ]
 
     def plot(self, *items: Item | None, left: int, below_px: float = BELOW_PX, **options: Any) -> Plot:
-        """Return a plot of `items` with axes. The texts of the horizontal axis need `below_px` pixels."""
+        """Return a plot of `items` with axes. The labels below the horizontal axis occupy `below_px`
+        pixels.
+        """
         all_items = [*self.grid(), *items, *self.sides(left)]
         return plot(self.bottom + below_px, self.horizontal.domain, *all_items, left=left, **options)

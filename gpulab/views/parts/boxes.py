@@ -11,7 +11,7 @@ from gpulab.views.parts.items import Item
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """The base class of boxes. A picture is composed of boxes.
+    """The base class of the boxes that a picture consists of.
 
     Parameters
     ----------
@@ -26,7 +26,9 @@ class Box:
     name: str | None = None
 
     def wire(self) -> dict[str, Any]:
-        """Return the box in the format of the browser. Values that are None are left out."""
+        """Return the box as a dictionary for the JavaScript code in the browser. Values that are None are
+        left out.
+        """
         values = {box_field.name: getattr(self, box_field.name) for box_field in fields(self)}
         return {"box": self.kind, **{name: value for name, value in values.items() if value is not None}}
 
@@ -73,7 +75,7 @@ class Legend(Box):
 
 @dataclass(frozen=True)
 class Terms(Box):
-    """A list of terms. Each term has a value and a detail."""
+    """A box with a list of terms, each with a value and a detail."""
 
     kind = "numbers"
     rows: list[list[str]]
@@ -141,8 +143,8 @@ class Slider(Box):
 
 @dataclass(frozen=True)
 class Remarks(Box):
-    """A list of numbered sentences. Pointing at a sentence or focusing on it sets a trait to the index of the
-    sentence.
+    """A list of numbered sentences. A trait is set to the index of the sentence that is pointed at or has the
+    focus.
     """
 
     kind = "remarks"
@@ -182,7 +184,8 @@ class Player(Box):
 
 @dataclass(frozen=True)
 class Plot(Box):
-    """A plot of items. Its width represents the interval `domain` (see `gpulab.views.parts`).
+    """A box that shows a plot with the given items. The width of the plot represents the interval `domain`
+    (see `gpulab.views.parts`).
 
     Parameters
     ----------
@@ -248,7 +251,9 @@ def legend(entries: Iterable[Sequence[str]], **options: Any) -> Box:
 
 
 def numbers(rows: Iterable[Sequence[str]], least: int = 150, **options: Any) -> Box:
-    """Return a list of terms in columns of at least `least` pixels. Each term has a value and a detail."""
+    """Return a list of terms in columns that are at least `least` pixels wide. Each term has a value and a
+    detail.
+    """
     return Terms([list(cells) for cells in rows], least, **options)
 
 
@@ -288,8 +293,8 @@ def fold(summary: str, inner: Box, *, opened: bool = True, **options: Any) -> Bo
 
 
 def remarks(title: str, trait: str, texts: Iterable[str], **options: Any) -> Box:
-    """Return a list of numbered sentences. Pointing at a sentence or focusing on it sets `trait` to the index
-    of the sentence.
+    """Return a list of numbered sentences. The trait `trait` is set to the index of the sentence that is
+    pointed at or has the focus.
     """
     return Remarks(title, trait, list(texts), **options)
 

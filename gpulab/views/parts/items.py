@@ -35,7 +35,7 @@ class Item:
         return self.columns[name] if name in self.columns else getattr(self, name)
 
     def wire(self) -> dict[str, Any]:
-        """Return the plot item in the format of the browser."""
+        """Return the plot item as a dictionary for the JavaScript code in the browser."""
         values = {
             item_field.name: getattr(self, item_field.name)
             for item_field in fields(self)
@@ -48,7 +48,8 @@ class Item:
 
 @dataclass(frozen=True)
 class Spans(Item):
-    """Intervals on `rows` rows of equal height. The intervals are sorted by their start `x0`.
+    """A plot item that shows intervals on `rows` rows of equal height. The intervals are sorted by their
+    start `x0`.
 
     If a row has fewer pixels than lanes, its colour shows the share of the lanes in use.
 
@@ -91,8 +92,8 @@ class Spans(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Tracks(Item):
-    """Intervals on rows of individual heights, sorted by their start. The number of intervals and the zoom
-    are not limited.
+    """Intervals on rows of individual heights, sorted by their start. The item supports any number of
+    intervals and any magnification.
 
     A pixel has the colour that covers most of it; the colour is pale if the row was busy for less than half
     of the pixel. The plot gets a toolbar and a search among ``names``. Tracks are the first item of their
@@ -128,7 +129,7 @@ class Tracks(Item):
 
 @dataclass(frozen=True)
 class Rects(Item):
-    """Rectangles in one colour, or in one of several `colours`, which are selected by index.
+    """Rectangles whose colour is one name, or an index into `colours` for each rectangle.
 
     The rectangles are `inset` pixels narrower on the left and right. With `outline`, only outlines of
     rectangles that are at least 4 pixels wide are drawn; with `hatch`, the rectangles are filled with slanted
@@ -177,8 +178,8 @@ class Readings(Item):
 
 @dataclass(frozen=True)
 class Line(Item):
-    """A line through points. With `step`, the line is a step function. With `fill`, the area between the line
-    and y = `base` is coloured.
+    """A line that connects the given points in a plot. If `step` is true, the line is a step function. With
+    `fill`, the area between the line and y = `base` is coloured.
 
     A staircase with very many points is divided into `MAX_LINE_POINTS` intervals, and the highest and the
     last point of each are kept.
@@ -212,7 +213,7 @@ class Line(Item):
 class Rules(Item):
     """Straight line segments, which can be dashed or have arrow heads.
 
-    If `most` is not 0, the segments are hidden while more than `most` of them are visible.
+    If more than `most` segments are visible, all segments are hidden, unless `most` is 0.
     """
 
     kind = "rules"
@@ -229,8 +230,8 @@ class Rules(Item):
 
 @dataclass(frozen=True)
 class Labels(Item):
-    """Texts that are vertically centred at `y`. The start, middle or end of a text (see `anchor`) is `dx`
-    pixels to the right of `x`.
+    """Texts that are vertically centred at `y`. A text starts, ends or is centred `dx` pixels to the right of
+    `x`, depending on `anchor`.
 
     Parameters
     ----------
@@ -269,8 +270,8 @@ class Labels(Item):
 
 @dataclass(frozen=True)
 class Ticks(Item):
-    """A horizontal axis below y with several possible tick distances. The painter selects a distance at which
-    the ticks fit.
+    """A horizontal axis below ``y``, with ticks at one of several distances. The painter selects a distance
+    at which the ticks fit.
     """
 
     kind = "axis"
@@ -281,8 +282,8 @@ class Ticks(Item):
 
 @dataclass(frozen=True)
 class Time(Item):
-    """A time axis in nanoseconds below y, which adapts to the zoom. The attribute `since` is the name of the
-    event at time zero.
+    """A time axis in nanoseconds below ``y``, whose ticks depend on the zoom. The attribute `since` is the
+    name of the event at time zero.
     """
 
     kind = "time"
@@ -311,8 +312,8 @@ class Nodes(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Ring(Item):
-    """Devices on a circle, and the data that moves between them. This item does not use the domain of the
-    plot.
+    """A plot item that shows devices on a circle and the data that moves between them. The positions of the
+    devices do not depend on the domain of the plot.
 
     Parameters
     ----------

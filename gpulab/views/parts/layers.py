@@ -23,8 +23,8 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The layer and row of each graph node, and the path of each edge. Row 0 is at the top, and a row can be
-    a fraction.
+    """The layer and row of each graph node, and the path of each edge. Row 0 is at the top, and row numbers
+    can be fractional.
 
     ``paths`` contains, for each edge, its rows in the layers from its start to its end. An edge over several
     layers has its own row in each of them, so that no node hides it.

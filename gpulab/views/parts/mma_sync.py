@@ -8,8 +8,8 @@ from gpulab.words import listing, percent
 
 
 def mma_sync_sentence(shares: Mapping[str, float]) -> str:
-    """Return a sentence about the shares of published rates that mma.sync reached, by number format. If there
-    are no shares, return an empty string.
+    """Return a sentence with the share of the published rate that mma.sync reached for each number format. If
+    there are no shares, return an empty string.
     """
     if not shares:
         return ""

@@ -18,7 +18,7 @@ _PIL_ANCHORS = {"start": "lm", "middle": "mm", "end": "rm"}
 
 @cache
 def font(size: float, weight: str = "normal") -> ImageFont.FreeTypeFont:
-    """Return the DejaVu font of matplotlib, with which pictures are the same on every machine."""
+    """Return the DejaVu font from matplotlib, with which pictures look the same on every machine."""
     module = find_spec("matplotlib")
     assert module is not None
     assert module.origin is not None

@@ -177,8 +177,8 @@ def _paint_span_names(pen: Pen, item: Spans, scale: Scale, row_height: float, in
 
 
 def element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
-    """Build the sentence of an item's element from its pieces. The function ``elementSentence`` in
-    ``plot.js`` does the same.
+    """Build the sentence that describes an element of a plot item from its pieces. The function
+    ``elementSentence`` in ``plot.js`` does the same.
     """
     phrases = []
     for sentence_piece in pieces:

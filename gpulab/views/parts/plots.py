@@ -87,8 +87,8 @@ def x_axis(
     zoom: bool = False,
     integers_only: bool = False,
 ) -> Item:
-    """Return a horizontal axis below y with ticks from 0 to `limit`. Of several possible tick distances, the
-    first one that fits is drawn.
+    """Return a horizontal axis below y with ticks from 0 to `limit`. The axis has several tick distances, of
+    which the first one that fits is drawn.
 
     Parameters
     ----------
@@ -135,15 +135,15 @@ def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, 
 
 
 def speaking(sentences: Sequence[str]) -> dict[str, Any]:
-    """Return keyword arguments for a plot item in which each span or rectangle has its own sentence."""
+    """Return keyword arguments that give each span or rectangle of a plot item its own sentence."""
     return {"columns": {"which": [*range(len(sentences))]}, "say": [["which", sentences]]}
 
 
 def y_ticks(
     positions: Numbers, texts: Sequence[str], domain: tuple[float, float], of_rows: bool = False
 ) -> Item:
-    """Return tick labels to the left of a plot at the given y in pixels. With `of_rows`, the labels are
-    hidden if only one row is shown.
+    """Return tick labels to the left of a plot at the given y in pixels. If `of_rows` is true, the labels are
+    hidden while only one row is shown.
     """
     x = [float(domain[0])] * len(texts)
     return Labels(x, list(positions), texts, anchor="end", dx=-5, pin=True, of_rows=of_rows)
@@ -158,7 +158,7 @@ def y_name(text: str, y: float, domain: tuple[float, float], left: int, of_rows:
 def lane_grid(
     states: npt.NDArray[Any], colours: Sequence[str], *, top: float, row_height: float, **options: Any
 ) -> Item:
-    """Return plot spans that show the state of each lane at each step.
+    """Return a plot item that shows the state of each lane in each step as coloured spans.
 
     The array `states` (lanes, steps) contains indices into `colours`. The plot's domain is (0, steps).
     """

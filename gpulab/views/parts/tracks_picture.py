@@ -20,7 +20,7 @@ TICK_PX = 72
 
 
 class Scale:
-    """The scale of a plot's x axis in the static picture."""
+    """The conversion of x values of a plot into positions in the static picture."""
 
     def __init__(self, box: Plot, left: float, top: float, width: float) -> None:
         self.left = left + box.left

@@ -67,8 +67,8 @@ class PeersChart(FigureView):
 
     @property
     def record(self) -> dict[tuple[int, int], bool]:
-        """A dictionary that states for each pair of GPUs whether the first can directly access the memory of
-        the second.
+        """A dictionary that maps each pair of GPUs to True if the first can directly access the memory of the
+        second.
         """
         return self._has_direct_access
 

@@ -50,8 +50,8 @@ SAME_POSITION = 0.05
 
 
 class RooflineChart(FigureView):
-    """A roofline chart of launches. Each launch has one point per memory level below the ceilings of memory
-    and arithmetic.
+    """A roofline chart of launches. The chart shows each launch as one point per memory level, and the
+    ceilings of bandwidth and arithmetic.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A table value with its own text. This text replaces the format of the column.
+    """A table value that is shown with its own text. The text is used instead of the format of the column.
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Table:
-    """A table of raw values in columns. The values are converted to text when the table is shown.
+    """A table of raw values with a heading for each column. The values are converted to text when the table
+    is shown.
 
     Parameters
     ----------
@@ -386,7 +387,7 @@ class Texts(Savable):
 class CardOfTables(Tabular, Texts):
     """The base class of objects that are displayed as a card with tables and sentences.
 
-    Subclasses implement `heading`, `origin` and `tables`, and optionally the other parts.
+    Subclasses implement `heading`, `origin` and `tables`, and can override the other properties and methods.
     """
 
     __slots__ = ()
@@ -403,7 +404,7 @@ class CardOfTables(Tabular, Texts):
 
     @property
     def facts(self) -> str:
-        """The facts that follow the heading in the caption, such as the shape of the launch."""
+        """The part of the caption after the heading, such as the shape of the launch."""
         return ""
 
     @property
@@ -429,7 +430,9 @@ class CardOfTables(Tabular, Texts):
 
     @property
     def verdict(self) -> str:
-        """The result in one sentence. The sentence is empty if the tables are the result."""
+        """A sentence that summarizes the result. The sentence is empty if the tables alone show the
+        result.
+        """
         return ""
 
     def sentences(self) -> Sequence[str]:
@@ -464,18 +467,20 @@ class CardOfTables(Tabular, Texts):
 
 
 class RecordTable(CardOfTables, Generic[Record]):
-    """The base class of records that are displayed as tables. Subclasses also inherit from a record class."""
+    """The base class of records that are displayed as tables. A subclass inherits from this class and from
+    the class of the displayed record.
+    """
 
     __slots__ = ()
 
     @classmethod
     def of(cls, record: Record, **texts: str) -> Self:
-        """Return a copy of a record that is displayed as tables with additional texts."""
+        """Create an object that displays the given record as tables with additional texts."""
         return cls(**_values_of(cls, record), **texts)
 
     @property
     def record(self) -> Record:
-        """The record on which the tables are based, as an object of its original class."""
+        """The displayed data as a record of the original class, without tables."""
         plain_record: Record = type(self).__bases__[1](**_values_of(type(self), self))
         return plain_record
 

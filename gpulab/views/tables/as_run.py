@@ -19,7 +19,7 @@ _RUN_COLUMN = Column("as run", "executed", number)
 @dataclass(frozen=True, slots=True, repr=False)
 class AsRunTable(RecordTable[AsRun], AsRun):
     """A comparison of the counts of a launch in PTX (as written) and in machine code (as run). The attribute
-    ``code`` is the source.
+    ``code`` contains the source code of the kernel.
     """
 
     code: str = ""

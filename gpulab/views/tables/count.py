@@ -53,8 +53,8 @@ Counted = TypeVar("Counted", AccessCounters, BranchCounters)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CounterTable(RecordTable[KernelCounters], KernelCounters):
-    """The tables of the counters of one launch. Line numbers refer to the source in the attribute
-    ``code``.
+    """The tables that show the counters of one kernel launch. Line numbers refer to the source in the
+    attribute ``code``.
     """
 
     code: str = ""

@@ -82,7 +82,7 @@ def _short_name(kernel: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TuningTable(RecordTable[Tuning], Tuning):
-    """The tables of the choices of a tuner. There is one table per key."""
+    """The tables that show which candidates a tuner chose. There is one table per key."""
 
     @property
     def heading(self) -> str:

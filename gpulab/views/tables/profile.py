@@ -26,7 +26,7 @@ MAX_ROWS = 20
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProfileTable(RecordTable[Profile], Profile):
-    """The tables of a profile."""
+    """The tables that show the kernels, copies, host waits and NVTX ranges of a profile."""
 
     @property
     def heading(self) -> str:
@@ -279,7 +279,7 @@ class ProfileComparison(CardOfTables):
         return _table("", columns, rows, hide_empty=False)
 
     def tables(self) -> tuple[Table, ...]:
-        """Return a tuple with the only table of the comparison."""
+        """Return the table of the comparison in a tuple of one element."""
         return (self.table(),)
 
     def _body(self) -> str:

@@ -29,8 +29,8 @@ class Answers(CardOfTables, tuple[R, ...]):
         sentences: tuple[str, ...] = (),
         nothing: str = "there is none",
     ) -> Self:
-        """Return the given records for display as `sentences`. If there are no sentences, the `table` is
-        displayed.
+        """Create an analysis result from the records, which is displayed as the given `sentences`. If
+        `sentences` is empty, the `table` is displayed.
 
         Without records, the text `nothing` is shown.
         """

@@ -34,9 +34,7 @@ PICKS = {"selected": "operation", "node": "node", "panel": "panel"}
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of all panels of a timeline chart, with the index of each row by its key, and the top and
-    height of each row.
-    """
+    """The vertical positions of the rows in all panels of a timeline chart."""
 
     index: dict[tuple[int, RowKey], int]
     tops: list[float]
@@ -49,8 +47,8 @@ class Rows:
 
 
 def lanes_of(records: Sequence[Timeline], names: Sequence[str] = (), rows_px: float = ROWS_PX) -> list[Lanes]:
-    """Return the bars and rows of timelines that share a plot. If there are too many streams, some of them
-    share a row.
+    """Return the bars and rows of the timelines that are drawn in one plot. If there are too many streams,
+    some of them share a row.
 
     `names` distinguish several timelines.
     """
@@ -339,7 +337,7 @@ def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
 
 
 def tracks_of(plot: Plot) -> Tracks:
-    """Return the item with the bars of a timeline `chart`."""
+    """Return the plot item that draws the bars of a timeline `chart`."""
     return next(item for item in plot.items if isinstance(item, Tracks))
 
 

@@ -86,9 +86,9 @@ class Bar(NamedTuple):
 class Lanes:
     """The bars of one timeline as arrays that are sorted by start, and the rows on which they are drawn.
 
-    Columns of texts contain indices into ``names``, ``details``, ``lines`` (the texts of ``sources``) and
-    `ENGINES`. `fold` assigns the rows. NVTX ranges deeper than `max_depth` share the last row of their
-    thread.
+    Columns that represent texts contain indices into ``names``, ``details``, ``lines`` (the texts of
+    ``sources``) or `ENGINES`. `fold` assigns the rows. NVTX ranges deeper than `max_depth` share the last row
+    of their thread.
     """
 
     def __init__(self, record: Timeline, max_depth: int, name: str = "") -> None:
@@ -316,7 +316,7 @@ class Lanes:
 
     @cached_property
     def arrows(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return index pairs of operations that run in different streams but have a defined order.
+        """Return the index pairs of operations in different streams whose order is defined.
 
         Returns
         -------
@@ -372,9 +372,9 @@ class Lanes:
 
     @cached_property
     def launches(self) -> dict[tuple[RowKey, int, int], tuple[int, int]]:
-        """The start and the end of each graph launch, by row, graph number and launch number.
+        """The start and end times of each graph launch, by row, graph number and launch number.
 
-        The n-th run of a node belongs to the n-th launch.
+        The n-th run of a graph node counts as part of the n-th launch.
         """
         runs: Counter[tuple[RowKey, int, int]] = Counter()
         spans: dict[tuple[RowKey, int, int], tuple[int, int]] = {}

@@ -15,8 +15,8 @@ from virtualgpu.records import Timeline
 class SteeredTimeline(TimelineView, Steered):
     """A view in which sliders select the timeline that is shown.
 
-    A subclass has a trait for each slider, and calls `steer` at the end of its ``__init__``. It implements
-    `chosen` and `show_chosen`, of which the latter calls `show`.
+    A subclass defines a trait for each slider, and calls `steer` at the end of its ``__init__``. It
+    implements `chosen` and `show_chosen`, of which the latter calls `show`.
     """
 
     def steer(self, *sliders: Slider) -> None:

@@ -24,7 +24,9 @@ _INTEGER_TYPES = [
 
 
 class Texts:
-    """A collection of strings that many rows share. Each string is stored once and has a number."""
+    """A collection that stores each distinct string once for use in many rows. The rows contain the number of
+    a string instead of the string.
+    """
 
     def __init__(self) -> None:
         self.number_of_text: dict[str, int] = {}
@@ -57,8 +59,8 @@ def narrow(columns: Columns) -> Columns:
 
 
 def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.uint32]) -> Columns:
-    """Return columns that encode 32 lane values in each row. Only the values of lanes in `masks` are encoded
-    exactly.
+    """Return columns that encode rows of 32 values, one for each lane of a warp. Only the values of lanes in
+    `masks` can be restored exactly.
 
     Returns
     -------
@@ -295,7 +297,7 @@ class SharedStates(SharedEvents):
         ]
 
     def sentence_index(self, sequence: npt.NDArray[np.int64]) -> Ints:
-        """Return the index of the sentence that describes shared memory after each of the given positions."""
+        """Return the indices of the sentences that describe shared memory after the given positions."""
         return self.moments_until(sequence).astype(np.int32)
 
     def columns(self, texts: Texts) -> Columns:

@@ -101,7 +101,7 @@ def access(
 ) -> Access:
     """Return a description of a memory access for the view of a warp.
 
-    The parameters `cost` and `ideal_cost` are passes for shared memory and sectors for other memory. The
+    The parameters `cost` and `ideal_cost` count passes for shared memory, and sectors for other memory. The
     value 0 means that the cost is not known.
     """
     picture = _PICTURES.get(space, "")
@@ -187,9 +187,7 @@ def lanes_named(mask: int) -> str:
 
 @_cached
 def stop_words(text: str, kind: str, mask: int, index: int, total: int) -> str:
-    """Return the reason why the warp stops at a stop condition, and the number of this stop among all stops
-    at the condition.
-    """
+    """Return a sentence with the number of a stop, its stop condition, and the reason for the stop."""
     reason = {
         "line": "",
         "write": f" by {lanes_named(mask)}",
@@ -200,8 +198,8 @@ def stop_words(text: str, kind: str, mask: int, index: int, total: int) -> str:
 
 
 def first_sentences(words: list[str]) -> str:
-    """Return the first few sentences with a space before each. An ellipsis follows if there are more
-    sentences.
+    """Return the first few sentences as one text, with a space before each sentence. An ellipsis follows if
+    there are more sentences.
     """
     return "".join(f" {word}" for word in words[:MAX_BRIEFS]) + (" …" if len(words) > MAX_BRIEFS else "")
 
@@ -267,9 +265,9 @@ def keys(has_loops: bool, has_values: bool, has_many_warps: bool, has_stops: boo
 def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:
     """Return a sentence that compares the trace that was measured on a real GPU with a predicted trace.
 
-    A measured step is a basic block, identified by the number (`pc`) of its first instruction. The predicted
-    visits of those instructions, with their masks, must be the same. Divergent paths may run in either order,
-    so equal visits in another order count as equal, and the sentence mentions that.
+    Each measured step is one basic block, which is identified by the number (`pc`) of its first instruction.
+    The predicted visits of those instructions, with their masks, must be the same. Divergent paths may run in
+    either order, so equal visits in another order count as equal, and the sentence mentions that.
     """
     is_comparable = np.isin(predicted.pc, measured.pc)
     predicted_visits = list(

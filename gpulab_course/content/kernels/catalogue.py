@@ -37,10 +37,10 @@ COUNTERS: Mapping[str, Callable[[KernelCounters], int]] = {
 class Rung:
     """One version of a kernel in a series of increasingly optimized versions.
 
-    This version reduces the counter ``mends`` (one of `COUNTERS`) from ``before`` to ``after``, as counted on
-    a virtual GPU at the size of the series. For the first version, ``mends`` is empty. ``tuned`` contains
-    values for macros of the source that were the fastest on an H200. A real GPU uses them. A virtual GPU uses
-    the defaults in the source, which compile faster.
+    This version lowers the counter ``mends`` (one of `COUNTERS`) from ``before`` to ``after``. A virtual GPU
+    counted both values at the size of the series. For the first version, ``mends`` is empty. ``tuned``
+    contains values for macros of the source that were the fastest on an H200. A real GPU uses them. A virtual
+    GPU uses the defaults in the source, which compile faster.
     """
 
     name: str

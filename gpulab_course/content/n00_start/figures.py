@@ -230,7 +230,8 @@ def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
 
 
 def sooner(numpy_us: float, gpu_us: float) -> tuple[str, str]:
-    """Return the right answer to the prediction ``00-small``, and a sentence that compares the two times.
+    """Return the right answer to the prediction ``00-small``, and a sentence that compares the times of NumPy
+    and the GPU.
 
     Times within a factor of 1.5 are treated as equal.
     """

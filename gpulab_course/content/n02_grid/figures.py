@@ -176,7 +176,7 @@ def inside_sm(info: DeviceInfo) -> Picture:
 
 
 def waiting_warps(warp_counts: Sequence[int], latency: int) -> Picture:
-    """Draw when the warps of a scheduler issue instructions and wait, for several numbers of warps.
+    """Draw a scheduler's warps over time, and mark the cycles in which they issue instructions.
 
     Parameters
     ----------

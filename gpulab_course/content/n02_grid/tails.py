@@ -8,7 +8,7 @@ from virtualgpu.records import LaunchTrace
 
 
 def told(full_launch: LaunchTrace, overflow_launch: LaunchTrace) -> dict[str, str]:
-    """Return the values that the explanation of the prediction ``02-tail-factor`` contains.
+    """Return the values that are inserted into the explanation of the prediction ``02-tail-factor``.
 
     Parameters
     ----------
@@ -34,7 +34,9 @@ def told(full_launch: LaunchTrace, overflow_launch: LaunchTrace) -> dict[str, st
 
 
 def unequal(trace: LaunchTrace) -> str:
-    """Return a sentence about a launch whose blocks do the same work in different times."""
+    """Return a sentence with the shortest and the longest duration of a block, and the duration of the
+    launch.
+    """
     durations_us = (trace.end_ns - trace.start_ns) / 1e3
     return (
         f"{trace.grid[0]} blocks took {durations_us.min():.1f} to {durations_us.max():.1f} µs, "

@@ -265,7 +265,9 @@ class _Program:
 
 
 def draw_program(rng: np.random.Generator, kind: str, has_stale_nan: bool) -> _Program:
-    """Return a random program of one of `KINDS`. With `has_stale_nan`, its arrays initially contain NaN."""
+    """Return a random program of one of `KINDS`. If `has_stale_nan` is true, the arrays of the program
+    initially contain NaN.
+    """
     step_count = 1 if kind == "alone" else int(rng.integers(4, len(_STEP_NAMES) + 1))
     names = [str(name) for name in rng.permutation(_STEP_NAMES)[:step_count]]
     rows, cols = (int(n) for n in rng.integers(2, 9, 2) + (rng.permutation(2) == 0))  # no square

@@ -29,8 +29,8 @@ def on_virtual() -> Iterator[Any]:
 
 
 def by_name(step: Callable[[str], WarpStepper], name: str, value: str) -> WarpStepper:
-    """Step through the values of a variable. Without NVRTC, step through the values of the expression that is
-    assigned to the variable.
+    """Return a stepper that shows the values of a variable in a warp. Without NVRTC, the stepper shows the
+    expression that is assigned to the variable.
     """
     try:
         return step(name)

@@ -113,9 +113,9 @@ _WARP_SCAN_ROWS = (
 def scan(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the exclusive prefix sums of an array.
 
-    The sums are drawn at random, and the elements are the differences between these sums. Thus sums of both
-    signs are large, but fit into an int. Some sums at the ends of blocks are 0, 1 or -1, which an answer may
-    also use as a flag.
+    The prefix sums are drawn at random, and each element is the difference between neighbouring sums. Thus
+    sums of both signs are large, but fit into an int. Some sums at the ends of blocks are 0, 1 or -1, which
+    an answer may also use as a flag.
     """
     threads = block[0]
     max_magnitude = 1 << (30 if data.kind == draw.EXTREME else int(data.rng.choice((12, 30))))

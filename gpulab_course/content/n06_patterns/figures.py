@@ -41,7 +41,7 @@ class Lap:
 def lap(work: Callable[[], Any]) -> tuple[int, Provenance]:
     """Run a call after a warm-up, and return its total GPU time in ns with the provenance of the time.
 
-    A virtual GPU needs no warm-up, because it has no clocks to raise and new arrays count as cached in L2.
+    A virtual GPU needs no warm-up, because its clock rate is fixed and new arrays count as cached in L2.
     """
     if session.which_device().kind != "virtual":
         work()

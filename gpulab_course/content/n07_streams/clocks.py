@@ -21,7 +21,7 @@ def host_ms() -> float:
 
 
 def busy(duration_us: float) -> None:
-    """Keep the host busy for `duration_us`, measured with the clock of `host_ms`."""
+    """Keep the host busy for `duration_us` microseconds, as measured by the clock of `host_ms`."""
     if session.which_device().kind == "virtual":
         session.virtual_side().machine.clock.advance(1000 * duration_us)
         return

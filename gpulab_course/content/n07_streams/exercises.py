@@ -187,7 +187,9 @@ STOPWATCH = PythonExercise(
 
 
 def race_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Return the input lengths for the tests. The last length determines the score."""
+    """Return the input lengths for the tests. The score of an answer is based on the input with the last
+    length.
+    """
     return 1, 33, 1000, int(rng.integers(5_000, 50_000)), 100_000
 
 

@@ -27,7 +27,7 @@ ROUNDS = 32
 def three_clocks(
     iterations: Sequence[int], times_ms: Mapping[str, Sequence[float]], origin: Provenance
 ) -> Picture:
-    """Draw the times that three clocks measure against the number of iterations in a kernel.
+    """Draw the times that three clocks measure for several numbers of iterations in a kernel.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def three_clocks(
 
 
 def clock_spans(no_wait_ms: float, with_wait_ms: float, events_ms: float, origin: Provenance) -> Picture:
-    """Draw when three clocks start and stop, above the work of the host and the GPU on a time axis.
+    """Draw the intervals that three clocks measure, on a time axis with the work of the host and the GPU.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def running_at_once(activities: Sequence[Activity]) -> int:
 
 
 def when_it_starts(record: Timeline) -> str:
-    """Return the right choice for the prediction of when the last launched kernel starts."""
+    """Return the right answer to the prediction about the start of the last launched kernel."""
     *other_operations, last_kernel = sorted(record.activities, key=lambda activity: activity.correlation_id)
     if last_kernel.start_ns >= max(activity.end_ns for activity in other_operations):
         return "after all four"
@@ -227,7 +227,9 @@ class Conveyor(SteeredTimeline):
         )
 
     def at(self, pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
-        """Return the timeline for these settings. The first call with given settings runs the program."""
+        """Return the timeline of the program with the given settings. The first call with given settings runs
+        the program.
+        """
         key = (pieces, int(pinned), int(waits))
         if key not in self._timelines:
             with self._session_context():

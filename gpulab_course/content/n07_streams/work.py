@@ -28,7 +28,7 @@ def _kernel(name: str, cp: Any) -> Any:
 def simmer(a: Any, rounds: int = ROUNDS, blocks: int = BLOCKS, stream: Any = None) -> None:
     """Launch a kernel that iterates ``v = 3.9 v (1 - v)`` for each element of `a` (float32) in place.
 
-    The launch has `blocks` blocks of 256 threads and goes to `stream`, or to the current stream.
+    The launch has `blocks` blocks of 256 threads and runs in `stream`, or in the current stream.
     """
     if a.size:
         args = (a, np.int32(a.size), np.int32(rounds))
@@ -56,7 +56,7 @@ def decide(observation: Any, rounds: int = DECISION_ROUNDS) -> Any:
 def decide_by_numpy(observation: Floats, rounds: int = DECISION_ROUNDS) -> Floats:
     """Compute the result of the policy kernel `decide` with NumPy.
 
-    All iterations of ``v = a v + c`` together equal one iteration with another a and c.
+    The iterations of ``v = a v + c`` are combined into one iteration with other values of a and c.
     """
     factor = 1
     offset = 0
@@ -80,7 +80,8 @@ def _ignore_use(action: str, array_name: str, reads: Sequence[Any] = (), writes:
 
 
 class Environment:
-    """A simulation on the host. Its method `step` reads ``action`` and writes ``observation``.
+    """A simulation that runs on the host and provides observations for a policy. Its method `step` reads the
+    array ``action`` and writes the array ``observation``.
 
     Parameters
     ----------

@@ -175,9 +175,7 @@ def homeward() -> MeasurementTable:
 
 
 def after_prefetch() -> dict[str, float]:
-    """Return, for each GPU, a kernel's time on prefetched managed memory relative to its time on device
-    memory.
-    """
+    """Return the ratio of a kernel's times on prefetched managed memory and on device memory for each GPU."""
     managed_times = {_gpu_name(recorded()[name]): recorded()[name]["managed"] for name in ("h200", "h100")}
     return {
         name: round(times["kernel after prefetch"] / times["device memory, kernel"], 1)
@@ -219,7 +217,7 @@ def two_processes() -> MeasurementTable:
 
 
 def from_file() -> MeasurementTable:
-    """Return a table of the times in which cuFile and NumPy read 64 MiB from a file into device memory."""
+    """Return a table that compares cuFile and NumPy for reading 64 MiB from a file into device memory."""
     facts, origin = _measure_or_load("gpulab_course.content.n08_copies.storage", "cufile")
     numpy_ms = min(facts["by NumPy"])
     rows = [

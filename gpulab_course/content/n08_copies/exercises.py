@@ -127,7 +127,9 @@ STAY = ProgramExercise(
 
 
 def report_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Return pairs of a length and a sign for the tests. The sign 0 stands for numbers of both signs."""
+    """Return pairs of a length and a sign for the tests. The sign 0 means that the numbers have both
+    signs.
+    """
     return (
         (1, 0),
         (2, 1),
@@ -306,7 +308,9 @@ PACK = ProgramExercise(
 
 
 def ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
-    """Return pairs of a shape and a dtype for the tests, with arrays of one, two or many pieces."""
+    """Return pairs of a shape and a dtype for the tests, where the first dimension is the number of
+    pieces.
+    """
     piece_count = int(rng.integers(100, 200))
     n = int(rng.integers(1_000, 9_000))
     small_sizes = (
@@ -415,7 +419,7 @@ def lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
 
 
 def lookup_case(data: Draw, size: Any) -> ProgramCase:
-    """Return a test case for a program that reads those rows of a large table which the device chooses."""
+    """Return a test case for a program that reads the table rows that the device chooses."""
     rows, width, chosen_count, dtype = size
     table = (data.floats((rows, width), np.float64) * (1 << 20)).astype(dtype)
     chosen_rows = data.rng.integers(0, rows, chosen_count).astype(np.int32)

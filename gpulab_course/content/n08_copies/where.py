@@ -43,8 +43,8 @@ class Move:
 
     @property
     def is_kernel_read(self) -> bool:
-        """Whether a kernel, not a copy, read these bytes. For such a read, the rate excludes the bytes that
-        the kernel wrote.
+        """Whether the bytes were read by a kernel, and not moved by a copy. For such a read, the rate
+        excludes the bytes that the kernel wrote.
         """
         return self.way in ("zero-copy", "managed", "at home") and not self.is_copy
 
@@ -61,7 +61,7 @@ class Move:
 
 
 class Place:
-    """A box on the map of memories, such as a memory or the bus."""
+    """A box that represents a memory or the bus on the map of transfers."""
 
     def __init__(self, text: str, x: float, y: float, width: float = 17, height: float = 36) -> None:
         self.text = text

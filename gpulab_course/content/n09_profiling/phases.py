@@ -37,7 +37,7 @@ _SECONDS = 2.0
 
 
 def spinning(blocks: int, threads: int) -> str:
-    """Return the name of the phase in which `blocks` blocks of `threads` threads each spin."""
+    """Return the name of a phase with spinning blocks, such as ``spin: 1 block of 1,024``."""
     return f"spin: {blocks} {'block' if blocks == 1 else 'blocks'} of {threads:,}"
 
 

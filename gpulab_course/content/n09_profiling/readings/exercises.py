@@ -39,7 +39,7 @@ def dot_of(
 ) -> tuple[float, float, float]:
     """Return a kernel's operations per byte, GFLOP/s and share of the ceiling for a roofline chart.
 
-    The keyword arguments reproduce known mistakes.
+    The keyword arguments reproduce known mistakes in this computation.
     """
     launch = launches[launch_index]
     timed_launch = launches[launch_index if time_index is None else time_index]
@@ -184,7 +184,7 @@ def throttled_shares(samples: Samples) -> tuple[float, float]:
     """Return the share of the busy time in which power limited the clocks, and the share in which temperature
     did.
 
-    Each sample lasts until the next one.
+    Each sample counts for the time until the next sample.
     """
     busy_s = 0.0
     power_s = 0.0
@@ -199,8 +199,8 @@ def throttled_shares(samples: Samples) -> tuple[float, float]:
 
 
 def cause_of(samples: Samples) -> tuple[str, float]:
-    """Return the expected answer to the exercise 09-throttled, which is a cause and its share of the busy
-    time.
+    """Return the expected answer to the exercise 09-throttled, with the cause of the limit and its share of
+    the busy time.
     """
     power_share, heat_share = throttled_shares(samples)
     if max(power_share, heat_share) <= LEAST_SHARE:

@@ -343,7 +343,7 @@ def run_stages(steps: list[Stage], host_us: float = 0.0) -> None:
 
 
 def run_first(answer: Any, steps: list[Stage], host_us: float, faster: dict[str, float]) -> dict[str, Any]:
-    """Run the answer in its own process. Return the learner's choice, and the wall time after the improvement
+    """Run the answer in its own process. Return the learner's choice, and the wall time with a faster version
     of each kernel.
     """
     report = profile(run_stages, steps, host_us, warmup=1)
@@ -579,7 +579,7 @@ PROGRAMS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 def arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
-    """Create the arguments of the program with this letter from A to D."""
+    """Create the arguments of the program with the letter `key`, which is A, B, C or D."""
     cp = session.cp()
     rng = np.random.default_rng(seed)
 
