@@ -137,7 +137,7 @@ def values_text(record: LoadSamples, index: int, readings: Sequence[tuple[str, s
 
 
 def limits_text(reason_bits: float) -> str:
-    """Return a text with the reasons that limit the clocks at one time."""
+    """Return a text with the reasons that limited the clocks at the time of one reading."""
     return f"clocks held back by: {NOT_AVAILABLE if np.isnan(reason_bits) else clock_reasons(reason_bits)}"
 
 

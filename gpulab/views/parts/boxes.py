@@ -155,7 +155,8 @@ class Remarks(Box):
 
 @dataclass(frozen=True)
 class Player(Box):
-    """Buttons for play, pause and single steps. The buttons change a trait between 0 and `last`.
+    """A group of buttons that play or pause an animation, or move it by single steps. The buttons change a
+    trait between 0 and `last`.
 
     Parameters
     ----------

@@ -131,8 +131,8 @@ def legend(entries: Iterable[tuple[str, str]]) -> str:
 
 
 def beside(*parts: str) -> str:
-    """Return the HTML of parts next to each other, or below each other on a narrow page. Empty parts are left
-    out.
+    """Return HTML that shows parts next to each other, or below each other on a narrow page. Empty parts are
+    left out.
     """
     return f'<div class="gl-beside">{"".join(f"<div>{html}</div>" for html in parts if html)}</div>'
 

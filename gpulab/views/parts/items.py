@@ -131,9 +131,9 @@ class Tracks(Item):
 class Rects(Item):
     """Rectangles whose colour is one name, or an index into `colours` for each rectangle.
 
-    The rectangles are `inset` pixels narrower on the left and right. With `outline`, only outlines of
-    rectangles that are at least 4 pixels wide are drawn; with `hatch`, the rectangles are filled with slanted
-    lines.
+    Each rectangle is drawn `inset` pixels narrower on the left and on the right side. With `outline`, only
+    outlines of rectangles that are at least 4 pixels wide are drawn; with `hatch`, the rectangles are filled
+    with slanted lines.
     """
 
     kind = "rects"
@@ -230,8 +230,8 @@ class Rules(Item):
 
 @dataclass(frozen=True)
 class Labels(Item):
-    """Texts that are vertically centred at `y`. A text starts, ends or is centred `dx` pixels to the right of
-    `x`, depending on `anchor`.
+    """A plot item with texts that are vertically centred at `y`. A text starts, ends or is centred `dx`
+    pixels to the right of `x`, depending on `anchor`.
 
     Parameters
     ----------

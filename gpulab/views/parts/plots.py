@@ -52,14 +52,16 @@ def _columns(rows: Sequence[Sequence[Any]], column_count: int) -> list[list[Any]
 
 
 def boxes(rows: Sequence[Sequence[Any]], colours: Sequence[str], **options: Any) -> Item:
-    """Return one rectangle per row. Each row contains x0, x1, y0, y1 and the index of a colour."""
+    """Return a plot item with one rectangle for each element of `rows`. Each row contains x0, x1, y0, y1
+    and the index of a colour.
+    """
     x0, x1, y0, y1, colour = _columns(rows, 5)
     return Rects(x0, x1, y0, y1, colour, colours, **options)
 
 
 def texts(rows: Sequence[Sequence[Any]], **options: Any) -> Item:
-    """Return one centred text per row. Each row contains x, y, the text, and its maximum width in data
-    units.
+    """Return a plot item with one centred text for each element of `rows`. Each row contains x, y, the
+    text, and its maximum width in data units.
     """
     x, y, text, max_widths = _columns(rows, 4)
     return Labels(x, y, text, **{"anchor": "middle", "room": max_widths, **options})

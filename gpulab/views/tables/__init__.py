@@ -321,7 +321,7 @@ def times(count: int, name: str) -> str:
 
 
 class Tabular:
-    """The base class of objects that have tables."""
+    """The base class of objects whose data can be displayed or exported as tables."""
 
     __slots__ = ()
 

@@ -128,7 +128,7 @@ def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
 
 
 def advice(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
-    """Return pieces of advice as sentences, with the largest expected gain first."""
+    """Return advice on a timeline as sentences, with the largest expected gain first."""
     records = tuple(records)
     sentences = tuple(record.text for record in records)
     heading = "Changes that would help, each by itself"

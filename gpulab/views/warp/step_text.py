@@ -83,7 +83,7 @@ def lanes_words(active: int, executed: int, threads: int, executed_text: str = "
 
 
 def place(line: int) -> str:
-    """Return the text for a source line number. Line 0 means that there is no source line."""
+    """Return a source line number as text, such as ``line 3``. Line 0 means that there is no source line."""
     return f"line {line}" if line else "no source line"
 
 
@@ -99,7 +99,7 @@ def access(
     *,
     has_addresses: bool,
 ) -> Access:
-    """Return a description of a memory access for the view of a warp.
+    """Return the sentences and the picture that describe a memory access in the view of a warp.
 
     The parameters `cost` and `ideal_cost` count passes for shared memory, and sectors for other memory. The
     value 0 means that the cost is not known.

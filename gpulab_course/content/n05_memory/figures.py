@@ -17,7 +17,9 @@ from virtualgpu.records import Provenance
 
 
 def least_bytes(args: Sequence[Any]) -> int:
-    """Return the total size of a launch's array arguments, a lower bound of the bytes that it moves."""
+    """Return the total size of a launch's array arguments, which is a lower bound of its memory traffic in
+    bytes.
+    """
     arrays = {id(argument): int(argument.nbytes) for argument in args if len(getattr(argument, "shape", ()))}
     return sum(arrays.values())
 

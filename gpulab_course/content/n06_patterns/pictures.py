@@ -106,7 +106,7 @@ def scan_steps(values: Sequence[int]) -> Picture:
 
 
 def look_back(own_sums: Sequence[int], known: int) -> Picture:
-    """Draw how the block of the last tile finds the sum of all tiles before it.
+    """Draw how the block of the last tile computes the sum of all previous tiles.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from gpulab import session
 
 
 def host_ms() -> float:
-    """Return the time of the host clock in ms. On a virtual GPU, this clock is modelled.
+    """Return the time of the host clock in ms. On a virtual GPU, the function returns the modelled time.
 
     On a virtual GPU, the real clock would measure the time of the simulation.
     """

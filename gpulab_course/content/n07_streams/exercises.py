@@ -194,7 +194,9 @@ def race_sizes(rng: np.random.Generator) -> tuple[int, ...]:
 
 
 def energy_case(data: Draw, size: int) -> ProgramCase:
-    """Return a test case whose numbers have both signs. For large sizes, their squares are exact."""
+    """Return a test case whose numbers have both signs. In large arrays, the numbers are chosen so that their
+    squares are exact.
+    """
     x = data.whole(size) if size > 50_000 else data.floats(size) * np.float32(data.rng.integers(1, 100))
     half_x = x * np.float32(0.5)
     total_energy = np.float32((half_x * half_x).sum(dtype=np.float64))

@@ -204,7 +204,7 @@ def two_gpus() -> MeasurementTable:
 
 
 def two_processes() -> MeasurementTable:
-    """Return a table about a device array that two processes share by an IPC handle."""
+    """Return a table of the results of two processes that share a device array through an IPC handle."""
     facts, origin = _measure_or_load("gpulab_course.content.n08_copies.processes", "ipc")
     rows = (
         ("sum of 16,777,216 ones, computed in the second process", f"{facts['sum there']:,.0f}"),

@@ -412,7 +412,7 @@ class ChosenRows:
 
 
 def lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
-    """Return tuples of the numbers of rows, columns and chosen rows, and a dtype, for the tests."""
+    """Return the table sizes for the tests as tuples of rows, columns, chosen rows and dtype."""
     rows, width, chosen_count = (int(rng.integers(min_count, 2 * min_count)) for min_count in (20_000, 8, 20))
     small_sizes = (1, 1, 1, "f4"), (100, 8, 5, "i4"), (1000, 33, 7, "f8")
     return *small_sizes, (rows, width, chosen_count, "f4"), (50_000, 16, 40, "f4")
