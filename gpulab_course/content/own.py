@@ -10,7 +10,7 @@ from gpulab_course import content
 
 
 def module_of(name: str, part: str) -> Any:
-    """Import a module of a notebook's content folder, as in ``module_of("02-index", "exercises")``.
+    """Import a module from the content folder of a notebook, as in ``module_of("02-index", "exercises")``.
 
     Parameters
     ----------

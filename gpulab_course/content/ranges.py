@@ -10,7 +10,7 @@ from gpulab_course.content.own import module_of
 
 
 def ranges(*bounds: float, unit: str = "times") -> tuple[str, ...]:
-    """Return the ranges of numbers below, between and above the bounds as choices.
+    """Return the answer choices of a question: the ranges of numbers that the bounds separate.
 
     >>> ranges(2, 10)
     ('less than 2 times', '2 to 10 times', 'more than 10 times')
@@ -20,11 +20,13 @@ def ranges(*bounds: float, unit: str = "times") -> tuple[str, ...]:
 
 
 def within(value: float, *bounds: float, unit: str = "times") -> str:
-    """Return the choice from `ranges` that contains this value."""
+    """Return the choice of `ranges` to which this value belongs."""
     return ranges(*bounds, unit=unit)[sum(value >= bound for bound in bounds)]
 
 
 def among(key: str, value: float, limits: Sequence[float]) -> str:
-    """Return the choice of the prediction `key` that contains a value. The `limits` separate the choices."""
+    """Return the choice of the prediction with this key to which a value belongs. The numbers in `limits`
+    separate consecutive choices.
+    """
     question = next(question for question in module_of(key, "predictions").PREDICTIONS if question.key == key)
     return str(question.choices[bisect(limits, value)])

@@ -27,7 +27,7 @@ class Screens:
 
     @property
     def program(self) -> str:
-        """The source of the program, which begins with a comment about the file and the recording."""
+        """The source of the program, after a comment with the file name and the label of the recording."""
         return f"# {self._data['file']}; {self.label}\n{self._data['program']}"
 
     @property
@@ -37,7 +37,9 @@ class Screens:
         return f"recorded on {device} ({self._data['date']}, driver {driver})"
 
     def screen(self, *words: str, only: str = "") -> str:
-        """Return the first command with all of these words, and its output lines that start with `only`."""
+        """Return the first command that contains all of these words, with the output lines that start with
+        `only`.
+        """
         for recording in self._data["screens"]:
             if all(word in recording["command"].split() for word in words):
                 lines = [line for line in recording["printed"].splitlines() if line.startswith(only)]
@@ -45,7 +47,7 @@ class Screens:
         raise KeyError(f"No recorded command contains the words {' '.join(words)}.")
 
     def columns(self, *headings: str) -> Table:
-        """Return the columns with these names from the table that the first command printed."""
+        """Return a table of the columns with these headings from the output of the first command."""
         lines = self._data["screens"][0]["printed"].splitlines()
         rule_rows = [row for row, line in enumerate(lines) if line and set(line.strip()) == {"-", " "}]
         rule = lines[rule_rows[0]]

@@ -38,7 +38,7 @@ def empty_axes(height_in: float, x_limits: Pair, y_limits: Pair, margin: float =
 
 
 def draw_text(axes: Axes, x: float, y: float, text: str, colour: str = "fg", **style: Any) -> None:
-    """Draw text whose left edge is centred at (x, y), unless `style` sets another alignment.
+    """Draw text that begins at x and is vertically centred at y, unless `style` sets another alignment.
 
     Parameters
     ----------

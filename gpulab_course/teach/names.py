@@ -22,7 +22,7 @@ _HEADINGS = ("torch.cuda", "CuPy, NVML", "what it does", "course")
 
 @dataclass(frozen=True, slots=True)
 class NameRow:
-    """A name in ``torch.cuda``, its counterpart in CuPy or NVML, and the section of the course about it.
+    """A name in ``torch.cuda``, with its counterpart in CuPy or NVML and the course section that explains it.
 
     Attributes
     ----------

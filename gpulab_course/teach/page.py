@@ -12,7 +12,9 @@ Bundle = dict[str, object]
 
 
 def bundle_of(widget: Any | None, text: str, page: str) -> Bundle:
-    """Return the MIME bundle of a widget. For viewers without widgets, it contains HTML (`page`) and text."""
+    """Return the MIME bundle of a widget. The bundle also contains HTML (`page`) and text for viewers without
+    widgets.
+    """
     bundle: Bundle = {}
     if widget is not None:
         data = widget._repr_mimebundle_()

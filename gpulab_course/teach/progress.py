@@ -25,7 +25,7 @@ _HEADINGS = ("notebook", "exercises passed", "predictions right", "quiz right fi
 
 
 class Notebook(Protocol):
-    """The attributes of a content folder that are needed for a learner's progress, such as its exercises."""
+    """The content of a notebook that is needed to show a learner's progress, such as its exercises."""
 
     @property
     def number(self) -> str: ...
@@ -50,7 +50,9 @@ class ExerciseResult:
 
 @dataclass(frozen=True, slots=True)
 class PredictionResult:
-    """A learner's answer to one prediction, with its certainty and its result. Unknown values are None."""
+    """A learner's answer to one prediction, with its certainty and its result. Attributes without a known
+    value are None.
+    """
 
     key: str
     value: int | float | str | None = None
@@ -60,7 +62,9 @@ class PredictionResult:
 
 @dataclass(frozen=True, slots=True)
 class QuizAnswer:
-    """A learner's first answer to one quiz question. Without an answer, `first` and `right` are None."""
+    """A learner's first answer to one quiz question. If the question is not answered yet, `first` and `right`
+    are None.
+    """
 
     question: str
     first: str | None
@@ -97,14 +101,16 @@ class Progress(Savable):
 
     @property
     def exercises(self) -> dict[str, bool]:
-        """A dict that says for each exercise of the course whether it is passed."""
+        """A dict from the name of each course exercise to whether the learner has passed it."""
         return {
             exercise.name: exercise.passed for notebook in self.notebooks for exercise in notebook.exercises
         }
 
     @property
     def quizzes(self) -> dict[str, tuple[int, int]]:
-        """The number of right first answers and the number of questions for each quiz topic."""
+        """The number of questions answered correctly at the first attempt and the number of all questions,
+        for each quiz topic.
+        """
         return {n.topic: (_count_right(n.quiz)[0], len(n.quiz)) for n in self.notebooks if n.quiz}
 
     @property
@@ -131,7 +137,7 @@ class Progress(Savable):
         return tuple(prediction for notebook in self.notebooks for prediction in notebook.predictions)
 
     def calibration(self, sure: bool) -> tuple[int, int]:
-        """Return the number of right predictions and the number of all, among sure predictions or among
+        """Return the number of right predictions and the total number, for sure predictions or for
         guesses.
         """
         return _count_right(p for p in self.predictions if p.sure is sure)
@@ -219,7 +225,7 @@ class Progress(Savable):
 def progress(notebooks: Iterable[Notebook], story: Callable[[str], Any]) -> Progress:
     """Read the learner's results in all notebooks from the learner's file.
 
-    The function `story` returns the table of the running example up to a notebook.
+    The function `story` must return the table of the running example up to a given notebook.
     """
     cards = again.all_cards()
     return Progress(

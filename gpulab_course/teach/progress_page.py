@@ -43,7 +43,9 @@ def interval(right: int, total: int) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The results in one notebook by kind. Each item is True, False, or None if it is not done yet."""
+    """A learner's results in one notebook, grouped by kind (such as exercises). Each result is True, False,
+    or None if the item is not done yet.
+    """
 
     name: str
     file: str

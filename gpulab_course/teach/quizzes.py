@@ -51,7 +51,9 @@ class Quiz:
 
     @property
     def points(self) -> tuple[int, int]:
-        """The number of ticked points in the learner's own sentences, and the total number of points."""
+        """The number of ticked points in the questions that ask for a sentence, and the total number of these
+        points.
+        """
         questions = [question for question in self.questions if isinstance(question, WhyQuestion)]
         return sum(len(self.ticked(question)) for question in questions), sum(
             len(item.points) for item in questions
@@ -80,7 +82,8 @@ class Quiz:
     def answer(self, number: int, choice: int | str) -> str:
         """Answer question `number` (from 1) with a letter or a position (from 1), and return the feedback.
 
-        For a question about a reason, pass a sentence; the points of a good answer are returned.
+        If the question asks for a reason, pass a sentence; the function then returns the points of a good
+        answer.
 
         Raises
         ------

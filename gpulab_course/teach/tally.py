@@ -48,8 +48,7 @@ def publish(learner_file: Path, sections: Mapping[str, Mapping[str, Any]]) -> No
 
 
 def summary(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the data that ``gpulab tally`` counts, which are the locked predictions and the passed
-    exercises.
+    """Return the locked predictions and the passed exercises, which ``gpulab tally`` counts.
 
     Examples
     --------

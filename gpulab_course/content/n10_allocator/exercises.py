@@ -149,8 +149,8 @@ PREDICT = PythonExercise("10-predict", "Used and reserved, in both pools", judge
 
 
 def scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
-    """Return pairs of a length and a scale for the tests. With a negative scale, all numbers have the same
-    sign.
+    """Return array lengths and scales for the tests, as pairs. With a negative scale, all numbers have the
+    same sign.
     """
     size = int(rng.integers(50_000, 99_000))
     small_sizes = (
@@ -239,15 +239,15 @@ KEPT = 1000
 
 
 def fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Return pairs of a number of windows and the length of a window for the tests."""
+    """Return window counts and window lengths for the tests, as pairs."""
     window_count = int(rng.integers(4, 7))
     n = int(rng.integers(60_000, 90_000))
     return (1, 1), (1, 1000), (2, 33), (window_count, n), (3, 100_000), (8, 1 << 19)
 
 
 def fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
-    """Return a test case with windows of an array. The largest magnitude of a window is at an end, or belongs
-    to a negative number.
+    """Return a test case whose program finds the maximum of several windows of one array. The largest
+    magnitude of some windows is at an end of the window, or belongs to a negative number.
     """
     window_count, n = size
     x = random_data.floats(2 * n) * np.float32(100)
@@ -274,7 +274,7 @@ def fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
 
 
 def call_with_limited_memory(recorder: Any, program: Any, x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """Call a program with device memory for only its input, its result, and 4/3 of one window."""
+    """Call a program with a memory limit that leaves space for its results and 4/3 of one window."""
     cp_pool = recorder.cp.get_default_memory_pool()
     cp_pool.free_all_blocks()
     free_bytes = 1.34 * 4 * n + 2 * len(starts) * 8 * KEPT + 64 * KIB
@@ -286,7 +286,7 @@ def call_with_limited_memory(recorder: Any, program: Any, x: Any, starts: tuple[
 
 
 def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """Compute the maximum of each window with one workspace, after the results were allocated (reference
+    """Compute the maximum of each window in one workspace, which is allocated after the results (reference
     solution).
     """
     cp = session.cp()
@@ -300,7 +300,9 @@ def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
 
 
 def tops_in_freed_memory(x: Any, starts: tuple[int, ...], n: int) -> Any:
-    """Compute the maximum of each window, with results in memory that was just freed (naive version)."""
+    """Compute the maximum of each window, and allocate each result in memory that was just freed (naive
+    version).
+    """
     cp = session.cp()
     results = []
     for start in starts:
@@ -347,7 +349,7 @@ FIT = ProgramExercise(
 
 
 def side_sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    """Return the input lengths for the tests. The last length determines the score."""
+    """Return the input lengths for the tests. The learner's score is computed for the last length."""
     return 1, 33, 1000, int(rng.integers(5_000, 90_000)), 100_000
 
 
@@ -427,8 +429,8 @@ SIDE = ProgramExercise(
 
 
 def pool_case(random_data: Draw, count: int) -> ProgramCase:
-    """Return a test case with requests to a memory pool. The driver calls of the pool are checked
-    afterwards.
+    """Return a test case with requests to a memory pool. The test checks the driver calls that the pool
+    made.
     """
     requests = pool.trace(random_data, count)
     return ProgramCase(
@@ -469,7 +471,7 @@ POOL = ProgramExercise(
 
 
 def rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
-    """Return triples of the number of tokens, their length and their scale for the tests."""
+    """Return token counts, token lengths and scales for the tests, as triples."""
     odd_count = int(rng.integers(66, 127))
     row_count = int(rng.integers(129, 192))
     small_sizes = (1, 4, 1.0), (33, 8, 0.9), (64, 16, 16.0), (65, 4, 1.0), (odd_count, 4, 32.0)
@@ -477,7 +479,9 @@ def rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
 
 
 def rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCase:
-    """Return a test case with tokens (n, d). For a large scale, the exponentials overflow."""
+    """Return a test case for attention with ``n`` tokens of ``d`` numbers. For a large scale, the
+    exponentials overflow.
+    """
     n, d, factor = size
     h = (random_data.whole((n, d), -3, 4) / 4 * factor).astype(np.float32)
     scores = h.astype(np.float64) @ h.T / np.sqrt(d)

@@ -31,7 +31,7 @@ def device_used_bytes() -> int:
 
 
 def levels() -> dict[str, int]:
-    """Return the number of bytes that are in use by arrays, by the default pool and on the device."""
+    """Return the bytes that arrays use, that the default pool reserves, and that the device uses."""
     pool = session.cp().get_default_memory_pool()
     return {"used": pool.used_bytes(), "reserved": pool.total_bytes(), "device": device_used_bytes()}
 
@@ -111,7 +111,7 @@ def nested(level_bytes: Mapping[str, int]) -> Picture:
 
 
 def reused(doubled_address: int, z_address: int) -> Picture:
-    """Draw a race on memory that was freed too early, with the order of the host and of two streams.
+    """Draw a data race between two streams on memory that the host freed too early.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
 
 
 def kept_outputs(layers: int, every: int) -> Picture:
-    """Draw which layer outputs stay in memory: all of them, one in `every`, or copies on the host.
+    """Draw which layer outputs stay in GPU memory with three strategies: keep all, recompute, and offload.
 
     Parameters
     ----------

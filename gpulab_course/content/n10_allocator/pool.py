@@ -56,7 +56,7 @@ class MyPool:
                 break
 
     def empty_cache(self) -> None:
-        """Return all segments of the pool without used blocks to the driver."""
+        """Return each memory segment without used blocks to the driver."""
         segments = {block[2] for block in self.blocks.values()}
         for segment in segments:
             addresses = [a for a, block in self.blocks.items() if block[2] == segment]
@@ -93,9 +93,10 @@ class NoPool:
 class Request:
     """One request to a memory pool, as a part of a trace.
 
-    A ``malloc`` request allocates `size` bytes as allocation `number`, and a ``free`` request frees this
-    allocation. ``refuse`` frees an address `size` bytes after the start of the allocation, which must raise
-    an error. ``empty`` calls `empty_cache`. ``pool`` is 0 or 1, the index of one of two independent pools.
+    A ``malloc`` request allocates `size` bytes under the number `number`, and a ``free`` request with this
+    number frees them. ``refuse`` frees an address `size` bytes after the start of the allocation, which must
+    raise an error. ``empty`` calls `empty_cache`. ``pool`` is 0 or 1, the index of one of two independent
+    pools.
     """
 
     kind: str
@@ -225,7 +226,7 @@ class Driver:
     """A model of the device driver, which records the calls of ``malloc(size)`` and ``free(address)`` by a
     pool.
 
-    Segments are adjacent in memory, as on a real device.
+    Consecutive memory segments are adjacent, as on a real device.
     """
 
     def __init__(self, start: int) -> None:

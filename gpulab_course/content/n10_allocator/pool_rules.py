@@ -38,7 +38,7 @@ class _PoolState:
         self._last_streams: dict[int, int] = {}  # last stream of each unit of 512 bytes
 
     def fits(self, size: int, stream: int) -> list[_Block]:
-        """Return the free blocks of a stream that have at least `size` bytes."""
+        """Return the free blocks of this stream with a size of at least `size` bytes."""
         return [
             block
             for block in self.blocks

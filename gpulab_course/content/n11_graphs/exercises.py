@@ -64,7 +64,7 @@ def _relax_on_host(x: npt.NDArray[np.float32], round_count: int) -> npt.NDArray[
 
 
 def replay_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Return pairs of a number of elements and a number of rounds for the tests. One pair has 0 rounds."""
+    """Return element counts and round counts for the tests, as pairs. One of the round counts is 0."""
     n = int(rng.integers(1000, 5000))
     round_count = int(rng.integers(14, 20))
     return (1, 1), (1000, 0), (33, 3), (n, 2), (int(rng.integers(100, 900)), round_count), (4096, 20)
@@ -136,15 +136,15 @@ def relax_naive(x: Any, rounds: int, one_round: Any) -> Any:
 
 
 def serve_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
-    """Return triples of the elements per batch, the number of batches and the number of requests for the
-    tests.
-    """
+    """Return elements per batch, batch counts and request counts for the tests, as triples."""
     n, batch_count, request_count = (int(rng.integers(low, 2 * low)) for low in (100, 3, 7))
     return (1, 1, 1), (2, 3, 1), (33, 3, 5), (n, batch_count, request_count), (1000, 4, 12)
 
 
 def serve_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Return a test case with batches and requests. Some batches are requested twice."""
+    """Return a test case with several batches of data, and a list of requests for these batches. Some batches
+    are requested twice.
+    """
     n, batch_count, request_count = size
     batches = random_data.floats((batch_count, n)) * np.float32(100) - np.float32(3)
     batches[:, -1] = 1 + np.arange(batch_count)  # positive, so that no element is clipped
@@ -234,7 +234,7 @@ def join(a: Any, b: Any, out: Any) -> None:
 
 
 def fork_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Return pairs of the number of elements per input and the number of inputs for the tests."""
+    """Return the elements per input and the input counts for the tests, as pairs."""
     return (1, 1), (33, 3), (int(rng.integers(100, 3000)), int(rng.integers(5, 9))), (2048, 4)
 
 
@@ -346,14 +346,16 @@ def hashed(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
 
 
 def noise_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Return pairs of the count of random numbers per round and the number of rounds for the tests."""
+    """Return random numbers per round and round counts for the tests, as pairs."""
     n = int(rng.integers(3_000, 9_000))
     round_count = int(rng.integers(6, 12))
     return (1, 1), (257, 3), (n, round_count), (1000, 9)
 
 
 def noise_case(random_data: Draw, size: Any) -> ProgramCase:
-    """Return a test case with a random seed. The expected result is the noise of each round."""
+    """Return a test case with a random seed. The expected result contains the random numbers of each
+    round.
+    """
     n, round_count = size
     seed = int(random_data.rng.integers(1, 1 << 31))
     if round_count > 1:  # unsigned, and too large for an int

@@ -38,7 +38,9 @@ def kernels_span_ns(record: Timeline) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """The host time for creating a graph, and the host time that each launch of it saves."""
+    """The host time that the creation of a graph costs, and the host time that each launch of the graph
+    saves.
+    """
 
     capture_us: float
     end_us: float
@@ -47,15 +49,15 @@ class BreakEven:
 
     @property
     def launches(self) -> int:
-        """The number of launches after which a graph has saved the time of its creation. The number is 0 if
-        launches save no time.
+        """The number of graph launches that save as much host time as the creation of the graph costs. The
+        number is 0 if a graph launch saves no time.
         """
         saved_us = self.eager_us - self.launch_us
         return math.ceil((self.capture_us + self.end_us) / saved_us) if saved_us > 0 else 0
 
 
 def break_even(work: Callable[[Any], None], x: Any) -> BreakEven:
-    """Measure on the host clock how long the creation of a graph takes, and what each launch saves."""
+    """Measure the host time that the creation of a graph takes, and the time that each launch saves."""
     stream = session.cp().cuda.Stream(non_blocking=True)
     session.cp().cuda.get_current_stream().synchronize()
 
@@ -176,8 +178,8 @@ class Film(SteeredTimeline):
         return eager_record.span_ns / graph_record.span_ns
 
     def left_of_the_gain(self, small_elements: int, large_elements: int) -> str:
-        """Return a phrase that compares the graph's speedup for a large array with its speedup for a small
-        one.
+        """Return a phrase that says how much of the graph's speedup for small arrays remains for large
+        arrays.
         """
         remaining_share = (self.times(large_elements) - 1) / (self.times(small_elements) - 1)
         if remaining_share > 0.75:
@@ -185,7 +187,7 @@ class Film(SteeredTimeline):
         return "half of it" if remaining_share > 0.25 else "almost nothing"
 
     def chosen(self) -> str:
-        """Return the name of the timelines that are currently shown."""
+        """Return the title of the timelines that are currently shown."""
         return f"The timelines of {self.elements:,} elements"
 
     def show_chosen(self) -> None:

@@ -20,7 +20,7 @@ Span = tuple[float, float]
 
 
 def launch_times(count: int, launch_us: float, kernel_us: float) -> tuple[list[Span], list[Span]]:
-    """Return the start and end times of each launch and each kernel in µs.
+    """Return the start and end times in µs of all launches, and of all kernels.
 
     The host launches kernels without pauses. A kernel starts when its launch and the previous kernel have
     ended.
@@ -142,7 +142,7 @@ def _reading_text(record: GraphRecord) -> str:
 
 
 def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence[Any]) -> Picture:
-    """Draw which memory a graph reads after a variable is reassigned, and after a copy into a static buffer.
+    """Draw which memory a captured graph reads if a variable is reassigned, and if a static buffer is used.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
 
 
 def blocks_of_pool(*records: GraphRecord) -> Picture:
-    """Draw the blocks of a memory pool that each node of some linear graphs writes."""
+    """Draw which blocks of a memory pool the nodes of several linear graphs write."""
     chains = [accesses(record) for record in records]
     addresses = list(dict.fromkeys(write_address for chain in chains for _, _, write_address in chain))
     block_letters = {address: chr(ord("A") + index) for index, address in enumerate(addresses)}

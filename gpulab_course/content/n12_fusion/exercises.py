@@ -39,7 +39,7 @@ from virtualgpu.records import Dim3
 
 
 def affine_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
-    """Return pairs of the number of rows and the number of columns for the tests."""
+    """Return matrix sizes (rows, columns) for the tests."""
     rows, columns = (int(n) for n in rng.integers(3, 90, 2))
     return (1, 1), (1, 33), (rows, 1), (rows, columns), (columns, 257), (300, 128)
 
@@ -148,7 +148,7 @@ def _make_largest_case(x: Any, expected: Any, mistakes: Sequence[tuple[Any, str]
 
 
 def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw, Any], ProgramCase]:
-    """Return a function that creates a test case of random numbers, some of which are replaced by `edges`."""
+    """Return a function that creates a test case of random numbers, in which `edges` replace some numbers."""
 
     def make_case(random_data: Draw, n: Any) -> ProgramCase:
         x = random_data.rng.uniform(-1, 1, n).astype(np.float32)
@@ -189,7 +189,9 @@ def largest_naive(x: Any) -> Any:
 
 
 def softmax_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that computes the softmax of scaled and biased rows of scores."""
+    """Return a test case for a kernel that scales scores, adds a bias, and computes the softmax of each
+    row.
+    """
     rows, columns = size
     x = random_data.rng.uniform(-3, 3, size) + random_data.rng.choice((0, 0, 60, -60, 900, -3000), (rows, 1))
     steep_rows = random_data.rng.random(rows) < 0.3
@@ -213,8 +215,8 @@ def _make_softmax_case(x: Any, scale: Any, bias: Any) -> Case:
 
 
 def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that creates a softmax test case with this scale, and with scores and biases in these
-    ranges.
+    """Return a function that creates a softmax test case with this scale and with these ranges of scores and
+    biases.
     """
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
@@ -228,7 +230,9 @@ def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[D
 
 
 def softmax_level_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a softmax test case with equal scores in each row. Later rows have scores further from 0."""
+    """Return a softmax test case with equal scores in each row. The scores of each row have a larger
+    magnitude than those of the row before.
+    """
     x = (-2.0) ** np.arange(3, 3 + 9 * size[0], 9)[:, None] * np.ones(size)
     return _make_softmax_case(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
@@ -331,7 +335,7 @@ def _describe_arguments(values: Sequence[Any]) -> list[Description]:
 def call_caches(
     cached: Any, request: Callable[..., Any], calls: Sequence[Sequence[Description]]
 ) -> list[Any]:
-    """Call the learner's cache in the answer's process, and use a second compiler for the last calls."""
+    """Call the learner's cache in the answer's process, and use a second cache for the last calls."""
 
     def make_cache(index: int) -> Any:
         def compile(*args: Any) -> Any:

@@ -43,7 +43,7 @@ def factor(passes: int, elements: int) -> float:
 
 
 def one_launch() -> Table:
-    """Return a table about ``cp.fuse`` for the softmax of one long row, which is one cooperative kernel."""
+    """Return a table of the launches and the time of a softmax with and without ``cp.fuse``."""
     record = recorded()["softmax_of_one_row"]
     rows = (
         ("as written", number(len(record["ops"])), duration(1e3 * record["ops_us"])),
@@ -94,7 +94,7 @@ def one(x, w, g, y, K: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, STEP: 
 
 
 class TableWithSource(Table):
-    """A table of times with the source of a kernel, which the reader can unfold."""
+    """A table of times, with the source code of a kernel in a section that the reader can expand."""
 
     source = ""
 
@@ -104,19 +104,19 @@ class TableWithSource(Table):
 
 
 class SecondKernelTable(TableWithSource):
-    """A table of times with the source of the kernel in the constant `SECOND`."""
+    """A table of times with the kernel source code in the constant `SECOND`."""
 
     source = SECOND
 
 
 class NarrowLayersTable(TableWithSource):
-    """A table of times with the source of the kernel in the constant `NARROW`."""
+    """A table of times with the kernel source code in the constant `NARROW`."""
 
     source = NARROW
 
 
 def whole_layer() -> Table:
-    """Return a table of times for matrix multiplication, layer norm and GELU in two kernels and in one."""
+    """Return a table of the times of a whole layer in two kernels and in one kernel."""
     rows = tuple(
         (
             f"{row['rows']:,} × {row['k']:,}",
@@ -131,7 +131,9 @@ def whole_layer() -> Table:
 
 
 def whole_layer_memory() -> str:
-    """Return a sentence about the DRAM traffic of the smallest layer, as counted by Nsight Compute."""
+    """Return a sentence about the DRAM reads of each kernel for the smallest layer, measured with Nsight
+    Compute.
+    """
     kernels = recorded()["whole_layer_memory"]["kernels"]
     dram_reads = {name: size(counters["dram_read_bytes"]) for name, counters in kernels.items()}
     return (
@@ -158,7 +160,7 @@ def narrow_layers() -> Table:
 
 
 def symbols() -> Table:
-    """Return a table of the number of programs that ``torch.compile`` had compiled after each call."""
+    """Return a table that shows how many programs ``torch.compile`` had compiled after each call."""
     rows = tuple(
         (row["option"], comma_separated(row["sizes"]), comma_separated(row["compiled_after_each_call"]))
         for row in recorded()["symbols"]
@@ -168,5 +170,5 @@ def symbols() -> Table:
 
 
 def comma_separated(numbers: list[int]) -> str:
-    """Return the numbers as text, separated by commas."""
+    """Return a list of numbers as text, separated by commas."""
     return ", ".join(map(str, numbers))

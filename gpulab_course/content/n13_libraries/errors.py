@@ -31,7 +31,7 @@ Doubles = npt.NDArray[np.float64]
 
 
 def mean_square_ulp(number_format: Format, mean: float = 0.0, spread: float = 1.0) -> float:
-    """Return the mean of ulp(s)^2 for a normally distributed s with this mean and standard deviation."""
+    """Return the mean of ulp(s)^2 if s is normally distributed with this mean and standard deviation."""
     if not spread:
         _, exponent = math.frexp(mean)
         return float(4.0 ** (max(exponent - 1, number_format.least_exponent) - number_format.fraction_bits))
@@ -39,7 +39,7 @@ def mean_square_ulp(number_format: Format, mean: float = 0.0, spread: float = 1.
     exponents = np.arange(max(top_exponent - 60, number_format.least_exponent), top_exponent + 1)
 
     def probability_below(limit: float) -> float:
-        """Return the probability that the absolute value of s is less than `limit`."""
+        """Return the probability that the magnitude of s is less than `limit`."""
         upper_bound, lower_bound = ((sign * limit - mean) / (spread * math.sqrt(2)) for sign in (1, -1))
         return (math.erf(upper_bound) - math.erf(lower_bound)) / 2
 
@@ -72,7 +72,9 @@ def walk_rms(n: int, number_format: Format, mean: float = 0.0, spread: float = 1
 
 
 def worst_share(n: int, number_format: Format) -> float:
-    """Return the upper bound (n - 1) u of a sum's error, relative to the sum of the magnitudes."""
+    """Return (n - 1) u, the upper bound of the error of a sum relative to the sum of the terms'
+    magnitudes.
+    """
     return (n - 1) * number_format.roundoff
 
 

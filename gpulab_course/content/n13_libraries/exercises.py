@@ -44,8 +44,8 @@ _NAN_BITS = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001, 0x7F80FFFF
 
 
 def to_bf16_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that rounds floats to BF16. Many of the floats are ties or round to
-    infinity.
+    """Return a test case for a kernel that rounds floats to BF16. Many of these floats are halfway between
+    two BF16 numbers or round to infinity.
     """
     x = random_data.floats(size, moved=True)
     bits = x.view(np.uint32)
@@ -318,7 +318,7 @@ def on_tensor_cores(x: Any, y: Any) -> Singles:
 def three_products(
     a: Singles, b: Singles, product: Callable[[Any, Any], Singles] = on_tensor_cores
 ) -> Singles:
-    """Multiply FP32 matrices by three products of their TF32 parts and the remainders (reference solution).
+    """Multiply FP32 matrices with three products of TF32 matrices (reference solution).
 
     The small products are added first.
     """

@@ -29,7 +29,7 @@ COLOURS = ("accent", "good", "purple", "warn", "tail")
 
 
 def count_by_ones(number_format: Format, additions: int = 10_000) -> list[int]:
-    """Return the values of a counter in a number format, from 0 through each addition of 1.
+    """Return the values of a counter that starts at 0, after each addition of 1 in a number format.
 
     Each sum is rounded to the nearest number of the format, so that a counter stops at a large value.
     """
@@ -44,7 +44,7 @@ def count_by_ones(number_format: Format, additions: int = 10_000) -> list[int]:
 
 
 def stops_at(number_format: Format) -> int:
-    """Return the value at which a counter in this number format stops, because adding 1 does not change it.
+    """Return the value at which a counter in this number format stops because adding 1 has no effect.
 
     Only powers of two are tried, because the spacing of the numbers increases only there.
     """
@@ -77,7 +77,7 @@ class Counters(View):
 
     @property
     def record(self) -> dict[str, int]:
-        """The last value of each counter, by the name of its number format."""
+        """The final value of each counter, with the name of the number format as the key."""
         return {name: counts[-1] for name, counts in self.counts.items()}
 
     def sentence(self) -> str:
@@ -128,7 +128,7 @@ _MOST_EXPONENT_BITS = 8
 
 
 def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP16, E4M3, E5M2)) -> Picture:
-    """Draw the bits of a number in several formats, with one format per row and aligned fractions.
+    """Draw the bits of a number in several formats, one format per row, with the fractions aligned.
 
     Parameters
     ----------
@@ -259,8 +259,8 @@ _SETTINGS = {
 
 
 def switches() -> str:
-    """Return a table of the error of an FP32 matrix product on an H200, by precision switch of CuPy and
-    PyTorch.
+    """Return a table of the errors of FP32 matrix products on an H200 under the precision settings of CuPy
+    and PyTorch.
     """
     record = recorded()
 
@@ -283,7 +283,9 @@ def switches() -> str:
 
 
 def autocast() -> str:
-    """Return a table of the result types of operations under autocast to FP16 and to BF16 on an H200."""
+    """Return a table of the result types of PyTorch operations on an H200 with autocast to FP16 and to
+    BF16.
+    """
     record = recorded()
     rows = tuple((name, *types) for name, types in record["autocast"].items())
     title = f"Autocast of PyTorch {record['torch']}, recorded on an {record['device']}"
@@ -291,9 +293,7 @@ def autocast() -> str:
 
 
 def accumulators() -> Table:
-    """Return a table of the bits that the tensor cores of an H200 keep of a sum, by the positions of its
-    terms.
-    """
+    """Return a table of the number of bits of a sum that the tensor cores of an H200 keep."""
     record = recorded()
     products = {
         "FP16, BF16 or TF32": "FP16",
@@ -332,7 +332,7 @@ def tf32_rounding() -> str:
 
 
 class ErrorsAndSpeeds(View):
-    """A chart of the typical error and the speed of a matrix product on an H200 in each number format.
+    """A chart of the errors and the speeds of matrix products on an H200 in several number formats.
 
     Parameters
     ----------
@@ -375,8 +375,8 @@ class ErrorsAndSpeeds(View):
 
     @property
     def record(self) -> list[tuple[str, float, float, float]]:
-        """The speed in TFLOP/s, the recorded error and the modelled error of each number format, with its
-        name.
+        """The name of each number format, with its speed in TFLOP/s, its recorded error and its modelled
+        error.
         """
         return self.rows
 

@@ -44,7 +44,9 @@ def random_words_case(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def words_from(first_counter: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that creates a Philox test case with this first counter. The keys may be random."""
+    """Return a function that creates a Philox test case with this first counter. If no keys are given, they
+    are random.
+    """
     return lambda random_data, size, block: _words_case(
         first_counter, keys or [int(key) for key in random_data.rng.integers(2**32, size=2)], size, block
     )
@@ -103,7 +105,7 @@ def _sum_case(x: Any, grid: int) -> Case:
 
 
 def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
-    """Return a function that creates a test case with elements that are drawn from the given values."""
+    """Return a function that creates a test case with elements drawn at random from `values`."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x = random_data.rng.choice(np.array(values, np.float32), size)
@@ -113,13 +115,15 @@ def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
 
 
 def many_warps_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case with one block per tile. For large blocks, a 16-bit warp number overflows."""
+    """Return a test case for tile sums, with as many blocks as tiles. With large blocks, the warp number does
+    not fit into 16 bits.
+    """
     return _sum_case(random_data.floats(size), -(-size // 256))
 
 
 def many_blocks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case with so many blocks that a 16-bit block number overflows. Most of the blocks have no
-    tile.
+    """Return a test case with so many blocks that the block number does not fit into 16 bits. Most of the
+    blocks have no tile.
     """
     return _sum_case(random_data.floats(size), 2**16 + 40)
 
@@ -290,7 +294,9 @@ _GENERATOR_NAMES = (
 
 
 def judge_twice(answer: Answer) -> str:
-    """Judge the learner's ``twice(work, rngs)``, which calls `work()` twice from equal generator states."""
+    """Judge the learner's ``twice(work, rngs)``, which calls `work()` twice, both times from the same
+    generator states.
+    """
     must_be_a_function("twice", answer.is_function, answer.kind)
     for draws in (3, int(answer.rng.integers(4, 40))):
         call_text = f"`twice` with {count(draws, 'number')} drawn of each kind"
@@ -349,7 +355,7 @@ MOST_RUNS = 200
 
 
 class Program:
-    """A model of a program whose results vary for several reasons, each of which has a switch."""
+    """A model of a program with several causes of varying results, each of which a switch removes."""
 
     def __init__(self, causes: dict[str, float], seed: int) -> None:
         self._causes = causes

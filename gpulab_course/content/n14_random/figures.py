@@ -28,9 +28,9 @@ _MOST_BARS = 14
 
 
 def totals(kernel: Any, x: Any, blocks: int, runs: int = RUNS) -> list[float]:
-    """Run the kernel ``kernel(x, total, n)`` several times, and return the total of each run.
+    """Run the kernel ``kernel(x, total, n)`` several times, and return the computed total of each run.
 
-    On a virtual GPU, each run uses another order of blocks; on a real GPU, the order is up to the GPU.
+    A virtual GPU runs the blocks in another order each time; a real GPU chooses the order itself.
     """
     cp = session.cp()
     results = []
@@ -50,7 +50,7 @@ def _signed_text(value: float) -> str:
 def orders_of_addition(
     elements: Sequence[float], block_sums: Sequence[float], orders: Sequence[Sequence[int]]
 ) -> Picture:
-    """Draw the summation tree of one block, and several orders in which the sums of blocks are added.
+    """Draw the summation tree of one block, and several orders in which the block sums are added.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> 
 
 
 class Roulette(View):
-    """A chart that shows for each program how often each result occurs.
+    """A chart of the results of several programs, which shows how often each result occurs.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def _draw_sum_input(rng: np.random.Generator, dtype: str, length: int) -> npt.ND
 
 
 def judge_ring(answer: Answer) -> str:
-    """Judge the learner's ``ring(cp, parts, streams)``, which replaces the array of each GPU by the sum of
+    """Judge the learner's ``ring(cp, parts, streams)``, which replaces the array on each GPU with the sum of
     all arrays.
     """
     must_be_a_function("ring", answer.is_function, answer.kind)
@@ -549,8 +549,8 @@ def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], lis
 
 
 def judge_place(answer: Answer) -> str:
-    """Judge the learner's ``place(gpus, joined, rings)``, which places communicating ranks on GPUs with a
-    link.
+    """Judge the learner's ``place(gpus, joined, rings)``, which places communicating ranks on GPUs that have
+    a link.
     """
     must_be_a_function("place", answer.is_function, answer.kind)
     for description, gpu_count, links, rings in _draw_topologies(answer.rng):

@@ -56,7 +56,7 @@ def timed(work: Any) -> float:
 
 
 def compared(*views: CollectiveView) -> Table:
-    """Return a table of the costs of collective operations with one operation per row."""
+    """Return a table that compares the costs of collective operations, with one operation per row."""
     rows = tuple(
         (
             f"{view.record.operation}, {view.record.algorithm}",
@@ -95,7 +95,7 @@ def prices() -> Table:
 
 
 def counted(*views: CollectiveView) -> Table:
-    """Return a table of the parts that make up the modelled time of each schedule."""
+    """Return a table of the components of each schedule's modelled time."""
     step_prices = session.step_prices()
     rows = []
     for view in views:
@@ -134,9 +134,7 @@ def counted(*views: CollectiveView) -> Table:
 
 
 def graph_records(gpus: int = 4) -> Table:
-    """Return a table of the recorded and modelled times of schedules that run as one CUDA graph, and of the
-    times of NCCL.
-    """
+    """Return a table of the recorded and modelled times of schedules in one CUDA graph, with NCCL's times."""
     record = recorded(gpus)
     rows = []
     for row in _table_rows(record):
@@ -155,8 +153,8 @@ def graph_records(gpus: int = 4) -> Table:
 
 
 def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
-    """Return a table of the recorded and computed times of schedules whose operations Python launches one by
-    one.
+    """Return a table of the recorded and the computed times of schedules whose operations Python launches
+    separately.
     """
     record = recorded(gpus)
     operation_counts = {
@@ -190,7 +188,7 @@ def _table_rows(record: Any) -> list[Any]:
 
 
 def recorded_copies() -> Table:
-    """Return a table of recorded copies between two GPUs with and without peer access."""
+    """Return a table of the recorded copy rates between two GPUs, with and without peer access."""
     record = recorded()
     rows = tuple(
         (size(row["size_bytes"]), f"{row['host_gbps']} GB/s", f"{row['direct_gbps']} GB/s")
@@ -202,7 +200,8 @@ def recorded_copies() -> Table:
 
 
 def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:
-    """Run `code` in one process per rank. In each step, the numbers that the processes print are summed.
+    """Run `code` in one process per rank. In each step, the function adds the lists of numbers that the
+    processes print.
 
     The arguments of a process are its rank, the number of ranks and the number of steps. In each step the
     process prints a list of numbers and reads their sum over all ranks from its input. The last line of each

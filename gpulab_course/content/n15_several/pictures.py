@@ -107,10 +107,10 @@ def _draw_step(axes: Axes, record: Collective) -> None:
 
 
 def halo_owners(rows: int, columns: int, height: int) -> list[npt.NDArray[np.int64]]:
-    """Return the owner GPU of each stored cell, after the exchange of rows and after the exchange of columns.
+    """Return which GPU owns each stored cell after the exchange of rows, and after the exchange of columns.
 
-    The parts have `height` × `height` cells and a rim. The arrays have the axes part row, part column, row
-    and column. Rim cells without a value are -1.
+    Each part has `height` × `height` cells and a rim that is one cell wide. The arrays have the axes part
+    row, part column, row and column. Rim cells without a value are -1.
     """
     owners = np.full((rows, columns, height + 2, height + 2), -1)
     owners[:, :, 1:-1, 1:-1] = np.arange(rows * columns).reshape(rows, columns, 1, 1)
@@ -124,7 +124,7 @@ def halo_owners(rows: int, columns: int, height: int) -> list[npt.NDArray[np.int
 
 
 def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
-    """Draw the parts of a field on several GPUs after exchanging their rows, and then their columns."""
+    """Draw the parts of a field on several GPUs, first after the exchange of rows and then of columns."""
     owners_by_step = halo_owners(rows, columns, height)
     figure = Figure(figsize=(7.6, 4.3), dpi=100)
     gpu_spacing = height + 3.5

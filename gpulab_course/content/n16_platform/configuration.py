@@ -37,10 +37,9 @@ print(json.dumps(seen))
 
 
 def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Start a Python process with environment variables, and return the values that it observes.
+    """Start a Python process with environment variables, and return the values that the process reports.
 
-    The variables `before` are set before the process starts, and the variables `late` are set after its first
-    array.
+    The variables `before` are set before the process starts, and `late` after it has created its first array.
 
     Raises
     ------
@@ -65,8 +64,8 @@ def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | Non
 
 
 def verified() -> Table:
-    """Return a table of the effect of each variable in `VARIABLES`, set before the process starts or too
-    late.
+    """Return a table of the effect of each variable in `VARIABLES` when it is set early, and when it is set
+    too late.
     """
     with ThreadPoolExecutor(2) as pool:
         ordinary_run = pool.submit(child)

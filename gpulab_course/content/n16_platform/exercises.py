@@ -58,7 +58,7 @@ _OTHER_CAPABILITIES = ((7, 0), (11, 0))
 
 
 def taken(targets: Iterable[str], capability: Capability) -> str | None:
-    """Return the target in a fat binary that a driver uses for a device, or None (reference solution)."""
+    """Return the target of a fat binary that a driver chooses for a device, or None (reference solution)."""
     targets_by_part = {Part.of(target): target for target in targets}
     image_part = chosen(targets_by_part, capability)
     return targets_by_part[image_part] if image_part else None
@@ -161,7 +161,7 @@ def _run_taken(answer: Any, programs: Sequence[tuple[list[str], Capability]]) ->
 
 
 def wheel(capabilities: Sequence[str]) -> list[str]:
-    """Return the shortest list of targets that supports these devices and all later devices (reference
+    """Return the shortest list of targets whose code runs on the given devices and all later ones (reference
     solution).
     """
     versions = sorted(
@@ -175,9 +175,7 @@ def wheel(capabilities: Sequence[str]) -> list[str]:
 
 
 def judge_wheel(answer: Answer) -> str:
-    """Judge the learner's ``wheel(capabilities)``, which returns the targets for which a package must be
-    compiled.
-    """
+    """Judge the learner's ``wheel(capabilities)``, which returns the compilation targets for a package."""
     must_be_a_function("wheel", answer.is_function, answer.kind)
     rng = answer.rng
     all_capabilities = [f"{major}.{minor}" for major, minor in _CAPABILITIES]
@@ -261,9 +259,9 @@ MOST_RUNS = 60
 class Child:
     """A model of processes whose reported values depend on environment variables by hidden rules.
 
-    An effect is a pair of the observation that changes and the time when the variable is read. This time is
-    the ``"start"`` of the process or each use (``"any"``). One observation also changes by itself, but not in
-    the first `quiet_runs` runs, and later after 1 to 3 runs.
+    An effect consists of the observation that changes, and the time when the process reads the variable. This
+    time is the ``"start"`` of the process or each use (``"any"``). One observation also changes by itself,
+    but not in the first `quiet_runs` runs, and later after 1 to 3 runs.
     """
 
     def __init__(
@@ -404,7 +402,7 @@ def _judge_variable(
 
 
 def translate(cp: Any, host: np.ndarray, index: int) -> tuple[Any, int]:
-    """Do the work of ten lines of torch.cuda with CuPy (reference solution)."""
+    """Do the same work with CuPy as ten lines of ``torch.cuda`` (reference solution)."""
     pool = cp.get_default_memory_pool()
     with cp.cuda.Device(index):
         before_bytes = pool.used_bytes()
@@ -508,8 +506,8 @@ def _observe(cp: Any, program: Callable[[], Any]) -> dict[str, Any]:
 
 
 def judge_translate(answer: Answer) -> str:
-    """Judge the learner's ``translated(cp, host, index)``, which does the work of ten lines of torch.cuda
-    with CuPy.
+    """Judge the learner's ``translated(cp, host, index)``, which replaces ten lines of ``torch.cuda`` by
+    CuPy.
     """
     must_be_a_function("translated", answer.is_function, answer.kind)
     rng = answer.rng

@@ -39,7 +39,7 @@ def _compiled_artefacts() -> Any:
 
 
 def artefacts() -> dict[str, bytes]:
-    """Return a small kernel in several compiled forms, as machine code, PTX and fat binaries."""
+    """Return the compiled forms of a small kernel, such as machine code, PTX and fat binaries, by name."""
     return {name: base64.b64decode(text) for name, text in _compiled_artefacts()["artefacts"].items()}
 
 
@@ -58,10 +58,10 @@ def by_the_rules(name: str, gpu: str) -> str:
 
 
 def load(name: str) -> tuple[str, str]:
-    """Load a compiled kernel on the device in use and run it, and return the outcome with a description.
+    """Load and run a compiled kernel on the device in use, and return the outcome and its description.
 
-    On a virtual GPU, which cannot run machine code, ``"runs"`` means that a driver would load the artefact,
-    and ``"compiles"`` means that its PTX was run.
+    A virtual GPU cannot run machine code: ``"runs"`` means that a driver would load the artefact, and
+    ``"compiles"`` that the virtual GPU ran its PTX.
     """
     cp = session.cp()
     image = artefacts()[name]
@@ -111,7 +111,7 @@ class Matrix(View):
 
     @property
     def record(self) -> dict[str, dict[str, str]]:
-        """The outcome for each compiled kernel on each GPU."""
+        """The outcome of loading each compiled kernel on each GPU."""
         return {name: {gpu: self._outcome(name, gpu) for gpu in GPUS} for name in artefacts()}
 
     def _outcome(self, name: str, gpu: str) -> str:

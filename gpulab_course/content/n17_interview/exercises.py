@@ -407,7 +407,9 @@ def several_largest_case(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def several_large_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case with one element per row near the largest int, and others near the smallest."""
+    """Return a test case with one value near the largest int in each row, and values near the smallest int
+    elsewhere.
+    """
     rows, columns = size
     x = _INT_MIN + random_data.rng.integers(0, 3, size)
     x[np.arange(rows), random_data.rng.integers(0, columns, rows)] = _INT_MAX - np.arange(rows) % 3
@@ -671,8 +673,7 @@ _SPLITS_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+SPLITS\b(.*)$", re.MULTI
 
 
 def splits_of(code: str) -> int:
-    """Return the number of blocks per head that a kernel's source defines as ``SPLITS``, or 1 without a
-    definition.
+    """Return the value of the macro ``SPLITS`` in a kernel's source, or 1 if the macro is not defined.
 
     Raises
     ------

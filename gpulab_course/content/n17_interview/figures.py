@@ -30,7 +30,9 @@ from virtualgpu.records import Provenance
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Resident:
-    """The number of blocks that can be resident on an SM, and the number that each resource limit allows."""
+    """The number of blocks that fit on an SM at the same time, and the number that each limit alone
+    allows.
+    """
 
     device: Published
     blocks: int
@@ -50,7 +52,7 @@ class Resident:
 
 
 def resident(device: str, threads: int, shared_kib: int) -> Resident:
-    """Return how many blocks of this size can be resident on an SM of a device, overall and by limit."""
+    """Return how many blocks of this size fit on an SM of a device, overall and under each limit alone."""
     with use_device(device) as cp:
         occupancy = session.backend().occupancy(kernel(cp, "resident"), threads, shared_kib << 10)
     return Resident(
@@ -113,7 +115,7 @@ def card(device: str) -> Published:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pair:
-    """Two kernels whose diagnoses show the same symptom, because both keep the same hardware unit busy."""
+    """Two kernels that keep the same hardware unit busy, with the diagnosis of each."""
 
     shares: tuple[float, float]
     diagnoses: tuple[DiagnosisTable, DiagnosisTable]
@@ -125,7 +127,7 @@ class Pair:
 
     @property
     def alike(self) -> bool:
-        """Return whether both kernels have the same symptom but different causes."""
+        """Return whether the diagnoses show the same symptom, but name a cause for only one kernel."""
         first_table, second_table = self.diagnoses
         return first_table.bound == second_table.bound and (first_table.main is None) != (
             second_table.main is None
@@ -181,7 +183,7 @@ def same_symptom() -> Pair:
 
 
 def bets(is_sure: Sequence[bool], right: int = 7) -> float:
-    """Return the calibration of some sure answers and guesses, of which the first `right` ones are right."""
+    """Return the calibration of a series of answers, of which the first `right` ones are right."""
     squared_errors = [
         (CONFIDENCE[answer_is_sure] - (index < right)) ** 2 for index, answer_is_sure in enumerate(is_sure)
     ]
@@ -190,7 +192,7 @@ def bets(is_sure: Sequence[bool], right: int = 7) -> float:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sheet(Savable):
-    """A page of numbers to remember, from measurements on a device and from the learner's own answers."""
+    """A page of numbers to remember, which come from measurements and from the learner's own answers."""
 
     tables: tuple[Table, ...]
 
@@ -209,7 +211,7 @@ class Sheet(Savable):
 
 
 def sheet() -> Sheet:
-    """Return a page of numbers to remember, for the device in use and with the learner's answers."""
+    """Return a page of numbers to remember, from the device in use and the learner's answers."""
     backend = session.backend()
     cp = session.cp()
     device = backend.device_info()
@@ -267,7 +269,7 @@ def sheet() -> Sheet:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Costs:
-    """The costs of several kernels for the exercise 17-capstone, by the name of the kernel."""
+    """The modelled costs of several kernels for the exercise 17-capstone, with a table for display."""
 
     table: Table
     loads: dict[str, int]
@@ -286,10 +288,10 @@ def attend(file: str) -> str:
 
 
 def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100") -> Costs:
-    """Compare a kernel for the exercise 17-capstone with a naive and a good kernel, by modelled times and
-    counters.
+    """Compare the modelled costs of a kernel for the exercise 17-capstone with those of a naive and a good
+    kernel.
 
-    Each kernel is launched with the number of blocks per head that its text defines as ``SPLITS``.
+    The macro ``SPLITS`` in the text of a kernel sets the number of blocks per head.
     """
     rows = []
     loaded_sectors = {}

@@ -126,7 +126,7 @@ def _lane_and_register(answer: Answer, name: str, row: int, column: int) -> tupl
 
 
 def tile_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that multiplies `size` pairs of small matrices, one pair per warp.
+    """Return a test case for a kernel in which each warp multiplies one of `size` pairs of small matrices.
 
     The elements are fractions whose sums are exact in FP32, but not in FP16.
     """
@@ -256,7 +256,7 @@ _TILE_SIDE = 32
 
 
 def stages_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a kernel that multiplies matrices, whose sizes are given in tiles of 32 × 32."""
+    """Return a test case for a kernel that multiplies matrices, with `size` in units of 32 elements."""
     rows, columns, inner = (_TILE_SIDE * count for count in size)
     a = (data.whole((rows, inner), -60, 61) / 4).astype(np.float16)
     b = (data.whole((inner, columns), -60, 61) / 4).astype(np.float16)
@@ -294,7 +294,9 @@ def _has_several_tiles(mistake: Mistake) -> bool:
 
 
 def dense_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for a matrix product with an epilogue. The size is (rows / 16, inner width / 8)."""
+    """Return a test case for a matrix product with an epilogue. The size contains the number of rows divided
+    by 16 and the inner width divided by 8.
+    """
     row_groups, inner_groups = size
     rows, inner = 16 * row_groups, 8 * inner_groups
     # The sums are exact in FP32, but not in FP16, and the bias is not exact in FP16.

@@ -167,7 +167,7 @@ def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
 
 
 def pipeline(uses: Sequence[tuple[int, int]], copies: Sequence[Sequence[int]], stages: int) -> Picture:
-    """Draw the buffers that a block reads and fills in each iteration of a pipeline.
+    """Draw the buffers of a pipeline, with the buffers that a block reads and fills in each iteration.
 
     Parameters
     ----------

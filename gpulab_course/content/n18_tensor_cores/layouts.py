@@ -9,7 +9,8 @@ SHAPES = {"a": (16, 16), "b": (16, 8), "d": (16, 8)}
 def held(name: str, row: int, column: int) -> tuple[int, int]:
     """Return the lane and the register that contain an element of the matrix `name`.
 
-    Source: PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type".
+    The layout comes from the section "Matrix fragments for mma.m16n8k16 with floating point type" of the PTX
+    ISA.
 
     Examples
     --------

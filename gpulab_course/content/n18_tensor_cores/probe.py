@@ -38,7 +38,7 @@ FORMATS = (
 
 
 def sums(number_format: Format, left: Any, right: Any) -> npt.NDArray[np.float32]:
-    """Return sums of up to four products, each of which one tensor-core instruction computes.
+    """Return sums of up to four products, each computed by one tensor-core instruction.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def _registers(number_format: Format, terms: npt.NDArray[np.float32]) -> npt.NDA
 
 
 def kept_bits() -> dict[str, int]:
-    """Return how many bits of a sum a tensor core keeps in each format, from the first bit of its largest
+    """Return for each number format how many bits of a sum a tensor core keeps, counting from the largest
     term.
     """
     capability = session.backend().device_info().compute_capability
@@ -95,7 +95,9 @@ def _count_kept_bits(number_format: Format) -> int:
 
 
 def table() -> str:
-    """Return a table of the kept bits of each format on the device in use and on the recorded GPUs."""
+    """Return a table of the number of bits that the device in use and the recorded GPUs keep in each
+    format.
+    """
     device = session.which_device()
     name = device.device if device.kind == "cuda" else f"virtual {device.device}"
     bits_by_format = kept_bits()

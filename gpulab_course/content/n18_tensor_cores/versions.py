@@ -19,9 +19,9 @@ _TILE_SIDE = 64
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a kernel, with its innovation, its source files and the values of their macros.
+    """One version of a kernel, with the new idea in it, its source files and the values of their macros.
 
-    A version without files is the last kernel of ``kernels.ladder("tensor_cores")``.
+    If a version has no files, its kernel is the last one of ``kernels.ladder("tensor_cores")``.
     """
 
     name: str

@@ -170,8 +170,8 @@ def _draw_attention_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]
 
 
 def masked_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for attention with a sliding window. The window may be wider or narrower than a
-    tile, or unlimited.
+    """Return a test case for an attention kernel with a sliding window. The window can be shorter than a
+    tile, longer than a tile, or longer than the sequence.
     """
     n = int(size)
     windows = (1, int(data.rng.integers(2, 16)), int(data.rng.integers(17, 90)), n + 5)
@@ -238,7 +238,9 @@ def _draw_masked_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
 
 
 def decode(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for attention with one query. The grid consists of a few blocks of whole warps."""
+    """Return a test case for an attention kernel with one query. The grid consists of a few blocks of whole
+    warps.
+    """
     keys = int(size)
     blocks = int(data.rng.integers(2, 9))
     return _make_decode_case(data, keys, blocks, block)
@@ -285,7 +287,7 @@ def _draw_warp_blocks(rng: np.random.Generator) -> list[Dim3]:
 
 
 def paged_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Return a test case for attention with a paged cache and one query per sequence."""
+    """Return a test case for an attention kernel with a paged cache and one query per sequence."""
     sequences, max_length = size
     lengths = data.rng.integers(0, max_length + 1, sequences)
     lengths[data.rng.integers(sequences)] = max_length

@@ -43,7 +43,9 @@ def forward(d: int, lanes: int, tile: int = TILE) -> Any:
 
 
 def tensors(n: int, d: int, seed: int = 19, heads: int = 1, dtype: str = "float32") -> list[Any]:
-    """Return random arrays q, k and v with `n` rows of `d` numbers per head, and an array for the result."""
+    """Return the random arrays q, k and v with `n` rows of `d` numbers per head, and an empty result
+    array.
+    """
     cp = session.cp()
     rng = np.random.default_rng(seed)
     shape = (heads, n, d) if heads > 1 else (n, d)
@@ -89,7 +91,7 @@ def attend(q: Any, k: Any, v: Any) -> Any:
 
 
 def tile_bytes(counters: KernelCounters, file: str = "forward.cu") -> int:
-    """Return the number of bytes of the arrays k and v that the blocks of a kernel load."""
+    """Return how many bytes of the arrays k and v the blocks of a kernel load."""
     lines = source(file).splitlines()
     numbers = {number for number, line in enumerate(lines, 1) if "= k[" in line or "= v[" in line}
     loads = [access for access in counters.accesses if access.space == "global" and access.line in numbers]
@@ -97,7 +99,9 @@ def tile_bytes(counters: KernelCounters, file: str = "forward.cu") -> int:
 
 
 def layer_traffic(n: int, d: int) -> Table:
-    """Count the bytes that each kernel of the attention layer with stored scores loads and stores."""
+    """Return a table of the bytes that each kernel of an attention layer with stored scores loads and
+    stores.
+    """
     steps, _ = story.steps(session.cp(), n=n, d=d, rung="06")
     rows = []
     for name in ("matmul_transposed", "softmax", "matmul"):
@@ -122,7 +126,9 @@ def memory_table(lengths: Sequence[int], d: int) -> Table:
 
 
 def traffic_table(lengths: Sequence[int], heights: Sequence[int], d: int = 64, lanes: int = 4) -> Table:
-    """Return a table of the bytes of k and v that tiled attention loads, as counted and by the formula."""
+    """Return a table of the bytes of k and v that tiled attention loads, measured by counters and computed by
+    a formula.
+    """
     rows = []
     for height in heights:
         for n in lengths:
@@ -208,7 +214,9 @@ def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Pic
 
 
 def tile_states(n: int, height: int, tile: int, window: int | None = None) -> Any:
-    """Return for each block and tile whether the mask leaves nothing (0), a part (1) or everything (2)."""
+    """Return for each block and tile whether the mask keeps no score (0), some scores (1) or all scores
+    (2).
+    """
     distance = np.arange(n)[:, None] - np.arange(n)
     is_visible = (distance >= 0) & (distance < (n if window is None else window))
     rows, columns = -(-n // height), -(-n // tile)
@@ -271,7 +279,9 @@ def _origin(record: Mapping[str, Any]) -> str:
 
 
 def decode_launch(keys: int, blocks: int, warps: int = 4) -> dict[str, Any]:
-    """Return the launch of ``decode.cu`` for one query, with `blocks` blocks that share the keys."""
+    """Return the launch of the kernel in ``decode.cu`` for one query, with the keys divided among `blocks`
+    blocks.
+    """
     cp = session.cp()
     kernel = cp.RawKernel(source("decode.cu"), "decode")
     _, k, v, _ = tensors(keys, 64)
@@ -283,7 +293,7 @@ def decode_launch(keys: int, blocks: int, warps: int = 4) -> dict[str, Any]:
 
 
 def parts(row: Any, splits: int) -> Picture:
-    """Draw a row of scores in several parts, with the maximum and the sum of each part and of the row.
+    """Draw a row of scores in several parts, with the maxima and the sums of the parts and of the row.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float32]
 def steps(
     cp: Any, n: int = TOKENS, d: int = FEATURES, seed: int = 0, *, rung: str = "00"
 ) -> tuple[dict[str, Step], dict[str, Any]]:
-    """Return the five launches of the attention layer without running them, and the arrays that they use.
+    """Return the steps of the attention layer without running them, and the arrays that they use.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def run(cp: Any, n: int = TOKENS, d: int = FEATURES, seed: int = 0, *, rung: str
 
 
 def tokens(n: int, d: int, seed: int = 0) -> Floats:
-    """Return random input (n, d) for the attention layer, with another scale and offset in every row."""
+    """Return random input (n, d) for the attention layer, with a different scale and offset for each row."""
     rng = np.random.default_rng(seed)
     row_scales = rng.uniform(0.5, 2.0, (n, 1))
     offset = rng.uniform(-1.0, 1.0, (n, 1))
@@ -129,8 +129,8 @@ def tokens(n: int, d: int, seed: int = 0) -> Floats:
 
 
 def reference(x: npt.ArrayLike) -> dict[str, Floats]:
-    """Compute the attention layer for the input `x` (n, d) with NumPy in float64. Return the result of each
-    step by its name in `run`.
+    """Compute the attention layer for the input `x` (n, d) with NumPy in float64. Return the results of all
+    steps under the names that `run` uses.
     """
     x = np.asarray(x, dtype=np.float64)
     centred_x = x - x.mean(axis=1, keepdims=True)

@@ -23,7 +23,9 @@ _HEADINGS = ("notebook", "what changed", "attention", "memory", "Life", "memory"
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The time, launches and memory of one version of the running example, for `SEQUENCES` sequences."""
+    """The time, launches and memory that one version of the running example needs for `SEQUENCES`
+    sequences.
+    """
 
     time_ns: int
     launches: int
@@ -32,7 +34,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of the table of the running example, with the costs of one version."""
+    """One row of the table of the running example, which shows the costs of one version."""
 
     number: str
     what: str
@@ -70,7 +72,7 @@ class Growth:
 
 
 def table(rung: str = RUNGS[-1].number) -> Growth:
-    """Run each version of the running example up to a notebook, and return a table of the costs.
+    """Run all versions of the running example up to this notebook, and return a table of their costs.
 
     Parameters
     ----------

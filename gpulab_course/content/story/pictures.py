@@ -16,7 +16,9 @@ TILE = (16, 16)
 
 
 def mandelbrot(xp: Any, width: int = 384, height: int = 288, limit: int = 100) -> Any:
-    """Compute for each pixel of the Mandelbrot set the number of iterations in which z stays near 0."""
+    """Compute the number of iterations in which z stays near 0, for each pixel of a picture of the Mandelbrot
+    set.
+    """
     if xp is np:
         x, y = np.meshgrid(np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32))
         c = (np.float32(-2.2) + np.float32(3.2) * x / width) + 1j * (

@@ -38,7 +38,7 @@ def step_by_step(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[S
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """The changes to the running example in one notebook.
+    """The changes that one notebook makes to the running example.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ RUNGS = (
 
 
 def up_to(rung: str) -> tuple[Rung, ...]:
-    """Return the versions of the running example up to that of a notebook, such as ``"05"``."""
+    """Return all versions of the running example up to the notebook `rung`, such as ``"05"``."""
     versions = tuple(version for version in RUNGS if version.number <= rung)
     if not versions:
         raise ValueError(
@@ -117,8 +117,8 @@ def up_to(rung: str) -> tuple[Rung, ...]:
 
 
 def played(rung: str) -> Play:
-    """Return the function that launches the kernels of several sequences in a notebook's version of the
-    running example.
+    """Return the function that launches the kernels of several sequences in this version of the running
+    example.
     """
     return next(version.play for version in reversed(up_to(rung)) if version.play is not None)
 

@@ -11,5 +11,5 @@ def source(file: str) -> str:
 
 
 def cover(size: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the smallest grid whose threads cover all elements of `size`."""
+    """Return the smallest grid whose threads cover `size` elements in each dimension."""
     return tuple(-(-length // threads) for length, threads in zip(size, block, strict=True))

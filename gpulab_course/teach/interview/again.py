@@ -15,7 +15,7 @@ DAYS = (1, 3, 7)
 
 @dataclass(frozen=True, slots=True)
 class CardHistory:
-    """A learner's history of one interview card, with the number of answers, the last score and the next
+    """A learner's history of one interview card, such as the number of answers, the last score and the due
     date.
 
     The attribute ``due`` is None if the card does not have to be repeated.

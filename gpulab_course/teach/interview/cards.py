@@ -24,9 +24,9 @@ WORTHLESS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The true value of an interview question, with its source and its explanation.
+    """The true value that answers an interview question, with its source and an explanation.
 
-    The attribute ``also`` contains other right choices, such as a second cause of nearly the same weight.
+    The attribute ``also`` contains other choices that are right, such as a cause with nearly the same gain.
     """
 
     value: Value
@@ -38,13 +38,13 @@ class Found:
 
     @property
     def label(self) -> str:
-        """The source of the true value as a phrase, such as a provenance label."""
+        """A phrase that names the source of the true value, such as a provenance label."""
         return self.origin.label if isinstance(self.origin, Provenance) else self.origin
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of an answer, with its merit from 0 to 1 and a sentence for the candidate.
+    """The result of one answer, with a merit from 0 to 1 and a sentence for the candidate.
 
     ``table`` and ``code`` are displayed with the result.
     """
@@ -194,7 +194,7 @@ class Card:
     """An interview card, with its key, its level (L3 to L6), its title and the notebooks that teach its
     subject.
 
-    ``draw`` chooses the parameters of the card and returns a `Drawn`.
+    The function ``draw`` chooses the parameters of the card and returns a `Drawn`.
     """
 
     key: str

@@ -27,8 +27,8 @@ def interview(
     chair: Chair,
     today: Callable[[], date],
 ) -> Interview:
-    """Choose interview cards, and return an interview with these cards. Without a seed, cards that are due
-    come first.
+    """Choose interview cards, and return an interview with these cards. If no seed is given, cards that are
+    due are chosen first.
     """
     if chair not in CHAIRS:
         raise ValueError(f"`chair` must be 'candidate' or 'interviewer', not {chair!r}.")

@@ -51,8 +51,8 @@ class CardResult:
 
     @property
     def coverage(self) -> float:
-        """The mean merit of the card's answers. The share of ticked rubric points determines a quarter of the
-        result.
+        """The mean merit of the card's answers. The share of ticked rubric points determines a quarter of
+        this value.
 
         Points count in proportion to the merit, because ticks are not checked.
         """
@@ -69,7 +69,7 @@ class CardResult:
 
     @property
     def score(self) -> float:
-        """The score of the card, which is the product of coverage and calibration."""
+        """The score of the card, which is its coverage multiplied by its calibration."""
         return self.coverage * self.calibration
 
     @property

@@ -58,7 +58,7 @@ class Interview:
 
     @property
     def drawn(self) -> Drawn:
-        """The current card of the interview with its chosen parameters."""
+        """The current card of the interview, with the parameters that were chosen for it."""
         if self.index not in self._drawn:
             self._drawn[self.index] = self.card.drawn(self.seed)
             self._shown_s = time.monotonic()
@@ -72,7 +72,7 @@ class Interview:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """The results of the answers that were given so far to the current card."""
+        """The results of the answers to the current card so far."""
         return self._outcomes.setdefault(self.index, [])
 
     @property
@@ -164,8 +164,8 @@ class Interview:
 
     @property
     def rest(self) -> str:
-        """The unfinished parts of the card as text, such as "2 questions and the rubric". The text is empty
-        if nothing is left.
+        """Text that names the unfinished parts of the card, such as "2 questions and the rubric". The text is
+        empty if the card is finished.
         """
         open_count = len(self.drawn.parts) - len(self.outcomes)
         open_items = [count(open_count, "question")] if open_count else []
@@ -181,7 +181,7 @@ class Interview:
 
     @property
     def scorecard(self) -> Scorecard:
-        """The results of the interview up to now."""
+        """The scorecard of the interview, with the results of all cards so far."""
         return Scorecard(
             self.seed, self._today().isoformat(), tuple(map(self._score_card, range(len(self.cards))))
         )
@@ -228,8 +228,8 @@ class Interview:
         return self._truths[self.index]
 
     def answers(self) -> list[tuple[str, str, str]]:
-        """Return each question with its true value and its model program, which may be ``""``, for the
-        interviewer.
+        """Return each question for the interviewer, with its true value and its model program (empty if there
+        is none).
         """
         return [
             (part.question, truth, part.model)
@@ -244,7 +244,7 @@ class Interview:
 
     @property
     def source(self) -> str:
-        """Text with the seed of the current card and the notebooks that teach its subject."""
+        """A sentence with the seed of the current card and the notebooks that teach its subject."""
         return f"Seed {self.seed}; taught in {', '.join(self.card.taught)}."
 
     @property

@@ -16,8 +16,8 @@ from gpulab_course.teach.judge.exercise import Advice, Matcher, Mistake
 
 
 def fault(kind: str, array: str = "") -> Matcher:
-    """Return a function that checks whether this kind of fault stopped a kernel, optionally in an access to
-    `array`.
+    """Return a function that checks whether a fault of this kind, optionally in an access to `array`, stopped
+    a kernel.
     """
     return lambda m: m.fault == kind and (not array or m.array == array)
 
@@ -46,7 +46,7 @@ def in_stage(stage: str) -> Matcher:
 
 
 def unchanged(m: Mistake) -> bool:
-    """Return whether all elements of the output still have their initial contents."""
+    """Return whether the kernel changed no element of the output."""
     return m.found is not None and m.start is not None and _is_same(m.found, m.start)
 
 
@@ -70,7 +70,7 @@ def nearly(m: Mistake) -> bool:
 
 
 def only_first(m: Mistake) -> bool:
-    """Return whether only element 0 of the output is right, and all other elements are unwritten."""
+    """Return whether only element 0 of the output is right, and no other element was written."""
     return partly_unwritten(m) and not m.wrong.flat[0] and bool(m.wrong.flat[1:].all())
 
 
@@ -89,10 +89,9 @@ def tail_wrong(m: Mistake) -> bool:
 
 
 def holds(compute: Callable[[Mistake], Any]) -> Matcher:
-    """Return a function that checks whether the output equals ``compute(mistake)``, such as ``lambda m:
-    m["x"] + 1``.
+    """Return a function that checks whether the output of a mistake equals ``compute(mistake)``.
 
-    ``m["x"]`` is the input `x` of the failed launch.
+    The function `compute` can read the inputs of the failed launch, as in ``lambda m: m["x"] + 1``.
     """
 
     def matches(m: Mistake) -> bool:
@@ -117,17 +116,17 @@ def times(factor: float) -> Matcher:
 
 
 def both(*matchers: Matcher) -> Matcher:
-    """Return a matcher that is true for a mistake if all given matchers are true for it."""
+    """Return a matcher that is true for a mistake if all of the given matchers are true."""
     return lambda m: all(matcher(m) for matcher in matchers)
 
 
 def either(*matchers: Matcher) -> Matcher:
-    """Return a matcher that is true for a mistake if at least one of the given matchers is true for it."""
+    """Return a matcher that is true for a mistake if at least one of the given matchers is true."""
     return lambda m: any(matcher(m) for matcher in matchers)
 
 
 def not_(matcher: Matcher) -> Matcher:
-    """Return a matcher that is true for a mistake if the given matcher is false for it."""
+    """Return a matcher that is true for a mistake if the given matcher is false."""
     return lambda m: not matcher(m)
 
 

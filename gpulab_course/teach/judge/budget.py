@@ -122,10 +122,10 @@ def counting(budgets: tuple[Budget, ...]) -> Counters:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The counts of one counter for the learner's answer, the reference and the naive version, and the
-    learner's best.
+    """The values of one counter for the learner's answer, the reference and the naive version, with the
+    learner's best value.
 
-    The attribute ``golf`` is true if a lower count is a better score, so that the best score is stored.
+    The attribute ``golf`` is true if a lower count is better; only then is the best count stored.
     """
 
     counter: str

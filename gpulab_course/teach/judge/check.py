@@ -25,7 +25,7 @@ class UnknownExerciseError(GpulabError, ValueError):
 def check(exercise: Exercise, answer: Any) -> Verdict:
     """Judge an answer. Store its result and its best scores in the learner's file.
 
-    The data on which the last answer failed are tried first.
+    The judge first tries the data on which the last answer failed.
     """
     name = exercise.exercise_id
     verdict = judge(exercise, answer, past.of(name))
@@ -35,8 +35,8 @@ def check(exercise: Exercise, answer: Any) -> Verdict:
 
 
 def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
-    """Judge an answer without changing the learner's file. The object `past` keeps the data on which it
-    fails.
+    """Judge an answer without changing the learner's file. The object `past` stores the data on which the
+    answer fails.
     """
     past = past or Past()
     if answer is None or answer is ...:

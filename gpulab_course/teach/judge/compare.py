@@ -16,12 +16,12 @@ DEFAULT_ULPS = 2.0
 class Near:
     """Expected floats, with a tolerance of ``ulps`` units in the last place of ``scale``.
 
-    The attribute ``scale`` is the sum of the absolute values of the terms, because rounding errors are
-    relative to the terms and not to their sum. A sum of n terms has an error of about log2(n) units if it is
-    added as a tree, and n units if it is added from left to right. Keep ``ulps`` so small that ``ulps * eps``
-    of the scale is far below one term; otherwise a missing element is not detected. Sums of `Draw.whole`
-    numbers are exact and need no `Near`. With ``ulps=0``, all bits must be equal, including the sign of a
-    zero. The bits of ``zero_bits`` must be 0 in every element, also in NaN.
+    The attribute ``scale`` is the sum of the terms' absolute values, because rounding errors are relative to
+    the terms and not to their sum. A sum of n terms has an error of about log2(n) units if it is added as a
+    tree, and n units if it is added from left to right. Keep ``ulps`` so small that ``ulps * eps`` of the
+    scale is far below one term; otherwise a missing element is not detected. Sums of `Draw.whole` numbers are
+    exact and need no `Near`. With ``ulps=0``, all bits must be equal, including the sign of a zero. The bits
+    of ``zero_bits`` must be 0 in every element, also in NaN.
     """
 
     values: Array

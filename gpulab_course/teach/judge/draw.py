@@ -38,7 +38,7 @@ _MAX_TINY = 33
 
 
 def seed_of(text: str) -> int:
-    """Return a seed that depends only on the text of an answer. An edited text gets new data."""
+    """Return a seed that depends only on the text of an answer. An edited text gets another seed."""
     return zlib.crc32(text.encode())
 
 
@@ -46,8 +46,8 @@ class Draw:
     """A generator of random input arrays, which contain special values such as zeros or NaN if `kind` names
     them.
 
-    The attribute ``rng`` is NumPy's generator for draws that the methods do not cover. ``special`` is true
-    after a call of `floats`: only floats can be zeros with a sign, infinities and NaN.
+    The attribute ``rng`` is a NumPy generator for random data that the methods do not provide. ``special`` is
+    true after a call of `floats`: only floats can be zeros with a sign, infinities and NaN.
     """
 
     def __init__(self, seed: int | Sequence[int], kind: str = RANDOM) -> None:
@@ -58,7 +58,7 @@ class Draw:
     def floats(self, shape: Shape, dtype: Any = np.float32, moved: bool = False) -> Array:
         """Return normally distributed floats, some of which are replaced by special values.
 
-        For kernels that only copy, ``moved=True`` adds subnormal numbers to the special values.
+        With ``moved=True``, for kernels that only copy data, the special values include subnormal numbers.
         """
         self.special = True
         values = self.rng.standard_normal(shape)
@@ -100,7 +100,7 @@ class Draw:
 
 
 def garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
-    """Return random initial contents for the output `number`, on which a kernel must not depend.
+    """Return random initial contents for the output `number`, which must not affect a kernel's results.
 
     Some seeds produce NaN. Seed 0, which is used to explain mistakes, does not, because a value that is added
     to NaN cannot be recognised.
@@ -194,9 +194,9 @@ def planes(rng: np.random.Generator) -> list[Dim3]:
 
 
 def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) -> list[tuple[Any, Dim3]]:
-    """Return the pairs of a size and a block shape that are tested.
+    """Return pairs of a size and a block shape for the tests.
 
-    Small sizes are paired with many block shapes, and sizes above `max_small` with one.
+    Small sizes are tested with many block shapes, and sizes above `max_small` with only one.
 
     A size may be a function of the block, such as `four_blocks`.
     """
@@ -219,11 +219,11 @@ def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) ->
 
 
 def cost_launches(size: Any, blocks: Sequence[Dim3], rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-    """Return two launches for counting costs, one smaller and one larger than `size`, as pairs of size and
-    block.
+    """Return two launches for counting costs, as pairs of a size and a block; one is smaller and one larger
+    than `size`.
 
-    Blocks are used only if they have at least 20 threads along x, because in narrower blocks good and bad
-    solutions have the same costs.
+    Only blocks with at least 20 threads along x are used, because narrower blocks hide the difference between
+    good and bad solutions.
     """
     wide_blocks = [block for block in dict.fromkeys(blocks) if block[0] >= 20 and prod(block) >= 48] or list(
         blocks
@@ -247,5 +247,5 @@ def _scale_size(size: Any, rng: np.random.Generator, min_factor: float, max_fact
 
 
 def blocks_for(count: int, threads: int) -> int:
-    """Return the number of blocks that cover `count` elements, which is at least 1."""
+    """Return the number of blocks that cover `count` elements, but at least 1."""
     return max(1, -(-count // threads))

@@ -122,7 +122,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A limit on one counter of an answer, which is usually relative to the reference's count.
+    """A limit on one counter of an answer, usually relative to the count of the reference.
 
     A count must meet all given limits: at most ``allowance`` times the reference's count, at most ``most``,
     at least ``least``, and at least ``least_share`` times the reference's count. Without any of them, the
@@ -157,7 +157,8 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The size and block of the launch whose costs are scored, and the limits of the stage ``parallelism``.
+    """The size and block of the launch that determines the score, and the limits of the stage
+    ``parallelism``.
 
     A solution passes if it executes at most about ``slack`` times the reference's instructions, its busiest
     warp has at most ``busiest`` times the share of the reference's busiest warp, and its lane efficiency is
@@ -325,9 +326,9 @@ class PythonExercise:
 class ProgramCase:
     """One test call of a learner's device program, with its expected result.
 
-    The ``arguments`` are passed unchanged. With ``on_device``, they are device arrays that the current stream
-    is still writing when the program begins. ``wanted`` is the expected result: an array, a number, or a
-    tuple of them, compared in values, shape and dtype. It can also be a function that takes the returned
+    The program receives ``arguments`` unchanged. With ``on_device``, they are device arrays that the current
+    stream is still writing when the program begins. ``wanted`` is the expected result: an array, a number, or
+    a tuple of them, compared in values, shape and dtype. It can also be a function that takes the returned
     plain data and raises `NotYet`. ``mistakes`` contains pairs of the result of a known mistake and the
     sentence that explains it. ``place`` requires that returned arrays are on the ``"device"`` or the
     ``"host"``. With ``unchanged``, the program must not write to its arguments.

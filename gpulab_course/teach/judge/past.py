@@ -39,7 +39,9 @@ class Past:
     _text_seed: int = 0
 
     def seed(self, text_seed: int) -> int:
-        """Return the seed of the data for an answer. The seed changes after each failure of the same text."""
+        """Return the seed for the test data of an answer. After each failure of an answer with the same text,
+        the seed changes.
+        """
         self._text_seed = text_seed
         draw_number = self.number + self.failures[text_seed]
         return zlib.crc32(f"{text_seed} {self.salt} {draw_number}".encode()) if draw_number else text_seed

@@ -25,6 +25,8 @@ def best(exercise: Exercise) -> dict[str, int]:
 
 
 def keep(exercise: Exercise, values: dict[str, int]) -> None:
-    """Store new best scores, with the version of the exercise's rules under which they were reached."""
+    """Store new best scores with the version of the exercise's rules, because other rules make them
+    invalid.
+    """
     record = {"rules": getattr(exercise, "rules", 0), "best": values}
     store().put(_SECTION, exercise.exercise_id, record)

@@ -53,7 +53,7 @@ class Prediction:
         self._comparison: Form | None = None
 
     def ask(self, question: PredictionQuestion, text: str) -> None:
-        """Set the question and its completed text, and load the answer that the learner has stored."""
+        """Set the question and its text, and load the learner's stored answer."""
         self.asked = question
         self.question = text
         self._waiting = None
@@ -185,7 +185,9 @@ class Prediction:
         return page.bundle_of(self._form if page.in_jupyter() else None, str(self), page.boxed(question_html))
 
     def compared_in(self, form: Form) -> None:
-        """Set the form that shows the comparison. The form is updated when the answer changes."""
+        """Set the form that shows the comparison of the answer with the true value. This form is updated when
+        the learner's answer changes.
+        """
         self._comparison = form
 
 
@@ -215,7 +217,9 @@ class Reveal:
 
     @property
     def head(self) -> str:
-        """The first sentence of the comparison, with the true value, the prediction and their difference."""
+        """The first sentence of the comparison, which gives the true value, the prediction and the
+        difference.
+        """
         prediction = self.prediction
         scale = self.prediction.scale
         value_text = scale.show(self.found)

@@ -20,15 +20,17 @@ _MEASURED_UNITS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The unit, kind and tolerance of a quantity, for displaying it and for judging its predictions."""
+    """The unit, kind and tolerance of a quantity, which determine how values are displayed and how
+    predictions are judged.
+    """
 
     unit: str = ""
     kind: Kind | None = None
     tolerance: float = 0.1
 
     def kind_of(self, value: Value) -> Kind:
-        """Return the declared kind of the quantity. By default, it depends on the type of `value` and on the
-        unit.
+        """Return the kind of the quantity, as it was declared. If none was declared, the kind depends on the
+        type of `value` and on the unit.
         """
         if self.kind is not None:
             return self.kind

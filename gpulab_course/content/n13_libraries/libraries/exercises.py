@@ -20,8 +20,8 @@ _PRODUCT_CALL = "product(gemm, a, b, c, m, n, k, lda, ldb, ldc)"
 
 
 def multiply(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape) -> tuple[Any, list[Any]]:
-    """Run the answer in its own process. Return the matrices after the call, and the recorded calls of the
-    library.
+    """Run the answer in its own process. Return the matrices after the call, and the calls of the library
+    function that the answer made.
     """
     a, b, c = (np.array(matrix) for matrix in matrices)
     arrays: dict[str, Any] = {"a": a, "b": b, "c": c}
@@ -155,7 +155,7 @@ class _Device:
 
 @dataclass(frozen=True, eq=False)
 class ArrayDescription:
-    """The properties of an array that can determine the choice of a tuner."""
+    """The dtype, shape and device of an array, which can affect the choice of a tuner."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -188,8 +188,8 @@ _TUNER_CALL = "tuner(candidates, reference, timed)"
 
 
 class Candidates:
-    """A model of implementations, each with a result and a time for each kind of array. The model counts the
-    timings.
+    """A model of several implementations of one function, with a result and a time for each kind of array.
+    The model counts how often each implementation is timed.
     """
 
     def __init__(self, calls: Sequence[Kind], behaviour: dict[str, dict[Kind, Behaviour]]) -> None:
@@ -224,7 +224,9 @@ class Candidates:
 def call_tuner(
     tuner: Any, request: Callable[..., Any], calls: Sequence[Kind], names: Sequence[str]
 ) -> list[str]:
-    """Run the answer in its own process, and return its choices. A second tuner makes the last choice."""
+    """Run the answer in its own process, and return its choices. The answer creates a second tuner for the
+    last choice.
+    """
 
     def kind_of(x: Any) -> Kind:
         return np.dtype(x.dtype).name, tuple(map(int, x.shape)), int(x.device.id)

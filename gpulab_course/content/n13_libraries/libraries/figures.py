@@ -69,7 +69,9 @@ def workspaces() -> Table:
 
 
 def workspace_cost() -> float:
-    """Return how many times longer a matrix product with long sums takes without a workspace."""
+    """Return how many times longer a matrix product with a large inner dimension takes without a
+    workspace.
+    """
     measurements = recorded()["workspace"]["products"]["64x64x65536 torch.float32"]
     return float(measurements["without"]["kernels_ns"] / measurements["with"]["kernels_ns"])
 
@@ -96,5 +98,5 @@ def tunable() -> str:
 
 
 def comma_separated(values: list[Any]) -> str:
-    """Return the values as text, separated by commas."""
+    """Return a list of values as text, separated by commas."""
     return ", ".join(map(str, values))

@@ -24,7 +24,7 @@ from gpulab_course.teach.interview import Card, Drawn, Found, Part
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug, with the changes that add it to the solution, and the kinds of fault that are right answers."""
+    """A bug for a debugging question, with the text changes that add it to the solution."""
 
     name: str
     changes: tuple[tuple[str, str], ...]

@@ -34,7 +34,7 @@ _MODULES = (laid_out,)  # importing it registers its families
 
 @dataclass(frozen=True)
 class Hidden:
-    """A randomly chosen kernel with its counters and its diagnosis."""
+    """A randomly chosen kernel for a diagnosis question, with its counters and its diagnosis."""
 
     case: Case
     counters: KernelCounters
@@ -42,13 +42,13 @@ class Hidden:
 
     @property
     def cause(self) -> str:
-        """The name of the first cause in the diagnosis."""
+        """The name of the main cause in the diagnosis."""
         main_cause = self.table.main
         return NAMES[main_cause.kind] if main_cause else NOTHING
 
     @property
     def profile_table(self) -> Table:
-        """A table of the kernel's launch and counters, which does not show its source."""
+        """A table of the kernel's launch configuration and counters, without its source."""
         device = info(self.case.device)
         diagnosis_table = self.table
         counters = self.counters
@@ -126,7 +126,7 @@ def _sectors_per_request(counters: KernelCounters, access_kind: str) -> str:
 
 
 def draw_hidden(rng: Random, cause: str) -> Hidden:
-    """Draw random kernels with this flaw until the diagnosis names the flaw first."""
+    """Choose random kernels with this flaw until a diagnosis names the flaw first."""
     candidate: Hidden | None = None
     for _ in range(_MAX_TRIES):
         hidden_case = draw(rng.randrange(10**6), cause, rng.randrange(len(FAMILIES[cause])))
@@ -141,8 +141,8 @@ def draw_hidden(rng: Random, cause: str) -> Hidden:
 
 
 def also_right(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
-    """Return the other causes with nearly the same gain as the main cause. If all gains are small, "nothing"
-    is included.
+    """Return the names of other causes whose gain is nearly that of the main cause. The name "nothing" is
+    included if all gains are small.
     """
     main_cause = diagnosis_table.main
     causes = [cause for cause in diagnosis_table.causes if cause.kind != "launch"]
@@ -164,7 +164,7 @@ def run_case(case: Case) -> Hidden:
 
 
 def kernel_source(code: str, name: str) -> str:
-    """Return the source of either the flawed or the fixed kernel, without the other one."""
+    """Return the source of the kernel `name` without the other kernel in `code`."""
     preamble, _, following_code = code.partition(f'extern "C" __global__ void {name}')
     return f'{preamble}extern "C" __global__ void {name}' + following_code.partition('extern "C"')[0]
 

@@ -49,7 +49,7 @@ def model(name: str) -> str:
 
 
 def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Outcome:
-    """Judge a kernel in all stages of an exercise, and return the result for the interview.
+    """Judge a kernel in all stages of an exercise, and return its result as an interview answer.
 
     Raises
     ------
@@ -234,7 +234,7 @@ _STAGE_CAUSES = {"results": RESULTS, "orders": RACE, "hazards": MEMORY, "budget"
 
 
 def faults(name: str, code: str) -> tuple[list[str], Verdict]:
-    """Return the kinds of fault in a wrong kernel, beginning with the most obvious, and the judge's verdict.
+    """Return the kinds of fault in a wrong kernel, the most obvious one first, and the verdict of the judge.
 
     The sanitizer checks small launches for races and out-of-bounds accesses. If it finds none, the kind
     depends on the stage in which the program fails.

@@ -18,28 +18,28 @@ BY_ARITHMETIC = "arithmetic"
 
 
 def article(name: str) -> str:
-    """Return "a" or "an", as the pronunciation of a device's name requires."""
+    """Return the article "a" or "an" that fits the pronunciation of a device's name."""
     return "a" if name.startswith("T") else "an"
 
 
 def draw_other_device(rng: Random, device: str) -> str:
-    """Choose a random device other than `device` for a follow-up question."""
+    """Choose a random device that is not `device`, for a follow-up question."""
     return rng.choice([name for name in DEVICES if name != device])
 
 
 @contextmanager
 def use_device(device: str) -> Iterator[Any]:
-    """Use a virtual GPU of this model in a `with` block, and yield its module ``cp``."""
+    """Use a virtual GPU of this model in a `with` block, which yields the array module ``cp``."""
     with session.on_device(f"virtual:{device}") as cp:
         yield cp
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The published data of a device that interview cards may use.
+    """The published data of a device, for use in interview cards.
 
-    The attribute `fp32_tflops` is the rate without tensor cores. `fp16_tensor_tflops` is the dense rate with
-    FP32 accumulation.
+    The attribute `fp32_tflops` is the FP32 rate without tensor cores. `fp16_tensor_tflops` is the dense rate
+    with FP32 accumulation.
     """
 
     name: str

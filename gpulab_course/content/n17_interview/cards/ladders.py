@@ -44,15 +44,13 @@ def diagnose_rung(ladder: str, rung: str, device: str) -> DiagnosisTable:
 
 
 def main_limit(diagnosis_table: DiagnosisTable) -> str:
-    """Return the main limit of a kernel's speed, other than the launch overhead."""
+    """Return what mainly limits a kernel's speed, apart from the launch overhead."""
     causes = [cause for cause in diagnosis_table.worth_fixing if cause.kind != "launch"]
     return NAMES[causes[0].kind] if causes else NOTHING
 
 
 def is_refuted(diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]) -> bool:
-    """Return whether the diagnosis found nothing to improve, although a later version of the kernel is
-    faster.
-    """
+    """Return whether the diagnosis found nothing to improve, but a later kernel version is faster."""
     return main_limit(diagnosis_table) == NOTHING and any(
         diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables
     )
@@ -65,7 +63,7 @@ _STAGE_CAUSES: dict[str, CauseKind] = {"atomics": "atomics", "latency": "latency
 def other_right_answers(
     diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]
 ) -> tuple[str, ...]:
-    """Return other right answers, such as causes with nearly the same gain as the main cause."""
+    """Return all other right answers, for example causes whose gain is nearly that of the main cause."""
     names = set(also_right(diagnosis_table))
     if any(diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables):
         names.discard(NOTHING)

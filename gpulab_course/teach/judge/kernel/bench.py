@@ -78,7 +78,7 @@ class Bench:
         return int(info.sm_count * info.max_threads_per_sm)
 
     def stats(self, source: KernelSource) -> KernelStats:
-        """Compile a kernel and return the compiler's statistics."""
+        """Compile a kernel, and return the statistics that the compiler reports."""
         stats: KernelStats = self.side.kernel_stats(source)
         return stats
 
@@ -120,7 +120,7 @@ class Bench:
 
     @contextmanager
     def order(self, order: str, seed: int) -> Iterator[None]:
-        """Change the order in which the blocks of launches run in a `with` block."""
+        """Run the blocks of all launches in a `with` block in this order."""
         with self.side.machine.keeping("block_order", "turns_seed"):
             self.side.machine.current_device.set_block_order(order, seed)
             yield
@@ -155,7 +155,7 @@ def bench() -> Iterator[Bench]:
 
 
 def read(exercise: KernelExercise, answer: Any) -> KernelSource:
-    """Return the source of the kernel in an answer, which is text or a ``cp.RawKernel``.
+    """Return the source of an answer's kernel; the answer is text or a ``cp.RawKernel``.
 
     Raises
     ------

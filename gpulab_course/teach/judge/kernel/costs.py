@@ -27,7 +27,7 @@ _MIN_COLUMNS = 32
 
 
 def counted_launches(trial: Trial) -> list[Counted]:
-    """Return the launches whose costs are counted. The first one determines the score."""
+    """Return the launches whose costs are counted. The costs of the first launch determine the score."""
     trial.counted = trial.counted or list(_count_launches(trial))
     return trial.counted
 
@@ -93,7 +93,7 @@ def _is_required(counter_budget: Budget, score: budget.Score) -> bool:
 
 
 def share_work(trial: Trial) -> str:
-    """Check by counters of instructions and active lanes that all threads share the work."""
+    """Check that all threads share the work, using counters of instructions and active lanes."""
     for launch in counted_launches(trial):
         message = _busy_warp_text(trial, launch)
         if message:

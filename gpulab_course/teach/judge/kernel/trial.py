@@ -34,7 +34,9 @@ _MAX_ROW_BLOCKS = 600
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The costs of one test launch with the answer's kernel, the reference and possibly the naive version."""
+    """The costs of one test launch, for the answer's kernel, the reference and, if needed, the naive
+    version.
+    """
 
     case: Case
     yours: Costs
@@ -46,9 +48,9 @@ class Counted:
 class Trial:
     """The state of a check of one kernel, with its test launches and the results of the stages so far.
 
-    If the kernel executes many more instructions than the reference, ``hopeless`` is the reported mistake,
-    and large sizes are skipped. ``large`` contains the large launches with their counters, and ``longest``
-    the small launch with the busiest warp. ``failed`` is the launch that failed.
+    If the kernel executes many more instructions than the reference, ``hopeless`` contains the mistake to
+    report, and large sizes are skipped. ``large`` contains the large launches with their counters, and
+    ``longest`` the small launch with the busiest warp. ``failed`` is the launch that failed.
     """
 
     exercise: KernelExercise
@@ -224,9 +226,9 @@ def labelled_case(
     create: Callable[..., Case] | None = None,
     row_title: str = "",
 ) -> Case:
-    """Create a test launch, and set its block, its size and its label in messages.
+    """Create a test launch with a block and a size, and label it for messages.
 
-    `create` is the function of a table row; by default it is the exercise's own ``case``.
+    The function `create` makes the case; by default it is the exercise's own ``case``.
     """
     case = (create or exercise.case)(data, size, block)
     case.block = block

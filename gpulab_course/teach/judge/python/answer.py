@@ -17,7 +17,7 @@ from gpulab_course.teach.judge.python.functions import must_be_a_function, must_
 
 
 class Answer:
-    """A learner's function or value, which is stored in another process.
+    """A learner's function or value in another process, which the judge can call from here.
 
     A call sends the arguments to that process. The reply contains only plain types (`values`): numbers,
     strings, lists, tuples, dictionaries, arrays, and `values.Other` for everything else.
@@ -64,9 +64,9 @@ class Answer:
     ) -> Any:
         """Call ``function(answer, *arguments)`` in the answer's process, and return the result.
 
-        With `back`, `function` gets a second argument `asks`: each call of ``asks`` with plain data calls
-        `back` in this process, so that hidden data stay here. A ValueError or TypeError of `back` is raised
-        in the answer's process, and any other error here.
+        With `back`, `function` gets a second argument `asks`: each call of ``asks`` sends plain data to
+        `back` in this process, where hidden data stay. A ValueError or TypeError of `back` is raised in the
+        answer's process, and any other error here.
         """
         return self._ask_process(shown, function, *arguments, back=back)
 

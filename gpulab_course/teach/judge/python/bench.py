@@ -46,7 +46,9 @@ class Bench:
         self._pinned: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
 
     def watched(self, program: Callable[[], Any]) -> Any:
-        """Call a program, and store its costs in ``record``. Nested calls belong to the outer call."""
+        """Call a program, and store its costs in ``record``. A call inside another call is counted as part of
+        the outer call.
+        """
         if self._side is None or self._watching:
             return program()
         recorder = self._side.timeline_recorder()
@@ -90,8 +92,8 @@ class Bench:
     def uses(
         self, verb: str, object_name: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()
     ) -> None:
-        """Record that the host reads or writes arrays. The two strings describe the access in hazard
-        messages.
+        """Record that the host reads or writes arrays. The strings `verb` and `object_name` describe the
+        access in hazard messages.
         """
         if self._checker is not None:
             self._checker.see(
@@ -100,8 +102,8 @@ class Bench:
 
     @contextmanager
     def checking(self, current: Any) -> Iterator[list[StreamHazard]]:
-        """Record uses of memory in a `with` block, which yields a list. Afterwards, the list contains the
-        hazards.
+        """Record all uses of memory in a `with` block, and yield a list for the hazards. After the block, the
+        list contains all hazards that were found.
         """
         names = {(self.cp.cuda.Device().id, current.ptr): "current"}
         checker = StreamChecker(names)
@@ -135,7 +137,9 @@ class Bench:
         return tuple(region for region in regions if region is not None)
 
     def compute(self, duration_us: float) -> None:
-        """Keep the host busy, by advancing the modelled clock or, with a real GPU, by waiting in a loop."""
+        """Keep the host busy for `duration_us`, by advancing the modelled clock or by waiting in a loop on
+        a real GPU.
+        """
         if self._side is not None:
             self._side.machine.clock.advance(1000 * duration_us)
             return

@@ -14,7 +14,7 @@ from virtualgpu.records import Activity, Synchronization, Timeline
 
 
 class ProgramRecord:
-    """The recorded work of a program, with its timeline, its waits and its use of memory.
+    """The recorded work of one program call, such as its timeline, its waits and its memory use.
 
     The attribute ``kernel_bus_bytes`` is the number of bytes that kernels read or wrote in host memory.
     ``stream_id`` is the stream that was current when the program was called. ``flow`` is the work on which
@@ -57,7 +57,7 @@ class ProgramRecord:
 
     @property
     def working_kernels(self) -> list[Activity]:
-        """The kernel launches on which the result depends."""
+        """The kernel launches whose work affects the result."""
         return self.flow.kernels(self.activities)
 
     @property
@@ -77,7 +77,7 @@ class ProgramRecord:
 
     @property
     def graph_depth(self) -> int:
-        """The largest number of nodes in a chain of dependent nodes in any graph launch."""
+        """The number of nodes in the longest chain of dependent nodes, over all graph launches."""
         depth: dict[int, int] = {}
         for a in self.activities:
             if a.graph_id:
@@ -90,7 +90,7 @@ class ProgramRecord:
 
     @property
     def hidden_percent(self) -> int:
-        """The time in which copies and kernels overlap, as a percentage of the largest possible overlap.
+        """The time in which copies and kernels overlap, as a percentage of the maximum possible.
 
         The value 0 means that all operations run one after the other. 100 means that the duration is that of
         the busiest engine alone.
@@ -229,7 +229,7 @@ COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
 
 
 def counted(record: ProgramRecord) -> dict[str, int]:
-    """Return the value of each counter for a program, by the name of the counter."""
+    """Return the value of each counter for a recorded program call, with the counter's name as the key."""
     return {name: int(read_count(record)) for name, (_, read_count) in COUNTS.items()}
 
 

@@ -15,7 +15,7 @@ from virtualgpu.records.acts import Act, GraphLaunch, Region, Work
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The operations on which a result depends, as correlation ids, and the number of graph launches among
+    """The correlation ids of the operations on which a result depends, and the number of graph launches among
     them.
     """
 
@@ -64,7 +64,7 @@ def _inputs_of(work: Work, regions: list[Region], work_numbers: set[int]) -> lis
 
 
 def concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[Activity]) -> int:
-    """Return the number of kernels that may run at the same time as a kernel of another stream.
+    """Return how many kernels can run at the same time as a kernel in another stream.
 
     The parameter `activities` contains all operations in the order in which they were issued.
     """

@@ -30,7 +30,9 @@ class MemoryUse:
 
     @property
     def wasted_bytes(self) -> int:
-        """The peak of the memory allocated from the driver minus the peak of the memory in use by arrays."""
+        """The peak of the memory that was allocated from the driver, minus the peak of the memory that arrays
+        used.
+        """
         return self.peak_reserved_bytes - self.peak_used_bytes
 
     @contextmanager

@@ -53,7 +53,7 @@ class Task:
 def perform(program: Any, task: Task) -> dict[str, Any]:
     """Call a program on a new virtual device or on the real GPU, and return its result and its costs.
 
-    The program is called in a new stream, which is still writing the device arrays of the arguments.
+    The program runs in a new stream, in which the device arrays of the arguments are still being written.
 
     Returns
     -------

@@ -130,7 +130,7 @@ class _Trial:
         )
 
     def run(self, program: Answer, size_index: int, mode: RunMode = "as given") -> Counts:
-        """Run a program with one of the test sizes, with the streams in the given order."""
+        """Run a program on the test case of one size, with the order of streams that `mode` selects."""
         return self._run(program, self._case(size_index, mode), mode)
 
     def run_failed_call(self, program: Answer) -> None:

@@ -87,7 +87,9 @@ class Gpus:
         return result, facts
 
     def follows(self, later_id: int, earlier_id: int) -> bool:
-        """Return whether an operation had to wait, directly or indirectly, for an earlier operation."""
+        """Return whether an operation had to wait for an earlier operation, directly or through other
+        operations.
+        """
         unvisited_ids = [later_id]
         visited_ids = set[int]()
         while unvisited_ids:
@@ -109,9 +111,9 @@ def gpus(count: int, links: str = "nvswitch") -> Iterator[Gpus]:
 
 @contextmanager
 def tried(machine: Gpus, mode: Any) -> Iterator[list[str]]:
-    """Run the work of a `with` block in the order of streams that `mode` selects from `RUN_MODES`.
+    """Run the work of the streams in a `with` block in the order that `mode` selects from `RUN_MODES`.
 
-    After the block, the yielded list contains messages about missing order between streams.
+    After the block, the yielded list contains messages about streams that did not wait for each other.
     """
     messages: list[str] = []
     if mode == "checked":

@@ -22,7 +22,7 @@ Shape = int | tuple[int, int]
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel with a performance flaw and its fixed version `mended`, or a kernel without a flaw."""
+    """A kernel with a performance flaw and the launch of its fixed version, or a kernel without a flaw."""
 
     family: str
     cause: str
@@ -33,8 +33,8 @@ class Case:
     mended: tuple[Shape, Shape, int] | None = None
 
     def launch(self, cp: Any, name: str) -> tuple[Any, ...]:
-        """Return the kernel, grid, block, arguments and shared bytes of the ``"flawed"`` or ``"mended"``
-        version.
+        """Return the kernel of the ``"flawed"`` or ``"mended"`` version, with its launch configuration and
+        arguments.
         """
         shape = self.flawed if name == "flawed" else self.mended
         assert shape is not None
