@@ -156,7 +156,7 @@ def _version() -> str:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Register gpulab's magic commands and its display of errors in IPython, for ``%load_ext gpulab``."""
+    """Register gpulab's magic commands and error display when IPython runs ``%load_ext gpulab``."""
     load("gpulab.lab.messages", "use_in_ipython")(shell)
 
 

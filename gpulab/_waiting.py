@@ -43,7 +43,7 @@ Bundle = tuple[dict[str, Any], dict[str, Any]]
 
 
 class Begin(Protocol):
-    """The type of the function that a long-running call calls at the beginning of each step."""
+    """The type of a callback that a long-running call invokes at the beginning of each step."""
 
     def __call__(self, picture: Callable[[], Bundle] | None = None) -> None:
         """Begin the next step. `picture` returns an output with the results so far, as data and metadata."""
@@ -77,8 +77,8 @@ class _Cell:
         self.activities: dict[object, str] = {}
 
     def start(self) -> None:
-        """Start the progress thread in the context of the cell. The outputs of the thread then appear below
-        that cell.
+        """Start the thread that shows the progress of the cell, in a copy of the current context. The copied
+        context ensures that the outputs of the thread appear below that cell.
         """
         run_in_context = contextvars.copy_context().run
         threading.Thread(

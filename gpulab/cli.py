@@ -34,7 +34,9 @@ _COURSE_COMMANDS = ("lab", "copy", "reset", "check", "golf", "instructor", "repo
 
 
 class CommandError(GpulabError):
-    """Error for a command that cannot run. The message contains the remedy."""
+    """Error for a command that is not available in this installation. The message describes how to make the
+    command available.
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

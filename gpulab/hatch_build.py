@@ -14,7 +14,7 @@ _NOT_INSTALLED = {"pyproject.toml", "hatch_build.py", "__pycache__", "PKG-INFO"}
 
 
 class PackageHook(BuildHookInterface[Any]):
-    """A build hook that adds the files of this folder to the wheel, in the folder of the package."""
+    """A build hook that adds the files of this folder to the package's folder in the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Set the files and folders that the wheel includes."""

@@ -15,7 +15,7 @@ Row = tuple[int, int, int, int, int, int, int]
 
 
 def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, int]:
-    """Find the segments that a memory pool released. The recorded events contain only the total number of
+    """Determine which segments a memory pool released. The recorded events contain only the total number of
     released bytes.
 
     CuPy's pool calls no hook when it returns segments. It returns all segments without a block in use, of all

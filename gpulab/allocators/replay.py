@@ -29,7 +29,7 @@ class OutOfMemory(GpulabError, MemoryError):
 
 
 class RequestError(GpulabError, ValueError):
-    """Error for a memory request that no program could make, such as freeing memory that is not allocated."""
+    """Error for an invalid memory request, such as freeing memory that is not allocated."""
 
 
 class Sink(Protocol):
@@ -278,8 +278,8 @@ def _completion_events(events: AllocatorEvents) -> tuple[dict[int, int], dict[in
 
 
 def release_starts(trace: AllocatorTrace) -> set[int]:
-    """Find the releases of segments that the program requested. Return the index of the first event of each
-    series of releases.
+    """Find the events at which the program requested the release of unused segments. Return the index of the
+    first event of each series of releases.
     """
     release_codes = {ACTIONS.index("segment_free"), ACTIONS.index("segment_unmap")}
     allocation_codes = {ACTIONS.index("segment_alloc"), ACTIONS.index("segment_map")}

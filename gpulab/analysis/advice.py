@@ -45,7 +45,7 @@ _WAIT_CAUSES: tuple[GapCause, ...] = ("hidden synchronisation", "synchronisation
 def advice(timeline: Timeline) -> tuple[Advice, ...]:
     """Return at most four pieces of advice on a timeline, sorted by the expected gain.
 
-    Advice about a graph follows advice about waits, because a program with waits cannot be captured.
+    Advice to use a graph comes after advice to remove waits, because a program with waits cannot be captured.
 
     Examples
     --------

@@ -14,8 +14,8 @@ from virtualgpu.records import Activity, HostCall, NvtxRange, SourceLine, Synchr
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A time interval in which a host thread waited. The object includes the operation for which the thread
-    waited, if this operation is known.
+    """A time interval in which a host thread waited for the device. The object includes the operation for
+    which the thread waited, if this operation is known.
 
     ``synchronization`` is None for the call of a pageable copy, which CUDA does not record as a wait.
     """
@@ -224,8 +224,8 @@ class Flow:
         """Return the name of the innermost NVTX range of a thread that covers at least half of a time
         interval.
 
-        Only files of other profilers have such ranges. If no range covers half, it is the range with the most
-        time of its own, with the words "and others".
+        Timelines contain such ranges only if they come from files of other profilers. If no range covers
+        half, it is the range with the most time of its own, with the words "and others".
         """
         ranges, starts, parents = self._ranges_of.get(thread, ([], [], []))
         middle_ns = (start_ns + end_ns) // 2
@@ -296,7 +296,7 @@ def idle(activities: list[Activity], start_ns: int, end_ns: int) -> list[tuple[i
 
 
 def within_ns(spans: Sequence[HostCall | Wait], start_ns: int, end_ns: int) -> int:
-    """Return how many nanoseconds of a time interval the given calls or waits cover."""
+    """Return the length in ns of the part of a time interval that the given calls or waits cover."""
     total_ns = 0
     free_ns = start_ns
     for span in spans if len(spans) < 2 else sorted(spans, key=lambda span: span.start_ns):

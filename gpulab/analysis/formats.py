@@ -143,8 +143,8 @@ class Format:
         return float(self.value(self.code(number)))
 
     def neighbours(self, number: Number) -> tuple[float, float]:
-        """Return the next smaller and the next larger number of this format, relative to the rounded
-        `number`. For NaN, return two NaN.
+        """Return the two numbers of this format that are adjacent to the rounded `number`, with the smaller
+        one first. If `number` is NaN, both results are NaN.
         """
         nearest = self.round(number)
         if math.isnan(nearest):

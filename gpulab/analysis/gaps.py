@@ -66,7 +66,7 @@ def gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
 
 
 def gaps_of(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
-    """Return the gaps between the operations of each group."""
+    """Return the gaps between the operations of each group, with the cause of each gap."""
     timeline = flow.timeline
     causes = _Causes(flow)
     return [

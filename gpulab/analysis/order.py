@@ -39,8 +39,8 @@ def join(target: Clock, source: Clock) -> None:
 
 @dataclass(slots=True)
 class Moment:
-    """The position of an operation in the logical order. It consists of the operation's chain, its number in
-    the chain, and the clock of its predecessors.
+    """The position of an operation in the order that streams and synchronisation enforce. It consists of the
+    operation's chain (such as its stream), its number in the chain, and the clock of its predecessors.
     """
 
     chain: Chain

@@ -31,7 +31,8 @@ Intervals = npt.NDArray[np.int64]
 def engine_of(activity: Activity) -> str | None:
     """Return the engine that runs an operation (an element of `ENGINES`), or None for host functions.
 
-    A range between events counts as a separate engine, because its single operations are not known.
+    A range between two events has the engine ``range``, because the operations in the range are not known
+    individually.
     """
     if activity.kind in ("MEMCPY", "MEMCPY2"):
         return _COPY_ENGINES.get(activity.copy_kind or "", "other copies")
@@ -107,7 +108,7 @@ def length_ns(spans: Intervals) -> int:
 
 
 def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
-    """Return how long the operations of each pair of groups ran at the same time."""
+    """Return the time during which the operations of each pair of groups ran simultaneously."""
     unions = {name: union(intervals(activities)) for name, activities in groups.items()}
     busy_ns = {name: int((spans[1] - spans[0]).sum()) for name, spans in unions.items()}
     overlaps = []
@@ -121,10 +122,10 @@ def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
 
 
 def overlap(timeline: Timeline) -> tuple[Overlap, ...]:
-    """Return how long each pair of engines and each pair of streams worked at the same time.
+    """Return the time during which each pair of engines and each pair of streams worked simultaneously.
 
-    The module's docstring defines "busy" and the percentage. If there are more than `MAX_STREAMS` streams,
-    those with the most operations are compared.
+    The docstring of the module defines "busy" and the percentage of overlap. If there are more than
+    `MAX_STREAMS` streams, those with the most operations are compared.
 
     Examples
     --------

@@ -22,7 +22,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A use of a memory region by an operation, with the operation's vector clock, stream and source line.
+    """An access of an operation to a memory region, with the operation's vector clock, stream and source
+    line.
 
     For nodes of graphs, ``launch`` is the number of the launch, and ``inner`` is the stream in which the node
     was captured.
@@ -46,8 +47,8 @@ class Use:
         return (self.writes or other.writes) and not (self.atomic and other.atomic)
 
     def hides(self, other: Use) -> bool:
-        """Return whether each later use that conflicts with the earlier use `other` also conflicts with this
-        use.
+        """Return whether this use conflicts with every later use that conflicts with the earlier use
+        `other`.
         """
         if self.atomic:
             return other.atomic
@@ -99,8 +100,8 @@ def covers(a: Region, b: Region) -> bool:
 
 
 class RegionMap(Generic[T]):
-    """A collection of items by memory region. The collection quickly finds the items that may overlap a given
-    region.
+    """A collection of items, each of which belongs to a memory region. The collection quickly finds the items
+    that may overlap a given region.
 
     The items are grouped by the size of their regions, rounded up to a power of two: an item that overlaps a
     range begins less than that size before it.
@@ -110,8 +111,8 @@ class RegionMap(Generic[T]):
         self._sizes: dict[int, tuple[list[int], dict[int, list[T]]]] = {}  # starts, and items by start
 
     def overlapping(self, region: Region) -> list[list[T]]:
-        """Return the lists of items that may overlap a memory region. Changes to these lists also change the
-        collection.
+        """Return the lists of items that may overlap a memory region. The lists are not copies, so changes to
+        them also change the collection.
         """
         start = region.start
         end = region.end
@@ -141,7 +142,7 @@ class RegionMap(Generic[T]):
 class Block:
     """A block of memory, with the index of the action that allocated or freed it.
 
-    After a free, ``clock`` is the clock that the next owner of the block must follow.
+    After a free, ``clock`` is the vector clock that operations of the next owner must follow.
     """
 
     region: Region

@@ -71,8 +71,8 @@ class Diagnosis(Texts):
 
     @property
     def shown(self) -> tuple[Finding, ...]:
-        """The findings to show. If the machine has no GPU, all findings about a GPU are combined into one
-        finding.
+        """The findings that the report displays. If the machine has no GPU, all findings about a GPU are
+        combined into one finding.
         """
         gpu_findings = [finding for finding in self.findings if finding.subject in GPU_SUBJECTS]
         has_no_driver = (DRIVER, NO_DRIVER) in [(finding.subject, finding.found) for finding in gpu_findings]
@@ -89,7 +89,7 @@ class Diagnosis(Texts):
         return Table("", _COLUMNS, tuple(map(astuple, self.shown)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the diagnosis as plain data, which ``gpulab doctor --json`` prints."""
+        """Return the diagnosis as a dictionary, which ``gpulab doctor --json`` prints."""
         return {
             "findings": [dict(zip(_COLUMNS, astuple(finding), strict=True)) for finding in self.findings],
             "virtual_gpu": self.virtual_gpu,

@@ -57,8 +57,8 @@ _BLOCK_SIZE = 128
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check. A ``missing`` component may be acceptable, but a ``wrong`` component is
-    not.
+    """The result of checking one component of the installation. A ``missing`` component may be acceptable,
+    but a ``wrong`` component is not.
     """
 
     subject: str

@@ -23,8 +23,8 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Pictured(Savable):
-    """An object that is displayed as a widget or as tables. The method `_make_picture` creates the picture
-    once.
+    """A base class for objects that notebooks display as a widget or as tables. A subclass defines
+    `_make_picture`, which is called once to create the picture.
     """
 
     _cached_picture: Any = None
@@ -61,12 +61,12 @@ class Pictured(Savable):
 
 
 class Recorder(Protocol[R_co]):
-    """The interface of a recorder. The methods `start` and `stop` are called once each. The method `stop` is
-    also called after an error.
+    """The interface of an object that records data between `start` and `stop`. Each of these methods is
+    called once. The method `stop` is also called after an error.
     """
 
     def start(self) -> None:
-        """Start the recording. If this raises an error, no recording is active."""
+        """Start the recording. If this method raises an error, no recording has started."""
         ...
 
     def stop(self) -> R_co:
@@ -77,10 +77,10 @@ class Recorder(Protocol[R_co]):
 class Recorded(Pictured, Generic[R]):
     """A recording of a ``with`` block, which can be displayed, queried and saved afterwards.
 
-    A subclass states its name in messages and the code that starts it, as in ``class Seen(Recorded[Record],
-    what="list", write="with gl.seen() as s:")``. It also defines `_recorder_of_now`, `_make_picture` and
-    `_sentence`. With ``live=True``, the record is available during the recording. With ``display=True``, the
-    recording starts when the object is displayed, and stops when its view is closed.
+    A subclass passes its name for messages and the code that starts a recording, as in ``class
+    Seen(Recorded[Record], what="list", write="with gl.seen() as s:")``. It also defines `_recorder_of_now`,
+    `_make_picture` and `_sentence`. With ``live=True``, the record is available during the recording. With
+    ``display=True``, the recording starts when the object is displayed, and stops when its view is closed.
     """
 
     _recording_name: ClassVar[str]
@@ -114,7 +114,7 @@ class Recorded(Pictured, Generic[R]):
 
     @property
     def record(self) -> R:
-        """The data of the recording.
+        """The recorded data of the ``with`` block.
 
         Raises
         ------

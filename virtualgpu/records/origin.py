@@ -10,7 +10,8 @@ Source = Literal["measured", "recorded", "modelled", "published"]
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The origin of a number. The provenance states how the number was obtained and on which device.
+    """The origin of a number, such as a measurement or a model. The provenance states how the number was
+    obtained and on which device.
 
     A number is *measured* now, *recorded* on a named device earlier, *modelled* by the virtual GPU or a
     formula, or *published* in a document, which `detail` names.
@@ -33,14 +34,14 @@ class Provenance:
 
     @property
     def of_results(self) -> str:
-        """The label for results, masks and addresses. A virtual GPU computes such values exactly and models
-        only times.
+        """The label for computed values, such as results of kernels, masks and addresses. A virtual GPU
+        computes such values exactly and models only times.
         """
         return f"executed{self.label.removeprefix('modelled')}" if self.source == "modelled" else self.label
 
     @property
     def of_results_and_times(self) -> str:
-        """The label for a text that contains times in addition to results or counts."""
+        """The label for a text that contains both computed values and times."""
         return f"{self.of_results}; times modelled" if self.source == "modelled" else self.label
 
 

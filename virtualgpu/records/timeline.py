@@ -77,7 +77,7 @@ class HostCall:
     """A call of a CUDA function such as ``cudaMemcpyAsync``, with its start and end on the host.
 
     The field ``correlation_id`` is the number of the operation that the call submitted, or 0 if there is
-    none; all operations of a graph launch have the number of the call.
+    none; all operations in a graph launch share the number of the launching call.
     """
 
     name: str
@@ -92,10 +92,11 @@ class HostCall:
 class Synchronization:
     """A wait of the host for the device, or of a stream for an event.
 
-    A wait of the host lasts from ``start_ns`` to ``end_ns``. For ``STREAM_WAIT_EVENT`` these are the times of
-    the call; ``stream_id`` is the stream that waits, ``event_stream_id`` the one that the event was recorded
-    in, and ``after`` the operations before the event. ``hidden`` is true for an implicit wait: a copy to
-    pageable memory, ``float(array)``, an allocation that frees.
+    For a wait of the host, ``start_ns`` and ``end_ns`` are the beginning and the end of the wait. For
+    ``STREAM_WAIT_EVENT`` these are the times of the call; ``stream_id`` is the stream that waits,
+    ``event_stream_id`` the one that the event was recorded in, and ``after`` the operations before the event.
+    ``hidden`` is true for an implicit wait: a copy to pageable memory, ``float(array)``, an allocation that
+    frees.
     """
 
     type: SynchronizationType

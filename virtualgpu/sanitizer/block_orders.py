@@ -40,5 +40,5 @@ def block_sequence(order: str, blocks: int, seed: int = 0) -> npt.NDArray[np.int
 
 
 def turns_seed(order: str, seed: int) -> int | None:
-    """Return the random seed for blocks that take turns, or None if they do not take turns."""
+    """Return the random seed for the block order ``"in turns"``, or None for any other block order."""
     return seed if order == IN_TURNS else None

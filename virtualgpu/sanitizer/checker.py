@@ -40,7 +40,7 @@ _ENTRY = np.dtype([(name, "<i8") for name in ("key", "count", "differs", "start"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The numbers of blocks and threads and the memory sizes of a launch, as its checker needs them."""
+    """The size of a launch in blocks and threads, and the sizes of its memory that a checker needs."""
 
     blocks: int
     threads: int
@@ -86,9 +86,9 @@ class Access:
 class Occurrences:
     """The occurrences of a finding at one pair of instructions, with the accesses of the first occurrence.
 
-    The field ``what`` is a kind of finding from `shadow`, ``start`` is the address of the memory region, and
-    ``word`` is the number of its granule. ``first`` is the earlier access with which the ``second`` one
-    conflicts.
+    The field ``what`` is the kind of finding, as defined in `shadow`; ``start`` is the address of the memory
+    region, and ``word`` is the number of the granule within the region. ``first`` is the earlier access with
+    which the ``second`` one conflicts.
     """
 
     what: int
@@ -120,7 +120,7 @@ class Findings(Protocol):
 
 
 class Checker:
-    """The compiled checks of one launch, and the functions that compiled code calls in rare cases.
+    """A checker of one launch, with compiled checks and with functions for rare cases.
 
     Parameters
     ----------
@@ -249,8 +249,8 @@ class Checker:
         return starts
 
     def never_written(self, start: int) -> npt.NDArray[np.bool_] | None:
-        """Return for each granule of an allocation whether it is uninitialized, or None if nothing writes the
-        allocation.
+        """Return a mask of the uninitialized granules of an allocation, or None if no write to the allocation
+        is known or expected.
         """
         unwritten_table = self.unwritten_words.get(start)
         written_granules = self._written_granules.get(start)

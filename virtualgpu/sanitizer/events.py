@@ -205,7 +205,7 @@ _COMPILED = (
 
 @functools.cache
 def observer() -> jit.Library:
-    """Compile the checks, and return them as a library. The engine calls the checks at the address
+    """Compile the checks, and return them as a library. The engine calls the exported function
     ``entry_of``.
     """
     return jit.Library(translate(_COMPILED, "observe", {"Context": layout.CONTEXT}), "entry_of")

@@ -51,7 +51,9 @@ class DivergentBarrier:
 
 
 class Findings:
-    """A collection of findings. The collection has one entry per kind and pair of source lines."""
+    """A collection of the findings that checkers report. The collection has one entry per kind and pair of
+    source lines.
+    """
 
     def __init__(self, memory: DeviceMemory, granule_bytes: int) -> None:
         self.memory = memory

@@ -37,7 +37,9 @@ _MAX_ITEMS = 1 << 20
 
 @struct
 class WatchedElement:
-    """The byte range of the watched array element, and the number of bytes that each access writes."""
+    """A description of the watched array element for compiled code, with its byte range and the number of
+    bytes that each instruction writes.
+    """
 
     start: int
     end: int
@@ -69,8 +71,8 @@ def check_write(context: Context, number: int, lanes: int, mask: int, values: in
 
 @functools.cache
 def observer() -> jit.Library:
-    """Compile the function `check_write` and return its library. The engine calls this function at the
-    address ``entry_of``.
+    """Compile the function `check_write` and return its library. The engine calls the exported function
+    ``entry_of``.
     """
     return jit.Library(translate([check_write], "check_write", {"Context": layout.CONTEXT}), "entry_of")
 
@@ -149,7 +151,7 @@ class History:
             self.settle()
 
     def note(self, write: Write) -> None:
-        """Add a write to the history just before or just after it happens."""
+        """Append a write to the history immediately before or after the write takes place."""
         self.settle()
         self.writes.append(write)
         self.count += 1

@@ -24,8 +24,8 @@ _COLUMNS = ("blocks", "epochs", "cuts", "ticks")
 
 @dataclass(slots=True)
 class Message:
-    """The accesses that threads published with a write to an address. These accesses precede the later
-    accesses of threads that read the message.
+    """A record of the accesses that threads published when they wrote to an address. These accesses precede
+    the later accesses of threads that read the message.
     """
 
     ticks: dict[int, int] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Message:
 
 @dataclass(slots=True)
 class Slot:
-    """The state of one worker for the block that it runs, with the memory of its tables."""
+    """The state of the block that one worker runs, and the memory of the worker's tables."""
 
     block_state: structures.Block
     memory: list[npt.NDArray[np.generic]]
@@ -47,7 +47,7 @@ class Slot:
 
 
 class Ordering:
-    """The order between accesses that synchronization establishes.
+    """A record of which accesses are ordered by synchronization.
 
     Parameters
     ----------
@@ -125,8 +125,8 @@ class Ordering:
         self._begin_segment(slot.block_state)
 
     def matrix(self, slot: Slot) -> npt.NDArray[np.int32]:
-        """Return a matrix of the block's threads. Entry [t, u] is the last cut of thread u that happens
-        before thread t.
+        """Return the order between the block's threads as a matrix. Entry [t, u] is the last cut of thread u
+        that happens before thread t.
         """
         if slot.known is None:
             slot.known = np.zeros((self.threads + 1, self.threads), np.int32)
@@ -135,7 +135,9 @@ class Ordering:
         return slot.known[: self.threads]
 
     def has_news(self, block: int, threads: Sequence[int], message: Message) -> bool:
-        """Return whether a message adds to the order of accesses that these threads know."""
+        """Return whether a message orders accesses that are not yet ordered before the threads' later
+        accesses.
+        """
         slot = self.slot(block)
         if any(
             slot.ticks.get(other_block, -1) < tick
@@ -149,8 +151,8 @@ class Ordering:
     def acquire(self, block: int, threads: Sequence[int], message: Message, fenced: bool = True) -> None:
         """Record that threads have read a message that other threads have published.
 
-        Accesses of the same block are ordered at once, but accesses of other blocks are ordered only after
-        the next fence.
+        Accesses from the same block are ordered immediately, and accesses from other blocks only after the
+        next fence.
         """
         slot = self.slot(block)
         for other_block, tick in message.ticks.items():
@@ -183,7 +185,7 @@ class Ordering:
         slot.block_state.has_unfenced_reads = 0
 
     def release(self, block: int, threads: Sequence[int], message: Message, wide: bool = True) -> None:
-        """Publish the earlier accesses of threads in a message, and begin a new segment.
+        """Add the earlier accesses of threads to a message, and begin a new segment.
 
         If `wide` is true, all blocks can see the message; otherwise, only the threads' own block can.
         """

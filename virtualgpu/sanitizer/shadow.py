@@ -56,7 +56,7 @@ _OFFSET_MASK = (1 << 56) - 1
 
 
 def renew(context: Context, block: Block, checker: Checker) -> None:
-    """Begin a new segment of accesses in the block."""
+    """Begin a new segment, which separates the block's later accesses from its earlier ones."""
     if checker.count == checker.capacity:
         call(block.ask, context, GROW_TABLES, 0, 0, 0)
     n = checker.count
@@ -79,7 +79,7 @@ def full_barrier(context: Context, block: Block, checker: Checker) -> None:
 def begin(context: Context, block: Block, checker: Checker) -> None:
     """Begin to check another block on this worker.
 
-    Its epochs continue those of the last block, so that old entries do not have to be cleared.
+    The epoch numbers continue from the previous block, so that old table entries need not be cleared.
     """
     block.number = context.block_linear
     block.tick = 0
@@ -199,7 +199,7 @@ def add_finding(
     second_access: int,
     differs: int,
 ) -> None:
-    """Count one occurrence of a finding for its kind and its pair of instructions."""
+    """Increment the count of a finding, which is identified by its kind and its two instructions."""
     key = (
         (first_access >> THREAD_BITS & 0x3FFFFF) << 32
         | (second_access >> THREAD_BITS & 0x3FFFFF) << 10
@@ -583,7 +583,7 @@ def touch_local(
 ) -> None:
     """Check the access of one lane to its own local memory.
 
-    A read is reported only if none of its bytes has been written, because a copied structure can include gaps
+    A read is reported only if all its bytes are uninitialized, because a copied structure can contain gaps
     between its members.
     """
     if block.local == 0:

@@ -19,7 +19,7 @@ _SUBSPACES = ("global", "shared", "local", "generic")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A memory instruction that is checked, with its source line and its kind of access."""
+    """A memory instruction that the checker checks, with its source line and its kind of access."""
 
     number: int
     instruction: ir.Instruction
@@ -110,7 +110,7 @@ def _only_reads(i: ir.Instruction) -> bool:
 
 
 def has_partial_waits(plans: Iterable[FunctionPlan]) -> bool:
-    """Return whether threads can wait for only a part of their block, such as at a named barrier."""
+    """Return whether the functions contain synchronization that can involve only some threads of a block."""
     return any(
         (i.root in ("bar", "barrier") and "warp" in i.parts)
         or i.root in ("membar", "fence", "mbarrier")
@@ -162,7 +162,7 @@ def site(
 
 
 def register_site(number: int, i: ir.Instruction) -> Site:
-    """Return a description, for the checks, of an instruction that does not access memory."""
+    """Return the description that the checks use for an instruction without a memory access."""
     return Site(
         number=number,
         instruction=i,

@@ -56,7 +56,7 @@ COPY_LANDED = 4
 
 
 class Context:
-    """The fields of the engine's context record that the checks read."""
+    """The part of the engine's context record that the checks read."""
 
     shared: int
     frames: int
@@ -68,8 +68,8 @@ class Context:
 
 @struct
 class Site:
-    """A memory instruction as the checks store it. The field ``high`` is the last address in the allocation
-    that the instruction can access.
+    """A memory instruction as the checks store it. The field ``high`` is the highest address in the
+    allocation that the instruction may access.
     """
 
     known: int
@@ -93,8 +93,8 @@ class Site:
 
 @struct
 class Region:
-    """A live allocation. The field ``planes`` is the address of the history of its accesses, or 0 if it has
-    none.
+    """A live allocation. The field ``planes`` is the address of the table of earlier accesses, or 0 if there
+    is no such table.
     """
 
     start: int

@@ -48,7 +48,9 @@ _PRIVATE_LABEL = "cooperative groups"
 
 @struct
 class AllocationTable:
-    """A table of allocations, with their addresses and with maps of the granules that were accessed."""
+    """A table for compiled code with the address range of each allocation and a map of its accessed
+    granules.
+    """
 
     starts: int
     ends: int
@@ -112,7 +114,7 @@ def touch(context: Context, number: int, lanes: int, mask: int, values: int) -> 
 
 @functools.cache
 def observer() -> jit.Library:
-    """Compile the function `touch` and return its library. The engine calls this function at the address
+    """Compile the function `touch` and return its library. The engine calls the exported function
     ``entry_of``.
     """
     return jit.Library(translate([touch], "touch", {"Context": layout.CONTEXT}), "entry_of")
@@ -228,7 +230,7 @@ def run_watched(
 ) -> tuple[FinishedLaunch, tuple[tuple[Region, ...], ...]]:
     """Run a launch, and return the memory regions that it read, wrote, and changed with atomics.
 
-    If the launch is already traced, all arrays count as read.
+    If the launch already has a trace or an observer, all its arrays are returned as read.
     """
     if options is not None and (options.trace is not None or options.observer is not None):
         device = launch.device

@@ -37,7 +37,7 @@ class LiveBlock:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The first and the last state of a device's memory, with the block size of each event in between."""
+    """The state of a device's memory before and after all events, with the block size of each event."""
 
     first_ranges: list[Range]
     first_blocks: dict[int, LiveBlock]

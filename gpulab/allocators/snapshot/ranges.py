@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 
 class Range(NamedTuple):
-    """A segment, or a mapped part of an expandable segment. The attribute ``pool`` is the number of its
-    memory pool.
+    """A range of addresses that is a segment or a mapped part of an expandable segment. The attribute
+    ``pool`` is the number of its memory pool.
     """
 
     address: int

@@ -53,8 +53,8 @@ class DeviceTables:
 
 
 class Tables:
-    """The data of all devices in a memory snapshot. Devices refer to its stack traces and memory pools by
-    number.
+    """The data of all devices in a memory snapshot. Each device refers to the stack traces and memory pools
+    of this object by number.
     """
 
     def __init__(self, snapshot: Any) -> None:

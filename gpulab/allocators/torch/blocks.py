@@ -71,7 +71,7 @@ class Block:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether the program uses the block or the block waits for a stream."""
+        """Return whether the block is in use or waits for the work of another stream."""
         return self.is_allocated or self.events > 0 or bool(self.uses)
 
     def insert_after(self, other: Block) -> None:

@@ -24,8 +24,8 @@ class _Region:
         self.used_ranges: list[tuple[int, int]] = []
 
     def gap(self, size: int) -> int | None:
-        """Return the lowest address of the region at which `size` free bytes begin, or None if there is no
-        such address.
+        """Return the lowest address in the region that is followed by `size` free bytes, or None if there is
+        no such address.
         """
         position = self.address
         for start, end in self.used_ranges:

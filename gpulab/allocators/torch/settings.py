@@ -183,7 +183,7 @@ class Settings:
 
     @property
     def max_rounding_bytes(self) -> int:
-        """The maximum number of bytes by which a block that is not split can exceed the request."""
+        """The maximum difference in bytes between the size of an unsplit block and the request."""
         return (self.max_non_split_rounding_mb or self.large_segment_size_mb) * MIB
 
     @property

@@ -13,8 +13,8 @@ _LEGACY = 0
 
 
 class StreamOrder:
-    """The order of the operations in a recording. Its methods must be called in the order of the program's
-    calls.
+    """A record of the order of operations, which determines the predecessors of each operation. Its methods
+    must be called in the order of the program's calls.
 
     Parameters
     ----------

@@ -69,8 +69,8 @@ class SanitizerFileError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """The outcome of a launch under one tool. The outcome contains the tool's findings, an error of the
-    program, or the reason why the tool did not run.
+    """The outcome of running a launch under one tool of compute-sanitizer. The outcome contains the tool's
+    findings, an error of the program, or the reason why the tool did not run.
     """
 
     tool: str
@@ -80,7 +80,7 @@ class ToolRun:
 
     @property
     def is_fault(self) -> bool:
-        """Whether a kernel caused the error. If the value is false, the program could not launch the
+        """Whether the error occurred in a kernel. If the value is false, the program could not launch the
         kernel.
         """
         return bool(_FAULT_PATTERN.search(self.raised))

@@ -126,9 +126,9 @@ class Contents:
     """The contents of a trace file, with its slices, the names of its tracks, and the number of events that
     were left out.
 
-    The attribute ``later`` is the number of events that begin later than the first `max_slices` slices.
-    ``lost`` events have no time or name. ``timeless`` events have a negative duration, or are operations with
-    a duration of zero.
+    The attribute ``later`` is the number of events that were left out because they begin after the first
+    `max_slices` slices. ``lost`` events have no time or name. ``timeless`` events have a negative duration,
+    or are operations with a duration of zero.
     """
 
     max_slices: int

@@ -63,8 +63,8 @@ The path of the output file must follow.
 class Rule:
     """A message about a launch from one of ncu's rules.
 
-    The attribute ``saving`` is the estimated share of the kernel's time that a change could save, or None.
-    ncu prints it as "Est. Speedup". ``scope`` is ``"global"`` if it refers to the whole kernel and
+    The attribute ``saving`` is ncu's estimate of the share of the kernel's time that a change could save, or
+    None. ncu prints it as "Est. Speedup". ``scope`` is ``"global"`` if it refers to the whole kernel and
     ``"local"`` if it refers to one section only.
     """
 

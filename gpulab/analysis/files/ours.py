@@ -99,7 +99,8 @@ def _ns(time_us: Any) -> int:
 
 
 def record(kind: type[R], values: dict[str, Any]) -> R:
-    """Build a record from a dictionary of values. Each value must have the type of its field.
+    """Create a record of the given type from a dictionary of field values. Each value must have the type of
+    its field.
 
     Raises
     ------

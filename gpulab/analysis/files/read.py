@@ -24,7 +24,7 @@ MAX_EVENTS = 100_000
 def open_file(path: str | Path, most_events: int = MAX_EVENTS) -> Timeline:
     """Read a timeline from a file.
 
-    The times from a file that gpulab saved equal the times of the saved record. A measured timeline becomes a
+    A file that gpulab saved yields exactly the times of the saved timeline. A measured timeline becomes a
     recorded one, with the day on which it was saved. A timeline of another tool is recorded on the device
     that the file names. If it has more than `most_events` events, the first ones are read, and the timeline's
     note reports that.

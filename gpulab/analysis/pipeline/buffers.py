@@ -21,7 +21,8 @@ _WORD_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """The stores and asynchronous copies of a block. Each memory request has one row.
+    """A table of the writes to shared memory by a block's stores and asynchronous copies. Each memory request
+    has one row.
 
     ``step`` starts the write. Its data have landed at ``landing_step`` (-1: never), and the steps know it
     that follow ``landing_tick`` of ``landing_chain``. ``wait_step`` is the first one that has waited for them
@@ -39,8 +40,8 @@ class Writes:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The accessed bytes, divided into pieces of equal size. For each access, ``row`` is the index of the
-    request, and ``piece`` is the index of the piece.
+    """A table of the pieces of shared memory that each memory request accesses. In each row, ``row`` is the
+    index of a request, and ``piece`` is the index of a piece.
     """
 
     row: Ints
@@ -48,7 +49,7 @@ class Pieces:
 
 
 class Buffers:
-    """The shared-memory buffers of a block, and the accesses to them.
+    """A record of a block's shared-memory buffers and of the accesses to them.
 
     Attributes
     ----------

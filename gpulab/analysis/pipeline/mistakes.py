@@ -51,11 +51,11 @@ class _Parts:
 
 
 def fills_used(steps: Steps, buffers: Buffers) -> Ints:
-    """Return the fill of a buffer that each read in the array `Buffers.read` is meant to use.
+    """Return the number of the fill that each read in the array `Buffers.read` is intended to use.
 
-    If all fills that a warp knows to have started have also landed, the warp uses the latest of these fills.
-    Otherwise it waits for too little, or a fill has started too early: then it uses the fill after the one
-    that it used before its last wait.
+    If every fill that has started has also landed, as far as the warp knows, the warp uses the latest of
+    these fills. Otherwise it waits for too little, or a fill has started too early: then it uses the fill
+    after the one that it used before its last wait.
     """
     buffer = buffers.buffer_of_piece[buffers.read.piece]
     read_steps = buffers.read_step[buffers.read.row]
@@ -103,8 +103,8 @@ def fills_used(steps: Steps, buffers: Buffers) -> Ints:
 
 
 def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mistake, ...]:
-    """Find uses and fills of the same bytes in an undefined order. Return the source lines of each such use
-    and fill as a pair.
+    """Find pairs of a use and a fill that access the same bytes and whose order is undefined. Return one
+    mistake for each kind and pair of source lines.
 
     `used_fill` is the result of `fills_used`.
     """

@@ -180,12 +180,12 @@ class Steps:
         return int(self.sequence.size)
 
     def step_at(self, sequence: Ints) -> Ints:
-        """Convert positions among all steps of the block to indices of the steps that are stored here."""
+        """Convert positions among all steps of the block to indices into the arrays of this object."""
         return np.searchsorted(self.sequence, sequence)
 
     def known(self, chain: Ints, tick: Ints, reader: Ints) -> npt.NDArray[np.bool_]:
-        """Return whether each step in the array `reader` is certain to run after the step with the given
-        chain and tick.
+        """Return whether each step in the array `reader` must run after the step with the given chain and
+        tick.
         """
         is_own_chain = self.warp[reader] == chain
         return np.where(

@@ -14,7 +14,7 @@ Lines = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """A part of shared memory that is filled at once. It extends from ``start_byte`` up to, but not
+    """A part of shared memory that a block fills as a unit. It extends from ``start_byte`` up to, but not
     including, ``end_byte``.
 
     It has ``size_bytes``, fewer than its range if parts of the range belong to other buffers.
@@ -60,11 +60,11 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A point at which warps synchronise, with its position and source line.
+    """A step in which warps synchronise, with its kind, its position and its source line.
 
-    A *commit* closes a group of copies. A *wait* waits until at most ``pending`` groups of the thread are in
-    flight. At a *barrier*, warps wait for each other. With an mbarrier, an *arrival* and the *wait for
-    arrivals* are separate.
+    A *commit* combines the preceding asynchronous copies of a thread into a group. A *wait* waits until at
+    most ``pending`` groups of the thread are in flight. At a *barrier*, warps wait for each other. With an
+    mbarrier, an *arrival* and the *wait for arrivals* are separate.
     """
 
     kind: MarkKind
@@ -102,8 +102,8 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iteration:
-    """An iteration of the loop that contains the waits. Each iteration starts at a wait in the source line
-    `line`.
+    """An iteration of the loop in which the warps wait for data. Each iteration starts at a wait in the
+    source line `line`.
     """
 
     position: int

@@ -130,8 +130,8 @@ class LaunchTrace:
 
     @property
     def achieved_on_device(self) -> float:
-        """The achieved occupancy over all SMs and the whole launch. Idle SMs and idle times are included in
-        the mean.
+        """The achieved occupancy of the whole launch, as a mean over all SMs. The mean includes SMs without
+        blocks and times at which an SM runs no block.
         """
         return self._resident(self.sm_count * self.span_ns)
 

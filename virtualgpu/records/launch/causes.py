@@ -29,7 +29,7 @@ CauseKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One cause of the modelled time of a launch, with the time that the launch would take without it.
+    """A factor that lengthens a launch, such as bank conflicts, with the modelled times with and without it.
 
     Attributes
     ----------
@@ -107,8 +107,8 @@ class LaunchCosts:
 
     @property
     def bound(self) -> str:
-        """The stage that limits the launch. The result is the busiest unit if it is busy for at least half of
-        the time, and otherwise the longest stage.
+        """The stage that limits the launch. This is the busiest unit if it is busy for at least half of the
+        launch, and the longest stage otherwise.
         """
         busy_ns = {
             name: stage_ns for name, stage_ns in self.stages.items() if name not in ("start", "latency")

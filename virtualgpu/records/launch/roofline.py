@@ -111,8 +111,8 @@ class RooflinePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Launches and the peak rates of one device. If the field ``path`` is true, each launch is an improvement
-    of the previous one.
+    """Launches and the peak rates of one device. If the field ``path`` is true, each launch is an improved
+    version of the previous one.
     """
 
     ceilings: Ceilings

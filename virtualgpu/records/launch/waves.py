@@ -44,15 +44,15 @@ class LaunchWaves:
 
     @cached_property
     def wave(self) -> npt.NDArray[np.uint16]:
-        """The number of the wave that each row in `order` belongs to."""
+        """The wave number of each block, sorted as in `order`."""
         per_wave = max(1, self.trace.blocks_per_wave)
         ranks = np.arange(self.order.size, dtype=np.int64) * self.trace.sampled
         return np.minimum(ranks // per_wave, np.iinfo(np.uint16).max).astype(np.uint16)
 
     @cached_property
     def in_tail(self) -> npt.NDArray[np.bool_]:
-        """Return for each row in `order` whether it belongs to a last wave that does not fill the device. A
-        single wave does not count.
+        """Return for each row in `order` whether it belongs to a last wave that does not fill the device. If
+        the grid has only one wave, all values are False.
         """
         if not self.full_waves or not self.tail_blocks:
             return np.zeros(self.order.size, np.bool_)
@@ -60,8 +60,8 @@ class LaunchWaves:
 
     @cached_property
     def slot(self) -> npt.NDArray[np.int32]:
-        """The number of the slot on its SM for each row in `order`. The slot is the first one that is free
-        when the block starts.
+        """The slot number of each block on its SM, sorted as in `order`. Each block gets the lowest slot
+        number that is free when the block starts.
         """
         sm_ids = self.trace.sm_id[self.order].tolist()
         starts = self.trace.start_ns[self.order].tolist()
@@ -82,7 +82,7 @@ class LaunchWaves:
 
     def running(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return the times in ns at which the number of running blocks changes. The second array contains the
-        number of running blocks from each time on.
+        number of running blocks after each change.
 
         For a sampled launch the numbers are averages over each of `INTERVALS`, because not all blocks are
         listed.
@@ -100,8 +100,8 @@ class LaunchWaves:
         return moments_ns.astype(np.float64), running.astype(np.float64)
 
     def running_on_busy(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return the mean number of running blocks per busy SM over time. The result has the same form as the
-        result of `running`.
+        """Return the mean number of running blocks per busy SM over time. The result has the same two arrays
+        as the result of `running`.
         """
         moments_ns, blocks = self.running()
         _, start, end = self.trace.busy()

@@ -11,10 +11,10 @@ from virtualgpu.records.kernel import Dim3
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """The approximate position of a launch that is still running.
+    """A snapshot of a launch that is still running, with the source line that it has approximately reached.
 
-    The field ``line`` is the line where the threads of ``block`` last yielded or were about to begin, or 0 if
-    it is unknown. ``ended`` of the ``blocks`` have finished.
+    The field ``line`` is the source line at which the threads of ``block`` were last observed, or 0 if it is
+    unknown. ``ended`` of the ``blocks`` have finished.
     """
 
     kernel: str

@@ -15,8 +15,8 @@ LibraryCall = tuple[str, tuple[ArrayLayout, ...], tuple[ArrayLayout, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """The key of recorded library calls, with the package, function name, dtype, size class and memory
-    layout.
+    """A key for looking up recorded library calls, with the package, function name, dtype, size class and
+    memory layout.
     """
 
     package: str
@@ -33,8 +33,8 @@ class Operation:
 class Ending:
     """The library calls of one operation, with the names of routines and kernels and with how often they ran.
 
-    The field ``recorded`` is None if the calls were observed now, and False if there is no record;
-    ``nearest`` is then the most similar recorded operation.
+    The field ``recorded`` is True for recorded calls, None for calls that were observed now, and False if
+    there is no record. In the last case, ``nearest`` is the most similar recorded operation.
     """
 
     operation: Operation | None
@@ -47,8 +47,8 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """The library calls of all operations of a function, in order. The field ``note`` describes what is
-    unknown.
+    """The library calls of all operations of a function, in order. The field ``note`` is a remark about
+    missing information.
     """
 
     provenance: Provenance
@@ -90,7 +90,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """All choices that a tuner has made so far."""
+    """The record of a tuner, with all choices that it has made so far."""
 
     provenance: Provenance
     choices: tuple[Choice, ...]

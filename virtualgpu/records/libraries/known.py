@@ -122,7 +122,7 @@ def known_calls(data: Any, name: str) -> KnownCalls:
 
 
 def with_libraries(ending: Ending) -> Ending:
-    """Return a record of library calls to which the names of the libraries have been added."""
+    """Return a copy of a record of library calls that includes the names of the libraries."""
     libraries = [library_of(name) for name, _ in ending.routines]
     kernel_libraries = [library_of(name) for name, _ in ending.kernels]
     if "cuBLASLt" in libraries:  # it uses the same kernels as cuBLAS

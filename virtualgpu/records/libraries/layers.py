@@ -21,7 +21,8 @@ LAYERS = ("framework", "library", "CUDA runtime", "driver", "device")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """A call with the functions that it used in each layer of software, and how often it called them.
+    """The functions that one call executed in each layer of software, with the number of calls of each
+    function.
 
     The functions are in the order of their first use.
 
@@ -88,7 +89,7 @@ def symbols_in_code(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]
 
 
 def questions_last(calls: Iterable[tuple[str, int]]) -> CallCounts:
-    """Sort calls so that queries of a state come last."""
+    """Sort calls, with functions that only query a state at the end."""
     return tuple(
         sorted(calls, key=lambda call_and_count: any(word in call_and_count[0] for word in _QUERY_WORDS))
     )

@@ -101,5 +101,5 @@ class BlockMap:
 
     @property
     def largest_free_bytes(self) -> int:
-        """Size in bytes of the largest free block of any stream."""
+        """The size of the largest free block in bytes, over the segments of all streams."""
         return max((block.size_bytes for block in self.blocks if block.state == "free"), default=0)

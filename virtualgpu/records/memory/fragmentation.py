@@ -26,7 +26,7 @@ class Arena:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragmentation:
-    """The fragmentation of a memory pool at one moment, in bytes.
+    """The amounts of used, free and reserved memory in a memory pool at one moment.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class LevelBandwidth:
 
 @dataclass(frozen=True, slots=True)
 class CacheCapacity:
-    """The size of a cache as published in ``document``."""
+    """The size of a cache, as published in the document that ``document`` names."""
 
     level: str
     size_bytes: int

@@ -44,8 +44,9 @@ class FailedRequest:
 class Room:
     """The available memory of a device compared with the memory that a call allocates.
 
-    The field ``room_bytes`` is the memory available to the call, and ``times`` is the factor by which its
-    memory could grow, or None if it allocates nothing. ``provenance`` is the origin of the device's numbers.
+    The field ``room_bytes`` is the memory available to the call, and ``times`` is its ratio to the memory
+    that the call allocates, or None if the call allocates none. ``provenance`` is the origin of the device's
+    numbers.
     """
 
     provenance: Provenance

@@ -10,7 +10,7 @@ RequestKind = Literal["alloc", "free", "record_stream", "complete", "empty_cache
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of a program for memory from an allocator.
+    """An action that a program requests from an allocator, such as an allocation or a free.
 
     Parameters
     ----------

@@ -43,8 +43,8 @@ class MemoryReading:
 class MemoryMarks:
     """The allocations and frees of each source line between two readings, as columns of equal length.
 
-    At the beginning of a recording, each event has its own row. A row without allocations and frees is memory
-    that the pool returned to the device.
+    At the beginning of a recording, each row contains a single event. A row without allocations and frees is
+    memory that the pool returned to the device.
 
     Parameters
     ----------

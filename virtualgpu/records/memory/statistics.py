@@ -92,7 +92,8 @@ class AllocatorStatistics:
     def nested(self) -> dict[str, Any]:
         """Return the statistics in the form of ``torch.cuda.memory_stats_as_nested_dict()``.
 
-        The keys are the metric, the pool and the kind of value.
+        The outer keys are names of metrics, and the inner keys are names of pools and of values such as
+        ``peak``.
         """
         values: dict[str, Any] = dict(self.counts)
         for metric, pools in self.figures.items():
@@ -110,8 +111,8 @@ class AllocatorStatistics:
         return dict(sorted(_flatten(self.nested())))
 
     def summary(self, abbreviated: bool = False) -> str:
-        """Return the text of ``torch.cuda.memory_summary()`` for these statistics, with an added line about
-        the origin of the numbers.
+        """Return a text in the format of ``torch.cuda.memory_summary()``, followed by a line about the origin
+        of the numbers.
 
         Parameters
         ----------

@@ -38,7 +38,7 @@ class RedEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSet:
-    """The kernels of one way to compute a function, with their number, their moved bytes and their time.
+    """The kernels that compute a function in one way, with their number, their memory traffic and their time.
 
     The field ``time_ns`` is None if the kernels were not run, and ``note`` is a remark.
     """
@@ -53,8 +53,8 @@ class KernelSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """The expressions of a function, and the kernels of each way to compute it. The kernels can be fused or
-    separate.
+    """The expressions of a function, and the kernels of each way to compute it. A function can be computed
+    with fused kernels or with one kernel per expression.
 
     ``kernels`` are the kernels of the way to which the edges belong, each as one expression. ``sources`` are
     their generated CUDA C++ (empty for expressions that run unchanged).

@@ -20,8 +20,8 @@ Parts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A transfer of a chunk between GPUs. The target GPU adds the chunk to its own chunk or replaces its own
-    chunk.
+    """A transfer of a chunk between GPUs. The target GPU adds the received chunk to its own chunk if ``add``
+    is true, and otherwise overwrites its own chunk.
     """
 
     source: int
@@ -133,8 +133,8 @@ class Collective:
         )
 
     def expected_parts(self, rank: int, chunk: int) -> Parts | None:
-        """Return the GPUs whose data a chunk must contain at the end. The result is None if any data is
-        permitted.
+        """Return which GPUs must have contributed to a chunk of a GPU at the end of the operation. The result
+        is None if the operation does not define the final contents of the chunk.
         """
         return expected_parts(self.operation, self.gpus, rank, chunk)
 
@@ -163,8 +163,8 @@ def state_after(state: State, moves: Sequence[Move]) -> State:
 
 
 def expected_parts(operation: Operation, gpus: int, rank: int, chunk: int) -> Parts | None:
-    """Return the GPUs whose data a chunk must contain at the end. The result is None if any data is
-    permitted.
+    """Return which GPUs must have contributed to a chunk of a GPU at the end of the operation. The result is
+    None if the operation does not define the final contents of the chunk.
 
     The root of an operation is GPU 0.
     """

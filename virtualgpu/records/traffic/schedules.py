@@ -83,8 +83,8 @@ def _tree_levels(gpus: int) -> list[list[tuple[int, int, int]]]:
 
 
 def messages(moves: Sequence[Move]) -> list[tuple[Move, int]]:
-    """Merge transfers of adjacent chunks between the same GPUs. The function returns each merged transfer
-    with its end chunk.
+    """Merge transfers of adjacent chunks between the same GPUs. The second element of each result is the
+    number of the last merged chunk plus 1.
     """
     merged_moves: list[tuple[Move, int]] = []
     for move in moves:

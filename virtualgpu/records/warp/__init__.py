@@ -16,8 +16,8 @@ from virtualgpu.records.warp.watched import Stop, Watched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpTrace:
-    """Every step of one warp. Columns have one row per step, and columns of shape ``[n, 32]`` have one value
-    per lane.
+    """A recording of all steps that one warp executed. Columns have one row per step, and columns of shape
+    ``[n, 32]`` have one value per lane.
 
     A step is one PTX instruction on the virtual GPU and one basic block in a trace taken on a
     real GPU (``granularity``). ``active_mask`` bit i is lane i; ``executed_mask`` also takes the

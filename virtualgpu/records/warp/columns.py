@@ -14,7 +14,8 @@ WORD_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedWrites:
-    """The writes of a block's warps to shared memory. Each row is a piece of at most 8 bytes per lane.
+    """The writes of a block's warps to shared memory. Each row describes a part of a write with at most 8
+    bytes per lane.
 
     A piece has at most 8 bytes per lane; ``offset`` (bytes in shared memory) and ``value`` have one entry per
     lane, and those in ``mask`` are valid. Rows, and the lanes of a row, are in the order in which they took

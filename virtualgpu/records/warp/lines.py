@@ -29,7 +29,7 @@ _COMMENT_PATTERN = re.compile(r"//.*|/\*.*?\*/")
 
 @dataclass(frozen=True, kw_only=True)
 class Visits:
-    """The visits of a warp to source lines in the order of time. The visit i consists of the steps
+    """The visits of a warp to source lines in the order of time. Visit number i consists of the steps from
     ``begin[i]`` to ``end[i]``.
 
     ``lanes`` are the active lanes: those of the line's memory accesses if it has any. ``moved`` lists, for

@@ -18,8 +18,8 @@ _LOOP_PATTERN = re.compile(r"\b(?:for|while)\b")
 
 @dataclass(frozen=True, kw_only=True)
 class Loops:
-    """The executions of loops with at least two iterations, which are called turns here. Outer loops come
-    first.
+    """The executions of loops with at least two iterations. An iteration is called a *turn* in this class.
+    Outer loops come first.
 
     The last evaluation of a loop's condition, which is false, belongs to the last turn.
 
@@ -49,8 +49,8 @@ class Loops:
 
 
 def neighbours(stops: npt.NDArray[Any], steps: Ints) -> tuple[Ints, Ints]:
-    """Return the next and the previous stop for each step. If there is no such stop, the result is the step
-    itself.
+    """Return the next and the previous element of ``stops`` for each step. If there is no such element, the
+    result is the step itself.
     """
     next_index = np.searchsorted(stops, steps, side="right")
     previous_index = np.searchsorted(stops, steps) - 1
@@ -127,8 +127,8 @@ def find_loops(trace: WarpTrace) -> Loops:
 
 
 def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
-    """Return for each step of a trace the number of the function call to which it belongs. The number is 0 in
-    the kernel itself.
+    """Return an array with the number of the function call to which each step of a trace belongs. The number
+    is 0 in the kernel itself.
     """
     call_of_step = np.zeros(depth.size, np.int64)
     stack: list[int] = []

@@ -18,7 +18,9 @@ WAVEFRONT_BYTES = 128
 
 
 class Kinds(NamedTuple):
-    """A grouping of equal rows, with the group number of each row and the first row of each group."""
+    """A partition of rows into groups of equal rows, with the group number of each row and the first row of
+    each group.
+    """
 
     of: Ints
     first: npt.NDArray[np.int64]

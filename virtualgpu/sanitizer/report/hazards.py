@@ -53,8 +53,8 @@ class _Race:
 class Report:
     """The data for a report of findings, which are the launch, its source, and the names of its memory.
 
-    The field ``updates`` contains the kernel's read-modify-writes by instruction id, and ``checks`` contains
-    the ids of loads whose value an atomic compares again.
+    The field ``updates`` maps instruction ids to read-modify-writes, and ``checks`` contains the ids of loads
+    that only decide whether an atomic is necessary.
     """
 
     findings: Findings

@@ -20,9 +20,10 @@ _VARIABLE_PATTERN = re.compile(r"module variable (\S+)")
 class Names:
     """The names of the memory that a launch accesses.
 
-    The dictionaries ``offsets`` and ``sizes`` map the symbols of shared variables to bytes, where the size 0
-    means that the launch sets it; ``pointers`` maps addresses to the kernel's array parameters; ``words`` and
-    ``local_words`` are the numbers of granules in shared memory and in each thread's local memory.
+    The dictionary ``offsets`` contains the byte offset of each shared variable, and ``sizes`` contains its
+    size in bytes, or 0 if the launch determines the size. The dictionary ``pointers`` maps addresses to the
+    kernel's array parameters. The fields ``words`` and ``local_words`` are the numbers of granules in shared
+    memory and in each thread's local memory.
     """
 
     memory: DeviceMemory

@@ -80,10 +80,11 @@ def _describe_place(thread_place: Place, relation: int) -> str:
 class RemedyContext:
     """The properties of a race that determine the suggested remedy.
 
-    The field ``relation`` is the relation between the threads that the remedy must order. ``in_loop`` is true
-    if both accesses are in one loop; ``inside`` and ``outside`` are then lines of the loop's barriers,
-    between the accesses and elsewhere, or 0. ``signals`` is true if the kernel waits for flags or counts with
-    atomics, ``is_flag`` if the race is on such a flag, ``locks`` if the kernel has compare-and-swaps.
+    The field ``relation`` states whether the two threads are in the same warp, in the same block or in
+    different blocks. ``in_loop`` is true if both accesses are in one loop; ``inside`` and ``outside`` are
+    then lines of the loop's barriers, between the accesses and elsewhere, or 0. ``signals`` is true if the
+    kernel waits for flags or counts with atomics, ``is_flag`` if the race is on such a flag, ``locks`` if the
+    kernel has compare-and-swaps.
     """
 
     relation: int
@@ -108,7 +109,7 @@ def race_message(
     """Return the message that explains a race.
 
     The argument `agree` is true if both accesses write the same value, `sort` is the reason why the race may
-    be intended, and `pairs` is the number of such pairs of lines.
+    be intended, and `pairs` is the number of pairs of source lines with such a race.
     """
     first_verb = "wrote" if kind != "WAR" else "read"
     second_verb = "reads" if kind == "RAW" else "writes"
