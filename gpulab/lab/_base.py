@@ -249,7 +249,7 @@ class Sampled(Recorded[R], what="recording", write=""):
         self._switch("resume")
 
     def stop(self) -> None:
-        """End the recording. The chart remains visible."""
+        """End the recording. The chart stays visible with the readings so far."""
         if self._is_going:
             super().stop()
             self._show_state()

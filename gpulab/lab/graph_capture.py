@@ -40,8 +40,8 @@ class GraphPool:
         self.stream = stream
 
     def warm_up(self, fn: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
-        """Call `fn` once in the pool's stream, after earlier work of the current stream. Wait until the work
-        of `fn` has ended.
+        """Call `fn` once in the stream of the pool, which first waits for the current stream. Wait until the
+        work of `fn` has ended.
         """
         self.stream.wait_event(session.cp().cuda.get_current_stream().record())
         with self.stream, session.cp().cuda.using_allocator(self.pool.malloc):
@@ -75,8 +75,8 @@ class GraphPool:
         return Capture(graph, result, session.backend().graph(graph))
 
     def used_bytes(self) -> int:
-        """Return the number of bytes of the memory pool that are in use. These bytes belong to the results of
-        the graphs, because temporary arrays are freed.
+        """Return the number of bytes of the memory pool that are in use. Only the results of graphs are in
+        use, because temporary arrays are freed.
         """
         return int(self.pool.used_bytes())
 
@@ -90,8 +90,8 @@ class GraphPool:
 
 @contextmanager
 def restored(arrays: Iterable[Any]) -> Iterator[None]:
-    """Restore the contents of arrays at the end of a ``with`` block, if there is enough memory to copy the
-    arrays first.
+    """Copy arrays before a ``with`` block if the memory suffices, and restore their contents after the
+    block.
     """
     cp = session.cp()
     saved_contents = []
@@ -163,9 +163,7 @@ def shapes(result: Any) -> list[tuple[Any, Any]]:
 
 
 def check_shapes(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) -> None:
-    """Raise an error if the results of warm-up and graph capture differ in shape, because shapes in a graph
-    cannot change.
-    """
+    """Raise an error if the results of the warm-up and the capture have different shapes or dtypes."""
     if first != second:
         raise ValueError(
             f"fn returned arrays of {_shapes_text(first)} in the warm-up and of {_shapes_text(second)} in "

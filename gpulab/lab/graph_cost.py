@@ -101,8 +101,8 @@ def _record_timeline(run: Callable[[], object], stream: Any) -> Timeline | None:
 
 
 def numbered(replay: Timeline, graph: GraphRecord) -> Timeline:
-    """Return a copy of the timeline of a graph launch. Each operation of the copy has the number of its graph
-    node.
+    """Return a copy of the timeline of a graph launch. Operations in the copy contain the numbers of their
+    graph nodes.
 
     CUPTI uses its own numbers. Operations with the same kind and name are matched in the order of the nodes.
     """

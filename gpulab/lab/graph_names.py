@@ -17,8 +17,8 @@ from virtualgpu.records import GraphArray
 class Named:
     """An array that a graph uses, with its name in the program.
 
-    The attribute ``look_up`` is a function that returns the present value of the name, or None if the name
-    cannot be looked up. ``parameter`` is the name of the array inside the captured function.
+    If the variable can be looked up later, the function ``look_up`` returns its current value. ``parameter``
+    is the name of the array inside the captured function.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Named:
         return self.array if self.look_up is None else self.look_up()
 
     def moved(self, array: Any) -> Named:
-        """Return a copy of this object for another array. In the copy, `look_up` is None unless the name now
+        """Return a copy of this object for another array. The copy keeps `look_up` only if the name now
         refers to the new array.
         """
         return replace(self, array=array, look_up=self.look_up if self.now is array else None)
@@ -50,8 +50,7 @@ def array_record(name: str, array: Any, is_output: bool = False) -> GraphArray:
 def named_arrays(
     fn: Callable[..., Any], arrays: tuple[Any, ...], caller: FrameType, ndarray: type
 ) -> tuple[Named, ...]:
-    """Return the array arguments of a function under the names that the caller uses, and the outer arrays
-    that the function uses.
+    """Return the arrays that a function receives or uses from outside, with their names in the program.
 
     Parameters
     ----------

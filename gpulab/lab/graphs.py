@@ -31,8 +31,8 @@ EMPTY = (
 def graph(fn: Callable[..., Any], *arrays: Any, pool: Any = None) -> CapturedGraph:
     """Capture the device operations of a function as a CUDA graph.
 
-    The function `fn` is called twice on a separate stream: once to compile kernels and fill pools, and once
-    during the capture, when no work runs. After the warm-up the contents of the arrays are restored.
+    The function `fn` is called twice on a separate stream: once as a warm-up, and once for the capture. After
+    the warm-up the contents of the arrays are restored.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ _ADVICE_BY_MODULE = {
 def use_in_ipython(shell: Any = None) -> None:
     """Register the magics and hide gpulab's frames in error messages, if IPython is running.
 
-    An existing error handler of the shell is kept.
+    If the shell already has an error handler, that handler is not replaced.
     """
     ipython = sys.modules.get("IPython")
     if shell is None and ipython is not None:

@@ -29,11 +29,11 @@ def pipeline(
 ) -> views.PipelineView:
     """Run a kernel, and show how one block fills and uses its buffers in shared memory.
 
-    A buffer is a part of shared memory that is filled at once, by asynchronous copies
-    (``__pipeline_memcpy_async``, ``cuda::memcpy_async``, ``cp.async``) or by stores. The view shows for each
-    buffer when its copies are in flight and when it is used, by which warps and at which source lines, and
-    for each warp the waits and barriers. A use that does not wait for its data, and a fill that does not wait
-    for the use before it, are marked as mistakes.
+    A buffer is a part of shared memory that is filled in one step, by stores or by asynchronous copies
+    (``__pipeline_memcpy_async``, ``cuda::memcpy_async``, ``cp.async``). The view shows for each buffer when
+    its copies are in flight and when it is used, by which warps and at which source lines, and for each warp
+    the waits and barriers. A use that does not wait for its data, and a fill that does not wait for the use
+    before it, are marked as mistakes.
 
     Parameters
     ----------

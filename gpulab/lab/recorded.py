@@ -81,7 +81,7 @@ class RecordedSession(_InWords):
 
 
 class RecordedTable:
-    """A table of the shipped records. The attribute ``.record`` contains the records as data."""
+    """A table of the shipped records. The attribute ``.record`` is a tuple of these records."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.record = tuple(records)

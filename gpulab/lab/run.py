@@ -35,7 +35,8 @@ def launch(
     stream: Any = None,
     beside: str | None = None,
 ) -> Run:
-    """Run a kernel, and show the SM and the time of each block. The result has methods for further analyses.
+    """Run a kernel, and show the SM and the time of each block. The result has methods that analyse the same
+    launch in more detail.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ def launch(
 
 
 class Run(LaunchChart):
-    """The SM and the time of each block of a launch. It has methods for further analyses of this launch.
+    """The SM and the time of each block of a launch. Its methods analyse the same launch in more detail.
 
     Each analysis runs the kernel again with the arrays as they were before the launch. Afterwards, the
     present contents of the arrays are restored. See `gpulab.launch` for the memory that this needs.
@@ -204,7 +205,7 @@ class Run(LaunchChart):
         return roofline(self, caches=caches)
 
     def close(self) -> None:
-        """End the live view, and free the saved copies of the array contents."""
+        """Close the chart, and free the saved copies of the array contents."""
         super().close()
         self.kept.drop()
 

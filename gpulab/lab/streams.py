@@ -11,8 +11,8 @@ from virtualgpu.records import StreamHazard, StreamReport
 
 
 def check_streams() -> StreamCheck:
-    """Check the operations in a ``with`` block for accesses to the same memory whose order is undefined. The
-    accesses can be made by streams or by the host.
+    """Find operations in a ``with`` block that access the same memory in an undefined order. The accesses can
+    be made by streams or by the host.
 
     The check finds three mistakes: two streams (or a stream and the host) access the same bytes, at least
     one of them writes, and nothing orders them; memory is freed or reused while another stream may still use
@@ -62,7 +62,7 @@ class _CheckRecorder:
 
 
 class StreamCheck(Recorded[StreamReport], what="check of streams", write="with gl.check_streams() as found:"):
-    """The result of checking the streams in a ``with`` block for accesses without a defined order."""
+    """The findings of a check for memory accesses in an undefined order within a ``with`` block."""
 
     def _recorder_of_now(self) -> _CheckRecorder:
         return _CheckRecorder()

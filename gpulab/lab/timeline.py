@@ -117,7 +117,9 @@ def _record_of(timeline: TimelineReport | Timeline) -> Timeline:
 
 
 def busy_ns(record: Timeline) -> int:
-    """Return the total time in which at least one operation ran. Overlapping operations are counted once."""
+    """Return the total time in ns during which at least one operation was running. Overlapping operations are
+    counted once.
+    """
     return overlap.length_ns(overlap.intervals(record.activities))
 
 
@@ -136,7 +138,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
     def overlap(self) -> tables.Answers[Overlap]:
         """Return how long each pair of engines and each pair of streams worked at the same time.
 
-        Each value is a percentage of the shorter of the two busy times (see `gpulab.analysis.overlap`).
+        Each value is the overlap as a percentage of the shorter busy time (see `gpulab.analysis.overlap`).
 
         Examples
         --------
@@ -152,11 +154,13 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return tables.gaps(gaps.gaps(self.record, min_ns), self.record)
 
     def critical_path(self) -> tables.Answers[PathStep]:
-        """Return the chain of operations and host intervals that determines the duration of the timeline."""
+        """Return the critical path, which is the chain of operations and host intervals that determines the
+        duration.
+        """
         return tables.path(critical_path.critical_path(self.record), self.record)
 
     def advice(self) -> tables.Answers[Advice]:
-        """Return at most four sentences of advice, each with the expected gain."""
+        """Return at most four suggestions for a faster program, each with the time that it would save."""
         return tables.advice(advice.advice(self.record), self.record)
 
     def describe(self) -> str:

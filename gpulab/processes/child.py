@@ -55,12 +55,14 @@ def main() -> None:
 
 
 def load(_: Any, pickled: bytes) -> Any:
-    """Unpickle the object to which later requests refer, such as the answer of a learner."""
+    """Unpickle an object, such as the answer of a learner, on which later requests operate."""
     return pickle.loads(pickled)
 
 
 def itself(answer: Any) -> Any:
-    """Return the answer unchanged. This function is used if the answer is a value and not a function."""
+    """Return the answer of a learner unchanged. Requests call this function if the answer is a value and not
+    a function.
+    """
     return answer
 
 
@@ -80,7 +82,7 @@ class _ParentCalls:
         self._process: int | None = os.getpid()
 
     def close(self) -> None:
-        """Reject all further calls, so that threads of the answer cannot read replies to later requests."""
+        """Reject all later calls, so that threads of the answer cannot read replies to other requests."""
         with self._lock:
             self._process = None
 

@@ -9,7 +9,9 @@ _LONGEST = 200
 
 
 class ProcessError(Exception):
-    """Error for a process that did not return a value. The message is a sentence that starts with "it"."""
+    """Error for a process that did not return a value. The message begins with "it", such as "it raised
+    ValueError".
+    """
 
 
 def spelt(value: Any) -> str:

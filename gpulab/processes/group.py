@@ -64,8 +64,8 @@ class Group:
         """Call ``function(at, rank, *arguments)`` in each process of the group, and return the results as
         plain data.
 
-        The function reports the next call of the rank with ``at(call)``, so that error messages can name this
-        call.
+        The function reports each call of its rank with ``at(call)``, so that error messages can name the
+        failed call.
 
         Raises
         ------

@@ -127,8 +127,8 @@ class Process:
         return self._status
 
     def kill(self) -> None:
-        """Kill the process and all its descendants. This works even if the keeper (the process that started
-        it) does not respond.
+        """Kill the process and all its descendants. The process ends even if the keeper, which started it,
+        does not respond.
         """
         if self._popen is not None:
             end_descendants(self.pid)
@@ -249,8 +249,8 @@ def _folder() -> str:
 
 
 def serve(server_socket: socket.socket) -> None:
-    """Run the fork server, which forks a keeper for each message. A keeper starts and supervises one
-    process.
+    """Run the fork server, which forks one keeper for each message that it receives. A keeper starts and
+    supervises one process.
     """
     loaded_modules: set[str] = set()
     _load(_PRELOADED_MODULES, loaded_modules)

@@ -117,8 +117,7 @@ class Talk:
     ) -> Any:
         """Call ``function(subject, *arguments)`` in the process, and return its result as plain data.
 
-        With `back`, the process calls ``function(answer, asks, *arguments)``, and `asks` calls `back` in this
-        process.
+        If `back` is given, the function also receives `asks`, which calls `back` in this process.
 
         Raises
         ------
@@ -253,7 +252,9 @@ class Talk:
         return f"it ended Python with status {status} before it returned. Remove exit() and similar calls."
 
     def printed(self) -> tuple[str, int]:
-        """End the process. Return the first lines that it printed and the total number of lines."""
+        """End the process. Return the first lines that the process printed and the total number of printed
+        lines.
+        """
         self._process.kill()
         self._printed.thread.join(1)
         return _CONTROL_CHARACTERS.sub("", self._printed.bytes.decode(errors="replace")), self._printed.lines

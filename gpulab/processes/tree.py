@@ -96,8 +96,8 @@ class Watch:
         self._processes: dict[int, psutil.Process] = {}
 
     def look(self, memory_limit_bytes: int) -> ResourceUse:
-        """Measure the resources that these processes use. If the memory exceeds the limit, shared pages are
-        counted only once.
+        """Measure the resources that these processes use. If the sum of their memory exceeds the limit, each
+        shared page is counted only once.
         """
         pids = [self._pid, *descendants(self._pid)]
         if len(pids) > MOST_PROCESSES:

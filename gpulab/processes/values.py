@@ -50,7 +50,7 @@ class OnDevice:
 
 
 def kind_of(value: Any) -> str:
-    """Return the name of a value's type in the form that the learner knows."""
+    """Return the type name of a value as it appears in the learner's program."""
     if isinstance(value, Other):
         return value.kind
     return "cupy.ndarray" if isinstance(value, OnDevice) else type(value).__name__

@@ -124,10 +124,10 @@ class CudaBackend:
         return RealWatcher(int(self._device.id), self.ptx)
 
     def observe(self, launch: Launch, /, *observations: Observation[Any]) -> Any:
-        """Run an instrumented copy of a kernel instead of the kernel itself, and return the records of the
-        copy.
+        """Run an instrumented copy of a kernel, and return the data that the copy recorded.
 
-        Each copy makes one observation. For several observations the launch is repeated with restored arrays.
+        Each instrumented copy makes one kind of observation. For several observations the launch is repeated
+        with restored arrays.
 
         Raises
         ------

@@ -28,7 +28,9 @@ _PATCHED_FUNCTIONS = ("RangePush", "RangePushC", "RangePop")
 
 
 def recording() -> bool:
-    """Return whether a recorder is active. An active recorder replaces the functions of NVTX."""
+    """Return whether a recorder is active. An active recorder has replaced the NVTX functions with its own
+    functions.
+    """
     return getattr(nvtx.RangePush, "__module__", "") == __name__
 
 

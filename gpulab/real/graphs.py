@@ -52,7 +52,7 @@ def record(graph: Any, provenance: Provenance) -> GraphRecord:
 def set_node(graph: Any, node: GraphNode, template: Any) -> None:
     """Set the parameters of a graph node for all later launches of the graph.
 
-    Values that the record does not contain, such as the kernel's handle, come from the same node of
+    Values that the record does not contain, such as the kernel's handle, are copied from the graph
     `template`.
 
     Raises

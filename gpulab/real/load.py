@@ -52,8 +52,8 @@ class GpuLostError(RuntimeError):
 
 
 class LoadReader:
-    """A reader of the load of a GPU. Each call returns a row of `LOAD_COLUMNS`, in which missing values are
-    None.
+    """A function object that queries NVML for the load of a GPU. Each call returns a row of `LOAD_COLUMNS`,
+    in which missing values are None.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class _Gpm:
 
     @classmethod
     def of(cls, device: NvmlDevice) -> _Gpm | None:
-        """Return the GPM reader of a GPU, or None if the GPU does not support GPM."""
+        """Return a reader of GPM counters for a GPU, or None if the GPU does not support GPM."""
         try:
             support = device.nvml.nvmlGpmQueryDeviceSupport(device.handle)
             return cls(device) if support.isSupportedDevice else None

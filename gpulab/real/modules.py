@@ -39,7 +39,7 @@ def raw_kernel(kernel: Any) -> Any:
 def compile_ptx(source: KernelSource, capability: str) -> str:
     """Compile the source of a kernel to PTX with line information and the compiler options of CuPy.
 
-    A virtual GPU with the same target uses the same PTX, so the compilation is shared. Sources that need
+    The result is shared with virtual GPUs of the same target, which use the same PTX. Sources that need
     CuPy's headers or include paths are compiled by CuPy's NVRTC.
 
     Parameters

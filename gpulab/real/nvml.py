@@ -96,9 +96,7 @@ class NvmlDevice:
         return None if mode is None else bool(mode[0])
 
     def setup(self) -> tuple[Metric, ...]:
-        """Return the constant setup of the device, which consists of MIG, NVLinks and performance
-        counters.
-        """
+        """Return facts about the setup of the device: MIG, active NVLinks and performance counters."""
         mig = self.mig_enabled
         gpm = self.ask("nvmlGpmQueryDeviceSupport")
         links = getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0)
@@ -114,7 +112,7 @@ class NvmlDevice:
         )
 
     def metrics(self, provenance: Provenance) -> DeviceMetrics:
-        """Read all metrics that are cheap enough for a chart with regular updates."""
+        """Read all metrics that can be queried fast enough for a live chart."""
         return DeviceMetrics(provenance, time.time_ns(), tuple(self._read(*reading) for reading in READINGS))
 
     def _read(self, name: str, unit: str) -> Metric:
@@ -140,9 +138,7 @@ class Sharing:
 
     @property
     def phrase(self) -> str:
-        """Return the reasons why measured times can vary or the device can reject work, or an empty
-        string.
-        """
+        """Return the reasons why times can vary or work can be rejected, or an empty string."""
         reasons = []
         if self.mig:
             reasons.append("MIG is on, so this may be only a part of the GPU")
@@ -192,7 +188,7 @@ def temperature(nvml: Any, handle: Any) -> float:
 
 
 def clock_reason_bits(nvml: Any, handle: Any) -> float:
-    """Return the bit mask in which NVML reports why the clocks are reduced."""
+    """Return NVML's bit mask of the reasons why the clock rates are currently reduced."""
     ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
     return float((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
 

@@ -386,7 +386,7 @@ class RealWatcher:
         self._watch.allocated(self._device_id, address, size, private=is_private_pool)
 
     def block_given_back(self, address: int, size: int) -> None:
-        """Record that a memory block was returned to the part of the pool that belongs to its stream."""
+        """Record that a memory block was returned to the free blocks of its stream in the pool."""
         self._kernels.blocks.pop(address, None)
         self._unwritten_blocks.pop(address, None)
         arena = self._stream_ref(self._arenas.pop(address, _LEGACY)).stream_id

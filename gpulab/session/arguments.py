@@ -17,7 +17,7 @@ _LAST_LAUNCHES = 8
 
 
 class Arguments:
-    """The stored arguments of a launch, with which it can be repeated as long as the arrays exist.
+    """The stored arguments of a launch, for repeating the launch while its arrays exist.
 
     Parameters
     ----------
@@ -64,7 +64,9 @@ class Arguments:
 
 
 def recent_arrays() -> deque[list[Any]]:
-    """Return an empty queue. The queue keeps arrays alive that belong only to the most recent launches."""
+    """Return an empty queue for the arrays of the most recent launches. Arrays in the queue stay alive even
+    if the program no longer refers to them.
+    """
     return deque(maxlen=_LAST_LAUNCHES)
 
 

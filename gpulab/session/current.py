@@ -171,7 +171,8 @@ def on_device(device: str, count: int = 1, links: str | None = None) -> Iterator
 
 
 def which_device() -> DeviceChoice:
-    """Return the current device. The text of the device states whether times are measured or modelled.
+    """Return the current device. The text of the result says whether times on this device are measured or
+    modelled.
 
     Examples
     --------
@@ -196,7 +197,7 @@ def cupyx() -> Any:
 
 
 def backend() -> Backend:
-    """Return the object that performs all queries and recordings on the device in use.
+    """Return the backend, which performs all queries and recordings on the device in use.
 
     With several CUDA devices, the device in use is CuPy's current device, which ``cp.cuda.Device(1).use()``
     sets.
@@ -224,8 +225,8 @@ def shown_file(name: str) -> str:
 
 
 def program_names(key: Callable[[Any], int] = id) -> ProgramNames:
-    """Return an object that finds the variable names of arrays in the program. The function `key` identifies
-    an array.
+    """Return an object that finds the variable names of arrays in the program. The function `key` returns a
+    number that identifies an array.
     """
     return ProgramNames(program_lines(), key)
 
@@ -260,7 +261,7 @@ def virtual_side() -> VirtualBackend:
 def real_cp() -> Any | None:
     """Return CuPy if a real device is in use, or None otherwise.
 
-    Callers use it for results that are also recorded on the real device.
+    Callers use the result for work that only a real device can do.
     """
     with _lock:
         return None if _current().virtual is not None else cp()
@@ -347,9 +348,9 @@ def occupancy_on(name: str, point: Occupancy) -> Occupancy:
 
 
 def peer_gbps(direct: bool) -> float:
-    """Return the modelled rate in GB/s of large copies between two GPUs of the same model as the one in use.
+    """Return the modelled bandwidth in GB/s of large copies between two GPUs of the model in use.
 
-    With `direct`, the copies use the link between the GPUs; otherwise, they pass through the host.
+    If `direct` is true, the copies use the link between the GPUs; otherwise, they pass through the host.
     """
     info = backend().device_info()
     return link_cost.peer_gbps(info, info, direct)
@@ -404,7 +405,7 @@ def virtual_machine() -> slot.Machine | None:
 
 
 def here() -> Callable[[], AbstractContextManager[None]]:
-    """Return a function with which widget callbacks make the present device current again.
+    """Return a function that makes the present device current again in the thread of a widget callback.
 
     Returns
     -------

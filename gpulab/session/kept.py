@@ -48,7 +48,7 @@ class KeptLaunch:
 
     @contextmanager
     def unchanged(self) -> Iterator[Launch]:
-        """Yield the launch, with its arrays in their present state.
+        """Yield the launch with the current contents of its arrays.
 
         Raises
         ------

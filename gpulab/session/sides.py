@@ -88,8 +88,8 @@ def observe(
 @overload
 def observe(launch: Launch, /, *observations: Observation[Any]) -> tuple[Observed[Any], ...]: ...
 def observe(launch: Launch, /, *observations: Observation[Any]) -> Any:
-    """Run a launch, and observe it on the device in use. If necessary, the virtual twin of the device repeats
-    the launch.
+    """Run a launch, and observe it on the device in use. The virtual twin of the device repeats the launch
+    for data that the device cannot measure.
 
     Several observations belong to one launch, so that its time and its counts agree. It starts with the state
     of the caches that one of the observations declares. An observation that needs a separate run repeats the
@@ -175,8 +175,8 @@ def _observe_with_twin(
 
 
 def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
-    """Return a function for a slider. The function repeats a launch with another block size and the same
-    total work.
+    """Return a function that the slider of the block size calls. The function repeats a launch with another
+    block size and the same total work.
 
     Each launch starts from the present contents of the arrays, and restores them afterwards.
 
@@ -256,8 +256,8 @@ class _Replay:
                 raise
 
     def begin(self) -> None:
-        """Prepare for the real launch. A small launch is replayed now, and the arguments of a large one are
-        copied.
+        """Prepare the replay before the real launch runs. A small launch is replayed now, and the arguments
+        of a large one are copied.
         """
         if self.launch.threads <= SMALL_THREADS and self.size_bytes <= SMALL_BYTES:
             with self.twin.machine.keeping("watchdog_s"):

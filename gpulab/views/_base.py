@@ -34,9 +34,9 @@ def module_text(name: str, folder: Traversable = _VIEWS_FOLDER) -> str:
     """Return the source of the ES module ``<name>.js``, preceded by the source of the modules that it
     imports.
 
-    A widget ships one module, and its code must work offline. The imports are therefore joined here; a module
-    that is imported twice is included once. A module in a `folder` of another package imports this package's
-    parts as ``gpulab/parts/frame.js``.
+    A widget can contain only one module, which must also work without a network connection. The imports are
+    therefore joined here; a module that is imported twice is included once. A module in a `folder` of another
+    package imports this package's parts as ``gpulab/parts/frame.js``.
     """
     modules: dict[str, str] = {}
 
@@ -127,7 +127,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
         raise NotImplementedError
 
     def redraw(self, **traits: Any) -> None:
-        """Draw the view again, and send the picture and the given traits to the browser."""
+        """Draw the view again, and send the new picture and the values of ``traits`` to the browser."""
         scene, data = pack(self.draw())
         with self.hold_sync():
             self.scene = scene
@@ -191,7 +191,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
         shell.display_pub.publish(data=data, metadata=metadata)
 
     def close(self) -> None:
-        """Close the widget. The picture and the text remain visible."""
+        """Close the widget. The closed object can still be displayed as a static picture and a text."""
         super().close()
         self.layout.close()
         # ipywidgets blanks this hook on close; the class's own still gives picture and text.

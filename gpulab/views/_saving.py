@@ -57,7 +57,7 @@ class Savable:
 
 
 def text_writer(text: Callable[[], str]) -> Callable[[Path], object]:
-    """Return a function that writes the result of the function `text` to a file."""
+    """Return a function that writes the result of ``text()`` to the file with a given path."""
     return lambda path: path.write_text(text(), encoding="utf-8")
 
 

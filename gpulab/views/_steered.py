@@ -8,7 +8,8 @@ from gpulab.views._base import View
 
 
 class Steered(View):
-    """A view with sliders. Python draws a new picture for each position of the sliders.
+    """A view in which sliders change the values that are drawn. Python draws a new picture for each position
+    of the sliders.
 
     Attributes
     ----------
@@ -26,8 +27,8 @@ class Steered(View):
     failed = traitlets.Unicode("").tag(sync=True)
 
     def answer(self, pictured: dict[str, int]) -> None:
-        """Send the slider values of the displayed picture to the browser. The browser then sends the next
-        values.
+        """Tell the browser which slider values the displayed picture has. After this message, the browser
+        sends the next slider values.
         """
         self.pictured = pictured
         self.pictures += 1

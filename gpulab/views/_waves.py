@@ -34,7 +34,7 @@ class Waves(LaunchWaves):
         return full_text + tail_text if self.tail_blocks else full_text
 
     def numbers(self) -> list[list[str]]:
-        """Return rows of the form ``[term, value, detail]`` for a panel."""
+        """Return the numbers of the waves as rows of the form ``[term, value, detail]`` for display."""
         trace = self.trace
         occupancy = self.trace.occupancy
         median = float(np.median(trace.end_ns - trace.start_ns)) if trace.end_ns.size else 0.0
@@ -79,8 +79,8 @@ class Waves(LaunchWaves):
 
     @cached_property
     def sample(self) -> Waves:
-        """The waves for drawing. If there are too many blocks to draw, only a sample of each SM's blocks is
-        included.
+        """The waves that a picture of the launch shows. If a launch has too many blocks, the picture shows
+        only a sample of the blocks of each SM.
         """
         sampled_trace = self.trace.thinned(MAX_DRAWN_BLOCKS)
         return self if sampled_trace is self.trace else Waves(sampled_trace)

@@ -36,7 +36,9 @@ def there(_: Any) -> bool:
 
 
 def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: float) -> dict[str, Any]:
-    """Run a job. Return its error with source lines, the state of the device, and its result if requested."""
+    """Run a job. The returned dictionary contains the error, the state of the device, and the result if
+    ``returns`` is true.
+    """
     own_pid = os.getpid()
     cp = session.cp()
     if session.which_device().kind == "virtual":
@@ -160,8 +162,8 @@ def _add_result(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
 
 
 class DisplayOutput:
-    """The results of a notebook cell. The results are the values of the declared variables and the output of
-    the last expression.
+    """The results of a notebook cell that ran in a sandbox. The results are the values of the declared
+    variables and the output of the last expression.
     """
 
     def __init__(self, values: dict[str, Any], bundle: dict[str, Any]) -> None:

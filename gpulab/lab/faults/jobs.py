@@ -30,7 +30,7 @@ _HANDLE_TYPES = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function and the arguments with which it is called."""
+    """A job for a sandbox, which consists of a function and its arguments."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -106,7 +106,7 @@ def _pickle_with_files(job: Call | Cell) -> bytes:
 
 
 def pack_job(job: Call | Cell) -> bytes:
-    """Convert a job to bytes that another process can load.
+    """Pickle a job, so that another process can load it.
 
     Raises
     ------

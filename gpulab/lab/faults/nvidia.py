@@ -55,7 +55,7 @@ def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> San
 def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...], shared_bytes: int) -> None:
     """Compile a kernel with line information, and launch it with copies of its arguments.
 
-    Arrays with common memory also have common memory in the copies.
+    If two arrays share memory, their copies share memory too.
     """
     cp = session.cp()
     arrays_by_key = {key: cp.asarray(data) for key, data, _ in (a for a in args if isinstance(a, tuple))}

@@ -46,7 +46,7 @@ def sandbox(
     limit_s: float = LIMIT_S,
     memory_bytes: int = MEMORY_BYTES,
 ) -> Sandboxed:
-    r"""Run a function in a separate process with its own CUDA context, so that a fault cannot destroy yours.
+    r"""Run a function in a separate process, so that a fault cannot destroy the CUDA context of this process.
 
     Parameters
     ----------
@@ -100,8 +100,8 @@ def sandbox(
 def run(
     job: Call | Cell, name: str, returns: bool, blocking: bool, limit_s: float, memory_bytes: int
 ) -> Sandboxed:
-    """Run a job in a sandbox. If an error does not identify the faulty launch, run the job again with launch
-    blocking.
+    """Run a job in a sandbox. If the error does not identify the faulty launch, repeat the job with
+    synchronous launches.
     """
     if not 0 < limit_s <= MOST_S:
         raise ValueError(
@@ -243,7 +243,7 @@ class _SpareProcess:
         self._waiting: tuple[tuple[Any, ...], Talk, threading.Thread] | None = None
 
     def taken(self, blocking: bool) -> Talk:
-        """Return the spare process if it matches the device in use, or a new process otherwise."""
+        """Return the process that was started in advance if it fits the device, or a new process."""
         key = _device_key(blocking)
         waiting = self._waiting
         self._waiting = None

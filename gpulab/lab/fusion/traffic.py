@@ -140,7 +140,7 @@ class TrafficReport(Pictured):
     def roofline(self) -> views.RooflineChart:
         """A roofline chart with one point per expression and one point per fused kernel.
 
-        The bytes are computed from the array sizes, as if no array were in L2 before.
+        The byte counts are computed from the array sizes, for an L2 cache that is empty at first.
         """
         record = self.record
         expressions = [expression for expression in record.expressions if expression.kernel >= 0]

@@ -34,10 +34,11 @@ def tune(
     max_ms: float = 30.0,
     tolerance: float | None = None,
 ) -> Tuner:
-    """Measure functions that compute the same result, and use the fastest one for each kind of arguments.
+    """Measure functions that compute the same result, and use the fastest one for arguments of each shape and
+    dtype.
 
-    PyTorch's TunableOp does the same for a matrix multiplication. Here the code is short enough to read. It
-    compares the results first, and then the times.
+    PyTorch's TunableOp selects the fastest implementation of a matrix multiplication in the same way. Here
+    the code is short enough to read. It compares the results first, and then the times.
 
     Parameters
     ----------
@@ -105,8 +106,8 @@ def tune(
 
 
 class Tuner(Pictured):
-    """A callable that runs the fastest candidate for its arguments. The candidate is selected in the first
-    call with each kind of arguments.
+    """A callable that runs the fastest candidate for its arguments. The first call with arguments of a new
+    shape or dtype measures the candidates and selects one.
     """
 
     warmup: int
@@ -237,8 +238,8 @@ class Tuner(Pictured):
         return Path(path)
 
     def read(self, path: str | Path) -> None:
-        """Read choices from a file. Choices are used only if their candidates exist in this tuner, and their
-        times are marked as *recorded*.
+        """Read choices from a file. A choice is ignored if this tuner does not contain its fastest candidate.
+        The times of the choices are marked as *recorded*.
         """
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.get("format") != FORMAT:

@@ -23,7 +23,7 @@ _BY_ADDRESS = 4  # cudaMemcpyDefault
 
 class Run:
     """One integer array on each of several GPUs. All arrays have the same size and are divided into chunks at
-    `bounds`.
+    the element indices in `bounds`.
 
     Each GPU has one stream for sending and one for adding. Data that is to be added arrives in a receive
     buffer. Events order the operations, and the host does not wait before `wait` is called.
@@ -57,7 +57,7 @@ class Run:
         self.forget()
 
     def forget(self) -> None:
-        """Discard the events of earlier work, so that later operations do not wait for that work."""
+        """Discard the recorded events, so that later operations do not wait for earlier work."""
         # Streams with their events: of the last that wrote a place, and of all that have read it since.
         self._write_events: dict[Place, tuple[Any, Any]] = {}
         self._read_events: defaultdict[Place, list[tuple[Any, Any]]] = defaultdict(list)
@@ -120,7 +120,8 @@ class Run:
         return launch
 
     def give(self, moves: Sequence[Move], slices: int = 1) -> None:
-        """Submit the transfers of one step. A chunk keeps its old contents until it has been sent.
+        """Submit the transfers of one step. A chunk that is sent in this step is not overwritten before it
+        has been sent.
 
         With several slices, a slice can be sent on as soon as it has been added, while the next slice
         arrives.
@@ -231,5 +232,5 @@ def slices_of(bounds: Sequence[int]) -> int:
 
 
 def reachable(runtime: Any, gpus: int) -> set[tuple[int, int]]:
-    """Return the pairs of GPUs in which the first GPU can access the memory of the second."""
+    """Return all pairs (a, b) of GPUs for which GPU a can access the memory of GPU b."""
     return {(a, b) for a in range(gpus) for b in range(gpus) if a != b and runtime.deviceCanAccessPeer(a, b)}

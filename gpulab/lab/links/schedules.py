@@ -83,9 +83,10 @@ def bounds_of(elements: int, steps: Steps, least: int = 1) -> list[int]:
 
 
 def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> float:
-    """Return the modelled time of a schedule as one CUDA graph on fully connected GPUs of one model.
+    """Return the modelled time in ns that a CUDA graph of the schedule takes on directly connected GPUs.
 
-    No data are copied. Only the bytes of the chunks are counted, with 32-bit elements between `bounds`.
+    The function does not copy data. Only the bytes of the chunks are counted, with 32-bit elements between
+    `bounds`.
     """
     total_ns = 0.0
     for step in steps:

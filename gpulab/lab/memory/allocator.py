@@ -133,7 +133,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return self.record.events
 
     def at(self, step: int) -> memory.BlockMap:
-        """Return the memory map of the pool after a number of events. A negative number counts from the end.
+        """Return the memory map of the pool after the first ``step`` events. A negative ``step`` counts back
+        from the end, and -1 gives the state after all events.
 
         Raises
         ------
@@ -159,8 +160,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
     def compare(
         self, other: str | AllocatorReport | memory.AllocatorTrace = "PyTorch", **settings: Any
     ) -> views.AllocatorView:
-        """Show a second memory map below this one. The second map shows another allocator with the same
-        requests, or another recording.
+        """Show a second memory map below this one. The second map shows another recording, or a model of an
+        allocator that receives the same requests.
 
         Parameters
         ----------

@@ -19,8 +19,7 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def memory(rate_hz: float = 10.0) -> MemoryRecording:
-    """Show a live chart of the used and cached memory of the current device, with the memory of the driver
-    and others, the limit and the peak.
+    """Show a live chart of the device memory that the memory pool, the driver and other programs use.
 
     A displayed chart takes readings in the background until it is stopped or its cell is run again.
     Allocations are marked with their size and line, and the last ten minutes are kept. A block that ends
@@ -77,7 +76,7 @@ class MemoryRecording(
         return "new" if self._recorder is None else str(self._recorder.sampler.state)
 
     def stop(self) -> None:
-        """End the recording. The chart remains visible, and memory that its button allocated is freed."""
+        """End the recording. The chart stays visible, and the arrays that its button allocated are freed."""
         if self._is_going:
             self._held_arrays.clear()
         super().stop()

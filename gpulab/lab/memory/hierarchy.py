@@ -140,8 +140,8 @@ class _Bench:
         short_size: int,
         before: Callable[[], Any] | None = None,
     ) -> float:
-        """Return the difference in ns between the times of a long and a short run. The difference does not
-        contain the launch overhead.
+        """Return the time in ns by which ``run`` takes longer with ``long_size`` than with ``short_size``.
+        The difference does not contain the launch overhead.
         """
         longer_ns, shorter_ns = (
             self.ns(partial(run, iterations), before) for iterations in (long_size, short_size)

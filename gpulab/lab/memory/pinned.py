@@ -10,7 +10,7 @@ from virtualgpu.records.memory import AllocatorStatistics, AllocatorTrace
 
 
 def host_memory() -> HostMemoryReport:
-    """Count the pinned (page-locked) host memory that a ``with`` block uses now, at its peak and in total.
+    """Measure the current, peak and total size of the pinned (page-locked) host memory in a ``with`` block.
 
     Returns
     -------

@@ -119,7 +119,7 @@ class _Run:
         self.seen.at_event = self._arrays.at_event
 
     def end(self) -> None:
-        """Record the end of the call while the result of the call still exists."""
+        """Record the memory use at the end of the call, before the result of the call is freed."""
         if self._memory_after is None:
             self.seen.stop()
             self._memory_after = self._read()
@@ -284,9 +284,7 @@ class _Arrays:
         self._names_by_address: dict[int, list[tuple[int, str, int, int]]] = {}
 
     def at_event(self) -> None:
-        """Look for new arrays before an allocation or a free, if memory use is close to or above its previous
-        peak.
-        """
+        """If the memory use is near its peak, record new arrays before the next allocation or free."""
         recorder = self._recorder
         if recorder.held * NEAR < recorder.most_held or not recorder.held:
             return

@@ -65,8 +65,8 @@ class LoadRecorder:
         self.sampler.start()
 
     def stop(self) -> LoadSamples:
-        """End the recording with a last reading. The last reading is skipped if an earlier reading still
-        hangs.
+        """End the recording with a last reading. The last reading is skipped if an earlier reading has not
+        returned.
         """
         if self.sampler.stop():
             self.sampler.take()
@@ -77,7 +77,9 @@ class LoadRecorder:
         self._phases.append((name, float(self.sampler.now_ns)))
 
     def tell(self, show: Callable[[], object]) -> None:
-        """Make the recording thread call `show` about `SHOWS_A_SECOND` times per second from now on."""
+        """Set the function `show`, which the recording thread calls about `SHOWS_A_SECOND` times per
+        second.
+        """
         self._on_update = show
 
     def record(self) -> LoadSamples:
@@ -152,8 +154,8 @@ def recorder(rate_hz: float) -> LoadRecorder | NoSensors:
 
 @functools.lru_cache(maxsize=1)
 def recorded_session() -> LoadSamples:
-    """Return the shipped recording of the load of an H200. Its phases include spinning blocks, an addition
-    and a matrix multiplication.
+    """Return the shipped recording of the load of an H200. The phases of the recording include busy-waiting
+    blocks, an addition and a matrix multiplication.
     """
     file = resources.files("gpulab") / "data" / "recordings" / f"{RECORDED}.json"
     data = json.loads(file.read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ _MAX_DIGITS = 400  # digits and exponents of what is typed: beyond every format'
 
 
 def precision(value: Any, formats: Sequence[str] = ()) -> views.PrecisionView:
-    """Show a number rounded to FP64, FP32, TF32, BF16, FP16 and FP8, bit by bit.
+    """Show the bits of a number after rounding to FP64, FP32, TF32, BF16, FP16 and FP8.
 
     Parameters
     ----------

@@ -18,9 +18,9 @@ def roofline(
     """Run kernel launches, and show them in a chart below the device's ceilings for DRAM, L2, shared memory
     and arithmetic.
 
-    The chart has one arithmetic ceiling for each operation type of CUDA cores and each tensor-core format
-    that a launch uses. On Hopper and Blackwell, a note names the share of this ceiling that ``mma.sync``
-    reached on an H200.
+    The chart has one arithmetic ceiling for each type of operation that a launch executes on CUDA cores or
+    tensor cores. On Hopper and Blackwell, a note names the share of this ceiling that ``mma.sync`` reached on
+    an H200.
 
     Each launch runs once and has one point per level of memory. The height of a point is the number of
     operations per second, and its position is the number of operations per byte moved at that level. Bytes

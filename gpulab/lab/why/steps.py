@@ -67,5 +67,7 @@ def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
 
 
 def starting(launch: Launch | session.KeptLaunch) -> AbstractContextManager[Launch]:
-    """Return a context manager that yields a launch with its array contents from before the launch."""
+    """Return a context manager that yields a launch whose arrays have their contents from before the
+    launch.
+    """
     return launch.again() if isinstance(launch, session.KeptLaunch) else nullcontext(launch)

@@ -47,7 +47,8 @@ class CuptiError(GpulabError):
 
 
 class Cupti:
-    """The only connection of this process to CUPTI. This object owns the buffers that CUPTI fills.
+    """The connection of this process to CUPTI, of which only one can exist. This object owns the buffers that
+    CUPTI fills.
 
     Parameters
     ----------
@@ -145,8 +146,8 @@ class Cupti:
             raise
 
     def stop(self) -> None:
-        """End the recording. The work of the device must be complete before, because CUPTI does not wait for
-        it.
+        """End the recording. All device work must have ended before this call, because CUPTI does not wait
+        for it.
         """
         if self._kinds:
             self._library.cuptiActivityFlushAll(_FLUSH_FORCED)

@@ -135,8 +135,8 @@ class AllocationRecorder:
 
     @contextmanager
     def in_this_thread(self) -> Iterator[None]:
-        """Record the allocations of a ``with`` block in the thread that runs it, such as the thread of a
-        widget callback.
+        """Record the allocations that the current thread makes in a ``with`` block, for example in a widget
+        callback.
         """
         hook = self._new_hook()
         try:

@@ -37,7 +37,7 @@ def lies_here(array: Any) -> bool:
 
 
 def provenance() -> Provenance:
-    """Return the provenance of memory pool recordings on the device in use."""
+    """Return the origin of memory pool recordings on the device in use, such as measured or modelled."""
     origin = current.backend().provenance
     return replace(origin, detail="CuPy's memory hooks") if origin.source == "measured" else origin
 
@@ -119,7 +119,7 @@ class SegmentRecorder(AllocationRecorder):
         super().allocated(device, requested, size, address, succeeded)
 
     def look(self) -> None:
-        """Check whether the memory pool has returned memory to the device since the last check."""
+        """Record an event if the memory pool has returned memory to the device since the last check."""
         if self._cp.cuda.runtime.getDevice() != self.device:
             return  # a pool reports the current device
         total_bytes = int(self.pool.total_bytes())

@@ -61,8 +61,8 @@ class MemoryRecorder:
         return self.record()
 
     def tell(self, tick: Tick, lines: int) -> None:
-        """Call `tick` for each later reading. Each call receives the source lines that follow the first
-        `lines` lines.
+        """Call `tick` for each later reading. Each call receives only the source lines that were recorded
+        after the first `lines` lines.
         """
         self._lines = lines
         self._tick = tick
@@ -132,8 +132,8 @@ class _Readings:
 
 
 def marks_of(events: AllocatorEvents, since_ns: int, is_detailed: bool = False) -> list[tuple[float, ...]]:
-    """Summarize allocator events as rows of `MemoryMarks`. There is one row per event if `is_detailed` is
-    true, and one per source line otherwise.
+    """Summarize allocator events as rows of `MemoryMarks`. The result has one row per event if `is_detailed`
+    is true, and otherwise one row per source line.
 
     The lines with the fewest bytes share one row.
     """

@@ -73,7 +73,9 @@ def share(fraction: float) -> str:
 
 
 class Figure(NamedTuple):
-    """A number that is shown in large type. If ``is_excessive`` is true, a smaller number is possible."""
+    """A number that is shown in large type. The attribute ``is_excessive`` is true if a smaller number is
+    possible.
+    """
 
     value: str
     term: str

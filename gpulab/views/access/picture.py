@@ -30,7 +30,7 @@ EXTRA = "extra pass: bank conflict"
 
 
 def row_px(rows: int) -> int:
-    """Return a row height in pixels at which all rows fit."""
+    """Return the height of a row in pixels, which is smaller if the picture has many rows."""
     return max(MIN_ROW_PX, min(MAX_ROW_PX, ROWS_PX // max(1, rows)))
 
 

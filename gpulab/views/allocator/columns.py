@@ -74,8 +74,8 @@ def contents(maps: Maps, keys: str) -> dict[str, Any]:
 
 
 def colours_of(names: Sequence[str]) -> list[str]:
-    """Return a colour for each owner or stream. Unknown owners, which have an empty name, have their own
-    colour.
+    """Return a colour for each owner or stream. Owners with an empty name have the colour for unknown
+    owners.
     """
     return [
         (COLOURS[index] if index < len(COLOURS) else OTHER_COLOUR) if name else UNKNOWN_COLOUR

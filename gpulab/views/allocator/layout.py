@@ -47,7 +47,7 @@ class MapLayout:
 
     @property
     def is_widened(self) -> npt.NDArray[np.bool_]:
-        """Whether segments are drawn longer than their size, so that small segments are visible."""
+        """An array that states which segments are drawn longer than their size, so that they are visible."""
         return self.wide > self.size_bytes
 
     @property

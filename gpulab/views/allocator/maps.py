@@ -69,7 +69,7 @@ class PoolPanel:
 
 
 class Owners:
-    """The owner of each memory block, which is the source line that allocated it, or a label.
+    """The owners of memory blocks, which are source lines or labels and determine the colours of the blocks.
 
     Owners are sorted by their bytes in the first history, so that other histories do not change the colours.
     If a request represents a block from before the recording, its block has the owner of that block.
@@ -215,7 +215,7 @@ class Maps:
 
     @property
     def names(self) -> str:
-        """The names of all memory pools, joined into one string."""
+        """The names of all memory pools, joined by "and"."""
         return " and ".join(panel.name for panel in self.panels)
 
     def sentence(self, position: int | None = None) -> str:

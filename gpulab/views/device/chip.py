@@ -44,7 +44,7 @@ def layout(info: DeviceInfo, width: float, height: float) -> tuple[npt.NDArray[n
 
 
 def chip(info: DeviceInfo) -> Box:
-    """Return a drawing of a chip with its SMs and L2 cache, and of the device memory in comparison to L2."""
+    """Return a drawing that shows the SMs, the L2 cache and the device memory of a GPU."""
     memory_text = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}"
     tiles_text = f"{count(info.sm_count, 'SM')}, one tile each"
     return column(

@@ -52,7 +52,7 @@ class Quantity:
 def fp32_tflops(info: DeviceInfo) -> float | None:
     """Return the peak FP32 rate of a device in TFLOP/s, or None if it is not known.
 
-    Without a published value, the rate is 2 operations (one FMA) x lanes x SMs x boost clock.
+    If there is no published value, the rate is 2 operations per FP32 lane and cycle at the boost clock.
     """
     if info.fp32_tflops is not None:
         return info.fp32_tflops
@@ -151,8 +151,8 @@ def differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> 
 
 
 def overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = None) -> Box:
-    """Return a table with one row per device and one column per quantity. The bars show each value relative
-    to the largest value of its column.
+    """Return a table with one row per device and one column per quantity. Bars in the cells compare the
+    values with the largest value of the column.
     """
     largest_values = []
     for quantity in QUANTITIES:
@@ -179,7 +179,7 @@ def metric_row(metric: Metric) -> dict[str, str | float | None]:
 
 
 def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
-    """Return the devices of `others` that differ from the device `info` in name or source."""
+    """Return all devices in `others` except those with the same name and source as `info`."""
     return tuple(
         device
         for device in others

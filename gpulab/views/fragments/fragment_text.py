@@ -63,7 +63,7 @@ def short_name(matrix: Matrix) -> str:
 
 
 def first_register(matrix: Matrix) -> int:
-    """Return the index of the matrix's first register within the operand of the instruction."""
+    """Return the index of the operand register that holds the first elements of the matrix."""
     return int(matrix.name) if matrix.name.isdigit() else 0
 
 
@@ -73,8 +73,8 @@ def matrix_title(matrix: Matrix) -> str:
 
 
 def cell_texts(execution: MatrixExecution, index: int, matrix: Matrix, shown: str) -> list[str]:
-    """Return the text of each cell of a matrix, ordered by element and lane. If a text has several lines, the
-    later lines are shorter forms of it.
+    """Return the text of each cell of a matrix, ordered by element and lane. If a text has several lines,
+    each later line is a shorter version of the text.
     """
     elements, lanes = matrix.row.shape
     if shown == "value":

@@ -51,8 +51,8 @@ class Run:
 
 
 def drawn(trace: FragmentTrace, execution: MatrixExecution) -> list[int]:
-    """Return the indices of the matrices to draw. The accumulator of a multiplication is drawn only once, as
-    matrix d.
+    """Return the indices of the matrices that the picture shows. The accumulator of a multiplication is drawn
+    only once, as matrix d.
     """
     matrices = trace.of(execution).matrices
     is_product = trace.of(execution).role == "multiply"

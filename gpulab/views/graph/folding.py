@@ -13,7 +13,7 @@ MAX_PATTERN_LENGTH = 12
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Graph nodes that are drawn as one node, because a ``pattern`` of nodes repeats ``times`` times.
+    """A group of graph nodes that is drawn as one node, because a ``pattern`` repeats ``times`` times.
 
     Parameters
     ----------
@@ -30,7 +30,9 @@ class Group:
 
     @property
     def key(self) -> object:
-        """The key of the group of graph nodes. Groups with equal operations have the same key."""
+        """A key for comparing groups of graph nodes by their operations. Groups with equal operations have
+        the same key.
+        """
         return tuple(map(kind_of, self.pattern)), self.times, self.is_fan
 
 

@@ -180,7 +180,7 @@ def sentence(record: GraphRecord, name: str) -> str:
 
 
 def costs(comparison: GraphComparison) -> str:
-    """Return a text with the times per node and per launch, both with and without the graph."""
+    """Return a text that compares the times per node and per run with and without the graph."""
     node_time = duration(comparison.graph_node_ns)
     eager_time = duration(comparison.eager_node_ns)
     host_time = duration(comparison.graph_host_ns)

@@ -87,7 +87,7 @@ class GraphView(View):
 
     @property
     def record(self) -> GraphRecord | tuple[GraphRecord, GraphComparison]:
-        """The record of the graph, or a tuple of this record and the record of its costs."""
+        """The record of the graph, or a tuple of the record and the record of a comparison."""
         return self.graph if self.comparison is None else (self.graph, self.comparison)
 
     def sentence(self) -> str:

@@ -90,7 +90,7 @@ class LaunchChart(Steered):
 
     @property
     def record(self) -> LaunchTrace | tuple[LaunchTrace, LaunchTrace]:
-        """The displayed launch trace, or a tuple of both traces."""
+        """The displayed launch trace, or a tuple with both traces if two launches are compared."""
         return self.trace if self.other is None else (self.trace, self.other)
 
     beside = old_method("beside", "compare")
@@ -109,7 +109,7 @@ class LaunchChart(Steered):
         return self
 
     def close(self) -> None:
-        """Close the widget, and release the arrays with which its slider launches the kernel."""
+        """Close the widget, and release the arrays that its slider uses to repeat the launch."""
         super().close()
         self._at_block_size = None
 

@@ -113,9 +113,9 @@ class NoCodeError(Exception):
 class Generated:
     """A generated kernel, with the graph nodes that are its inputs and outputs.
 
-    The attribute ``operation`` is the generated C++ code: the statements for one element, or the three
-    expressions of a reduction. ``takes`` lists the nodes whose arrays are inputs, and ``gives`` the nodes
-    whose arrays are outputs, both in the order of the kernel's parameters.
+    The attribute ``operation`` contains the C++ code for one element, or the three expressions of a
+    reduction. ``takes`` lists the nodes whose arrays are inputs, and ``gives`` the nodes whose arrays are
+    outputs, both in the order of the kernel's parameters.
     """
 
     kernel: Any

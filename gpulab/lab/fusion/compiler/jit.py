@@ -25,8 +25,8 @@ MOST_ENTRIES = 8  # as of PyTorch's recompile_limit
 class Entry:
     """A compiled program with its guards (the conditions under which it is valid) and the number of its uses.
 
-    The attribute ``program`` is None if Python needs the value of an array. The function then runs without
-    compilation.
+    If Python code needs the value of an array, the attribute ``program`` is None. The function then runs
+    without compilation.
     """
 
     guards: dict[str, Any]

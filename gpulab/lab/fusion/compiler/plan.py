@@ -159,8 +159,8 @@ class Plan:
         return ""
 
     def alias(self, members: list[Node]) -> str:
-        """Return the reason not to fuse nodes that use overlapping memory, or an empty string. A node must
-        not write memory from which another node reads different elements.
+        """Return the reason why nodes with overlapping memory cannot be fused, or an empty string. A node
+        must not write memory from which another node reads different elements.
         """
         for node in members:
             if node.writes is None:
@@ -250,8 +250,8 @@ class Plan:
     def moved_bytes(self, bytes_by_node: Mapping[int, int]) -> int:
         """Return the total number of bytes that all kernels read and write.
 
-        The parameter `bytes_by_node` contains measured byte counts, which replace the computed counts of
-        these nodes.
+        The parameter `bytes_by_node` maps node numbers to measured byte counts, which replace the computed
+        counts.
         """
         return sum(
             bytes_by_node[group[0]]

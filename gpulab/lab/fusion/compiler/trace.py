@@ -84,8 +84,8 @@ class Node:
 
     @property
     def nbytes(self) -> int:
-        """The size of the result's memory in bytes, in which repeated elements of a broadcast array count
-        once.
+        """The number of bytes that the result occupies in memory, without repetitions of broadcast
+        elements.
         """
         return _span(self.result)[1] if 0 in getattr(self.result, "strides", ()) else self.result.nbytes
 
@@ -478,8 +478,8 @@ class _FunctionCopies:
         return rebound
 
     def looked_up(self, name: str, look: Callable[[], Any]) -> Any:
-        """Return the value of an outer variable, or a placeholder for it. The use of numbers, strings and
-        arrays is recorded.
+        """Return the value of a variable from outside the function, or a placeholder for the value. If the
+        value is a number, a string or an array, the trace records its use.
         """
         value = look()
         if isinstance(value, (bool, int, float, str, np.generic)):
