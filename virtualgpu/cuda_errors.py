@@ -29,7 +29,9 @@ def _rebuilt_error(
 
 
 class CUDARuntimeError(_PicklableError, RuntimeError):
-    """Error of the CUDA runtime, with CuPy's class name. The attribute ``status`` is the error code."""
+    """Error of the CUDA runtime, which has the same class name as in CuPy. The attribute ``status`` is the
+    error code.
+    """
 
     def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -38,7 +40,9 @@ class CUDARuntimeError(_PicklableError, RuntimeError):
 
 
 class CUDADriverError(_PicklableError, RuntimeError):
-    """Error of the CUDA driver, with CuPy's class name. The attribute ``status`` is the error code."""
+    """Error of the CUDA driver, which has the same class name as in CuPy. The attribute ``status`` is the
+    error code.
+    """
 
     def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -123,11 +127,11 @@ class MisalignedAddressError(KernelFault):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress that a kernel launch had made when it was stopped.
+    """The progress of a kernel launch at the time when it was stopped.
 
-    The field ``moving`` states whether blocks or threads had ended shortly before. The field ``writing``
-    states whether new values had been stored or printed shortly before. The field ``spent_s`` is the
-    processor time of the launch.
+    The field ``moving`` states whether a block or thread finished shortly before the stop. The field
+    ``writing`` states whether new values had been stored or printed shortly before. The field ``spent_s`` is
+    the processor time of the launch.
     """
 
     ended: int

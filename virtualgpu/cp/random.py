@@ -67,7 +67,7 @@ def _float_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 class RandomState:
-    """A generator of random arrays with a seed, which has CuPy's classic methods.
+    """A seeded generator of random arrays with the methods of CuPy's ``RandomState``.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ def scatter_min(a: Any, slices: Any, value: Any) -> None:
 
 @dataclass(frozen=True)
 class RuntimeInfo:
-    """The versions of CuPy, NumPy and CUDA, with CuPy's names."""
+    """A report on the device and the versions of CuPy, NumPy and CUDA."""
 
     cupy_version: str
     numpy_version: str

@@ -20,8 +20,8 @@ _NANOSECONDS = 1e-9
 
 
 class BenchmarkResult:
-    """The times of all calls in a benchmark. The function ``str()`` formats the times as a line with the
-    mean, the deviation and the extremes.
+    """The times of all calls in a benchmark. The function ``str()`` returns a line with the mean, standard
+    deviation, minimum and maximum.
 
     Attributes
     ----------

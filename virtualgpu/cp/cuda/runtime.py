@@ -435,7 +435,9 @@ def graphLaunch(graphExec: int, stream: int) -> None:  # noqa: N802, N803
 
 
 def graphUpload(graphExec: int, stream: int) -> None:  # noqa: N802, N803
-    """Check the handle of an executable graph. On the virtual GPU, the function has no other effect."""
+    """Check that a handle belongs to an executable graph. The function does nothing else on the virtual
+    GPU.
+    """
     _graph_of(graphExec)
 
 
@@ -492,13 +494,13 @@ def mallocManaged(size: int, flags: int = cudaMemAttachGlobal) -> int:  # noqa: 
 
 
 def memPrefetchAsync(devPtr: int, count: int, dstDevice: int, stream: int) -> None:  # noqa: N802, N803
-    """Move managed memory to a device, in stream order."""
+    """Move managed memory to a device after the work that is queued in a stream."""
     prefetch(devPtr, count, dstDevice, stream_of(stream))
 
 
 def memAdvise(devPtr: int, count: int, advice: int, device: int) -> None:  # noqa: N802, N803
-    """Advise the driver about the use of managed memory. Only the advice "read mostly" has an effect on the
-    virtual GPU.
+    """Tell the driver how a program will use managed memory. Only the advice "read mostly" has an effect on
+    the virtual GPU.
     """
     advise(devPtr, count, advice, device)
 

@@ -37,8 +37,8 @@ def _device_of(device_id: int) -> VirtualDevice:
 
 
 class Event:
-    """A point in the work of a stream. The host or another stream can wait for an event, and two events can
-    measure a time.
+    """A marker in the work queue of a stream. The host or another stream can wait for an event, and the time
+    between two events can be measured.
 
     Parameters
     ----------
@@ -68,13 +68,13 @@ class Event:
 
     @property
     def ptr(self) -> int:
-        """Number of the event, which is used instead of CUDA's handle."""
+        """Number that identifies the event in place of a CUDA handle."""
         _machine.current().events[id(self)] = self
         return id(self)
 
     @property
     def time_ns(self) -> int | None:
-        """Time of the event on the modelled clock, or None if it was never recorded outside a capture."""
+        """Modelled time of the event in ns, or None before its first recording outside a capture."""
         if self._device is None or self.moment is None:
             return None
         return self._device.work.schedule.time_of(self.moment)
@@ -527,7 +527,7 @@ class Stream(_BaseStream):
 
 
 class ExternalStream(_BaseStream):
-    """A stream that is given by its handle. CuPy 14 deprecates this class in favour of
+    """A stream for a handle that other code has created. CuPy 14 deprecates this class in favour of
     `Stream.from_external`.
     """
 
@@ -559,7 +559,7 @@ def get_current_stream(device_id: int | None = None) -> _BaseStream:
 
 
 def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None = None) -> bool:
-    """Return whether a stream captures a graph, even if the capture is invalid. The default stream is the
+    """Return whether a stream is in capture mode, even if the capture is invalid. The default stream is the
     current one.
     """
     device = device or _machine.current().current_device
@@ -569,7 +569,7 @@ def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None
 
 
 def settle(device: VirtualDevice) -> None:
-    """Run the deferred work of the current stream, so that NumPy can read the device's arrays."""
+    """Run the current stream's deferred work, so that NumPy reads up-to-date values of device arrays."""
     if device.clock.deferral is not None:
         stream = get_current_stream(device.id)
         device.work.settle(device.work.schedule.point(stream.ptr).after)

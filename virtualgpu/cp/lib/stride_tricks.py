@@ -52,7 +52,8 @@ def sliding_window_view(
     subok: bool = False,
     writeable: bool = False,
 ) -> ndarray:
-    """Return a view of all windows of an array. The last axes of the view are the axes within each window.
+    """Return a view of all sliding windows over an array. The last axes of the view are the axes of a single
+    window.
 
     Parameters
     ----------

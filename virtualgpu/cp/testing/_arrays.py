@@ -64,7 +64,7 @@ def shaped_random(
 
 
 def shaped_linspace(start: float, stop: float, shape: Any, xp: Any = None, dtype: Any = np.float32) -> Any:
-    """Return an array of evenly spaced numbers between two limits and within the range of the dtype."""
+    """Return an array of evenly spaced numbers, with limits that the dtype can represent."""
     target_dtype = np.dtype(dtype)
     if target_dtype.kind in "bu":
         start = max(start, 0)

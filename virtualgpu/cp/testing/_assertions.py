@@ -67,7 +67,7 @@ def assert_warns(expected: type[Warning]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def AssertFunctionIsCalled(*args: Any, times_called: int = 1, **kwargs: Any) -> Iterator[None]:  # noqa: N802
-    """Check how often a ``with`` block calls a function that `unittest.mock.patch` has replaced."""
+    """Check that code in a ``with`` block calls a mocked function the expected number of times."""
     with mock.patch(*args, **kwargs) as replacement:
         yield
     if replacement.call_count != times_called:

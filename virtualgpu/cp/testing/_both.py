@@ -32,9 +32,7 @@ _ERROR_CLASSES = (
 
 
 def without_arguments(impl: Test, names: Sequence[str], call: Test) -> Test:
-    """Wrap a test function and hide the arguments that `call` supplies, so that pytest does not search
-    fixtures for them.
-    """
+    """Hide test arguments that `call` supplies, so that pytest does not treat them as fixtures."""
     wrapper = functools.wraps(impl)(call)
     signature = inspect.signature(impl)
     parameters = [parameter for name, parameter in signature.parameters.items() if name not in names]
@@ -287,8 +285,8 @@ def numpy_cupy_array_less(
 def numpy_cupy_equal(
     name: str = "xp", sp_name: str | None = None, scipy_name: str | None = None
 ) -> Callable[[Test], Test]:
-    """Decorate a test that returns a value such as a number. The values from ``cp`` and NumPy are compared
-    with ``==``.
+    """Decorate a test that returns a value such as a number. The value from ``cp`` must be equal to the value
+    from NumPy.
     """
 
     def decorate(impl: Test) -> Test:
@@ -309,8 +307,8 @@ def numpy_cupy_equal(
 def numpy_cupy_raises(
     name: str = "xp", sp_name: str | None = None, scipy_name: str | None = None, accept_error: Any = Exception
 ) -> Callable[[Test], Test]:
-    """Decorate a test that must raise errors with ``cp`` and NumPy. The errors must be indistinguishable for
-    a program.
+    """Decorate a test that must raise errors with ``cp`` and NumPy. Programs must not be able to distinguish
+    the two errors by their classes.
     """
 
     def decorate(impl: Test) -> Test:

@@ -158,7 +158,7 @@ def for_CF_orders(name: str = "order") -> Callable[[Test], Test]:  # noqa: N802 
 
 
 def for_contiguous_axes(name: str = "axis") -> Callable[[Test], Test]:
-    """Decorate a test method so that it is called with each tuple of axes that are contiguous in memory."""
+    """Decorate a test method so that it runs once for each tuple of contiguous axes."""
 
     def decorate(impl: Test) -> Test:
         def test(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -189,7 +189,7 @@ def product(parameters: Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]) -
 
 
 def product_dict(*parameters: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Merge one dict from each list into one dict, and return the merged dicts for all combinations."""
+    """Return all combinations of one dict from each list, each merged into a single dict."""
     return [
         {name: value for parameter_dict in dict_set for name, value in parameter_dict.items()}
         for dict_set in itertools.product(*parameters)
@@ -220,7 +220,7 @@ def _test_classes(cls: type, sets: Sequence[Mapping[str, Any]]) -> type:
 def parameterize(*params: Mapping[str, Any], _ids: bool = True) -> Callable[[type], type]:
     """Decorate a test class so that its tests run with each set of attributes. This requires pytest.
 
-    The argument `_ids` determines whether the names of the tests contain the attributes.
+    If `_ids` is true, the names of the tests contain the attributes.
     """
     import pytest
 

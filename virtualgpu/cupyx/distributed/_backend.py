@@ -78,7 +78,8 @@ def init_process_group(
 
 
 class NCCLBackend:
-    """A rank of a process group. The parameters are the same as those of `init_process_group`.
+    """The communicator of one rank in a process group. The parameters are the same as those of
+    `init_process_group`.
 
     Raises
     ------
@@ -187,7 +188,9 @@ class NCCLBackend:
         self._run_grouped([(in_array, root)], receives, stream)
 
     def all_to_all(self, in_array: Any, out_array: Any, stream: Any = None) -> None:
-        """Send row r of every rank's array to rank r. Each rank collects the rows that it receives."""
+        """Send row r of every rank's array to rank r. Each rank stores the rows that it receives in
+        ``out_array``.
+        """
         self._check_rows("all_to_all", "in_array", in_array)
         self._check_rows("all_to_all", "out_array", out_array)
         _check_contiguous(in_array, out_array)
@@ -199,7 +202,7 @@ class NCCLBackend:
         self._comm._barrier()
 
     def stop(self) -> None:
-        """Do nothing. CuPy's method ends the server of rank 0, which the virtual GPU does not need."""
+        """Do nothing. In CuPy, this method stops a server of rank 0, which the virtual GPU does not need."""
 
     def _run_grouped(
         self, sends: Sequence[tuple[Any, int]], receives: Sequence[tuple[Any, int]], stream: Any

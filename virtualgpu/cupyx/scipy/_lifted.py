@@ -22,8 +22,8 @@ def lifted(
     namespace: dict[str, Any],
     decorators: Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]] | None = None,
 ) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a module. The function creates the module's functions from SciPy's
-    functions with the same names.
+    """Return a function ``__getattr__`` for a module that provides functions of SciPy. This function creates
+    each of the module's functions from the SciPy function of the same name.
 
     Parameters
     ----------

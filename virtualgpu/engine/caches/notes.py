@@ -55,7 +55,7 @@ _OFFSET_BITS = (1 << 56) - 1
 
 
 class Context:
-    """The fields of the engine's context block that the access recorder reads."""
+    """The part of the engine's context block that the access recorder reads."""
 
     frames: int
     frame_stride: int
@@ -69,7 +69,7 @@ class Context:
 
 @struct
 class Notes:
-    """The state of the access recorder, with its buffer and the position of the current warp."""
+    """The state of the access recorder, such as its buffer and the current warp."""
 
     buffer_start: int
     next_note: int
@@ -87,7 +87,7 @@ class Notes:
 
 
 def hash_line(line: int) -> int:
-    """Return a hash of the number of a cache line.
+    """Return the hash value of a cache line's number.
 
     The last bits of the hash differ for neighbouring lines and for lines of one matrix column.
     """
@@ -97,13 +97,13 @@ def hash_line(line: int) -> int:
 def is_sampled(line: int, hash_mask: int) -> int:
     """Return whether a cache line belongs to the sample of lines whose accesses are recorded.
 
-    The sampled lines fill some sets of each cache completely.
+    The sample contains all lines that belong to certain sets of each cache.
     """
     return hash_line(line) & hash_mask == 0
 
 
 def bytes_per_sector(size: int, sectors: int) -> int:
-    """Return the average number of bytes per requested sector, at most 32, for an access of `size` bytes."""
+    """Return the average number of bytes that an access requests from each of its sectors."""
     sector_count = (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
     if size >= 32 * sector_count:
         return 32
@@ -202,7 +202,7 @@ def note(context: Context, number: int, lanes: int, mask: int, values: int) -> N
 
 
 def halve(state: Notes) -> None:
-    """Discard the records of every second cache line until the buffer has free space.
+    """Discard the records of every second cache line until a quarter of the buffer is free.
 
     If too few lines are left, stop recording.
     """
@@ -284,18 +284,18 @@ class AccessNotes:
 
     @property
     def one_in(self) -> int:
-        """Sampling ratio n of the recorder, which records only the accesses to one in n cache lines."""
+        """Sampling ratio n of the recorder, which records accesses to one in n cache lines."""
         return self._state.hash_mask + 1
 
     @property
     def is_cut(self) -> bool:
-        """Whether the last accesses are missing, because too many accesses went to a few cache lines."""
+        """Whether the recorder stopped early because its buffer was full."""
         return bool(self._state.is_full)
 
     @property
     def sites(self) -> npt.NDArray[np.int64]:
-        """Table of memory instructions, with the kind of access, the bytes per lane and the counts for
-        constant memory.
+        """Table with the access type, bytes per lane and constant-memory counts of each memory
+        instruction.
         """
         return self._sites
 

@@ -68,7 +68,7 @@ _INVERSE_BITS = 36
 
 @struct
 class ReplayState:
-    """The state of a replay, with the recorded accesses in time order, the caches and the counters."""
+    """The state of a replay, such as the recorded accesses, the modelled caches and the counters."""
 
     notes: int
     count: int
@@ -92,7 +92,7 @@ class ReplayState:
 
 
 def count_sectors(sectors: int) -> int:
-    """Return the number of sectors that are set in a mask of four bits."""
+    """Return the number of sectors that a four-bit mask contains."""
     return (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
 
 
@@ -163,7 +163,7 @@ def l2_entry(player: ReplayState, first_entry: int, line: int) -> int:
 
 
 def partial_sectors(state: int) -> int:
-    """Return a mask of the sectors that were stored only in part. The other bytes of such a sector are
+    """Return a mask of the sectors to which only some bytes were stored. The other bytes of such a sector are
     unknown.
     """
     return (state >> DIRTY) & 15 & ~state
@@ -314,7 +314,7 @@ def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) 
 
 
 def unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time: int) -> int:
-    """Return the sectors that an SM requests, or 0 if a neighbouring SM has just requested the same ones."""
+    """Return the requested sectors, or 0 if a neighbouring SM has just requested the same ones."""
     if player.groups == 0:
         return sectors
     slot = (
@@ -419,8 +419,8 @@ def player() -> tuple[jit.Library, Callable[..., None]]:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """The numbers of sectors for each memory instruction. The tuple `COLUMNS` contains the names of the
-    columns.
+    """The numbers of sectors that each memory instruction accessed in a replay. The tuple `COLUMNS` contains
+    the names of the columns.
 
     ``written`` counts sectors written to memory, ``completed`` sectors read from memory to complete partly
     stored ones.
@@ -434,14 +434,12 @@ class ReplayResult:
 def pack_lines(
     line: npt.NDArray[np.int64], sectors: npt.NDArray[np.int64] | int, size_bytes: npt.NDArray[np.int64] | int
 ) -> npt.NDArray[np.int64]:
-    """Return the first integer of each record for `replay`, which contains line, sectors, and bytes per
-    sector.
-    """
+    """Pack cache lines, sectors and bytes per sector into the first integers of `replay` records."""
     return line << _LINE_BIT | size_bytes << _BYTES_BIT | sectors
 
 
 def line_of(packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the numbers of the cache lines that `pack_lines` stored in records for `replay`."""
+    """Return the cache line numbers in records that `pack_lines` has packed."""
     line: npt.NDArray[np.int64] = packed[:, 0] >> _LINE_BIT
     return line
 

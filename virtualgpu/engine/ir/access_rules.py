@@ -101,9 +101,9 @@ def _swap_bits(step: int, low: int) -> str:
 
 
 def look_up(sector: str, tag: str, sectors: str = "1") -> str:
-    """Return LLVM text that looks up sectors of a cache line in the L1 model and inserts the missing ones.
+    """Return LLVM text that looks up sectors in the L1 model and inserts missing ones.
 
-    The bit mask `sectors` selects the sectors, starting with the sector `sector`. ``%missed.<tag>`` is the
+    The mask `sectors` has one bit per sector, and bit 0 is the sector `sector`. ``%missed.<tag>`` is the
     number of those that were not valid.
 
     Positions count from the device's first address, so that the same program always has the same hits. The

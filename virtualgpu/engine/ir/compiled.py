@@ -88,7 +88,7 @@ def lowest(bits: int) -> int:
 
 
 def call(function: int, context: object, site: int, lanes: int, mask: int, values: int) -> None:
-    """Call the observer's function at the address `function`."""
+    """Call a function of the observer, given the function's address."""
     raise NotImplementedError
 
 
@@ -350,8 +350,8 @@ class _FunctionTranslator:
 def translate(
     functions: Sequence[Callable[..., object]], entry: str, layouts: Mapping[str, npt.DTypeLike]
 ) -> str:
-    """Translate Python functions to LLVM text. The engine calls the function `entry` under the name that
-    ``entry_of`` returns.
+    """Translate Python functions to LLVM text. In the LLVM text, the function ``entry_of`` is the engine's
+    entry point and calls `entry`.
 
     `layouts` describes structures that are not made by `struct`.
     """

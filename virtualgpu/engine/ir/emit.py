@@ -145,7 +145,7 @@ class Emitter:
         return self.op(f"{operation} {vector(source)} {value} to {vector(target)}")
 
     def cast(self, value: str, source: str, target: str, is_signed: bool = False) -> str:
-        """Emit a conversion of the bits of all lanes to another type, as PTX does for untyped registers.
+        """Emit a bitwise conversion of all lanes to another type, as for untyped PTX registers.
 
         The bits are reinterpreted, truncated or extended.
         """

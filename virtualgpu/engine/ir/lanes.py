@@ -203,7 +203,7 @@ def atomic_half_add(kind: str) -> tuple[str, str]:
 
 
 def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> tuple[str, str]:
-    """Return an LLVM function that executes an atomic in one lane after another and returns the old values.
+    """Return an LLVM function that executes an atomic for each lane in turn and returns the old values.
 
     With `flush`, a float addition treats subnormal numbers as zero.
     """

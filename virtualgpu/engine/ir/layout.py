@@ -241,7 +241,7 @@ CONTEXT = np.dtype(
 
 
 def l1_slots(l1_bytes: int) -> int:
-    """Return the number of lines in the model of an L1 cache.
+    """Return the number of cache lines that the L1 model can hold.
 
     The number is odd, so that accesses with a stride of 2**n use all lines.
     """

@@ -15,7 +15,7 @@ HALF = layout.LANES // 2
 
 
 def all_zero(llvm: str, count: int, value: str, result: str) -> str:
-    """Return LLVM text that tests with one test of 256 bits whether all elements of a vector are zero."""
+    """Return LLVM text that uses one 256-bit comparison to check whether a vector is zero."""
     llvm_text = ""
     width = bits(llvm)
     while count * width > 256:
@@ -36,7 +36,7 @@ def _shuffle_order(start: int, end: int) -> str:
 
 
 def first_addresses(address: str) -> str:
-    """Return LLVM text that extracts the first address of each half warp, as ``%p0`` and ``%p1``."""
+    """Return LLVM text that sets ``%p0`` and ``%p1`` to the first addresses of the half warps."""
     return "".join(f"  %p{n} = extractelement <32 x {address}> %a, i32 {HALF * n}\n" for n in range(2))
 
 
@@ -116,7 +116,7 @@ def store_half(half: int, address: str, llvm: str, pointer: str) -> str:
 
 
 def both_rows(address: str, size: int) -> str:
-    """Return LLVM text that computes, as ``%lines``, whether the addresses of each half warp are consecutive."""
+    """Return LLVM text that sets ``%lines`` to whether each half warp has consecutive addresses."""
     return (
         "".join(_distances(n, address) + _is_row(n, address, size) for n in range(2))
         + "  %lines = and i1 %line0, %line1\n"

@@ -56,7 +56,8 @@ def add_to_memory(pointer: str, amount: str, tag: str) -> str:
 
 
 def odd_single(value: str, result: str) -> str:
-    """Return LLVM text that rounds a double to odd in float. A second rounding to 16 bits is then exact.
+    """Return LLVM text that rounds a double to float with the mode round-to-odd. A later rounding to 16 bits
+    then gives the correctly rounded result.
 
     A float cannot store the last 29 bits of a double. Subnormal floats do not matter here, because the
     16-bit types have no values that are so small.

@@ -38,9 +38,7 @@ class _Series(Emitter):
         return result
 
     def nearest_integer(self, x: str) -> tuple[str, str]:
-        """Emit the integer nearest to a number, as a double and as an i64 of which only the low bits are
-        valid.
-        """
+        """Emit the nearest integer as a double, and as an i64 with only its low bits valid."""
         shifted = self.float_operation("add", x, _ROUNDING_OFFSET)
         return self.convert("bitcast", "double", shifted, "i64"), self.float_operation(
             "sub", shifted, _ROUNDING_OFFSET

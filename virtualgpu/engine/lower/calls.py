@@ -20,7 +20,7 @@ ROOTS = {"call"}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a call. The result is False for any other instruction."""
+    """Emit LLVM IR for a call. Return False for an instruction of any other kind."""
     if instruction.root != "call":
         return False
     name, arguments, results = parts_of(instruction)
@@ -159,14 +159,15 @@ def _call_indirect(
 
 
 def function_address(module: ir.Module, name: str) -> int:
-    """Return the value of a pointer to a device function."""
+    """Return the integer that represents a pointer to a device function."""
     return layout.FUNCTION_TAG | list(module.functions).index(name)
 
 
 def service(
     code: WarpCode, instruction: ir.Instruction, request: object, inputs: list[str], outputs: int
 ) -> list[str]:
-    """Emit a call of Python code. The inputs and outputs are vectors of 64-bit lanes.
+    """Emit code that asks the worker to run Python code. The inputs and outputs are vectors with one 64-bit
+    value per lane.
 
     `request` tells the worker what to do.
     """

@@ -20,7 +20,7 @@ SHARED_ALIGN = 16
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The generated code of one kernel, with the properties that a launch needs."""
+    """The generated code of a kernel, with the memory sizes and tables for a launch."""
 
     name: str
     text: str

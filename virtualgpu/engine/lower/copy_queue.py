@@ -268,7 +268,7 @@ define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
 
 
 def bind(code: WarpCode) -> str:
-    """Return the name of the LLVM function that makes the phase of a barrier wait for the copies of lanes.
+    """Return the name of the LLVM function that makes a barrier phase wait for the lanes' copies.
 
     The function has the signature ``void (ctx, i32 mask, <32 x i64> barriers)``.
     """

@@ -63,10 +63,9 @@ def prologue(code: WarpCode) -> None:
 
 
 def jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
-    """Return how much a jump subtracts from the warp's budget, and its weight if the budget is then
-    exhausted.
+    """Return the cost of a jump in the warp's budget, and its weight when the budget runs out.
 
-    A backward jump costs 1, or more in a loop that waits for memory.
+    A backward jump costs 1, and it costs more in a loop that waits for memory.
     """
     is_back_edge = target <= code.block.number
     if not is_back_edge or not cfg.waits_on_memory(
@@ -103,8 +102,8 @@ def spend_budget(code: WarpCode, target: int) -> None:
 
 
 def rotation(code: WarpCode) -> None:
-    """Emit code for an exhausted budget. This code checks the abort flag, and then lets waiting lanes or
-    warps run.
+    """Emit code that runs when the warp's budget is exhausted. This code checks the abort flag, and then lets
+    waiting lanes or warps run.
     """
     emitter = code.emitter
     code.begin("expired")

@@ -17,8 +17,8 @@ KINDS = ("b32", "u32", "s32", "f32", "f16x2", "bf16x2")
 def allocate(
     function: ir.Function, live_across_blocks: set[str], frame_end: int
 ) -> tuple[dict[str, int], int]:
-    """Allocate space for matrix fragments in a function's frame. The function returns the offsets of the
-    fragments and the new end of the frame.
+    """Allocate space for matrix fragments in a function's frame. Return the offsets of the fragments and the
+    new end of the frame.
 
     Fragments that no later basic block reads share offsets with fragments of other times.
     """

@@ -27,7 +27,7 @@ def _frame_offset(code: WarpCode, operand: ir.Operand | None) -> int | None:
 
 
 def input_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
-    """Return a pointer to the current value of a matrix fragment. The current value has one row of lanes per
+    """Return a pointer to the current value of a matrix fragment. The value is stored as one row of lanes per
     register.
     """
     emitter = code.emitter

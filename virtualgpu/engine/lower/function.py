@@ -112,9 +112,7 @@ class FunctionCompiler(WarpCode):
     def count_branch(
         self, instruction: ir.Instruction, none_stay: str, none_go: str, times: str = "1"
     ) -> None:
-        """Emit code that adds `times` executions to a branch's counter, and one divergent execution if the
-        last one diverges.
-        """
+        """Emit code that counts `times` executions of a branch, of which the last may be divergent."""
         if (
             not self.options.count or instruction.opcode.split(".")[0] != instruction.root
         ):  # a call or return of a copied body
@@ -130,7 +128,7 @@ class FunctionCompiler(WarpCode):
         emitter.add_to(emitter.op(f"getelementptr i64, ptr {count_pointer}, i64 1"), divergent)
 
     def jump_by_votes(self, none_stay: str, none_go: str, taken_block: int, next_block: int) -> None:
-        """Emit the jumps of a conditional branch from the results of `votes`."""
+        """Emit the jumps of a conditional branch that follow the tests emitted by `votes`."""
         emitter = self.emitter
         guard = self.guard
         assert guard is not None
@@ -177,10 +175,10 @@ class FunctionCompiler(WarpCode):
         return self.flow.number_of.get(self.block.end, -1)
 
     def leave(self, target: str, status: int | None = None) -> None:
-        """Emit code that sets the program counters of the active lanes to a special value such as EXITED.
+        """Emit code that stores a special program counter, such as EXITED, for the active lanes.
 
-        Lanes whose predicate is false continue. If all lanes of the warp leave, the function returns
-        `status`, if there is one.
+        Lanes whose guard predicate is false continue to run. If all lanes of the warp leave, the function
+        returns `status`, if there is one.
         """
         emitter = self.emitter
         targets = target
@@ -325,7 +323,7 @@ class FunctionCompiler(WarpCode):
         self.cache.clear()
 
     def count_block(self, times: str = "1") -> None:
-        """Emit code that counts one execution of the basic block, or as many executions as the i64 `times`."""
+        """Emit code that counts `times` executions of the basic block, by default one."""
         emitter = self.emitter
         block_index = len(self.tables.blocks)
         size = str(self.block.end - self.block.first)

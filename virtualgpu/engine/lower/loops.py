@@ -18,7 +18,7 @@ from virtualgpu.engine.lower.plan import FunctionPlan
 
 
 def is_single_block_loop(plan: FunctionPlan, block: cfg.Block, roots: Container[str]) -> bool:
-    """Return whether a basic block is a complete loop whose instructions all have the given mnemonics."""
+    """Return whether a block jumps back to itself and has only the given instructions before the jump."""
     instructions = plan.function.instructions[block.first : block.end]
     last_instruction = instructions[-1] if instructions else None
     return (
@@ -42,9 +42,9 @@ def _reads_clock(instruction: ir.Instruction) -> bool:
 
 @dataclass(slots=True)
 class Loop:
-    """A loop of a single basic block, while the loop is being compiled.
+    """The state of the compiler for a loop that consists of one basic block.
 
-    The value `iterations` is the number of completed iterations, and `budget_left` is the rest of the warp's
+    The value `iterations` counts completed iterations, and `budget_left` is what remains of the warp's
     budget. `at_start` contains the values of registers at the start of an iteration, by name.
     """
 
@@ -59,8 +59,8 @@ class Loop:
 
     @classmethod
     def enter(cls, emitter: Emitter, plan: FunctionPlan, label_before: str) -> Loop:
-        """Emit the start of a loop after the block `label_before`. The method `close` later inserts the
-        missing lines.
+        """Emit the start of a loop after the block `label_before`. The method `close` later inserts the first
+        lines of the loop.
         """
         label = emitter.name("loop")
         budget = emitter.context_load("budget")
@@ -75,7 +75,7 @@ class Loop:
     def at_end(self, emitter: Emitter, values: dict[str, str]) -> dict[str, str]:
         """Return the registers that change in a loop iteration, with their values for the next iteration.
 
-        Predicates are returned as bits.
+        A predicate is returned as a mask with one bit per lane.
         """
         return {
             name: emitter.mask_bits(values[name]) if self._llvm_type(name) == "i1" else values[name]
@@ -86,9 +86,9 @@ class Loop:
     def close(
         self, emitter: Emitter, last_label: str, iterations: str, budget: str, carried: dict[str, str]
     ) -> None:
-        """Insert the first lines of the loop, which need the values for the next iteration.
+        """Insert the first lines of the loop, including the phi instructions for changed registers.
 
-        The loop continues after the block `last_label` with the values that `at_end` returned.
+        The next iteration follows the block `last_label` and uses the values that `at_end` returned.
         """
         phis = [
             f"  {self.iterations} = phi i64 [0, %{self.label_before}], [{iterations}, %{last_label}]",

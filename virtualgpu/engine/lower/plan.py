@@ -26,8 +26,8 @@ class Options:
 
 @dataclass(slots=True)
 class Tables:
-    """Lists of the instructions, variables and functions of a kernel. The number of an item is its position
-    in its list.
+    """The numbered instructions, variables and functions that the code generator finds in a kernel. The
+    number of an item is its position in its list.
     """
 
     globals: list[str] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Tables:
 
 @dataclass(slots=True)
 class FunctionPlan:
-    """The number of a function in its kernel, with the layout of the function's frame in bytes."""
+    """The plan for compiling one function, with its control flow and its frame layout."""
 
     function: ir.Function
     index: int
@@ -63,9 +63,7 @@ class FunctionPlan:
 
 
 def plan(function: ir.Function, index: int, memory_results: frozenset[str] = frozenset()) -> FunctionPlan:
-    """Compute the layout of a function's frame, which contains program counters of lanes, parameters and
-    registers.
-    """
+    """Compute the layout of a function's frame, which holds program counters, parameters and registers."""
     flow = cfg.build(function)
     live_registers = cfg.live_out(function, flow)
     live_across_blocks = set().union(*live_registers) if live_registers else set()

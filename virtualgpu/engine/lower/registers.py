@@ -28,7 +28,7 @@ _ONE_SPECIALS = ("%nclusterid", "%cluster_nctaid", "%cluster_nctarank")
 
 
 class Registers:
-    """The operands that the emitters of instructions read and write while a function is compiled."""
+    """An interface through which instruction emitters read and write the operands of a function."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Registers:
 
     @property
     def active_lanes(self) -> str:
-        """Active lanes as an i1 vector. The vector is computed again in each LLVM block that uses it."""
+        """Active lanes as an i1 vector. Each LLVM block that uses the vector computes it again."""
         key = self.current_label, self.mask
         if key not in self._lanes:
             self._lanes = {key: self.emitter.mask_vector(self.mask)}
@@ -97,7 +97,7 @@ class Registers:
         return isinstance(operand, ir.Register) and operand.name in self._read_names
 
     def known_value(self, operand: ir.Operand | None) -> int | None:
-        """Return the integer that an operand has in every lane, if it is known before the kernel runs."""
+        """Return the integer value of a constant operand, or None for any other operand."""
         if isinstance(operand, ir.Register):
             operand = self.plan.constants.get(operand.name)
         return operand.value if isinstance(operand, ir.Immediate) and not operand.float_bits else None
@@ -218,7 +218,7 @@ class Registers:
     def symbol(self, operand: ir.Symbol) -> str:
         """Return the address (i64) of a variable in all lanes.
 
-        The address is an offset for shared and local variables, and a host address for other variables.
+        The address of a shared or local variable is an offset; other addresses are host addresses.
         """
         emitter = self.emitter
         name = operand.name
@@ -263,7 +263,7 @@ class Registers:
         return self.emitter.op(f"and i32 {self.emitter.mask_bits(self.guard)}, {self.mask}")
 
     def parameter_record(self, name: str) -> tuple[int, int]:
-        """Return the offset of a call parameter in the frame, and the distance between lanes, in bytes."""
+        """Return the frame offset of a call parameter and the distance between its lanes, in bytes."""
         try:
             return self.plan.records[name]
         except KeyError:
@@ -272,7 +272,7 @@ class Registers:
             ) from None
 
     def site(self, instruction: ir.Instruction) -> int:
-        """Give a memory instruction the next access number of the kernel, and return this number."""
+        """Assign the kernel's next access number to a memory instruction, and return the number."""
         self.tables.accesses.append((self.index, instruction))
         return len(self.tables.accesses) - 1
 

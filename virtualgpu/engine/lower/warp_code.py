@@ -22,7 +22,7 @@ class WarpCode(ReportingRegisters):
         self.current_label = label
 
     def fault(self, code: int, pc: int, lane_mask: str | None = None, addresses: str = "") -> None:
-        """Emit a fault of the first lane in a mask. This fault ends the warp function.
+        """Emit code that reports a fault for the first lane in a mask. This fault ends the warp function.
 
         The report contains the lane's address, if there is one.
         """
@@ -33,7 +33,9 @@ class WarpCode(ReportingRegisters):
         self.emitter.raw("br label %failed")
 
     def fault_if(self, lanes: str, code: int, pc: int, addresses: str = "") -> None:
-        """Emit a fault that occurs if any lane of a mask is set. The method `fault` describes the effect."""
+        """Emit code that reports a fault if a mask contains any lane. The method `fault` emits the code for
+        the report.
+        """
         fault_label = self.emitter.name("bad")
         next_label = self.emitter.name("ok")
         any_lane = self.emitter.op(f"icmp ne i32 {lanes}, 0")

@@ -101,7 +101,7 @@ def _vector_bytes(vector_type: str) -> int:
 
 @dataclass(slots=True)
 class Rows:
-    """The functions and constants for operations on rows of lanes in memory."""
+    """A collection of generated functions and constants for operations on rows of lanes in memory."""
 
     function_names: dict[str, str] = field(
         default_factory=dict
@@ -119,10 +119,9 @@ class Rows:
         return [f"{name} = internal constant {value}, align 64" for value, name in self.constants.items()]
 
     def function(self, template: str, operands: list[tuple[str, str]], result_kind: str) -> str:
-        """Return the name of the function that performs the operation `template` on rows of lanes.
+        """Return the name of the generated function for the operation `template` on rows of lanes.
 
-        Rows are passed by address, masks as their bits, and uniform numbers as scalars; other operands are
-        unchanged.
+        Rows are passed by address, masks as bit fields, and uniform numbers as scalars.
         """
         key = f"{template} {operands} {result_kind}"
         if key in self.function_names:
@@ -490,7 +489,7 @@ class _Function:
     # -- writing -------------------------------------------------------------------------------------
 
     def write(self) -> list[str]:
-        """Return the lines of the function, with its rows of lanes in memory instead of LLVM values."""
+        """Return the lines of the function after its rows of lanes have been moved to memory."""
         self._resolve_phis()
         slots, allocations = self._row_slots(self._last_uses())
         lines: list[str] = []

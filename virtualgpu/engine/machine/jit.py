@@ -42,8 +42,8 @@ def _host_target() -> Any:
 
 
 def target_machine(target_processor: Processor, effort: int = 2) -> Any:
-    """Return LLVM's code generator for a processor. The LLVM compiler that uses the code generator becomes
-    its owner.
+    """Return LLVM's code generator for a processor. The LLVM compiler that receives this object takes
+    ownership of it.
     """
     return _host_target().create_target_machine(
         cpu=target_processor.name, features=target_processor.settings, opt=effort, jit=True
@@ -82,11 +82,11 @@ class Code:
         self.run_block = _RUN_BLOCK(engine.get_function_address("run_block"))
 
     def note_run_time(self, seconds: float) -> None:
-        """Add the run time of a launch to a total, which decides when a better translation is worthwhile."""
+        """Add the run time of a launch to the total that triggers an optimized translation."""
         self._until_improvement_s -= seconds
 
     def improve(self) -> None:
-        """Translate a kernel again with full optimization after its launches have taken a long time in total.
+        """Translate a kernel again with full optimization if its launches have taken long enough.
 
         Launches that are already running keep the old code.
         """

@@ -18,7 +18,7 @@ _SYMBOL = np.dtype(
 
 
 def pack(codes: Sequence[bytes]) -> bytes:
-    """Return a cache entry with object files that are linked together, and the names that they need."""
+    """Return a cache entry that contains object files and the external names that they need."""
     symbol_sets = [symbols(object_code) for object_code in codes]
     defined_names = set().union(*(names for _, names in symbol_sets))
     required_names = sorted(set().union(*(used_names for used_names, _ in symbol_sets)) - defined_names)
@@ -27,7 +27,7 @@ def pack(codes: Sequence[bytes]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[list[bytes], list[str]]:
-    """Return the object files in a cache entry, and the names that they need."""
+    """Return the object files in a cache entry, and the external names that they need."""
     header_text, _, object_codes = data.partition(b"\n")
     header = json.loads(header_text)
     ends = [*itertools.accumulate(header["sizes"], initial=0)]

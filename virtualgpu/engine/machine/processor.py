@@ -65,7 +65,7 @@ class Processor:
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """Common names of the instruction sets that affect the speed of kernels on the processor."""
+        """Common names of the processor's instruction sets that affect the speed of kernels."""
         return tuple(name for feature, name in _NAMES.items() if feature in self.features)
 
     @property
@@ -109,7 +109,7 @@ def levels() -> tuple[str, ...]:
 def level(name: str) -> Processor:
     """Return a processor that has exactly the features of the given level, such as ``x86-64-v3``.
 
-    Its code can be generated on every machine of this architecture.
+    LLVM can generate code for it on every machine of this architecture.
     """
     features: set[str] = set()
     for level_name, additions in _LEVELS[architecture()].items():

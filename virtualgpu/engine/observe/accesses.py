@@ -28,7 +28,7 @@ _TAGGED_SPACES: tuple[Space, ...] = ("global", "shared", "local")  # by the tags
 class Request:
     """A memory request of a traced warp, with the addresses of its lanes.
 
-    Requests with generic addresses are divided by state space. Addresses of inactive lanes are -1.
+    An access with generic addresses becomes one request per state space. Addresses of inactive lanes are -1.
     """
 
     step: int

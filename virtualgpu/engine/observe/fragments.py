@@ -135,8 +135,8 @@ class _WarpReplay:
             self._run_step(step, rows[bounds[index] : bounds[index + 1]])
 
     def described_instructions(self) -> Iterator[MatrixInstruction]:
-        """Yield the instructions that the warp executed. Elements that ``ldmatrix`` loads get the type of
-        their later use.
+        """Yield the instructions that the warp executed. Elements that ``ldmatrix`` loads get the type that a
+        later instruction uses.
         """
         for site_key, instruction in zip(self.number_of, self.instructions, strict=True):
             kinds = self.kinds_of_loads[site_key]

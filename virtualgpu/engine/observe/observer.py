@@ -20,26 +20,28 @@ class Observer(Protocol):
     def watch(self, callback: int) -> tuple[int, int]:
         """Return the addresses of the observer's compiled code and data for one worker.
 
-        The code receives the context, the number of a site, the addresses and the mask of the lanes, and the
-        values of a scalar store. Shared and local addresses are offsets; generic ones have their space's tag.
-        The code may call `callback`, which takes the same arguments and calls the methods below.
+        The code receives the context, the site number, the lanes' addresses, the lane mask, and stored scalar
+        values. Shared and local addresses are offsets; generic ones have their space's tag. The code may call
+        `callback`, which takes the same arguments and calls the methods below.
         """
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
         """Handle a memory access, which is identified by its number.
 
-        If the result is true, other warps run before the next branch of this warp.
+        If the method returns True, other warps run before the next branch of this warp.
         """
 
     def custom_event(
         self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
-        """Handle a call from the observer's own code. The engine does not use this site number itself."""
+        """Handle an event that the observer's own compiled code has reported. The observer chooses the site
+        number, which has no meaning for the engine.
+        """
 
     def shuffle(
         self, block: int, warp: int, instruction: ir.Instruction, sources: npt.NDArray[np.int64], mask: int
     ) -> None:
-        """Handle a shuffle, in which each lane of `mask` reads a register of the lane given in `sources`."""
+        """Handle a shuffle, in which each lane of `mask` reads a register of its lane in `sources`."""
 
     def barrier(self, block: int, threads: npt.NDArray[np.bool_], is_complete: bool, number: int = 0) -> None:
         """Handle a barrier that threads of a block have passed. The array `threads` has the shape (warps,

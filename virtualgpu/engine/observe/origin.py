@@ -15,9 +15,7 @@ _POINTER_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """The instructions that write each register, and the registers that are passed to and from inlined
-    functions.
-    """
+    """The instructions that write each register, with the registers passed to and from inlined functions."""
 
     by_register: Mapping[str, Sequence[ir.Instruction]]
     passed_registers: Mapping[tuple[str, int], Sequence[str]]

@@ -24,13 +24,13 @@ SPACES = ("global", "shared", "local", "const", "generic")
 
 @dataclass(slots=True)
 class Amounts(Generic[Name]):
-    """A table with the amount by which one execution of each piece of code increases each counter."""
+    """A table of how much one execution of each piece of code increases each counter."""
 
     amounts: dict[Name, Counter[int]] = field(default_factory=dict)
     _columns: tuple[npt.NDArray[np.int64], ...] = ()
 
     def add(self, name: Name, piece: int, amount: int = 1) -> None:
-        """Add to the amount by which one execution of a piece of code increases the counter `name`."""
+        """Increase the table entry of the counter `name` for a piece of code by ``amount``."""
         self.amounts.setdefault(name, Counter())[piece] += amount
 
     def totals(self, executions: npt.NDArray[np.int64]) -> dict[Name, int]:
@@ -52,7 +52,7 @@ class Amounts(Generic[Name]):
 
 @dataclass(frozen=True, slots=True)
 class KernelAmounts:
-    """The amounts by which one execution of each piece of a kernel's code increases the kernel's counters."""
+    """The tables of how much each basic block of a kernel increases the kernel's counters."""
 
     sizes: npt.NDArray[np.int64]
     lines: Amounts[int] = field(default_factory=Amounts)
@@ -62,7 +62,7 @@ class KernelAmounts:
 
 
 def kernel_amounts(kernel: Kernel) -> KernelAmounts:
-    """Return the amounts by which the pieces of a kernel's code increase its counters. The amounts are
+    """Return the tables of how much each basic block of a kernel increases its counters. The tables are
     computed only once.
     """
     blocks = kernel.tables.blocks
@@ -96,7 +96,7 @@ def counters(
     blocks: npt.NDArray[np.int64],
     longest_warp: int = 0,
 ) -> KernelCounters:
-    """Return the counters of a kernel launch from the values that the workers have counted."""
+    """Return the counters of a kernel launch, computed from the counts of the workers."""
     executions = blocks[:, 0]
     lanes = blocks[:, 1]
     access_counters = []
@@ -169,7 +169,7 @@ def sum_by_source(
 ) -> list[tuple[ir.Instruction, list[int]]]:
     """Return the sums of the counters over all inlined copies of each instruction.
 
-    The array `copy_rows` contains one row per copy.
+    Each row of `copy_rows` contains the counters of one inlined copy.
     """
     sums: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
     for source_index, (_, instruction), copy_counts in zip(
@@ -182,8 +182,7 @@ def sum_by_source(
 
 
 def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
-    """Return the number of the original instruction for each counted instruction, which may be an inlined
-    copy.
+    """Return the number of the original instruction of each counted instruction.
 
     Original instructions are numbered in the order in which they appear. An instruction that accesses memory
     several times has several numbers, which its copies share.
@@ -215,7 +214,7 @@ def access_cost(
 
 
 def interleave(offsets: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
-    """Convert the offset of each lane in local memory to an address in interleaved memory."""
+    """Convert each lane's offset in local memory to an address in the interleaved layout."""
     return offsets // 4 * 128 + np.arange(layout.LANES) * max(size, 4)
 
 

@@ -20,7 +20,7 @@ _OTHER_WARPS_FACTOR = 4
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """The warp or block that a trace records, and the maximum number of recorded steps.
+    """A request for a trace, with the warp or block to trace and the maximum number of steps.
 
     With `whole_block`, all warps of the block are traced, and `max_steps` limits their total number of steps.
     The record contains `steps`, the warp's `accesses` to memory, its `fragments`, or several of these.
@@ -92,9 +92,7 @@ class TraceBuffers:
         lanes: npt.NDArray[np.bool_],
         result: int,
     ) -> None:
-        """Store the result of a barrier's reduction in the trace steps in which the lanes arrived at the
-        barrier.
-        """
+        """Store the result of a barrier reduction in the trace steps at which lanes arrived."""
         step_records = self.all_steps[: self._filled_rows(context_record, "trace_cursor", self.all_steps)]
         pending_mask = int(np.bitwise_or.reduce(np.flatnonzero(lanes) * 0 + (1 << np.flatnonzero(lanes))))
         arrivals = (

@@ -145,7 +145,7 @@ def _scheduling_order(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32
 def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceRequest) -> BlockTrace:
     """Return the recorded steps of all warps of one block.
 
-    Warps for which only stores to shared memory were recorded are not included.
+    The result omits warps for which only stores to shared memory were recorded.
     """
     raw = launch.trace
     assert raw is not None

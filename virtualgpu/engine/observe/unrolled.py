@@ -21,9 +21,9 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TracedLoop:
-    """A loop in a traced run of a kernel.
+    """A loop that a traced run of a kernel executed, with its lines and iterations.
 
-    The field ``repeats`` is the largest number of copies of one source operation in the loop.
+    The field ``repeats`` is the maximum number of times that the loop body repeats a source operation.
     """
 
     lines: frozenset[int]
@@ -33,7 +33,7 @@ class TracedLoop:
 
 
 def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, ...]:
-    """Return how many iterations of the source loop one iteration of each optimized loop executes.
+    """Return the number of source iterations that one iteration of each optimized loop executes.
 
     Parameters
     ----------

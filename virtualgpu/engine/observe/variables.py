@@ -60,7 +60,7 @@ class TracedRun:
 
     @cached_property
     def code(self) -> tuple[tuple[str, ir.Instruction], ...]:
-        """The instructions of the trace, each with the function that it originally belonged to."""
+        """The instructions of the trace, each with the name of the function that originally contained it."""
         return tuple(
             (instruction.origin[0] if instruction.origin else plan.function.name, instruction)
             for plan in self.kernel.plans
@@ -98,8 +98,8 @@ class TracedRun:
         return thread_counts
 
     def active_times(self, positions: Iterable[int]) -> Ints:
-        """Return the number of times that each thread was active at the given instructions, even if
-        predicated off.
+        """Return how often each thread was active at the given instructions, including predicated-off
+        executions.
         """
         warp_counts = [
             lanes_of(trace.active_mask[warp_steps[position]]).sum(axis=0)
@@ -118,9 +118,7 @@ class TracedRun:
         return {}
 
     def repeats_to_end(self, positions: Iterable[int]) -> bool:
-        """Return whether warps were still repeating the given instructions when the trace reached its maximum
-        length.
-        """
+        """Return whether the trace ended while warps were still repeating the given instructions."""
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             sorted_steps = np.sort(
                 np.concatenate(

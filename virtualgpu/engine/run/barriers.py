@@ -59,8 +59,8 @@ def running_thread(worker: Worker) -> tuple[int, int, int] | None:
 def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int) -> int:
     """Return the mask of the lanes of a warp that must reach a barrier together.
 
-    If diverged lanes have waited for each other, the order of their arrival depends on the engine. Then only
-    the lanes that have arrived, `mask`, are expected.
+    If diverged lanes have waited for each other, their order of arrival depends on the engine. Then only the
+    lanes that have arrived, `mask`, are expected.
     """
     context_record = worker.context[0]
     frame = int(context_record["frames"]) + warp * int(context_record["frame_stride"])

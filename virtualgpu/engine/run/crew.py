@@ -80,7 +80,7 @@ def _worker_pool() -> concurrent.futures.ThreadPoolExecutor:
 class Crew:
     """A runner that executes some blocks of a grid on one thread.
 
-    Blocks that only spin are suspended while other blocks continue.
+    A block that only waits in a loop is suspended while other blocks continue.
 
     A grid-wide barrier, or a block that waits for another's flag, needs several blocks in flight.
     """
@@ -180,8 +180,8 @@ class Crew:
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """The progress of the crew. It contains the number of finished blocks, the running block, and the
-        number of its finished threads.
+        """The progress of the crew, as a tuple of three numbers. The numbers are the finished blocks, the
+        running block, and that block's finished threads.
         """
         running = self._running
         if running is None:

@@ -47,7 +47,7 @@ _SPACES = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of a kernel as the generated code recorded it."""
+    """A fault in a kernel, with the location and address that the generated code recorded."""
 
     code: int
     function: ir.Function

@@ -109,8 +109,8 @@ class RunOptions:
 
 @dataclass(slots=True)
 class RunningLaunch:
-    """A kernel launch while it runs. The object contains the code, the shared state of the workers, and the
-    arrays that blocks fill.
+    """The state of a kernel launch that is running. The object contains the code, the shared state of the
+    workers, and the arrays that blocks fill.
 
     ``shared_bytes`` is all shared memory of a block, static and dynamic.
     """
@@ -146,9 +146,9 @@ class RunningLaunch:
 
     @property
     def patience(self) -> int:
-        """Number of rounds that a block may wait in a loop before other blocks are allowed to run.
+        """Number of rounds that a block may wait in a loop before other blocks run.
 
-        With an observer, the number is 1, because alternating blocks reveal more orders of accesses.
+        With an observer, the number is 1, because frequent changes between blocks reveal more access orders.
         """
         runs_alone = not self.packed.cooperative and self.options.turns_seed is None
         return _PATIENCE_ROUNDS if runs_alone and self.options.observer is None else 1

@@ -39,7 +39,9 @@ _BYTES_PER_BLOCK = 64
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """The results of a kernel launch. Arrays with names that begin with ``block_`` have one row per block."""
+    """The results of a kernel launch, such as its counters and traces. Arrays with names that begin with
+    ``block_`` have one row per block.
+    """
 
     counters: KernelCounters | None
     block_warp_instructions: npt.NDArray[np.int64]
@@ -149,17 +151,17 @@ class Program:
         return codegen.shared_layout(module, codegen.reachable(module, name))[1]
 
     def generated(self, name: str, *, observe: bool = False, trap_nan: bool = False) -> codegen.Kernel:
-        """Return the generated code for launches of a kernel without counters."""
+        """Return the generated code of a kernel for launches without counters."""
         return _compile_kernel(self.ptx, name, False, False, observe, trap_nan)[0]
 
     def counting(self, name: str) -> codegen.Kernel:
-        """Return the generated code for launches of a kernel with counters and an observer."""
+        """Return the generated code of a kernel for launches with counters and an observer."""
         return _compile_kernel(self.ptx, name, True, False, True)[0]
 
     def traced_kernel(self, name: str, *, count: bool) -> codegen.Kernel:
-        """Return the generated code for launches of a kernel with a trace.
+        """Return the generated code of a kernel for launches with a trace.
 
-        The instructions in the trace are the instructions of this code.
+        The trace refers to the instructions of this code.
         """
         return _compile_kernel(self.ptx, name, count, True)[0]
 

@@ -28,7 +28,7 @@ _PAUSE_S = 0.002
 
 
 class Crew(Protocol):
-    """The interface of a runner that executes some blocks of a launch on one thread."""
+    """The interface of a crew, which runs some blocks of a launch on one thread."""
 
     workers: list[Worker]
 
@@ -42,8 +42,8 @@ class Crew(Protocol):
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """The progress of the crew. It contains the number of finished blocks, the running block, and the
-        number of its finished threads.
+        """The progress of the crew, as a tuple of three numbers. The numbers are the finished blocks, the
+        running block, and that block's finished threads.
         """
 
 
@@ -75,7 +75,7 @@ class Watchdog:
         self.progress: Progress | None = None  # progress of a launch when it was stopped
 
     def begin(self, crews: Sequence[Crew]) -> None:
-        """Watch the crews that run the next part of the kernel launch."""
+        """Start to watch the crews that run the next part of the kernel launch."""
         self._spent_before_s = self.spent_s
         self._ended_before = self.ended
         self._crews = crews

@@ -174,9 +174,7 @@ class Worker:
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
     def lanes_at(self, address: int) -> npt.NDArray[np.int64]:
-        """Return the values of the 32 lanes that are stored at an address of the generated code's stack
-        frame.
-        """
+        """Return the 32 lane values at an address in a stack frame of the generated code."""
         view = self._lane_views.get(address)
         if view is None:
             view = np.ctypeslib.as_array((ctypes.c_int64 * layout.LANES).from_address(address))
@@ -241,9 +239,9 @@ class Worker:
             return layout.BARRIER_FAULT
 
     def start(self, order: npt.NDArray[np.int64], first: int) -> int:
-        """Run blocks in the given order, and begin with the block at index `first` of that order.
+        """Run blocks in the given order, starting at index `first` of that order.
 
-        Afterwards, ``next`` is the index of the next block.
+        Afterwards, the context field ``next`` is the index of the next block.
         """
         self.context[0]["block_order"], self.context[0]["next"] = order.ctypes.data, first
         status = int(self.launch.code.run_blocks(self.context.ctypes.data, first, len(order)))
@@ -371,7 +369,7 @@ class Worker:
 
     @property
     def line(self) -> int:
-        """The source line that a running thread of the current block executes, or 0 if it is unknown."""
+        """Source line that a running thread of the current block executes, or 0 if it is unknown."""
         position = barriers.running_thread(self)
         plan = self.launch.kernel.plans[0]
         if position is None:

@@ -30,7 +30,7 @@ from virtualgpu.words import number
 
 
 class Evaluator:
-    """An evaluator of a watch expression for the 32 lanes of a warp after every step."""
+    """An evaluator for a watch expression, which computes its value after every step of a warp."""
 
     def __init__(self, scene: Scene, expression: reading.Expression) -> None:
         self.scene = scene

@@ -99,7 +99,9 @@ def to_bits(numbers: Array) -> npt.NDArray[np.uint64]:
 
 
 def constant(value: Any, kind: str = "") -> Lanes:
-    """Return the value of a literal number in all lanes. A C ``float`` is given as an imaginary number."""
+    """Return the value of a literal number in all lanes. An imaginary number represents a C ``float``
+    literal.
+    """
     true_mask = np.ones((1, 1), np.bool_)
     false_mask = np.zeros((1, 1), np.bool_)
     kind = kind or _kind_of(value)

@@ -28,7 +28,7 @@ _OPCODE_PATTERN = re.compile(r"(?:@!?%\w+\s+)?(\w+)([.\w:]*)")
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The bytes in a range of device memory before and after a launch."""
+    """A range of device memory, with its bytes before and after a launch."""
 
     start: int
     bytes_before: npt.NDArray[np.uint8]
@@ -54,8 +54,8 @@ def _lane_bits(address: Ints) -> Ints:
 
 
 def addresses_of_pointers(pointer: npt.NDArray[np.uint64]) -> Ints:
-    """Convert the generic pointers of 32 lanes to addresses. Addresses in local memory also contain the
-    number of the lane.
+    """Convert the generic pointers of 32 lanes to addresses. An address in local memory also contains the
+    lane number.
     """
     address = pointer.astype(np.int64)
     return np.asarray(address + _lane_bits(address))
@@ -149,7 +149,7 @@ def _shared_events(trace: WarpTrace) -> Iterable[_Events]:
 
 
 class Memory:
-    """The contents of memory at every step, as far as they can be known from the trace.
+    """The contents of memory at every step, as far as the trace reveals them.
 
     The value of a byte is the one that the block last wrote or read there. If the block's next access, or the
     end of the launch, shows another value, another block has written in between at an unknown time; then the

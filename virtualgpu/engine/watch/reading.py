@@ -64,7 +64,7 @@ class Expression:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names in the expression, such as the kernel's variables."""
+        """Names that the expression uses, without built-in variables and literals."""
         used_names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
         return frozenset(
             name for name in used_names - {*COORDINATES, "warpSize"} if literal_value(name) is None
@@ -84,7 +84,7 @@ class Stop:
 
 
 def literal_value(name: str) -> tuple[str, int] | None:
-    """Return the type and value of a C literal such as ``3u`` from the name that represents it."""
+    """Return the type and value of the C literal that a name represents, such as ``3u``."""
     if not name.startswith(_LITERAL_PREFIX):
         return None
     suffix, _, number_text = name.removeprefix(_LITERAL_PREFIX).lower().partition("_")

@@ -234,7 +234,7 @@ class Symbols:
         return (ctype if ctype.size_bytes == size else None), offset
 
     def number(self, text: str, depth: int = 5) -> int | None:
-        """Return the value of an array size in the source, or None if it does not consist of constants."""
+        """Return the value of an array size in the source, or None if it is not constant."""
 
         def constant_value(match: re.Match[str]) -> str:
             name = match[0]
@@ -406,9 +406,7 @@ class Scene:
         )
 
     def written(self, variable: Variable) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-        """Return the bits of a variable after every step, and for each step the lanes that have already
-        written it.
-        """
+        """Return a variable's bits after every step, and the lanes that have written it by then."""
         trace = self.trace
         assert trace.value is not None
         writes = self.writes(variable)[:, None] & lanes_of(trace.executed_mask)

@@ -20,8 +20,8 @@ def invalid(reason: str, status: int = 1, name: str = "cudaErrorInvalidValue") -
 
 
 class ChannelFormatDescriptor:
-    """The format of a texel, with the bits of each channel and the kind of values. A missing channel has 0
-    bits.
+    """The format of a texel, which consists of the channel sizes in bits and the value type. A missing
+    channel has 0 bits.
 
     Parameters
     ----------
@@ -36,15 +36,13 @@ class ChannelFormatDescriptor:
         self._kind = int(f)
 
     def get_channel_format(self) -> dict[str, int]:
-        """Return the bits of the channels and the kind of values as a dictionary."""
+        """Return the channel sizes in bits and the value type as a dictionary."""
         return dict(zip("xyzwf", (*self._bits, self._kind), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Texel:
-    """A texel format that has been checked, with the number of channels, the bytes per channel and the kind
-    of values.
-    """
+    """A checked texel format, with its channel count, channel size in bytes and value type."""
 
     channels: int
     channel_bytes: int

@@ -19,7 +19,7 @@ PITCH_2D = NUMBERS["cudaResourceTypePitch2D"]
 
 
 class ResourceDescriptor:
-    """A description of a texture's memory, which is a CUDA array, linear device memory, or rows with a pitch.
+    """A description of the memory of a texture, such as a CUDA array or linear memory.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class ResourceDescriptor:
 
 
 class TextureDescriptor:
-    """A description of how kernels read a texture, with the addressing, the filtering and the conversion.
+    """The settings for reading a texture, such as its addressing mode and its filter.
 
     Parameters
     ----------

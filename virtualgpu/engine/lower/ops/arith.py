@@ -15,7 +15,7 @@ from virtualgpu.errors import NotSupportedError
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for an arithmetic instruction. The result is False for any other instruction."""
+    """Emit LLVM IR for an arithmetic instruction. Return False for an instruction of any other kind."""
     handler = HANDLERS.get(instruction.root)
     if handler is None:
         return False

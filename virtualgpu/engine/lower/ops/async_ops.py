@@ -27,7 +27,7 @@ ROOTS = {"cp", "mbarrier"}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for ``cp.async`` or ``mbarrier``. The result is False for any other instruction."""
+    """Emit LLVM IR for ``cp.async`` or ``mbarrier``. Return False for an instruction of any other kind."""
     if instruction.root == "cp" and instruction.parts[1] == "async":
         _copy(code, instruction)
     elif instruction.root == "mbarrier":
@@ -38,9 +38,9 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 
 def group_counts(instruction: ir.Instruction) -> dict[str, int]:
-    """Return how much an instruction changes the counters for groups of ``cp.async`` copies.
+    """Return the changes that an instruction makes to the counters for ``cp.async`` copy groups.
 
-    The counters are described in ``KernelCounters``.
+    The class ``KernelCounters`` describes these counters.
     """
     if instruction.root != "cp" or instruction.parts[1:2] != ("async",):
         return {}

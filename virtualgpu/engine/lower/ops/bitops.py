@@ -11,8 +11,8 @@ from virtualgpu.errors import NotSupportedError
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a logic, shift or bit-field instruction. The result is False for any other
-    instruction.
+    """Emit LLVM IR for a logic, shift or bit-field instruction. Return False for an instruction of any other
+    kind.
     """
     handler = HANDLERS.get(instruction.root)
     if handler is None:

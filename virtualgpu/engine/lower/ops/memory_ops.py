@@ -49,7 +49,7 @@ MATRIX_ROWS = "m8n8"
 
 
 def rule_of(function: ir.Function, instruction: ir.Instruction) -> Rule:
-    """Return the name of the rule that determines the cost of a memory access, such as ``"swap"``."""
+    """Return the name of the cost rule for a memory access, such as ``"swap"``."""
     if MATRIX_ROWS in instruction.parts:
         return "matrix"
     if instruction.root not in ("atom", "red"):
@@ -85,7 +85,7 @@ def is_access(instruction: ir.Instruction) -> bool:
 def as_access(instruction: ir.Instruction, root: str, space: str, size: int) -> ir.Instruction:
     """Return a plain load or store instruction that accesses as many bytes as the given instruction.
 
-    The result is used for checks and counters.
+    The checks and the counters use this instruction in place of the given one.
     """
     vector_modifier = () if size <= 8 else (f"v{size // 4}",)
     access_type = "b32" if size > 8 else f"b{8 * size}"
@@ -97,7 +97,7 @@ ROOTS = {"ld", "ldu", "st", "atom", "red", "createpolicy"}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a memory instruction. The result is False for any other instruction."""
+    """Emit LLVM IR for a memory instruction. Return False for an instruction of any other kind."""
     if instruction.root in ("ld", "ldu", "st"):
         if space_of(instruction) == "param":
             _access_parameter(code, instruction)
@@ -144,8 +144,8 @@ def host_addresses(
 ) -> str:
     """Emit the checks and the counters of a memory access, and return the host address of each lane.
 
-    The function `prepare` also receives the addresses, and its code runs before the observer is called.
-    `mask` is the mask of the lanes that have an address, if these are not all lanes that execute.
+    The function `prepare` receives the addresses and emits code that runs before the observer call. `mask` is
+    the mask of the lanes that have an address, if these are not all lanes that execute.
     """
     emitter = code.emitter
     mask = mask or code.executed(instruction)
@@ -203,7 +203,7 @@ def local_lane_bases(code: WarpCode) -> str:
 def resolve_generic(size: int, code: WarpCode, rule: Rule) -> str:
     """Return the name of an LLVM function that converts generic addresses to host addresses.
 
-    Lanes may access different spaces; each access is checked and counted by the rules of its space.
+    Each lane's access is checked and counted by the rules of its own state space.
     """
     name = f"resolve_generic_{size}_{rule}"
     if name in code.tables.support:

@@ -19,7 +19,7 @@ ROOTS = {
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a packed integer instruction. The result is False for any other instruction."""
+    """Emit LLVM IR for a packed integer instruction. Return False for an instruction of any other kind."""
     if instruction.root in ("min", "max") and {"relu", "s32"} <= set(instruction.parts):
         _relu(code, instruction)
     elif instruction.root in _PACKED and ("u16x2" in instruction.parts or "s16x2" in instruction.parts):

@@ -111,7 +111,7 @@ _ABSENT_LANE_BITS = 0x5A5A5A5A
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a warp-wide instruction. The result is False for any other instruction."""
+    """Emit LLVM IR for a warp-wide instruction. Return False for an instruction of any other kind."""
     handler = HANDLERS.get(instruction.root)
     if handler is None:
         return False
@@ -208,9 +208,9 @@ def _shuffle_sources(emitter: Emitter, mode: str, delta: str, control: str) -> t
 
 
 def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
-    """Return the source lane of each lane in a shuffle with constant operands, and a mask of the valid lanes.
+    """Return each lane's source lane in a shuffle with constant operands, and the mask of valid lanes.
 
-    The result is the same as that of `_shuffle_sources`, but the valid lanes are the bits of a mask.
+    The result equals that of `_shuffle_sources`, except that valid lanes are given as bits.
     """
     delta = delta & 31
     segment_mask = control >> 8 & 31

@@ -14,7 +14,7 @@ from virtualgpu.errors import NotSupportedError
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a conversion or move. The result is False for any other instruction."""
+    """Emit LLVM IR for a conversion or move. Return False for an instruction of any other kind."""
     handler = HANDLERS.get(instruction.root)
     if handler is None:
         return False

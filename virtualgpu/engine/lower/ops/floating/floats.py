@@ -21,8 +21,8 @@ def is_float(ptx_type: str) -> bool:
 
 
 def inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tuple[str, list[str]]:
-    """Return the operands of an instruction in the type of the computation. Operands of type bf16 are
-    converted to float.
+    """Return the operands of an instruction, converted to the type that the computation uses. Operands of
+    type bf16 are converted to float.
 
     They are flushed if the instruction has ``.ftz``.
     """
@@ -139,8 +139,7 @@ def rounding(instruction: ir.Instruction) -> str:
 def correct_rounding(code: WarpCode, llvm: str, nearest: str, is_below: str, is_above: str, mode: str) -> str:
     """Emit code that corrects rounded results by one unit in the last place if the rounding mode requires it.
 
-    The masks `is_below` and `is_above` select the lanes whose exact value is below or above the nearest
-    number.
+    The masks `is_below` and `is_above` select lanes whose exact result is below or above the rounded one.
     """
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
@@ -197,7 +196,9 @@ def fused(code: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
 
 
 def odd_float(code: WarpCode, value: str) -> str:
-    """Emit code that rounds doubles to odd in float. A second rounding to 16 bits is then exact."""
+    """Emit code that rounds doubles to floats with the mode round-to-odd. A later rounding to 16 bits then
+    gives the correctly rounded result.
+    """
     emitter = code.emitter
     truncated = directed(code, "fptrunc", "rz", "float", "double", value)
     return make_odd(
@@ -208,7 +209,7 @@ def odd_float(code: WarpCode, value: str) -> str:
 
 
 def make_odd(code: WarpCode, value: str, inexact: str) -> str:
-    """Emit code that sets the last bit of each float that was inexactly rounded toward zero."""
+    """Emit code that sets the last bit of each float whose rounding toward zero was inexact."""
     emitter = code.emitter
     raw = emitter.convert("bitcast", "float", value, "i32")
     raw = emitter.binary("or", "i32", raw, emitter.convert("zext", "i1", inexact, "i32"))
@@ -216,7 +217,9 @@ def make_odd(code: WarpCode, value: str, inexact: str) -> str:
 
 
 def odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
-    """Emit a sum that is rounded to odd. A second rounding to a shorter type is then exact."""
+    """Emit a sum with the rounding mode round-to-odd. A later rounding to a shorter type then gives the
+    correctly rounded result.
+    """
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
     zero, one, minus_one = (constant(integer, n) for n in (0, 1, -1))

@@ -44,9 +44,9 @@ def _is_nan(code: WarpCode, operand: ir.Operand | None, kind: str) -> str:
 
 
 def inputs(code: WarpCode, instruction: ir.Instruction) -> str:
-    """Emit a mask of the lanes in which an operand is NaN.
+    """Emit code that finds the lanes in which an operand is NaN.
 
-    This function must be called before the result overwrites an operand.
+    Call this function before the result overwrites an operand.
     """
     masks = [
         code.emitter.mask_bits(_is_nan(code, operand, instruction.type))

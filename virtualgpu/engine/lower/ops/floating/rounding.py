@@ -13,7 +13,7 @@ _CONVERSIONS = ("fptrunc", "sitofp")
 def directed(code: WarpCode, operation: str, mode: str, target: str, source: str, *values: str) -> str:
     """Emit a floating-point operation with a directed rounding mode.
 
-    The string `operation` is an LLVM name such as ``fadd``, ``fma`` or ``sitofp``; the LLVM types follow.
+    The string `operation` is the LLVM name of an operation, such as ``fadd``, ``fma`` or ``sitofp``.
     """
     name = f"{operation}_{mode}_{source}_{target}"
     types = [target, source] if operation in _CONVERSIONS else [target]

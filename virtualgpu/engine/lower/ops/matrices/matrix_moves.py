@@ -24,8 +24,8 @@ from virtualgpu.records.access import Rule
 class Move:
     """The parameters of an LLVM function that loads or stores matrix fragments.
 
-    The string ``matrix`` identifies the matrix and the shape, and ``positions`` are the rows and columns of
-    each lane's elements. ``by_row`` means that memory contains one row after the other.
+    The string ``matrix`` names the matrix and shape, and ``positions`` contains each lane's element
+    coordinates. ``by_row`` means that memory contains one row after the other.
     """
 
     matrix: str
@@ -42,7 +42,7 @@ class Move:
 
     @property
     def elements(self) -> int:
-        """Number of different matrix elements in a lane."""
+        """Number of matrix elements that each lane holds, without repetitions."""
         return int(self.positions[0].shape[1])
 
     @property
@@ -70,7 +70,7 @@ def call(
 ) -> None:
     """Emit a call of the function that loads or stores a matrix fragment.
 
-    The values `base` and `stride` are the lanes' addresses and strides in elements.
+    The value `base` contains each lane's address, and `stride` contains its stride in elements.
     """
     emitter = code.emitter
     access_index = code.site(move.access)

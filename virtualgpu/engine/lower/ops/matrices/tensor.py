@@ -28,7 +28,7 @@ ROOTS = {"wmma", "mma", *matrix_rows.ROOTS}
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for a tensor-core instruction. The result is False for any other instruction."""
+    """Emit LLVM IR for a tensor-core instruction. Return False for an instruction of any other kind."""
     if is_product(instruction) and types_of(instruction)[0] == "f64":
         _double_product(code, instruction)
     elif is_product(instruction):
@@ -103,7 +103,7 @@ def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> Element
 
 
 def positions_of(instruction: ir.Instruction, name: str) -> ElementPositions:
-    """Return the rows and columns of each lane's matrix elements, as arrays of shape (32, elements)."""
+    """Return the rows and columns of the elements that each lane holds, as (32, elements) arrays."""
     shape = shape_of(instruction)
     if instruction.root == "mma":
         return _mma_positions(name, shape, types_of(instruction)[1])

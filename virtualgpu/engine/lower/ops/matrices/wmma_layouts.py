@@ -22,10 +22,10 @@ RECORD = Path(__file__).with_name("wmma_layouts.json")
 
 
 def positions(bits: Mapping[str, Sequence[Sequence[int]]]) -> ElementPositions:
-    """Return the rows and columns of each lane's matrix elements, as arrays of shape (32, elements).
+    """Return the rows and columns of the elements that each lane holds, as (32, elements) arrays.
 
-    Each bit of the lane number and of the element index adds a row and a column. A bit of the index that adds
-    nothing repeats elements.
+    Each set bit of the lane number or element index adds a row and a column offset. A bit of the index that
+    adds nothing repeats elements.
     """
     lane = np.arange(layout.LANES)[:, None]
     element = np.arange(1 << len(bits["element"]))
@@ -44,7 +44,7 @@ def _layouts() -> dict[str, dict[str, list[list[int]]]]:
 
 
 def key(name: str, shape: tuple[int, int, int], kind: str) -> str:
-    """Return the name under which `RECORD` contains the layout of matrix a, b, c or d."""
+    """Return the key in `RECORD` for the layout of matrix a, b, c or d."""
     m, n, k = shape
     return f"{'c' if name == 'd' else name} m{m}n{n}k{k} {kind}"
 

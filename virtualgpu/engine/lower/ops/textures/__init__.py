@@ -24,8 +24,8 @@ ROOTS = {"tex", "suld", "sust"} | REFUSED
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
-    """Emit LLVM IR for an instruction on a texture or surface. The result is False for any other
-    instruction.
+    """Emit LLVM IR for an instruction on a texture or surface. Return False for an instruction of any other
+    kind.
     """
     if instruction.root == "tex":
         _texture(code, instruction)

@@ -335,7 +335,7 @@ def fetch(
 ) -> tuple[str, str]:
     """Return an LLVM function that reads from a texture for the active lanes.
 
-    The function returns the mask of lanes without a valid handle.
+    This LLVM function returns the mask of lanes whose texture handle is invalid.
 
     ``%coordinates`` points to rows of 32 words, one per dimension (the layer first). ``%out`` points to one
     row per channel, of which those in `channels` are written. ``%places`` receives the address of each lane's
