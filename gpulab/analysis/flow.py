@@ -224,7 +224,7 @@ class Flow:
         """Return the name of the innermost NVTX range of a thread that covers at least half of a time
         interval.
 
-        Timelines contain such ranges only if they come from files of other profilers. If no range covers
+        For a timeline that is not from a file of another profiler, the result is empty. If no range covers
         half, it is the range with the most time of its own, with the words "and others".
         """
         ranges, starts, parents = self._ranges_of.get(thread, ([], [], []))
