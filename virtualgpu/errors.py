@@ -55,7 +55,7 @@ class WatchError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FaultSite:
-    """The source line, block and thread in which a kernel fault happened."""
+    """The source line, block and thread that caused a kernel fault."""
 
     kernel: str
     line: int
@@ -75,7 +75,8 @@ class FaultSite:
 
 
 def did_you_mean(name: str, known_names: Iterable[str], cutoff: float = 0.3) -> str:
-    """Return ``" Did you mean 'x'?"`` with the most similar known name, or an empty string.
+    """Return a suggestion such as ``" Did you mean 'x'?"`` for the most similar known name, or an empty
+    string.
 
     The argument `cutoff` is passed to `difflib.get_close_matches`.
     """

@@ -11,7 +11,7 @@ _NOT_INSTALLED = {"pyproject.toml", "hatch_build.py", "__pycache__", "PKG-INFO"}
 
 
 class PackageHook(BuildHookInterface[Any]):
-    """Build hook that adds the files of this folder to the wheel, in a folder with the package's name."""
+    """Build hook that packs the files of this project into the package folder of the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the files and folders of the package to the build data."""

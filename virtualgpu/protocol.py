@@ -71,8 +71,8 @@ class Observation(Generic[R_co]):
 class Blocks(Observation[LaunchTrace]):
     """Observation of the SM, the start time and the end time of each block.
 
-    With ``restore``, the contents of all array arguments are restored after the launch. If ``caches`` is
-    ``"cold"``, L2 is empty at the start; otherwise it keeps its contents.
+    If ``restore`` is true, the contents of all array arguments are restored after the launch. If ``caches``
+    is ``"cold"``, L2 is empty at the start; otherwise it keeps its contents.
     """
 
     restore: bool = False
@@ -83,7 +83,7 @@ class Blocks(Observation[LaunchTrace]):
 class Warp(Observation[WarpTrace]):
     """Observation of every step of one warp, with at most ``max_steps`` steps.
 
-    A real GPU records basic blocks and their masks instead of single instructions.
+    On a real GPU, each step is a basic block with its mask instead of a single instruction.
 
     Only a virtual GPU evaluates ``watch`` expressions (``"x[i] * 2"``) at every step, and records the steps
     of a ``stop``: ``"line 12"``, ``"any(i >= n)"``, ``"all(...)"``, ``"write y[3]"``.
@@ -126,8 +126,8 @@ class Counters(Observation[KernelCounters]):
 
 @dataclass(frozen=True, slots=True)
 class Costs(Observation[LaunchCosts]):
-    """Observation of the causes of the modelled time. Each cause has the time of the launch without that
-    cause.
+    """Observation of the causes of a launch's modelled time. The record states for each cause how long the
+    launch would take without it.
 
     Only a virtual GPU supports it.
 
@@ -139,7 +139,7 @@ class Costs(Observation[LaunchCosts]):
 
 @dataclass(frozen=True, slots=True)
 class Accesses(Observation[AccessTrace]):
-    """Observation of counters and of the addresses that one warp accesses.
+    """Observation of the counters of a launch and of the addresses that one warp accesses.
 
     Only a virtual GPU supports this observation.
     """
@@ -199,8 +199,8 @@ class Hazards(Observation[SanitizerReport]):
 
 
 def caches_of(observations: Sequence[Observation[Any]]) -> Caches:
-    """Return the initial state of the caches that the observations of a launch require, ``"cold"`` or
-    ``"warm"``.
+    """Return the state of the caches, ``"cold"`` or ``"warm"``, that the observations require at the start of
+    a launch.
 
     Raises
     ------
@@ -254,7 +254,7 @@ class StreamWatcher(Protocol):
     """
 
     def start(self, see: Callable[[Act], None]) -> None:
-        """Call the function `see` for every use of streams and memory from now on. The argument of `see` is a
+        """Begin to call the function `see` for every use of streams and memory. The argument of `see` is a
         record from `virtualgpu.records.acts`.
 
         Earlier work of the devices counts as finished.
@@ -291,7 +291,7 @@ class LoadReader(Protocol):
 
 
 class Backend(Protocol):
-    """Interface of one real or virtual device. The methods return records."""
+    """Interface of one real or virtual device. Real and virtual devices return the same types of records."""
 
     @property
     def provenance(self) -> Provenance: ...

@@ -22,7 +22,7 @@ _LOCAL_LINE = 1 << 44
 
 @dataclass(frozen=True, slots=True)
 class CacheWatch:
-    """A recorder of the memory accesses of a launch, with the initial contents of L2."""
+    """A recorder for the memory accesses of a launch, which also stores what L2 contains at the start."""
 
     notes: AccessNotes
     resident_bytes: dict[int, int]
@@ -45,8 +45,8 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
 
     Notes
     -----
-    Blocks run on the SMs and at the times of the time model. Within a block, a warp's accesses are ordered
-    by the number of instructions that it has executed.
+    Blocks run on the SMs and at the times that the time model computes. Within a block, a warp's accesses are
+    ordered by the number of instructions that it has executed.
     """
     from virtualgpu.engine.caches.replay import COLUMNS, replay
     from virtualgpu.engine.observe.results import sum_by_source

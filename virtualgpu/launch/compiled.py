@@ -83,7 +83,7 @@ class CompiledModule:
                 warn(f"NVRTC warns about the kernel's source. {message.strip()}", SourceWarning)
 
     def program(self, device: VirtualDevice) -> Program:
-        """Return the module, loaded on a device together with its ``__device__`` variables."""
+        """Return the loaded program of the module on a device, with its ``__device__`` variables."""
         from virtualgpu.engine import Program
 
         with self._lock:
@@ -211,7 +211,7 @@ class CompiledKernel:
 
     @property
     def entry(self) -> ir.Function:
-        """The function of the kernel in PTX."""
+        """The entry function of the kernel in its PTX code."""
         return self.program.entries[self.symbol]
 
 

@@ -20,15 +20,13 @@ class _Region:
 
 
 def size_bytes(args: Sequence[Any], source: Any) -> int:
-    """Return the size in bytes of the device memory that the arrays of module `source` among the arguments
-    use.
-    """
+    """Return the number of bytes of device memory that the array arguments of module `source` occupy."""
     return sum(region.end - region.start for region in _regions(args, source))
 
 
 def placeholders(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
-    """Return the arguments with each array of module `source` replaced by an uninitialized array of module
-    `target`.
+    """Return the arguments, with an uninitialized array of module `target` in place of each array of module
+    `source`.
     """
     return tuple(
         target.empty(arg.shape, arg.dtype) if isinstance(arg, source.ndarray) else arg for arg in args

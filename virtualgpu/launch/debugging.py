@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DebugBuild:
-    """The variables of a kernel and their types, as a debug build of the kernel declares them.
+    """The debug build of a kernel, with the names and types of the kernel's variables.
 
-    The method ``described`` adds the variables and unrolled loops to the warps of a trace. ``missing_reason``
-    is the reason if there is no debug build.
+    The function ``described`` adds variables and unrolled loops to the traces of warps. ``missing_reason`` is
+    the reason if there is no debug build.
     """
 
     described: Callable[[tuple[WarpTrace, ...]], tuple[WarpTrace, ...]] = lambda warps: warps
@@ -143,8 +143,8 @@ def _restored(memory: DeviceMemory) -> Iterator[bool]:
 
 
 def contents(memory: DeviceMemory) -> list[tuple[int, npt.NDArray[np.uint8]]] | None:
-    """Return copies of all device memory in use as pairs (address, bytes). The result is None if the memory
-    is too large to copy.
+    """Return a copy of each range of device memory in use, as a pair (address, bytes). The result is None if
+    the memory is too large to copy.
     """
     starts, ends = (column.tolist() for column in memory.live())
     if sum(ends) - sum(starts) > _MAX_SAVED_BYTES:

@@ -126,9 +126,7 @@ class Launch:
 
     @property
     def is_one_dimensional(self) -> bool:
-        """Return whether the grid and the block extend only along x, so that another block size can be
-        chosen.
-        """
+        """Return whether the launch is one-dimensional, so that its block size can be changed."""
         return self.grid[1:] == (1, 1) and self.block[1:] == (1, 1)
 
     def resized(self, threads: int) -> Launch:

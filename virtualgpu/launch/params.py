@@ -26,7 +26,7 @@ _INTEGER_KINDS = "biu"
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The packed parameters of a launch, and the arrays that their pointers refer to."""
+    """The packed parameters of a launch, with the address and size of each array argument."""
 
     buffer: bytes
     arrays: dict[int, int]

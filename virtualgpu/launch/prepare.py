@@ -41,7 +41,7 @@ MAX_LISTED_BLOCKS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class PreparedLaunch:
-    """A launch that has been checked for a device, with all data that is needed to run it.
+    """A launch that was checked against the limits of a device, with all data needed to run it.
 
     The field ``launch`` keeps the arguments alive until the kernel has run. ``arrays`` maps the addresses of
     array arguments to their bytes, ``names`` to their parameters. If ``cold`` is true, no array is in L2 at
@@ -68,7 +68,9 @@ class PreparedLaunch:
 
     @property
     def blocks_per_sm(self) -> int:
-        """Number of blocks that one SM can run at the same time. The number is at least 1."""
+        """Number of blocks that one SM can run at the same time. The value is at least 1, even if no block
+        fits on the SM.
+        """
         return max(self.occupancy.blocks_per_sm, 1)
 
     @property
@@ -96,12 +98,12 @@ class PreparedLaunch:
 
     @property
     def waves(self) -> int:
-        """Number of waves in which the device runs the grid, rounded up."""
+        """Number of waves of resident blocks that the grid needs, rounded up."""
         return max(1, -(-prod(self.grid) // (self.device.info.sm_count * self.blocks_per_sm)))
 
     @property
     def options(self) -> RunOptions:
-        """The options with which the engine runs the kernel without observers."""
+        """The engine options for running the kernel without observers."""
         from virtualgpu.engine import RunOptions
 
         device = self.device
@@ -134,7 +136,7 @@ class PreparedLaunch:
         return FinishedLaunch(self, result, sum(self.arrays.values()) if self.cold else missing_bytes)
 
     def submit(self, stream: Any, options: RunOptions | None = None) -> FinishedLaunch | None:
-        """Submit the launch to a stream, which executes it and adds its modelled duration.
+        """Submit the launch to a stream, which runs the kernel and adds the modelled duration.
 
         The result is None if the stream captures a graph.
         """
@@ -210,7 +212,9 @@ class PreparedLaunch:
         )
 
     def changed(self, node: GraphNode) -> Operation:
-        """Return the launch with the parameters and the grid of a graph node, which are checked first."""
+        """Return a copy of the launch with the parameters and launch shape of a graph node, after checking
+        them.
+        """
         assert node.grid is not None
         assert node.block is not None
         buffer = bytearray(self.packed.params)
@@ -354,7 +358,9 @@ class FinishedLaunch:
 
     @property
     def costs(self) -> LaunchCosts:
-        """The causes of the modelled time. Each cause has the time of the launch without that cause."""
+        """The causes of the modelled time of the launch. The record states for each cause how long the launch
+        would take without it.
+        """
         from virtualgpu.model.cost.causes import costs
 
         prepared = self.prepared
@@ -373,9 +379,10 @@ class FinishedLaunch:
         return bus.kernel_ns(self.prepared.device, self.duration_ns, self.prepared.arrays, accessed_bytes)
 
     def stream_time_ns(self, counts: KernelCounts, passage: Passage) -> float:
-        """Return the duration of the kernel in its stream in ns, including transfers between devices.
+        """Return the time in ns for which the kernel occupies its stream, including transfers between
+        devices.
 
-        The transfers are recorded in `passage`, and counts for a recorded timeline are stored in `counts`.
+        The transfers are stored in `passage`, and the counts for a timeline in `counts`.
         """
         if self.prepared.device.machine.clock.recorder is not None:
             kernel_work = self._kernel_work

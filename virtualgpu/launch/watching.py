@@ -15,7 +15,7 @@ from virtualgpu.records import WarpTrace
 
 
 class WatchedLaunch:
-    """The watch expressions and stop conditions of a launch, parsed before the launch runs.
+    """The parsed watch expressions and stop conditions of one launch.
 
     Parameters
     ----------

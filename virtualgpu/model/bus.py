@@ -107,17 +107,15 @@ def _fault_wait_ns(info: DeviceInfo, migration: Migration) -> float:
 
 
 def host_touch_ns(info: DeviceInfo, migration: Migration) -> float:
-    """Return the time in ns for which the host waits when it accesses managed memory. Only pages that are new
-    or on the device need time.
+    """Return the time in ns for which the host waits when it accesses managed memory. Only new pages and
+    pages on the device add to this time.
     """
     faults_ns = migration.new_bytes * HOST_NEW_PAGE_NS + migration.copied_bytes * HOST_PAGE_NS
     return faults_ns / PAGE_BYTES + migration.copied_bytes / cost.pinned_gbps(info)
 
 
 def prefetch_ns(info: DeviceInfo, kind: CopyKind, migration: Migration) -> float:
-    """Return the device time in ns of ``cudaMemPrefetchAsync``, which copies in blocks and causes no page
-    faults.
-    """
+    """Return the time in ns that ``cudaMemPrefetchAsync`` takes on the device."""
     blocks = -(-(migration.copied_bytes + migration.new_bytes) // BLOCK_BYTES)
     return cost.copy_ns(info, kind, migration.copied_bytes, pinned=True) + blocks * PREFETCH_BLOCK_NS
 

@@ -40,7 +40,7 @@ _MOST_PENDING = 4096  # number of pending operations from which the older part i
 class HostClock:
     """The modelled clock of the host, which all devices of one machine share.
 
-    The attribute ``waits`` is the number of waits of the host. ``recorder`` records calls and waits while a
+    The attribute ``waits`` counts how often the host has waited. ``recorder`` records calls and waits while a
     timeline is recorded, ``watch`` records ordering and memory use while streams are checked, and
     ``deferral`` holds work back while another order of the streams is tried.
     """
@@ -102,8 +102,8 @@ class Engine:
             del self._intervals[:half]
 
     def intervals_after(self, after_ns: int) -> list[tuple[int, int, float]]:
-        """Return the reserved intervals (start, end, share) of the hardware unit that end after the given
-        time.
+        """Return the intervals (start, end, share) of the hardware unit that are reserved and end after the
+        given time.
         """
         return [interval for interval in self._intervals if interval[1] > after_ns]
 
@@ -140,8 +140,8 @@ class Queue:
 
 @dataclass(slots=True, eq=False)
 class Moment:
-    """A point in a queue. The moment is reached when the operations ``after`` have ended and the time
-    ``time_ns`` has passed.
+    """A position in the work queue of a stream. The position is reached when the operations ``after`` have
+    ended and the time ``time_ns`` has passed.
     """
 
     time_ns: int
@@ -242,7 +242,7 @@ class Schedule:
 
     @property
     def log(self) -> deque[Activity]:
-        """The most recent operations in the order of submission."""
+        """The most recently submitted operations, in the order of submission."""
         if self._pending:
             self.settle()
         return self._log
@@ -421,8 +421,8 @@ class Schedule:
         sm_share: float = 1.0,
         ports: Sequence[tuple[Engine, float]] = (),
     ) -> tuple[int, int]:
-        """Schedule an operation that belongs to no queue, such as a graph node. The operation can start at
-        the time `ready_ns`.
+        """Schedule an operation that belongs to no queue, such as a graph node. The operation starts at the
+        time `ready_ns` or later.
 
         The arguments and the result are those of `place`.
         """
@@ -446,8 +446,8 @@ class Schedule:
             return start_ns, start_ns + duration
 
     def extend(self, handle: int, end_ns: int, last: tuple[int, ...]) -> None:
-        """Set the end of a queue to the end of a graph. The argument `last` contains the numbers of the
-        graph's last operations.
+        """Make the next operation of a queue wait until a launched graph has ended. The argument `last`
+        contains the numbers of the graph's last operations.
         """
         with self.clock.lock:
             queue = self.queue(handle)
@@ -457,7 +457,7 @@ class Schedule:
             queue.waits = False
 
     def point(self, handle: int) -> Moment:
-        """Return the current end of a queue."""
+        """Return the position at the current end of a queue."""
         with self.clock.lock:
             moment = Moment(self._ready_ns(handle), self._frontier(self.queue(handle)))
             if self._pending:
@@ -465,13 +465,13 @@ class Schedule:
             return moment
 
     def time_of(self, moment: Moment) -> int:
-        """Return the time at which a point in a queue is reached."""
+        """Return the time at which a queue reaches a position."""
         with self.clock.lock:
             self.settle()
             return self._end_of(moment.time_ns, moment.after)
 
     def follow(self, handle: int, number: int) -> tuple[int, ...]:
-        """Make an operation the last one of a queue, and return the operations that it waits for."""
+        """Append an operation to a queue, and return the numbers of the operations that it waits for."""
         with self.clock.lock:
             queue = self.queue(handle)
             predecessors = self._frontier(queue)
@@ -515,9 +515,7 @@ class Schedule:
         )
 
     def hold_until(self, handle: int, time_ns: int, after: tuple[int, ...] = ()) -> None:
-        """Delay the next operations of a queue until the time `time_ns` and until the operations `after` have
-        ended.
-        """
+        """Make the next operations of a queue wait for the time `time_ns` and for the operations `after`."""
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, time_ns)

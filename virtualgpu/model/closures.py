@@ -46,8 +46,8 @@ def addresses(function: Callable[..., Any], memory: DeviceMemory) -> tuple[tuple
 
 
 def moved(function: Callable[..., Any], moves: Mapping[int, int], memory: DeviceMemory) -> Callable[..., Any]:
-    """Return a copy of a function whose device arrays have other addresses. The keys of the dictionary
-    `moves` are the old addresses.
+    """Return a copy of a function that uses its device arrays at other addresses. The dictionary `moves` maps
+    old addresses to new ones.
     """
     function_copy: Callable[..., Any] = _FunctionCopier(
         lambda view: _moved_view(view, moves, memory)
@@ -56,8 +56,8 @@ def moved(function: Callable[..., Any], moves: Mapping[int, int], memory: Device
 
 
 def moved_views(views: Iterable[View], moves: Mapping[int, int], memory: DeviceMemory) -> tuple[View, ...]:
-    """Return views of the same arrays at other addresses. The keys of the dictionary `moves` are the old
-    addresses.
+    """Return views of the same arrays at other addresses. The dictionary `moves` maps old addresses to new
+    ones.
     """
     return tuple(_moved_view(view, moves, memory) for view in views)
 

@@ -31,8 +31,8 @@ SHARED_PER_BLOCK_DEFAULT_BYTES = 48 * KIB
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """One row of the table of GPUs. Bandwidths are in GB/s (10^9 bytes), clock rates are in MHz, and rates in
-    TFLOPS are without sparsity.
+    """One GPU model in the table of GPUs, with its limits and rates. Bandwidths are in GB/s (10^9 bytes),
+    clock rates are in MHz, and rates in TFLOPS are without sparsity.
 
     ``reported_bytes`` is the size that ``cudaMemGetInfo`` reports, 0 if it was not measured; it is less than
     the advertised ``memory_gib``.

@@ -130,8 +130,8 @@ _NODE_KINDS: dict[ActivityKind, NodeKind] = {
 
 @dataclass(slots=True)
 class KernelCounts:
-    """The bytes and floating-point operations of the last run of a kernel. The counts are recorded in a
-    timeline.
+    """The bytes and floating-point operations of the last run of a kernel. A timeline contains these
+    counts.
     """
 
     moved_bytes: int | None = None
@@ -309,7 +309,7 @@ StreamKey = tuple[int, int]  # number of the stream's device, and its handle
 class Capture:
     """A graph that is being captured, with its nodes so far and the streams that take part.
 
-    For each of these streams, ``frontiers`` contains the nodes that its next node will follow.
+    The dictionary ``frontiers`` maps each of these streams to the predecessors of its next node.
     """
 
     origin: StreamKey
@@ -335,7 +335,7 @@ class Capture:
     def spoil(self, description: str = "", remedy: str = "") -> None:
         """Invalidate the capture, and store the source line of the call that caused this.
 
-        The string `description` is shown instead of the name of the call.
+        If `description` is not empty, the error message contains it instead of the name of the call.
         """
         if not self.broken:
             self.broken = True
@@ -352,19 +352,19 @@ class Capture:
         return refusal(901, driver, self.spoiler, self.remedy)
 
     def join(self, stream: StreamKey, after: tuple[int, ...]) -> None:
-        """Make the next node of a stream wait for the given nodes. A new stream joins the capture."""
+        """Make the next node of a stream wait for the given nodes. If the stream is new, it joins the
+        capture.
+        """
         self.frontiers[stream] = tuple(sorted({*self.frontiers.get(stream, ()), *after}))
 
     def leave(self, stream: StreamKey) -> None:
-        """Remove a stream that the program has destroyed. Its last nodes must still be joined before the end
-        of the capture.
+        """Remove a stream that the program has destroyed. The first stream must still wait for its last nodes
+        before the capture ends.
         """
         self.left += self.frontiers.pop(stream, ())
 
     def unjoined(self) -> bool:
-        """Return whether the first stream still has to wait for work of the streams that joined the
-        capture.
-        """
+        """Return whether the capture contains work for which its first stream does not wait."""
         frontier = self.frontiers[self.origin]
         reachable_nodes = {*frontier, *self._predecessors(frontier)}
         last_nodes = (self.left, *self.frontiers.values())

@@ -237,8 +237,8 @@ class Machine:
     def stream_order(self, order: str, seed: int = 0) -> Iterator[None]:
         """Context manager that delays the operations of streams and runs them in another permitted order.
 
-        A program with a missing wait can then compute other results. Times are not modelled in the block.
-        After an error in the block, work that nothing has waited for does not run any more.
+        If the program lacks a wait, its results can differ in that order. Times are not modelled in the
+        block. After an error in the block, work that nothing has waited for does not run any more.
 
         Parameters
         ----------
@@ -263,8 +263,8 @@ class Machine:
                 device.memory.watched = None
 
     def own(self, kind: type[T], **arguments: Any) -> T:
-        """Return the object of a class that exists only once per machine, such as the memory pool. The first
-        call creates the object.
+        """Return the single instance of a class for this machine, such as the memory pool. The first call
+        creates the instance.
         """
         with self._lock:
             if kind not in self._components:
@@ -273,11 +273,11 @@ class Machine:
             return instance
 
     def next_operation(self) -> int:
-        """Return the number of a new operation. CUPTI calls this number the correlation id."""
+        """Return an unused number for a new operation. CUPTI calls this number the correlation id."""
         return next(self._operations)
 
     def next_graph(self) -> int:
-        """Return the number of a new graph."""
+        """Return an unused number for a new graph."""
         return next(self._graphs)
 
     @property

@@ -30,7 +30,7 @@ _TOLERANCE = 1e-9
 class Work:
     """An operation of a stream with its planned start and end times.
 
-    The operation starts after the operations ``after`` have ended, and not before the time ``floor_ns``.
+    The operation starts when the operations ``after`` have ended, but not before the time ``floor_ns``.
     ``waves`` is the number of times that the blocks fill their slots, ``share`` the part of the device's
     slots that they can use.
     """
@@ -63,15 +63,15 @@ class _OperationRun:
 
     @property
     def sort_key(self) -> tuple[int, bool, int]:
-        """The sort key of a waiting operation. Urgent operations come first, and then operations that have
-        already begun.
+        """The key by which waiting operations are sorted. Urgent operations come first, followed by
+        operations that have already begun.
         """
         planned_work = self.work
         urgency = planned_work.priority if planned_work.engine == "compute" else 0
         return urgency, planned_work.start_ns < 0, planned_work.number
 
     def begin(self, now_ns: int, engine_share: float) -> None:
-        """Start or continue the operation on a share of its hardware unit."""
+        """Start or continue the operation with a share of the capacity of its hardware unit."""
         if self.work.start_ns < 0:
             self.work.start_ns = now_ns
         self.engine_share = engine_share
@@ -194,7 +194,7 @@ class _EnginePlan:
         return due_runs
 
     def start_waiting(self, now_ns: int) -> None:
-        """Start waiting operations as long as the hardware unit has free capacity."""
+        """Begin the waiting operations for which the hardware unit has free capacity."""
         self.stale = False
         slowed_runs = [
             run for run in self.running if run.engine_share < run.work.share - _TOLERANCE and not run.yields

@@ -130,8 +130,8 @@ class WorkQueue:
         return activity
 
     def settle(self, after: Iterable[int] | None = None) -> None:
-        """Run the delayed operations with the given numbers and those that they depend on. With None, all
-        operations are run.
+        """Run the delayed operations with the given numbers and those that they depend on. If ``after`` is
+        None, all delayed operations are run.
         """
         if self._clock.deferral is not None:
             self._clock.deferral.require(after)
@@ -143,11 +143,11 @@ class WorkQueue:
 
     @property
     def log(self) -> Sequence[Activity]:
-        """The most recent operations in the order of submission."""
+        """The most recently submitted operations, in the order of submission."""
         return self.schedule.log
 
     def destroy(self, stream_id: int) -> None:
-        """Remove a stream. If the stream has begun a capture, the captured graph is lost."""
+        """Remove a stream. If a capture has begun in the stream, its graph is lost."""
         capture = self.captures.pop(stream_id, None)
         if capture is not None and not capture.ended:
             if capture.origin == (self._device_id, stream_id):
@@ -163,7 +163,8 @@ class WorkQueue:
     # Graphs
 
     def upload_graph(self, stream_id: int, upload_ns: float) -> None:
-        """Prepare a graph for launches in a stream. The call takes time on the modelled host.
+        """Upload a graph to the device before its launch in a stream. The call takes time on the modelled
+        host.
 
         Raises
         ------
@@ -351,7 +352,8 @@ class WorkQueue:
         return capture
 
     def join(self, stream_id: int, capture: Capture, after: tuple[int, ...]) -> None:
-        """Let a stream wait for nodes of a capture. The stream then takes part in the capture.
+        """Make a stream wait for nodes of a graph that is being captured. The stream then takes part in the
+        capture.
 
         Raises
         ------

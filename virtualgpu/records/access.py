@@ -55,7 +55,7 @@ class Access:
 
     @property
     def lanes(self) -> tuple[int, ...]:
-        """The numbers of the lanes that are active in the access."""
+        """The numbers of the access's active lanes."""
         return tuple(lane for lane, address in enumerate(self.addresses) if address >= 0)
 
     def memory(self) -> MemoryCost:
@@ -109,8 +109,8 @@ class Access:
         return BankCost(passes, ideal_passes, max_words, passes)
 
     def pieces(self) -> tuple[BankPiece, ...]:
-        """Return the bank and pass of each lane's words. Each bank processes its words in the order of the
-        lanes.
+        """Return the bank and the pass in which the words of each lane are accessed. Each bank processes its
+        words in the order of the lanes.
         """
         bank_pieces: list[BankPiece] = []
         access_words = self._words
@@ -194,9 +194,7 @@ class MemoryCost:
 
 @dataclass(frozen=True, slots=True)
 class BankPiece:
-    """The words of one lane in the shared-memory banks, with their pass and the number of words that are
-    processed before them.
-    """
+    """The banks that one lane accesses, with the pass and the number of words processed before."""
 
     lane: int
     row: int
@@ -207,8 +205,8 @@ class BankPiece:
 
 @dataclass(frozen=True, slots=True)
 class BankCost:
-    """The cost of a memory access to shared memory. The field ``ways`` is the largest number of words in a
-    single bank.
+    """The cost of a memory access to shared memory. The field ``ways`` is the largest number of words that
+    one bank must process.
     """
 
     wavefronts: int
@@ -271,7 +269,7 @@ class AccessPattern:
 class AccessTrace:
     """The counters of the memory accesses of all warps, and the addresses that one warp accessed.
 
-    Columns have one row for each request of the warp: ``site`` is an index into ``counters.accesses``,
+    Each column has one row for each request of the warp: ``site`` is an index into ``counters.accesses``,
     ``space`` is an index into `SPACES`, and ``address`` is -1 for inactive lanes. ``rules`` belong to
     ``counters.accesses``. ``truncated`` is true if more requests followed.
     """
@@ -291,7 +289,7 @@ class AccessTrace:
 
     @property
     def provenance(self) -> Provenance:
-        """The origin of the counters."""
+        """The provenance of the counters."""
         return self.counters.provenance
 
     def access(self, index: int) -> Access:

@@ -80,7 +80,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class NewStream:
-    """Announcement of a stream before its first use, with its name and whether it is blocking.
+    """Announcement of a stream's name and kind, blocking or not, before the first use of the stream.
 
     A blocking stream and the legacy default stream wait for each other. A stream without this act is
     blocking.
@@ -115,8 +115,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class GraphMade:
-    """End of the capture of a graph. Later launches of the graph use memory even if it is freed after this
-    moment.
+    """End of the capture of a graph. Later launches of the graph use its memory even after the program has
+    freed it.
     """
 
     graph_id: int
@@ -164,7 +164,8 @@ class EventWait:
 class HostWait:
     """Wait of the host for a device, a stream, an event or a single operation.
 
-    A query with the result "done" also counts as a wait. Ids that do not belong to the scope are ignored.
+    A query that finds the work finished also counts as a wait. Ids that do not belong to the scope are
+    ignored.
     """
 
     scope: Literal["device", "stream", "event", "work"]

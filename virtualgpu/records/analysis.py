@@ -27,8 +27,8 @@ StepKind = Literal["operation", "host", "start-up"]
 class Overlap:
     """The time during which two engines or two streams were busy simultaneously.
 
-    The fields ``first_ns`` and ``second_ns`` are the busy times of each, and ``both_ns`` is the time in which
-    both were busy.
+    The fields ``first_ns`` and ``second_ns`` are the busy times of the two, and ``both_ns`` is the time of
+    overlap.
     """
 
     first: str
@@ -39,8 +39,8 @@ class Overlap:
 
     @property
     def fraction(self) -> float:
-        """The simultaneous time ``both_ns`` divided by the shorter of the two busy times. The fraction is 1
-        for complete overlap.
+        """The overlap time ``both_ns`` divided by the shorter of the two busy times. The fraction is 1 for
+        complete overlap.
         """
         shorter = min(self.first_ns, self.second_ns)
         return self.both_ns / shorter if shorter else 0.0

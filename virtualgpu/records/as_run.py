@@ -60,8 +60,8 @@ class BranchAsRun:
 class AsRun:
     """The counts of one launch in machine code, and their differences from the counts in PTX.
 
-    The field ``extra`` counts machine instructions without an access or branch in the PTX, such as register
-    spills.
+    The field ``extra`` counts machine instructions for which the PTX has no access or branch, such as
+    register spills.
     """
 
     provenance: Provenance
@@ -96,6 +96,6 @@ class AsRun:
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """Sentences about the differences between machine code and PTX, one for each kind of difference."""
+        """The differences between machine code and PTX in words, with one sentence for each kind."""
         noted_rows: list[AccessAsRun | BranchAsRun] = [*self.accesses, *self.branches]
         return tuple(dict.fromkeys(noted_row.note for noted_row in noted_rows if noted_row.note))

@@ -60,8 +60,9 @@ class AccessCounters:
     def ideal_sectors(self) -> int:
         """Number of sectors that the lanes would need if their bytes were distinct and contiguous.
 
-        The number is the requested bytes divided by 32, and at least one sector per request. If the access
-        needs fewer sectors, because lanes access the same bytes, the result is its actual number of sectors.
+        The number of requested bytes is divided by 32, and each request counts at least one sector. If the
+        access needs fewer sectors, because lanes access the same bytes, the result is its actual number of
+        sectors.
         """
         return min(self.sectors, max(self.requests, -(-self.bytes_requested // SECTOR_BYTES)))
 
@@ -134,7 +135,7 @@ class CacheCounters:
 
     @property
     def constant_replays(self) -> int:
-        """Number of additional passes through the constant cache, because lanes access different
+        """Number of additional passes through the constant cache for lanes that access different
         addresses.
         """
         return self.constant_passes - self.constant_requests
@@ -173,8 +174,8 @@ class KernelCounters:
     caches: CacheCounters | None = field(default=None, compare=False)
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int:
-        """Return the sum of a field of `AccessCounters` over all accesses of a space and kind. With None, all
-        spaces or kinds are included.
+        """Return the sum of a field of `AccessCounters` over all accesses of a space and kind. If ``space``
+        or ``kind`` is None, all spaces or kinds are included.
         """
         return sum(
             int(getattr(access, counter))

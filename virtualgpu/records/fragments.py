@@ -117,7 +117,7 @@ class MatrixExecution:
 class FragmentTrace:
     """All matrix instructions and shared-memory accesses of one warp, in the order in which it executed them.
 
-    The field ``truncated`` is true if more steps followed.
+    The field ``truncated`` states whether the warp executed further steps that were not recorded.
     """
 
     provenance: Provenance

@@ -44,8 +44,8 @@ class NodeParameter:
     addresses: tuple[int, ...] = ()
 
     def moved(self, moves: Mapping[int, int]) -> NodeParameter:
-        """Return the parameter with other addresses. The keys of the dictionary `moves` are the old
-        addresses.
+        """Return the parameter with its old addresses replaced. The dictionary `moves` maps old addresses to
+        new ones.
         """
         if not moves.keys() & set(self.addresses):
             return self
@@ -87,7 +87,9 @@ class GraphNode:
         return tuple(address for parameter in self.parameters for address in parameter.addresses)
 
     def moved(self, moves: Mapping[int, int]) -> GraphNode:
-        """Return the node with other addresses. The keys of the dictionary `moves` are the old addresses."""
+        """Return the node with the old addresses among its parameters replaced. The dictionary `moves` maps
+        old addresses to new ones.
+        """
         parameters = tuple(parameter.moved(moves) for parameter in self.parameters)
         return self if parameters == self.parameters else replace(self, parameters=parameters)
 
@@ -217,7 +219,8 @@ class GraphRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphComparison:
-    """The times of the same work as single operations and as a graph. Both versions are run `repeats` times.
+    """The times of the same work, executed as single operations and as a graph. Both versions are run
+    `repeats` times.
 
     Times are of one run: ``..._device_ns`` between two events around all of them, ``..._host_ns`` the time of
     the calls on the host. ``eager`` and ``replay`` are timelines of one run each, with the numbers of the
@@ -236,12 +239,12 @@ class GraphComparison:
 
     @property
     def eager_node_ns(self) -> float:
-        """The mean time of one operation if the work runs as single operations."""
+        """Mean device time in ns of one operation without a graph."""
         return self.eager_device_ns / max(1, self.nodes)
 
     @property
     def graph_node_ns(self) -> float:
-        """The mean time of one node if the work runs as a graph."""
+        """Mean device time in ns of one node of the graph."""
         return self.graph_device_ns / max(1, self.nodes)
 
     @property

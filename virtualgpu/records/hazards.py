@@ -76,7 +76,7 @@ class SanitizerReport:
 
     @property
     def clean(self) -> bool:
-        """Return whether the checked part of the launch has no hazard above the severity ``info``."""
+        """Return whether the checks found no hazard that is more severe than ``info``."""
         is_checked = not self.fault and not self.unavailable
         return is_checked and all(hazard.severity == "info" for hazard in self.hazards)
 
@@ -115,7 +115,7 @@ class StreamUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamHazard:
-    """Two accesses to the same memory whose order is not guaranteed, with the number of such pairs.
+    """A pair of accesses to the same memory without a guaranteed order, and the number of such pairs.
 
     The field ``array`` is the name of the memory in the program, or a description. ``cause`` is the reason
     why the order is missing, ``remedy`` the code to add, and ``where`` its location.
@@ -132,13 +132,13 @@ class StreamHazard:
 
     @property
     def message(self) -> str:
-        """A message of two sentences about the hazard and its remedy."""
+        """A message that describes the hazard and its remedy."""
         return f"{self.cause} {self.where} {self.remedy}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """The findings of a check of the order between streams in a part of a program.
+    """The findings of a check whether streams access memory in a guaranteed order.
 
     The field ``operations`` is the number of stream operations, including the nodes of graphs at each launch.
     ``left_out`` describes uses that the check could not observe.

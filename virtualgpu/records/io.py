@@ -88,14 +88,14 @@ def load(path: str | Path) -> Any:
 
 
 def as_recorded(record: Record, detail: str) -> Record:
-    """Return a copy of a measured record with the provenance "recorded". The detail of the provenance can be
-    the date, for example.
+    """Return a copy of a measured record with the provenance "recorded". The string ``detail``, such as a
+    date, is stored in the provenance.
     """
     return cast(Record, _replace_provenance(record, detail))
 
 
 def read(content: bytes, name: str) -> Any:
-    """Return a record from the contents of its file. Error messages contain the name of the file."""
+    """Return a record from the contents of its file. The file name ``name`` appears in error messages."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             header = json.loads(bytes(file[_HEADER]))

@@ -17,9 +17,7 @@ LINE_BYTES = 128
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """The identity of a kernel. The identity consists of the CUDA C++ source, the kernel's name, and the
-    options of NVRTC.
-    """
+    """The source code, name and compiler options of a kernel, which identify it."""
 
     name: str
     code: str

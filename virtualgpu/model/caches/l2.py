@@ -30,7 +30,7 @@ class L2Contents:
     def resident(self, arrays: Mapping[int, int]) -> dict[int, int]:
         """Return the number of bytes of each array that are in the L2 cache.
 
-        An array larger than the cache counts completely if it was used last.
+        An array that is larger than the cache counts with its full size if it was used last.
         """
         cached_bytes = {address: size for address, size in self._cached_bytes.items() if address in arrays}
         complete = {
@@ -44,8 +44,8 @@ class L2Contents:
         return complete | partial
 
     def touch(self, arrays: Mapping[int, int]) -> int:
-        """Mark arrays as just used, and return the number of their bytes that were not in L2. The keys of the
-        dictionary `arrays` are addresses.
+        """Mark the arrays as most recently used, and return how many of their bytes were not in L2. The keys
+        of the dictionary `arrays` are addresses.
         """
         missed_bytes = 0
         for address, size_bytes in arrays.items():

@@ -58,7 +58,7 @@ GENERIC = ("in flight", "latency")  # causes of a kernel that has no particular 
 
 @dataclass(frozen=True)
 class PricedLaunch:
-    """A kernel launch whose modelled time can be computed, also with assumed improvements."""
+    """A kernel launch whose time is modelled as it is or with an assumed improvement."""
 
     info: DeviceInfo
     work: KernelWork
@@ -106,8 +106,8 @@ class PricedLaunch:
 
 
 def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = "") -> LaunchCosts:
-    """Return the modelled time of a launch by stage, and the causes of this time. The causes are sorted by
-    gain in descending order.
+    """Return the modelled time of each stage of a launch, and the causes of this time. The causes are sorted
+    by gain in descending order.
 
     `code` is the source code whose lines the causes name.
     """

@@ -13,9 +13,9 @@ from virtualgpu.records.launch.roofline import TENSOR, WAVEFRONT_BYTES, Ceilings
 def ceilings(info: DeviceInfo) -> Ceilings:
     """Return the peak bandwidth of each memory level and the peak arithmetic rate of each data type.
 
-    Arithmetic is a multiply-add, two operations, for each result per SM and clock at boost (CUDA C++
-    Programming Guide, "Arithmetic Instructions"), or the published rate; `half2` counts two numbers. Rates
-    of tensor cores are published (`virtualgpu.model.tensor_rates`).
+    Arithmetic rates are published, or follow from the multiply-adds per SM and clock at boost (CUDA C++
+    Programming Guide, "Arithmetic Instructions"). A multiply-add counts as two operations, and `half2` as two
+    numbers. Rates of tensor cores are published (`virtualgpu.model.tensor_rates`).
     """
     clocks_per_ns = info.sm_count * clock_ghz(info)
     pipes = pipe_clk(info)

@@ -81,7 +81,7 @@ class StepPrices:
 
 
 def step_prices(info: DeviceInfo) -> StepPrices:
-    """Return the costs of one step of copies and sums if all GPUs are of the given model."""
+    """Return the costs of one step of copies and sums between GPUs of the same model."""
     return StepPrices(
         step_ns=STEP_NS,
         sum_ns=SUM_NS,
@@ -99,7 +99,7 @@ def step_ns(
 ) -> tuple[float, float]:
     """Return the duration of the copies in one step, and the duration of the whole step, in ns.
 
-    A message must wait for the output port of its source and the input port of its target.
+    A message waits while the output port of its source or the input port of its target is busy.
 
     Parameters
     ----------

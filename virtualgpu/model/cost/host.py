@@ -48,7 +48,7 @@ HOST_FUNCTION_NS = 17_000.0  # 10 Python functions as nodes take 160 us (H100) a
 
 
 def launch_overhead_ns(info: DeviceInfo) -> float:
-    """Return the host time of one kernel launch in ns. The overhead is the same for every GPU."""
+    """Return the time in ns that a kernel launch takes on the host. The time is the same for every GPU."""
     return HOST.kernel_ns
 
 

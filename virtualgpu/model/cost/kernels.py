@@ -94,7 +94,7 @@ SCATTERED_SECTORS = 16  # number of sectors from which a request counts as scatt
 def memory_bound_ns(info: DeviceInfo, bytes_moved: float) -> float:
     """Return the duration in ns of a kernel that only reads and writes memory, `bytes_moved` bytes in total.
 
-    The duration is the start time of the kernel plus the bytes divided by the bandwidth that kernels reach.
+    The duration is the overhead of a kernel plus the bytes divided by the bandwidth that kernels reach.
     """
     return KERNEL_FLOOR_NS + BLOCK_FLOOR_NS + max(bytes_moved, 0.0) / dram_gbps(info)
 
@@ -117,7 +117,9 @@ class ArrayBytes:
     by_atomic: Mapping[int, int] = field(default_factory=dict)
 
     def target_bytes(self, access: AccessCounters) -> int:
-        """Return the size of the array that an atomic access changes: of the smallest if it is not known."""
+        """Return the size of the array that an atomic access changes, or of the smallest array if it is
+        unknown.
+        """
         return self.by_atomic.get(access.pc, self.smallest)
 
 
@@ -161,7 +163,7 @@ class KernelWork:
         return max(self.blocks * self.warps_per_block, 1)
 
     def part(self, phase: int) -> KernelWork:
-        """Return the part of the work that belongs to one phase. A phase is the code between two barriers."""
+        """Return the work of one phase of the kernel. A phase is the code between two barriers."""
         accesses = tuple(
             access
             for access in self.counters.accesses
@@ -185,10 +187,10 @@ class KernelWork:
         return [access for access in self.accesses if access.kind in kinds]
 
     def units(self, access: AccessCounters) -> int:
-        """Return the number of operations that an atomic access needs on the atomic units.
+        """Return the number of operations that the atomic units execute for an atomic access.
 
-        The result is the number of requests if the compiler combines the lanes of a warp, else the number of
-        sectors.
+        The result is the number of requests if the compiler combines the lanes of a warp, and the number of
+        sectors otherwise.
         """
         return access.requests if access.pc in self.pace.combined else access.sectors
 
@@ -230,9 +232,9 @@ FRAGMENT_ROWS = 8  # rows of 16 or 32 bytes in one access to a fragment of wmma
 def machine_counters(counters: KernelCounters) -> KernelCounters:
     """Convert the counters of memory accesses from PTX instructions to machine instructions.
 
-    Matrix fragments are counted by element. In machine code, a lane accesses two halves or two sums at once,
-    and a warp eight rows. From shared memory, ``ldmatrix`` loads fragments. Accesses with ``.cg`` request all
-    their sectors from L2.
+    The PTX counters treat each element of a matrix fragment as a separate access. In machine code, a lane
+    accesses two halves or two sums at once, and a warp eight rows. From shared memory, ``ldmatrix`` loads
+    fragments. Accesses with ``.cg`` request all their sectors from L2.
     """
     return replace(counters, accesses=tuple(map(_machine_access, counters.accesses)))
 
@@ -274,13 +276,13 @@ def _fragment_passes(access: AccessCounters, requests: int) -> int:
 
 
 def dispatch_ns(info: DeviceInfo, block_threads: int) -> float:
-    """Return the shortest time in ns between the starts of two blocks."""
+    """Return the minimum time in ns between the starts of two consecutive blocks."""
     warps = -(-block_threads // WARP_SIZE)
     return max(DISPATCH_CLK, warps * WARP_START_CLK / info.sm_count) / clock_ghz(info)
 
 
 def kernel_start_ns(work: KernelWork) -> float:
-    """Return the duration in ns of a kernel's start and of its first instructions."""
+    """Return the time in ns that the start of a kernel and its first instructions take."""
     instructions_per_warp = work.counters.warp_instructions / work.warps
     return KERNEL_FLOOR_NS + min(COLD_NS_PER_INSTRUCTION * max(instructions_per_warp - 1.0, 0.0), COLD_MAX_NS)
 
@@ -316,9 +318,7 @@ def overlapped_ns(
     chip: npt.NDArray[np.float64],
     steady: float,
 ) -> npt.NDArray[np.float64]:
-    """Combine the time that each block takes alone with the times for which shared resources are busy with
-    it.
-    """
+    """Return the duration of each block, computed from its own time and its times on shared resources."""
     power = OVERLAP + steady * (STEADY_OVERLAP - OVERLAP)
     durations: npt.NDArray[np.float64] = (own**power + np.maximum(sm, chip) ** power) ** (1.0 / power)
     fed_ns = np.where(
@@ -328,8 +328,8 @@ def overlapped_ns(
 
 
 def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
-    """Return a number from 0 to 1 that states how steadily new blocks replace finished ones. The number is 0
-    if all blocks run at once.
+    """Return how steadily new blocks replace finished blocks, as a number from 0 to 1. The number is 0 if all
+    blocks run at the same time.
     """
     return min(max(work.blocks / (info.sm_count * blocks_per_sm) - 1.0, 0.0), 1.0)
 
@@ -337,8 +337,8 @@ def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
 def shared_ns(
     info: DeviceInfo, work: KernelWork, blocks_per_sm: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the times that each block takes on its SM, on the tensor cores, and on the units of the whole
-    chip.
+    """Return the time of each block on its SM, on the tensor cores, and on the units that the whole chip
+    shares.
 
     All times are in ns. A block takes turns on these resources with the other running blocks.
     """
@@ -407,11 +407,11 @@ def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
 
 
 def block_clk(info: DeviceInfo, work: KernelWork) -> float:
-    """Return the clocks of an average block, without those in which it uses the busiest unit of its SM.
+    """Return the number of clocks of an average block, excluding its use of the SM's busiest unit.
 
-    Between barriers, the warps of a block use the resources of the SM at the same time, and the phases follow
-    one another: a block takes T = sum of (chain ^ p + busy ^ p) ^ (1 / p). Since the block's use of the
-    busiest resource is counted with that of other blocks, the result is (T ^ p - busy ^ p) ^ (1 / p).
+    Within a phase between barriers, the warps of a block share the SM, so the block takes T = sum of (chain ^
+    p + busy ^ p) ^ (1 / p) over all phases. Since the block's use of the busiest resource is counted with
+    that of other blocks, the result is (T ^ p - busy ^ p) ^ (1 / p).
     """
     piece_clk = piece_clocks(info, work)
     phases = np.array(work.pace.phases[: len(piece_clk)])
@@ -440,9 +440,9 @@ def chain_clk(info: DeviceInfo, work: KernelWork) -> float:
 
 
 def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
-    """Return the number of clocks that all warps take for each piece of code if each warp runs alone.
+    """Return the total clocks of all warps in each piece of code, as if each warp ran alone.
 
-    A piece of code waits for the slowest of the loads that it waits for together.
+    If a piece of code waits for several loads at once, the slowest load determines the wait.
     """
     requested_bytes, _ = work.traffic
     dram_share = min(dram_bytes(info, work) / max(requested_bytes, 1.0), 1.0)
@@ -587,8 +587,9 @@ def _constant_passes(access: AccessCounters) -> float:
 def chip_ns(info: DeviceInfo, work: KernelWork, steady: float = 1.0) -> dict[str, float]:
     """Return the time in ns for which the launch occupies L2, DRAM and the atomic units.
 
-    Loads and stores use different wires between SMs and L2. If new blocks follow ended ones (`steady` is 1),
-    blocks store while others load. If all blocks run at once, they load before the stores outside of loops.
+    Loads and stores use separate connections between the SMs and L2. If new blocks follow ended ones
+    (`steady` is 1), blocks store while others load. If all blocks run at once, they load before the stores
+    outside of loops.
     """
     atomic_clk = sum(_atomic_clk(work, access) for access in work.of("atomic") if access.sectors)
     clk = clock_ghz(info)

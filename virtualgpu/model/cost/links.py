@@ -60,5 +60,5 @@ def peer_copy_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: int, direct: bo
 
 
 def kernel_over_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: float) -> float:
-    """Return the shortest time in ns in which a kernel can move bytes to or from another device's memory."""
+    """Return the minimum time in ns that a kernel needs to move bytes to or from another device."""
     return KERNEL_LATENCY_NS + size_bytes / (nvlink_gbps(info, peer) * KERNEL_NVLINK_EFFICIENCY)

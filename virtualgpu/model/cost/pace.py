@@ -15,7 +15,7 @@ LATENCIES = (0.0, 40.0, 280.0, 700.0, 1500.0)
 
 @dataclass(frozen=True, slots=True)
 class CopyWait:
-    """The wait of a thread for groups of asynchronous copies.
+    """A place in a kernel where a thread waits for groups of asynchronous copies.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class CopyWait:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The modelled cost of each piece of a kernel's PTX for a warp that executes it once.
+    """The modelled cost of one execution of each piece of a kernel's PTX by a warp.
 
     Attributes
     ----------

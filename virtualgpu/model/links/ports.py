@@ -39,8 +39,8 @@ class Linked(Protocol):
 
 @dataclass(slots=True)
 class Passage:
-    """The transfers between devices that an operation causes. The transfers are set each time the operation
-    runs.
+    """The transfers between devices that an operation causes. Each run of the operation replaces the
+    transfers.
 
     ``hops`` contains source, target, bytes and route of each transfer; ``share`` is the part of the ports'
     rate that the transfers need.
@@ -60,7 +60,7 @@ class Passage:
 
     @property
     def engines(self) -> tuple[tuple[Engine, float], ...]:
-        """The ports that the transfers use, with the fraction of each port's rate that is needed."""
+        """The ports that the transfers use, with the fraction of each port's rate that they need."""
         if self.links is None:
             return ()
         ports = (port for hop in self.hops for port in self.links.ports(*hop[:2], hop[3]))
@@ -181,11 +181,11 @@ class Links:
             self.end(crossings)
 
     def begin(self, crossings: list[Crossing]) -> None:
-        """Begin to add all traffic through the ports to a list."""
+        """Begin to record the traffic through all ports in the given list."""
         self._recordings.append(crossings)
 
     def end(self, crossings: list[Crossing]) -> None:
-        """Stop adding the traffic through the ports to a list."""
+        """Stop recording the traffic through the ports in the given list."""
         self._recordings = [recording for recording in self._recordings if recording is not crossings]
 
     def note(self, activity: Activity, hops: Sequence[tuple[int, int, int, Over]]) -> None:

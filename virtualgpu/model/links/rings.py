@@ -18,8 +18,8 @@ RingCall = Literal["allReduce", "reduce", "broadcast", "reduceScatter", "allGath
 
 @dataclass(frozen=True, slots=True)
 class RingStep:
-    """A transfer of a part of a chunk to the next rank in the ring. The part contains the elements from
-    ``start`` to ``end``.
+    """The transfer of a part of one chunk from one rank to the next in the ring. The part contains the
+    elements from ``start`` to ``end``.
 
     If ``adds`` is true, the receiver adds the elements to its own; otherwise, it stores them.
     """

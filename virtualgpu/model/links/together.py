@@ -20,7 +20,7 @@ from virtualgpu.records.traffic.ports import Over
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A device in a joint kernel launch, with its stream and its arrays."""
+    """One device of a joint kernel launch, with the stream and the arrays that it uses."""
 
     device: VirtualDevice
     stream: int

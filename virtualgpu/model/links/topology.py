@@ -14,8 +14,8 @@ _BRIDGE_GBPS = 200.0
 
 
 def check_links(kind: Any) -> LinkKind | None:
-    """Return the name of a topology after checking that it is valid. With None, the usual topology is
-    selected.
+    """Return the name of a topology after checking that it is valid. The result is None if ``kind`` is None,
+    which stands for the usual topology.
 
     Raises
     ------

@@ -454,7 +454,7 @@ class DeviceMemory:
         return self._live_allocations.get(address)
 
     def ended(self, address: int) -> Allocation | None:
-        """Return the freed allocation that contained an address, or the last one if there were several."""
+        """Return the most recently freed allocation that contained an address, or None."""
         with self.lock:
             for allocation in reversed(self._freed_allocations):
                 if allocation.address <= address < allocation.end:
@@ -462,7 +462,7 @@ class DeviceMemory:
         return None
 
     def peer_of(self, address: int) -> DeviceMemory | None:
-        """Return the memory of the other device to which an address belongs, or None."""
+        """Return the memory of the peer device that contains an address, or None."""
         if not self.peers or self.base_address <= address < self.base_address + self.arena_bytes:
             return None
         for peer in self.peers:
@@ -506,7 +506,7 @@ class DeviceMemory:
             return self._starts, self._ends
 
     def nearest(self, address: int) -> Allocation | None:
-        """Return the live allocation that contains an address, or else the nearest one."""
+        """Return the live allocation that contains an address, or the nearest one otherwise."""
         peer = self.peer_of(address)
         if peer is not None:
             return peer.nearest(address)
@@ -561,16 +561,14 @@ class DeviceMemory:
             self.view(address, size_bytes & ~3).view(np.uint32)[:] = UNWRITTEN
 
     def unwritten(self, address: int, size_bytes: int) -> npt.NDArray[np.bool_]:
-        """Return for each 4-byte word of a range whether it still has the value that `mark_unwritten`
-        stored.
-        """
+        """Return which 4-byte words of a range still have the value that `mark_unwritten` stored."""
         memory_words: npt.NDArray[np.uint32] = self.view(address, size_bytes & ~3).view(np.uint32)
         is_unwritten: npt.NDArray[np.bool_] = memory_words == UNWRITTEN
         return is_unwritten
 
     def zero(self, address: int, size_bytes: int) -> None:
-        """Fill a range of memory with zeros. If the host supports this, whole pages are returned to it
-        instead.
+        """Fill a range of memory with zeros. Whole pages are returned to the host instead if it supports
+        this.
         """
         range_bytes = self.view(address, size_bytes)
         if self.peer_of(address) is not None or self.is_host_address(address):

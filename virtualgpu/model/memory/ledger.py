@@ -39,6 +39,6 @@ class Ledger:
         self.reserved_bytes -= size_bytes
 
     def change_array_bytes(self, size_bytes: int) -> None:
-        """Record that the memory owned by the program has grown or shrunk by `size_bytes`."""
+        """Add a positive or negative number of bytes to the size of the program's arrays."""
         self.array_bytes += size_bytes
         self.peak_array_bytes = max(self.peak_array_bytes, self.array_bytes)

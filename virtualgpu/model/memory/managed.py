@@ -19,7 +19,7 @@ _PAGES_PER_BLOCK = BLOCK_BYTES // PAGE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The numbers of copied bytes, new bytes and blocks with a page fault after managed memory was moved."""
+    """The result of moving managed memory: copied bytes, new bytes, and blocks with a page fault."""
 
     copied_bytes: int = 0
     new_bytes: int = 0

@@ -104,8 +104,8 @@ class OrderedPool:
     # Blocks
 
     def malloc(self, size_bytes: int, stream: int) -> tuple[int, int]:
-        """Allocate a block. Return the address of the block, and the time in ns until which the stream must
-        wait for it.
+        """Allocate a block. The result is the block's address and the time in ns until which the stream must
+        wait.
 
         The pool first uses memory that is free or was freed by the same stream, then new granules, and
         finally memory that another stream still uses.
@@ -153,7 +153,7 @@ class OrderedPool:
         self.settle()
 
     def settle(self) -> None:
-        """Update the pool after frees have taken effect or the host has waited."""
+        """Update the pool for frees that have taken effect and for waits of the host."""
         with self._locked():
             pass
 
@@ -304,7 +304,7 @@ class OrderedPool:
     def set_attribute(self, number: int, value: int) -> None:
         """Set the value of an attribute (``cudaMemPoolAttr``) of the pool.
 
-        The attributes up to 4 accept any value, but the high marks (6 and 8) can only be set to 0.
+        The attributes with numbers up to 4 accept any value; the high-water marks (6 and 8) only accept 0.
 
         Raises
         ------

@@ -59,7 +59,7 @@ def offset(name: str) -> int:
 class Textures:
     """The table of the texture and surface objects of a device.
 
-    The low bits of a handle are its slot, and the other bits ensure that no handle is used twice.
+    The low bits of a handle are a table index, and the other bits make the handle unique.
     """
 
     def __init__(self) -> None:

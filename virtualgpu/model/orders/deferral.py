@@ -27,7 +27,7 @@ class _DelayedOperation:
 
 
 class Deferral:
-    """The delayed operations of a machine, which can run in another order than they were submitted.
+    """The delayed operations of a machine, which run in a chosen order instead of the submission order.
 
     Parameters
     ----------
@@ -57,9 +57,10 @@ class Deferral:
         keeps: bool = True,
         kernel: bool = False,
     ) -> None:
-        """Delay an operation. The operation must run after the operations with the numbers `after`.
+        """Delay an operation. The operation runs only after the operations with the numbers `after`.
 
-        The flag `keeps` is true if the operation keeps its arrays alive. This class does not use `kernel`.
+        The flag `keeps` states whether the operation keeps its arrays alive. This class does not use
+        `kernel`.
         """
         with self._lock:
             self._delayed_operations[number] = _DelayedOperation(
@@ -84,8 +85,8 @@ class Deferral:
             )
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
-        """Run the delayed operations with the given numbers and those that they depend on. With None, all
-        operations are run.
+        """Run the delayed operations with the given numbers and those that they depend on. If ``numbers`` is
+        None, all delayed operations are run.
 
         A call from within a running operation does nothing, because that operation has all it needs.
         """

@@ -27,7 +27,7 @@ _MESSAGES = {
 
 
 class LaunchSite(NamedTuple):
-    """A kernel launch of the program, with its number and the file and line of the call."""
+    """The source location of a kernel launch, with the number of the launch in the program."""
 
     launch: int
     file: str
@@ -35,7 +35,8 @@ class LaunchSite(NamedTuple):
 
 
 class LateFaults(Deferral):
-    """The delayed operations of a program. The operations run in order as soon as something waits for them.
+    """The delayed operations of a program. The operations run in the order of submission when a call waits
+    for them.
 
     Parameters
     ----------
@@ -92,8 +93,8 @@ class LateFaults(Deferral):
             self.require([number])
 
     def run_before_free(self) -> None:
-        """Run the operations that may use an array before it is freed. Faults are reported at the next
-        wait.
+        """Run the operations that may use an array before it is freed. If a kernel fault happens, the next
+        call that waits reports it.
         """
         if self._error is None:
             self.attempt(
@@ -105,7 +106,8 @@ class LateFaults(Deferral):
             )
 
     def attempt(self, numbers: Iterable[int] | None = None) -> None:
-        """Run the operations with the given numbers. Faults are reported at the next call that waits.
+        """Run the operations with the given numbers. If a kernel fault happens, the next call that waits
+        reports it.
 
         A call from within a running operation does nothing.
         """

@@ -65,7 +65,7 @@ class LineWatch:
         self._stop_callback = lambda: None
 
     def line(self, thread: int, time_ns: int, call: str) -> SourceLine | None:
-        """Return the source line of a call. The calls of a thread must be passed in order of time.
+        """Return the source line of a call. For each thread, calls must be passed in chronological order.
 
         Parameters
         ----------

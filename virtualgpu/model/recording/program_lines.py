@@ -18,7 +18,7 @@ _PACKAGES = (*_OWN_PACKAGES, "numpy", "cupy", "cupyx", "cupy_backends", "IPython
 
 
 class ProgramLines:
-    """A cache of files and lines with which the line that the program currently executes is found.
+    """A finder of the source line that the program executes, with a cache of files and lines.
 
     Examples
     --------

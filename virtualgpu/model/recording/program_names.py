@@ -44,7 +44,7 @@ class _NameTable(Generic[Key]):
         self._reused_variables: set[str] = set()
 
     def add(self, key: Key, name: str, rank: Rank) -> bool:
-        """Add a name for an object, and return whether this has changed the best name of an object."""
+        """Add a name for an object, and return whether the best name of any object has changed."""
         previous_state = self.name(key), len(self._reused_variables)
         names = self._member_names
         if name.isidentifier():
@@ -85,7 +85,7 @@ def address_of(array: Any) -> int:
 class ProgramNames:
     """A collector of the variable names that a program gives to its streams and arrays.
 
-    Each frame is examined at every line, because a variable is assigned only after the call.
+    The frames are examined at every line, because the result of a call gets its name only afterwards.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ class ProgramNames:
                 self._look(program_frame, depth)
 
     def take(self, variables: Mapping[str, Any], depth: int = 0) -> None:
-        """Collect the names of streams and arrays from a dictionary of variables. The depth 0 stands for
-        global variables.
+        """Collect the names of streams and arrays from a dictionary of variables. A ``depth`` of 0 means that
+        the variables are global.
         """
         if len(variables) <= _MAX_VARIABLES:
             named_values = [(name, value) for name, value in list(variables.items()) if name.isidentifier()]

@@ -24,7 +24,7 @@ class OpenRange:
     depth: int
 
     def until(self, end_ns: int, is_mark: bool = False) -> NvtxRange:
-        """Return the range as a finished range that ends at the given time."""
+        """Return a finished copy of the range that ends at the given time."""
         return NvtxRange(
             name=self.name,
             color=self.color,
@@ -70,7 +70,9 @@ class RangeLog:
         self.ended.append(open_range.until(now_ns, is_mark))
 
     def within(self, start_ns: int, end_ns: int) -> tuple[NvtxRange, ...]:
-        """Return the parts of NVTX ranges within a time interval. Ranges that are still open are included."""
+        """Return the NVTX ranges within a time interval, cut at its start and end. Ranges that are still open
+        are included.
+        """
         pushed_ranges = [open_range for stack in list(self.stacks.values()) for open_range in stack]
         open_ranges = [*pushed_ranges, *self.started.values()]
         ranges = [*self.ended, *(open_range.until(end_ns) for open_range in open_ranges)]

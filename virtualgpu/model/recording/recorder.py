@@ -91,7 +91,9 @@ class Recorder:
         self.called(_CALLS.get(activity.kind, activity.kind), begun_ns, activity.correlation_id)
 
     def ran_graph(self, activities: Sequence[Activity], stream: StreamFacts, begun_ns: int) -> None:
-        """Record the launch of a graph. The host call gets the number of the graph's first operation."""
+        """Record the launch of a graph. The recorded host call has the number of the graph's first
+        operation.
+        """
         for activity in activities[: max(0, MAX_RECORDS - len(self.activities))]:
             self.streams.setdefault((activity.device_id, activity.stream_id), stream)
             self.activities.append(activity)
@@ -152,9 +154,9 @@ class Recorder:
         )
 
     def held_up(self, copy: Activity, begun_ns: int, has_waited: bool) -> None:
-        """Extend the recorded host call of a copy until now, because the copy has blocked the host.
+        """Set the end of a copy's host call to now, because the copy has blocked the host.
 
-        If `has_waited` is true, the call has waited for the end of the copy; otherwise, it has read pageable
+        If `has_waited` is true, the host has waited for the end of the copy; otherwise, it has read pageable
         memory.
         """
         now_ns = self._read_clock()

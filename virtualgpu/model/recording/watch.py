@@ -51,8 +51,8 @@ _MAX_COPIED_BYTES = 64 << 20
 
 
 class WatchedOperation(Protocol):
-    """The interface of an operation that the class `Watch` runs. A kernel also returns the memory that it has
-    accessed.
+    """The interface of an operation that the class `Watch` runs. The run of a kernel also returns the memory
+    regions that the kernel accessed.
     """
 
     @property
@@ -179,8 +179,8 @@ class Watch:
     def node(
         self, stream: StreamRef, number: int, operation: WatchedOperation, source: SourceLine | None
     ) -> tuple[float, Work]:
-        """Run a node of a graph. The result is the duration in ns, and the record that the method `launched`
-        needs.
+        """Run a node of a graph. The result is the duration in ns and a record to pass to the method
+        `launched`.
         """
         source = source or self.here()
         changes_host = operation.kind == "HOST_LAUNCH"
@@ -260,7 +260,7 @@ class Watch:
     ) -> None:
         """Report the allocation of a block of memory.
 
-        The argument `stream_id` is the stream of the block if the driver keeps the order. A `private` block
+        If the block is allocated in the order of a stream, `stream_id` is that stream. A `private` block
         comes from a pool that the program uses only for some of its arrays.
         """
         if private:
@@ -297,7 +297,7 @@ class Watch:
                 del self._buffers[key]
 
     def finish(self) -> None:
-        """Report the last changes of host buffers."""
+        """Report the changes of host buffers since the last report."""
         self._report_buffer_changes(self.here())
 
     # The host's buffers, whose changes are found by comparing their contents

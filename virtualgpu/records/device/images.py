@@ -26,8 +26,8 @@ _TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7))  # Jetsons run machine code for their 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The machine code or PTX for one target. For the target ``sm_90a``, the number is 90 and the suffix is
-    ``a``.
+    """One part of a code image: machine code or PTX for one target. For the target ``sm_90a``, ``number`` is
+    90 and ``suffix`` is ``a``.
     """
 
     kind: Kind

@@ -168,7 +168,7 @@ class LoadSamples:
         return replace(self, time_ns=since_ns, columns=columns, phases=((phase, 0.0),))
 
     def mean(self, name: str) -> float | None:
-        """Return the mean of a column, or None without readings."""
+        """Return the mean of a column, or None if the column has no readings."""
         readings = self.columns[name][~np.isnan(self.columns[name])]
         return float(readings.mean()) if len(readings) else None
 
