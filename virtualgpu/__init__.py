@@ -15,7 +15,7 @@ __all__ = ["as_cupy", "use_device"]
 
 
 def use_device(name: str | None = None, count: int | None = None, links: str | None = None) -> None:
-    """Select the virtual GPUs that ``cp`` uses. Arrays of the previous GPUs stay readable.
+    """Select the virtual GPUs that ``cp`` uses. Existing arrays on the previous GPUs stay readable.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ def use_device(name: str | None = None, count: int | None = None, links: str | N
 
 
 def as_cupy(device: str | None = None, count: int | None = None) -> AsCupy:
-    """Make ``import cupy`` and ``import cupyx`` load the modules of the virtual GPU. Submodules such as
-    ``cupy.cuda`` are also replaced.
+    """Make ``import cupy`` and ``import cupyx`` load the modules of the virtual GPU. Imports of submodules
+    such as ``cupy.cuda`` also load modules of the virtual GPU.
 
     Call it before CuPy is imported. A second call only changes the device.
 

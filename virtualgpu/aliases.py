@@ -23,7 +23,7 @@ _NVIDIA_PACKAGES = ("cuda", "cuda.core", "cuda.bindings")
 
 class AsCupy:
     """Context manager that replaces CuPy's modules with the modules of the virtual GPU. The replacement ends
-    with the ``with`` block or with a call to `undo`.
+    when the ``with`` block ends or `undo` is called.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class AsCupy:
         os.environ[name] = value
 
     def undo(self) -> None:
-        """Restore the module names, and select the previous machine again."""
+        """Stop replacing CuPy's modules, and select the machine that was in use before."""
         if self._finders:
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in self._finders]
             for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
@@ -89,7 +89,7 @@ def is_on() -> bool:
 
 
 def check_free() -> None:
-    """Check that no other CuPy is imported in this process.
+    """Check that this process has not imported any other CuPy.
 
     Raises
     ------

@@ -60,8 +60,8 @@ NO_SENSORS = "virtual GPU: no sensors"
 
 
 class VirtualBackend:
-    """Implementation of the `virtualgpu.protocol.Backend` protocol for virtual GPUs. Its methods apply to the
-    current device.
+    """Implementation of the `virtualgpu.protocol.Backend` protocol for virtual GPUs. Unless stated otherwise,
+    the methods apply to the current device.
 
     Parameters
     ----------
@@ -118,11 +118,11 @@ class VirtualBackend:
     def step_ns(
         self, messages: Sequence[tuple[int, int, int, bool]], sums: Sequence[tuple[int, int]]
     ) -> tuple[float, float]:
-        """Return the modelled duration of the copies in one step, and of the whole step, in ns."""
+        """Return the modelled duration of a collective step's copies and of the whole step, in ns."""
         return cost.step_ns([device.info for device in self.machine.devices], messages, sums)
 
     def stream_watcher(self) -> MachineObserver:
-        """Return a watcher that reports the operations on all devices and the memory that they access."""
+        """Return a watcher that reports each operation on a device and the memory that it accesses."""
         from virtualgpu.sanitizer.touched import run_watched
 
         return MachineObserver(self.machine, run_watched)
@@ -132,9 +132,9 @@ class VirtualBackend:
     @overload
     def observe(self, launch: Launch, /, *observations: Observation[Any]) -> tuple[Any, ...]: ...
     def observe(self, launch: Launch, /, *observations: Observation[Any]) -> Any:
-        """Execute a kernel launch once, and return a record for each requested observation.
+        """Run a kernel, and return one record for each requested observation.
 
-        A check for hazards needs a separate run, and so does each further warp or block. If the contents of
+        A hazard check and each additional observed warp or block need a separate run. If the contents of
         arrays are restored (``Blocks(restore=True)``, `Hazards`), the modelled clock and L2's contents do not
         change.
         """
@@ -154,7 +154,7 @@ class VirtualBackend:
         return cast(GraphRecord, graph._record(self.provenance))
 
     def set_graph_node(self, graph: Any, node: GraphNode, template: Any) -> None:
-        """Set the parameters of one node in a captured graph for its next launches."""
+        """Change the parameters of one node for later launches of a captured graph."""
         graph._set_node(node)
 
     def update_graph(self, graph: Any, other: Any) -> None:
@@ -195,7 +195,7 @@ class VirtualBackend:
         return self.machine.clock.now_ns
 
     def prepared(self, launch: Launch) -> PreparedLaunch:
-        """Check a kernel launch and prepare it without running it."""
+        """Check and prepare a kernel launch without running the kernel."""
         kernel = launch.kernel
         device = self.machine.current_device
         module = self._compile_kernel(kernel)

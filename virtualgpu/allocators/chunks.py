@@ -20,8 +20,8 @@ Mem = TypeVar("Mem", bound=Backing)
 
 
 class Chunk(Generic[Mem]):
-    """A contiguous part of a memory pool's segment, either in use or free. The chunks `prev` and `next` are
-    its neighbours in address order.
+    """A contiguous range of memory within one segment of a memory pool, either in use or free. The chunks
+    `prev` and `next` are its neighbours in address order.
 
     A segment's first chunk stays the same object: splitting and joining keep the lower one.
     """
@@ -44,7 +44,7 @@ class Chunk(Generic[Mem]):
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the chunk is a whole segment."""
+        """Return whether the chunk covers its whole segment."""
         return self.prev is None and self.next is None
 
     def and_after(self) -> Iterator[Chunk[Mem]]:
@@ -80,8 +80,8 @@ class Chunk(Generic[Mem]):
 
 
 class Arena(Generic[Mem]):
-    """The free chunks of one stream in a memory pool, sorted by size. The handle `stream` identifies the
-    stream.
+    """A sorted collection of a memory pool's free chunks for one stream. The attribute `stream` is the handle
+    of that stream.
 
     If several free chunks have the same size, CuPy uses the one whose record has the lowest address in host
     memory. This address differs from run to run and cannot be predicted (tested with 359 recorded choices).
@@ -110,7 +110,7 @@ class Arena(Generic[Mem]):
         return chunk
 
     def give(self, chunk: Chunk[Mem]) -> None:
-        """Merge a chunk with its free neighbours, and add the result to the free chunks."""
+        """Merge a chunk with its free neighbours, and add the merged chunk to the collection."""
         while chunk.next is not None and chunk.next.is_free:
             self._remove(chunk.next)
             chunk.absorb_next()

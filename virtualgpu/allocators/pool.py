@@ -17,8 +17,8 @@ from virtualgpu.allocators.chunks import Arena, Chunk, Mem
 
 
 class ChunkPool(Generic[Mem]):
-    """A memory pool that divides segments of device memory into chunks. It keeps separate free chunks for
-    each stream. All sizes are in bytes.
+    """A memory pool that divides segments of device memory into chunks. The pool keeps a separate collection
+    of free chunks for each stream. All sizes are in bytes.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class ChunkPool(Generic[Mem]):
     def take(self, size: int, stream: int, allocate: Callable[[int], Mem | None]) -> Chunk[Mem] | None:
         """Return a free chunk of the stream with handle `stream`, or allocate a new segment.
 
-        The function `allocate` allocates device memory, or returns None if the device is full. The result is
+        The function `allocate` must return new device memory, or None if the device is full. The result is
         None if the limit or the device's memory is exceeded even after free blocks were released.
         """
         with self.alone() as is_alone:
@@ -75,7 +75,7 @@ class ChunkPool(Generic[Mem]):
         return chunk
 
     def give(self, chunk: Chunk[Mem]) -> None:
-        """Return a chunk to the pool, without waiting for another thread."""
+        """Return a chunk to the pool without blocking while another thread uses the pool."""
         if not chunk.mem.ptr:
             return  # the whole pool is garbage, and its segment happened to be finalised first
         self._pending.append(chunk)
@@ -88,9 +88,9 @@ class ChunkPool(Generic[Mem]):
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Context manager that locks the pool and yields whether the caller may change its chunks.
+        """Context manager that locks the pool, and yields True if the caller may change its chunks.
 
-        The result is False for a nested call in the same thread; see the notes of the class.
+        It yields False in a nested call of the same thread, as the notes of the class explain.
         """
         with self._mutex:
             is_alone = not self._is_changing
@@ -144,8 +144,8 @@ class ChunkPool(Generic[Mem]):
         return fits
 
     def free_all_blocks(self, stream: int | None = None) -> None:
-        """Return the memory of unused segments to the device. With `stream`, only the segments of that stream
-        are returned.
+        """Return the memory of unused segments to the device. If `stream` is given, only the segments of that
+        stream are returned.
 
         A segment with a part in use is kept.
         """
@@ -162,12 +162,12 @@ class ChunkPool(Generic[Mem]):
         return sorted(self._segments, key=lambda chunk: chunk.address)
 
     def n_free_blocks(self) -> int:
-        """Number of free blocks in the pool, over all streams."""
+        """Number of free blocks of all streams in the pool."""
         with self.alone():
             return sum(map(len, self._arenas.values()))
 
     def used_bytes(self) -> int:
-        """Total size of the blocks in use, in bytes."""
+        """Total size in bytes of the blocks that the program uses."""
         with self.alone():
             return self._used - sum(chunk.size for chunk in self._pending)
 

@@ -7,13 +7,13 @@ _SIZE_LIMIT = 1 << 64  # CuPy computes in 64 bits, so that sizes close to this b
 
 
 def round_size(size: int) -> int:
-    """Return `size` rounded up to a multiple of 512 bytes, as a memory pool allocates it."""
+    """Return `size` rounded up to a multiple of 512 bytes, the allocation unit of memory pools."""
     return -(-size // ALLOCATION_UNIT_BYTES) * ALLOCATION_UNIT_BYTES % _SIZE_LIMIT
 
 
 def round_pinned_size(size: int) -> int:
-    """Return `size` rounded up to a power of two of at least 512 bytes. The pinned memory pool allocates only
-    such sizes.
+    """Return `size` rounded up to the next power of two, with a minimum of 512 bytes. All buffers in the
+    pinned memory pool have such sizes.
     """
     return max(ALLOCATION_UNIT_BYTES, 1 << (size - 1).bit_length()) % _SIZE_LIMIT
 

@@ -69,8 +69,7 @@ class _Site:
 
 
 def as_run(counters: KernelCounters, source: KernelSource, target: int) -> AsRun:
-    """Compile a kernel to machine code, and convert the PTX instruction counts of a launch to counts of
-    machine instructions.
+    """Compile a kernel, and convert its PTX instruction counts to counts of machine instructions.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ def store(kind: str, name: str, data: bytes) -> None:
 def replace_file(path: Path, data: bytes, durable: bool = False) -> None:
     """Replace a file atomically, so that readers see either the old or the new contents.
 
-    With `durable`, the data are on the disk when this function returns.
+    With ``durable=True``, the function waits until the data are on the disk.
 
     Raises
     ------

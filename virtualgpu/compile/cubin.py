@@ -31,8 +31,8 @@ _RESERVED_SHARED_SECTION = ".nv.shared.reserved.0"
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """The registers per thread, the local memory per thread and the shared memory per block of one kernel.
-    Memory sizes are in bytes.
+    """The resources that one kernel needs, such as registers per thread and shared memory per block. Memory
+    sizes are in bytes.
 
     ``launch_bound_threads`` is the bound of ``__launch_bounds__``, or None. ``estimated`` means that the
     registers are an estimate, not assigned by a compiler.
@@ -54,7 +54,7 @@ class _Section:
 
 
 def kernel_resources(cubin: bytes) -> dict[str, KernelResources]:
-    """Return a dictionary from the (mangled) name of each kernel in a cubin to the resources of the kernel.
+    """Return a dictionary that maps each kernel's (mangled) name in a cubin to its resources.
 
     Raises
     ------

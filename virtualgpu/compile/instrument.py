@@ -47,9 +47,7 @@ _VERSION_PATTERN = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
 
 @dataclass(frozen=True, slots=True)
 class InstrumentedPtx:
-    """PTX with inserted probes, together with the first instruction and the source position of each basic
-    block.
-    """
+    """Instrumented PTX, with the first instruction and the source position of each basic block."""
 
     ptx: str
     first_pc: tuple[int, ...] = ()
@@ -92,7 +90,7 @@ def trace_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
 
 
 def trace_warp(ptx: str, kernel: str) -> InstrumentedPtx:
-    """Add code to a kernel that records which basic blocks one warp enters. The launch determines which warp
+    """Instrument a kernel to record the basic blocks that one warp enters. The launch determines which warp
     is traced.
 
     Functions that the kernel calls are not instrumented. Parameters and errors are those of `trace_blocks`.
@@ -122,7 +120,7 @@ def trace_warp(ptx: str, kernel: str) -> InstrumentedPtx:
 
 
 def lower_version(ptx: str, version: tuple[int, int]) -> str:
-    """Declare an older PTX ISA version in PTX text, for a driver that is older than the compiler.
+    """Lower the PTX ISA version that PTX text declares, for drivers older than the compiler.
 
     NVRTC always declares its own version in PTX. Code for an older GPU rarely needs it, and the driver still
     refuses instructions that the declared version does not have.
@@ -136,7 +134,8 @@ def lower_version(ptx: str, version: tuple[int, int]) -> str:
 def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
     """Return the PTX ISA version that belongs to a CUDA release (PTX ISA, "Release Notes").
 
-    CUDA 11.x has version 7.x, CUDA 13.x has 9.x, and CUDA 12.x has 8.x (one less from 12.6 on).
+    CUDA 11.x has PTX ISA 7.x, and CUDA 13.x has 9.x. CUDA 12.x has 8.x up to 12.5, and 8.(x - 1) from 12.6
+    on.
     """
     major, minor = version
     if major == 12 and minor >= 6:
@@ -150,7 +149,7 @@ def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
 def block_buffer(blocks: int, sampled: int = 1) -> Words:
     """Return a buffer in which `trace_blocks` records the times of a grid with ``blocks`` thread blocks.
 
-    One block in every ``sampled`` blocks is recorded, where ``sampled`` is a power of two.
+    The buffer has space for one in every ``sampled`` blocks; ``sampled`` is a power of two.
     """
     if sampled < 1 or sampled & (sampled - 1):
         raise ValueError(f"`sampled` must be a power of two, not {sampled}.")
@@ -161,8 +160,8 @@ def block_buffer(blocks: int, sampled: int = 1) -> Words:
 
 
 def recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
-    """Return the index of the thread block that each row of a `block_buffer` records. The last index can be
-    outside the grid.
+    """Return the indices of the thread blocks that the rows of a `block_buffer` record. The last index can
+    exceed the largest block index of the grid.
 
     The recorded blocks do not have a fixed distance, because it could have a common factor with the number
     of SMs or resident blocks, so that some of them would never be recorded.
@@ -186,14 +185,14 @@ def read_blocks(buffer: Words) -> tuple[npt.NDArray[np.int64], Words, Words, npt
 
 
 def warp_buffer(block_index: Dim3, warp_index: int, capacity: int) -> Words:
-    """Return a buffer in which `trace_warp` records at most ``capacity`` events of one warp."""
+    """Return a buffer for at most ``capacity`` events that `trace_warp` records for one warp."""
     header = np.array([0, capacity, *block_index, warp_index], np.uint64)
     return np.concatenate([header, np.zeros(capacity * _WARP_WORDS, np.uint64)])
 
 
 def read_warp(buffer: Words) -> tuple[Words, npt.NDArray[np.uint32], npt.NDArray[np.int32], bool]:
-    """Return the clock in SM cycles, the active mask and the basic block of each event, and whether events
-    are missing.
+    """Return each event's clock (in SM cycles), active mask and basic block, and whether events are
+    missing.
     """
     event_count = int(buffer[0])
     capacity = int(buffer[1])
@@ -405,7 +404,7 @@ def _warp_probe(names: _Names, block_index: int) -> str:
 def timer_step_ns(*times_ns: npt.NDArray[np.int64]) -> int:
     """Return the greatest common divisor of all differences between measured times, in ns.
 
-    If enough times are given, the result is the resolution of the clock.
+    With enough measured times, this divisor equals the resolution of the clock.
     """
     differences = np.diff(np.unique(np.concatenate(times_ns)))
     return int(np.gcd.reduce(differences)) if differences.size else 1

@@ -27,8 +27,8 @@ def stacks_of(size_bytes: int) -> Iterator[None]:
 
 
 def interruptible(work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
-    """Run a long function call in a separate thread, and wait for it. If the wait is interrupted, `stop` is
-    called.
+    """Run a long function call in a separate thread, and wait for it. If an interrupt ends the wait, the
+    function calls `stop`.
 
     Python raises `KeyboardInterrupt` only in the main thread, and not before a call into C returns.
     Interrupted work that cannot be stopped continues to its end in the background; a process that exits does

@@ -53,8 +53,7 @@ class NvrtcCompileError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PtxImage:
-    """The PTX from a compilation for one target, with the compiler's log and the mangled name of each name
-    expression.
+    """The result of a compilation to PTX for one target, with the log and the mangled names.
 
     The attribute ``resources`` contains the resources of each kernel, or None if they are unknown.
     """
@@ -68,8 +67,8 @@ class PtxImage:
 
 @dataclass(frozen=True, slots=True)
 class CubinImage:
-    """The machine code (an ELF file) from a compilation for one target, with the compiler's log and the
-    mangled names.
+    """The result of a compilation to machine code (an ELF file) for one target, with the log and the mangled
+    names.
     """
 
     cubin: bytes

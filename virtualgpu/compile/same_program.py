@@ -15,8 +15,7 @@ _TARGET = TARGETS[-1]
 
 
 def same_program(first: KernelSource, second: KernelSource) -> bool:
-    """Return whether two kernels are equal except for comments, spaces, names and other details without an
-    effect.
+    """Return whether two kernels differ only in comments, spaces, names and other details without an effect.
 
     The texts must be equal except for comments and spaces, or both kernels must compile to the same
     instructions. If the compiler is missing, or rejects one of them, the texts decide.

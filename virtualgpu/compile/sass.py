@@ -51,8 +51,8 @@ class NvdisasmMissingError(ToolMissingError):
 
 @dataclass(frozen=True, slots=True)
 class SassInstruction:
-    """A machine instruction. The attribute ``ptx_line`` is its line in the module's PTX text, from 1, or 0 if
-    unknown.
+    """A machine instruction. The attribute ``ptx_line`` is the instruction's line in the PTX text (from 1),
+    or 0 if unknown.
     """
 
     address: int
@@ -68,13 +68,15 @@ class SassInstruction:
 
     @property
     def space(self) -> str:
-        """State space that a memory instruction accesses. The string is empty for other instructions."""
+        """Name of the state space that the instruction accesses. The name is empty if the instruction does
+        not access memory.
+        """
         return _SPACES.get(self.root, "")
 
     @property
     def kind(self) -> str:
-        """Kind of a memory access, which is load, store or atomic. The string is empty for other
-        instructions.
+        """Kind of the instruction's memory access: load, store or atomic. The string is empty if the
+        instruction does not access memory.
         """
         if not self.space:
             return ""
@@ -91,7 +93,7 @@ class SassInstruction:
 
     @property
     def is_conditional_branch(self) -> bool:
-        """Return whether the instruction is a branch or an exit that only some of the lanes can take."""
+        """Return whether the instruction is a branch or an exit that only some lanes may take."""
         if ".DIV" in self.opcode:  # tests whether the warp has diverged, with the same result in all lanes
             return False
         return self.root in _BRANCHES and (self.guarded or self.root in ("BRX", "JMX"))

@@ -44,7 +44,7 @@ _COMMENT_LINE_PATTERN = re.compile(r"^\s*//[^\n]*\n", re.M)
 
 @dataclass(frozen=True, slots=True)
 class ShippedImage:
-    """The result of a compilation in advance for one target. The image contains PTX, mangled names and the
+    """A program that was compiled in advance for one target. The image contains PTX, mangled names and the
     resources of the kernels.
     """
 
@@ -97,8 +97,8 @@ def key_of(code: str, target: int, options: Sequence[str], name_expressions: Seq
 
 
 def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
-    """Return the contents of a file that stores compiled images. The keys of the dictionary `images` identify
-    the images.
+    """Return the bytes of a file that stores the given compiled images. Each item of `images` is a pair of a
+    key and an image.
     """
     store_content = {
         "format": FORMAT,
@@ -112,7 +112,7 @@ def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
 
 
 def strip(ptx: str) -> str:
-    """Remove debug sections, comment lines, folders of source files and process numbers from PTX."""
+    """Remove debug sections, comment lines, folder names and process-dependent names from PTX."""
     ptx = _STRING_PATTERN.sub(_remove_folder, ptx)
     ptx = _COMMENT_LINE_PATTERN.sub("", _FOLDER_PATTERN.sub(r"\1\2", _DEBUG_SECTION_PATTERN.sub("", ptx)))
     for length in {match[1] for match in _INTERNAL_PATTERN.finditer(ptx)}:

@@ -90,7 +90,7 @@ _ARRAY_NAMES_ELSEWHERE = {
 def missing_attribute(
     module_name: str, name: str, known_names: Iterable[str], remedy: str = ""
 ) -> AttributeError:
-    """Return the error for an attribute `name` that the module ``cp.<module_name>`` does not have.
+    """Return the error for a missing attribute `name` of the module `module_name`.
 
     Parameters
     ----------
@@ -161,7 +161,9 @@ def missing_array_attribute(array_class: Any, name: str) -> str:
 def module_getattr(
     module_name: str, namespace: dict[str, Any], remedies: dict[str, str] | None = None
 ) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` function for a module. Errors for missing names suggest alternatives."""
+    """Return a ``__getattr__`` function that raises the errors for missing names of a module. These errors
+    suggest alternative names.
+    """
 
     def raise_missing(name: str) -> Any:
         if name.startswith("__"):

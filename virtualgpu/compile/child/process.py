@@ -82,7 +82,7 @@ class Compiler:
         self.stop()
 
     def stop(self) -> None:
-        """End the compiler process, even while it handles a request. The next request starts a new
+        """End the compiler process, even if it is handling a request. The next request starts a new
         process.
         """
         process = self._process

@@ -26,7 +26,7 @@ class CompilationRefusedError(Exception):
 
 
 def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[bytes], str, dict[str, str]]:
-    """Compile source code, and return the image of each kind, the compiler's log and the mangled names.
+    """Compile source code, and return the requested images, the compiler's log and the mangled names.
 
     Raises
     ------

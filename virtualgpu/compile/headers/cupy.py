@@ -50,7 +50,7 @@ _INCLUDE_PATTERN = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]cupy/([\w.]+)[>\
 
 
 def with_headers(code: str) -> str:
-    """Replace the first include of each CuPy header in the code with the contents of the header."""
+    """Replace the first ``#include`` of each CuPy header in the code with the header's contents."""
     included: set[str] = set()
 
     def replacement(match: re.Match[str]) -> str:

@@ -36,11 +36,11 @@ _CONTROL_FLOW = {"bra", "brx", "ret", "exit", "trap"}
 
 
 def contract(module: ir.Module) -> ir.Module:
-    """Return a PTX module in which an ``fma`` replaces each ``add`` or ``sub`` that ptxas fuses with a
+    """Return a PTX module in which ``fma`` replaces each addition or subtraction that ptxas fuses with a
     multiplication.
 
-    Instructions keep their numbers and text, and multiplications remain for other instructions that use their
-    results.
+    Instruction numbers and texts do not change, and a multiplication remains if other instructions use its
+    result.
     """
     functions = {name: _contract_function(function) for name, function in module.functions.items()}
     return dataclasses.replace(module, functions=functions)
@@ -59,7 +59,9 @@ def _contract_function(function: ir.Function) -> ir.Function:
 
 
 def fusions(function: ir.Function) -> dict[int, tuple[int, int]]:
-    """Return the multiplication that ptxas fuses with each addition, and its operand number (0 or 1)."""
+    """Return the multiplication for each addition that ptxas fuses, and the operand (0 or 1) with the
+    product.
+    """
     kinds = {
         instruction.pc: instruction.root for instruction in function.instructions if _is_free(instruction)
     }

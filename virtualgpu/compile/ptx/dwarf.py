@@ -49,11 +49,11 @@ _FORM_BYTES = {0x01: 8, 0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8, 0x0C: 1, 0x11: 1, 0x
 
 @dataclass(frozen=True, slots=True)
 class CType:
-    """A C++ type without ``const``, which is a number, a pointer, an array or a struct.
+    """A C++ type without ``const``, such as a number, a pointer, an array or a struct.
 
-    The field ``inner_key`` is the key of the type that a pointer or array contains. ``count`` is the number
-    of elements (0 if it is open, -1 if the type is not an array). ``members`` are names, offsets in bytes and
-    keys of types.
+    The field ``inner_key`` is the key of a pointer's target type or an array's element type. ``count`` is the
+    number of elements (0 if it is open, -1 if the type is not an array). ``members`` are names, offsets in
+    bytes and keys of types.
     """
 
     name: str
@@ -66,13 +66,12 @@ class CType:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredVariable:
-    """A variable in the source code, with its declaration, its scope, and the registers or symbol in which it
-    is stored.
+    """A variable in the source code, with its scope and its registers or symbol in PTX.
 
-    The field ``kind`` is the format of its bits, such as ``s32``, or empty for arrays and structs; ``ctype``
-    is the key of its type. The scope is given by two labels. ``parameter`` is its index among the parameters,
-    -1 for other variables. ``function`` is empty for a variable outside of functions; ``offset`` is its
-    distance in bytes from the symbol.
+    The field ``kind`` is the format of the value's bits, such as ``s32``, or empty for arrays and structs.
+    The field ``ctype`` is the key of its type. The scope is given by two labels. ``parameter`` is its index
+    among the parameters, -1 for other variables. ``function`` is empty for a variable outside of functions;
+    ``offset`` is its distance in bytes from the symbol.
     """
 
     name: str

@@ -31,9 +31,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class EntryText:
-    """The positions of a kernel's parts in PTX text. The parts are the parameter list, the code and all
-    statements.
-    """
+    """The positions of a kernel's parameter list, code and statements in PTX text."""
 
     params_end: int
     has_parentheses: bool
@@ -43,7 +41,8 @@ class EntryText:
 
 
 def find_entry(ptx: str, kernel: str) -> EntryText:
-    """Return the positions of a kernel's parts in PTX text. The kernel is identified by its (mangled) name.
+    """Find a kernel in PTX text, and return the positions of its parts. The kernel is identified by its
+    (mangled) name.
 
     Raises
     ------

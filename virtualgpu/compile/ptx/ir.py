@@ -36,8 +36,8 @@ class Special:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """A constant operand. The attribute ``float_bits`` is 32 or 64 if the number is written as IEEE bits
-    (0f.., 0d..).
+    """A constant operand. The attribute ``float_bits`` is 32 or 64 for a constant written as hexadecimal IEEE
+    bits (0f.. or 0d..).
     """
 
     value: int
@@ -82,11 +82,11 @@ Operand = Register | Special | Immediate | Symbol | Address | Vector | Pair
 
 @dataclass(slots=True)
 class Instruction:
-    """A PTX instruction. The field ``pc`` is its index in the function, and ``line`` is its source line (0 if
-    unknown).
+    """A PTX instruction. The field ``pc`` is the instruction's index in its function, and ``line`` is its
+    source line (0 if unknown).
 
-    An inlined instruction keeps its `origin` (function name and index) and its `call_depth`. Its opcode is
-    the original one, even if its parts have changed.
+    The fields `origin` (function name and index) and `call_depth` describe where an inlined instruction came
+    from. Its opcode is the original one, even if its parts have changed.
     """
 
     pc: int

@@ -15,10 +15,10 @@ _OTHER_MEMORY = frozenset({"shared", "local", "param", "const"})
 
 
 def uses_of_parameters(ptx: str, name: str) -> list[int]:
-    """Return how a kernel uses the memory of each parameter, as the flags `READ`, `WRITTEN` and `ATOMIC`.
+    """Return the memory uses of each kernel parameter as a combination of `READ`, `WRITTEN` and `ATOMIC`.
 
-    A register depends on the same parameters as the registers from which it is computed. An address that
-    depends on no parameter and no variable may belong to any parameter.
+    A register depends on all parameters on which its source registers depend. An address that depends on no
+    parameter and no variable may belong to any parameter.
 
     Parameters
     ----------

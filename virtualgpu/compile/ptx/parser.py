@@ -198,8 +198,8 @@ class _Parser:
                 raise self.fail(f"cannot read {self.text[self.offset : self.offset + 60]!r}.")
 
     def location(self, match: re.Match[str]) -> None:
-        """Set the source line of the instructions that follow. The source line is the innermost line in the
-        learner's own file.
+        """Set the source line of the following instructions. This line is the innermost source position in
+        the learner's own file.
 
         Inlined code of headers belongs to other files. If a header's function is inlined in another one, the
         location names only the caller in the header, whose own location was given before, perhaps much

@@ -383,7 +383,7 @@ class _Checker:
 
     @staticmethod
     def take_list(operands: list[ir.Operand | None]) -> tuple[ir.Operand | None, ...]:
-        """Remove a leading list in braces or parentheses from the operands, and return its items."""
+        """Remove the first operand if it is a list in braces or parentheses, and return its items."""
         list_operand = operands[0] if operands else None
         if not isinstance(list_operand, ir.Vector):
             return ()

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Traceable:
-    """Base class of the placeholders with which `cp.fuse` records the operations of a function.
+    """Base class of the placeholders that record a function's operations for `cp.fuse`.
 
-    A function of ``cp`` passes its arguments to a placeholder that it receives.
+    A function of ``cp`` that receives a placeholder lets the placeholder record the call.
     """
 
     __slots__ = ()
@@ -28,7 +28,8 @@ class Traceable:
 
 
 def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None:
-    """Check that a kernel on `device` can access an array. The default device is the current one.
+    """Check that kernels on `device` can access the memory of an array. The default device is the current
+    one.
 
     If a link joins the array's device to `device`, peer access is enabled, with a ``PerformanceWarning``.
 

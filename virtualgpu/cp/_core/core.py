@@ -9,7 +9,7 @@ __all__ = ["assemble_cupy_compiler_options", "ndarray"]
 
 
 def assemble_cupy_compiler_options(options: tuple[str, ...]) -> tuple[str, ...]:
-    """Add the C++ standard and CuPy's header folders to compiler options, as CuPy does."""
+    """Add a default C++ standard and the CUDA header folders to compiler options, as CuPy does."""
     if not any(option.startswith(("--std", "-std")) for option in options):
         options = (*options, "--std=c++17")
     return (*options, *nvrtc.include_options())

@@ -196,7 +196,7 @@ class FunctionMethods:
         return flatiter(self)
 
     def scatter_add(self: Any, slices: Any, value: Any) -> None:
-        """Add `value` atomically to the elements at given indices, once for each occurrence of an index."""
+        """Add `value` atomically to the elements at the given indices, once for each time an index occurs."""
         self._module.add.at(self, slices, value)
 
     def scatter_max(self: Any, slices: Any, value: Any) -> None:

@@ -179,7 +179,7 @@ class RawKernel:
 
     @property
     def preferred_shared_memory_carveout(self) -> int:
-        """Percentage of the L1 cache that is used as shared memory, or -1 if the driver decides.
+        """Preferred percentage of the L1 cache for use as shared memory, or -1 for the driver's choice.
 
         The virtual GPU stores the value but does not use it.
         """
@@ -197,7 +197,7 @@ class RawKernel:
 
     @property
     def attributes(self) -> dict[str, int]:
-        """All attributes of the kernel, as a dict with CuPy's names."""
+        """Attributes of the kernel as a dictionary with CuPy's attribute names."""
         names = (
             "max_threads_per_block",
             "shared_size_bytes",

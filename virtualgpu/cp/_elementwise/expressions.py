@@ -148,5 +148,5 @@ _BY_KIND: dict[str, dict[str, str]] = {
 
 
 def expression(function: np.ufunc, dtype: np.dtype[Any]) -> str | None:
-    """Return the C++ expression for a NumPy function with operands of one type, or None if there is none."""
+    """Return the C++ expression that implements a NumPy function for one dtype, or None."""
     return _BY_KIND[dtype.kind].get(function.__name__)

@@ -105,7 +105,7 @@ def _argument_signature(value: Any) -> Any:
 
 @dataclass(slots=True)
 class Plan:
-    """The kernel of a fused function, with the order of its arguments and results."""
+    """A callable plan of a fused function, with its kernel and the order of its arguments."""
 
     kernel: ElementwiseKernel | ReductionKernel
     arguments: list[Argument]

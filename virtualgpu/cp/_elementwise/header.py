@@ -82,7 +82,7 @@ struct float16 {
 
 
 def header(type_names: frozenset[str], code: str = "") -> str:
-    """Return the C++ declarations that a kernel needs for the given types and for the types in its code."""
+    """Return the C++ declarations that a kernel needs for its types and its code."""
     header_texts = [ARRAYS]
     if "float16" in type_names or "float16" in code:
         header_texts.append(FLOAT16)

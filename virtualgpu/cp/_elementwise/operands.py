@@ -35,15 +35,15 @@ def checked(args: Sequence[Any]) -> list[Any]:
 
 
 def dtype_of(value: Any) -> np.dtype[Any] | None:
-    """Return the dtype of an array or of a texture handle. The result is None for a number."""
+    """Return the dtype of an array or a texture handle, or None for a number."""
     if isinstance(value, TextureObject):
         return np.dtype(np.uint64)
     return value.dtype if isinstance(value, ndarray) else None
 
 
 def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | None) -> Shape:
-    """Return the shape over which a kernel loops. The result is the broadcast shape of the non-raw arrays, or
-    `size`.
+    """Return the shape of the loop in which a kernel computes its elements. The result is the broadcast shape
+    of the non-raw arrays, or `size`.
 
     Raises
     ------
@@ -112,7 +112,9 @@ def as_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def merged(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
-    """Merge axes that are contiguous in all arrays. The kernel then needs fewer index calculations."""
+    """Merge adjacent axes of a loop that are contiguous in all arrays. The kernel then needs fewer index
+    calculations.
+    """
     axes: list[list[int]] = []
     for axis, extent in enumerate(shape):
         if extent == 1 and len(shape) > 1:
@@ -130,8 +132,8 @@ def merged(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
 
 
 def layout_value(shape: Shape, strides: Shape | None = None) -> Any:
-    """Return a kernel argument of the C++ type ``CLayout`` with a shape and strides. The default strides are
-    0.
+    """Return a kernel argument of the C++ type ``CLayout`` with the given shape and strides. The default
+    strides are 0.
     """
     if strides is None:
         strides = (0,) * len(shape)
@@ -142,9 +144,9 @@ def layout_value(shape: Shape, strides: Shape | None = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An argument of a generated kernel, with the C++ code that declares and accesses it.
+    """A description of one argument of a generated kernel, which also generates the argument's C++ code.
 
-    The generated source depends only on the fields of the operands.
+    The fields of the operands alone determine the generated source.
     """
 
     parameter: Parameter

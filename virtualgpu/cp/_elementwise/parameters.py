@@ -45,7 +45,7 @@ def c_name(dtype: np.dtype[Any]) -> str:
 class Parameter:
     """A parameter of a generated kernel.
 
-    For a placeholder such as ``T``, `dtype` is None and `placeholder` is the letter.
+    For a type placeholder such as ``T``, `dtype` is None and `placeholder` is its letter.
     """
 
     name: str
@@ -155,7 +155,7 @@ def decide_types(
     input_dtypes: Sequence[np.dtype[Any] | None],
     output_dtypes: Sequence[np.dtype[Any]],
 ) -> tuple[list[np.dtype[Any]], list[np.dtype[Any]], TypeMap]:
-    """Determine the dtypes of all parameters, first from the output arrays and then from the inputs.
+    """Determine the dtypes of all parameters from the output arrays and then from the inputs.
 
     A scalar has dtype None, because it is converted to the type of its parameter.
 

@@ -321,7 +321,7 @@ extern "C" __global__ void {self.name}({declarations}) {{
 
     @property
     def cached_code(self) -> str:
-        """The C++ source that was generated first."""
+        """C++ source of the kernel for its first combination of argument types."""
         return next(iter(self.cached_codes.values()))
 
     def __repr__(self) -> str:

@@ -38,14 +38,12 @@ _WHERE_REMEDY = "use cp.where(condition, x, y), and combine conditions with & or
 
 
 class NotOneLoop(Exception):
-    """Error for a function that cannot be fused, because its operations do not form one loop with a final
-    reduction.
-    """
+    """Error for a function that cannot be fused into one loop with a final reduction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """The reduction in a fused function, with the axes that it reduces."""
+    """A recorded reduction of a fused function, with its axes and its C++ expression."""
 
     value: Traced
     expression: str
@@ -69,7 +67,7 @@ class Argument:
 
 @dataclass(slots=True)
 class Trace:
-    """The C++ statements recorded from a fused function, before and after its reduction."""
+    """A record of a fused function's operations as C++ statements before and after its reduction."""
 
     arguments: list[Argument] = field(default_factory=list)
     statements: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
@@ -79,7 +77,7 @@ class Trace:
 
     @property
     def stage(self) -> int:
-        """Stage of the computation, which is 0 before the reduction and 1 after it."""
+        """Number of the current stage: 0 before the reduction, and 1 after it."""
         return int(self.reduction is not None)
 
     def argument(self, value: Any, position: int | None = None) -> Traced:
@@ -170,7 +168,7 @@ class Trace:
         )
 
     def reduce(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
-        """Record a reduction. Later operations can use only its result."""
+        """Record a reduction. Operations after the reduction can use only its result."""
         options = _reduction_arguments(name, args, kwargs)
         reduced_value = args[0]
         if (
@@ -270,9 +268,9 @@ def _in_place_method(function: np.ufunc) -> Callable[[Any, Any], Any]:
 
 
 class Traced(Traceable):
-    """The placeholder for a scalar value or a reduction's result while a fused function is traced.
+    """A placeholder for a scalar or a reduction's result while a fused function is traced.
 
-    For a number from outside of the function, `scalar_type` is its Python type.
+    The attribute `scalar_type` is the Python type of a number from outside of the function.
     """
 
     __slots__ = ("dtype", "name", "ndim", "position", "scalar_type", "stage", "trace")

@@ -53,7 +53,7 @@ class BitGenerator:
 
 
 class CurandGenerator(BitGenerator):
-    """A generator of random bits with `size` states. By default, there is one state for each thread of eight
+    """A generator of random bits with `size` states. By default, `size` is the number of threads in eight
     blocks per SM.
 
     Element e of an array comes from state e modulo `size`, so an array with more elements than states
@@ -96,7 +96,7 @@ class CurandGenerator(BitGenerator):
         return out if output else None
 
     def state(self) -> int:
-        """Return the address of the generator's states in device memory."""
+        """Return the device address of the generator's states."""
         self._check_device()
         return int(self._state.data.ptr)
 
@@ -173,7 +173,7 @@ class MRG32k3a(CurandGenerator):
 
 
 def source(struct_name: str) -> tuple[str, tuple[str, ...]]:
-    """Return the CUDA C++ source of the random kernels and the compiler options for one type of state."""
+    """Return the CUDA C++ source of the random kernels, with compiler options for one state type."""
     source_code = (Path(__file__).parent / "draws.cu").read_text(encoding="utf-8")
     return source_code, (f"-DSTATE={struct_name}",)
 

@@ -37,7 +37,7 @@ _MODULI = 4294967087, 4294944443
 
 
 def philox(seed: int, threads: int) -> npt.NDArray[Any]:
-    """Return the initial Philox states of threads 0 to `threads` - 1."""
+    """Return the initial states of the Philox generator for `threads` threads."""
     states = np.zeros(threads, PHILOX)
     states["counter"][:, 2] = np.arange(threads)
     states["key"] = seed & 0xFFFFFFFF, seed >> 32

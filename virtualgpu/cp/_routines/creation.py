@@ -330,7 +330,7 @@ ogrid = _Grid(np.ogrid, "ogrid")
 
 
 def get_array_module(*args: Any) -> Any:
-    """Return ``cp`` if any argument is a device array, else ``numpy``."""
+    """Return ``cp`` if any argument is a device array, and ``numpy`` otherwise."""
     return ndarray._module if any(isinstance(argument, ndarray) for argument in args) else np
 
 

@@ -193,8 +193,8 @@ def ufunc_docstring(function: np.ufunc) -> str:
 
 
 def ufunc_signature(function: np.ufunc) -> inspect.Signature:
-    """Return the signature of an element-wise function. The signature contains the operands, followed by
-    CuPy's keywords.
+    """Return the signature of an element-wise function. The signature lists the operands and then the
+    keywords that CuPy accepts.
     """
     names = ("x",) if function.nin == 1 else tuple(f"x{i + 1}" for i in range(function.nin))
     parameter_class = inspect.Parameter
@@ -218,7 +218,7 @@ def add_examples(modules: Mapping[str, Any]) -> None:
 
 
 def document_methods(array_class: type, module: Any) -> None:
-    """Give each array method the signature and docstring of the function of the same name."""
+    """Copy signatures and docstrings from functions to the array methods of the same name."""
     for name, method in vars(array_class).items():
         function = getattr(module, name, None)
         if (getattr(method, "__doc__", None) or "").startswith(f"Like ``cp.{name}("):

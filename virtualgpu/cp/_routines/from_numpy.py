@@ -137,7 +137,7 @@ def lift(
     passes: FlopCount | None = None,
     least_ns: FlopCount | None = None,
 ) -> Callable[..., Any]:
-    """Return a function for device arrays that computes its results with a NumPy function.
+    """Wrap a NumPy function in a function that accepts and returns device arrays.
 
     A result that shares memory with an argument becomes a view of that argument. Other results become new
     device arrays, also where NumPy returns scalars. Time is added to the modelled clock unless all results
@@ -225,7 +225,7 @@ def lift(
 
 
 def host_only(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
-    """Wrap a NumPy function that needs only the shapes and dtypes of its arguments."""
+    """Adapt a NumPy function to device arrays if it needs only their shapes and dtypes."""
 
     def shape_and_dtype(value: Any) -> Any:
         if isinstance(value, ndarray):

@@ -261,7 +261,7 @@ broadcast_arrays = lift(np.broadcast_arrays)
 
 
 class broadcast:  # noqa: N801 - CuPy's name
-    """Device arrays and scalars that are broadcast against each other.
+    """The result of broadcasting device arrays and scalars to a common shape.
 
     Attributes
     ----------

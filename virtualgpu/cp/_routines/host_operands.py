@@ -144,7 +144,7 @@ _FUNCTIONS = {line.split()[0]: _parse_parameters(line.split()[1:]) for line in _
 
 
 def computes_on_the_host(name: str, args: tuple[Any, ...]) -> bool:
-    """Return whether CuPy would call a method of the NumPy argument and therefore compute on the host."""
+    """Return whether CuPy computes on the host by calling a method of its NumPy argument."""
     return (
         name in _METHOD_CALLS
         and bool(args)
@@ -156,7 +156,7 @@ def computes_on_the_host(name: str, args: tuple[Any, ...]) -> bool:
 def read_operands(
     name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Copy the host arguments of a function to the device in the cases in which CuPy copies them.
+    """Copy those host arguments of a function to the device that CuPy also copies.
 
     Returns
     -------

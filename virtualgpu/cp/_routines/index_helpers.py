@@ -84,7 +84,7 @@ def apply_along_axis(
 ) -> ndarray:
     """Apply a function of one-dimensional arrays to every one-dimensional slice along an axis.
 
-    The function runs on the device once per slice, so a function of whole arrays needs far fewer launches.
+    The function is called once per slice, so a function of whole arrays needs far fewer launches.
     """
     if not isinstance(arr, ndarray):
         raise TypeError(
@@ -113,9 +113,9 @@ def apply_along_axis(
 
 
 def apply_over_axes(func: Callable[[ndarray, int], Any], a: ndarray, axes: Any) -> ndarray:
-    """Apply a function such as ``cp.sum`` to several axes of an array, one after another.
+    """Apply a function such as ``cp.sum`` along several axes of an array, one axis after another.
 
-    The function `func` can keep the axis with length 1 or remove it; the result has all axes.
+    The result has as many axes as `a`, even if `func` removes the reduced axis.
     """
     result = asarray(a)
     for signed_axis in axes if isinstance(axes, (tuple, list)) else (int(axes),):

@@ -148,7 +148,7 @@ class ufunc:  # noqa: N801 - CuPy's name
 
     @property
     def types(self) -> list[str]:
-        """Supported types of operands and results, as characters such as ``"ff->f"``."""
+        """Supported combinations of operand and result types, in NumPy's notation such as ``"ff->f"``."""
         characters = set("?bBhHiIlLqQefdFD->")
         return [types for types in self._function.types if set(types) <= characters]
 
@@ -168,7 +168,7 @@ class ufunc:  # noqa: N801 - CuPy's name
         run_kernel(device, f"{self.name}_at", moved_bytes, run, 0.0, (a, indices, b), (a,))
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
-        """Apply the function to every pair of an element of `a` and an element of `b`."""
+        """Apply the function to each pair of one element of `a` and one element of `b`."""
         first_operand = a if isinstance(a, ndarray) else ndarray._stored(a)
         return self(first_operand.reshape(first_operand.shape + (1,) * np.ndim(operand(b))), b, **kwargs)
 

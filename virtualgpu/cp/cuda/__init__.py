@@ -110,7 +110,7 @@ def get_local_runtime_version() -> int:
 
 @contextmanager
 def profile() -> Iterator[None]:
-    """Do nothing in a ``with`` block, because no external profiler can record a virtual GPU."""
+    """Context manager without effect, because external profilers cannot record a virtual GPU."""
     yield
 
 

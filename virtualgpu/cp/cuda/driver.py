@@ -89,7 +89,7 @@ def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
     blockSize: int,  # noqa: N803
     dynamicSMemSize: int,  # noqa: N803
 ) -> int:
-    """Return the number of a kernel's blocks that can be resident on an SM at once."""
+    """Return how many blocks of a kernel can be resident on one SM at the same time."""
     function: Function = loaded_object(func, Function, "function")
     stats = function.stats
     if blockSize < 1:
@@ -110,7 +110,7 @@ def occupancyMaxPotentialBlockSize(  # noqa: N802
     dynamicSMemSize: int,  # noqa: N803
     blockSizeLimit: int,  # noqa: N803
 ) -> tuple[int, int]:
-    """Return the grid size that fills the device, and the block size with the most threads per SM."""
+    """Return the number of blocks that fills the device, and the block size with the highest occupancy."""
     function: Function = loaded_object(func, Function, "function")
     max_block_size = function.stats.max_threads_per_block
     max_block_size = min(max_block_size, blockSizeLimit) if blockSizeLimit else max_block_size

@@ -29,7 +29,7 @@ _MINIMUM_ISA = (9, 0)
 
 
 class LoadedCode(WeakValueDictionary[int, Any]):
-    """A dictionary of the loaded modules and functions of one machine by their handles. The dictionary
+    """A dictionary that maps handles to the loaded modules and functions of one machine. The dictionary
     contains only weak references.
     """
 
@@ -76,7 +76,7 @@ class Module:
 
     @property
     def compiled(self) -> CompiledModule:
-        """The compiled code of the module. An error is raised if the module is empty."""
+        """The compiled code of the module. Access raises an error if no code has been loaded."""
         if self._compiled is None:
             raise CUDADriverError(
                 400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle: call load(ptx) first."
@@ -315,7 +315,7 @@ class Function:
         stream: Any = None,
         enable_cooperative_groups: bool = False,
     ) -> None:
-        """Launch one thread per element, in blocks of `block_max_size`."""
+        """Launch the kernel with at least `size` threads, in blocks of at most `block_max_size` threads."""
         grid = (-(-size // block_max_size),)
         block = (min(block_max_size, size),)
         launch = Launch.as_cupy(self, grid, block, args, shared_mem)

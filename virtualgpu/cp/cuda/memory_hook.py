@@ -10,7 +10,7 @@ from virtualgpu.model import machine as _machine
 
 
 def get_memory_hooks() -> dict[str, MemoryHook]:
-    """Return the active memory hooks of the calling thread by name, in the order of their activation."""
+    """Return a dictionary of the calling thread's active memory hooks, in the order of activation."""
     hooks: dict[str, MemoryHook] = _machine.thread_state().setdefault("memory_hooks", {})
     return hooks
 
@@ -58,13 +58,13 @@ class MemoryHook:
         """Method that is called before the pool allocates a segment on the device."""
 
     def alloc_postprocess(self, **kwargs: Any) -> None:
-        """Method that is called after the pool has allocated a device segment, or has failed to do so."""
+        """Method that is called after the allocation of a device segment has succeeded or failed."""
 
     def malloc_preprocess(self, **kwargs: Any) -> None:
         """Method that is called before the pool returns a block to the program."""
 
     def malloc_postprocess(self, **kwargs: Any) -> None:
-        """Method that is called after the pool has returned a block, or has failed to do so."""
+        """Method that is called after a request for a block has succeeded or failed."""
 
     def free_preprocess(self, **kwargs: Any) -> None:
         """Method that is called before a block returns to the pool."""

@@ -123,9 +123,9 @@ class NcclConfig:
 
 
 class NcclCommunicator:
-    """A rank of an NCCL communicator, which uses the current device.
+    """One rank of an NCCL communicator, on the device that is current during its creation.
 
-    The constructor waits until all ranks are created, each in its own thread or all in one group.
+    The constructor waits until all ranks have been created, in separate threads or in one group.
 
     Parameters
     ----------
@@ -184,7 +184,8 @@ class NcclCommunicator:
 
     @staticmethod
     def initAll(devices: int | list[int]) -> list[NcclCommunicator]:  # noqa: N802 - CuPy's name
-        """Return one communicator for each of several devices. All of them are used by a single thread.
+        """Return one communicator for each of several devices. A single thread can make the calls of all
+        these communicators.
 
         Parameters
         ----------
@@ -316,15 +317,14 @@ class NcclCommunicator:
     def reduceScatter(  # noqa: N802
         self, sendbuf: int, recvbuf: int, recvcount: int, datatype: int, op: int, stream: int
     ) -> None:
-        """Reduce the arrays of all ranks with `op`, such as a sum, and write one part of the result to each
-        rank.
+        """Reduce the arrays of all ranks with `op`, and distribute the result in equal parts to the ranks.
 
         Each part contains `recvcount` elements.
         """
         self._call("reduceScatter", sendbuf, recvbuf, recvcount, datatype, stream, op=op)
 
     def allGather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int) -> None:  # noqa: N802
-        """Copy `count` elements of every rank to all ranks, in the order of the ranks."""
+        """Collect `count` elements from every rank, and copy all of them to each rank in rank order."""
         self._call("allGather", sendbuf, recvbuf, count, datatype, stream)
 
     def send(self, sendbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:

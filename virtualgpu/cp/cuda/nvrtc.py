@@ -70,13 +70,13 @@ def destroyProgram(prog: int) -> None:  # noqa: N802
 
 
 def addNameExpression(prog: int, name: str) -> None:  # noqa: N802
-    """Add a template instantiation, such as ``"scale<float>"``, which `compileProgram` must compile."""
+    """Register a template instantiation, such as ``"scale<float>"``, for compilation by `compileProgram`."""
     _find_program(prog).expressions.append(name)
 
 
 def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
-    """Compile a program to PTX. For a real architecture such as ``-arch=sm_90``, the program is also compiled
-    to machine code.
+    """Compile a program to PTX. An option for a real architecture, such as ``-arch=sm_90``, also produces
+    machine code.
 
     Raises
     ------

@@ -51,7 +51,7 @@ def _color_of_id(id_color: int) -> int | None:
 
 
 def ranges() -> tuple[NvtxRange, ...]:
-    """Return the last 65,536 NVTX ranges and marks of the current machine, ordered by their end.
+    """Return the last 65,536 NVTX ranges and marks of the current machine, in the order of their end times.
 
     CuPy does not have this function.
     """
@@ -59,14 +59,14 @@ def ranges() -> tuple[NvtxRange, ...]:
 
 
 def RangePush(message: str, id_color: int = -1) -> None:  # noqa: N802
-    """Start an NVTX range within the open ranges of this thread. The number `id_color` selects one of ten
-    colours.
+    """Start an NVTX range that is nested in the open ranges of this thread. The number `id_color` selects one
+    of ten colours.
     """
     _push(message, _color_of_id(id_color))
 
 
 def RangePushC(message: str, color: int = 0) -> None:  # noqa: N802
-    """Start an NVTX range within the open ranges of this thread. The number `color` has the form
+    """Start an NVTX range that is nested in the open ranges of this thread. The number `color` has the form
     0xAARRGGBB.
     """
     _push(message, _check_color(color))

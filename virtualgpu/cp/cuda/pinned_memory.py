@@ -32,9 +32,9 @@ _KNOWN_FLAGS = 1 | 2 | 4  # cudaHostAllocPortable, Mapped, WriteCombined
 
 
 class PinnedMemory:
-    """A buffer in host memory that the time model treats as pinned.
+    """A host buffer that the time model treats as pinned memory.
 
-    The buffer is not locked by the operating system; only modelled copy times depend on it.
+    The operating system does not lock the buffer; only modelled copy times depend on pinning.
 
     Raises
     ------
@@ -315,7 +315,9 @@ def is_memory_pinned(address: int) -> bool:
 
 
 def host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:
-    """Return `size` bytes of host memory at the address `mem`, an int or an object with a ``value``."""
+    """Return a byte array of `size` bytes at the host address `mem`, an integer or an object with a
+    ``value``.
+    """
     if isinstance(mem, np.ndarray):
         raise TypeError(
             "A copy needs the address of the host memory, but got a NumPy array. Pass x.ctypes.data of a "

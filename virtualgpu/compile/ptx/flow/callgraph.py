@@ -32,7 +32,7 @@ def callees(function: ir.Function) -> list[str]:
 
 
 def memory_dependent_results(module: ir.Module, function: ir.Function) -> frozenset[str]:
-    """Return the result registers of calls to functions that may read memory written by other threads."""
+    """Return the result registers of calls that may read memory written by other threads."""
     dependent: set[str] = set()
     for inner_instruction in function.instructions:
         if inner_instruction.root == "call":
@@ -54,7 +54,7 @@ def reachable(module: ir.Module, names: Iterable[str]) -> list[str]:
 
 
 def waiting_functions(module: ir.Module, entry: str) -> set[str]:
-    """Return the functions called from a kernel in which a thread can wait for other threads.
+    """Return the functions called by a kernel that can make a thread wait for other threads.
 
     The wait can be in the function itself or in a function that it calls.
 

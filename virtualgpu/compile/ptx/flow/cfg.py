@@ -33,9 +33,9 @@ def is_block_barrier(instruction: ir.Instruction) -> bool:
 
 
 def waits_for_all(instruction: ir.Instruction) -> bool:
-    """Return whether all threads of a block wait for each other at an instruction.
+    """Return whether an instruction makes all threads of a block wait for each other.
 
-    The result is False for barriers with another number or thread count, and for instructions that do not
+    The result is False for barriers with a nonzero number or a thread count, and for instructions that do not
     wait.
     """
     if not is_block_barrier(instruction) or "arrive" in instruction.parts:
@@ -196,7 +196,7 @@ def reads_shared_state(instruction: ir.Instruction) -> bool:
 def waits_on_memory(
     function: ir.Function, flow: Flow, source: int, target: int, memory_results: Set[str] = frozenset()
 ) -> bool:
-    """Return whether a loop can end only after another thread has written to memory.
+    """Return whether a loop waits until another thread has written to memory.
 
     An exit branch of such a loop depends on an atomic or a volatile load, as in a spin lock or a grid
     barrier. Blocks `target` to `source` are the loop; `memory_results` are results of calls that depend on

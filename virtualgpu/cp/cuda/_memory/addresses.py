@@ -27,7 +27,7 @@ _DEVICE_ADVICE = (3, 5, 6)  # advice that names a device: preferred location, ac
 
 @dataclass
 class PointerAttributes:
-    """The memory type, the device, the device address and the host address of a pointer."""
+    """The attributes of a pointer, such as its memory type, its device and its addresses."""
 
     device: int
     devicePointer: int  # noqa: N815
@@ -36,8 +36,8 @@ class PointerAttributes:
 
 
 def pointer_attributes(address: int) -> PointerAttributes:
-    """Return the attributes of a memory address. An address that is unknown to CUDA has memory type 0 and
-    device -2.
+    """Return the attributes of a memory address. For an address that CUDA does not know, the memory type is 0
+    and the device is -2.
     """
     device = device_at(address)
     allocation_start = device.memory.segment(address)[0] if device else 0

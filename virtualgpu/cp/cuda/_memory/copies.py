@@ -158,9 +158,7 @@ def set_memory(
     device: VirtualDevice,
     stream: _BaseStream | None = None,
 ) -> None:
-    """Call the function `fill`, which sets device memory, in a stream. The default stream is the current
-    one.
-    """
+    """Set device memory in a stream by calling the function `fill`. The default stream is the current one."""
     size_bytes = target.nbytes
     if size_bytes <= 0:
         return

@@ -71,8 +71,8 @@ class PythonFunctionAllocatorMemory(_FunctionMemory):
 
 
 class PythonFunctionAllocator:
-    """An allocator made of two Python functions. The method `malloc` is passed to `set_allocator` or to a
-    memory pool.
+    """An allocator that calls two Python functions to allocate and free memory. Pass its method `malloc` to
+    `set_allocator` or to a memory pool.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class CFunctionAllocatorMemory(_FunctionMemory):
 
 
 class CFunctionAllocator:
-    """An allocator made of two C functions, which are given by their addresses.
+    """An allocator that calls two C functions, which are given by their addresses.
 
     Parameters
     ----------

@@ -62,8 +62,8 @@ class ManagedMemory(BaseMemory):
 
 
 def malloc_managed(size: int) -> MemoryPointer:
-    """Allocate managed memory without a pool. The class `ManagedMemory` describes the model of managed
-    memory.
+    """Allocate managed memory without a pool. The class `ManagedMemory` documents how managed memory is
+    modelled.
 
     Examples
     --------

@@ -21,7 +21,7 @@ from virtualgpu.model.machine import VirtualDevice
 
 
 class BaseMemory:
-    """A range of device memory with the address `ptr`, the `size` in bytes and the `device_id`.
+    """A range of device memory, described by the attributes `ptr`, `size` (in bytes) and `device_id`.
 
     A subclass in the learner's program sets these three attributes, as in CuPy.
     """

@@ -39,7 +39,7 @@ def plain_malloc(size: int) -> MemoryPointer:
 
 
 class PooledMemory(BaseMemory):
-    """A chunk of memory in use by the program. The chunk returns to its pool when it is freed or
+    """A chunk of a memory pool that the program uses. The chunk returns to its pool when it is freed or
     destroyed.
     """
 
@@ -50,9 +50,7 @@ class PooledMemory(BaseMemory):
 
     @property
     def identity(self) -> str:
-        """Class name of the memory object that contains the chunk, such as ``"Memory"`` or
-        ``"ManagedMemory"``.
-        """
+        """Class name of the segment's memory object, such as ``"Memory"`` or ``"ManagedMemory"``."""
         memory_class = type(self.chunk.mem)
         is_own_class = memory_class.__module__.startswith(_OWN_MODULES) and memory_class is not PooledMemory
         return memory_class.__name__ if is_own_class else "<unknown>"
@@ -207,7 +205,8 @@ class SingleDeviceMemoryPool:
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
         """Return the memory of unused segments to the device.
 
-        With `stream`, only the segments of that stream are returned. A segment with a part in use stays.
+        If `stream` is given, only the segments of that stream are returned. A segment with a part in use
+        stays.
         """
         self._chunks.free_all_blocks(None if stream is None else self._arena_number(stream))
 

@@ -26,8 +26,8 @@ def size_t(size: Any) -> int:
 
 
 def as_integer(value: Any, purpose: str = "") -> int:
-    """Convert a number to an integer by discarding its fractional part. The string `purpose` appears in error
-    messages.
+    """Convert a number to an integer, and discard its fractional part. The error message contains the text
+    `purpose`.
 
     Raises
     ------

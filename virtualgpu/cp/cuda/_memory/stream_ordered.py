@@ -22,8 +22,8 @@ _OUT_OF_MEMORY = 2
 
 
 class MemoryAsync(BaseMemory):
-    """Memory from ``cudaMallocAsync``. When the object is destroyed, the memory is freed in the stream that
-    allocated it.
+    """Memory from ``cudaMallocAsync``. Destroying the object frees the memory in the stream that allocated
+    it.
 
     Notes
     -----

@@ -68,7 +68,7 @@ class NcclError(_PicklableError, RuntimeError):
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """A rank of a communicator, with its device and the thread that makes its calls."""
+    """A rank in a communicator, with its device and its calling thread."""
 
     rank: int
     device: VirtualDevice
@@ -79,8 +79,8 @@ class Member:
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """A call of an NCCL function by one rank. The number ``other_rank`` is the root of a collective, or the
-    peer of `send` or `recv`.
+    """A record of one rank's call of an NCCL function. The field ``other_rank`` is the root rank of a
+    collective or the peer of `send` or `recv`.
     """
 
     name: CallName
@@ -99,7 +99,7 @@ class Call:
 
     @property
     def kernel_key(self) -> tuple[object, ...]:
-        """Key of the NCCL call. The calls of a group that share one kernel have equal keys."""
+        """Key that is equal for all calls of a group that share one kernel."""
         return self.name, self.dtype, self.op, self.group_token
 
     @property
@@ -138,7 +138,7 @@ class Call:
 
 @dataclass(eq=False, slots=True)
 class Batch:
-    """The pending sends and receives that a rank started in one group."""
+    """A batch of pending sends and receives that one rank started in a group."""
 
     calls: list[Call] = field(default_factory=list)
 

@@ -42,8 +42,8 @@ GROUP_REMEDY = "If one thread makes the calls of several ranks, put them between
 
 
 class World:
-    """The state of NCCL on one machine. The state contains the communicators by their ids, and a lock for all
-    of them.
+    """The state of NCCL on one machine. The state contains a dictionary of the communicators by their ids,
+    and one lock for all of them.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A thread that waits for other ranks, with the condition that ends the wait."""
+    """A record of a thread that waits for other ranks, with the condition that ends its wait."""
 
     done: Callable[[], bool]
     clique: Clique
@@ -150,14 +150,14 @@ class Clique:
     # Calls
 
     def enqueue(self, rank: int, items: Iterable[Item]) -> None:
-        """Add calls of a rank to the queue of this rank."""
+        """Add NCCL calls of a rank to the rank's queue."""
         member = self.members[rank]
         member.thread = threading.current_thread()
         member.has_called = True
         self.queues[rank].extend(items)
 
     def advance(self) -> None:
-        """Run the queued calls that no longer wait for other ranks."""
+        """Run the queued calls for which the matching calls of other ranks have arrived."""
         while self.error is None and (self._run_collective() or self._run_exchange()):
             self.world.changed.notify_all()
 
@@ -293,7 +293,7 @@ class Clique:
         return NcclError(status, f"{reason[0].upper()}{reason[1:]}")
 
     def repeated_error(self) -> NcclError:
-        """Return the error for a call on a communicator that has become unusable."""
+        """Return the error for a further call on an unusable communicator."""
         assert self.error is not None
         error = NcclError(self.error.status)
         error.args = (f"{self.error} This communicator can no longer be used. Create new ones.",)
@@ -306,8 +306,8 @@ class Clique:
         missing: Callable[[], Sequence[int]],
         remedy: str = GROUP_REMEDY,
     ) -> None:
-        """Wait in the calling thread for calls of other ranks. If these calls cannot occur, the error message
-        contains `remedy`.
+        """Wait in the calling thread for calls of other ranks. If these calls can never occur, the error
+        message contains the advice `remedy`.
 
         Raises
         ------
@@ -464,7 +464,7 @@ def group() -> Group:
 
 
 def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
-    """Add the NCCL calls of one thread to the queues, and wait until all of them have run.
+    """Queue the NCCL calls of one thread, and wait until all of them have run.
 
     Raises
     ------

@@ -18,9 +18,9 @@ _FUNCTIONS = {SUM: np.add, AVG: np.add, PROD: np.multiply, MAX: np.fmax, MIN: np
 
 
 def reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
-    """Reduce the arrays of all ranks to one array, in the order of the list `parts`.
+    """Reduce the arrays in the list `parts` to one array, in the order of the list.
 
-    The integers `dtype` and `op` are NCCL's numbers.
+    The integers `dtype` and `op` are NCCL's codes for the data type and the reduction.
 
     Notes
     -----
@@ -52,7 +52,9 @@ def reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
 
 
 def all_reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
-    """Return the result of an all-reduce in a ring. The summation of chunk c starts at rank c."""
+    """Return the result of an all-reduce of `parts` with the ring algorithm. The summation of chunk c
+    starts at rank c.
+    """
     rank_count = len(parts)
     result = np.empty_like(parts[0])
     for chunk, (chunk_start, chunk_end) in enumerate(chunks(parts[0].size, rank_count)):

@@ -25,7 +25,7 @@ from virtualgpu.records.traffic.ports import Over
 
 
 def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
-    """Return the elements of a buffer whose address a rank passed to an NCCL call.
+    """Return the array at the buffer address that a rank passed to an NCCL call.
 
     Raises
     ------
@@ -105,9 +105,10 @@ def _call_arrays(call: Call, ranks: int) -> tuple[Array, Array]:
 
 
 def collective(rows: Sequence[Sequence[Call]]) -> None:
-    """Execute one or more collective NCCL calls of a group, with one kernel per device.
+    """Execute collective NCCL calls of one group that share a kernel on each device.
 
-    Each row contains the same call for every rank. NCCL also merges equal calls of a group into one kernel.
+    Each row contains the matching calls of all ranks. NCCL also merges equal calls of a group into one
+    kernel.
     """
     rows = [calls for calls in rows if calls[0].count]
     if not rows:

@@ -40,7 +40,7 @@ def unregister(handle: int, expected_class: type, type_name: str) -> None:
 
 
 def stream_of(handle: int) -> _BaseStream:
-    """Return the stream with a given handle, even if it was not created by a runtime function."""
+    """Return the stream with a given handle, including streams that no runtime function created."""
     machine = _machine.current()
     stream = machine.handles.get(handle)
     if isinstance(stream, _BaseStream):
@@ -50,8 +50,8 @@ def stream_of(handle: int) -> _BaseStream:
 
 
 def event_of(handle: int) -> Event:
-    """Return the event with a given handle. The attribute `ptr` of an existing `Event` is such a handle,
-    too.
+    """Return the event with a given handle. The handle can also be the attribute `ptr` of an existing
+    `Event`.
     """
     event: Event | None = _machine.current().events.get(handle)
     return event or resource_of(handle, Event, "event")

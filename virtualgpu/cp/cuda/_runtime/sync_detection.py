@@ -10,7 +10,7 @@ from virtualgpu.model import machine as _machine
 
 
 class DeviceSynchronized(RuntimeError):
-    """Error raised for a synchronization that the program has forbidden."""
+    """Error raised if the program synchronizes where it has forbidden synchronization."""
 
     def __init__(self, message: str = "Device synchronization was detected while disallowed.") -> None:
         super().__init__(message)
@@ -20,8 +20,8 @@ class DeviceSynchronized(RuntimeError):
 def allow_synchronize(allow: bool) -> Iterator[None]:
     """Allow or forbid synchronization of this thread with the device in a ``with`` block.
 
-    As in CuPy, only ``ndarray.get()`` and ``Device.synchronize()`` are detected, including indirect calls
-    such as ``float(x)``. An asynchronous ``get(blocking=False)`` is detected although it does not wait, and
+    As in CuPy, only ``ndarray.get()`` and ``Device.synchronize()`` are detected, also in indirect calls such
+    as ``float(x)``. An asynchronous ``get(blocking=False)`` is detected although it does not wait, and
     ``Stream.synchronize()`` is not although it waits.
     """
     warnings.warn(
