@@ -60,12 +60,12 @@ ifftshift = lift(np.fft.ifftshift)
 
 
 def fftfreq(n: int, d: float = 1.0) -> ndarray:
-    """Return the frequencies of the outputs of `fft` for `n` samples with spacing `d`."""
+    """Return the frequencies that the outputs of `fft` represent for `n` samples with spacing `d`."""
     return array(np.fft.fftfreq(n, d))
 
 
 def rfftfreq(n: int, d: float = 1.0) -> ndarray:
-    """Return the frequencies of the outputs of `rfft` for `n` samples with spacing `d`."""
+    """Return the frequencies that the outputs of `rfft` represent for `n` samples with spacing `d`."""
     return array(np.fft.rfftfreq(n, d))
 
 

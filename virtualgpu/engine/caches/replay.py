@@ -112,8 +112,8 @@ def set_at(base: int, sets: int, inverse: int, number: int) -> int:
 
 
 def find_entry(first_entry: int, line: int) -> int:
-    """Return the address of a line's entry in a cache set. If the line is not in the set, return the negated
-    address of the entry to replace.
+    """Return the address of a line's entry in a cache set. If the set does not contain the line, return the
+    negated address of the entry to replace.
     """
     entry = first_entry
     set_end = entry + SET_BYTES

@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 class TracedLoop:
     """A loop that a traced run of a kernel executed, with its lines and iterations.
 
-    The field ``repeats`` is the maximum number of times that the loop body repeats a source operation.
+    The field ``repeats`` is the maximum number of copies of a source operation in the loop.
     """
 
     lines: frozenset[int]

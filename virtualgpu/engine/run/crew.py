@@ -180,8 +180,8 @@ class Crew:
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """The progress of the crew, as a tuple of three numbers. The numbers are the finished blocks, the
-        running block, and that block's finished threads.
+        """The progress of the crew, as a tuple of three numbers. It contains the number of finished blocks,
+        the running block, and that block's number of finished threads.
         """
         running = self._running
         if running is None:

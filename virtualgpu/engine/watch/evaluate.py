@@ -43,7 +43,7 @@ class Evaluator:
 
     @property
     def loaded(self) -> Lanes:
-        """The result of the expression, converted to numbers.
+        """Value of the expression in each lane, as a number.
 
         Raises
         ------

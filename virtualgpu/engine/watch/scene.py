@@ -417,5 +417,5 @@ class Scene:
         return value, last_write >= 0
 
     def writes(self, variable: Variable) -> npt.NDArray[np.bool_]:
-        """Return for each step whether it writes a variable."""
+        """Return an array that states for each step whether the step writes a variable."""
         return np.isin(self.trace.text_index, variable.written_by)
