@@ -347,7 +347,7 @@ class Backend(Protocol):
     def set_graph_node(self, graph: Any, node: GraphNode, template: Any) -> None:
         """Set the parameters and launch shape of a node of an executable graph.
 
-        The graph `template` is the graph whose parameters were copied last, or the graph itself.
+        The argument `template` is the graph from which parameters were last copied, or the graph itself.
 
         Raises
         ------
@@ -384,7 +384,7 @@ class Backend(Protocol):
         ...
 
     def host_ns(self) -> int:
-        """Return the time of the host's clock in ns. For a virtual GPU, the time is that of the modelled
+        """Return the time of the host's clock in ns. For a virtual GPU, this is the time of the modelled
         clock.
         """
         ...

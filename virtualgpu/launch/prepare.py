@@ -93,7 +93,7 @@ class PreparedLaunch:
 
     @property
     def sm_share(self) -> float:
-        """The fraction of the device's block slots that the grid fills, at most 1."""
+        """Fraction of the device's places for resident blocks that the grid fills, at most 1."""
         return min(1.0, prod(self.grid) / (self.device.info.sm_count * self.blocks_per_sm))
 
     @property

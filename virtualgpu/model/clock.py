@@ -367,7 +367,7 @@ class Schedule:
             return self._log[-1]
 
     def settle(self) -> None:
-        """Plan the start and end of all pending operations, and correct their times in the log."""
+        """Plan the start and end of all pending operations, and update their times in the log."""
         if not self._pending or self._is_planned:
             return
         works = list(self._pending.values())

@@ -145,8 +145,8 @@ class CacheCounters:
 class KernelCounters:
     """The counters of one launch in PTX instructions, summed over all blocks.
 
-    The field ``longest_warp_instructions`` is the number of instructions of the busiest warp, and
-    ``opcode_warp_instructions`` counts instructions by the first word of the opcode; in addition,
+    The field ``longest_warp_instructions`` is the number of instructions of the busiest warp. The dictionary
+    ``opcode_warp_instructions`` counts instructions by the first word of the opcode. In addition,
     ``cp.async.commit_group`` counts groups of asynchronous copies, ``cp.async.wait_all`` counts waits for all
     of them, and ``cp.async.pending`` is the sum of the groups that waits may leave pending. ``flops`` are
     floating-point operations of CUDA cores by type (``f16``, ``bf16``, ``f32``, ``f64``). A multiply-add

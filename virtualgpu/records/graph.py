@@ -199,9 +199,9 @@ class GraphRecord:
     def cannot_become(self, other: GraphRecord) -> str:
         """Return the reason why a graph cannot be updated to another graph, or an empty string if it can.
 
-        As in ``cuGraphExecUpdate`` on an H200 (CUDA 13.0), both graphs must have the same nodes and edges,
-        nodes must be of the same kind and on the same device, and copies must be between the same kinds of
-        memory. The kernel of a node can change.
+        As in ``cuGraphExecUpdate`` on an H200 (CUDA 13.0), both graphs must have the same nodes and edges.
+        Corresponding nodes must be of the same kind and on the same device, and copies must be between the
+        same kinds of memory. The kernel of a node can change.
         """
         if len(self.nodes) != len(other.nodes) or set(self.edges) != set(other.edges):
             return "the graphs have different nodes or edges"

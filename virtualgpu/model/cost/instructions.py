@@ -28,8 +28,8 @@ WARP = 32
 class InstructionCost:
     """The modelled cost of one PTX instruction.
 
-    The field ``pipes`` maps each pipe to its number of warp instructions, and ``latency`` is the number of
-    clocks until a dependent instruction can start. ``extra`` counts further instructions of no particular
+    The field ``pipes`` maps each pipe to its number of warp instructions. The field ``latency`` is the number
+    of clocks until a dependent instruction can start. ``extra`` counts further instructions of no particular
     pipe. ``waits`` is the memory for which the instruction waits, if any.
     """
 

@@ -138,7 +138,7 @@ class Arena:
             self.view(first_page, last_page - first_page)[:] = 0
 
     def discard(self, address: int, size_bytes: int) -> None:
-        """Allow the host to reuse the pages of a range whose contents are no longer needed."""
+        """Return the pages of a range to the host, because their contents are no longer needed."""
         if self._can_discard:
             first_page = -(-address // _PAGE_BYTES) * _PAGE_BYTES
             last_page = (address + size_bytes) // _PAGE_BYTES * _PAGE_BYTES

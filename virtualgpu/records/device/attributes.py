@@ -154,7 +154,7 @@ _OPTIONAL_FIELDS = {field.name for field in fields(DeviceInfo) if "None" in str(
 
 
 def info_fields(query: Callable[[int], int | None]) -> dict[str, Any]:
-    """Return the fields of `DeviceInfo` that follow from CUDA's device attributes.
+    """Return the values of the `DeviceInfo` fields that CUDA's device attributes determine.
 
     Parameters
     ----------
