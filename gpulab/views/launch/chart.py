@@ -31,7 +31,6 @@ IDLE_PX = 18
 GAP_PX = 10
 RUNNING_PX = 46
 SHADES = ("accent", "accent-2", "tail")
-FIXED_TEXT = "The slider does not change this launch."
 MEANING = (
     "Occupancy is the fraction of an SM's warp slots in use. Theoretical: the slots that this launch can "
     "fill. Achieved: the slots that were filled on average, while an SM was busy. The more block slots of an "
@@ -216,7 +215,7 @@ def _compare_launches(left_waves: Waves, right_waves: Waves, span_ns: int, is_st
     launches = (left_waves, right_waves)
     origins = [waves.trace.provenance for waves in launches]
     headings = [f"{origin.source.capitalize()} on {origin.device}" for origin in origins]
-    note_boxes = [None, words(FIXED_TEXT, "note", only="page") if is_steered else None]
+    note_boxes = [None, words(_fixed_text(right_waves), "note", only="page") if is_steered else None]
     heading_boxes = [
         column(words(heading, "strong"), words(_heading(waves), name="waves"), note_box, gap=2)
         for heading, waves, note_box in zip(headings, launches, note_boxes, strict=True)
@@ -235,6 +234,11 @@ def _compare_launches(left_waves: Waves, right_waves: Waves, span_ns: int, is_st
         table(rows, ["", *headings]),
         row(_limits(left_waves), _limits(right_waves), least=[240, 240]),
     ]
+
+
+def _fixed_text(waves: Waves) -> str:
+    """Return a sentence about the launch for comparison, which the slider does not change."""
+    return f"Always {count(math.prod(waves.trace.block), 'thread')}; the slider has no effect."
 
 
 def _heading(waves: Waves) -> str:
