@@ -238,7 +238,7 @@ def _compare_launches(left_waves: Waves, right_waves: Waves, span_ns: int, is_st
 
 def _fixed_text(waves: Waves) -> str:
     """Return a sentence about the launch for comparison, which the slider does not change."""
-    return f"Always {count(math.prod(waves.trace.block), 'thread')}; the slider has no effect."
+    return f"{count(math.prod(waves.trace.block), 'thread')}; the slider has no effect."
 
 
 def _heading(waves: Waves) -> str:
