@@ -137,7 +137,7 @@ def types() -> list[list[str]]:
 
 
 def unit() -> list[list[str]]:
-    # Tests in `tests/gpu` need a GPU, all of them: collecting them in each worker takes seconds.
+    # All tests in `tests/gpu` need a GPU. Collecting them would cost each worker seconds.
     return [pytest(*workers(), "-m", "not browser", "--without-gpu", "--ignore=tests/gpu", "tests")]
 
 
