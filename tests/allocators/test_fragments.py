@@ -66,10 +66,7 @@ def test_free_blocks_of_other_streams_do_not_count() -> None:
         0,
         0,
         40 * MIB,
-        (
-            segment(1 << 30, 0, (1, False), (19, True)),
-            segment(2 << 30, 7, (16, False), (4, True)),
-        ),
+        (segment(1 << 30, 0, (1, False), (19, True)), segment(2 << 30, 7, (16, False), (4, True))),
     )
     main, side = fragmentation(full).arenas
     assert (main.largest_request_bytes, side.largest_request_bytes) == (19 * MIB, 4 * MIB)

@@ -20,14 +20,7 @@ import pytest
 
 from gpulab.allocators.cupy import CuPyAllocator
 from gpulab.allocators.replay import replay, requests_of
-from gpulab.allocators.snapshot import (
-    Snapshot,
-    SnapshotError,
-    plain,
-    read_snapshot,
-    worker,
-    write_snapshot,
-)
+from gpulab.allocators.snapshot import Snapshot, SnapshotError, plain, read_snapshot, worker, write_snapshot
 from gpulab.allocators.snapshot.reader import snapshot_of
 from gpulab.allocators.steps import at, history
 from gpulab.allocators.torch import TorchAllocator

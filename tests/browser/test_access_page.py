@@ -98,14 +98,7 @@ def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
 
 @pytest.mark.parametrize(
     "group",
-    [
-        "shared_load_4",
-        "shared_load_16",
-        "shared_atom_4",
-        "shared_cas_4",
-        "global_load_16",
-        "global_atom_4",
-    ],
+    ["shared_load_4", "shared_load_16", "shared_atom_4", "shared_cas_4", "global_load_16", "global_atom_4"],
 )
 def test_an_access_costs_the_same_compiled_in_python_and_on_the_page(group: str, open_saved: Any) -> None:
     """LLVM counts while a warp accesses random places; Python and the page are given their addresses."""

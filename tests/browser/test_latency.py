@@ -15,11 +15,7 @@ import pytest
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 FIRST_PAINT_MS = 150
-VIEWS = {
-    "device": "device-card",
-    "launch": "launch-chart",
-    "warps": "warp-stepper",
-}
+VIEWS = {"device": "device-card", "launch": "launch-chart", "warps": "warp-stepper"}
 CELLS = [
     '''
 import numpy as np

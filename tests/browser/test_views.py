@@ -348,12 +348,7 @@ def test_text_is_readable_in_each_theme(views: tuple[Any, Any], theme: str) -> N
     )
     lab.page.wait_for_timeout(500)
     name = "dark" if dark else "light"
-    for view, selector in (
-        ("stepper", STEPPER),
-        ("launch", LAUNCH),
-        ("beside", BESIDE),
-        ("card", CARD),
-    ):
+    for view, selector in (("stepper", STEPPER), ("launch", LAUNCH), ("beside", BESIDE), ("card", CARD)):
         lab.page.locator(selector).scroll_into_view_if_needed()
         lab.picture(f"{view}_{name}", selector)
         assert contrast(lab, f"{selector} .gl-title", selector) >= 7

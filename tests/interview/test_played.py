@@ -167,10 +167,7 @@ NUMBERS: dict[str, Answers] = {
         ),
     ],
     "estimate-formats": lambda p: [
-        (
-            2 * p["n"] ** 3 / (SHEETS[name].tensor * ratio) / 1e9,
-            2 * p["n"] ** 3 / SHEETS[name].tensor / 1e9,
-        )
+        (2 * p["n"] ** 3 / (SHEETS[name].tensor * ratio) / 1e9, 2 * p["n"] ** 3 / SHEETS[name].tensor / 1e9)
         for name, ratio in ((p["device"], 0.5), (p["then"], 2.0))
     ],
     "estimate-scaling": lambda p: [

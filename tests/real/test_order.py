@@ -322,9 +322,7 @@ def test_watches_come_from_the_replay_and_a_mistake_prevents_the_launch(events: 
     assert set(view.trace.stops[0].lanes.tolist()) == {1 << 5}
 
 
-def test_without_a_replay_nothing_is_watched(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_replay_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sides, "SMALL_THREADS", 0)
     monkeypatch.setattr(sides, "QUICK_THREADS", 31)
     x = gl.cp.ones(32, gl.cp.int32)

@@ -15,13 +15,7 @@ from gpulab.lab.graph_cost import numbered
 from gpulab.views.tables.count import CounterTable
 from tests.session.kernels import COLUMN_SUM, COUNT_UP, FOREVER, NO_TAIL_CHECK, VECTOR_ADD
 from virtualgpu.compile import sass
-from virtualgpu.records import (
-    Activity,
-    GraphNode,
-    GraphRecord,
-    Provenance,
-    Timeline,
-)
+from virtualgpu.records import Activity, GraphNode, GraphRecord, Provenance, Timeline
 
 N = 10_000
 MEASURED = Provenance("measured", "a GPU")

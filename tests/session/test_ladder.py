@@ -270,7 +270,7 @@ def test_the_chain_goes_through_every_line_once(lines: int, chain: int, steps: i
     whole = counted.bench.cp.zeros(16 * 32769, np.uint64)
     assert counted.bench._latency(whole, lines, np.random.default_rng(3)) == pytest.approx(3)
     assert counted.counts() == [
-        *[("chase", 16), ("reads", 1), ("chase", 16 + steps), ("reads", 1), ("chase", 16)],
+        *[("chase", 16), ("reads", 1), ("chase", 16 + steps), ("reads", 1), ("chase", 16)]
     ]
     _, grid, block, (_, _, warm) = (*counted.launches[0][:3], counted.launches[0][3][:3])
     assert (grid, block, int(warm)) == (1, 1, min(lines, 8192))

@@ -260,8 +260,7 @@ def test_a_function_of_a_module_crosses_by_name_and_one_of_the_notebook_by_value
 def test_the_reason_why_a_value_cannot_be_pickled_is_named() -> None:
     array = np.array([LOCK], dtype=object)
     with pytest.raises(
-        GpulabError,
-        match=r"sandbox \(TypeError: .*lock.*\)\. Inside the sandbox, create objects",
+        GpulabError, match=r"sandbox \(TypeError: .*lock.*\)\. Inside the sandbox, create objects"
     ):
         jobs.pack_job(Cell("", "cell", {"array": array}, ()))
 

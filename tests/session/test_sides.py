@@ -125,11 +125,7 @@ def test_times_are_measured_and_predicted(both: tuple[Real, Twin]) -> None:
     ],
 )
 def test_counts_and_hazards_are_those_of_the_twin(
-    both: tuple[Real, Twin],
-    observation: Any,
-    note: str,
-    runs: int,
-    monkeypatch: pytest.MonkeyPatch,
+    both: tuple[Real, Twin], observation: Any, note: str, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, twin = both
     launches: list[Launch] = []

@@ -100,10 +100,7 @@ def test_each_version_improves_its_counter(ladder: kernels.Ladder) -> None:
 
 
 def test_tuned_kernels_stay_right() -> None:
-    for name, tuning in (
-        ("scan_look_back", {"BLOCK": 128, "ITEMS": 12}),
-        ("transpose_vectors", {"SIDE": 8}),
-    ):
+    for name, tuning in (("scan_look_back", {"BLOCK": 128, "ITEMS": 12}), ("transpose_vectors", {"SIDE": 8})):
         ladder = next(ladder_ for ladder_, rung in RUNGS if rung.name == name)
         example = kernels.example(ladder.name, ODD[ladder.name][-1])
         kernels.launch(name, *example.arrays, **tuning)()

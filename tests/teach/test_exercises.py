@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 
 from gpulab.words import filled
-from gpulab_course.teach.judge import (
-    Budget,
-    Case,
-    PythonExercise,
-    scores,
-)
+from gpulab_course.teach.judge import Budget, Case, PythonExercise, scores
 from gpulab_course.teach.judge import check as checking
 from gpulab_course.teach.judge.budget import COUNTERS, Costs, Score, counting, passes, score
 from gpulab_course.teach.judge.exercise import KernelExercise, Mistake, Parameter

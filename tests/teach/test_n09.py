@@ -31,10 +31,7 @@ def test_one_block_is_a_hundred_per_cent_and_one_sm() -> None:
 def test_nvidia_smi_and_the_monitor_agree() -> None:
     """Two programs that read the same GPU at once, each with a clock of its own."""
     record = recorded_session()
-    headings = {
-        "dmon": ("sm (%)", "pwr (W)"),
-        "query": ("utilization.gpu [%]", "power.draw.instant [W]"),
-    }
+    headings = {"dmon": ("sm (%)", "pwr (W)"), "query": ("utilization.gpu [%]", "power.draw.instant [W]")}
     for tool, names in headings.items():
         table = nvidia_smi.wrote(tool)
         columns = [table.headings.index(name) for name in names]

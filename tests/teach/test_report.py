@@ -136,10 +136,7 @@ def test_a_report_reads_a_saved_progress(workdir: Path, capsys: pytest.CaptureFi
         ('{"format": "gpulab-progress"}', "version is None"),
         (json.dumps({"format": "gpulab-progress", "version": 2}), "version is 2, not 1"),
         (json.dumps({"format": "gpulab-progress", "version": 1, "notebooks": 3}), "'notebooks' is missing"),
-        (
-            json.dumps({"format": "gpulab-progress", "version": 1, "notebooks": [3]}),
-            "has the wrong type",
-        ),
+        (json.dumps({"format": "gpulab-progress", "version": 1, "notebooks": [3]}), "has the wrong type"),
         (
             json.dumps({"format": "gpulab-progress", "version": 1, "notebooks": [{"number": "=1+1"}]}),
             "number",

@@ -161,8 +161,7 @@ def test_reused_environment_installs_nothing(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("version_", "keep", "recreated"),
-    [("3.99", False, True), ("3.99", True, False), (None, True, True)],
+    ("version_", "keep", "recreated"), [("3.99", False, True), ("3.99", True, False), (None, True, True)]
 )
 def test_an_environment_of_another_python_is_replaced_unless_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version_: str | None, keep: bool, recreated: bool

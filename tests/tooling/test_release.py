@@ -230,11 +230,7 @@ def test_figures_of_a_shared_gpu_are_the_recorded_ones() -> None:
     assert (round(100 * min(mps)), round(100 * max(mps))) == (63, 89)
     assert {round(100 * result) for result in shares(product, "eight, MPS")} == {13}
     text = " ".join((ROOT / "docs" / "classroom.md").read_text(encoding="utf-8").split())
-    for phrase in (
-        "12 % of the large matrix multiplications",
-        "13 % of the small kernels",
-        "63 to 89 %",
-    ):
+    for phrase in ("12 % of the large matrix multiplications", "13 % of the small kernels", "63 to 89 %"):
         assert phrase in text
     assert text.count("13 %") == 2
     others = {run_["role"]: run_ for run_ in record[f"{small}: eight"]}

@@ -10,15 +10,7 @@ import pytest
 from gpulab.analysis.advice import advice
 from tests.trace import programs
 from tests.trace.test_gaps import LINE, by_hand
-from virtualgpu.records import (
-    Activity,
-    CopyKind,
-    HostCall,
-    Provenance,
-    SourceLine,
-    Synchronization,
-    Timeline,
-)
+from virtualgpu.records import Activity, CopyKind, HostCall, Provenance, SourceLine, Synchronization, Timeline
 
 US = 1_000
 MIB = 1 << 20

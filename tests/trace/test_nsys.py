@@ -73,10 +73,7 @@ def test_operations_calls_ranges_and_waits_are_read(file: Path) -> None:
         ("cudaMemcpyAsync", 845),
         ("cudaStreamSynchronize", 845),
     ]
-    assert [timeline.calls[i].correlation_id for i in (0, 1)] == [
-        kernel.correlation_id,
-        copy.correlation_id,
-    ]
+    assert [timeline.calls[i].correlation_id for i in (0, 1)] == [kernel.correlation_id, copy.correlation_id]
     assert [(one.name, one.depth, one.is_mark) for one in timeline.ranges] == [
         ("step", 0, False),
         ("mark", 1, True),
@@ -109,10 +106,7 @@ def test_only_the_first_events_are_read(file: Path) -> None:
     [
         ("DROP TABLE StringIds", "nsys export"),
         ("DROP TABLE NVTX_EVENTS; CREATE TABLE NVTX_EVENTS (start INTEGER)", "damaged"),
-        (
-            EMPTY,
-            "has no timeline",
-        ),
+        (EMPTY, "has no timeline"),
     ],
 )
 def test_another_database_is_refused(file: Path, change: str, reason: str) -> None:

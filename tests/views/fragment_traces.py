@@ -36,11 +36,7 @@ def _matrix(name: str, kind: str, rows: int, columns: int, *places: tuple[object
 
 
 A = _matrix(
-    "a",
-    "f16",
-    16,
-    16,
-    *((GROUP + 8 * (i // 2 % 2), 2 * POSITION + i % 2 + 8 * (i // 4)) for i in range(8)),
+    "a", "f16", 16, 16, *((GROUP + 8 * (i // 2 % 2), 2 * POSITION + i % 2 + 8 * (i // 4)) for i in range(8))
 )
 B = _matrix("b", "f16", 16, 8, *((2 * POSITION + i % 2 + 8 * (i // 2), GROUP) for i in range(4)))
 C, D = (

@@ -20,13 +20,7 @@ from virtualgpu.records import (
 )
 from virtualgpu.records.device.load import LOAD_COLUMNS, LoadSamples
 from virtualgpu.records.launch.roofline import Ceilings, Roofline, RooflinePoint
-from virtualgpu.records.memory import (
-    CacheCapacity,
-    LevelBandwidth,
-    MemoryLadder,
-    MemoryMarks,
-    MemorySamples,
-)
+from virtualgpu.records.memory import CacheCapacity, LevelBandwidth, MemoryLadder, MemoryMarks, MemorySamples
 
 MODELLED = Provenance("modelled", "A100-SXM4-80GB", "virtual GPU")
 MEASURED = Provenance("measured", "NVIDIA H200")

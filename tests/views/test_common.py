@@ -16,12 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gpulab.views import (
-    DeviceCard,
-    LaunchChart,
-    WarpStepper,
-    _saving,
-)
+from gpulab.views import DeviceCard, LaunchChart, WarpStepper, _saving
 from gpulab.views import _base as base
 from gpulab.views.parts import page
 from tests.views import synthetic

@@ -15,12 +15,7 @@ from gpulab.views.graph.folding import groups
 from gpulab.views.parts.boxes import Plot, Switch
 from tests.views.graphs import CUB, OLD, X, chain, compared, graph, kernel
 from tests.views.synthetic import boxes
-from virtualgpu.records import (
-    DanglingArray,
-    GraphArray,
-    GraphRecord,
-    NodeParameter,
-)
+from virtualgpu.records import DanglingArray, GraphArray, GraphRecord, NodeParameter
 
 
 class TestFolding:

@@ -219,8 +219,7 @@ def test_a_share_of_very_many_blocks_is_drawn_over_the_busy_time() -> None:
 def test_empty_launches_have_a_picture() -> None:
     trace = synthetic.launch_trace(256)
     empty = replace(
-        trace,
-        **{name: getattr(trace, name)[:0] for name in ("block_index", "sm_id", "start_ns", "end_ns")},
+        trace, **{name: getattr(trace, name)[:0] for name in ("block_index", "sm_id", "start_ns", "end_ns")}
     )
     view = LaunchChart(empty)
     assert view.png().startswith(b"\x89PNG")

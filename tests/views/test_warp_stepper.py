@@ -235,10 +235,7 @@ def test_a_view_starts_at_its_first_stop() -> None:
     assert message in repr(view)
     assert "Stop at write x[41]: never." in repr(view)
     assert "Stop 1 of 1, any(sum > 3): true in lane" in view.describe()
-    assert view.describe().splitlines()[-2:] == [
-        "sum in lane 0: 0",
-        "x[i + 60] in lane 0: 0",
-    ]
+    assert view.describe().splitlines()[-2:] == ["sum in lane 0: 0", "x[i + 60] in lane 0: 0"]
     view.lane = 7
     assert view.describe().splitlines()[-2:] == [
         "sum in lane 7: 6",
