@@ -8,7 +8,6 @@ patterns of ``barriers.cu``, and ``--xml OUT.json [NAME ...]`` the tool's own fi
 from __future__ import annotations
 
 import concurrent.futures
-import json
 import os
 import re
 import signal
@@ -21,6 +20,7 @@ from typing import Any
 
 from tests.engine import barriers
 from tests.engine.faulty_kernels import BY_NAME, CATALOGUE, Faulty, arguments
+from tools.json_rows import json_rows
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PLAIN_LIMIT_S = 30
@@ -168,7 +168,7 @@ def record_xml(path: Path, names: Sequence[str]) -> None:
     result: dict[str, Any] = _asked()
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         result["xml"] = dict(zip(names, pool.map(one, names), strict=True))
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    path.write_text(json_rows(result, 2) + "\n")
 
 
 def _asked() -> dict[str, Any]:
@@ -189,7 +189,7 @@ def record_barriers(path: Path) -> None:
         result["verdicts"] = dict(
             zip(barriers.BY_NAME, pool.map(barrier_verdict, barriers.BY_NAME), strict=True)
         )
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    path.write_text(json_rows(result, 2) + "\n")
 
 
 def record(path: Path, names: Sequence[str]) -> None:
@@ -199,7 +199,7 @@ def record(path: Path, names: Sequence[str]) -> None:
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         verdicts = pool.map(verdict, chosen)
         result["verdicts"] = {f.name: v for f, v in zip(chosen, verdicts, strict=True)}
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    path.write_text(json_rows(result, 2) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Run where CuPy and a GPU are; the file is what `test_against_cupy.py` compares t
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.virtual.cupy_expressions import expressions, names
+from tools.json_rows import json_rows
 
 
 def _numbers(array: Any) -> list[Any]:
@@ -73,7 +73,7 @@ def main() -> None:
         "device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
         "outcomes": outcomes(cupy),
     }
-    Path(sys.argv[1]).write_text(json.dumps(answers, indent=0) + "\n", encoding="utf-8")
+    Path(sys.argv[1]).write_text(json_rows(answers, 2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

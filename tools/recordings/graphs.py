@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import json
 import platform
 import sys
 import time
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tools.json_rows import json_rows
 
 LIMIT_S = 28
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             flush=True,
         )
         if options.out:
-            options.out.write_text(json.dumps(results, indent=1, default=str))
+            options.out.write_text(json_rows(results, 2))
     return 0
 
 

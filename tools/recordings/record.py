@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import os
 import re
 import statistics
@@ -25,6 +24,7 @@ from gpulab.real.driver import cuda_version
 from tools.corpus import CASES, Case, case
 from tools.corpus.inputs import Arguments
 from tools.corpus.workloads import WORKLOADS, Workload, workload
+from tools.json_rows import json_rows
 from tools.recordings import FOLDER, FORMAT, digest, nsight, pack_output, pack_text, timing
 from tools.recordings.traces import (
     SHIPPED,
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.traces_only:
         recording = record(date, with_ncu=not options.no_ncu and nsight.available())
         path = answers / f"{name}.json"
-        path.write_text(json.dumps(recording, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+        path.write_text(json_rows(recording, 3) + "\n", encoding="utf-8")
         print(f"{path} ({path.stat().st_size:,} bytes)")
     driver = session.backend().device_info().driver
     recorder = Recorder(shipped, name, date, f"driver {driver}")
