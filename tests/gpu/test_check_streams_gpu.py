@@ -16,10 +16,7 @@ from virtualgpu.errors import GpulabError, NotSupportedError
 pytestmark = pytest.mark.gpu
 
 # A kernel that is given an address counts as using the whole array there.
-WHOLE_ARRAYS = {
-    "kernels_with_the_whole_array_that_write_halves",
-    "kernels_with_the_whole_array_that_interleave",
-}
+WHOLE_ARRAYS = {"kernels_with_the_whole_array_that_interleave"}
 # What a host function does, what kernels read of the host's memory, and which page-locked blocks go back to
 # CuPy's pool is not seen.
 OF_THE_HOST = {

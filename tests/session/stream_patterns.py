@@ -1,9 +1,12 @@
-"""Programs with streams, right ones and wrong ones: each takes ``cp`` and is checked as a whole.
+"""Programs with streams, right ones and wrong ones: each is checked as a whole, and takes what it names.
 
-A wrong one declares the kinds of findings that it must give, and gives no others."""
+`a`, `b`, `c`, `main` and `other` are streams that do not wait for the default stream, as `blocking` does.
+`x`, `y` and `z` are arrays of zeros, `buffer` is page-locked memory. A wrong program declares the kinds of
+findings that it must give, and gives no others."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -19,18 +22,36 @@ WAR = "write after read"
 WAW = "write after write"
 FREED = "freed too early"
 REUSED = "reused too early"
+USED = "used after it was freed"
 CHANGED = "host changed too early"
 
 
-def right(program: Program) -> Program:
-    RIGHT[program.__name__] = program
-    return program
+def taking_arguments(program: Callable[..., None]) -> Program:
+    """Return a function of `cp` that calls the program, and waits for the device before and after it."""
+
+    def argument(cp: Any, name: str) -> Any:
+        if name in ("x", "y", "z"):
+            return cp.zeros(N, cp.float32)
+        if name == "buffer":
+            return pinned(cp)
+        return cp if name == "cp" else cp.cuda.Stream(non_blocking=name != "blocking")
+
+    def run(cp: Any) -> None:
+        arguments = [argument(cp, name) for name in inspect.signature(program).parameters]
+        cp.cuda.Device().synchronize()
+        program(*arguments)
+        cp.cuda.Device().synchronize()
+
+    return run
 
 
-def wrong(*kinds: str) -> Callable[[Program], Program]:
-    def note(program: Program) -> Program:
-        WRONG[program.__name__] = program, set(kinds)
-        return program
+def right(program: Callable[..., None]) -> None:
+    RIGHT[program.__name__] = taking_arguments(program)
+
+
+def wrong(*kinds: str) -> Callable[[Callable[..., None]], None]:
+    def note(program: Callable[..., None]) -> None:
+        WRONG[program.__name__] = taking_arguments(program), set(kinds)
 
     return note
 
@@ -74,97 +95,60 @@ def part(cp: Any) -> Any:
 
 
 @wrong(RAW)
-def published_example(cp: Any) -> None:
+def published_example(cp: Any, a: Any) -> None:
     """The array is made on the default stream and used on another that does not wait for it."""
-    stream = cp.cuda.Stream(non_blocking=True)
     x = cp.arange(N, dtype=cp.float32)
-    with stream:
+    with a:
         y = cp.sqrt(x)
-    stream.synchronize()
+    a.synchronize()
     y.get()
 
 
 @right
-def published_example_mended(cp: Any) -> None:
-    stream = cp.cuda.Stream(non_blocking=True)
+def published_example_mended(cp: Any, a: Any) -> None:
     x = cp.arange(N, dtype=cp.float32)
-    stream.wait_event(cp.cuda.Stream.null.record())
-    with stream:
+    a.wait_event(cp.cuda.Stream.null.record())
+    with a:
         y = cp.sqrt(x)
-    stream.synchronize()
+    a.synchronize()
     y.get()
 
 
 @right
-def made_on_the_default_stream_used_on_a_blocking_one(cp: Any) -> None:
-    stream = cp.cuda.Stream()
+def made_on_the_default_stream_used_on_a_blocking_one(cp: Any, blocking: Any) -> None:
     x = cp.arange(N, dtype=cp.float32)
-    with stream:
+    with blocking:
         y = cp.sqrt(x)
     z = y + 1
     z.get()
 
 
-@right
-def made_on_another_stream_after_its_event(cp: Any) -> None:
-    a, b = two(cp)
-    with a:
-        x = cp.full(N, 3, cp.float32)
-        event = a.record()
-    b.wait_event(event)
-    with b:
-        y = x + 1
-    cp.cuda.Device().synchronize()
-    del y
-
-
 @wrong(WAW)
-def both_write(cp: Any) -> None:
-    a, b = two(cp)
-    x = idle_arrays(cp)
+def both_write(a: Any, b: Any, x: Any) -> None:
     with a:
         x += 1
     with b:
         x[...] = 2
-    cp.cuda.Device().synchronize()
 
 
 @wrong(WAR)
-def overwritten_while_read(cp: Any) -> None:
-    a, b = two(cp)
-    x, y = idle_arrays(cp, N, N)
+def overwritten_while_read(cp: Any, a: Any, b: Any, x: Any, y: Any) -> None:
     with a:
         cp.multiply(x, 2, out=y)
     with b:
         x.fill(0)
-    cp.cuda.Device().synchronize()
 
 
 @right
-def both_read(cp: Any) -> None:
-    a, b = two(cp)
-    x, y, z = idle_arrays(cp, N, N, N)
+def both_read(cp: Any, a: Any, b: Any, x: Any, y: Any, z: Any) -> None:
     with a:
         cp.multiply(x, 2, out=y)
     with b:
         cp.multiply(x, 3, out=z)
-    cp.cuda.Device().synchronize()
-
-
-@right
-def one_stream_alone(cp: Any) -> None:
-    a, _ = two(cp)
-    with a:
-        x = cp.arange(N)
-        for _ in range(5):
-            x = x * 2 + 1
-        x.get()
 
 
 @wrong(RAW)
-def copied_to_the_host_by_another_stream(cp: Any) -> None:
-    a, b = two(cp)
-    x = idle_arrays(cp)
+def copied_to_the_host_by_another_stream(a: Any, b: Any, x: Any) -> None:
     with a:
         x += 1
     with b:
@@ -175,37 +159,23 @@ def copied_to_the_host_by_another_stream(cp: Any) -> None:
 # Legacy and per-thread default streams
 
 
-@wrong(WAR)
-def default_stream_writes_under_a_non_blocking_reader(cp: Any) -> None:
-    a, _ = two(cp)
-    x, y = idle_arrays(cp, N, N)
-    with a:
-        cp.multiply(x, 2, out=y)
-    x.fill(1)
-    cp.cuda.Device().synchronize()
-
-
 @right
-def default_stream_writes_under_a_blocking_reader(cp: Any) -> None:
-    stream = cp.cuda.Stream()
-    x, y = idle_arrays(cp, N, N)
-    with stream:
+def default_stream_writes_under_a_blocking_reader(cp: Any, blocking: Any, x: Any, y: Any) -> None:
+    with blocking:
         cp.multiply(x, 2, out=y)
     x.fill(1)
-    cp.cuda.Device().synchronize()
 
 
 @right
 def default_stream_between_two_blocking_ones(cp: Any) -> None:
     a = cp.cuda.Stream()
     b = cp.cuda.Stream()
-    x, other = idle_arrays(cp, N, N)
+    x, y = idle_arrays(cp, N, N)
     with a:
         x += 1
-    other += 1  # on the default stream: after a's work, before b's
+    y += 1  # on the default stream: after a's work, before b's
     with b:
         x *= 2
-    cp.cuda.Device().synchronize()
 
 
 @wrong(RAW)
@@ -217,36 +187,28 @@ def two_blocking_streams_alone(cp: Any) -> None:
         x += 1
     with b:
         x *= 2
-    cp.cuda.Device().synchronize()
 
 
 @right
-def per_thread_default_stream_and_the_legacy_one(cp: Any) -> None:
-    x = idle_arrays(cp)
+def per_thread_default_stream_and_the_legacy_one(cp: Any, x: Any) -> None:
     with cp.cuda.Stream.ptds:
         x += 1
     x *= 2
-    cp.cuda.Device().synchronize()
 
 
 @wrong(RAW)
-def per_thread_default_stream_and_another(cp: Any) -> None:
-    a, _ = two(cp)
-    x = idle_arrays(cp)
+def per_thread_default_stream_and_another(cp: Any, a: Any, x: Any) -> None:
     with cp.cuda.Stream.ptds:
         x += 1
     with a:
         x *= 2
-    cp.cuda.Device().synchronize()
 
 
 # Events
 
 
 @wrong(RAW)
-def recorded_before_the_work(cp: Any) -> None:
-    a, b = two(cp)
-    x, y = idle_arrays(cp, N, N)
+def recorded_before_the_work(cp: Any, a: Any, b: Any, x: Any, y: Any) -> None:
     ready = cp.cuda.Event()
     ready.record(a)
     with a:
@@ -254,13 +216,10 @@ def recorded_before_the_work(cp: Any) -> None:
     b.wait_event(ready)
     with b:
         cp.multiply(x, 2, out=y)
-    cp.cuda.Device().synchronize()
 
 
 @wrong(RAW)
-def waited_for_before_it_was_recorded(cp: Any) -> None:
-    a, b = two(cp)
-    x, y = idle_arrays(cp, N, N)
+def waited_for_before_it_was_recorded(cp: Any, a: Any, b: Any, x: Any, y: Any) -> None:
     ready = cp.cuda.Event()
     b.wait_event(ready)
     with a:
@@ -268,31 +227,10 @@ def waited_for_before_it_was_recorded(cp: Any) -> None:
         ready.record()
     with b:
         cp.multiply(x, 2, out=y)
-    cp.cuda.Device().synchronize()
-
-
-@wrong(RAW)
-def wrong_event(cp: Any) -> None:
-    a, b = two(cp)
-    c = cp.cuda.Stream(non_blocking=True)
-    x, y, z = idle_arrays(cp, N, N, N)
-    with a:
-        x += 1
-        first = a.record()
-    with c:
-        z += 1
-        second = c.record()
-    b.wait_event(second)
-    with b:
-        cp.multiply(x, 2, out=y)
-    cp.cuda.Device().synchronize()
-    del first
 
 
 @right
-def recorded_again_after_the_wait(cp: Any) -> None:
-    a, b = two(cp)
-    x, y, z = idle_arrays(cp, N, N, N)
+def recorded_again_after_the_wait(cp: Any, a: Any, b: Any, x: Any, y: Any, z: Any) -> None:
     ready = cp.cuda.Event()
     with a:
         x += 1
@@ -303,14 +241,12 @@ def recorded_again_after_the_wait(cp: Any) -> None:
         ready.record()
     with b:
         cp.multiply(x, 2, out=y)
-    cp.cuda.Device().synchronize()
 
 
 @wrong(RAW)
-def recorded_again_by_another_stream_before_the_wait(cp: Any) -> None:
-    a, b = two(cp)
-    c = cp.cuda.Stream(non_blocking=True)
-    x, y, z = idle_arrays(cp, N, N, N)
+def recorded_again_by_another_stream_before_the_wait(
+    cp: Any, a: Any, b: Any, c: Any, x: Any, y: Any, z: Any
+) -> None:
     ready = cp.cuda.Event()
     with a:
         x += 1
@@ -321,13 +257,12 @@ def recorded_again_by_another_stream_before_the_wait(cp: Any) -> None:
     b.wait_event(ready)
     with b:
         cp.multiply(x, 2, out=y)
-    cp.cuda.Device().synchronize()
 
 
 @wrong(RAW)
-def work_after_the_wait_that_the_event_does_not_cover(cp: Any) -> None:
-    a, b = two(cp)
-    x, y, z = idle_arrays(cp, N, N, N)
+def work_after_the_wait_that_the_event_does_not_cover(
+    cp: Any, a: Any, b: Any, x: Any, y: Any, z: Any
+) -> None:
     with a:
         x += 1
         ready = a.record()
@@ -336,13 +271,10 @@ def work_after_the_wait_that_the_event_does_not_cover(cp: Any) -> None:
     with b:
         cp.multiply(x, 2, out=y)
         cp.add(y, z, out=y)
-    cp.cuda.Device().synchronize()
 
 
 @right
-def host_waits_for_an_event(cp: Any) -> None:
-    a, b = two(cp)
-    x, y = idle_arrays(cp, N, N)
+def host_waits_for_an_event(cp: Any, a: Any, b: Any, x: Any, y: Any) -> None:
     with a:
         x += 1
         ready = a.record()
@@ -353,9 +285,7 @@ def host_waits_for_an_event(cp: Any) -> None:
 
 
 @right
-def host_asks_until_an_event_is_done(cp: Any) -> None:
-    a, b = two(cp)
-    x, y = idle_arrays(cp, N, N)
+def host_asks_until_an_event_is_done(cp: Any, a: Any, b: Any, x: Any, y: Any) -> None:
     with a:
         x += 1
         ready = a.record()
@@ -367,8 +297,7 @@ def host_asks_until_an_event_is_done(cp: Any) -> None:
 
 
 @wrong(RAW)
-def host_asks_once_and_goes_on(cp: Any) -> None:
-    a, b = two(cp)
+def host_asks_once_and_goes_on(cp: Any, a: Any, b: Any) -> None:
     x, y = idle_arrays(cp, 1 << 20, 1 << 20)
     with a:
         for _ in range(20):
@@ -381,10 +310,7 @@ def host_asks_once_and_goes_on(cp: Any) -> None:
 
 
 @right
-def three_streams_in_a_row(cp: Any) -> None:
-    a, b = two(cp)
-    c = cp.cuda.Stream(non_blocking=True)
-    x, y, z = idle_arrays(cp, N, N, N)
+def three_streams_in_a_row(cp: Any, a: Any, b: Any, c: Any, x: Any, y: Any, z: Any) -> None:
     with a:
         x += 1
     b.wait_event(a.record())
@@ -398,38 +324,17 @@ def three_streams_in_a_row(cp: Any) -> None:
 
 
 @right
-def order_through_a_stream_without_work(cp: Any) -> None:
-    a, b = two(cp)
-    c = cp.cuda.Stream(non_blocking=True)
-    x, y = idle_arrays(cp, N, N)
+def order_through_a_stream_without_work(cp: Any, a: Any, b: Any, c: Any, x: Any, y: Any) -> None:
     with a:
         x += 1
     c.wait_event(a.record())
     b.wait_event(c.record())
     with b:
         cp.multiply(x, 2, out=y)
-    cp.cuda.Device().synchronize()
-
-
-@wrong(RAW)
-def three_streams_with_a_gap(cp: Any) -> None:
-    a, b = two(cp)
-    c = cp.cuda.Stream(non_blocking=True)
-    x, y, z = idle_arrays(cp, N, N, N)
-    with a:
-        x += 1
-    before = b.record()
-    b.wait_event(a.record())
-    c.wait_event(before)
-    with c:
-        cp.add(x, y, out=z)
-    cp.cuda.Device().synchronize()
 
 
 @right
-def host_waits_for_both_producers(cp: Any) -> None:
-    a, b = two(cp)
-    x, y = idle_arrays(cp, N, N)
+def host_waits_for_both_producers(a: Any, b: Any, x: Any, y: Any) -> None:
     with a:
         x += 1
     with b:
@@ -441,8 +346,7 @@ def host_waits_for_both_producers(cp: Any) -> None:
 
 
 @right
-def fan_out_and_in(cp: Any) -> None:
-    main, _ = two(cp)
+def fan_out_and_in(cp: Any, main: Any) -> None:
     workers = [cp.cuda.Stream(non_blocking=True) for _ in range(4)]
     x = idle_arrays(cp, 4 * N)
     with main:
@@ -459,148 +363,82 @@ def fan_out_and_in(cp: Any) -> None:
     total.get(stream=main)
 
 
-@wrong(RAW)
-def fan_in_lacks_one(cp: Any) -> None:
-    main, _ = two(cp)
-    workers = [cp.cuda.Stream(non_blocking=True) for _ in range(4)]
-    x = idle_arrays(cp, 4 * N)
-    for k, worker in enumerate(workers):
-        with worker:
-            x[k * N : (k + 1) * N] *= k
-        if k:
-            main.wait_event(worker.record())
-    with main:
-        total = x.sum()
-    cp.cuda.Device().synchronize()
-    del total
-
-
-@wrong(RAW)
-def fan_out_lacks_the_fork(cp: Any) -> None:
-    main, _ = two(cp)
-    workers = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
-    x = idle_arrays(cp, 2 * N)
-    with main:
-        x += 1
-    for k, worker in enumerate(workers):
-        with worker:
-            x[k * N : (k + 1) * N] *= k
-    cp.cuda.Device().synchronize()
-
-
 # Views and parts of arrays
 
 
 @right
-def disjoint_slices(cp: Any) -> None:
-    a, b = two(cp)
-    x = idle_arrays(cp)
+def disjoint_slices(a: Any, b: Any, x: Any) -> None:
     with a:
         x[: N // 2] += 1
     with b:
         x[N // 2 :] += 2
-    cp.cuda.Device().synchronize()
 
 
 @wrong(WAW)
-def slices_that_share_one_element(cp: Any) -> None:
-    a, b = two(cp)
-    x = idle_arrays(cp)
+def slices_that_share_one_element(a: Any, b: Any, x: Any) -> None:
     with a:
         x[: N // 2 + 1].fill(1)
     with b:
         x[N // 2 :].fill(2)
-    cp.cuda.Device().synchronize()
 
 
 @right
-def even_and_odd_elements(cp: Any) -> None:
-    a, b = two(cp)
-    x = idle_arrays(cp)
-    with a:
-        x[::2].fill(1)
-    with b:
-        x[1::2].fill(2)
-    cp.cuda.Device().synchronize()
-
-
-@right
-def columns_of_a_matrix(cp: Any) -> None:
-    a, b = two(cp)
-    x = idle_arrays(cp).reshape(64, 64)
+def columns_of_a_matrix(a: Any, b: Any, x: Any) -> None:
+    x = x.reshape(64, 64)
     with a:
         x[:, :32] += 1
     with b:
         x[:, 32:] += 1
-    cp.cuda.Device().synchronize()
 
 
 @wrong(WAW)
-def row_and_column(cp: Any) -> None:
-    a, b = two(cp)
-    x = idle_arrays(cp).reshape(64, 64)
+def row_and_column(a: Any, b: Any, x: Any) -> None:
+    x = x.reshape(64, 64)
     with a:
         x[3, :].fill(1)
     with b:
         x[:, 5].fill(2)
-    cp.cuda.Device().synchronize()
 
 
 @wrong(WAW)
-def a_view_of_the_same_memory(cp: Any) -> None:
-    a, b = two(cp)
-    x = idle_arrays(cp)
+def a_view_of_the_same_memory(a: Any, b: Any, x: Any) -> None:
     turned = x.reshape(64, 64).T
     with a:
         x.fill(1)
     with b:
         turned.fill(2)
-    cp.cuda.Device().synchronize()
 
 
 @right
-def kernels_with_the_whole_array_that_interleave(cp: Any) -> None:
-    a, b = two(cp)
-    x = idle_arrays(cp)
+def kernels_with_the_whole_array_that_interleave(cp: Any, a: Any, b: Any, x: Any) -> None:
     kernel = part(cp)
     kernel((8,), (256,), (x, 0, N // 2, 2), stream=a)
     kernel((8,), (256,), (x, 1, N // 2, 2), stream=b)
-    cp.cuda.Device().synchronize()
 
 
 @wrong(WAW)
-def kernels_whose_parts_meet(cp: Any) -> None:
-    a, b = two(cp)
-    x = idle_arrays(cp)
+def kernels_whose_parts_meet(cp: Any, a: Any, b: Any, x: Any) -> None:
     kernel = part(cp)
     kernel((9,), (256,), (x, 0, N // 2 + 1, 1), stream=a)
     kernel((8,), (256,), (x, N // 2, N // 2, 1), stream=b)
-    cp.cuda.Device().synchronize()
 
 
 @right
-def kernels_that_share_their_input(cp: Any) -> None:
-    a, b = two(cp)
-    x, y, z = idle_arrays(cp, N, N, N)
+def kernels_that_share_their_input(cp: Any, a: Any, b: Any, x: Any, y: Any, z: Any) -> None:
     kernel = twice(cp)
     kernel((16,), (256,), (x, y, N), stream=a)
     kernel((16,), (256,), (x, z, N), stream=b)
-    cp.cuda.Device().synchronize()
 
 
 @wrong(RAW)
-def kernel_reads_what_another_writes(cp: Any) -> None:
-    a, b = two(cp)
-    x, y, z = idle_arrays(cp, N, N, N)
+def kernel_reads_what_another_writes(cp: Any, a: Any, b: Any, x: Any, y: Any, z: Any) -> None:
     kernel = twice(cp)
     kernel((16,), (256,), (x, y, N), stream=a)
     kernel((16,), (256,), (y, z, N), stream=b)
-    cp.cuda.Device().synchronize()
 
 
 @right
-def atomics_of_two_streams_on_one_counter(cp: Any) -> None:
-    a, b = two(cp)
+def atomics_of_two_streams_on_one_counter(cp: Any, a: Any, b: Any) -> None:
     count = cp.RawKernel(
         'extern "C" __global__ void count(int* bins) { atomicAdd(bins + threadIdx.x % 4, 1); }', "count"
     )
@@ -613,8 +451,7 @@ def atomics_of_two_streams_on_one_counter(cp: Any) -> None:
 
 
 @wrong(WAW)
-def counter_cleared_while_another_stream_counts(cp: Any) -> None:
-    a, b = two(cp)
+def counter_cleared_while_another_stream_counts(cp: Any, a: Any, b: Any) -> None:
     count = cp.RawKernel(
         'extern "C" __global__ void count(int* bins) { atomicAdd(bins + threadIdx.x % 4, 1); }', "count"
     )
@@ -627,8 +464,7 @@ def counter_cleared_while_another_stream_counts(cp: Any) -> None:
 
 
 @wrong(RAW)
-def matrix_product_reads_too_early(cp: Any) -> None:
-    a, b = two(cp)
+def matrix_product_reads_too_early(cp: Any, a: Any, b: Any) -> None:
     x = idle_arrays(cp).reshape(64, 64)
     y = idle_arrays(cp).reshape(64, 64)
     with a:
@@ -640,23 +476,19 @@ def matrix_product_reads_too_early(cp: Any) -> None:
 
 
 @wrong(RAW)
-def elementwise_kernel_reads_too_early(cp: Any) -> None:
-    a, b = two(cp)
-    x, y = idle_arrays(cp, N, N)
+def elementwise_kernel_reads_too_early(cp: Any, a: Any, b: Any, x: Any, y: Any) -> None:
     scale = cp.ElementwiseKernel("T x, T f", "T y", "y = f * x", "scale")
     with a:
         x += 1
     with b:
         scale(x, np.float32(3), y)
-    cp.cuda.Device().synchronize()
 
 
 # Memory that comes and goes
 
 
 @wrong(FREED)
-def temporary_freed_too_early(cp: Any) -> None:
-    a, _ = two(cp)
+def temporary_freed_too_early(cp: Any, a: Any) -> None:
     y = idle_arrays(cp)
     x = idle_arrays(cp)
     with a:
@@ -666,8 +498,7 @@ def temporary_freed_too_early(cp: Any) -> None:
 
 
 @right
-def temporary_freed_after_its_stream_waits(cp: Any) -> None:
-    a, _ = two(cp)
+def temporary_freed_after_its_stream_waits(cp: Any, a: Any) -> None:
     y = idle_arrays(cp)
     x = idle_arrays(cp)
     with a:
@@ -679,8 +510,7 @@ def temporary_freed_after_its_stream_waits(cp: Any) -> None:
 
 
 @wrong(REUSED)
-def block_reused_while_another_stream_reads_it(cp: Any) -> None:
-    a, _ = two(cp)
+def block_reused_while_another_stream_reads_it(cp: Any, a: Any) -> None:
     y = idle_arrays(cp)
     x = idle_arrays(cp)
     with a:
@@ -692,9 +522,7 @@ def block_reused_while_another_stream_reads_it(cp: Any) -> None:
 
 
 @right
-def temporaries_of_an_expression(cp: Any) -> None:
-    a, b = two(cp)
-    x = idle_arrays(cp)
+def temporaries_of_an_expression(cp: Any, a: Any, b: Any, x: Any) -> None:
     with a:
         y = (x * 2 + 1) / (x + 3)
     with b:
@@ -704,11 +532,10 @@ def temporaries_of_an_expression(cp: Any) -> None:
 
 
 @right
-def blocking_stream_reads_an_array_that_is_freed(cp: Any) -> None:
-    stream = cp.cuda.Stream()
+def blocking_stream_reads_an_array_that_is_freed(cp: Any, blocking: Any) -> None:
     y = idle_arrays(cp)
     x = idle_arrays(cp)
-    with stream:
+    with blocking:
         cp.multiply(x, 2, out=y)
     del x  # the default stream's arena: its next work waits for blocking streams
     z = cp.ones(N, cp.float32)
@@ -716,8 +543,7 @@ def blocking_stream_reads_an_array_that_is_freed(cp: Any) -> None:
 
 
 @wrong(FREED)
-def freed_and_given_back_to_the_device(cp: Any) -> None:
-    a, _ = two(cp)
+def freed_and_given_back_to_the_device(cp: Any, a: Any) -> None:
     y = idle_arrays(cp)
     x = idle_arrays(cp)
     with a:
@@ -728,8 +554,7 @@ def freed_and_given_back_to_the_device(cp: Any) -> None:
 
 
 @right
-def segments_given_back_after_the_work(cp: Any) -> None:
-    a, _ = two(cp)
+def segments_given_back_after_the_work(cp: Any, a: Any) -> None:
     y = idle_arrays(cp)
     x = idle_arrays(cp)
     with a:
@@ -742,8 +567,7 @@ def segments_given_back_after_the_work(cp: Any) -> None:
 
 
 @wrong(FREED)
-def async_pool_freed_in_another_stream(cp: Any) -> None:
-    a, b = two(cp)
+def async_pool_freed_in_another_stream(cp: Any, a: Any, b: Any) -> None:
     y = idle_arrays(cp)
     pool = cp.cuda.MemoryAsyncPool()
     with cp.cuda.using_allocator(pool.malloc):
@@ -757,8 +581,7 @@ def async_pool_freed_in_another_stream(cp: Any) -> None:
 
 
 @right
-def async_pool_freed_in_order(cp: Any) -> None:
-    a, b = two(cp)
+def async_pool_freed_in_order(cp: Any, a: Any, b: Any) -> None:
     y = idle_arrays(cp)
     pool = cp.cuda.MemoryAsyncPool()
     with cp.cuda.using_allocator(pool.malloc):
@@ -776,8 +599,7 @@ def async_pool_freed_in_order(cp: Any) -> None:
 
 
 @right
-def allocator_without_a_pool(cp: Any) -> None:
-    a, _ = two(cp)
+def allocator_without_a_pool(cp: Any, a: Any) -> None:
     y = idle_arrays(cp)
     with cp.cuda.using_allocator(None):
         x = cp.ones(N, cp.float32)
@@ -792,9 +614,7 @@ def allocator_without_a_pool(cp: Any) -> None:
 
 
 @wrong(CHANGED)
-def buffer_refilled_in_a_loop_too_early(cp: Any) -> None:
-    a, _ = two(cp)
-    buffer = pinned(cp)
+def buffer_refilled_in_a_loop_too_early(cp: Any, a: Any, buffer: Any) -> None:
     x = idle_arrays(cp, 8 * N)
     for k in range(8):
         buffer[:] = k
@@ -803,19 +623,7 @@ def buffer_refilled_in_a_loop_too_early(cp: Any) -> None:
 
 
 @right
-def buffer_refilled_after_each_wait(cp: Any) -> None:
-    a, _ = two(cp)
-    buffer = pinned(cp)
-    x = idle_arrays(cp, 8 * N)
-    for k in range(8):
-        buffer[:] = k
-        x[k * N : (k + 1) * N].set(buffer, stream=a)
-        a.synchronize()
-
-
-@right
-def two_buffers_in_turn(cp: Any) -> None:
-    a, _ = two(cp)
+def two_buffers_in_turn(cp: Any, a: Any) -> None:
     buffers = [pinned(cp), pinned(cp)]
     x = idle_arrays(cp, 8 * N)
     done = [cp.cuda.Event(), cp.cuda.Event()]
@@ -828,23 +636,8 @@ def two_buffers_in_turn(cp: Any) -> None:
     a.synchronize()
 
 
-@wrong(CHANGED)
-def two_buffers_with_the_other_ones_event(cp: Any) -> None:
-    a, b = two(cp)
-    streams = [a, b]
-    buffers = [pinned(cp), pinned(cp)]
-    x = idle_arrays(cp, 8 * N)
-    for k in range(8):
-        if k >= 2:
-            streams[(k + 1) % 2].synchronize()
-        buffers[k % 2][:] = k
-        x[k * N : (k + 1) * N].set(buffers[k % 2], stream=streams[k % 2])
-    cp.cuda.Device().synchronize()
-
-
 @right
-def pageable_buffer_refilled_at_once(cp: Any) -> None:
-    a, _ = two(cp)
+def pageable_buffer_refilled_at_once(cp: Any, a: Any) -> None:
     buffer = np.zeros(N, np.float32)
     x = idle_arrays(cp, 4 * N)
     for k in range(4):
@@ -854,11 +647,7 @@ def pageable_buffer_refilled_at_once(cp: Any) -> None:
 
 
 @right
-def buffer_changed_by_a_host_function(cp: Any) -> None:
-    a, _ = two(cp)
-    buffer = pinned(cp)
-    x = idle_arrays(cp, N)
-
+def buffer_changed_by_a_host_function(a: Any, x: Any, buffer: Any) -> None:
     def refill(_: Any) -> None:
         buffer[:] = 7
 
@@ -869,24 +658,16 @@ def buffer_changed_by_a_host_function(cp: Any) -> None:
 
 
 @wrong(WAR)
-def host_function_in_another_stream(cp: Any) -> None:
-    a, b = two(cp)
-    buffer = pinned(cp)
-    x = idle_arrays(cp, N)
-
+def host_function_in_another_stream(a: Any, b: Any, x: Any, buffer: Any) -> None:
     def refill(_: Any) -> None:
         buffer[:] = 7
 
     x.set(buffer, stream=a)
     b.launch_host_func(refill, None)
-    cp.cuda.Device().synchronize()
 
 
 @right
-def buffer_there_and_back(cp: Any) -> None:
-    a, _ = two(cp)
-    buffer = pinned(cp)
-    x = idle_arrays(cp, N)
+def buffer_there_and_back(a: Any, x: Any, buffer: Any) -> None:
     for _ in range(3):
         x.set(buffer, stream=a)
         with a:
@@ -897,23 +678,9 @@ def buffer_there_and_back(cp: Any) -> None:
 
 
 @wrong(WAR)
-def result_lands_where_another_stream_reads(cp: Any) -> None:
-    a, b = two(cp)
-    buffer = pinned(cp)
-    x, y = idle_arrays(cp, N, N)
+def result_lands_where_another_stream_reads(a: Any, b: Any, x: Any, y: Any, buffer: Any) -> None:
     x.set(buffer, stream=a)
     y.get(stream=b, out=buffer, blocking=False)
-    cp.cuda.Device().synchronize()
-
-
-@wrong("host changed too early")
-def result_overwritten_by_the_host(cp: Any) -> None:
-    a, _ = two(cp)
-    buffer = pinned(cp)
-    x = idle_arrays(cp, N)
-    x.set(buffer, stream=a)
-    buffer[0] = 5
-    a.synchronize()
 
 
 # Double buffering on the device
@@ -1024,13 +791,11 @@ def static_input_refilled_under_a_running_graph(cp: Any) -> None:
 
 
 @wrong(RAW)
-def streams_that_are_gone_have_not_ended(cp: Any) -> None:
-    x = idle_arrays(cp)
+def streams_that_are_gone_have_not_ended(cp: Any, x: Any) -> None:
     with cp.cuda.Stream(non_blocking=True):
         x += 1
     with cp.cuda.Stream(non_blocking=True):
         x += 2
-    cp.cuda.Device().synchronize()
 
 
 # Graphs and the memory that they use
@@ -1044,9 +809,7 @@ def _with_temporaries(cp: Any, stream: Any, x: Any, pool: Any) -> Any:
 
 
 @right
-def temporaries_of_a_graph_in_a_pool_of_its_own(cp: Any) -> None:
-    a, _ = two(cp)
-    x = idle_arrays(cp)
+def temporaries_of_a_graph_in_a_pool_of_its_own(cp: Any, a: Any, x: Any) -> None:
     pool = cp.cuda.MemoryPool()
     graph = _with_temporaries(cp, a, x, pool)
     other = cp.full(N, 5, cp.float32)
@@ -1056,10 +819,8 @@ def temporaries_of_a_graph_in_a_pool_of_its_own(cp: Any) -> None:
     other.get()
 
 
-@wrong("used after it was freed")
-def temporaries_of_a_graph_in_a_pool_that_others_use(cp: Any) -> None:
-    a, _ = two(cp)
-    x = idle_arrays(cp)
+@wrong(USED)
+def temporaries_of_a_graph_in_a_pool_that_others_use(cp: Any, a: Any, x: Any) -> None:
     pool = cp.cuda.MemoryPool()
     graph = _with_temporaries(cp, a, x, pool)
     with a, cp.cuda.using_allocator(pool.malloc):
@@ -1068,18 +829,8 @@ def temporaries_of_a_graph_in_a_pool_that_others_use(cp: Any) -> None:
         other.get()
 
 
-@wrong("used after it was freed")
-def temporaries_of_a_graph_in_the_pool_of_all(cp: Any) -> None:
-    a, _ = two(cp)
-    x = idle_arrays(cp)
-    graph = _with_temporaries(cp, a, x, cp.get_default_memory_pool())
-    graph.launch(stream=a)
-    a.synchronize()
-
-
-@wrong("used after it was freed")
-def input_of_a_graph_freed_after_the_capture(cp: Any) -> None:
-    a, _ = two(cp)
+@wrong(USED)
+def input_of_a_graph_freed_after_the_capture(cp: Any, a: Any) -> None:
     x, y = idle_arrays(cp, N, N)
     a.begin_capture()
     with a:
@@ -1094,10 +845,8 @@ def input_of_a_graph_freed_after_the_capture(cp: Any) -> None:
 # More of page-locked memory
 
 
-@wrong("freed too early")
-def buffer_let_go_too_early(cp: Any) -> None:
-    a, _ = two(cp)
-    x = idle_arrays(cp)
+@wrong(FREED)
+def buffer_let_go_too_early(cp: Any, a: Any, x: Any) -> None:
     buffer = pinned(cp)
     x.set(buffer, stream=a)
     del buffer
@@ -1105,36 +854,16 @@ def buffer_let_go_too_early(cp: Any) -> None:
 
 
 @wrong(RAW)
-def host_function_fills_what_another_stream_sends(cp: Any) -> None:
-    a, b = two(cp)
-    buffer = pinned(cp)
-    x = idle_arrays(cp, N)
-
+def host_function_fills_what_another_stream_sends(a: Any, b: Any, x: Any, buffer: Any) -> None:
     def fill(_: Any) -> None:
         buffer[:] = 7
 
     a.launch_host_func(fill, None)
     x.set(buffer, stream=b)
-    cp.cuda.Device().synchronize()
 
 
 @right
-def host_function_fills_what_its_stream_sends(cp: Any) -> None:
-    a, _ = two(cp)
-    buffer = pinned(cp)
-    x = idle_arrays(cp, N)
-
-    def fill(_: Any) -> None:
-        buffer[:] = 7
-
-    a.launch_host_func(fill, None)
-    x.set(buffer, stream=a)
-    a.synchronize()
-
-
-@right
-def parts_of_a_buffer_in_turn(cp: Any) -> None:
-    a, _ = two(cp)
+def parts_of_a_buffer_in_turn(cp: Any, a: Any) -> None:
     buffer = pinned(cp, 4 * N)
     x = idle_arrays(cp, 4 * N)
     for k in range(4):
@@ -1151,20 +880,14 @@ def _mapped(cp: Any, array: Any) -> Any:
 
 
 @wrong(CHANGED)
-def zero_copy_changed_under_a_kernel(cp: Any) -> None:
-    a, _ = two(cp)
-    buffer = pinned(cp)
-    y = idle_arrays(cp, N)
+def zero_copy_changed_under_a_kernel(cp: Any, a: Any, y: Any, buffer: Any) -> None:
     twice(cp)((16,), (256,), (_mapped(cp, buffer), y, N), stream=a)
     buffer[7] = 3
     a.synchronize()
 
 
 @right
-def zero_copy_changed_after_a_kernel(cp: Any) -> None:
-    a, _ = two(cp)
-    buffer = pinned(cp)
-    y = idle_arrays(cp, N)
+def zero_copy_changed_after_a_kernel(cp: Any, a: Any, y: Any, buffer: Any) -> None:
     twice(cp)((16,), (256,), (_mapped(cp, buffer), y, N), stream=a)
     a.synchronize()
     buffer[7] = 3
@@ -1173,10 +896,8 @@ def zero_copy_changed_after_a_kernel(cp: Any) -> None:
 
 
 @right
-def buffer_of_a_function_that_waits(cp: Any) -> None:
+def buffer_of_a_function_that_waits(cp: Any, a: Any, x: Any) -> None:
     """The pool of page-locked memory gives the same block again."""
-    a, _ = two(cp)
-    x = idle_arrays(cp)
 
     def send(value: float) -> None:
         buffer = pinned(cp)
