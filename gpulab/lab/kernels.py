@@ -132,14 +132,15 @@ def occupancy(
     launch = Launch.of(kernel, 1, block, (), shared_mem)
     backend = session.backend()
     threads = launch.block_threads
-    max_blocks = min(
+    max_threads = min(
         backend.device_info().max_threads_per_block, backend.kernel_stats(kernel).max_threads_per_block
     )
-    if threads > max_blocks:
+    if threads > max_threads:
         raise ValueError(
-            f"A block of {threads:,} threads exceeds this kernel's limit of {max_blocks:,} on this device."
+            f"A block of {threads:,} threads is too large. On this device, this kernel allows at most "
+            f"{max_threads:,} threads per block."
         )
-    sizes = sorted({*range(WARP_SIZE, max_blocks + 1, WARP_SIZE), threads})
+    sizes = sorted({*range(WARP_SIZE, max_threads + 1, WARP_SIZE), threads})
     occupancies = [backend.occupancy(kernel, size, launch.shared_bytes) for size in sizes]
     names = [beside] if isinstance(beside, str) else beside
     other_occupancies = [

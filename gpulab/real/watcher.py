@@ -520,7 +520,7 @@ def _is_pinned(address: int) -> bool:
 
 
 def _reject_launch(launch: Any, options: Any) -> tuple[Any, tuple[Regions, ...]]:
-    raise AssertionError("A RealWatcher cannot run a launch: CUDA runs it.")
+    raise AssertionError("A RealWatcher cannot run a launch, because CUDA runs it.")
 
 
 def _host_bytes(address: int, size: int) -> npt.NDArray[np.uint8]:

@@ -213,7 +213,7 @@ def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
         cell["id"] for cell in cells if cell["id"] in needed_ids - chosen and CHECK.search(cell["source"])
     }
     if answers:
-        raise ValueError(f"chosen cells need the answers of the exercises in {', '.join(sorted(answers))}")
+        raise ValueError(f"the chosen cells need answers to the exercises in {', '.join(sorted(answers))}")
     return needed_ids - chosen
 
 

@@ -406,20 +406,20 @@ def _stops_early(run: Any, switches: Any) -> Any:
 
 _SWITCHES = (
     Wrong("14-switch", "manual_seed alone", lambda run, switches: {"seed"}, "", "leaves out 'fixed order'"),
-    Wrong("14-switch", "turns all switches on", lambda run, switches: set(switches), "", "without need"),
+    Wrong("14-switch", "turns all switches on", lambda run, switches: set(switches), "", "unnecessarily"),
     Wrong("14-switch", "turns no switch on", lambda run, switches: set(), "", "leaves out"),
     Wrong("14-switch", "only two runs for each set", _one_off(2), "", "agree prove nothing"),
     Wrong("14-switch", "three runs each", _one_off(3), "", "agree prove nothing"),
     Wrong("14-switch", "five runs each", _one_off(5), "", "agree prove nothing"),
     Wrong("14-switch", "one run each", _one_off(1), "", "leaves out"),
     Wrong("14-switch", "one on at a time", _one_on, "", ""),
-    Wrong("14-switch", "until it agrees", _until_it_agrees, "", "without need"),
+    Wrong("14-switch", "until it agrees", _until_it_agrees, "", "unnecessarily"),
     Wrong("14-switch", "a thousand runs", _one_off(1000), "", "are enough"),
     Wrong("14-switch", "returns the number of switches", lambda run, switches: 2, "", "set of names"),
     Wrong(
         "14-switch", "a switch that is not there", lambda run, switches: run({"manual_seed"}), "", "no switch"
     ),
-    Wrong("14-switch", "seed and order", lambda run, switches: ["seed", "fixed order"], "", "without need"),
+    Wrong("14-switch", "seed and order", lambda run, switches: ["seed", "fixed order"], "", "unnecessarily"),
     Wrong(
         "14-switch", "looks at what it was handed", lambda run, switches: set(run._causes), "", "no attribute"
     ),

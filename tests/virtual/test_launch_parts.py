@@ -52,8 +52,8 @@ STATS = KernelStats(
         ((1, 1, 65536), (1, 1, 1), "grid.z is 65,536 blocks"),
         ((1, 1, 1), (1, 1, 65), "block.z is 65 threads, but the .* at most 64"),
         ((1, 1, 1), (8, 1, 128), "block.z is 128 threads"),  # 1,024 threads in all, which by itself is well
-        ((1, 1, 1), (1025, 1, 1), "1,025 threads per block, but the .* at most 1,024"),
-        ((1, 1, 1), (32, 33, 1), "1,056 threads per block"),
+        ((1, 1, 1), (1025, 1, 1), "1,025 threads, but the .* at most 1,024"),
+        ((1, 1, 1), (32, 33, 1), "1,056 threads"),
         ((65536, 65536, 1), (2048, 1, 1), "grid.y"),
     ],
 )

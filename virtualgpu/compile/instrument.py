@@ -101,7 +101,9 @@ def trace_warp(ptx: str, kernel: str) -> InstrumentedPtx:
     starts = sorted(block.first for block in cfg.build(function).blocks)
     code_statements = [s for s in kernel_entry.statements if s.is_code]
     if len(code_statements) != len(function.instructions):
-        raise PtxError(f"Kernel {kernel} has statements that this instrumentation cannot distinguish.")
+        raise PtxError(
+            f"Kernel {kernel} cannot be instrumented: the number of its statements and instructions differs."
+        )
     edits = [_parameter_edit(kernel_entry, names), (kernel_entry.first_code, _warp_prologue(names))]
     for block_index, block_start in enumerate(starts):
         edits.append((code_statements[block_start].start, _warp_probe(names, block_index)))

@@ -29,7 +29,7 @@ def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
     threads = prod(block)
     if threads > info.max_threads_per_block:
         raise _invalid_value_error(
-            f"{threads:,} threads per block, but the {info.name} allows at most "
+            f"a block has {threads:,} threads, but the {info.name} allows at most "
             f"{info.max_threads_per_block:,}. Use smaller blocks and more of them."
         )
 
@@ -48,7 +48,7 @@ def check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block:
         )
     if bound is not None and threads > bound:
         raise _invalid_value_error(
-            f"{threads:,} threads per block, but kernel '{stats.name}' was compiled with "
+            f"a block has {threads:,} threads, but kernel '{stats.name}' was compiled with "
             f"__launch_bounds__({bound}). Use at most {bound} threads or raise the bound."
         )
     if threads > stats.max_threads_per_block:
@@ -83,8 +83,8 @@ def check_shared(
             "the opt-in. Use less shared memory."
         )
     raise _invalid_value_error(
-        f"{shared_bytes:,} bytes of dynamic shared memory per block, but kernel '{stats.name}' may use "
-        f"{allowed_bytes:,}{static_note}. {remedy}"
+        f"a block requests {shared_bytes:,} bytes of dynamic shared memory, but kernel '{stats.name}' "
+        f"may use {allowed_bytes:,}{static_note}. {remedy}"
     )
 
 

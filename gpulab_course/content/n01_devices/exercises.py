@@ -33,11 +33,11 @@ def judge_peak(answer: Answer) -> str:
     in GB/s.
     """
     for info in _draw_devices(answer.rng):
-        result = call(answer, info, name="peak", shown=f"peak of a {info.name}")
+        result = call(answer, info, name="peak", shown=f"peak(info) of a {info.name}")
         result_values = parts_of(result)
         if result_values is None or len(result_values) != 2:
             raise NotYet(
-                f"peak of a {info.name} returns {spelt(result)}. Return two numbers, TFLOP/s and GB/s."
+                f"peak(info) of a {info.name} returns {spelt(result)}. Return two numbers, TFLOP/s and GB/s."
             )
         tflops, gbps = _peak_rates(info)
         _check_rate(info, "TFLOP/s", result_values[0], tflops, _TFLOPS_LESSONS)
@@ -72,7 +72,7 @@ def _check_rate(
     info: DeviceInfo, rate_unit: str, value: Any, expected: float, lessons: dict[float, str]
 ) -> None:
     if not is_number(value):
-        raise NotYet(f"peak of a {info.name} returns {spelt(value)} for {rate_unit}. Return numbers.")
+        raise NotYet(f"peak(info) of a {info.name} returns {spelt(value)} for {rate_unit}. Return numbers.")
     rate = as_float(value)
     if np.isclose(rate, expected, rtol=1e-3):
         return
@@ -91,7 +91,7 @@ def _check_rate(
         and np.isclose(lanes, round(lanes), rtol=1e-6)
     ):
         lesson = "the number of FP32 units per SM differs. Use info.fp32_lanes_per_sm."
-    message = f"peak of a {info.name} returns {rate:,.4g} {rate_unit}, but it should be {expected:,.4g}"
+    message = f"peak(info) of a {info.name} returns {rate:,.4g} {rate_unit}, but it should be {expected:,.4g}"
     raise NotYet(f"{message}: {lesson}" if lesson else f"{message}.")
 
 

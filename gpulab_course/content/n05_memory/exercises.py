@@ -272,9 +272,9 @@ def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
     for word in words.tolist():
         banks.setdefault(word % _BANK_COUNT, set()).add(word)
     expected = max(map(len, banks.values()))
-    result = call(answer, words, name="ways", shown=f"ways of {pattern}")
+    result = call(answer, words, name="ways", shown=f"ways(words) of {pattern}")
     if not is_number(result):
-        raise NotYet(f"ways of {pattern} returned {spelt(result)}. Return one number.")
+        raise NotYet(f"ways(words) of {pattern} returned {spelt(result)}. Return one number.")
     if result == expected:
         return
     lanes_per_bank = np.bincount(words % _BANK_COUNT, minlength=_BANK_COUNT)
@@ -295,7 +295,7 @@ def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
         (known_reason for mistaken_result, known_reason in mistaken_results if result == mistaken_result), ""
     )
     raise NotYet(
-        f"{pattern}: the conflict is {expected}-way, but ways returned "
+        f"{pattern}: the conflict is {expected}-way, but ways(words) returned "
         f"{spelt(result)}{f': {reason}' if reason else '.'}"
     )
 

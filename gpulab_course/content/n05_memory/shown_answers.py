@@ -38,7 +38,7 @@ SHOWN = (
     ShownAnswer("05-ways", "counts lanes instead of words", "", "read the same word receive it in one pass"),
     ShownAnswer("05-ways", "counts the banks in use", "", "the most different words decides"),
     ShownAnswer("05-ways", "counts words of all banks", "", "only words of the same bank"),
-    ShownAnswer("05-ways", "the average over the banks", "", "but ways returned"),
+    ShownAnswer("05-ways", "the average over the banks", "", "but ways(words) returned"),
     ShownAnswer("05-ways", "returns a string", "", "Return one number"),
     ShownAnswer("05-asked", "counts lines of 128 bytes", "", "those are cache lines"),
     ShownAnswer("05-asked", "divides the bytes by 32", "", "fill only parts"),

@@ -277,22 +277,22 @@ def judge_halfsum(answer: Answer) -> str:
     """Judge the learner's ``half_sum(x)``, which sums half-precision values with one rounding to FP32."""
     must_be_a_function("half_sum", answer.is_function, answer.kind)
     for name, x, lesson in _sum_cases(answer.rng):
-        result = answer.calling(f"half_sum of {name}", x)
+        result = answer.calling(f"half_sum(x) of {name}", x)
         if result is None:
             raise NotYet("half_sum returns nothing; replace the TODO and end with a return.")
         if not is_number(result):
-            raise NotYet(f"half_sum of {name} returns {spelt(result)}. Return one number.")
+            raise NotYet(f"half_sum(x) of {name} returns {spelt(result)}. Return one number.")
         expected = exact_sum(x)
         with np.errstate(over="ignore"):
             value = float(np.float32(as_float(result)))
         if value != expected and not (math.isnan(value) and math.isnan(expected)):
             raise NotYet(
-                f"half_sum of {name} returns {value:.9g}; the sum, rounded to FP32, is {expected:.9g}. "
+                f"half_sum(x) of {name} returns {value:.9g}; the sum, rounded to FP32, is {expected:.9g}. "
                 f"{lesson}"
             )
         if as_float(result) != value and not math.isnan(value):
             raise NotYet(
-                f"half_sum of {name} returns {as_float(result):.17g}, which is not an "
+                f"half_sum(x) of {name} returns {as_float(result):.17g}, which is not an "
                 "FP32 number. Round the sum with np.float32(…)."
             )
     return "every order gives the same sum, to its last bit, because it was rounded only once."

@@ -373,7 +373,7 @@ class Program:
         self.runs += 1
         if self.runs > 50 * MOST_RUNS:
             raise NotYet(
-                f"needed(run, switches) calls run again and again, but {MOST_RUNS} times are enough."
+                f"needed(run, switches) calls run more than {MOST_RUNS} times, but that many runs are enough."
             )
         shares = [
             probability
@@ -418,14 +418,14 @@ def judge_needed(answer: Answer) -> str:
         if useless_switches:
             cost_percent = sum(_SWITCH_COSTS.get(name, 0) for name in useless_switches)
             raise NotYet(
-                f"{call_text} turns on {useless_switches[0]!r} without need. Without "
+                f"{call_text} turns on {useless_switches[0]!r} unnecessarily. Without "
                 f"{'it' if len(useless_switches) == 1 else 'these'} the results are the "
                 f"same each time, and the program takes {cost_percent} % less time. Turn "
                 "all switches on, and then turn them off one at a time."
             )
         if program.runs > MOST_RUNS:
             raise NotYet(f"{call_text} calls run {program.runs:,} times, but {MOST_RUNS} are enough.")
-    return f"all causes are found within {MOST_RUNS} runs, and no switch is on without need."
+    return f"all causes are found within {MOST_RUNS} runs, and no switch is on unnecessarily."
 
 
 _CARRY_ADVICE = (

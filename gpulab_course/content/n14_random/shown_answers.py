@@ -23,7 +23,7 @@ SHOWN = (
     ShownAnswer("14-state", "only the states of the GPUs", "", "Python's and NumPy's"),
     ShownAnswer("14-state", "saves other names of the same states", "", "restore it before the second"),
     ShownAnswer("14-state", "returns the results in reverse order", "", "two results of work()"),
-    ShownAnswer("14-switch", "turns all switches on", "", "without need"),
+    ShownAnswer("14-switch", "turns all switches on", "", "unnecessarily"),
     ShownAnswer("14-switch", "turns no switch on", "", "leaves out"),
     ShownAnswer("14-switch", "only two runs for each set", "", "agree prove nothing"),
     ShownAnswer("14-switch", "a thousand runs", "", "are enough"),

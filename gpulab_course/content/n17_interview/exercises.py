@@ -502,7 +502,7 @@ class Bench:
             )
         self.runs += 1
         if self.runs > 40 * MOST_RUNS:
-            raise NotYet(f"settle does not stop, but {MOST_RUNS} runs are enough.")
+            raise NotYet(f"settle calls run() more than {MOST_RUNS} times, but {MOST_RUNS} runs are enough.")
         full_setting = {**SETTING, **setting}
         key = device, tuple(sorted(full_setting.items()))
         self.settings_run.add(key)

@@ -79,12 +79,12 @@ class _Checker:
         type_name = next((p for p in reversed(i.parts[1:]) if p in BITS), "")
         if TYPED_OPERANDS & set(operands):
             if not type_name:
-                raise self.fail("its type is missing")
+                raise self.fail("the type of the instruction is missing")
             if type_name not in types:
-                raise self.fail(f"it does not take the type .{type_name}")
+                raise self.fail(f"the instruction does not take the type .{type_name}")
         if "wide" in i.parts and i.root in ("mul", "mad"):
             if type_name not in INTEGERS or BITS[type_name] == 64:
-                raise self.fail(f"it does not take the type .{type_name}")
+                raise self.fail(f"the instruction does not take the type .{type_name}")
             operands = "Wss" if i.root == "mul" else "Wssw"
         if i.root == "setp":
             self.comparison(i.parts[1], type_name, i.parts[2:])
@@ -115,7 +115,9 @@ class _Checker:
     def operands(self, instruction: ir.Instruction, expected: str, type_name: str) -> None:
         required, _, optional = expected.partition("?")
         if not len(required) <= len(instruction.operands) <= len(required) + len(optional):
-            raise self.fail(f"it takes {len(required)} operands, not {len(instruction.operands)}")
+            raise self.fail(
+                f"the instruction takes {len(required)} operands, not {len(instruction.operands)}"
+            )
         allows_wider = instruction.root in WIDER_ALLOWED
         for operand_code, operand in zip(required + optional, instruction.operands, strict=False):
             self.check_operand(operand_code, operand, type_name, instruction, allows_wider)
@@ -170,7 +172,7 @@ class _Checker:
         width = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
         elements = operand.items if isinstance(operand, ir.Vector) else (operand,)
         if len(elements) != width:
-            raise self.fail(f"it moves {width} elements, not {len(elements)}")
+            raise self.fail(f"the instruction moves {width} elements, but its operand has {len(elements)}")
         for element in elements:
             if loads:
                 self.destination(element, type_name, True)
@@ -181,7 +183,7 @@ class _Checker:
         if operand is None:
             return
         if not isinstance(operand, ir.Register) or operand.negated:
-            raise self.fail("its result needs a register")
+            raise self.fail("the result must be written to a register")
         self.check_width(operand, type_name, allows_wider)
 
     def source(self, operand: ir.Operand | None, type_name: str, allows_wider: bool) -> None:
@@ -217,7 +219,7 @@ class _Checker:
     def comparison(self, comparison_name: str, type_name: str, modifiers: Sequence[str]) -> None:
         comparisons = COMPARISONS | (FLOAT_COMPARISONS if type_name in FLOATS else UNSIGNED_COMPARISONS)
         if comparison_name not in comparisons:
-            raise self.fail(f"there is no comparison .{comparison_name} of .{type_name}")
+            raise self.fail(f"values of type .{type_name} cannot be compared with .{comparison_name}")
         combines = any(p in ("and", "or", "xor") for p in modifiers)
         assert self.current is not None
         if combines != (len(self.current.operands) == 4):
@@ -232,7 +234,7 @@ class _Checker:
         if len(instruction.parts) < 3 or not all(
             type_name in BITS and type_name != "pred" for type_name in kinds
         ):
-            raise self.fail("it needs two types")
+            raise self.fail("the instruction needs two types")
         return kinds[0], kinds[1]
 
     def convert(self, instruction: ir.Instruction) -> None:
@@ -244,7 +246,9 @@ class _Checker:
         target_type, source_type = self.last_types(instruction)
         packs = target_type in ("f16x2", "bf16x2") and source_type == "f32"
         if len(instruction.operands) != (3 if packs else 2):
-            raise self.fail(f"it takes {3 if packs else 2} operands, not {len(instruction.operands)}")
+            raise self.fail(
+                f"the instruction takes {3 if packs else 2} operands, not {len(instruction.operands)}"
+            )
         if not packs and not {target_type, source_type} <= CONVERTIBLE:
             raise self.fail(f"there is no conversion from .{source_type} to .{target_type}")
         self.destination(instruction.operands[0], target_type, True)
@@ -258,7 +262,9 @@ class _Checker:
         if {target_type, source_type} <= kinds.keys():
             operand_count = 3 if kinds[target_type] == "b16" and source_type == "f32" else 2
             if len(instruction.operands) != operand_count:
-                raise self.fail(f"it takes {operand_count} operands, not {len(instruction.operands)}")
+                raise self.fail(
+                    f"the instruction takes {operand_count} operands, not {len(instruction.operands)}"
+                )
             self.destination(instruction.operands[0], kinds[target_type], False)
             for operand in instruction.operands[1:]:
                 self.source(operand, kinds[source_type], False)
@@ -268,7 +274,7 @@ class _Checker:
         if source_type in ("f16x2", "bf16x2"):
             return
         if BITS[target_type] not in (16, 32) or source_type not in INTEGERS | FLOATS:
-            raise self.fail(f"it does not take the types .{target_type} and .{source_type}")
+            raise self.fail(f"the instruction does not take the types .{target_type} and .{source_type}")
         self.comparison_of_set(instruction, source_type)
         self.destination(instruction.operands[0], target_type, False)
         for operand in instruction.operands[1:3]:
@@ -278,13 +284,13 @@ class _Checker:
 
     def comparison_of_set(self, instruction: ir.Instruction, source_type: str) -> None:
         if len(instruction.operands) not in (3, 4):
-            raise self.fail(f"it takes 3 or 4 operands, not {len(instruction.operands)}")
+            raise self.fail(f"the instruction takes 3 or 4 operands, not {len(instruction.operands)}")
         self.comparison(instruction.parts[1], source_type, instruction.parts[2:])
 
     def select_by_sign(self, instruction: ir.Instruction) -> None:
         type_name, test_type = self.last_types(instruction)
         if test_type not in ("s32", "f32") or type_name not in INTEGERS | {"f32", "f64"}:
-            raise self.fail(f"it does not take the types .{type_name} and .{test_type}")
+            raise self.fail(f"the instruction does not take the types .{type_name} and .{test_type}")
         self.operands(instruction, "dssa", type_name)
         self.source(instruction.operands[3], test_type, False)
 
@@ -292,16 +298,18 @@ class _Checker:
         type_name = instruction.type
         if type_name not in INTEGERS | {"pred", "f32", "f64", "b128"}:
             raise self.fail(
-                "its type is missing" if type_name not in BITS else f"it does not take the type .{type_name}"
+                "the type of the instruction is missing"
+                if type_name not in BITS
+                else f"the instruction does not take the type .{type_name}"
             )
         if len(instruction.operands) != 2:
-            raise self.fail(f"it takes 2 operands, not {len(instruction.operands)}")
+            raise self.fail(f"the instruction takes 2 operands, not {len(instruction.operands)}")
         target_operand, source_operand = instruction.operands
         for operand in (target_operand, source_operand):
             if isinstance(operand, ir.Vector):
                 self.halves(operand, type_name, operand is target_operand)
         if isinstance(target_operand, ir.Vector) and isinstance(source_operand, ir.Vector):
-            raise self.fail("one of its operands must be a single register")
+            raise self.fail("one operand of the instruction must be a single register")
         if not isinstance(target_operand, ir.Vector):
             self.destination(target_operand, type_name, False)
         if not isinstance(source_operand, ir.Vector):
@@ -320,11 +328,11 @@ class _Checker:
 
     def shuffle(self, instruction: ir.Instruction) -> None:
         if not any(p in ("up", "down", "bfly", "idx") for p in instruction.parts):
-            raise self.fail("its direction is missing")
+            raise self.fail("the direction of the shuffle is missing")
         self.result_and_predicate(instruction)
         required = 5 if "sync" in instruction.parts else 4
         if len(instruction.operands) != required:
-            raise self.fail(f"it takes {required} operands, not {len(instruction.operands)}")
+            raise self.fail(f"the instruction takes {required} operands, not {len(instruction.operands)}")
         for operand in instruction.operands[1:]:
             self.source(operand, "b32", False)
 
@@ -339,14 +347,14 @@ class _Checker:
         type_name = instruction.type
         width = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
         if type_name not in BITS or type_name == "pred":
-            raise self.fail("its type is missing")
+            raise self.fail("the type of the instruction is missing")
         if width > 1 and (type_name not in _IN_VECTORS or width * BITS[type_name] > 128):
-            raise self.fail(f"there are no atomics on .v{width}.{type_name}")
+            raise self.fail(f"no atomic operation has the type .v{width}.{type_name}")
         results = 1 if instruction.root == "atom" else 0
         values = 2 if "cas" in instruction.parts else 1
         required = results + 1 + values
         if not required <= len(instruction.operands) <= required + ("L2::cache_hint" in instruction.parts):
-            raise self.fail(f"it takes {required} operands, not {len(instruction.operands)}")
+            raise self.fail(f"the instruction takes {required} operands, not {len(instruction.operands)}")
         if results:
             for element in self.elements(instruction.operands[0], width):
                 self.destination(element, type_name, False)
@@ -358,15 +366,15 @@ class _Checker:
     def elements(self, operand: ir.Operand | None, width: int) -> tuple[ir.Operand | None, ...]:
         elements = operand.items if width > 1 and isinstance(operand, ir.Vector) else (operand,)
         if len(elements) != width:
-            raise self.fail(f"it takes {width} elements, not {len(elements)}")
+            raise self.fail(f"the instruction takes {width} elements, not {len(elements)}")
         return elements
 
     def vote(self, instruction: ir.Instruction) -> None:
         if not any(p in ("all", "any", "uni", "ballot") for p in instruction.parts):
-            raise self.fail("its vote mode is missing")
+            raise self.fail("the mode of the vote is missing")
         required = 3 if "sync" in instruction.parts else 2
         if len(instruction.operands) != required:
-            raise self.fail(f"it takes {required} operands, not {len(instruction.operands)}")
+            raise self.fail(f"the instruction takes {required} operands, not {len(instruction.operands)}")
         self.destination(instruction.operands[0], "b32" if "ballot" in instruction.parts else "pred", False)
         self.source(instruction.operands[1], "pred", False)
         if required == 3:
@@ -374,9 +382,9 @@ class _Checker:
 
     def match(self, instruction: ir.Instruction) -> None:
         if instruction.type not in ("b32", "b64") or not any(p in ("any", "all") for p in instruction.parts):
-            raise self.fail("it takes .any or .all, and .b32 or .b64")
+            raise self.fail("the instruction takes .any or .all, and .b32 or .b64")
         if len(instruction.operands) != 3:
-            raise self.fail(f"it takes 3 operands, not {len(instruction.operands)}")
+            raise self.fail(f"the instruction takes 3 operands, not {len(instruction.operands)}")
         self.result_and_predicate(instruction)
         self.source(instruction.operands[1], instruction.type, False)
         self.source(instruction.operands[2], "b32", False)
@@ -394,7 +402,7 @@ class _Checker:
         operands = list(instruction.operands)
         results = self.take_list(operands)
         if not operands:
-            raise self.fail("the function that it calls is missing")
+            raise self.fail("the called function is missing")
         callee = operands.pop(0)
         arguments = self.take_list(operands)
         if not isinstance(callee, ir.Symbol) or callee.name not in self.module.functions:

@@ -236,7 +236,7 @@ def _judge_nvtx(
     event_notes = outcome["notes"]
     errors = [event_note for event_note in event_notes if event_note.startswith("raised")]
     if errors:
-        raise NotYet(f"with {description}, a function of your list {errors[0]}.")
+        raise NotYet(f"with {description}, a function in your list {errors[0]}.")
     if "elsewhere" in event_notes:
         raise NotYet(
             f"with {description}, the layers run in another thread, but a range contains "
@@ -691,7 +691,7 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
         names = ", ".join(f'"{name}"' for name in CAUSES)
         raise NotYet(f"the cause of program {key}, {spelt(outcome['cause'])}, is not one of {names}.")
     if outcome["cause"] != cause:
-        raise NotYet(f'program {key} does not wait for "{outcome["cause"]}": {_FAULTS[cause]}.')
+        raise NotYet(f'"{outcome["cause"]}" is not the cause of program {key}: {_FAULTS[cause]}.')
     for is_large in (False, True):
         _judge_results(key, outcome[f"result/{is_large}"], outcome[f"right/{is_large}"])
         if not _are_equal(outcome[f"result left/{is_large}"], outcome[f"right left/{is_large}"]):
