@@ -164,7 +164,7 @@ def test_occupancy_of_one_kernel_at_every_block_size(addition: Any) -> None:
     full = {point.block_threads: point.fraction for point in chart.points}
     assert full[256] == 1.0
     assert full[32] == 0.5, "32 blocks of one warp on an SM that holds 64 warps"
-    with pytest.raises(ValueError, match="2,048 threads is too large.*at most 1,024"):
+    with pytest.raises(ValueError, match=r"2,048 threads is too large.*at most 1,024"):
         gl.occupancy(kernel, block=(64, 32))
 
 
