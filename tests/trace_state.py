@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.records import WARP_SIZE, WarpTrace
-from virtualgpu.records.warp.columns import SharedWrites, lanes_of
+from virtualgpu.records.warp.columns import SharedWrites, expand_lane_masks
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def registers_at(trace: WarpTrace, step: int) -> dict[str, Register]:
         if detail is not None and extra.size:
             steps_of_writes = np.concatenate([first, detail.extra_step[extra].astype(np.int64)])
         order = np.argsort(steps_of_writes, kind="stable")
-        executed = lanes_of(trace.executed_mask[steps_of_writes[order]])
+        executed = expand_lane_masks(trace.executed_mask[steps_of_writes[order]])
         last = order[len(order) - 1 - np.argmax(executed[::-1], axis=0)]
         value = np.zeros(WARP_SIZE, np.uint64)
         for lane, index in enumerate(last.tolist()):
@@ -142,7 +142,7 @@ def shared_changes(shared: SharedWrites, sequence: int) -> npt.NDArray[np.int64]
 
 def _bytes_of(shared: SharedWrites, rows: slice) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """The rows' bytes in their order: where each goes, and what it is."""
-    row, lane = np.nonzero(lanes_of(shared.mask[rows]))
+    row, lane = np.nonzero(expand_lane_masks(shared.mask[rows]))
     byte = np.arange(8)
     place = shared.offset[rows][row, lane][:, None].astype(np.int64) + byte
     bits = shared.value[rows][row, lane].astype("<u8").view(np.uint8).reshape(-1, 8)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpulab.analysis.cupti.kinds import DRIVER_API, RUNTIME_API
 from gpulab.real.cupti import callbacks, library
-from virtualgpu.records.libraries.layers import CallCounts, questions_last
+from virtualgpu.records.libraries.layers import CallCounts, sort_queries_last
 
 
 def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[CallCounts, ...]:
@@ -30,5 +30,6 @@ def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[C
         function(*args)
     api_domains = (RUNTIME_API, DRIVER_API)
     return tuple(
-        questions_last((n, names[n]) for n in names if n in domains[api_domain]) for api_domain in api_domains
+        sort_queries_last((n, names[n]) for n in names if n in domains[api_domain])
+        for api_domain in api_domains
     )

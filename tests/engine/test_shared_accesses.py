@@ -14,7 +14,7 @@ from tests.engine.test_traces import HEAD, block_of, traced
 from virtualgpu.compile import nvrtc
 from virtualgpu.protocol import Block, Launch
 from virtualgpu.records import BlockTrace
-from virtualgpu.records.warp.columns import SHARED_ACCESSES
+from virtualgpu.records.warp.columns import SHARED_ACCESS_KINDS
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -28,7 +28,7 @@ def accesses(trace: BlockTrace, kind: str) -> list[tuple[int, int, list[int]]]:
         assert warp.detail is not None
         warp_of[warp.detail.sequence] = warp.warp_index
     assert (np.diff(recorded.sequence) >= 0).all()
-    rows = np.flatnonzero(recorded.kind == SHARED_ACCESSES.index(kind))
+    rows = np.flatnonzero(recorded.kind == SHARED_ACCESS_KINDS.index(kind))
     return [
         (
             int(warp_of[recorded.sequence[row]]),
@@ -95,7 +95,7 @@ def test_a_copy_is_recorded_when_it_starts_and_its_data_when_it_is_waited_for() 
     assert accesses(trace, "copy") == [(0, 16, of_lanes(places, 20))]
     recorded = trace.accesses
     assert recorded is not None
-    start = recorded.sequence[recorded.kind == SHARED_ACCESSES.index("copy")]
+    start = recorded.sequence[recorded.kind == SHARED_ACCESS_KINDS.index("copy")]
     landing = np.unique(trace.shared.sequence)
     assert landing.size == 1
     assert landing[0] > start[0]

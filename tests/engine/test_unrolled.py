@@ -10,7 +10,7 @@ import pytest
 from gpulab import cp, session
 from virtualgpu.protocol import Launch, Warp
 from virtualgpu.records import WarpTrace
-from virtualgpu.records.warp.columns import lanes_of
+from virtualgpu.records.warp.columns import expand_lane_masks
 from virtualgpu.records.warp.loops import find_loops
 
 LANES = np.arange(32)
@@ -80,7 +80,7 @@ def test_iterations_add_up_to_those_of_the_source(name: str) -> None:
     iterations = np.zeros(32, int)
     for begin, words in zip(loops.turn_begin.tolist(), loops.words, strict=True):
         factor = factor_of_head[int(detail.order[trace.text_index[begin]])]
-        iterations += max(1, factor) * lanes_of(trace.active_mask[[begin]])[0]
+        iterations += max(1, factor) * expand_lane_masks(trace.active_mask[[begin]])[0]
         assert ("unrolled" in words) == bool(factor)
         assert not factor or f"each is {factor} in the source" in words
     assert (iterations == expected).all()

@@ -13,7 +13,7 @@ from gpulab import cp, session
 from virtualgpu.launch import debugging
 from virtualgpu.protocol import Block, Launch, Warp
 from virtualgpu.records import BlockTrace, WarpTrace
-from virtualgpu.records.warp.columns import Variable, lanes_of
+from virtualgpu.records.warp.columns import Variable, expand_lane_masks
 
 CODE = r"""
 extern "C" __global__ void branches(const float* x, float* y, int n)
@@ -84,7 +84,7 @@ def history(trace: WarpTrace, name: str) -> list[np.ndarray]:
     variable = of(trace, name)
     assert trace.value is not None
     steps = np.flatnonzero(np.isin(trace.text_index, variable.written_by))
-    lanes = lanes_of(trace.executed_mask[steps])
+    lanes = expand_lane_masks(trace.executed_mask[steps])
     bits = int(variable.kind[1:])
     kind = {"f": f"f{bits // 8}", "s": f"i{bits // 8}", "u": f"u{bits // 8}"}[variable.kind[0]]
     values = trace.value[steps].astype(f"u{bits // 8}").view(kind)

@@ -16,7 +16,7 @@ from virtualgpu.errors import WatchError
 from virtualgpu.launch import debugging
 from virtualgpu.protocol import Block, Launch, Warp
 from virtualgpu.records import BlockTrace, WarpTrace
-from virtualgpu.records.warp.columns import lanes_of
+from virtualgpu.records.warp.columns import expand_lane_masks
 from virtualgpu.records.warp.watched import Watched
 
 # What the kernel computes of its variables, and a watch of the same words is to tell.
@@ -143,7 +143,7 @@ def numbers(watched: Watched, step: int) -> np.ndarray:
     if watched.kind != "pred":
         kind = np.dtype(f"{kind.kind}{int(watched.kind[1:]) // 8}")
     values = watched.value[row].astype(f"u{kind.itemsize}").view(kind).astype(np.float64)
-    return np.where(lanes_of(watched.known[row : row + 1])[0], values, np.nan)
+    return np.where(expand_lane_masks(watched.known[row : row + 1])[0], values, np.nan)
 
 
 def read_of(trace: WarpTrace, name: str, step: int) -> np.ndarray:
@@ -153,7 +153,7 @@ def read_of(trace: WarpTrace, name: str, step: int) -> np.ndarray:
     values = np.full(32, np.nan)
     for index in range(step + 1):
         if trace.text_index[index] in variable.written_by:
-            lanes = lanes_of(trace.executed_mask[index : index + 1])[0]
+            lanes = expand_lane_masks(trace.executed_mask[index : index + 1])[0]
             kind = {"s": np.int32, "u": np.uint32, "f": np.float32}[variable.kind[0]]
             values[lanes] = trace.value[index].astype(np.uint32).view(kind)[lanes]
     return values

@@ -18,7 +18,7 @@ from gpulab import session
 from tools.recordings import calls
 from tools.recordings.call_cases import LARGE, MEDIUM, CallCase, cases
 from tools.recordings.library_calls import LibraryCalls
-from virtualgpu.records.libraries.known import known_calls
+from virtualgpu.records.libraries.known import read_known_calls
 from virtualgpu.records.libraries.operations import operation_of
 
 # Operations of several steps, copies of the driver, and kernels of the virtual GPU's own.
@@ -107,7 +107,7 @@ def test_complete_lines_of_output_that_was_cut_off_are_kept() -> None:
         ]
     )
     assert data.pop("notes") == [f"{' '.join(failing.key)}: RuntimeError: none"]
-    known = known_calls(json.loads(json.dumps(data)), "planted")
+    known = read_known_calls(json.loads(json.dumps(data)), "planted")
     assert known.provenance.label == "recorded on NVIDIA Test (2026-01-02, CuPy 14)"
     names = [ending.operation.name for ending in known.endings if ending.operation]
     assert names == [first.name, second.name]  # in the order of the cases

@@ -7,9 +7,9 @@ import pytest
 
 from tests.records.traces import detail, launch_trace, shared_writes, warp_trace
 from virtualgpu.records.launch.waves import LaunchWaves
-from virtualgpu.records.warp.columns import SharedEvents, lanes_of
-from virtualgpu.records.warp.loops import calls_of, find_loops, neighbours
-from virtualgpu.records.warp.steps import TraceSteps, kinds
+from virtualgpu.records.warp.columns import SharedEvents, expand_lane_masks
+from virtualgpu.records.warp.loops import find_loops, find_neighbour_stops, number_calls
+from virtualgpu.records.warp.steps import TraceSteps, group_equal_rows
 
 FULL = 0xFFFFFFFF
 
@@ -17,7 +17,7 @@ FULL = 0xFFFFFFFF
 def test_lanes_of_a_mask() -> None:
     masks = [0, 1, 0x80000000, FULL, 0x0F0F00F0]
     expected = [[bool(mask >> lane & 1) for lane in range(32)] for mask in masks]
-    assert lanes_of(np.array(masks, np.uint32)).tolist() == expected
+    assert expand_lane_masks(np.array(masks, np.uint32)).tolist() == expected
 
 
 # Shared memory ------------------------------------------------------------------------------------------
@@ -79,7 +79,9 @@ def test_shared_memory_after_every_write_as_played_byte_by_byte(seed: int) -> No
         assert list(zip(*(column[its].tolist() for column in columns), strict=True)) == events[word]
         assert set(result.word[its].tolist()) <= {word}
     times = np.arange(-1, moments[-1] + 2)
-    assert result.moments_until(times).tolist() == [sum(m <= offset for m in moments) for offset in times]
+    assert result.count_moments_until(times).tolist() == [
+        sum(m <= offset for m in moments) for offset in times
+    ]
 
 
 # Loops --------------------------------------------------------------------------------------------------
@@ -88,7 +90,7 @@ def test_shared_memory_after_every_write_as_played_byte_by_byte(seed: int) -> No
 def test_neighbours_of_every_step() -> None:
     steps = np.arange(9, dtype=np.int32)
     for stops in ([], [0], [8], [2, 3, 7], [0, 4, 8]):
-        after, before = neighbours(np.array(stops, np.int32), steps)
+        after, before = find_neighbour_stops(np.array(stops, np.int32), steps)
         assert after.tolist() == [min((s for s in stops if s > step), default=step) for step in range(9)]
         assert before.tolist() == [max((s for s in stops if s < step), default=step) for step in range(9)]
 
@@ -104,7 +106,7 @@ def test_neighbours_of_every_step() -> None:
     ],
 )
 def test_steps_of_one_call_share_a_number(depth: list[int], expected: list[int]) -> None:
-    assert calls_of(np.array(depth, np.int16)).tolist() == expected
+    assert number_calls(np.array(depth, np.int16)).tolist() == expected
 
 
 def _nested(inner_turns: list[int]) -> list[int]:
@@ -254,14 +256,14 @@ def test_rows_that_are_alike() -> None:
     random = np.random.default_rng(5)
     columns = [random.integers(0, high, 60) for high in (3, 2**31, 4)]
     columns[1] = columns[1][random.integers(0, 2, 60)]
-    groups = kinds(*columns)
+    groups = group_equal_rows(*columns)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     assert [rows[groups.first[kind]] for kind in groups.of] == rows
     assert groups.first.size == len(set(rows)) == len({*groups.of.tolist()})
     assert [rows.index(rows[row]) for row in groups.first] == groups.first.tolist()  # the first of its kind
-    masks = kinds(np.array([FULL, FULL, 1], np.uint32), np.array([FULL, 0, FULL], np.uint32))
+    masks = group_equal_rows(np.array([FULL, FULL, 1], np.uint32), np.array([FULL, 0, FULL], np.uint32))
     assert sorted(masks.of.tolist()) == [0, 1, 2]
-    assert kinds(np.zeros(0, np.int32)).of.size == 0
+    assert group_equal_rows(np.zeros(0, np.int32)).of.size == 0
     steps = TraceSteps(warp_trace([0, 1, 0, 1], active_mask=np.array([1, 1, 3, 1], np.uint32)))
     assert steps.sites.of.tolist() == [0, 1, 0, 1]
     assert steps.masks.of.tolist() == [0, 0, 1, 0]
@@ -301,7 +303,7 @@ def test_waves_and_their_tail() -> None:
 )
 def test_blocks_on_the_sms_that_are_busy_just_then(rows: list[tuple[int, int, int, int]]) -> None:
     waves = LaunchWaves(launch_trace(rows, (len(rows), 1, 1), 2, 2))
-    moments, per_sm = waves.running_on_busy()
+    moments, per_sm = waves.count_running_on_busy()
     for moment, blocks in zip(moments.tolist(), per_sm.tolist(), strict=True):
         sms = [sm for _, sm, start, end in rows if start <= moment < end]
         assert blocks == (len(sms) / len(set(sms)) if sms else 0)
@@ -325,7 +327,7 @@ def test_every_nth_block_stands_for_n() -> None:
     waves = LaunchWaves(launch_trace(rows, (12, 1, 1), 3, 2, sampled=3))
     assert waves.wave.tolist() == [0, 0, 1, 1]
     assert waves.running()[1][:-1] == pytest.approx(np.full(200, 6.0))  # six at once, all the time
-    assert waves.running_on_busy()[1][:-1] == pytest.approx(np.full(200, 3.0))
+    assert waves.count_running_on_busy()[1][:-1] == pytest.approx(np.full(200, 3.0))
 
 
 def test_a_launch_of_nothing_has_no_waves() -> None:

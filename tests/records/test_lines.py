@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.records.traces import warp_trace
-from virtualgpu.records.warp.lines import Visits, find_visits
+from virtualgpu.records.warp.lines import LineVisits, find_visits
 from virtualgpu.records.warp.steps import TraceSteps
 
 ALL = 0xFFFFFFFF
@@ -14,7 +14,7 @@ EVEN = 0x55555555
 ODD = 0xAAAAAAAA
 
 
-def visits(code: str, *steps: tuple[str, int, int], pc: list[int] | None = None) -> Visits:
+def visits(code: str, *steps: tuple[str, int, int], pc: list[int] | None = None) -> LineVisits:
     """Visits of steps given as instruction, line and active lanes, each another instruction if no `pc`."""
     texts, line, mask = zip(*steps, strict=True)
     positions = list(range(len(steps))) if pc is None else pc
@@ -35,7 +35,7 @@ def visits(code: str, *steps: tuple[str, int, int], pc: list[int] | None = None)
     )
 
 
-def lines_and_lanes(result: Visits) -> list[tuple[int, int]]:
+def lines_and_lanes(result: LineVisits) -> list[tuple[int, int]]:
     """Line and number of lanes of each visit."""
     return list(zip(result.line.tolist(), np.bitwise_count(result.active).tolist(), strict=True))
 

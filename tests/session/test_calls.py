@@ -16,7 +16,7 @@ from gpulab.lab.libraries import calls as module
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
 from virtualgpu.records.libraries import Ending, Operation
-from virtualgpu.records.libraries.known import FORMAT, KnownCalls, known_calls, with_libraries
+from virtualgpu.records.libraries.known import FORMAT, KnownCalls, add_libraries, read_known_calls
 from virtualgpu.records.libraries.operations import library_of
 
 cp: Any = None
@@ -25,7 +25,7 @@ PLANTED = Provenance("recorded", "NVIDIA Test", "planted")
 
 def planted(package: str, name: str, dtype: str, size: str, layout: str, routine: str, kernel: str) -> Ending:
     operation = Operation(package, name, dtype, size, layout)
-    return with_libraries(
+    return add_libraries(
         Ending(operation=operation, routines=((routine, 1),), kernels=((kernel, 2),), recorded=True)
     )
 
@@ -166,7 +166,7 @@ def test_records_are_looked_up_by_name() -> None:
 
 
 def test_kernels_of_a_real_gpu_bring_their_routines() -> None:
-    first, second = KnownCalls(PLANTED, RECORDS).of_real_kernels({"nvjet_h": 2, "mine": 1})
+    first, second = KnownCalls(PLANTED, RECORDS).find_real_kernels({"nvjet_h": 2, "mine": 1})
     assert first.kernels == (("nvjet_h", 2),)
     assert first.routines == (("cublasGemmEx", 0),)
     assert first.libraries == ("cuBLAS",)
@@ -203,14 +203,14 @@ def test_records_are_read_from_a_file() -> None:
         "versions": {"CuPy": "14"},
         "calls": [[*key, [["cublasSasum", 2]], [["asum", 1]]]],
     }
-    known = known_calls(data, "planted")
+    known = read_known_calls(data, "planted")
     assert known.provenance.label == "recorded on NVIDIA Test (2026-01-02, CuPy 14)"
     (ending,) = known.endings
     assert ending.operation == Operation("cupy", "sum", "float32", "medium", "contiguous")
     assert (ending.routines, ending.kernels) == ((("cublasSasum", 2),), (("asum", 1),))
     assert ending.libraries == ("cuBLAS",)
     with pytest.raises(GpulabError, match="does not have the format gpulab-recorded-calls"):
-        known_calls({}, "planted")
+        read_known_calls({}, "planted")
 
 
 def test_the_shipped_record_names_the_expected_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

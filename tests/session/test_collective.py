@@ -13,7 +13,7 @@ from gpulab.lab.links import schedules
 from gpulab.lab.links.records import records
 from virtualgpu.model.cost import collective_ns, peer_copy_ns
 from virtualgpu.model.devices import device_info
-from virtualgpu.records.traffic.collective import Move, Operation, initial_state, state_after
+from virtualgpu.records.traffic.collective import Move, Operation, apply_moves, make_initial_state
 
 OPERATIONS = get_args(Operation)
 
@@ -105,7 +105,7 @@ def test_a_schedule_of_ones_own() -> None:
 
 def test_moves_of_one_step_read_what_was_there_before() -> None:
     moves = [Move(0, 1, 0, True), Move(1, 2, 0, True)]
-    assert state_after(initial_state(3, 1), moves) == (((1, 0, 0),), ((1, 1, 0),), ((0, 1, 1),))
+    assert apply_moves(make_initial_state(3, 1), moves) == (((1, 0, 0),), ((1, 1, 0),), ((0, 1, 1),))
     swapped = [[(0, 1, 0, "copy"), (1, 0, 0, "copy")], [(0, 1, 0, "add"), (1, 0, 0, "add")]]
     assert gl.collective("all-reduce", swapped, gpus=2, size_bytes=400).record.right == (True, True)
 

@@ -18,8 +18,8 @@ from gpulab.lab.links import collective, nccl, records, runs, schedules
 from gpulab_course.teach.judge.python import several
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.origin import Provenance
-from virtualgpu.records.traffic.collective import Move, input_arrays
-from virtualgpu.records.traffic.schedules import star_or_tree
+from virtualgpu.records.traffic.collective import Move, make_input_arrays
+from virtualgpu.records.traffic.schedules import make_star_or_tree_schedule
 
 ORIGIN = Provenance("measured", "GPU of ours")
 MEBI = 1 << 20  # elements; four of them take 16 MiB
@@ -347,7 +347,7 @@ class Device:
 
 @pytest.mark.parametrize("as_bytes", [True, False])
 def test_a_rank_calls_once_to_check_and_then_to_time(as_bytes: bool) -> None:
-    total: Any = np.sum(input_arrays(3, 11), axis=0)
+    total: Any = np.sum(make_input_arrays(3, 11), axis=0)
     device = Device(total, [8.0, 2.0, 3.0])
     steps: list[str] = []
     rank = nccl._rank(steps.append, 1, ([1, 2], as_bytes), 3, "all-reduce", 11, 3, 4, device.cp)
@@ -417,7 +417,10 @@ def test_a_schedule_of_ones_own_becomes_moves() -> None:
     assert schedules.schedule_of("reduce", mine, 4) == ("mine", [[Move(0, 3, 0)]] * 2)
     nameless = partial(lambda unused, n: [[(0, n - 1, 0, "copy")]], None)
     assert schedules.schedule_of("reduce", nameless, 3) == ("your schedule", [[Move(0, 2, 0)]])
-    assert schedules.schedule_of("reduce", "naive", 3) == ("naive", star_or_tree("reduce", 3, "naive"))
+    assert schedules.schedule_of("reduce", "naive", 3) == (
+        "naive",
+        make_star_or_tree_schedule("reduce", 3, "naive"),
+    )
     assert schedules.schedule_of("reduce", "ring", 3)[1] != schedules.schedule_of("reduce", "tree", 3)[1]
     assert schedules.check_operation("reduce") == "reduce"
 
@@ -501,7 +504,7 @@ def test_buffers_are_allocated_for_simultaneous_sums_alone() -> None:
         run.give([Move(1, 0, 0, True), Move(2, 0, 0, True), Move(1, 0, 1, True)])
         run.wait()
         assert blocks() == [3, 1, 1]
-        own = input_arrays(3, 128)
+        own = make_input_arrays(3, 128)
         expected = own[0].copy()
         expected[:64] += own[0][:64] + own[2][:64]
         expected[64:] += own[1][64:]
@@ -516,7 +519,7 @@ def test_neighbouring_chunks_are_one_message_unless_they_are_sliced() -> None:
     moves = [Move(0, 1, 0), Move(0, 1, 1), Move(0, 1, 2), Move(1, 0, 3)]
     with several.gpus(2) as machine:
         run = runs.Run(machine.cp, 2, [0, 10, 31, 70, 100])
-        own = input_arrays(2, 100)
+        own = make_input_arrays(2, 100)
         for slices, sizes in ((1, [4 * 70, 4 * 30]), (2, [20, 20, 40, 44, 76, 80, 60, 60])):
             run.begin_again()
             recorder = machine.side.timeline_recorder()

@@ -16,10 +16,10 @@ from gpulab.lab.libraries import follow as module
 from gpulab.views.layers.view import MAX_SYMBOLS, LayersView
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
-from virtualgpu.records.libraries.layers import LAYERS, Followed
+from virtualgpu.records.libraries.layers import LAYERS, CallLayers
 
 cp: Any = None
-PLANTED = Followed(
+PLANTED = CallLayers(
     provenance=Provenance("recorded", "NVIDIA Test", "planted"),
     package="PyTorch",
     call="x @ w",
@@ -91,7 +91,7 @@ def test_the_layers_are_described_and_saved(tmp_path: Path) -> None:
 def test_more_symbols_than_are_drawn_are_counted() -> None:
     many = tuple((f"cuCall{n}", n + 1) for n in range(MAX_SYMBOLS + 2))
     view = LayersView(
-        [Followed(provenance=PLANTED.provenance, package="CuPy", call="c", layers=((), (), (), many, ()))]
+        [CallLayers(provenance=PLANTED.provenance, package="CuPy", call="c", layers=((), (), (), many, ()))]
     )
     drawn = json.dumps(
         view.draw().wire(), default=lambda box: box.wire() if hasattr(box, "wire") else str(box)

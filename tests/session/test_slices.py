@@ -9,7 +9,7 @@ import pytest
 
 from gpulab.lab.links import runs, schedules
 from gpulab_course.teach.judge.python import several
-from virtualgpu.records.traffic.collective import Move, Operation, input_arrays
+from virtualgpu.records.traffic.collective import Move, Operation, make_input_arrays
 
 OPERATIONS = get_args(Operation)
 
@@ -55,13 +55,13 @@ def test_moves_of_a_step_read_the_arrays_before_it(order: Any, slices: int) -> N
     """Two arrays are swapped three times in a row, while slices of the first swap are in flight."""
     swap = [Move(0, 1, 0), Move(1, 0, 0)]
     arrays = arrays_after(2, 101, order, [(swap, slices)] * 3)
-    np.testing.assert_array_equal(arrays, input_arrays(2, 101)[::-1])
+    np.testing.assert_array_equal(arrays, make_input_arrays(2, 101)[::-1])
 
 
 @pytest.mark.parametrize("order", several.RUN_MODES)
 def test_a_copy_waits_for_an_earlier_sum_into_the_same_chunk(order: Any) -> None:
     steps = [([Move(1, 0, 0, True)], 2), ([Move(2, 0, 0)], 2)]
-    np.testing.assert_array_equal(arrays_after(3, 101, order, steps)[0], input_arrays(3, 101)[2])
+    np.testing.assert_array_equal(arrays_after(3, 101, order, steps)[0], make_input_arrays(3, 101)[2])
 
 
 def test_the_order_is_kept_over_several_operations() -> None:
@@ -76,7 +76,7 @@ def test_the_order_is_kept_over_several_operations() -> None:
         arrays = [run._array(gpu).get() for gpu in range(2)]
     assert not errors
     for array in arrays:
-        np.testing.assert_array_equal(array, 4 * np.sum(input_arrays(2, 99), axis=0))
+        np.testing.assert_array_equal(array, 4 * np.sum(make_input_arrays(2, 99), axis=0))
 
 
 def test_copies_and_sums_overlap() -> None:

@@ -19,7 +19,7 @@ from tests.views.pipelines import block, copies_ahead, stores
 from virtualgpu.compile import nvrtc
 from virtualgpu.errors import GpulabError
 from virtualgpu.launch import debugging
-from virtualgpu.records.warp.columns import SHARED_ACCESSES
+from virtualgpu.records.warp.columns import SHARED_ACCESS_KINDS
 
 needs_headers = pytest.mark.skipif(
     not nvrtc.available() or not nvrtc.include_options(), reason="NVRTC or the CUDA headers are not installed"
@@ -125,7 +125,7 @@ def test_atomics_and_volatile_accesses_do_not_count() -> None:
     assert trace.accesses is not None
     atomic = replace(
         trace.accesses,
-        kind=np.where(trace.accesses.kind == SHARED_ACCESSES.index("load"), 2, trace.accesses.kind),
+        kind=np.where(trace.accesses.kind == SHARED_ACCESS_KINDS.index("load"), 2, trace.accesses.kind),
     )
     with pytest.raises(GpulabError, match="no pipeline"):
         find_pipeline(replace(trace, accesses=atomic))

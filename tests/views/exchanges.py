@@ -11,7 +11,7 @@ from gpulab.analysis.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP64
 from gpulab.views import CollectiveView, PrecisionView, TrafficView
 from gpulab.views.layers.view import LayersView
 from tests.views import synthetic
-from virtualgpu.records.libraries.layers import Followed
+from virtualgpu.records.libraries.layers import CallLayers
 from virtualgpu.records.traffic import Expression, KernelSet, RedEdge, Traffic
 from virtualgpu.records.traffic.collective import Collective, CollectiveStep, Move, Operation
 from virtualgpu.records.traffic.ports import Crossing
@@ -160,9 +160,9 @@ def no_traffic() -> Traffic:
 # --- layers -----------------------------------------------------------------------------------------
 
 
-def followed(many: int = 7) -> list[Followed]:
+def followed(many: int = 7) -> list[CallLayers]:
     """One stack of a few symbols, one with more than are drawn, and layers of which nothing was seen."""
-    first = Followed(
+    first = CallLayers(
         provenance=synthetic.MEASURED,
         package="CuPy",
         call="x @ w",
@@ -176,7 +176,7 @@ def followed(many: int = 7) -> list[Followed]:
         ),
     )
     symbols = tuple((f"cuCall{index}", index + 1) for index in range(many))
-    second = Followed(
+    second = CallLayers(
         provenance=synthetic.MODELLED,
         package="PyTorch",
         call="x @ w",

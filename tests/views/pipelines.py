@@ -10,7 +10,7 @@ import numpy as np
 from gpulab.views import PipelineView
 from tests.views import synthetic
 from virtualgpu.records import BlockTrace, WarpTrace
-from virtualgpu.records.warp.columns import SHARED_ACCESSES, SharedAccesses, SharedWrites, StepDetail
+from virtualgpu.records.warp.columns import SHARED_ACCESS_KINDS, SharedAccesses, SharedWrites, StepDetail
 
 LANES = 32
 # Each buffer has 512 bytes for each warp: 16 for each lane.
@@ -93,7 +93,7 @@ def _traced(order: Sequence[tuple[int, str, int]], warps: int, more: dict[str, A
         if action == "copy":
             pending[warp].append((groups[warp], first))
         if action in ("copy", "store", "read"):
-            kind = SHARED_ACCESSES.index("load" if action == "read" else action)
+            kind = SHARED_ACCESS_KINDS.index("load" if action == "read" else action)
             accesses.append((sequence, kind, first + part))
         groups[warp] += action == "commit"
         if action.startswith("wait"):

@@ -17,7 +17,7 @@ from gpulab.views.warp.steps import WarpSteps
 from virtualgpu import cuda_errors
 from virtualgpu.protocol import Block, Launch, Warp
 from virtualgpu.records import BlockTrace, WarpTrace
-from virtualgpu.records.warp.loops import Loops, find_loops
+from virtualgpu.records.warp.loops import WarpLoops, find_loops
 
 CODE = """
 extern "C" __global__ void nested(int* x, int turns)
@@ -78,7 +78,7 @@ def block() -> BlockTrace:
     return session.backend().observe(Launch.of(cp.RawKernel(CODE, "reversed"), 1, 96, args), Block())
 
 
-def heads(loops: Loops, run: int) -> list[int]:
+def heads(loops: WarpLoops, run: int) -> list[int]:
     """Where the turns of a run begin, its first step aside."""
     return [int(loops.turn_begin[turn]) for turn in loops.turns(run)]
 

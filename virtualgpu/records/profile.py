@@ -46,12 +46,12 @@ class ProfiledKernel:
     @property
     def gb_per_s(self) -> float | None:
         """The memory throughput of the kernel in GB/s."""
-        return _rate(self.moved_bytes, self.device_time_total_ns)
+        return _divide_by_time(self.moved_bytes, self.device_time_total_ns)
 
     @property
     def gflop_per_s(self) -> float | None:
         """The arithmetic throughput of the kernel in GFLOP/s."""
-        return _rate(self.flop, self.device_time_total_ns)
+        return _divide_by_time(self.flop, self.device_time_total_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class ProfiledCopy:
     @property
     def gb_per_s(self) -> float | None:
         """The throughput of the copies in GB/s."""
-        return _rate(self.size_bytes, self.device_time_total_ns)
+        return _divide_by_time(self.size_bytes, self.device_time_total_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,5 +158,5 @@ class Profile:
         raise KeyError(f"The kernel {key!r} did not run. Kernels that ran: {names}.")
 
 
-def _rate(amount: int | None, time_ns: int) -> float | None:
+def _divide_by_time(amount: int | None, time_ns: int) -> float | None:
     return None if amount is None or not time_ns else amount / time_ns

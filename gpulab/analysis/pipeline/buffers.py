@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.analysis.pipeline.order import Ints, Steps
-from virtualgpu.records.warp.columns import SHARED_ACCESSES, SharedWrites, lanes_of
+from virtualgpu.records.warp.columns import SHARED_ACCESS_KINDS, SharedWrites, expand_lane_masks
 
-_LOAD, _STORE, _COPY = (SHARED_ACCESSES.index(name) for name in ("load", "store", "copy"))
+_LOAD, _STORE, _COPY = (SHARED_ACCESS_KINDS.index(name) for name in ("load", "store", "copy"))
 _WORD_BYTES = 4
 
 
@@ -200,7 +200,7 @@ def _landings(steps: Steps, shared: SharedWrites, offset: npt.NDArray[np.int32],
 
     The copies to one address land in the order in which they started.
     """
-    row, lane = np.nonzero(lanes_of(shared.mask))
+    row, lane = np.nonzero(expand_lane_masks(shared.mask))
     landing_step = steps.step_at(shared.sequence[row])
     landing_offset = shared.offset[row, lane]
     is_landing = ~np.isin(shared.sequence[row], steps.accesses.sequence[steps.accesses.kind == _STORE])

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gpulab.analysis.pipeline.record import Mark
 from virtualgpu.records import BlockTrace
-from virtualgpu.records.warp.columns import SHARED_ACCESSES, SharedAccesses, SharedWrites
+from virtualgpu.records.warp.columns import SHARED_ACCESS_KINDS, SharedAccesses, SharedWrites
 
 Ints = npt.NDArray[np.int64]
 ActionKind = Literal[
@@ -43,7 +43,7 @@ _MBARRIER_BYTES = 8
 # Bits of an mbarrier that count its phases, on the virtual GPU.
 _PHASE_SHIFT = 40
 _MAX_PHASES = 8
-_ATOMIC = SHARED_ACCESSES.index("atomic")
+_ATOMIC = SHARED_ACCESS_KINDS.index("atomic")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from gpulab.lab.timeline import timeline
 from gpulab.views.tables.libraries import CallsTable
 from gpulab.words import count, listing
 from virtualgpu.records.libraries import Calls
-from virtualgpu.records.libraries.known import KnownCalls, known_calls
+from virtualgpu.records.libraries.known import KnownCalls, read_known_calls
 
 RECORD = "h200_calls.json.xz"
 
@@ -118,16 +118,16 @@ def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     known_calls = recorded()
     origin = backend.provenance
     if origin.source == "measured":
-        measured_calls = tuple(known_calls.of_real_kernels(Counter(kernels)))
+        measured_calls = tuple(known_calls.find_real_kernels(Counter(kernels)))
         return Calls(provenance=origin, function=name, endings=measured_calls, note=line.record.note)
     library_note = (
         f"The table shows the operations of the {origin.device}, which does not use any of these libraries."
     )
-    endings = tuple(known_calls.of_virtual_kernels(kernels, operations))
+    endings = tuple(known_calls.find_virtual_kernels(kernels, operations))
     return Calls(provenance=known_calls.provenance, function=name, endings=endings, note=library_note)
 
 
 def recorded() -> KnownCalls:
     """Return the recording of library calls that ships with gpulab."""
     file = resources.files("gpulab") / "data" / "recordings" / RECORD
-    return known_calls(json.loads(lzma.decompress(file.read_bytes())), RECORD)
+    return read_known_calls(json.loads(lzma.decompress(file.read_bytes())), RECORD)

@@ -12,7 +12,13 @@ from gpulab._deprecated import old_parameters
 from gpulab.lab._base import Pictured
 from gpulab.lab.libraries.calls import library_calls
 from gpulab.lab.timeline import timeline
-from virtualgpu.records.libraries.layers import Followed, kind_of, known_layers, named, stack
+from virtualgpu.records.libraries.layers import (
+    CallLayers,
+    find_recorded_call,
+    find_similar_call,
+    make_call_layers,
+    read_known_layers,
+)
 
 if TYPE_CHECKING:
     from gpulab.views.layers.view import LayersView
@@ -37,7 +43,7 @@ def call_layers(fn: Callable[..., Any] | str, *args: Any) -> FollowReport:
     FollowReport
         A picture of the layers with their symbols, next to recordings of the same kind of call with CuPy and
         PyTorch. ``.record`` holds all of them, the call on this device first
-        (`virtualgpu.records.libraries.layers.Followed`).
+        (`virtualgpu.records.libraries.layers.CallLayers`).
 
     Raises
     ------
@@ -58,21 +64,21 @@ def call_layers(fn: Callable[..., Any] | str, *args: Any) -> FollowReport:
     """
     known_calls = recorded()
     if isinstance(fn, str):
-        return FollowReport(named(known_calls, fn))
+        return FollowReport(find_recorded_call(known_calls, fn))
     libraries = library_calls(fn, *args).record
     with timeline() as line:  # which waits at its end
         fn(*args)
     provenance = session.backend().provenance
     driver_calls = session.driver_calls(fn, args) if provenance.source == "measured" else None
-    layers = stack(provenance, fn, line.record, libraries, driver_calls)
-    same_kind = [record for record in known_calls if record.call == kind_of(line.record)]
+    layers = make_call_layers(provenance, fn, line.record, libraries, driver_calls)
+    same_kind = [record for record in known_calls if record.call == find_similar_call(line.record)]
     return FollowReport((layers, *same_kind))
 
 
 class FollowReport(Pictured):
     """The software layers that a call used, displayed as a picture."""
 
-    def __init__(self, record: tuple[Followed, ...]) -> None:
+    def __init__(self, record: tuple[CallLayers, ...]) -> None:
         self.record = record
 
     def _make_picture(self) -> LayersView:
@@ -85,7 +91,7 @@ class FollowReport(Pictured):
         return str(layers.sentence())
 
 
-def recorded() -> tuple[Followed, ...]:
+def recorded() -> tuple[CallLayers, ...]:
     """Return the recording of calls through the software layers that ships with gpulab."""
     file = resources.files("gpulab") / "data" / "recordings" / RECORD
-    return known_layers(json.loads(file.read_text(encoding="utf-8")))
+    return read_known_layers(json.loads(file.read_text(encoding="utf-8")))

@@ -19,9 +19,9 @@ from gpulab.session.choose import MAX_VIRTUAL_DEVICES
 from gpulab.words import count, size
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.origin import Provenance
-from virtualgpu.records.traffic.collective import Collective, CollectiveStep, Move, Operation, crossings_of
+from virtualgpu.records.traffic.collective import Collective, CollectiveStep, Move, Operation, make_crossings
 from virtualgpu.records.traffic.ports import Crossing, LinkKind
-from virtualgpu.records.traffic.schedules import Steps, messages
+from virtualgpu.records.traffic.schedules import Steps, merge_adjacent_moves
 
 MOST_BYTES = 1 << 30  # in all arrays together
 # in one go, the first of them unmeasured
@@ -187,7 +187,7 @@ def by_schedule(
             run.give(step)
             run.wait()
             times.append(CollectiveStep(tuple(step), time.perf_counter_ns() - begin))
-            crossings += crossings_of(step, bounds, run.joined, "Memcpy PtoP")
+            crossings += make_crossings(step, bounds, run.joined, "Memcpy PtoP")
         else:
             modelled, step_crossings = _modelled(side, run, step)
             times.append(modelled)
@@ -221,7 +221,7 @@ def _modelled(virtual_side: Any, run: Run, step: Sequence[Move]) -> tuple[Collec
     sent_chunks = {(move.source, move.chunk) for move in step}
     sums = [
         (move.target, 4 * (run.bounds[end_chunk] - run.bounds[move.chunk]))
-        for move, end_chunk in messages(step)
+        for move, end_chunk in merge_adjacent_moves(step)
         if move.add
         or not sent_chunks.isdisjoint((move.target, chunk) for chunk in range(move.chunk, end_chunk))
     ]
@@ -240,7 +240,7 @@ def _run_library(
     cp = session.cp() if virtual_side is None else virtual_side.cp
     is_correct, took_ns = nccl.called(None if virtual_side is None else cp, operation, gpus, bounds[-1])
     connections = reachable(cp.cuda.runtime, gpus)
-    crossings = crossings_of([move for step in steps for move in step], bounds, connections, "NCCL")
+    crossings = make_crossings([move for step in steps for move in step], bounds, connections, "NCCL")
     return Collective.of(
         *_origin(virtual_side, connections, gpus),
         bounds,

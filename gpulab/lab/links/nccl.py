@@ -11,7 +11,7 @@ from typing import Any
 from gpulab import session
 from gpulab.processes.group import Group
 from virtualgpu.errors import GpulabError
-from virtualgpu.records.traffic.collective import Operation, input_arrays, is_right
+from virtualgpu.records.traffic.collective import Operation, is_right, make_input_arrays
 
 NAME = "nccl"
 LIMIT_S = 60.0
@@ -87,7 +87,7 @@ def _rank(
     """Run one rank. Return whether its result is correct, and the median time per call in ns."""
     cp = session.cp() if cp is None else cp
     nccl = cp.cuda.nccl
-    arrays = input_arrays(gpus, elements)
+    arrays = make_input_arrays(gpus, elements)
     enter_call(f"NcclCommunicator({gpus}, id, {rank})")
     communicator = nccl.NcclCommunicator(gpus, bytes(key[0]) if key[1] else tuple(key[0]), rank)
     bounds = [chunk * elements // gpus for chunk in range(gpus + 1)]

@@ -9,8 +9,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from virtualgpu.records.traffic.collective import Move, Operation, input_arrays, is_right
-from virtualgpu.records.traffic.schedules import messages
+from virtualgpu.records.traffic.collective import Move, Operation, is_right, make_input_arrays
+from virtualgpu.records.traffic.schedules import merge_adjacent_moves
 
 # A slice is so large that its copy outlasts what its launches cost the host, and no chunk has more of them.
 SLICE_BYTES = 8 << 20
@@ -35,7 +35,7 @@ class Run:
         self.bounds = bounds
         runtime = cp.cuda.runtime
         self.joined = reachable(runtime, gpus)
-        self.brought = input_arrays(gpus, bounds[-1])
+        self.brought = make_input_arrays(gpus, bounds[-1])
         self.slices = slices_of(bounds)
         self._arrays: dict[tuple[int, int], Any] = {}
         self._streams = []
@@ -127,7 +127,9 @@ class Run:
         arrives.
         """
         sent_chunks = {(move.source, move.chunk) for move in moves}
-        messages_to_send = messages(moves) if slices == 1 else [(move, move.chunk + 1) for move in moves]
+        messages_to_send = (
+            merge_adjacent_moves(moves) if slices == 1 else [(move, move.chunk + 1) for move in moves]
+        )
         for slice_index in range(slices):
             used_boxes: defaultdict[tuple[int, int], int] = defaultdict(int)
             arrivals = []

@@ -9,7 +9,12 @@ from typing import Any, get_args
 
 from gpulab import session
 from virtualgpu.records.traffic.collective import Move, Operation
-from virtualgpu.records.traffic.schedules import Steps, messages, ring, star_or_tree
+from virtualgpu.records.traffic.schedules import (
+    Steps,
+    make_ring_schedule,
+    make_star_or_tree_schedule,
+    merge_adjacent_moves,
+)
 
 ALGORITHMS = ("ring", "tree", "naive")
 MOST_STEPS = 1_000
@@ -52,8 +57,8 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
                 "of steps, each a list of (source, target, chunk, 'add' or 'copy')."
             )
         if algorithm == "ring":
-            return algorithm, ring(operation, gpus)
-        return algorithm, star_or_tree(operation, gpus, algorithm)
+            return algorithm, make_ring_schedule(operation, gpus)
+        return algorithm, make_star_or_tree_schedule(operation, gpus, algorithm)
     name = getattr(algorithm, "__name__", "your schedule") if callable(algorithm) else "your schedule"
     steps = algorithm(gpus) if callable(algorithm) else algorithm
     if not isinstance(steps, Iterable):
@@ -91,7 +96,8 @@ def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> 
     total_ns = 0.0
     for step in steps:
         message_bytes = [
-            (move, 4 * (bounds[end_chunk] - bounds[move.chunk])) for move, end_chunk in messages(step)
+            (move, 4 * (bounds[end_chunk] - bounds[move.chunk]))
+            for move, end_chunk in merge_adjacent_moves(step)
         ]
         copies = [(move.source, move.target, size, True) for move, size in message_bytes]
         sums = [(move.target, size) for move, size in message_bytes if move.add]
@@ -103,7 +109,7 @@ def operations(steps: Steps) -> int:
     """Return the number of copies and additions that the host submits if it runs a schedule without a
     graph.
     """
-    return sum(1 + move.add for step in steps for move, _ in messages(step))
+    return sum(1 + move.add for step in steps for move, _ in merge_adjacent_moves(step))
 
 
 def _own_step(number: int, step: Any, gpus: int, most_moves: int) -> list[Move]:

@@ -12,7 +12,7 @@ from gpulab.session.pools.readings import MemoryRecorder
 from gpulab.views._saving import Writers, csv_writer
 from gpulab.views.memory.memory_text import sentence
 from virtualgpu.records.memory import MemorySamples
-from virtualgpu.records.memory.samples import COLUMNS
+from virtualgpu.records.memory.samples import SAMPLE_COLUMNS
 
 _MOST_BYTES = 1 << 62
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -86,7 +86,7 @@ class MemoryRecording(
             self._cached_picture.show_state(self.state)
 
     def _writers(self) -> Writers:
-        return {".csv": csv_writer(COLUMNS, self.record.rows), **super()._writers()}
+        return {".csv": csv_writer(SAMPLE_COLUMNS, self.record.rows), **super()._writers()}
 
     # Buttons of the chart
 

@@ -12,7 +12,7 @@ from gpulab.session import current
 from gpulab.session.pools.hook import ALLOC, FREE_REQUESTED, OOM, SEGMENT_ALLOC, AllocationRecorder
 from gpulab.session.pools.pool import SEGMENT_FREE, SegmentRecorder
 from virtualgpu.records.memory import AllocatorEvents, MemoryMarks, MemoryReading, MemorySamples
-from virtualgpu.records.memory.samples import COLUMNS, MARKS
+from virtualgpu.records.memory.samples import MARK_COLUMNS, SAMPLE_COLUMNS
 from virtualgpu.records.timeline import SourceLine
 
 KEPT_EVENTS = 50_000
@@ -35,7 +35,7 @@ class MemoryRecorder:
         self._capacity_bytes = backend.device_info().memory_bytes
         self._device_id = int(current.cp().cuda.Device().id)
         self.seen = SegmentRecorder(KEPT_EVENTS)
-        self._marks = Ring(len(MARKS), KEPT_MARKS)
+        self._marks = Ring(len(MARK_COLUMNS), KEPT_MARKS)
         self._next_event = self._lines = 0  # of the events and lines: what the next reading begins with
         self._tick: Tick | None = None
         reference = weakref.ref(self)  # the thread of readings must not keep it alive
@@ -45,7 +45,7 @@ class MemoryRecorder:
                 recorder._on_reading(number, row)
 
         readings = _Readings(backend.memory_reader(), self.seen, self._capacity_bytes)
-        self.sampler = Sampler(readings, len(COLUMNS) - 1, rate_hz, on_reading=on_reading)
+        self.sampler = Sampler(readings, len(SAMPLE_COLUMNS) - 1, rate_hz, on_reading=on_reading)
 
     def start(self) -> None:
         """Start to read the memory use, and record the allocations of the calling thread."""
@@ -69,7 +69,7 @@ class MemoryRecorder:
 
     def record(self) -> MemorySamples:
         """Return the recorded memory use so far."""
-        columns = dict(zip(COLUMNS, self.sampler.rows().T.copy(), strict=True))
+        columns = dict(zip(SAMPLE_COLUMNS, self.sampler.rows().T.copy(), strict=True))
         notes = self.seen.note, self.sampler.failure and f"The last reading failed: {self.sampler.failure}."
         return MemorySamples(
             provenance=self._provenance,

@@ -396,7 +396,7 @@ def _occupancy(waves: Waves, top_px: float, domain: tuple[float, float]) -> list
     """Return a plot of warps per busy SM over time, with a line at the maximum and a mark at the tail."""
     trace = waves.trace
     occupancy = waves.trace.occupancy
-    times, running_warps = waves.running_on_busy()
+    times, running_warps = waves.count_running_on_busy()
     warp_counts = running_warps * trace.warps_per_block
     axis_top = max(1.0, occupancy.warps_per_sm, float(warp_counts.max(initial=0)))
     vertical = Axis(0, axis_top, {occupancy.warps_per_sm: number(occupancy.warps_per_sm), 0: "0"})

@@ -8,7 +8,7 @@ from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, fold, words
 from gpulab.views.parts.dag import DrawnNode, dag
 from gpulab.words import count, listing
-from virtualgpu.records.libraries.layers import LAYERS, Followed
+from virtualgpu.records.libraries.layers import LAYERS, CallLayers
 
 COLOURS = ("accent", "purple", "warn", "other", "good")
 MAX_SYMBOLS = 5  # of a layer that are drawn
@@ -25,7 +25,7 @@ class LayersView(View):
         The layers of each call; the first one is shown unfolded.
     """
 
-    def __init__(self, record: Sequence[Followed]) -> None:
+    def __init__(self, record: Sequence[CallLayers]) -> None:
         self._call_stacks = tuple(record)
         first_stack = self._call_stacks[0]
         super().__init__(
@@ -38,7 +38,7 @@ class LayersView(View):
         self.redraw()
 
     @property
-    def record(self) -> tuple[Followed, ...]:
+    def record(self) -> tuple[CallLayers, ...]:
         """The record of the software layers for each call."""
         return self._call_stacks
 
@@ -68,7 +68,7 @@ class LayersView(View):
             ),
         )
 
-    def _stack(self, stack: Followed) -> Box:
+    def _stack(self, stack: CallLayers) -> Box:
         nodes: dict[str, DrawnNode] = {}
         edges: list[tuple[str, str]] = []
         previous_keys: list[str] = []
@@ -100,7 +100,7 @@ def _symbol_text(symbol: str, calls: int) -> str:
     return symbol if calls == 1 else f"{symbol} ({calls} times)"
 
 
-def _stack_text(stack: Followed) -> str:
+def _stack_text(stack: CallLayers) -> str:
     layer_counts = [
         f"{layer} {count(len(symbols), 'symbol')}"
         for layer, symbols in zip(LAYERS, stack.layers, strict=True)

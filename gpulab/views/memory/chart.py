@@ -22,7 +22,7 @@ from gpulab.views.tables import Table
 from gpulab.words import number, size
 from virtualgpu.records import SourceLine
 from virtualgpu.records.memory import MemorySamples
-from virtualgpu.records.memory.samples import COLUMNS, MARKS
+from virtualgpu.records.memory.samples import MARK_COLUMNS, SAMPLE_COLUMNS
 
 HEIGHT_PX = 220
 AXIS_PX = 34
@@ -93,7 +93,7 @@ class MemoryChart(View, module="memory/chart"):
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row for each reading of the memory use."""
-        return (Table("Readings", COLUMNS, tuple(self.record.rows())),)
+        return (Table("Readings", SAMPLE_COLUMNS, tuple(self.record.rows())),)
 
     def redraw(self, **traits: Any) -> None:
         """Send all readings to the browser. Between two calls of this method, the method `tick` sends only
@@ -101,8 +101,8 @@ class MemoryChart(View, module="memory/chart"):
         """
         record = self.record
         page_data = {
-            "columns": {name: getattr(record, name) for name in COLUMNS},
-            "marks": {name: getattr(record.marks, name) for name in MARKS},
+            "columns": {name: getattr(record, name) for name in SAMPLE_COLUMNS},
+            "marks": {name: getattr(record.marks, name) for name in MARK_COLUMNS},
             "lines": [memory_text.line_text(record, index) for index in range(len(record.lines))],
             "capacity": record.capacity_bytes,
             "said": memory_text.PAGE | {"legend": LEGEND},

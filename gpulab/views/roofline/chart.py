@@ -14,7 +14,7 @@ from gpulab.views.parts.mma_sync import mma_sync_sentence
 from gpulab.views.tables import Column, Table
 from gpulab.words import count, duration, listing, number, percent, size
 from virtualgpu.records.counters import INTEGER_FORMATS
-from virtualgpu.records.launch.roofline import LEVELS, TENSOR, Level, Limit, Roofline, RooflinePoint
+from virtualgpu.records.launch.roofline import LEVELS, TENSOR_PREFIX, Level, Limit, Roofline, RooflinePoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COLOURS = {"DRAM": "tail", "L2": "accent", "shared": "good"}
 MARKS = {"DRAM": "s", "L2": "o", "shared": "^"}
 MODELLED = "purple"
-INTEGERS = [f"{TENSOR}{name}" for name in INTEGER_FORMATS]
+INTEGERS = [f"{TENSOR_PREFIX}{name}" for name in INTEGER_FORMATS]
 NAMES: dict[Limit, str] = {
     "DRAM": "DRAM",
     "L2": "L2",
@@ -93,7 +93,7 @@ class RooflineChart(FigureView):
         level, ceiling_gflops = self.roofline.roof(point)
         share_of_roof = point.gflops / ceiling_gflops
         share_text = f"{percent(share_of_roof)} of the {NAMES[level]} ceiling ({_rate(ceiling_gflops)})"
-        uses_tensor_cores = any(arithmetic_type.startswith(TENSOR) for arithmetic_type in point.flops)
+        uses_tensor_cores = any(arithmetic_type.startswith(TENSOR_PREFIX) for arithmetic_type in point.flops)
         waits = uses_tensor_cores and level in WAITS and share_of_roof >= WAITING_SHARE
         wait_text = f"; its tensor cores wait for {WAITS[level]}" if waits else ""
         return f"{point.name} reaches {_rate(point.gflops)}, {share_text}{wait_text}"
@@ -202,7 +202,9 @@ class RooflineChart(FigureView):
     def _mma_sync_text(self) -> str:
         """Return how much of the ceilings of tensor cores ``mma.sync`` reaches, if the device has more."""
         shares = self.roofline.ceilings.mma_sync_shares
-        formats = [kind.removeprefix(TENSOR) for kind in self._kinds() if kind.startswith(TENSOR)]
+        formats = [
+            kind.removeprefix(TENSOR_PREFIX) for kind in self._kinds() if kind.startswith(TENSOR_PREFIX)
+        ]
         return mma_sync_sentence({name: shares[name] for name in formats if name in shares})
 
     def painters(self) -> tuple[Painter, ...]:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from gpulab.views.warp import step_text
 from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.records import WARP_SIZE, WarpTrace
-from virtualgpu.records.warp.columns import SharedEvents, SharedWrites, lanes_of
-from virtualgpu.records.warp.loops import Ints, calls_of
+from virtualgpu.records.warp.columns import SharedEvents, SharedWrites, expand_lane_masks
+from virtualgpu.records.warp.loops import Ints, number_calls
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -71,7 +71,7 @@ def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.u
         ``record.js`` decodes it.
     """
     signed = values.view(np.int64)
-    lanes = lanes_of(masks)
+    lanes = expand_lane_masks(masks)
     first_lane = np.argmax(lanes, axis=1)
     later_lanes = lanes & (first_lane[:, None] < _LANE_INDICES)
     has_second = later_lanes.any(axis=1)
@@ -222,7 +222,7 @@ def _value_columns(trace: WarpTrace, texts: Texts) -> Columns:
         bits = np.concatenate([bits, detail.extra_value])
         names += detail.extra_register
         types += detail.extra_type
-        call_of_step = calls_of(detail.depth)
+        call_of_step = number_calls(detail.depth)
     order_of = {name: index for index, name in enumerate(sorted(set(names), key=_natural_key))}
     holder = (
         call_of_step[value_step] * len(order_of) + np.array([order_of[name] for name in names])[name_index]
@@ -298,7 +298,7 @@ class SharedStates(SharedEvents):
 
     def sentence_index(self, sequence: npt.NDArray[np.int64]) -> Ints:
         """Return the indices of the sentences that describe shared memory after the given positions."""
-        return self.moments_until(sequence).astype(np.int32)
+        return self.count_moments_until(sequence).astype(np.int32)
 
     def columns(self, texts: Texts) -> Columns:
         """Return all writes to shared memory as columns. The columns include the warp and the lane of each

@@ -16,7 +16,7 @@ from gpulab.views.warp.states import ACTIVE, INACTIVE, OFF
 from gpulab.views.warp.steps import WarpSteps
 from gpulab.words import count, number
 from virtualgpu.records import WARP_SIZE
-from virtualgpu.records.warp.columns import lanes_of
+from virtualgpu.records.warp.columns import expand_lane_masks
 
 MAX_LINES = 26
 MAX_BINS = 800
@@ -69,7 +69,7 @@ def _lanes(steps: WarpSteps, height_px: float) -> Box:
     domain = (0, step_count)
     raster_px = height_px - ACTIVE_PX - LOOP_PX - 8
     executing_mask = trace.active_mask & trace.executed_mask
-    state_index = lanes_of(trace.active_mask).astype(np.uint8) + lanes_of(executing_mask)
+    state_index = expand_lane_masks(trace.active_mask).astype(np.uint8) + expand_lane_masks(executing_mask)
     bin_edges = np.unique(np.linspace(0, step_count, MAX_BINS + 1).astype(np.int64))
     lane_sums = np.add.reduceat(np.bitwise_count(trace.active_mask).astype(np.int64), bin_edges[:-1])
     base_y = raster_px + LOOP_PX + ACTIVE_PX

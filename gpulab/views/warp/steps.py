@@ -7,8 +7,8 @@ import numpy as np
 from gpulab.views.warp import step_text
 from gpulab.words import number
 from virtualgpu.records import WarpTrace
-from virtualgpu.records.warp.loops import Ints, neighbours
-from virtualgpu.records.warp.steps import TraceSteps, kinds
+from virtualgpu.records.warp.loops import Ints, find_neighbour_stops
+from virtualgpu.records.warp.steps import TraceSteps, group_equal_rows
 
 
 class WarpSteps(TraceSteps):
@@ -38,7 +38,7 @@ class WarpSteps(TraceSteps):
         executed_masks = trace.executed_mask[self.accesses]
         text_indices = trace.text_index[self.accesses]
         access_columns = (self.store, self.size_bytes, costs, ideal_costs, np.bitwise_count(executed_masks))
-        self.access_kinds = kinds(text_indices, self.space, *access_columns)
+        self.access_kinds = group_equal_rows(text_indices, self.space, *access_columns)
         rows = (
             column[self.access_kinds.first].tolist() for column in (text_indices, spaces, *access_columns)
         )
@@ -51,7 +51,7 @@ class WarpSteps(TraceSteps):
         if trace.stops:
             step_numbers = np.arange(len(trace), dtype=np.int32)
             visits = self.visits
-            self.moves["next_stop"], self.moves["previous_stop"] = neighbours(
+            self.moves["next_stop"], self.moves["previous_stop"] = find_neighbour_stops(
                 np.unique(self.stop_step), step_numbers
             )
             # In steps by line, the target is the first stop of a visit; stops of the current visit are

@@ -13,7 +13,7 @@ from gpulab.views.parts.palette import light
 from gpulab_course.content.n16_platform.exercises import GPUS, taken
 from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
-from virtualgpu.records.libraries.layers import Followed
+from virtualgpu.records.libraries.layers import CallLayers
 
 _LATER_CAPABILITY = (99, 0)
 _LAYERS = (
@@ -108,7 +108,7 @@ def layers(report: FollowReport) -> Picture:
     )
 
 
-def _layer_lines(call_record: Followed, row: int) -> list[str]:
+def _layer_lines(call_record: CallLayers, row: int) -> list[str]:
     """Return the text of a layer: the first symbol names, and the number of other names."""
     names = [name for name, _ in call_record.layers[row]]
     if row == 0 and call_record.package == "PyTorch":

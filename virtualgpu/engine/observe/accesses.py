@@ -17,7 +17,7 @@ from virtualgpu.engine.observe.trace_buffers import TraceRequest
 from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.records import KernelCounters, Space
 from virtualgpu.records.access import SPACES, AccessTrace, Rule
-from virtualgpu.records.warp.columns import SHARED_ACCESSES, SharedAccesses
+from virtualgpu.records.warp.columns import SHARED_ACCESS_KINDS, SharedAccesses
 
 _TAG_SHIFT = 56
 _ADDRESS_BITS = (1 << _TAG_SHIFT) - 1
@@ -103,8 +103,8 @@ def shared_accesses(launch: RunningLaunch) -> SharedAccesses:
 
 
 def _shared_kind(i: ir.Instruction) -> int:
-    """Return the kind of an access to shared memory as an index into `SHARED_ACCESSES`."""
-    return SHARED_ACCESSES.index("copy" if async_ops.COPYING in i.parts else memory_ops.kind_of(i))
+    """Return the kind of an access to shared memory as an index into `SHARED_ACCESS_KINDS`."""
+    return SHARED_ACCESS_KINDS.index("copy" if async_ops.COPYING in i.parts else memory_ops.kind_of(i))
 
 
 def access_trace(launch: RunningLaunch, counters: KernelCounters, request: TraceRequest) -> AccessTrace:

@@ -22,7 +22,7 @@ from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.compile.ptx.inline import original_name
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.records import WARP_SIZE, WarpTrace
-from virtualgpu.records.warp.columns import Variable, lanes_of
+from virtualgpu.records.warp.columns import Variable, expand_lane_masks
 
 Values = list[npt.NDArray[np.uint64]]
 Ints = npt.NDArray[np.int64]
@@ -88,7 +88,7 @@ class TracedRun:
         for position in missing:
             self._times[position] = np.concatenate(
                 [
-                    lanes_of(trace.executed_mask[warp_steps[position]]).sum(axis=0)
+                    expand_lane_masks(trace.executed_mask[warp_steps[position]]).sum(axis=0)
                     if position in warp_steps
                     else _NO_EXECUTIONS
                     for trace, warp_steps in zip(self.traces, self._steps, strict=True)
@@ -102,7 +102,7 @@ class TracedRun:
         executions.
         """
         warp_counts = [
-            lanes_of(trace.active_mask[warp_steps[position]]).sum(axis=0)
+            expand_lane_masks(trace.active_mask[warp_steps[position]]).sum(axis=0)
             if position in warp_steps
             else _NO_EXECUTIONS
             for position in positions
@@ -142,7 +142,7 @@ class TracedRun:
                     [_NONE, *(steps_of[position] for position in positions if position in steps_of)]
                 )
             )
-            lanes = lanes_of(trace.executed_mask[sorted_steps])
+            lanes = expand_lane_masks(trace.executed_mask[sorted_steps])
             values = trace.value[sorted_steps]
             values_by_thread += [values[lanes[:, lane], lane] for lane in range(WARP_SIZE)]
         return values_by_thread

@@ -24,7 +24,7 @@ from virtualgpu.engine.watch.memory import (
 from virtualgpu.engine.watch.scene import Scene, UnknownValueError
 from virtualgpu.errors import WatchError, did_you_mean
 from virtualgpu.records import WARP_SIZE
-from virtualgpu.records.warp.columns import lanes_of
+from virtualgpu.records.warp.columns import expand_lane_masks
 from virtualgpu.records.warp.watched import Stop, Watched
 from virtualgpu.words import number
 
@@ -408,7 +408,7 @@ def _condition_lanes(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
 def _lanes_that_write(scene: Scene, watched_place: reading.Expression) -> Bools:
     """Return the lanes that write a variable, or bytes of memory, at each step."""
     trace = scene.trace
-    executed_lanes = lanes_of(trace.executed_mask)
+    executed_lanes = expand_lane_masks(trace.executed_mask)
     name = watched_place.text.strip()
     variables = [variable for variable in trace.variables if variable.name == name and variable.written_by]
     is_unchanged_parameter = scene.symbols.parameter(name) is not None and not scene.symbols.assigned(name)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.records import WARP_SIZE, WarpTrace
-from virtualgpu.records.warp.columns import lanes_of
+from virtualgpu.records.warp.columns import expand_lane_masks
 
 Ints = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
@@ -110,7 +110,9 @@ def _global_events(trace: WarpTrace) -> Iterable[_Events]:
     ends = np.cumsum(width)
     start = np.repeat((ends - width)[is_first], np.diff(np.append(np.flatnonzero(is_first), width.size)))
     addresses = addresses_of(trace, store_steps)
-    store_rows, store_lanes = np.nonzero(lanes_of(trace.executed_mask[store_steps]) & (addresses >= 0))
+    store_rows, store_lanes = np.nonzero(
+        expand_lane_masks(trace.executed_mask[store_steps]) & (addresses >= 0)
+    )
     yield from _byte_events(
         addresses[store_rows, store_lanes] + (ends - width - start)[store_rows],
         detail.stored_value[is_stored][store_rows, store_lanes],
@@ -122,7 +124,7 @@ def _global_events(trace: WarpTrace) -> Iterable[_Events]:
         np.array(is_scalar_load, np.bool_)[trace.text_index] & not_shared & (trace.access_space >= 0)
     )
     addresses = addresses_of(trace, loads)
-    store_rows, store_lanes = np.nonzero(lanes_of(trace.executed_mask[loads]) & (addresses >= 0))
+    store_rows, store_lanes = np.nonzero(expand_lane_masks(trace.executed_mask[loads]) & (addresses >= 0))
     size = np.zeros(loads.size) if trace.access_size_bytes is None else trace.access_size_bytes[loads]
     yield from _byte_events(
         addresses[store_rows, store_lanes],
@@ -138,7 +140,7 @@ def _shared_events(trace: WarpTrace) -> Iterable[_Events]:
     if trace.detail is None:
         return
     shared = trace.detail.shared
-    write_rows, write_lanes = np.nonzero(lanes_of(shared.mask))
+    write_rows, write_lanes = np.nonzero(expand_lane_masks(shared.mask))
     yield from _byte_events(
         shared.offset[write_rows, write_lanes].astype(np.int64) | SHARED,
         shared.value[write_rows, write_lanes],

@@ -17,7 +17,7 @@ from virtualgpu.engine.watch.lanes import Lanes
 from virtualgpu.engine.watch.memory import LOCAL, PARAMETER, SHARED, Ints, Memory, addresses_of_pointers
 from virtualgpu.errors import WatchError, did_you_mean
 from virtualgpu.records import WARP_SIZE, WarpTrace
-from virtualgpu.records.warp.columns import Variable, lanes_of
+from virtualgpu.records.warp.columns import Variable, expand_lane_masks
 from virtualgpu.records.warp.steps import TraceSteps
 
 _COMMENT_PATTERN = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
@@ -409,7 +409,7 @@ class Scene:
         """Return a variable's bits after every step, and the lanes that have written it by then."""
         trace = self.trace
         assert trace.value is not None
-        writes = self.writes(variable)[:, None] & lanes_of(trace.executed_mask)
+        writes = self.writes(variable)[:, None] & expand_lane_masks(trace.executed_mask)
         last_write = np.maximum.accumulate(np.where(writes, np.arange(len(trace))[:, None], -1), axis=0)
         value = (
             np.take_along_axis(trace.value, np.maximum(last_write, 0), axis=0) if len(trace) else trace.value

@@ -7,7 +7,7 @@ from virtualgpu.model.cost.kernels import L2_SECTOR_CLK
 from virtualgpu.model.cost.rates import clock_ghz, peak_gbps
 from virtualgpu.model.tensor_rates import mma_sync_shares, tensor_tflops
 from virtualgpu.records import SECTOR_BYTES, DeviceInfo
-from virtualgpu.records.launch.roofline import TENSOR, WAVEFRONT_BYTES, Ceilings
+from virtualgpu.records.launch.roofline import TENSOR_PREFIX, WAVEFRONT_BYTES, Ceilings
 
 
 def ceilings(info: DeviceInfo) -> Ceilings:
@@ -30,7 +30,7 @@ def ceilings(info: DeviceInfo) -> Ceilings:
         gflops["f32"] = 1e3 * info.fp32_tflops
     gflops["f16"] *= 2.0
     gflops["bf16"] = gflops["f16"]
-    gflops |= {f"{TENSOR}{name}": 1e3 * tflops for name, tflops in tensor_tflops(info).items()}
+    gflops |= {f"{TENSOR_PREFIX}{name}": 1e3 * tflops for name, tflops in tensor_tflops(info).items()}
     return Ceilings(
         device=info.name,
         gbps={

@@ -113,7 +113,7 @@ class LaunchCosts:
         busy_ns = {
             name: stage_ns for name, stage_ns in self.stages.items() if name not in ("start", "latency")
         }
-        busiest = max(busy_ns, key=lambda name: busy_ns[name])
-        if busy_ns[busiest] >= self.time_ns / 2:
-            return busiest
+        busiest_stage = max(busy_ns, key=lambda name: busy_ns[name])
+        if busy_ns[busiest_stage] >= self.time_ns / 2:
+            return busiest_stage
         return max(self.stages, key=lambda name: self.stages[name])

@@ -15,7 +15,7 @@ Level = Literal["DRAM", "L2", "shared"]
 LEVELS: tuple[Level, ...] = ("DRAM", "L2", "shared")
 WAVEFRONT_BYTES = 128
 Limit = Literal["DRAM", "L2", "shared", "CUDA cores", "tensor cores"]
-TENSOR = "tensor "
+TENSOR_PREFIX = "tensor "
 """Start of the name of a type of operations that tensor cores do, before their format."""
 
 
@@ -74,7 +74,9 @@ class RooflinePoint:
         """Return the point of a launch in a roofline diagram. The counters must include those of the
         caches.
         """
-        tensor_operations = {f"{TENSOR}{name}": count for name, count in counters.tensor_operations.items()}
+        tensor_operations = {
+            f"{TENSOR_PREFIX}{name}": count for name, count in counters.tensor_operations.items()
+        }
         caches = counters.caches
         dram_bytes = caches.dram_read_bytes + caches.dram_write_bytes if caches is not None else 0
         moved_bytes: dict[Level, int] = {
@@ -136,7 +138,7 @@ class Roofline:
         """Return the shortest time of a launch's operations on CUDA cores and on tensor cores."""
         times_ns: dict[Limit, float] = {"CUDA cores": 0.0, "tensor cores": 0.0}
         for operation_kind, operation_count in point.flops.items():
-            compute_unit: Limit = "tensor cores" if operation_kind.startswith(TENSOR) else "CUDA cores"
+            compute_unit: Limit = "tensor cores" if operation_kind.startswith(TENSOR_PREFIX) else "CUDA cores"
             if operation_kind in self.ceilings.gflops:
                 times_ns[compute_unit] += operation_count / self.ceilings.gflops[operation_kind]
         return times_ns

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from virtualgpu.records.launch import LaunchTrace
 
-INTERVALS = 200
+SAMPLE_INTERVALS = 200
 
 
 @dataclass(frozen=True)
@@ -84,26 +84,30 @@ class LaunchWaves:
         """Return the times in ns at which the number of running blocks changes. The second array contains the
         number of running blocks after each change.
 
-        For a sampled launch the numbers are averages over each of `INTERVALS`, because not all blocks are
-        listed.
+        For a sampled launch the numbers are averages over each of `SAMPLE_INTERVALS`, because not all blocks
+        are listed.
         """
         trace = self.trace
         if trace.sampled > 1:
-            moments_ns = np.linspace(0, trace.span_ns, INTERVALS + 1)
-            block_ns = _elapsed_ns(moments_ns, trace.start_ns) - _elapsed_ns(moments_ns, trace.end_ns)
-            mean = np.diff(block_ns) * trace.sampled / max(1e-9, moments_ns[1])
-            return moments_ns, np.append(mean, 0.0)
-        times_ns = np.concatenate([trace.start_ns, trace.end_ns])
-        change = np.concatenate([np.ones(trace.start_ns.size), -np.ones(trace.end_ns.size)])
-        moments_ns, indices = np.unique(times_ns, return_inverse=True)
-        running = np.cumsum(np.bincount(indices, weights=change, minlength=moments_ns.size))
-        return moments_ns.astype(np.float64), running.astype(np.float64)
+            sample_times_ns = np.linspace(0, trace.span_ns, SAMPLE_INTERVALS + 1)
+            block_ns = _elapsed_ns(sample_times_ns, trace.start_ns) - _elapsed_ns(
+                sample_times_ns, trace.end_ns
+            )
+            mean_running = np.diff(block_ns) * trace.sampled / max(1e-9, sample_times_ns[1])
+            return sample_times_ns, np.append(mean_running, 0.0)
+        change_times_ns = np.concatenate([trace.start_ns, trace.end_ns])
+        running_changes = np.concatenate([np.ones(trace.start_ns.size), -np.ones(trace.end_ns.size)])
+        sample_times_ns, indices = np.unique(change_times_ns, return_inverse=True)
+        running_blocks = np.cumsum(
+            np.bincount(indices, weights=running_changes, minlength=sample_times_ns.size)
+        )
+        return sample_times_ns.astype(np.float64), running_blocks.astype(np.float64)
 
-    def running_on_busy(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def count_running_on_busy(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return the mean number of running blocks per busy SM over time. The result has the same two arrays
         as the result of `running`.
         """
-        moments_ns, blocks = self.running()
+        moments_ns, running_blocks = self.running()
         _, start, end = self.trace.busy()
         if self.trace.sampled > 1:
             sm_ns = _elapsed_ns(moments_ns, start) - _elapsed_ns(moments_ns, end)
@@ -113,7 +117,9 @@ class LaunchWaves:
             busy_sms = started_counts - np.searchsorted(np.sort(end), moments_ns, side="right").astype(
                 np.float64
             )
-        return moments_ns, np.divide(blocks, busy_sms, out=np.zeros_like(blocks), where=busy_sms > 0)
+        return moments_ns, np.divide(
+            running_blocks, busy_sms, out=np.zeros_like(running_blocks), where=busy_sms > 0
+        )
 
 
 def _elapsed_ns(

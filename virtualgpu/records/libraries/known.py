@@ -31,33 +31,35 @@ class KnownCalls:
         for ending in self.endings:
             if ending.operation == operation:
                 return ending
-        return Ending(operation=operation, recorded=False, nearest=self._nearest(operation))
+        return Ending(operation=operation, recorded=False, nearest=self._find_nearest(operation))
 
-    def of_virtual_kernels(
+    def find_virtual_kernels(
         self, kernels: Iterable[str], library_calls: Iterable[LibraryCall]
     ) -> Iterator[Ending]:
         """Yield the library calls for the kernels of a virtual GPU. The kernels of the program itself have no
         library calls.
         """
-        pending = list(library_calls)
-        for name in kernels:
-            if pending and pending[0][0] == name:
-                yield self.of(operation_of(pending.pop(0)))
+        pending_calls = list(library_calls)
+        for kernel_name in kernels:
+            if pending_calls and pending_calls[0][0] == kernel_name:
+                yield self.of(operation_of(pending_calls.pop(0)))
             else:
-                yield Ending(operation=None, kernels=((name, 1),), libraries=("the program's own",))
+                yield Ending(operation=None, kernels=((kernel_name, 1),), libraries=("the program's own",))
 
-    def of_real_kernels(self, kernels: Mapping[str, int]) -> Iterator[Ending]:
+    def find_real_kernels(self, launch_counts: Mapping[str, int]) -> Iterator[Ending]:
         """Yield the kernels that ran on a real GPU. Each kernel has its number of launches and its recorded
         routines.
         """
         routines_by_kernel = {
             kernel: ending.routines for ending in self.endings for kernel, _ in ending.kernels
         }
-        for name, launch_count in kernels.items():
-            routines = tuple((routine, 0) for routine, _ in routines_by_kernel.get(name, ()))
-            yield with_libraries(Ending(operation=None, routines=routines, kernels=((name, launch_count),)))
+        for kernel_name, launch_count in launch_counts.items():
+            routines = tuple((routine, 0) for routine, _ in routines_by_kernel.get(kernel_name, ()))
+            yield add_libraries(
+                Ending(operation=None, routines=routines, kernels=((kernel_name, launch_count),))
+            )
 
-    def named(self, name: str, **wanted: str) -> tuple[Ending, ...]:
+    def named(self, name: str, **filters: str) -> tuple[Ending, ...]:
         """Return the records with the given name, such as ``matmul``. With an empty name, all records are
         returned.
 
@@ -71,34 +73,42 @@ class KnownCalls:
             package = ""
             operation = name
         operation = operation.rpartition(".")[2]  # cupy.linalg.solve, torch.nn.functional.conv2d
-        all_conditions = {"package": package, "name": operation, **wanted}
+        all_conditions = {"package": package, "name": operation, **filters}
         conditions = {field: value for field, value in all_conditions.items() if value}
         matches = tuple(
             ending
             for ending in self.endings
             if all(getattr(ending.operation, field, None) == value for field, value in conditions.items())
         )
-        if not matches and (name or wanted):
-            operations = [ending.operation for ending in self.endings if ending.operation]
-            names = [f"{recorded.package}.{recorded.name}" for recorded in operations]
-            hint = did_you_mean(name, dict.fromkeys(names)) or " gl.library_calls() lists the recorded calls."
+        if not matches and (name or filters):
+            recorded_operations = [ending.operation for ending in self.endings if ending.operation]
+            recorded_names = [
+                f"{recorded_operation.package}.{recorded_operation.name}"
+                for recorded_operation in recorded_operations
+            ]
+            hint = (
+                did_you_mean(name, dict.fromkeys(recorded_names))
+                or " gl.library_calls() lists the recorded calls."
+            )
             raise GpulabError(
-                f"{', '.join(filter(None, (name, *wanted.values())))} is not among the "
+                f"{', '.join(filter(None, (name, *filters.values())))} is not among the "
                 f"recorded operations.{hint}"
             )
         return matches
 
-    def _nearest(self, operation: Operation) -> Operation | None:
-        def similarity(other: Operation) -> int:
-            fields = zip(_FIELD_WEIGHTS, astuple(operation), astuple(other), strict=True)
-            return sum(field_weight for field_weight, value, other_value in fields if value == other_value)
+    def _find_nearest(self, operation: Operation) -> Operation | None:
+        def count_equal_fields(other: Operation) -> int:
+            weighted_fields = zip(_FIELD_WEIGHTS, astuple(operation), astuple(other), strict=True)
+            return sum(
+                field_weight for field_weight, value, other_value in weighted_fields if value == other_value
+            )
 
         recorded_operations = [ending.operation for ending in self.endings if ending.operation]
         same_name = [other for other in recorded_operations if other.name == operation.name]
-        return max(same_name, key=similarity, default=None)
+        return max(same_name, key=count_equal_fields, default=None)
 
 
-def known_calls(data: Any, name: str) -> KnownCalls:
+def read_known_calls(data: Any, name: str) -> KnownCalls:
     """Return the recorded library calls that a JSON file contains.
 
     Raises
@@ -118,14 +128,14 @@ def known_calls(data: Any, name: str) -> KnownCalls:
         for *key, routines, kernels in data["calls"]
     )
     provenance = Provenance("recorded", data["device"], f"{data['date']}, {versions}")
-    return KnownCalls(provenance, tuple(with_libraries(ending) for ending in endings))
+    return KnownCalls(provenance, tuple(add_libraries(ending) for ending in endings))
 
 
-def with_libraries(ending: Ending) -> Ending:
+def add_libraries(ending: Ending) -> Ending:
     """Return a copy of a record of library calls that includes the names of the libraries."""
-    libraries = [library_of(name) for name, _ in ending.routines]
+    routine_libraries = [library_of(name) for name, _ in ending.routines]
     kernel_libraries = [library_of(name) for name, _ in ending.kernels]
-    if "cuBLASLt" in libraries:  # it uses the same kernels as cuBLAS
+    if "cuBLASLt" in routine_libraries:  # it uses the same kernels as cuBLAS
         kernel_libraries = [name for name in kernel_libraries if name != "cuBLAS"]
-    distinct = dict.fromkeys(name for name in (*libraries, *kernel_libraries) if name)
-    return replace(ending, libraries=tuple(distinct))
+    distinct_libraries = dict.fromkeys(name for name in (*routine_libraries, *kernel_libraries) if name)
+    return replace(ending, libraries=tuple(distinct_libraries))

@@ -20,7 +20,7 @@ LAYERS = ("framework", "library", "CUDA runtime", "driver", "device")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
+class CallLayers:
     """The functions that one call executed in each layer of software, with the number of calls of each
     function.
 
@@ -40,31 +40,31 @@ class Followed:
         return self.layers[LAYERS.index(layer)]
 
 
-def interfaces(timeline: Timeline) -> tuple[CallCounts, ...]:
+def split_runtime_calls(timeline: Timeline) -> tuple[CallCounts, ...]:
     """Return the calls of the CUDA runtime (``cuda...``) and of the driver (``cu...``) in a timeline."""
     call_counts = Counter(call.name for call in timeline.calls if call.name != "cudaDeviceSynchronize")
-    runtime = {name: call_count for name, call_count in call_counts.items() if name.startswith("cuda")}
-    return tuple(runtime.items()), tuple(
-        (name, call_count) for name, call_count in call_counts.items() if name not in runtime
+    runtime_calls = {name: call_count for name, call_count in call_counts.items() if name.startswith("cuda")}
+    return tuple(runtime_calls.items()), tuple(
+        (name, call_count) for name, call_count in call_counts.items() if name not in runtime_calls
     )
 
 
-def kind_of(timeline: Timeline) -> str:
+def find_similar_call(timeline: Timeline) -> str:
     """Return the name of the recorded call that is most similar to a timeline, or an empty string."""
-    names = " ".join(activity.name for activity in timeline.activities).lower()
+    activity_names = " ".join(activity.name for activity in timeline.activities).lower()
     if not any(activity.kind == "CONCURRENT_KERNEL" for activity in timeline.activities):
-        return "asnumpy" if "dtoh" in names else ""
+        return "asnumpy" if "dtoh" in activity_names else ""
     product_names = ("matmul", "gemm", "cutlass", "nvjet")
-    if any(product in names for product in product_names):
+    if any(product in activity_names for product in product_names):
         return "x @ w"
-    return "sort" if "sort" in names else "RawKernel"
+    return "sort" if "sort" in activity_names else "RawKernel"
 
 
-def known_layers(data: Any) -> tuple[Followed, ...]:
+def read_known_layers(data: Any) -> tuple[CallLayers, ...]:
     """Return the recorded calls and their layers that a JSON file contains."""
     provenance = Provenance("recorded", data["device"], data["detail"])
     return tuple(
-        Followed(
+        CallLayers(
             provenance=provenance,
             package=call_data["package"],
             call=call_data["call"],
@@ -77,7 +77,7 @@ def known_layers(data: Any) -> tuple[Followed, ...]:
     )
 
 
-def symbols_in_code(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]:
+def count_code_symbols(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]:
     """Return the names of methods, module functions and operators that the code of a function uses."""
     code_object = getattr(function, "__code__", None)
     symbol_counts = Counter(
@@ -88,20 +88,20 @@ def symbols_in_code(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]
     return tuple(symbol_counts.items()) or ((type(function).__name__, 1),)
 
 
-def questions_last(calls: Iterable[tuple[str, int]]) -> CallCounts:
+def sort_queries_last(calls: Iterable[tuple[str, int]]) -> CallCounts:
     """Sort calls, with functions that only query a state at the end."""
     return tuple(
         sorted(calls, key=lambda call_and_count: any(word in call_and_count[0] for word in _QUERY_WORDS))
     )
 
 
-def stack(
+def make_call_layers(
     provenance: Provenance,
     function: Callable[..., Any],
     timeline: Timeline,
     library_calls: Calls,
     lower_calls: tuple[CallCounts, ...] | None,
-) -> Followed:
+) -> CallLayers:
     """Return the layers of software that a call used. On a virtual GPU, `lower_calls` is None."""
     routines = Counter(
         f"{', '.join(ending.libraries)}: {name}"
@@ -109,17 +109,17 @@ def stack(
         for name, _ in ending.routines
     )
     layers = (
-        symbols_in_code(function),
+        count_code_symbols(function),
         tuple(routines.items()) if lower_calls is not None else (),
-        *(interfaces(timeline) if lower_calls is None else lower_calls),
+        *(split_runtime_calls(timeline) if lower_calls is None else lower_calls),
         tuple(Counter(activity.name for activity in timeline.activities).items()),
     )
     call_name = getattr(function, "__name__", "call").replace("<lambda>", "the call")
     note = _VIRTUAL_NOTE if lower_calls is None else ""
-    return Followed(provenance=provenance, package="here", call=call_name, layers=layers, note=note)
+    return CallLayers(provenance=provenance, package="here", call=call_name, layers=layers, note=note)
 
 
-def named(calls: tuple[Followed, ...], call: str) -> tuple[Followed, ...]:
+def find_recorded_call(calls: tuple[CallLayers, ...], call: str) -> tuple[CallLayers, ...]:
     """Return the recorded call with the given name.
 
     Raises

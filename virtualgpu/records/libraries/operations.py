@@ -56,21 +56,21 @@ def operation_of(call: LibraryCall) -> Operation:
     if name == "copy" and reads and writes and reads[0][0] != writes[0][0]:
         name = "astype"
     if name in PRODUCTS:
-        return _product_operation(name, reads, writes, dtype)
+        return _make_product_operation(name, reads, writes, dtype)
     if name in _REDUCTIONS and reads and writes and len(reads[0][1]) == 2 and len(writes[0][1]) == 1:
         name += " of rows" if reads[0][1][0] == writes[0][1][0] else " of columns"
     largest_size = max((math.prod(shape) for _, shape, _ in (*reads, *writes)), default=0)
     if name in _LINALG:
-        size = size_of(max(max(shape, default=1) for _, shape, _ in arrays), 256, 2048)
+        size = name_size_class(max(max(shape, default=1) for _, shape, _ in arrays), 256, 2048)
         return Operation("cupy", name, dtype, size, "row-major")
     if name == "take" and len(reads) > 1 and reads[1][0] == "bool":
         name = "boolean index"
-    is_contiguous = all(_order(array) != "strided" for array in (*reads, *writes))
+    is_contiguous = all(_find_memory_order(array) != "strided" for array in (*reads, *writes))
     layout = "contiguous" if is_contiguous else "strided"
-    return Operation("cupy", name, dtype, size_of(largest_size, 1 << 16, 1 << 24), layout)
+    return Operation("cupy", name, dtype, name_size_class(largest_size, 1 << 16, 1 << 24), layout)
 
 
-def size_of(size: float, medium: int, large: int) -> str:
+def name_size_class(size: float, medium: int, large: int) -> str:
     """Return the name of the size class to which a size belongs. The arguments `medium` and `large` are the
     limits between the classes.
     """
@@ -79,41 +79,41 @@ def size_of(size: float, medium: int, large: int) -> str:
     return MEDIUM if size < large else LARGE
 
 
-def _product_operation(
+def _make_product_operation(
     name: str, reads: tuple[ArrayLayout, ...], writes: tuple[ArrayLayout, ...], dtype: str
 ) -> Operation:
     shapes = [shape for _, shape, _ in reads]
     dimensions = [len(shape) for shape in shapes]
-    sizes = [math.prod(shape[-2:]) for shape in (*shapes, *(array[1] for array in writes))]
-    edge_length = math.prod(sizes) ** (1 / 6) if len(sizes) > 2 else 0.0
+    matrix_sizes = [math.prod(shape[-2:]) for shape in (*shapes, *(array[1] for array in writes))]
+    edge_length = math.prod(matrix_sizes) ** (1 / 6) if len(matrix_sizes) > 2 else 0.0
     if sorted(dimensions) == [1, 2]:
         name = "matrix-vector"
-        edge_length = max(math.sqrt(max(sizes)), 1)
+        edge_length = max(math.sqrt(max(matrix_sizes)), 1)
     elif dimensions == [1, 1]:
         name = "dot"
-        edge_length = float(sizes[0])
+        edge_length = float(matrix_sizes[0])
     elif max(dimensions, default=0) > 2:
         name = "batched matmul"
     elif name in ("dot", "inner") and dimensions == [2, 2]:
         name = "matmul"
-    return Operation("cupy", name, dtype, size_of(edge_length, 256, 2048), _layout_of(reads))
+    return Operation("cupy", name, dtype, name_size_class(edge_length, 256, 2048), _find_layout(reads))
 
 
-def _layout_of(reads: tuple[ArrayLayout, ...]) -> str:
-    orders = [_order(array) for array in reads[:2]]
-    if "strided" in orders:
+def _find_layout(reads: tuple[ArrayLayout, ...]) -> str:
+    memory_orders = [_find_memory_order(array) for array in reads[:2]]
+    if "strided" in memory_orders:
         return "strided"
-    if orders == ["F", "F"]:
+    if memory_orders == ["F", "F"]:
         return "column-major"
-    return {"FC": "a transposed", "CF": "b transposed"}.get("".join(orders), "row-major")
+    return {"FC": "a transposed", "CF": "b transposed"}.get("".join(memory_orders), "row-major")
 
 
-def _order(array: ArrayLayout) -> str:
+def _find_memory_order(array: ArrayLayout) -> str:
     """Return the memory order of a matrix or a batch of matrices: ``C``, ``F`` or ``strided``."""
     dtype, shape, strides = array
     if len(shape) < 2 or math.prod(shape) <= 1:
-        bits = re.search(r"\d+$", dtype)
-        item_bytes = int(bits[0]) // 8 if bits else 1
+        bits_match = re.search(r"\d+$", dtype)
+        item_bytes = int(bits_match[0]) // 8 if bits_match else 1
         return "C" if not shape or shape[0] <= 1 or strides[0] == item_bytes else "strided"
     (rows, columns), (row_stride, column_stride) = shape[-2:], strides[-2:]
     item_bytes = min(row_stride, column_stride)

@@ -82,8 +82,8 @@ class AllocatorEvents:
         """Yield the action, address, size, requested bytes, stream, time and stack number of each event."""
         columns = (self.addresses, self.size_bytes, self.requested_bytes, self.streams, self.time_ns)
         actions = [ACTIONS[action_code] for action_code in self.actions.tolist()]
-        lists = [column.tolist() for column in columns]
-        yield from zip(actions, *lists, self.stacks.tolist(), strict=True)
+        column_lists = [column.tolist() for column in columns]
+        yield from zip(actions, *column_lists, self.stacks.tolist(), strict=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

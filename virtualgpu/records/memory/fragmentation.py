@@ -72,6 +72,6 @@ class Fragmentation:
         """
         if self.room_bytes is None:
             return None
-        arena_bytes = [arena.largest_request_bytes for arena in self.arenas]
-        known_bytes = [size_bytes for size_bytes in arena_bytes if size_bytes is not None]
-        return max(known_bytes, default=self.room_bytes)
+        arena_requests = [arena.largest_request_bytes for arena in self.arenas]
+        known_requests = [size_bytes for size_bytes in arena_requests if size_bytes is not None]
+        return max(known_requests, default=self.room_bytes)

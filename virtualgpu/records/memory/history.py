@@ -102,15 +102,15 @@ class AllocatorHistory:
     @property
     def used_bytes(self) -> Column:
         """Number of bytes at each step in blocks that are in use or wait for a stream."""
-        return self._sums(self.blocks)
+        return self._sum_size_bytes(self.blocks)
 
     @property
     def reserved_bytes(self) -> Column:
         """Number of bytes at each step that are reserved from the device."""
-        return self._sums(self.ranges)
+        return self._sum_size_bytes(self.ranges)
 
-    def _sums(self, lives: BlockLives | RangeLives) -> Column:
-        change = np.zeros(self.last_step + 2, np.int64)
-        np.add.at(change, lives.begins, lives.size_bytes)
-        np.add.at(change, lives.ends, -lives.size_bytes)
-        return np.cumsum(change[:-1])
+    def _sum_size_bytes(self, lives: BlockLives | RangeLives) -> Column:
+        byte_changes = np.zeros(self.last_step + 2, np.int64)
+        np.add.at(byte_changes, lives.begins, lives.size_bytes)
+        np.add.at(byte_changes, lives.ends, -lives.size_bytes)
+        return np.cumsum(byte_changes[:-1])

@@ -65,8 +65,8 @@ class MemoryLadder:
         """Return the latency in ns for a working set of the given size. The latency is interpolated
         logarithmically.
         """
-        sizes = np.log2(self.working_set_bytes)
-        return float(2 ** np.interp(np.log2(size_bytes), sizes, np.log2(self.latency_ns)))
+        log2_sizes = np.log2(self.working_set_bytes)
+        return float(2 ** np.interp(np.log2(size_bytes), log2_sizes, np.log2(self.latency_ns)))
 
     def bandwidth(self, level: str) -> float | None:
         """Return the bandwidth of a memory level such as ``"L2"`` in GB/s, or None if it is not known."""

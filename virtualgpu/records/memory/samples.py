@@ -80,7 +80,7 @@ class MemoryMarks:
     def of(cls, table: npt.NDArray[np.float64]) -> MemoryMarks:
         """Create `MemoryMarks` from a table with one column per field."""
         columns = table.T.copy()
-        return cls(**dict(zip(MARKS, columns, strict=True)))
+        return cls(**dict(zip(MARK_COLUMNS, columns, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,12 +142,12 @@ class MemorySamples:
         return float(readings[-1]) if len(readings) else None
 
     def rows(self) -> Iterator[tuple[float, ...]]:
-        """Yield the readings one by one. The values of each reading are in the order of `COLUMNS`."""
-        columns = [getattr(self, name).tolist() for name in COLUMNS]
+        """Yield the readings one by one. The values of each reading are in the order of `SAMPLE_COLUMNS`."""
+        columns = [getattr(self, name).tolist() for name in SAMPLE_COLUMNS]
         yield from zip(*columns, strict=True)
 
 
-COLUMNS = (
+SAMPLE_COLUMNS = (
     "time_ns",
     "used_bytes",
     "reserved_bytes",
@@ -157,4 +157,4 @@ COLUMNS = (
     "others_bytes",
 )
 """The columns of readings, time first."""
-MARKS = tuple(mark_field.name for mark_field in fields(MemoryMarks))
+MARK_COLUMNS = tuple(mark_field.name for mark_field in fields(MemoryMarks))

@@ -82,11 +82,11 @@ class AllocatorStatistics:
     note: str = ""
 
     def __repr__(self) -> str:
-        used_text = self._figure("active_bytes")
-        reserved_text = self._figure("allocated_bytes" if self.is_host else "reserved_bytes")
+        used_figure = self._find_total_figure("active_bytes")
+        reserved_figure = self._find_total_figure("allocated_bytes" if self.is_host else "reserved_bytes")
         return (
-            f"<{self.title}: {used_text.current:,} bytes in use (at most {used_text.peak:,}), "
-            f"{reserved_text.current:,} held (at most {reserved_text.peak:,}), {self.provenance.label}>"
+            f"<{self.title}: {used_figure.current:,} bytes in use (at most {used_figure.peak:,}), "
+            f"{reserved_figure.current:,} held (at most {reserved_figure.peak:,}), {self.provenance.label}>"
         )
 
     def nested(self) -> dict[str, Any]:
@@ -95,13 +95,13 @@ class AllocatorStatistics:
         The outer keys are names of metrics, and the inner keys are names of pools and of values such as
         ``peak``.
         """
-        values: dict[str, Any] = dict(self.counts)
+        nested_values: dict[str, Any] = dict(self.counts)
         for metric, pools in self.figures.items():
             if "" in pools:
-                values[metric] = asdict(pools[""])
+                nested_values[metric] = asdict(pools[""])
             else:
-                values[metric] = {pool: asdict(figure) for pool, figure in pools.items()}
-        return values
+                nested_values[metric] = {pool: asdict(figure) for pool, figure in pools.items()}
+        return nested_values
 
     def flat(self) -> dict[str, int]:
         """Return the statistics in the form of ``torch.cuda.memory_stats()``.
@@ -127,34 +127,40 @@ class AllocatorStatistics:
     def table(self, abbreviated: bool = False) -> str:
         """Return the text of `summary` without the last line."""
         suffix = "" if self.is_host else f", device ID {self.device_id}"
-        rows = ["=" * _TABLE_WIDTH, f"{'':18}{self.title + suffix:<{_TABLE_WIDTH - 18}}", "-" * _TABLE_WIDTH]
+        table_rows = [
+            "=" * _TABLE_WIDTH,
+            f"{'':18}{self.title + suffix:<{_TABLE_WIDTH - 18}}",
+            "-" * _TABLE_WIDTH,
+        ]
         if self.is_host:
             allocations = self.counts.get("num_host_alloc", 0)
             frees = self.counts.get("num_host_free", 0)
-            rows.append(f"{'':8}cudaHostAllocs: {allocations:<12d} | {'':7}cudaFreeHosts: {frees:<14d}")
+            table_rows.append(f"{'':8}cudaHostAllocs: {allocations:<12d} | {'':7}cudaFreeHosts: {frees:<14d}")
         else:
             ooms = self.counts.get("num_ooms", 0)
             retries = self.counts.get("num_alloc_retries", 0)
-            rows.append(f"{'':12}CUDA OOMs: {ooms:<12d} | {'':7}cudaMalloc retries: {retries:<8d}  ")
-        rows += [
+            table_rows.append(f"{'':12}CUDA OOMs: {ooms:<12d} | {'':7}cudaMalloc retries: {retries:<8d}  ")
+        table_rows += [
             "=" * _TABLE_WIDTH,
             "        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  ",
         ]
-        for metric, name in (_HOST_LINES if self.is_host else _LINE_TITLES).items():
+        for metric, metric_title in (_HOST_LINES if self.is_host else _LINE_TITLES).items():
             pools = self.figures.get(metric, {})
-            labels = {"": name, "all": name}
+            labels = {"": metric_title, "all": metric_title}
             if not abbreviated:
                 labels |= _POOLS
-            lines = [(label, pools[pool]) for pool, label in labels.items() if pool in pools]
-            if lines:
-                rows.append("-" * _TABLE_WIDTH)
-            format_value = _size_text if metric.endswith("_bytes") else _count_text
-            for label, figure in lines:
-                rows.append(f" {label:<21} | {_summary_row(figure, lines[0][1], format_value)} ")
-        rows.append("=" * _TABLE_WIDTH)
-        return "|" + "|\n|".join(rows) + "|\n"
+            labelled_figures = [(label, pools[pool]) for pool, label in labels.items() if pool in pools]
+            if labelled_figures:
+                table_rows.append("-" * _TABLE_WIDTH)
+            format_value = _format_size if metric.endswith("_bytes") else _format_count
+            for label, figure in labelled_figures:
+                table_rows.append(
+                    f" {label:<21} | {_format_summary_row(figure, labelled_figures[0][1], format_value)} "
+                )
+        table_rows.append("=" * _TABLE_WIDTH)
+        return "|" + "|\n|".join(table_rows) + "|\n"
 
-    def _figure(self, metric: str) -> Figure:
+    def _find_total_figure(self, metric: str) -> Figure:
         pools = self.figures.get(metric, {})
         return pools.get("all") or pools.get("") or Figure()
 
@@ -167,27 +173,27 @@ def _flatten(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield prefix + key, value
 
 
-def _summary_row(figure: Figure, first_figure: Figure, format_value: Any) -> str:
+def _format_summary_row(figure: Figure, first_figure: Figure, format_value: Any) -> str:
     """Format one line of the summary, with the units of the line for all pools."""
     value_pairs = zip(asdict(figure).values(), asdict(first_figure).values(), strict=True)
-    return " | ".join(format_value(value, reference) for value, reference in value_pairs)
+    return " | ".join(format_value(value, first_value) for value, first_value in value_pairs)
 
 
-def _size_text(value: int, reference: int) -> str:
-    scaled_value, unit = _scaled_value(value, reference, 1024, 768 * 1024, _BYTES)
+def _format_size(value: int, reference: int) -> str:
+    scaled_value, unit = _scale_value(value, reference, 1024, 768 * 1024, _BYTES)
     return f"{scaled_value:6d} {unit}"
 
 
-def _count_text(value: int, reference: int) -> str:
-    scaled_value, unit = _scaled_value(value, reference, 1000, 750 * 1000, (" ", "K", "M"))
+def _format_count(value: int, reference: int) -> str:
+    scaled_value, unit = _scale_value(value, reference, 1000, 750 * 1000, (" ", "K", "M"))
     return f"{scaled_value:7d} {unit} "
 
 
-def _scaled_value(
-    value: int, reference: float, unit_factor: int, limit: int, units: tuple[str, ...]
+def _scale_value(
+    value: int, reference: float, unit_factor: int, scaling_limit: int, units: tuple[str, ...]
 ) -> tuple[int, str]:
     unit_index = 0
-    while unit_index < len(units) - 1 and reference >= limit:
+    while unit_index < len(units) - 1 and reference >= scaling_limit:
         value = value // unit_factor
         reference = reference / unit_factor
         unit_index = unit_index + 1

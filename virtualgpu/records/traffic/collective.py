@@ -118,37 +118,37 @@ class Collective:
     @property
     def states(self) -> tuple[tuple[tuple[Parts, ...], ...], ...]:
         """The GPUs that have contributed to each chunk of each GPU, at the start and after each step."""
-        states = [initial_state(self.gpus, len(self.chunk_bytes))]
+        states = [make_initial_state(self.gpus, len(self.chunk_bytes))]
         for step in self.steps:
             states.append(
-                self._state_after_call(states[-1]) if self.opaque else state_after(states[-1], step.moves)
+                self._apply_library_call(states[-1]) if self.opaque else apply_moves(states[-1], step.moves)
             )
         return tuple(states)
 
-    def _state_after_call(self, before: State) -> State:
+    def _apply_library_call(self, state_before: State) -> State:
         """Return the state after a library's call: the results, and unchanged chunks."""
         return tuple(
-            tuple(self.expected_parts(rank, chunk) or parts for chunk, parts in enumerate(chunks))
-            for rank, chunks in enumerate(before)
+            tuple(self.expected_parts(rank, chunk) or chunk_parts for chunk, chunk_parts in enumerate(chunks))
+            for rank, chunks in enumerate(state_before)
         )
 
     def expected_parts(self, rank: int, chunk: int) -> Parts | None:
         """Return which GPUs must have contributed to a chunk of a GPU at the end of the operation. The result
         is None if the operation does not define the final contents of the chunk.
         """
-        return expected_parts(self.operation, self.gpus, rank, chunk)
+        return find_expected_parts(self.operation, self.gpus, rank, chunk)
 
 
 State = tuple[tuple[Parts, ...], ...]
 
 
-def initial_state(gpus: int, chunks: int) -> State:
+def make_initial_state(gpus: int, chunks: int) -> State:
     """Return the state before the first step, in which each GPU has only its own data."""
     own_parts = [tuple(int(contributor == rank) for contributor in range(gpus)) for rank in range(gpus)]
     return tuple((parts,) * chunks for parts in own_parts)
 
 
-def state_after(state: State, moves: Sequence[Move]) -> State:
+def apply_moves(state: State, moves: Sequence[Move]) -> State:
     """Return the state after a set of simultaneous transfers."""
     new_state = [list(chunks) for chunks in state]
     for move in moves:
@@ -156,13 +156,13 @@ def state_after(state: State, moves: Sequence[Move]) -> State:
         if move.add:
             own_parts = new_state[move.target][move.chunk]
             moved_parts = tuple(
-                own_value + added for own_value, added in zip(own_parts, moved_parts, strict=True)
+                own_value + moved_value for own_value, moved_value in zip(own_parts, moved_parts, strict=True)
             )
         new_state[move.target][move.chunk] = moved_parts
     return tuple(tuple(chunks) for chunks in new_state)
 
 
-def expected_parts(operation: Operation, gpus: int, rank: int, chunk: int) -> Parts | None:
+def find_expected_parts(operation: Operation, gpus: int, rank: int, chunk: int) -> Parts | None:
     """Return which GPUs must have contributed to a chunk of a GPU at the end of the operation. The result is
     None if the operation does not define the final contents of the chunk.
 
@@ -182,7 +182,7 @@ def expected_parts(operation: Operation, gpus: int, rank: int, chunk: int) -> Pa
             return tuple(int(k == chunk) for k in range(gpus))
 
 
-def input_arrays(gpus: int, elements: int) -> list[npt.NDArray[np.int32]]:
+def make_input_arrays(gpus: int, elements: int) -> list[npt.NDArray[np.int32]]:
     """Return the input array of each GPU. The arrays are the same in every process."""
     generator = np.random.default_rng(gpus)
     return [generator.integers(-999, 1000, elements, dtype=np.int32) for _ in range(gpus)]
@@ -200,7 +200,7 @@ def is_right(
     """
     for chunk in range(len(bounds) - 1):
         elements = slice(bounds[chunk], bounds[chunk + 1])
-        chunk_parts = expected_parts(operation, len(inputs), rank, chunk)
+        chunk_parts = find_expected_parts(operation, len(inputs), rank, chunk)
         if chunk_parts is not None:
             sum_elements = sum(
                 array[elements] for array, count in zip(inputs, chunk_parts, strict=True) if count
@@ -210,7 +210,7 @@ def is_right(
     return True
 
 
-def crossings_of(
+def make_crossings(
     moves: Sequence[Move], bounds: Sequence[int], connections: set[tuple[int, int]], name: str
 ) -> list[Crossing]:
     """Return the traffic between GPUs, computed from the transfers of chunks if it was not recorded.

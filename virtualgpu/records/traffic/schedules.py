@@ -10,15 +10,15 @@ from virtualgpu.records.traffic.collective import Move, Operation
 Steps = list[list[Move]]
 
 
-def ring(operation: Operation, gpus: int) -> Steps:
+def make_ring_schedule(operation: Operation, gpus: int) -> Steps:
     """Return the steps of a ring schedule, in which every GPU sends to the next one."""
     ranks = range(gpus)
     last_rank = gpus - 1
-    reduce = [
+    reduce_scatter_steps = [
         [Move(rank, (rank + 1) % gpus, (rank - step - 1) % gpus, True) for rank in ranks]
         for step in range(last_rank)
     ]
-    gather = [
+    all_gather_steps = [
         [Move(rank, (rank + 1) % gpus, (rank - step) % gpus) for rank in ranks] for step in range(last_rank)
     ]
     chain_steps = [
@@ -26,9 +26,9 @@ def ring(operation: Operation, gpus: int) -> Steps:
         for step in range(gpus + last_rank - 1)
     ]
     schedules: dict[Operation, Steps] = {
-        "all-reduce": reduce + gather,
-        "reduce-scatter": reduce,
-        "all-gather": gather,
+        "all-reduce": reduce_scatter_steps + all_gather_steps,
+        "reduce-scatter": reduce_scatter_steps,
+        "all-gather": all_gather_steps,
         "broadcast": chain_steps,
         "reduce": [
             [Move(move.target, move.source, move.chunk, True) for move in moves]
@@ -38,15 +38,15 @@ def ring(operation: Operation, gpus: int) -> Steps:
     return schedules[operation]
 
 
-def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
+def make_star_or_tree_schedule(operation: Operation, gpus: int, algorithm: str) -> Steps:
     """Return the steps of a schedule that collects data on GPU 0 and distributes it. The data moves directly
     or along a tree.
     """
     is_chunked = operation in ("all-gather", "reduce-scatter")
-    rank_steps = _tree_levels(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
+    tree_levels = _make_tree_levels(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
     all_chunks = range(gpus) if is_chunked else range(1)
 
-    def subtree_chunks(rank: int, size: int) -> Sequence[int]:
+    def find_subtree_chunks(rank: int, size: int) -> Sequence[int]:
         """Return the chunks of the GPUs that belong to a subtree."""
         return range(rank, min(rank + size, gpus))
 
@@ -54,24 +54,26 @@ def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
         [
             Move(child_rank, parent_rank, chunk, operation != "all-gather")
             for parent_rank, child_rank, size in step
-            for chunk in (subtree_chunks(child_rank, size) if operation == "all-gather" else all_chunks)
+            for chunk in (find_subtree_chunks(child_rank, size) if operation == "all-gather" else all_chunks)
         ]
-        for step in rank_steps
+        for step in tree_levels
     ]
     steps_from_root = [
         [
             Move(parent_rank, child_rank, chunk)
             for parent_rank, child_rank, size in step
-            for chunk in (subtree_chunks(child_rank, size) if operation == "reduce-scatter" else all_chunks)
+            for chunk in (
+                find_subtree_chunks(child_rank, size) if operation == "reduce-scatter" else all_chunks
+            )
         ]
-        for step in reversed(rank_steps)
+        for step in reversed(tree_levels)
     ]
     if operation == "reduce":
         return steps_to_root
     return steps_from_root if operation == "broadcast" else steps_to_root + steps_from_root
 
 
-def _tree_levels(gpus: int) -> list[list[tuple[int, int, int]]]:
+def _make_tree_levels(gpus: int) -> list[list[tuple[int, int, int]]]:
     """Return the edges of each level of a tree: parent GPU, child GPU, and size of the child's subtree."""
     steps = []
     distance = 1
@@ -82,15 +84,15 @@ def _tree_levels(gpus: int) -> list[list[tuple[int, int, int]]]:
     return steps
 
 
-def messages(moves: Sequence[Move]) -> list[tuple[Move, int]]:
+def merge_adjacent_moves(moves: Sequence[Move]) -> list[tuple[Move, int]]:
     """Merge transfers of adjacent chunks between the same GPUs. The second element of each result is the
     number of the last merged chunk plus 1.
     """
     merged_moves: list[tuple[Move, int]] = []
     for move in moves:
-        first_move, end = merged_moves[-1] if merged_moves else (move, -1)
-        if end == move.chunk and replace(move, chunk=first_move.chunk) == first_move:
-            merged_moves[-1] = (first_move, end + 1)
+        first_move, chunk_end = merged_moves[-1] if merged_moves else (move, -1)
+        if chunk_end == move.chunk and replace(move, chunk=first_move.chunk) == first_move:
+            merged_moves[-1] = (first_move, chunk_end + 1)
         else:
             merged_moves.append((move, move.chunk + 1))
     return merged_moves

@@ -35,7 +35,7 @@ class SharedWrites:
     final: npt.NDArray[np.uint8] | None = None
 
 
-SHARED_ACCESSES = ("load", "store", "atomic", "copy")
+SHARED_ACCESS_KINDS = ("load", "store", "atomic", "copy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +43,10 @@ class SharedAccesses:
     """The accesses of a block's warps to shared memory. The table has one row for each request of a step.
 
     ``sequence`` is the step's position among all recorded steps, and rows are sorted by it. ``kind`` is an
-    index into `SHARED_ACCESSES`. A copy is an asynchronous one to shared memory, at the step that starts it;
-    its data are in `SharedWrites`, at the step that completes it. ``offset`` (bytes in shared memory) has 32
-    entries per row, -1 where there is no access. Of a bulk copy, they belong to pieces of one lane's range.
+    index into `SHARED_ACCESS_KINDS`. A copy is an asynchronous one to shared memory, at the step that starts
+    it; its data are in `SharedWrites`, at the step that completes it. ``offset`` (bytes in shared memory) has
+    32 entries per row, -1 where there is no access. Of a bulk copy, they belong to pieces of one lane's
+    range.
     """
 
     sequence: npt.NDArray[np.int64]
@@ -106,7 +107,7 @@ class StepDetail:
     unroll_factors: tuple[int, ...] = ()
 
 
-def lanes_of(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+def expand_lane_masks(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
     """Convert lane masks to a table of booleans with one row per step and one column per lane."""
     return (masks[:, None] >> np.arange(WARP_SIZE, dtype=np.uint32) & 1).astype(np.bool_)
 
@@ -124,14 +125,14 @@ class SharedEvents:
     def __init__(self, shared: SharedWrites) -> None:
         self.shared = shared
         self.words = -(-shared.size_bytes // WORD_BYTES)
-        write_rows, write_lanes = np.nonzero(lanes_of(shared.mask))
+        write_rows, write_lanes = np.nonzero(expand_lane_masks(shared.mask))
         offset = shared.offset[write_rows, write_lanes].astype(np.int64)
-        width = shared.width_bytes[write_rows].astype(np.int64)
+        width_bytes = shared.width_bytes[write_rows].astype(np.int64)
         byte_in_word = (offset % WORD_BYTES).astype(np.uint64)
         bits_in_word = shared.value[write_rows, write_lanes] << np.uint64(8) * byte_in_word
-        mask = (np.uint64(1) << width.astype(np.uint64)) - np.uint64(1) << byte_in_word
+        mask = (np.uint64(1) << width_bytes.astype(np.uint64)) - np.uint64(1) << byte_in_word
         # A piece of 8 bytes is an event of two words.
-        long_pieces = np.flatnonzero(width > WORD_BYTES)
+        long_pieces = np.flatnonzero(width_bytes > WORD_BYTES)
         piece_index = np.append(np.arange(write_rows.size), long_pieces)
         second_word = np.repeat([0, 1], [write_rows.size, long_pieces.size])
         word_index = offset[piece_index] // WORD_BYTES + second_word
@@ -146,8 +147,8 @@ class SharedEvents:
         bits_in_word = bits_in_word[piece_index] >> half_bits
         mask = mask[piece_index] >> np.uint64(WORD_BYTES) * (self.second > 0)
         self.word_events = np.searchsorted(self.word, np.arange(self.words + 1))
-        self.moments, moment = np.unique(shared.sequence, return_inverse=True)
-        self._moment_numbers = moment[self.row] + 1
+        self.moments, moment_indices = np.unique(shared.sequence, return_inverse=True)
+        self._moment_numbers = moment_indices[self.row] + 1
         self._compute_words(bits_in_word, mask)
 
     def _compute_words(self, bits_in_word: npt.NDArray[np.uint64], mask: npt.NDArray[np.uint64]) -> None:
@@ -168,15 +169,16 @@ class SharedEvents:
             )
             self.bits |= (word_bits << shift).astype(np.uint32)
             word_index = self.word[is_written]
-            moment = self._moment_numbers[is_written]
+            moment_numbers = self._moment_numbers[is_written]
             is_new = np.diff(word_index, prepend=-1) > 0
-            new_byte_counts += np.bincount(moment[is_new], minlength=new_byte_counts.size)
+            new_byte_counts += np.bincount(moment_numbers[is_new], minlength=new_byte_counts.size)
             change_counts += np.bincount(
-                moment[is_new | (np.diff(moment, prepend=-1) != 0)], minlength=new_byte_counts.size
+                moment_numbers[is_new | (np.diff(moment_numbers, prepend=-1) != 0)],
+                minlength=new_byte_counts.size,
             )
         self.written_bytes = np.cumsum(new_byte_counts)
         self.changed_bytes = change_counts
 
-    def moments_until(self, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def count_moments_until(self, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return how many steps have written to shared memory up to and including each sequence number."""
         return np.searchsorted(self.moments, sequence, side="right")

@@ -28,7 +28,7 @@ _COMMENT_PATTERN = re.compile(r"//.*|/\*.*?\*/")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Visits:
+class LineVisits:
     """The visits of a warp to source lines in the order of time. Visit number i consists of the steps from
     ``begin[i]`` to ``end[i]``.
 
@@ -50,13 +50,13 @@ class Visits:
         return int(self.begin.size)
 
 
-def find_visits(trace: WarpTrace) -> Visits:
+def find_visits(trace: WarpTrace) -> LineVisits:
     """Group the steps of a trace into visits of source lines."""
     step_count = len(trace)
     if not step_count:
         no_steps = np.zeros(0, np.int32)
         no_masks = np.zeros(0, np.uint32)
-        return Visits(
+        return LineVisits(
             begin=no_steps,
             end=no_steps,
             line=no_steps,
@@ -68,62 +68,62 @@ def find_visits(trace: WarpTrace) -> Visits:
         )
     step_indices = np.arange(step_count)
     mask = trace.active_mask
-    is_setup = _matching_steps(trace, _SETUP_PATTERN)
-    has_effect = _matching_steps(trace, _EFFECT_PATTERN)
-    is_jump = _matching_steps(trace, _JUMP_PATTERN)
+    is_setup = _match_steps(trace, _SETUP_PATTERN)
+    has_effect = _match_steps(trace, _EFFECT_PATTERN)
+    is_jump = _match_steps(trace, _JUMP_PATTERN)
     if trace.access_space is not None:
         is_far_space = np.array(
             [name in ("global", "shared", "generic") for name in (*trace.space, "")], np.bool_
         )
         has_effect |= is_far_space[trace.access_space] & ~is_setup
-    turn_begins = np.zeros(step_count, np.bool_)
-    position = trace.pc if trace.detail is None else trace.detail.order[trace.text_index]
-    turn_begins[1:] = (np.diff(position) <= 0) | (mask[1:] != mask[:-1])
+    is_iteration_start = np.zeros(step_count, np.bool_)
+    code_positions = trace.pc if trace.detail is None else trace.detail.order[trace.text_index]
+    is_iteration_start[1:] = (np.diff(code_positions) <= 0) | (mask[1:] != mask[:-1])
     if trace.detail is not None:
-        turn_begins[1:] |= np.diff(trace.detail.depth) != 0
-    run_begins = turn_begins.copy()
-    run_begins[1:] |= is_jump[:-1]
-    step_lines = _step_lines(trace, is_setup, np.cumsum(turn_begins))
-    is_cut = turn_begins.copy()
-    is_cut[1:] |= step_lines[1:] != step_lines[:-1]
-    is_cut[0] = True
-    part_starts = np.flatnonzero(is_cut)
-    part_runs = np.cumsum(run_begins)[part_starts].astype(np.int64)
+        is_iteration_start[1:] |= np.diff(trace.detail.depth) != 0
+    is_run_start = is_iteration_start.copy()
+    is_run_start[1:] |= is_jump[:-1]
+    step_lines = _find_step_lines(trace, is_setup, np.cumsum(is_iteration_start))
+    is_part_start = is_iteration_start.copy()
+    is_part_start[1:] |= step_lines[1:] != step_lines[:-1]
+    is_part_start[0] = True
+    part_starts = np.flatnonzero(is_part_start)
+    part_runs = np.cumsum(is_run_start)[part_starts].astype(np.int64)
     part_lines = step_lines[part_starts]
     part_effects = np.logical_or.reduceat(has_effect, part_starts)
-    joins_next, joins_previous = _moved_parts(
+    joins_next, joins_previous = _find_moved_parts(
         trace.code, part_runs, part_lines, part_effects, mask[part_starts]
     )
     is_moved = joins_next | joins_previous
     # A part that moves forward joins the next one, one that moves backward the previous one.
-    starts = ~joins_previous
-    starts[1:] &= ~joins_next[:-1]
-    starts[0] = True
-    group_of_part = np.cumsum(starts) - 1
+    is_visit_start = ~joins_previous
+    is_visit_start[1:] &= ~joins_next[:-1]
+    is_visit_start[0] = True
+    group_of_part = np.cumsum(is_visit_start) - 1
     group_lines = np.full(int(group_of_part[-1]) + 1, -1)
     group_lines[group_of_part[is_moved]] = part_lines[is_moved]
     group_lines[group_of_part[~is_moved]] = part_lines[~is_moved]
-    opening_steps = part_starts[starts]
+    opening_steps = part_starts[is_visit_start]
     is_continuation = np.zeros(opening_steps.size, np.bool_)
     is_continuation[1:] = (group_lines[1:] == group_lines[:-1]) & (
-        part_runs[starts][1:] == part_runs[starts][:-1]
+        part_runs[is_visit_start][1:] == part_runs[is_visit_start][:-1]
     )
     begin = opening_steps[~is_continuation].astype(np.int32)
     visit_lines = group_lines[~is_continuation].astype(np.int32)
     visit_of_step = (np.searchsorted(begin, step_indices, side="right") - 1).astype(np.int32)
-    moved_lanes: list[set[int]] = [set() for _ in begin]
+    moved_line_sets: list[set[int]] = [set() for _ in begin]
     for part_index in np.flatnonzero(is_moved).tolist():
         visit = int(visit_of_step[part_starts[part_index]])
         if part_lines[part_index] != visit_lines[visit]:
-            moved_lanes[visit].add(int(part_lines[part_index]))
+            moved_line_sets[visit].add(int(part_lines[part_index]))
     end = np.append(begin[1:] - 1, step_count - 1).astype(np.int32)
     effect_lanes = np.bitwise_or.reduceat(
         np.where(has_effect, trace.executed_mask, 0).astype(np.uint32), begin
     )
     active = mask[begin].astype(np.uint32)
     step_line = np.where(trace.line > 0, trace.line, step_lines).astype(np.int32)
-    moved_lines = tuple(tuple(sorted(lines)) for lines in moved_lanes)
-    return Visits(
+    moved_lines = tuple(tuple(sorted(lines)) for lines in moved_line_sets)
+    return LineVisits(
         begin=begin,
         end=end,
         line=visit_lines,
@@ -135,14 +135,14 @@ def find_visits(trace: WarpTrace) -> Visits:
     )
 
 
-def _matching_steps(trace: WarpTrace, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+def _match_steps(trace: WarpTrace, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
     """Return for each step whether its instruction matches a pattern."""
     matching_texts = np.array([bool(pattern.match(text.strip())) for text in trace.instruction], np.bool_)
     return matching_texts[trace.text_index]
 
 
-def _step_lines(
-    trace: WarpTrace, is_setup: npt.NDArray[np.bool_], turns: npt.NDArray[np.int64]
+def _find_step_lines(
+    trace: WarpTrace, is_setup: npt.NDArray[np.bool_], iterations: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return the source line of each step; a step without a line has that of the next or previous step."""
     has_line = (trace.line > 0) & ~is_setup
@@ -150,15 +150,15 @@ def _step_lines(
     step_count = len(trace)
     next_step = np.minimum.accumulate(np.where(has_line, step_indices, step_count)[::-1])[::-1]
     previous_step = np.maximum.accumulate(np.where(has_line, step_indices, -1))
-    padded_turns = np.append(turns, -1)
-    is_same_iteration = padded_turns[next_step] == turns
+    padded_iterations = np.append(iterations, -1)
+    is_same_iteration = padded_iterations[next_step] == iterations
     source_step = np.where(
         is_same_iteration, next_step, np.where(previous_step >= 0, previous_step, next_step)
     )
     return np.append(trace.line, 0)[source_step].astype(np.int64)
 
 
-def _moved_parts(
+def _find_moved_parts(
     code: str,
     runs: npt.NDArray[np.int64],
     lines: npt.NDArray[np.int64],
@@ -171,10 +171,12 @@ def _moved_parts(
         [True, *(bool(_CONTROL_PATTERN.search(line_text)) for line_text in source_lines), True], np.bool_
     )
     is_plain = ~is_control[np.minimum(lines, len(source_lines) + 1)]
-    order = np.lexsort((np.arange(lines.size), lines, runs))
+    part_order = np.lexsort((np.arange(lines.size), lines, runs))
     is_continued = np.zeros(lines.size, np.bool_)
-    is_same = (lines[order][1:] == lines[order][:-1]) & (runs[order][1:] == runs[order][:-1])
-    is_continued[order[:-1]] = is_same
+    is_same_line = (lines[part_order][1:] == lines[part_order][:-1]) & (
+        runs[part_order][1:] == runs[part_order][:-1]
+    )
+    is_continued[part_order[:-1]] = is_same_line
     line_has_effect = np.isin(lines, np.unique(lines[has_effect]))
     is_moved = ~has_effect & (is_continued | (line_has_effect & is_plain))
     has_next = np.zeros(lines.size, np.bool_)

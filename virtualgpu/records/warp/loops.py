@@ -17,7 +17,7 @@ _LOOP_PATTERN = re.compile(r"\b(?:for|while)\b")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loops:
+class WarpLoops:
     """The executions of loops with at least two iterations. An iteration is called a *turn* in this class.
     Outer loops come first.
 
@@ -48,7 +48,7 @@ class Loops:
         return range(int(self.run_turns[run]), int(self.run_turns[run + 1]))
 
 
-def neighbours(stops: npt.NDArray[Any], steps: Ints) -> tuple[Ints, Ints]:
+def find_neighbour_stops(stops: npt.NDArray[Any], steps: Ints) -> tuple[Ints, Ints]:
     """Return the next and the previous element of ``stops`` for each step. If there is no such element, the
     result is the step itself.
     """
@@ -60,7 +60,7 @@ def neighbours(stops: npt.NDArray[Any], steps: Ints) -> tuple[Ints, Ints]:
     )
 
 
-def find_loops(trace: WarpTrace) -> Loops:
+def find_loops(trace: WarpTrace) -> WarpLoops:
     """Return the executed loops of a trace. The result is empty if the trace does not describe the kernel's
     loops.
     """
@@ -69,27 +69,27 @@ def find_loops(trace: WarpTrace) -> Loops:
     next_iteration = step_indices.copy()
     previous_iteration = step_indices.copy()
     after_loop = step_indices.copy()
-    begins = [step_indices[:0]]
-    ends = [step_indices[:0]]
-    runs = [step_indices[:0]]
+    begin_arrays = [step_indices[:0]]
+    end_arrays = [step_indices[:0]]
+    run_arrays = [step_indices[:0]]
     outer_turns = []
     turn_offsets = [0]
     turn_words = list[str]()
     alone = list[str]()
-    for run_index, (first_step, last_step, head_steps, factor) in enumerate(_loop_runs(trace)):
+    for run_index, (first_step, last_step, head_steps, factor) in enumerate(_find_loop_runs(trace)):
         outer_turns.append(int(turn[first_step]))
         loop_steps = slice(first_step, last_step + 1)
         # Before its head has run for the first time a loop is in its first turn.
         turn[loop_steps] = turn_offsets[-1] + np.maximum(
             np.searchsorted(head_steps, step_indices[loop_steps], side="right") - 1, 0
         )
-        next_iteration[loop_steps], previous_iteration[loop_steps] = neighbours(
+        next_iteration[loop_steps], previous_iteration[loop_steps] = find_neighbour_stops(
             head_steps, step_indices[loop_steps]
         )
         after_loop[loop_steps] = min(last_step + 1, len(trace) - 1)
-        begins.append(np.concatenate([[first_step], head_steps[1:]]))
-        ends.append(np.concatenate([head_steps[1:] - 1, [last_step]]))
-        runs.append(np.full(head_steps.size, run_index))
+        begin_arrays.append(np.concatenate([[first_step], head_steps[1:]]))
+        end_arrays.append(np.concatenate([head_steps[1:] - 1, [last_step]]))
+        run_arrays.append(np.full(head_steps.size, run_index))
         turn_offsets.append(turn_offsets[-1] + head_steps.size)
         suffix = "+" if trace.truncated and last_step == len(trace) - 1 else ""
         turn_texts = [
@@ -97,24 +97,29 @@ def find_loops(trace: WarpTrace) -> Loops:
         ]
         prefix = f"{turn_words[outer_turns[-1]]}, inside it " if outer_turns[-1] >= 0 else "iteration "
         factor_note = f" (unrolled: each is {factor} in the source)" if factor else ""
-        turn_words += [f"{prefix}{text}{factor_note}" for text in turn_texts]
-        forms = [factor_note, f" ({factor} each)", ""] if factor else [""]
+        turn_words += [f"{prefix}{turn_text}{factor_note}" for turn_text in turn_texts]
+        factor_notes = [factor_note, f" ({factor} each)", ""] if factor else [""]
         alone += [
-            "\n".join([*(f"iteration {text}{form}" for form in forms), text.replace(" of ", "/")])
-            for text in turn_texts
+            "\n".join(
+                [
+                    *(f"iteration {turn_text}{note_form}" for note_form in factor_notes),
+                    turn_text.replace(" of ", "/"),
+                ]
+            )
+            for turn_text in turn_texts
         ]
-    begin = np.concatenate(begins).astype(np.int32)
-    end = np.concatenate(ends).astype(np.int32)
-    run_of_turn = np.concatenate(runs).astype(np.int32)
+    begin = np.concatenate(begin_arrays).astype(np.int32)
+    end = np.concatenate(end_arrays).astype(np.int32)
+    run_of_turn = np.concatenate(run_arrays).astype(np.int32)
     moves = {
         "next_iteration": next_iteration,
         "previous_iteration": previous_iteration,
         "past_loop": after_loop,
     }
-    starts = np.array(turn_offsets, np.int32)
+    run_offsets = np.array(turn_offsets, np.int32)
     outer_turn_of_run = np.array(outer_turns, np.int32)
-    return Loops(
-        run_turns=starts,
+    return WarpLoops(
+        run_turns=run_offsets,
         run_outer=outer_turn_of_run,
         turn_begin=begin,
         turn_end=end,
@@ -126,7 +131,7 @@ def find_loops(trace: WarpTrace) -> Loops:
     )
 
 
-def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
+def number_calls(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
     """Return an array with the number of the function call to which each step of a trace belongs. The number
     is 0 in the kernel itself.
     """
@@ -142,7 +147,7 @@ def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
     return call_of_step
 
 
-def _loop_runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
+def _find_loop_runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
     """Return the runs of consecutive steps within one loop of one call.
 
     Each run has the first step of each iteration, and the unroll factor of the loop or 0.
@@ -151,27 +156,27 @@ def _loop_runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
     detail = trace.detail
     if detail is None or not detail.loops.size or not len(trace):
         return runs
-    calls = calls_of(detail.depth)
-    factors = detail.unroll_factors or (0,) * len(detail.loops)
-    order = np.argsort(calls, kind="stable")
-    for call_steps in np.split(order, np.flatnonzero(np.diff(calls[order])) + 1):
+    call_of_step = number_calls(detail.depth)
+    unroll_factors = detail.unroll_factors or (0,) * len(detail.loops)
+    call_order = np.argsort(call_of_step, kind="stable")
+    for call_steps in np.split(call_order, np.flatnonzero(np.diff(call_of_step[call_order])) + 1):
         positions = detail.order[trace.text_index[call_steps]]
-        for (head_position, end), factor in zip(detail.loops.tolist(), factors, strict=True):
-            edges = np.diff(
+        for (head_position, end), unroll_factor in zip(detail.loops.tolist(), unroll_factors, strict=True):
+            range_edges = np.diff(
                 ((positions >= head_position) & (positions <= end)).astype(np.int8), prepend=0, append=0
             )
             for first_index, last_index in zip(
-                np.flatnonzero(edges == 1), np.flatnonzero(edges == -1), strict=True
+                np.flatnonzero(range_edges == 1), np.flatnonzero(range_edges == -1), strict=True
             ):
-                run = slice(first_index, last_index)
-                head_steps = call_steps[run][positions[run] == head_position]
+                run_slice = slice(first_index, last_index)
+                head_steps = call_steps[run_slice][positions[run_slice] == head_position]
                 if head_steps.size >= 2 and _ends_with_check(
-                    trace, call_steps[run], positions[run], head_steps
+                    trace, call_steps[run_slice], positions[run_slice], head_steps
                 ):
                     head_steps = head_steps[:-1]
                 if head_steps.size >= 2:
                     first_step, last_step = int(call_steps[first_index]), int(call_steps[last_index - 1])
-                    runs.append((first_step, last_step, head_steps.astype(np.int32), factor))
+                    runs.append((first_step, last_step, head_steps.astype(np.int32), unroll_factor))
     return sorted(runs, key=lambda run: (run[0], -run[1]))
 
 
@@ -188,13 +193,13 @@ def _ends_with_check(
     """
     last_positions = np.maximum.reduceat(positions, np.searchsorted(run_steps, head_steps))
     last_turn = run_steps[run_steps >= head_steps[-1]]
-    lines = set(trace.line[last_turn].tolist()) - {0}
-    is_cut = trace.truncated and last_turn[-1] == len(trace) - 1
-    if is_cut or last_positions[-1] >= last_positions[:-1].min() or len(lines) != 1:
+    turn_lines = set(trace.line[last_turn].tolist()) - {0}
+    is_truncated = trace.truncated and last_turn[-1] == len(trace) - 1
+    if is_truncated or last_positions[-1] >= last_positions[:-1].min() or len(turn_lines) != 1:
         return False
     if trace.access_space is not None:
-        spaces = {trace.space[space] for space in trace.access_space[last_turn].tolist() if space >= 0}
-        if spaces & {"global", "shared", "generic"}:
+        memory_spaces = {trace.space[space] for space in trace.access_space[last_turn].tolist() if space >= 0}
+        if memory_spaces & {"global", "shared", "generic"}:
             return False
-    line = lines.pop()
+    line = turn_lines.pop()
     return bool(_LOOP_PATTERN.search("".join(trace.code.split("\n")[line - 1 : line])))

@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from virtualgpu.records.kernel import SECTOR_BYTES, WARP_SIZE
 from virtualgpu.records.warp import WarpTrace
-from virtualgpu.records.warp.columns import lanes_of
+from virtualgpu.records.warp.columns import expand_lane_masks
 from virtualgpu.records.warp.lines import find_visits
-from virtualgpu.records.warp.loops import Ints, find_loops, neighbours
+from virtualgpu.records.warp.loops import Ints, find_loops, find_neighbour_stops
 
 WAVEFRONT_BYTES = 128
 
 
-class Kinds(NamedTuple):
+class RowGroups(NamedTuple):
     """A partition of rows into groups of equal rows, with the group number of each row and the first row of
     each group.
     """
@@ -57,10 +57,12 @@ class TraceSteps:
         self.loops = find_loops(trace)
         self.moves = dict(self.loops.moves)
         for name, stops in (("line", self.visits.begin), ("access", self.accesses)):
-            self.moves[f"next_{name}"], self.moves[f"previous_{name}"] = neighbours(stops, step_indices)
+            self.moves[f"next_{name}"], self.moves[f"previous_{name}"] = find_neighbour_stops(
+                stops, step_indices
+            )
         self.threads = max(0, min(WARP_SIZE, math.prod(trace.block) - trace.warp_index * WARP_SIZE))
-        self.sites = kinds(trace.pc, self.line)
-        self.masks = kinds(trace.active_mask, trace.executed_mask)
+        self.sites = group_equal_rows(trace.pc, self.line)
+        self.masks = group_equal_rows(trace.active_mask, trace.executed_mask)
         self.space = space[self.accesses]
         self._read_accesses()
 
@@ -81,20 +83,20 @@ class TraceSteps:
         self.store = self._access_column(trace.access_is_store)
         self.sectors = self._access_column(trace.sectors)
         self.wavefronts = self._access_column(trace.wavefronts)
-        distinct = zeros
+        distinct_lanes = zeros
         if trace.address is not None and access_steps.size:
             # Accesses are aligned to their size, so the bytes of two lanes are equal or disjoint.
-            lanes = lanes_of(trace.executed_mask[access_steps])
+            lanes = expand_lane_masks(trace.executed_mask[access_steps])
             sorted_addresses = np.sort(np.where(lanes, trace.address[access_steps], -1), axis=1)
-            distinct = (np.diff(sorted_addresses, axis=1, prepend=-1) > 0).sum(axis=1, dtype=np.int32)
-        self.ideal_sectors = -(-distinct * self.size_bytes // SECTOR_BYTES)
-        self.ideal_wavefronts = -(-distinct * self.size_bytes // WAVEFRONT_BYTES)
+            distinct_lanes = (np.diff(sorted_addresses, axis=1, prepend=-1) > 0).sum(axis=1, dtype=np.int32)
+        self.ideal_sectors = -(-distinct_lanes * self.size_bytes // SECTOR_BYTES)
+        self.ideal_wavefronts = -(-distinct_lanes * self.size_bytes // WAVEFRONT_BYTES)
 
 
-def kinds(*columns: npt.NDArray[Any]) -> Kinds:
+def group_equal_rows(*columns: npt.NDArray[Any]) -> RowGroups:
     """Group the rows that have equal values in the given columns. The values must not be negative."""
     key = np.zeros(columns[0].size, np.uint64)
     for column in columns:
         key = key * np.uint64(int(column.max(initial=0)) + 1) + column.astype(np.uint64)
-    _, first_rows, kind_of_row = np.unique(key, return_index=True, return_inverse=True)
-    return Kinds(kind_of_row.astype(np.int32), first_rows)
+    _, first_rows, group_of_row = np.unique(key, return_index=True, return_inverse=True)
+    return RowGroups(group_of_row.astype(np.int32), first_rows)
