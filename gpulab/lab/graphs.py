@@ -16,7 +16,7 @@ from gpulab.lab._base import Pictured
 from gpulab.lab.graph_capture import Capture, GraphPool, arrays_in, check_shapes, restored, shapes
 from gpulab.lab.graph_cost import ComparedGraph, compared
 from gpulab.lab.graph_names import Named, array_record, global_arrays, named_arrays
-from gpulab.views.graph.graph_text import sentence
+from gpulab.views.graph.graph_text import describe_graph
 from gpulab.words import count
 from virtualgpu.errors import GpulabError, warn
 from virtualgpu.records import DanglingArray, GraphArray, GraphNode, GraphRecord
@@ -389,7 +389,9 @@ class CapturedGraph(Pictured):
     _picture = view
 
     def __repr__(self) -> str:
-        return "A graph that was reset." if self._captured is None else sentence(self.record, self._name)
+        return (
+            "A graph that was reset." if self._captured is None else describe_graph(self.record, self._name)
+        )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         return None if self._captured is None else super()._repr_mimebundle_(**kwargs)

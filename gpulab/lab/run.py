@@ -90,7 +90,7 @@ def launch(
     if (
         predicted_trace is not None
         and recording is None
-        and not views.after_cell(lambda: run.compare(predicted_trace))
+        and not views.call_after_cell(lambda: run.compare(predicted_trace))
     ):
         run.compare(predicted_trace)
     return run

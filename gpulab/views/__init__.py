@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gpulab._names import load
 
 if TYPE_CHECKING:
-    from gpulab.views._base import after_cell as after_cell
+    from gpulab.views._base import call_after_cell as call_after_cell
     from gpulab.views.access.view import AccessMicroscope as AccessMicroscope
     from gpulab.views.allocator.view import AllocatorView as AllocatorView
     from gpulab.views.collective.view import CollectiveView as CollectiveView
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gpulab.views.warp.stepper import WarpStepper as WarpStepper
 
 _HOMES = {
-    "after_cell": "gpulab.views._base",
+    "call_after_cell": "gpulab.views._base",
     "AccessMicroscope": "gpulab.views.access.view",
     "AllocatorView": "gpulab.views.allocator.view",
     "CollectiveView": "gpulab.views.collective.view",

@@ -30,7 +30,7 @@ _VIEWS_FOLDER = files("gpulab.views")
 _IMPORT_PATTERN = re.compile(r'^import \{[^}]*\} from "((?:\.{1,2}|gpulab)/[\w./]+\.js)";\n', re.MULTILINE)
 
 
-def module_text(name: str, folder: Traversable = _VIEWS_FOLDER) -> str:
+def read_module(name: str, folder: Traversable = _VIEWS_FOLDER) -> str:
     """Return the source of the ES module ``<name>.js``, preceded by the source of the modules that it
     imports.
 
@@ -57,7 +57,7 @@ def module_text(name: str, folder: Traversable = _VIEWS_FOLDER) -> str:
     )
 
 
-def style_text(name: str) -> str:
+def read_style(name: str) -> str:
     """Return the style sheet of a view, with the colours, the shared styles, and the styles of the view if
     there are any.
     """
@@ -78,8 +78,8 @@ class View(anywidget.AnyWidget, Tabular, Savable):
     instead of raising it.
     """
 
-    _esm = module_text("parts/view")
-    _css = style_text("parts/view")
+    _esm = read_module("parts/view")
+    _css = read_style("parts/view")
 
     title = traitlets.Unicode("").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
@@ -96,8 +96,8 @@ class View(anywidget.AnyWidget, Tabular, Savable):
 
     def __init_subclass__(cls, module: str = "", **kwargs: Any) -> None:
         if module:
-            cls._esm = module_text(module)
-            cls._css = style_text(module)
+            cls._esm = read_module(module)
+            cls._css = read_style(module)
         super().__init_subclass__(**kwargs)
 
     def __init__(self, **traits: Any) -> None:
@@ -169,7 +169,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
         if self.comm is None:
             return self._picture_bundle()
         widget = {WIDGET_MIME: {"version_major": 2, "version_minor": 0, "model_id": self.model_id}}
-        if after_cell(self._show_picture):
+        if call_after_cell(self._show_picture):
             return {"text/plain": repr(self), **widget}, {}
         data, metadata = self._picture_bundle()
         return {**data, **widget}, metadata
@@ -180,7 +180,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
             image = self.png()
         except Exception as error:  # the widget must be shown even if the picture fails
             return {"text/plain": f"{self!r}\n(no picture: {type(error).__name__}: {error})"}, {}
-        return picture_bundle(image, repr(self))
+        return make_picture_bundle(image, repr(self))
 
     def _show_picture(self) -> None:
         """Publish the picture as a separate output of the current cell."""
@@ -210,7 +210,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
             self.error = ""
 
 
-def picture_bundle(image: bytes, text: str) -> Bundle:
+def make_picture_bundle(image: bytes, text: str) -> Bundle:
     """Return the data and the metadata of a notebook output with a PNG image and its text."""
     width, height = picture.nominal_size(image)
     data = {"text/plain": text, "image/png": base64.b64encode(image).decode("ascii")}
@@ -241,7 +241,7 @@ def close_widgets_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
     shell._gpulab_views = [*open_widgets, (cell, run, widget)]
 
 
-def after_cell(work: Callable[[], object]) -> bool:
+def call_after_cell(work: Callable[[], object]) -> bool:
     """Call a function after the current notebook cell has shown its result. Return False if no cell is
     running.
     """

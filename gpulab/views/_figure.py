@@ -158,16 +158,16 @@ class FigureView(Tabular, Savable):
         return axes if len(axes) > 1 else axes[0]
 
     @contextmanager
-    def _figure(self, theme: Theme) -> Iterator[Any]:
+    def _draw_figure(self, theme: Theme) -> Iterator[Any]:
         """Draw the chart on a canvas, in the colours of a theme."""
-        with _drawing_lock, style.context(["default", _settings(theme)]):
+        with _drawing_lock, style.context(["default", _make_settings(theme)]):
             figure = Figure(figsize=(WIDTH_IN, self.height_in), dpi=DPI * SHARPNESS)
             self._compose(figure)
             yield FigureCanvasAgg(figure)
 
     def png(self, theme: Theme = "light") -> bytes:
         """Return the chart as PNG for a light or dark background. The nominal width is 900 pixels."""
-        with self._figure(theme) as canvas:
+        with self._draw_figure(theme) as canvas:
             canvas.draw()
             image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
         buffer = io.BytesIO()
@@ -191,7 +191,7 @@ class FigureView(Tabular, Savable):
         page = text_writer(self.html)
 
         def save_drawing(path: Path) -> None:
-            with self._figure("light") as canvas:
+            with self._draw_figure("light") as canvas:
                 canvas.figure.savefig(path)
 
         return {
@@ -206,15 +206,15 @@ class FigureView(Tabular, Savable):
         return self.sentence()
 
     def _repr_html_(self) -> str:
-        return self._html(self.png("light"))
+        return self._make_html(self.png("light"))
 
-    def _html(self, light_png: bytes) -> str:
+    def _make_html(self, light_png: bytes) -> str:
         """Return the chart as HTML: the image, a dark version for dark pages, and folded tables."""
         name = f"gl-figure-{hashlib.sha256(light_png).hexdigest()[:10]}"
-        dark_rule = palette.in_dark(f"img.{name}", f"content: url({_data_url(self.png('dark'))})")
+        dark_rule = palette.in_dark(f"img.{name}", f"content: url({_make_data_url(self.png('dark'))})")
         image = (
             f'<img class="{name}" width="{WIDTH_IN * DPI:.0f}" style="max-width:100%" '
-            f'alt="{html.escape(self.describe())}" src="{_data_url(light_png)}">'
+            f'alt="{html.escape(self.describe())}" src="{_make_data_url(light_png)}">'
         )
         tables = "".join(
             f"<details><summary>{html.escape(table.title)}</summary>{table.html()}</details>"
@@ -226,7 +226,7 @@ class FigureView(Tabular, Savable):
         light_png = self.png("light")
         data = {
             "text/plain": repr(self),
-            "text/html": self._html(light_png),
+            "text/html": self._make_html(light_png),
             "image/png": base64.b64encode(light_png).decode("ascii"),
         }
         height = Image.open(io.BytesIO(light_png)).height // SHARPNESS
@@ -234,11 +234,11 @@ class FigureView(Tabular, Savable):
         return data, {"image/png": sizes, **palette.NEEDS_LIGHT}
 
 
-def _data_url(png: bytes) -> str:
+def _make_data_url(png: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
 
 
-def _settings(theme: Theme) -> dict[str, Any]:
+def _make_settings(theme: Theme) -> dict[str, Any]:
     """Return the matplotlib settings for the colours of a theme."""
     index = ("light", "dark").index(theme)
     foreground, muted, background, rule, grid = (

@@ -47,7 +47,7 @@ class Waves(LaunchWaves):
         return [
             ["Blocks in the grid", number(self.blocks), f"of {count(math.prod(trace.block), 'thread')}"],
             ["Blocks at once (one wave)", number(trace.blocks_per_wave), per_wave_text],
-            ["Waves", _wave_count(trace.waves), f"tail: {tail_text}"],
+            ["Waves", _format_wave_count(trace.waves), f"tail: {tail_text}"],
             ["Span", duration(trace.span_ns), f"a block {duration(median)}"],
             [
                 "Theoretical occupancy",
@@ -86,7 +86,7 @@ class Waves(LaunchWaves):
         return self if sampled_trace is self.trace else Waves(sampled_trace)
 
 
-def _wave_count(waves: float) -> str:
+def _format_wave_count(waves: float) -> str:
     """Return a wave count with two decimals, or more for a short tail (217 blocks in waves of 216)."""
     if waves >= 100:
         return number(waves)
@@ -96,19 +96,19 @@ def _wave_count(waves: float) -> str:
     return f"{waves:.3f}" if hides_tail else f"{waves:.2f}"
 
 
-def occupancy_words(fit: Occupancy) -> str:
+def describe_occupancy(fit: Occupancy) -> str:
     """Return a text with the number of warps that fit on an SM and the maximum number."""
     return f"{fit.warps_per_sm} of {fit.max_warps_per_sm} warps per SM"
 
 
-def limiter_words(fit: Occupancy) -> str:
+def describe_limiters(fit: Occupancy) -> str:
     """Return a phrase with the resources that limit occupancy, such as ``limited by registers``."""
     if not fit.blocks_per_sm:
         return f"no block fits: {listing(fit.limiters)}" if fit.limiters else "no block fits"
     return f"limited by {listing(fit.limiters)}" if fit.limiters else "no single limit"
 
 
-def limit_bars(fit: Occupancy, colours: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+def make_limit_bars(fit: Occupancy, colours: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     """Return a bar for each resource with the number of blocks per SM that it allows. Limiting resources are
     marked.
 

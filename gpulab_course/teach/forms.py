@@ -11,7 +11,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from gpulab.views._base import close_widgets_of_earlier_runs, module_text
+from gpulab.views._base import close_widgets_of_earlier_runs, read_module
 from gpulab.views.parts import palette
 
 _TEACH_FILES = files("gpulab_course.teach")
@@ -32,7 +32,7 @@ class Form(anywidget.AnyWidget):
         Function that receives each message.
     """
 
-    _esm = module_text("forms", _TEACH_FILES)
+    _esm = read_module("forms", _TEACH_FILES)
     _css = palette.css(".gpulab-form") + (_TEACH_FILES / "forms.css").read_text(encoding="utf-8")
 
     form = traitlets.Unicode().tag(sync=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.views._base import module_text
+from gpulab.views._base import read_module
 from gpulab.views.access import access_text, picture
 from gpulab.views.parts.pack import pack
 from tests.counters import cases, patterns
@@ -44,7 +44,7 @@ def plain(box: Any) -> Any:
 
 def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
     page = open_saved(gl.access())
-    code = module_text("access/view").replace("export default", TWIN)
+    code = read_module("access/view").replace("export default", TWIN)
     page.add_script_tag(content=code, type="module")
     page.wait_for_function("globalThis.twin !== undefined")
     accesses = [random_access(seed) for seed in range(60)]
@@ -61,15 +61,15 @@ def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
     for access, result in zip(accesses, json.loads(answer_), strict=True):
         memory = access.memory()
         banks = access.banks()
-        say = access_text.lane_sentences(access, True, True)
-        figures = [*access_text.memory_figures(access), *access_text.bank_figures(access)]
+        say = access_text.make_lane_sentences(access, True, True)
+        figures = [*access_text.make_memory_figures(access), *access_text.make_bank_figures(access)]
         for name, value in result[0].items():
             assert value == getattr(memory, name), (name, access)
         pieces = [[p.lane, p.row, p.depth, p.bank, p.banks] for p in access.pieces()]
         assert result[1].pop("pieces") == pieces, access
         assert all(value == getattr(banks, name) for name, value in result[1].items()), access
-        assert result[2:5] == [say, [list(f) for f in figures], access_text.notes(access, True, True)]
-        plots = (picture.lanes_plot, picture.memory_plot, picture.banks_plot)
+        assert result[2:5] == [say, [list(f) for f in figures], access_text.explain_rules(access, True, True)]
+        plots = (picture.draw_lanes, picture.draw_memory, picture.draw_banks)
         for plot_, plot in zip(result[5], plots, strict=True):
             assert plot_ == plain(plot(access, say))
     rng = np.random.default_rng(1)
@@ -92,7 +92,7 @@ def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
             PAGE,
         ],
     )
-    assert result[0] == [[list(p.places()), access_text.expression(p)] for p in patterns]
+    assert result[0] == [[list(p.places()), access_text.make_expression(p)] for p in patterns]
     assert [AccessPattern(**fields) for fields in result[1]] == plain_ones
 
 
@@ -120,7 +120,7 @@ def test_an_access_costs_the_same_compiled_in_python_and_on_the_page(group: str,
                 counted.append(result)
     assert {group.partition("_")[0], "global"} == {access.space for access in accesses}
     page = open_saved(gl.access())
-    page.add_script_tag(content=module_text("access/view").replace("export default", TWIN), type="module")
+    page.add_script_tag(content=read_module("access/view").replace("export default", TWIN), type="module")
     page.wait_for_function("globalThis.twin !== undefined")
     answer_ = page.evaluate(
         "all => all.map((a) => ({ ...twin.memoryCost(a), ...twin.bankCost(a) }))", [*map(asdict, accesses)]
@@ -162,7 +162,7 @@ def test_a_kernels_accesses_are_chosen_and_edited_by_keys(open_saved: Any) -> No
     page.locator(".gl-accesses tr.gl-chosen button").press("ArrowDown")
     view.row = 1
     assert view.access is not None
-    figures = access_text.memory_figures(view.access)
+    figures = access_text.make_memory_figures(view.access)
     assert figures_of(page) == [figure.value for figure in figures]
     page.keyboard.press("Home")
     page.get_by_text("Edit this access").press("Enter")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gpulab.views import AllocatorView
-from gpulab.views.allocator.maps import Maps
-from gpulab.views.allocator.pool_text import emptying, figures
+from gpulab.views.allocator.maps import PoolMaps
+from gpulab.views.allocator.pool_text import describe_emptying, make_figures
 from tests.allocators.traces import many_rows, trace_of
 from tests.views import pools
 
@@ -52,14 +52,14 @@ def test_the_page_and_python_agree(make: Callable[[], AllocatorView], open_saved
         expected: list[Any] = [view.maps.position_text(step)]
         for panel in view.panels:
             statistics_ = panel.fragmentation_of(panel.map_after(panel.step(step)))
-            values = [f"{value} {detail}".strip() for _, value, detail in figures(statistics_)]
+            values = [f"{value} {detail}".strip() for _, value, detail in make_figures(statistics_)]
             expected += [view.maps.status_text(panel, step), values]
         assert page.evaluate(TOLD, [step]) == expected, step
     page.keyboard.press("Tab")
     page.locator("canvas").nth(1).focus()
     page.keyboard.press("e")
     panel = view.panels[0]
-    expected_text = emptying(panel.fragmentation_of(panel.map_after(panel.step(view.step))))
+    expected_text = describe_emptying(panel.fragmentation_of(panel.map_after(panel.step(view.step))))
     assert page.locator(".gl-pool .gl-said").first.text_content() == expected_text
     view.close()
 
@@ -88,6 +88,6 @@ def test_blocks_are_described_with_their_stack_traces(open_saved: Callable[..., 
 
 
 def test_a_hundred_thousand_events_are_drawn_at_each_step(open_saved: Callable[..., Any]) -> None:
-    view = AllocatorView(Maps([pools.panel(trace_of(many_rows()))]))
+    view = AllocatorView(PoolMaps([pools.panel(trace_of(many_rows()))]))
     assert open_saved(view).evaluate(PICTURES) == 5
     view.close()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpulab.views import FragmentView
-from gpulab.views._base import module_text
+from gpulab.views._base import read_module
 from gpulab.views.fragments import fragment_text, picture
 from tests.engine.test_fragments import TILE
 from tests.views import fragment_traces
@@ -23,18 +23,18 @@ def test_the_pages_texts_are_those_of_python(open_saved: Any) -> None:
     trace = fragment_traces.trace()
     view = FragmentView(trace)
     page = open_saved(view)
-    page.add_script_tag(content=module_text("fragments/view").replace("export default", TWIN), type="module")
+    page.add_script_tag(content=read_module("fragments/view").replace("export default", TWIN), type="module")
     page.wait_for_function("globalThis.twin !== undefined")
     for role in ("multiply", "load"):
         execution = next(e for e in trace.executions if trace.of(e).role == role)
-        for index in picture.drawn(trace, execution):
+        for index in picture.find_drawn_matrices(trace, execution):
             matrix = trace.of(execution).matrices[index]
             values = fragment_text.decoded(execution.bits[index], matrix.kind).ravel().tolist()
             sent = {
-                "name": fragment_text.short_name(matrix),
+                "name": fragment_text.name_matrix(matrix),
                 "per_register": matrix.per_register,
                 "registers": list(matrix.registers),
-                "first_register": fragment_text.first_register(matrix),
+                "first_register": fragment_text.find_first_register(matrix),
                 "values": values,
                 "address": execution.address[index].ravel().tolist(),
                 "plot": {
@@ -57,7 +57,9 @@ def test_the_pages_texts_are_those_of_python(open_saved: Any) -> None:
                 )
             )
             shown = ("held", "value", "address")
-            assert answer[0] == [fragment_text.cell_texts(execution, index, matrix, name) for name in shown]
+            assert answer[0] == [
+                fragment_text.make_cell_texts(execution, index, matrix, name) for name in shown
+            ]
             assert answer[1] == [
                 fragment_text.element_sentence(trace, execution, index, element, lane)
                 for element in range(len(matrix.row))

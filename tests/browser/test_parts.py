@@ -11,7 +11,7 @@ import pytest
 
 from gpulab import words
 from gpulab.views import DeviceCard, LaunchChart, LoadChart, TimelineView, WarpStepper
-from gpulab.views._base import View, module_text
+from gpulab.views._base import View, read_module
 from gpulab.views.parts import palette
 from tests.browser.conftest import PICTURES
 from tests.views import synthetic, timelines
@@ -262,7 +262,7 @@ def test_the_page_formats_numbers_as_python_does(bare: Bare) -> None:
     """The browser writes what follows the hand itself; numbers look one way in every view and every text."""
     page = bare.open(launch())
     page.add_script_tag(
-        content=module_text("parts/view").replace("export default", "const unused =")
+        content=read_module("parts/view").replace("export default", "const unused =")
         + ";window.words = { number, percent, sized, duration, count };"
     )
     python = (words.number, words.percent, words.size, words.duration)

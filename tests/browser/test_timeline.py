@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gpulab.views import TimelineView
-from gpulab.views._base import module_text
+from gpulab.views._base import read_module
 from gpulab.views.parts import palette, picture
 from gpulab.views.parts.plots import time_ticks
 from gpulab.views.timeline.chart import chart, lanes_of
@@ -355,7 +355,7 @@ def test_advice_leaves_only_the_bars_of_its_lines_in_colour(page: Callable[..., 
 def test_the_axis_reads_as_python_writes_it(page: Callable[..., Any]) -> None:
     opened = page(timelines.alone())
     opened.add_script_tag(
-        content=module_text("parts/view").replace("export default", "const unused =")
+        content=read_module("parts/view").replace("export default", "const unused =")
         + ";window.ticksOfPage = timeTicks"
     )
     for low, high in (

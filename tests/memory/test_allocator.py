@@ -142,7 +142,7 @@ def test_a_request_keeps_its_name_and_colour_in_the_other_allocator() -> None:
     ]
     assert sizes_by_name[0] == sizes_by_name[1]
     assert set(sizes_by_name[0].values()) == {before.nbytes, kept.nbytes, small.nbytes}
-    assert columns.legends(view.maps)["line"] == columns.legends(a._maps)["line"]
+    assert columns.make_legends(view.maps)["line"] == columns.make_legends(a._maps)["line"]
 
 
 def test_the_limit_is_the_one_that_refused() -> None:

@@ -136,7 +136,7 @@ def test_the_picture_shows_each_step_and_marks_the_busiest_ports(tmp_path: Any) 
     assert (switch["trait"], list(switch["cases"])) == ("step", ["0", "1", "2"])
 
     def marked(view: Any, step: int) -> dict[str, str]:
-        return {row["label"]: row["value"] for row in view._ports(step).boxes[1].rows if row["mark"]}
+        return {row["label"]: row["value"] for row in view._draw_ports(step).boxes[1].rows if row["mark"]}
 
     assert marked(view, 2) == {"0 out": "1.17 KiB", "0 in": "1.17 KiB"}
     assert marked(view, 0) == {}

@@ -16,7 +16,7 @@ from gpulab.views import (
     TimelineView,
     WarpStepper,
 )
-from gpulab.views.allocator.maps import Maps
+from gpulab.views.allocator.maps import PoolMaps
 from tests.allocators.traces import trace_of
 from tests.views import (
     exchanges,
@@ -107,7 +107,7 @@ VIEWS: dict[str, Callable[[], Any]] = {
     "allocators by stream": lambda: _allocator("stream"),
     "allocators by age": lambda: _allocator("age"),
     "allocators without refusals": lambda: pools.two(50, 3),
-    "allocator of nothing": lambda: AllocatorView(Maps([pools.panel(trace_of([]))])),
+    "allocator of nothing": lambda: AllocatorView(PoolMaps([pools.panel(trace_of([]))])),
     "allocator of expandable segments": pools.expandable,
     "allocator by age": lambda: _coloured(pools.expandable(), "age"),
     "allocator of a crowded segment": pools.crowded,

@@ -12,7 +12,7 @@ from gpulab.allocators.cupy import CuPyAllocator
 from gpulab.allocators.fragments import fragmentation
 from gpulab.allocators.replay import replay
 from gpulab.allocators.torch.allocator import TorchAllocator
-from gpulab.views.allocator.maps import Maps, PoolPanel
+from gpulab.views.allocator.maps import PoolMaps, PoolPanel
 from gpulab.views.allocator.view import AllocatorView
 from tests.allocators.traces import MIB, Row, random_requests, random_rows, trace_of
 from tests.views.synthetic import MODELLED
@@ -27,7 +27,7 @@ def panel(trace: AllocatorTrace, name: str = "", after: np.ndarray | None = None
 
 def one(events: int = 300, seed: int = 2) -> AllocatorView:
     """A pool with two streams, refusals and blocks that wait."""
-    return AllocatorView(Maps([panel(trace_of(random_rows(seed, events), limit_bytes=40 * MIB))]))
+    return AllocatorView(PoolMaps([panel(trace_of(random_rows(seed, events), limit_bytes=40 * MIB))]))
 
 
 def two(count: int = 200, seed: int = 3, settings: str = "") -> AllocatorView:
@@ -38,13 +38,13 @@ def two(count: int = 200, seed: int = 3, settings: str = "") -> AllocatorView:
         trace = replay(requests, model)
         after = np.searchsorted(trace.events.time_ns, np.arange(len(requests) + 1), side="right")
         panels.append(panel(trace, after=after))
-    return AllocatorView(Maps(panels, requests))
+    return AllocatorView(PoolMaps(panels, requests))
 
 
 def expandable() -> AllocatorView:
     """The end of a trace: blocks from before it, some that wait, and addresses without memory."""
     trace = trace_of(random_rows(7, 400, expandable=True), limit_bytes=60 * MIB)
-    return AllocatorView(Maps([panel(steps.tail(trace, 200))]), step=198)
+    return AllocatorView(PoolMaps([panel(steps.tail(trace, 200))]), step=198)
 
 
 def crowded() -> AllocatorView:
@@ -58,7 +58,7 @@ def crowded() -> AllocatorView:
         rows.append(("alloc", index, size, size - number % 3, 0, number % 9 - 1))
         index += size + tiny * (number % 4)
     rows += [(kind, base, sizes[0], 0, 0, -1) for kind in ("free_requested", "free_completed")]
-    return AllocatorView(Maps([panel(trace_of(rows))]), step=len(rows))
+    return AllocatorView(PoolMaps([panel(trace_of(rows))]), step=len(rows))
 
 
 def streams(many: int) -> AllocatorView:
@@ -68,6 +68,6 @@ def streams(many: int) -> AllocatorView:
     for index in range(many):
         rows.append(("segment_alloc", base + index * 64 * MIB, (2 + index) * MIB, 0, index, -1))
         rows.append(("alloc", base + index * 64 * MIB, (1 + index) * MIB, 0, index, index % 8))
-    view = AllocatorView(Maps([panel(trace_of(rows))]))
+    view = AllocatorView(PoolMaps([panel(trace_of(rows))]))
     view.colour_by = "stream"
     return view

@@ -212,14 +212,14 @@ def test_the_filled_areas_equal_the_numbers(seed: int) -> None:
     size = (1, 2, 4, 8, 16, 4)[seed]
     access = AccessPattern(numbers[0], numbers[1], size, numbers[2] % 3, bool(seed % 2)).access()
     say = [""] * 32
-    fetched, _, lanes = _rects(picture.memory_plot(access, say))
+    fetched, _, lanes = _rects(picture.draw_memory(access, say))
     cost = access.memory()
     assert len(fetched["x0"]) == cost.touched_sectors
     x0, x1, y0, y1 = (np.array(lanes[name]) for name in ("x0", "x1", "y0", "y1"))
     area = ((x1 - x0) * (y1 - y0)).sum()
     high = fetched["y1"][0] - fetched["y0"][0]
     assert area / high == pytest.approx(cost.bytes_useful)
-    first, extra, _ = _rects(picture.banks_plot(access, say))
+    first, extra, _ = _rects(picture.draw_banks(access, say))
     banks = access.banks()
     assert len(first["x0"]) + len(extra["x0"]) == 32 * banks.passes
     assert len(extra["x0"]) == 32 * (banks.wavefronts - banks.ideal_wavefronts)

@@ -15,10 +15,10 @@ from PIL import Image
 
 from gpulab.allocators import steps
 from gpulab.views.allocator import columns, picture
-from gpulab.views.allocator.columns import contents
-from gpulab.views.allocator.layout import map_layouts
-from gpulab.views.allocator.maps import Maps
-from gpulab.views.allocator.pool_text import owner_of
+from gpulab.views.allocator.columns import make_contents
+from gpulab.views.allocator.layout import compute_layouts
+from gpulab.views.allocator.maps import PoolMaps
+from gpulab.views.allocator.pool_text import find_owner
 from gpulab.views.allocator.view import AllocatorView
 from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Words
@@ -42,7 +42,7 @@ def refused() -> Iterator[AllocatorView]:
         ("segment_alloc", 2 * BASE, 20 * MIB, 0, 9, -1),
         ("oom", 3 * MIB, 8 * MIB, 8 * MIB, 0, 3),
     ]
-    view = AllocatorView(Maps([pools.panel(trace_of(rows, limit_bytes=40 * MIB))]))
+    view = AllocatorView(PoolMaps([pools.panel(trace_of(rows, limit_bytes=40 * MIB))]))
     yield view
     view.close()
 
@@ -97,7 +97,7 @@ def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) 
             alive[BASE + index * 64 * MIB] = size, stream
             segments.append(("segment_alloc", BASE + index * 64 * MIB, size, 0, stream, -1))
     lives = steps.history(trace_of(segments))
-    (layout,) = map_layouts([lives], most)
+    (layout,) = compute_layouts([lives], most)
     assert layout.rows <= most
     rows = [set(range(g.first_row, g.first_row + g.rows)) for g in layout.groups]
     assert sum(map(len, rows)) == len(set().union(*rows)), "groups have rows of their own"
@@ -131,10 +131,10 @@ def test_many_streams_share_the_last_rows() -> None:
     rows = [
         ("segment_alloc", BASE + index * 32 * MIB, (1 + index) * MIB, 0, index, -1) for index in range(20)
     ]
-    (layout,) = map_layouts([steps.history(trace_of(rows))], 12)
+    (layout,) = compute_layouts([steps.history(trace_of(rows))], 12)
     assert [group.stream for group in layout.groups] == [16, 17, 18, 19, -1], "those with the most memory"
     assert layout.rows <= 12
-    (sparse,) = map_layouts([steps.history(trace_of(rows[:5]))], 12)
+    (sparse,) = compute_layouts([steps.history(trace_of(rows[:5]))], 12)
     assert [group.stream for group in sparse.groups] == [0, 1, 2, 3, 4]
 
 
@@ -149,7 +149,7 @@ def test_a_damaged_trace_ends_in_a_picture(seed: int) -> None:
         for _ in range(60)
     ]
     trace = trace_of(rows, allocator=draw.choice(("PyTorch's caching allocator", "CuPy's pool")))
-    view = AllocatorView(Maps([pools.panel(steps.tail(trace, 30))]))
+    view = AllocatorView(PoolMaps([pools.panel(steps.tail(trace, 30))]))
     assert len(view.png()) > 1000
     assert view.describe()
     view.close()
@@ -164,7 +164,7 @@ def test_a_free_place_waits_for_a_segment_of_similar_size() -> None:
         ("segment_alloc", 2 * BASE, sizes[2], 0, 0, -1),
         ("segment_alloc", 3 * BASE, sizes[3], 0, 0, -1),
     ]
-    (layout,) = map_layouts([steps.history(trace_of(rows))])
+    (layout,) = compute_layouts([steps.history(trace_of(rows))])
     start = dict(zip((layout.low // BASE).tolist(), layout.start.tolist(), strict=True))
     assert start[1] == start[3]
     assert start[2] >= 20 * MIB
@@ -174,7 +174,7 @@ def test_a_free_place_waits_for_a_segment_of_similar_size() -> None:
 def test_small_segments_are_as_wide_as_there_is_room(small: int, share: int) -> None:
     rows = [("segment_alloc", BASE, 4096 * MIB, 0, 0, -1)]
     rows += [("segment_alloc", BASE * (2 + index), 2 * MIB, 0, 0, -1) for index in range(small)]
-    (layout,) = map_layouts([steps.history(trace_of(rows))], 12)
+    (layout,) = compute_layouts([steps.history(trace_of(rows))], 12)
     assert layout.rows <= 12
     narrow = layout.wide[layout.size_bytes == 2 * MIB]
     assert narrow.size == small
@@ -183,18 +183,20 @@ def test_small_segments_are_as_wide_as_there_is_room(small: int, share: int) -> 
 
 def test_a_segment_that_is_drawn_wider_than_its_size_is_marked() -> None:
     rows = [("segment_alloc", BASE, 4096 * MIB, 0, 0, -1), ("segment_alloc", 2 * BASE, 2 * MIB, 0, 0, -1)]
-    maps = Maps([pools.panel(trace_of(rows))])
+    maps = PoolMaps([pools.panel(trace_of(rows))])
     assert maps.layouts[0].is_widened.tolist() == [False, True]
     texts = [box.text for box in picture.draw(maps, 2, "line").boxes if isinstance(box, Words)]
     assert sum("wider than its size" in text for text in texts) == 1
-    alone = Maps([pools.panel(trace_of(rows[:1]))])
+    alone = PoolMaps([pools.panel(trace_of(rows[:1]))])
     assert not any(
         "wider" in box.text for box in picture.draw(alone, 1, "line").boxes if isinstance(box, Words)
     )
 
 
 def test_no_curve_has_the_colour_of_a_block() -> None:
-    curve_colours = {line.colour for line in columns.curve(pools.two().maps).items if isinstance(line, Line)}
+    curve_colours = {
+        line.colour for line in columns.draw_curve(pools.two().maps).items if isinstance(line, Line)
+    }
     block_colours = {*columns.COLOURS, columns.OTHER_COLOUR, columns.UNKNOWN_COLOUR}
     assert len(curve_colours) == 3
     assert not curve_colours & block_colours
@@ -202,7 +204,7 @@ def test_no_curve_has_the_colour_of_a_block() -> None:
 
 def test_blocks_of_an_unknown_line_have_their_own_colour() -> None:
     names = [f"train.py:{index}" for index in range(9)]
-    *known_colours, unknown_colour = columns.colours_of([*names, ""])
+    *known_colours, unknown_colour = columns.choose_colours([*names, ""])
     assert unknown_colour not in known_colours
     assert len(set(known_colours)) == len(columns.COLOURS) + 1, "further lines share a colour"
 
@@ -210,13 +212,13 @@ def test_blocks_of_an_unknown_line_have_their_own_colour() -> None:
 def test_a_crowded_map_takes_more_rows_but_no_more_than_there_are() -> None:
     """Five streams with a row each and eighty blocks; with few blocks the rows stay five."""
     rows = [("segment_alloc", BASE * (1 + index), 80 * MIB, 0, index, -1) for index in range(5)]
-    (sparse,) = map_layouts([steps.history(trace_of(rows))], 12)
+    (sparse,) = compute_layouts([steps.history(trace_of(rows))], 12)
     rows += [("alloc", BASE + index * MIB, MIB, MIB, 0, -1) for index in range(80)]
-    (many,) = map_layouts([steps.history(trace_of(rows))], 12)
+    (many,) = compute_layouts([steps.history(trace_of(rows))], 12)
     assert (sparse.rows, many.rows) == (5, 10)
     second_trace = trace_of([("segment_alloc", BASE * (9 + index), 80 * MIB, 0, 0, -1) for index in range(2)])
-    assert Maps([pools.panel(trace_of(rows))]).layouts[0].rows == 10
-    two = Maps([pools.panel(trace_of(rows)), pools.panel(second_trace)])
+    assert PoolMaps([pools.panel(trace_of(rows))]).layouts[0].rows == 10
+    two = PoolMaps([pools.panel(trace_of(rows)), pools.panel(second_trace)])
     assert [layout_.rows for layout_ in two.layouts] == [10, 4], "two maps have fourteen rows"
 
 
@@ -232,12 +234,12 @@ def test_a_crowded_map_takes_more_rows_but_no_more_than_there_are() -> None:
 )
 def test_a_block_belongs_to_the_innermost_line_of_the_program(files: list[str], owner: str) -> None:
     stack = tuple(Frame(name, index, "f") for index, name in enumerate(files, 1))
-    assert owner_of(stack) == owner
+    assert find_owner(stack) == owner
 
 
 def test_a_stream_with_only_a_refused_request_has_a_name() -> None:
     rows = [("segment_alloc", BASE, 2 * MIB, 0, 0, -1), ("oom", 0, 8 * MIB, 8 * MIB, 5, -1)]
-    maps = Maps([pools.panel(trace_of(rows))])
+    maps = PoolMaps([pools.panel(trace_of(rows))])
     assert "refused, stream" in maps.position_text(2)
 
 
@@ -257,13 +259,13 @@ def test_blocks_from_before_the_trace_keep_their_labels() -> None:
     )
     rows = [("alloc", BASE + 3 * MIB, MIB, MIB, 0, 1)]
     first = replace(trace_of([]).first, segments=segments)
-    panel = contents(Maps([pools.panel(trace_of(rows, first))]), "")["panels"][0]
+    panel = make_contents(PoolMaps([pools.panel(trace_of(rows, first))]), "")["panels"][0]
     names = [panel["labels"][index] if index >= 0 else "" for index in panel["block"]["label"].tolist()]
     assert names == ["array 0", "array 1", "array 0", ""]
 
 
 @pytest.mark.parametrize(("state", "slope"), [("free", -1), ("waiting", 1)])
 def test_hatches_of_free_blocks_rise_and_those_of_waiting_blocks_fall(state: str, slope: int) -> None:
-    lines = list(picture._hatch(0, 100, 0, 20, 1.0, state))
+    lines = list(picture._make_hatch_lines(0, 100, 0, 20, 1.0, state))
     assert lines
     assert all(np.sign(y1 - y0) == slope for _, y0, _, y1 in lines)

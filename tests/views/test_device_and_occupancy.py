@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 import gpulab as gl
 from gpulab import session
 from gpulab.views import DeviceCard, DeviceComparison, OccupancyChart
-from gpulab.views.device.chip import layout
-from gpulab.views.device.facts import LIMITS, QUANTITIES, fp32_tflops, short_names
+from gpulab.views.device.chip import compute_chip_layout
+from gpulab.views.device.facts import LIMITS, QUANTITIES, compute_fp32_tflops, make_short_names
 from gpulab.views.occupancy.chart import LIMIT_COLOURS
 from gpulab.views.parts.palette import light
 from gpulab.words import number
@@ -37,7 +37,7 @@ def test_unknown_is_a_word_and_not_a_zero() -> None:
 def test_fp32_rate_follows_from_lanes_and_clock() -> None:
     t4 = synthetic.devices()[1]
     assert t4.fp32_tflops is None
-    assert fp32_tflops(t4) == pytest.approx(8.1, abs=0.1)  # NVIDIA's datasheet for the T4
+    assert compute_fp32_tflops(t4) == pytest.approx(8.1, abs=0.1)  # NVIDIA's datasheet for the T4
 
 
 def test_bars_compare_every_device() -> None:
@@ -99,7 +99,7 @@ def test_a_comparison_draws_a_bar_up_to_the_largest_of_each_quantity() -> None:
 
 def test_a_chip_has_a_tile_for_each_sm_on_the_scale_of_l2() -> None:
     for info in synthetic.devices():
-        tiles, l2_width = layout(info, 500, 100)
+        tiles, l2_width = compute_chip_layout(info, 500, 100)
         assert len(tiles) == info.sm_count
         x, y, width, height = tiles.T
         tile_area = info.shared_per_sm_bytes / info.l2_bytes * l2_width * 100
@@ -129,8 +129,8 @@ def test_the_memory_of_a_card_has_l2_on_its_scale() -> None:
 def test_short_names_stay_apart() -> None:
     big = synthetic.devices()[0]
     small = replace(big, name="A100-SXM4-40GB")
-    assert short_names([big, synthetic.devices()[2]]) == ["A100-SXM4", "RTX 4090"]
-    assert short_names([big, small]) == ["A100-SXM4-80GB", "A100-SXM4-40GB"]
+    assert make_short_names([big, synthetic.devices()[2]]) == ["A100-SXM4", "RTX 4090"]
+    assert make_short_names([big, small]) == ["A100-SXM4-80GB", "A100-SXM4-40GB"]
 
 
 def test_readings_and_unavailable_readings() -> None:

@@ -14,7 +14,7 @@ import gpulab as gl
 from gpulab import cp, session
 from gpulab.views import FragmentView
 from gpulab.views.fragments import picture
-from gpulab.views.fragments.fragment_text import cell_texts
+from gpulab.views.fragments.fragment_text import make_cell_texts
 from gpulab.views.parts.items import Labels, Rects
 from tests.engine.test_fragments import TILE, WMMA
 from virtualgpu.compile import nvrtc
@@ -82,15 +82,15 @@ def test_cells_contain_what_is_chosen() -> None:
     execution = view.chosen
     matrix = view.trace.of(execution).matrices[1]
     where = [*zip(matrix.row.ravel().tolist(), matrix.column.ravel().tolist(), strict=True)]
-    texts = cell_texts(execution, 1, matrix, "value")
+    texts = make_cell_texts(execution, 1, matrix, "value")
     assert [text.splitlines()[0] for text in texts] == [f"{B[position]:g}" for position in where]
     execution.bits[1][0, :2] = (0x3D00, 0xBD00)  # halves
-    rounded = cell_texts(execution, 1, matrix, "value")[:2]
+    rounded = make_cell_texts(execution, 1, matrix, "value")[:2]
     assert [text.split("\n") for text in rounded] == [["1.25", "≈1", "…"], ["-1.25", "≈-1", "…"]]
-    held = cell_texts(execution, 1, matrix, "held")
+    held = make_cell_texts(execution, 1, matrix, "held")
     # PTX: b(k, n) is in lane 4n + (k % 8) / 2, in register k / 8.
     assert held == [f"{4 * n + k % 8 // 2}·{k // 8}\n{4 * n + k % 8 // 2}" for k, n in where]
-    addresses = [int(text.splitlines()[0]) for text in cell_texts(execution, 1, matrix, "address")]
+    addresses = [int(text.splitlines()[0]) for text in make_cell_texts(execution, 1, matrix, "address")]
     assert [address - min(addresses) for address in addresses] == [16 * k + 2 * n for k, n in where]
 
 
@@ -98,7 +98,7 @@ def test_cells_contain_what_is_chosen() -> None:
 def test_labels_and_frames_show_where_rows_are(options: tuple[str, ...], conflicts: int) -> None:
     view = tile_view(*options, line=line_of("        LOAD_X4"))
     execution = view.chosen
-    runs = picture.runs(view.trace, execution)
+    runs = picture.find_byte_runs(view.trace, execution)
     assert sum(run.is_conflict for run in runs) == conflicts
     base = min(run.address for run in runs)
     for run in runs:
@@ -108,7 +108,7 @@ def test_labels_and_frames_show_where_rows_are(options: tuple[str, ...], conflic
         assert (run.address - base, run.size_bytes) == (128 * tile_row + 16 * vector, 16)
         if run.is_conflict:
             assert f"pass {8 * matrix + row + 1}" in run.text
-    box = picture.memory_plot(view.trace, execution)
+    box = picture.draw_memory(view.trace, execution)
     assert box is not None
     cells = next(item for item in box.items if isinstance(item, Rects) and item.say)
     assert len(cells.x0) == 256
@@ -122,7 +122,7 @@ def test_each_matrix_of_a_load_is_in_its_own_register() -> None:
     for number, matrix in enumerate(matrices):
         view.matrix = number
         assert f"register {number} ({matrix.registers[0]})" in view.describe()
-        assert cell_texts(view.chosen, number, matrix, "held")[5].startswith(f"5·{number}\n")
+        assert make_cell_texts(view.chosen, number, matrix, "held")[5].startswith(f"5·{number}\n")
 
 
 def test_ordinary_accesses_show_their_lanes() -> None:

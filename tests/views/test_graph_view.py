@@ -11,7 +11,7 @@ from PIL import Image
 
 from gpulab.views import GraphView
 from gpulab.views.graph import graph_text
-from gpulab.views.graph.folding import groups
+from gpulab.views.graph.folding import fold_groups
 from gpulab.views.parts.boxes import Plot, Switch
 from tests.views.graphs import CUB, OLD, X, chain, compared, graph, kernel
 from tests.views.synthetic import boxes
@@ -21,7 +21,7 @@ from virtualgpu.records import DanglingArray, GraphArray, GraphRecord, NodeParam
 class TestFolding:
     def expand(self, record: GraphRecord) -> None:
         """Every node is in one group, and a group's pattern is what its members are."""
-        folded_groups, edges = groups(record)
+        folded_groups, edges = fold_groups(record)
         members = [member for group in folded_groups for member in group.members]
         assert sorted(members) == [node.number for node in record.nodes]
         for group in folded_groups:
@@ -34,14 +34,14 @@ class TestFolding:
     def test_a_chain_of_a_thousand_equal_nodes_is_one(self) -> None:
         record = chain(1_000)
         self.expand(record)
-        (only,) = groups(record)[0]
+        (only,) = fold_groups(record)[0]
         assert graph_text.group_text(only) == ("1,000 × add", "<<<4, 256>>>")
 
     def test_a_pattern_that_comes_again(self) -> None:
         names = ["norm", "matmul", "softmax"] * 20 + ["gelu"]
         record = graph(*(kernel(n, name) for n, name in enumerate(names)))
         self.expand(record)
-        first, last = groups(record)[0]
+        first, last = fold_groups(record)[0]
         assert graph_text.group_text(first) == ("20 × 3 nodes", "norm, matmul, softmax")
         assert graph_text.group_text(last)[0] == "gelu"
 
@@ -49,7 +49,7 @@ class TestFolding:
         edges = [(0, n) for n in range(1, 41)] + [(n, 41) for n in range(1, 41)]
         record = graph(*(kernel(n, "add" if 0 < n < 41 else "ends") for n in range(42)), edges=edges)
         self.expand(record)
-        folded_groups, between = groups(record)
+        folded_groups, between = fold_groups(record)
         assert [group.is_fan for group in folded_groups] == [False, True, False]
         assert sorted(between) == [(0, 1), (1, 2)]
 
@@ -62,7 +62,7 @@ class TestFolding:
             number += 5
         record = graph(*(kernel(n, "ends" if n in (0, 51) else "add") for n in range(52)), edges=edges)
         self.expand(record)
-        assert [len(group.members) for group in groups(record)[0]] == [1, 50, 1]
+        assert [len(group.members) for group in fold_groups(record)[0]] == [1, 50, 1]
 
     @pytest.mark.parametrize("seed", range(10))
     def test_folding_keeps_every_node_of_any_graph(self, seed: int) -> None:
@@ -76,7 +76,7 @@ class TestFolding:
 
     def folded(self, names: str, apart: frozenset[int] = frozenset()) -> list[str]:
         """What stands on the groups of a chain of kernels with these names."""
-        folded_groups, _ = groups(graph(*(kernel(n, name) for n, name in enumerate(names))), apart)
+        folded_groups, _ = fold_groups(graph(*(kernel(n, name) for n, name in enumerate(names))), apart)
         return [graph_text.group_text(group)[0] for group in folded_groups]
 
     def test_patterns_fold_from_four_nodes_on(self) -> None:
@@ -98,7 +98,7 @@ class TestFolding:
         edges = [(0, n) for n in range(1, 8)]
         record = graph(*(kernel(n, "root" if n == 0 else "leaf") for n in range(8)), edges=edges)
         for apart, text in ((set(), ["root", "7 × leaf"]), ({3}, ["root", "6 × leaf", "leaf"])):
-            folded_groups, between = groups(record, frozenset(apart))
+            folded_groups, between = fold_groups(record, frozenset(apart))
             assert [graph_text.group_text(group)[0] for group in folded_groups] == text
             assert sorted(between) == [(0, n) for n in range(1, len(text))]
 
@@ -106,11 +106,11 @@ class TestFolding:
         for many, text in ((3, ["root", "leaf", "leaf", "leaf"]), (4, ["root", "4 × leaf"])):
             edges = [(0, n) for n in range(1, many + 1)]
             record = graph(*(kernel(n, "leaf" if n else "root") for n in range(many + 1)), edges=edges)
-            assert [graph_text.group_text(group)[0] for group in groups(record)[0]] == text
+            assert [graph_text.group_text(group)[0] for group in fold_groups(record)[0]] == text
         # Two roots with four leaves each: the leaves of one are not those of the other.
         edges = [(n // 5 * 5, n) for n in range(10) if n % 5]
         record = graph(*(kernel(n, "leaf" if n % 5 else f"root {n}") for n in range(10)), edges=edges)
-        folded_groups, _ = groups(record)
+        folded_groups, _ = fold_groups(record)
         assert [graph_text.group_text(group)[0] for group in folded_groups] == [
             "root 0",
             "4 × leaf",
@@ -120,13 +120,13 @@ class TestFolding:
         assert [group.members for group in folded_groups if group.is_fan] == [(1, 2, 3, 4), (6, 7, 8, 9)]
 
     def test_of_nothing_there_is_nothing(self) -> None:
-        assert groups(graph()) == ([], [])
+        assert fold_groups(graph()) == ([], [])
         one = kernel(0)
-        assert groups(graph(one, kernel(1)), fold=False)[1] == [(0, 1)]
+        assert fold_groups(graph(one, kernel(1)), fold=False)[1] == [(0, 1)]
 
     def test_different_shapes_are_not_the_same(self) -> None:
         record = graph(*(kernel(n, grid=1 + n) for n in range(30)))
-        assert len(groups(record)[0]) == 30
+        assert len(fold_groups(record)[0]) == 30
 
 
 class TestPicture:
@@ -252,7 +252,7 @@ class TestWords:
         ],
     )
     def test_kernels_have_short_names(self, name: str, label: str) -> None:
-        assert graph_text.name_of(kernel(0, name)) == label
+        assert graph_text.name_node(kernel(0, name)) == label
 
 
 class TestReplay:

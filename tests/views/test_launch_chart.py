@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpulab.views import LaunchChart
-from gpulab.views._waves import Waves, limiter_words
+from gpulab.views._waves import Waves, describe_limiters
 from gpulab.views.parts.plots import nice_ticks
 from tests.views import synthetic
 from tests.views.synthetic import boxes
@@ -305,7 +305,7 @@ def test_blocks_too_short_to_fill_the_sms_are_reported() -> None:
 def test_a_launch_whose_block_does_not_fit_says_so() -> None:
     trace = synthetic.launch_trace(256)
     nothing = replace(trace.occupancy, blocks_per_sm=0, warps_per_sm=0, limiters=("shared memory",))
-    assert limiter_words(nothing) == "no block fits: shared memory"
+    assert describe_limiters(nothing) == "no block fits: shared memory"
     view = LaunchChart(replace(trace, occupancy=nothing))
     assert "no block fits on an SM" in repr(view)
     assert view.png().startswith(b"\x89PNG")

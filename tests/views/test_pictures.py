@@ -75,8 +75,8 @@ def worst(name: str) -> float:
 def test_other_letters_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     write = Pen.text
     monkeypatch.setattr(Pen, "text", lambda self, x, y, text, **look: write(self, x + 0.5, y, text, **look))
-    settings = _figure._settings
-    monkeypatch.setattr(_figure, "_settings", lambda theme: settings(theme) | {"text.hinting": "none"})
+    settings = _figure._make_settings
+    monkeypatch.setattr(_figure, "_make_settings", lambda theme: settings(theme) | {"text.hinting": "none"})
     for name in ("launch", "roofline"):
         assert 0 < worst(name) <= MOST_PER_TILE, name
 

@@ -161,7 +161,7 @@ def tensor_roofline() -> Roofline:
 
 def test_ceilings_of_arithmetic_have_labels_apart() -> None:
     roofline = tensor_roofline()
-    with RooflineChart(roofline)._figure("light") as canvas:
+    with RooflineChart(roofline)._draw_figure("light") as canvas:
         canvas.draw()
         (ax,) = canvas.figure.axes
         labels = [text for text in ax.texts if "OP/s" in text.get_text() or text.get_text().startswith("k")]

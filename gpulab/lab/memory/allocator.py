@@ -18,7 +18,7 @@ from gpulab.allocators.replay import Allocator, replay, requests_of
 from gpulab.lab._base import Recorded
 from gpulab.session.pools.pool import PoolRecorder
 from gpulab.views._saving import Writers
-from gpulab.views.allocator.maps import Maps, PoolPanel
+from gpulab.views.allocator.maps import PoolMaps, PoolPanel
 from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.records import memory
 
@@ -202,7 +202,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
             _panel(self.history, record.allocator, events_at_request),
             _panel(steps.history(other_record), name, other_events),
         ]
-        return views.AllocatorView(Maps(panels, requests))
+        return views.AllocatorView(PoolMaps(panels, requests))
 
     def _compare_maps(self, other_report: AllocatorReport) -> views.AllocatorView:
         reports = []
@@ -221,7 +221,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
                 else np.array([last_step])
             )
             panels.append(_panel(history, name, event_numbers))
-        return views.AllocatorView(Maps(panels))
+        return views.AllocatorView(PoolMaps(panels))
 
     def statistics(self) -> memory.AllocatorStatistics:
         """Return current, peak and accumulated statistics under the names that ``torch.cuda.memory_stats``
@@ -299,11 +299,11 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return {".pickle": snapshot, ".pkl": snapshot, **super()._writers()}
 
     @cached_property
-    def _maps(self) -> Maps:
+    def _maps(self) -> PoolMaps:
         record = self.record
         is_long = len(record.events) > MOST_EVENTS
         history = steps.history(steps.tail(record, MOST_EVENTS)) if is_long else self.history
-        return Maps([_panel(history, record.allocator)])
+        return PoolMaps([_panel(history, record.allocator)])
 
     def _make_picture(self) -> views.AllocatorView:
         return views.AllocatorView(self._maps)

@@ -3,7 +3,7 @@ import { LINE, SECTOR, WORD, bankCost, constantPasses, isAtomic, lanesOf, memory
 
 // Fills the templates of access_text.py with the costs of an access.
 
-/** All counts and costs of an access, as `counts` in Python. */
+/** All counts and costs of an access, as `count_costs` in Python. */
 function counts(access) {
   const [memory, banks, constantPassCount] = [memoryCost(access), bankCost(access), constantPasses(access)];
   const fetched = memory.touched_sectors * SECTOR;

@@ -65,7 +65,7 @@ PAGE = {
 """Templates that ``access_text.js`` fills."""
 
 
-def share(fraction: float) -> str:
+def format_share(fraction: float) -> str:
     """Return a fraction as a percentage with one decimal, such as ``12.5 %``. The file ``access_text.js``
     contains the same function.
     """
@@ -83,7 +83,7 @@ class Figure(NamedTuple):
     is_excessive: bool
 
 
-def counts(access: Access) -> dict[str, int | str]:
+def count_costs(access: Access) -> dict[str, int | str]:
     """Return a dictionary of all counts and costs of a memory access."""
     memory_cost = access.memory()
     bank_cost = access.banks()
@@ -94,7 +94,7 @@ def counts(access: Access) -> dict[str, int | str]:
         asdict(memory_cost)
         | asdict(bank_cost)
         | {
-            "useful": share(memory_cost.useful),
+            "useful": format_share(memory_cost.useful),
             "fetched": memory_cost.bytes_fetched,
             "best_lines": best_lines,
             "constant": constant_passes,
@@ -109,8 +109,8 @@ def counts(access: Access) -> dict[str, int | str]:
     )
 
 
-def _figures(access: Access, rows: tuple[tuple[str, str, str, str], ...]) -> list[Figure]:
-    values = counts(access)
+def _make_figures(access: Access, rows: tuple[tuple[str, str, str, str], ...]) -> list[Figure]:
+    values = count_costs(access)
     return [
         Figure(
             filled(value, values), filled(term, values), filled(detail, values), int(values[excess_name]) > 0
@@ -119,17 +119,17 @@ def _figures(access: Access, rows: tuple[tuple[str, str, str, str], ...]) -> lis
     ]
 
 
-def memory_figures(access: Access) -> list[Figure]:
+def make_memory_figures(access: Access) -> list[Figure]:
     """Return the numbers to display for a memory access, such as its sectors."""
-    return _figures(access, CONSTANT_FIGURES if access.space == "const" else MEMORY_FIGURES)
+    return _make_figures(access, CONSTANT_FIGURES if access.space == "const" else MEMORY_FIGURES)
 
 
-def bank_figures(access: Access) -> list[Figure]:
+def make_bank_figures(access: Access) -> list[Figure]:
     """Return the numbers to display for a shared-memory access, such as its bank conflict."""
-    return _figures(access, BANK_FIGURES)
+    return _make_figures(access, BANK_FIGURES)
 
 
-def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
+def make_lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
     """Return a sentence for each lane with its bytes, their address, and the lanes that access the same
     bytes.
     """
@@ -168,7 +168,7 @@ def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
     return sentences
 
 
-def notes(access: Access, memory: bool, banks: bool) -> str:
+def explain_rules(access: Access, memory: bool, banks: bool) -> str:
     """Return sentences that explain the hardware rules for this kind of memory access."""
     applies = {
         "atomic": memory and access.rule in ATOMIC_RULES,
@@ -181,7 +181,7 @@ def notes(access: Access, memory: bool, banks: bool) -> str:
     return " ".join(text for name, text in NOTES if applies[name])
 
 
-def expression(pattern: AccessPattern) -> str:
+def make_expression(pattern: AccessPattern) -> str:
     """Return CUDA C++ code that loads the elements of an access pattern."""
     stride = [filled(STRIDE, {"stride": pattern.stride})] if pattern.stride else []
     offset = [str(pattern.offset)] if pattern.offset or not pattern.stride else []
@@ -190,7 +190,7 @@ def expression(pattern: AccessPattern) -> str:
     return filled(text, values | {"padding": pattern.padding})
 
 
-def costs(access: Access, memory: bool, banks: bool) -> str:
+def describe_costs(access: Access, memory: bool, banks: bool) -> str:
     """Return a phrase with the cost of a memory access, such as its sectors per request."""
     cost_texts = []
     if memory and access.space == "const":
@@ -200,7 +200,8 @@ def costs(access: Access, memory: bool, banks: bool) -> str:
         cost_texts.append(
             f"{count(memory_cost.sectors, 'sector')} per request "
             f"(at best {number(memory_cost.ideal_sectors)}), "
-            f"{share(memory_cost.useful)} of the fetched bytes useful, {count(memory_cost.lines, 'line')}"
+            f"{format_share(memory_cost.useful)} of the fetched bytes useful, "
+            f"{count(memory_cost.lines, 'line')}"
         )
     if banks:
         bank_cost = access.banks()

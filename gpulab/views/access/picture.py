@@ -29,32 +29,32 @@ UNUSED = "fetched, but not requested"
 EXTRA = "extra pass: bank conflict"
 
 
-def row_px(rows: int) -> int:
+def compute_row_px(rows: int) -> int:
     """Return the height of a row in pixels, which is smaller if the picture has many rows."""
     return max(MIN_ROW_PX, min(MAX_ROW_PX, ROWS_PX // max(1, rows)))
 
 
-def _lane_args(lanes: list[int], sentences: list[str], inset_px: float) -> dict[str, Any]:
+def _make_lane_args(lanes: list[int], sentences: list[str], inset_px: float) -> dict[str, Any]:
     """Return the arguments of a plot item in which each rectangle belongs to a lane and has its sentence."""
     indices = [*range(len(lanes))]
     lane_texts = [sentences[lane] for lane in lanes]
     return {"inset": inset_px, "columns": {"lane": lanes, "at": indices}, "say": [["at", lane_texts]]}
 
 
-def lanes_plot(access: Access, sentences: list[str]) -> Box:
+def draw_lanes(access: Access, sentences: list[str]) -> Box:
     """Return a plot of the 32 lanes of a warp. Inactive lanes are grey."""
     lanes = [*range(WARP_SIZE)]
     tiles = [(lane, lane + 1, 0, LANE_PX, lane if lane in access.lanes else WARP_SIZE) for lane in lanes]
     names = [(lane in access.lanes, (lane + 0.5, LANE_PX / 2, str(lane), 1.3)) for lane in lanes]
     plot_items = [
-        boxes(tiles, [*LANE_COLOURS, "grid"], **_lane_args(lanes, sentences, 1)),
+        boxes(tiles, [*LANE_COLOURS, "grid"], **_make_lane_args(lanes, sentences, 1)),
         texts([label for is_active, label in names if is_active], colour="on-lane", weight="bold"),
         texts([label for is_active, label in names if not is_active], colour="muted"),
     ]
     return plot(LANE_PX, (0, WARP_SIZE), *plot_items, label="The 32 lanes of the warp", left=0, right=0)
 
 
-def memory_plot(access: Access, sentences: list[str]) -> Box:
+def draw_memory(access: Access, sentences: list[str]) -> Box:
     """Return a plot of the cache lines of a memory access. The bytes have the colours of their lanes.
 
     The other bytes of the transferred sectors are hatched.
@@ -64,7 +64,7 @@ def memory_plot(access: Access, sentences: list[str]) -> Box:
     addresses = access.addresses
     lines = sorted({addresses[lane] // LINE_BYTES for lane in lanes})
     touched_sectors = {addresses[lane] // SECTOR_BYTES for lane in lanes}
-    row_height = row_px(len(lines))
+    row_height = compute_row_px(len(lines))
     cell_height = row_height - (2 if row_height > 10 else 1)
     top_of = {line: TOP_PX + index * row_height for index, line in enumerate(lines)}
     backgrounds: dict[bool, list[tuple[int, ...]]] = {True: [], False: []}
@@ -108,7 +108,7 @@ def memory_plot(access: Access, sentences: list[str]) -> Box:
     plot_items = [
         boxes(backgrounds[True], ["muted"], inset=1, hatch=True),
         boxes(backgrounds[False], ["grid"], inset=1),
-        boxes(tiles, LANE_COLOURS, **_lane_args([*lanes], sentences, 0.5)),
+        boxes(tiles, LANE_COLOURS, **_make_lane_args([*lanes], sentences, 0.5)),
         texts(labels, colour="on-lane", size=10),
         texts(
             [
@@ -124,14 +124,14 @@ def memory_plot(access: Access, sentences: list[str]) -> Box:
     return plot(height, (0, LINE_BYTES), *plot_items, label="Lines and sectors", left=LEFT_PX, right=2)
 
 
-def banks_plot(access: Access, sentences: list[str]) -> Box:
+def draw_banks(access: Access, sentences: list[str]) -> Box:
     """Return a plot of the 32 shared-memory banks in each pass. Passes due to a bank conflict have another
     background.
     """
     pass_count = access.banks().passes
     access_pieces = access.pieces()
     pass_rows = range(max(1, pass_count))
-    row_height = row_px(len(pass_rows))
+    row_height = compute_row_px(len(pass_rows))
     cell_height = row_height - (2 if row_height > 10 else 1)
     conflict_rows = {piece.row for piece in access_pieces if piece.depth}
     lanes_of_bank: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -175,7 +175,7 @@ def banks_plot(access: Access, sentences: list[str]) -> Box:
     plot_items = [
         boxes(backgrounds[False], ["grid"], inset=0.5),
         boxes(backgrounds[True], ["error-bg"], inset=0.5),
-        boxes(tiles, LANE_COLOURS, **_lane_args([tile[4] for tile in tiles], sentences, 0.5)),
+        boxes(tiles, LANE_COLOURS, **_make_lane_args([tile[4] for tile in tiles], sentences, 0.5)),
         texts(labels, colour="on-lane", size=10),
         texts(
             [(bank + 0.5, 7, str(bank), 0) for bank in range(0, BANKS, 4)],
@@ -205,7 +205,7 @@ def banks_plot(access: Access, sentences: list[str]) -> Box:
     )
 
 
-def _figures(figures: list[access_text.Figure]) -> Box:
+def _draw_figures(figures: list[access_text.Figure]) -> Box:
     """Return a plot of numbers in large type, side by side."""
     positions = list(range(len(figures)))
     figure_count = len(figures)
@@ -231,24 +231,24 @@ def _figures(figures: list[access_text.Figure]) -> Box:
 
 def draw(access: Access, memory: bool, banks: bool) -> Box:
     """Return the static picture of a memory access with its lanes, sectors, banks and notes."""
-    sentences = access_text.lane_sentences(access, memory, banks)
+    sentences = access_text.make_lane_sentences(access, memory, banks)
     panels = []
     if memory:
-        figures = _figures(access_text.memory_figures(access))
+        figures = _draw_figures(access_text.make_memory_figures(access))
         unused_legend = legend([("muted", UNUSED)])
         heading = CONSTANT_HEADING if access.space == "const" else MEMORY_HEADING
         panels.append(
-            column(paragraph(heading, "heading"), figures, memory_plot(access, sentences), unused_legend)
+            column(paragraph(heading, "heading"), figures, draw_memory(access, sentences), unused_legend)
         )
     if banks:
-        figures = _figures(access_text.bank_figures(access))
+        figures = _draw_figures(access_text.make_bank_figures(access))
         extra_legend = legend([("error-bg", EXTRA)])
         panels.append(
-            column(paragraph(BANKS_HEADING, "heading"), figures, banks_plot(access, sentences), extra_legend)
+            column(paragraph(BANKS_HEADING, "heading"), figures, draw_banks(access, sentences), extra_legend)
         )
-    note_text = access_text.notes(access, memory, banks)
+    note_text = access_text.explain_rules(access, memory, banks)
     return column(
-        lanes_plot(access, sentences),
+        draw_lanes(access, sentences),
         row(*panels, least=[320] * len(panels)),
         paragraph(note_text, "note") if note_text else None,
         gap=8,

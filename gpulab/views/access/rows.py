@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.views.access.access_text import share
+from gpulab.views.access.access_text import format_share
 from gpulab.views.tables import NOTHING, place
 from gpulab.words import count, number, size
 from virtualgpu.records import AccessCounters
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 HEADINGS = ("line", "source", "access", "requests", "per request", "at best", "useful", "wasted")
 
 
-def rows(trace: AccessTrace) -> list[Row]:
+def make_rows(trace: AccessTrace) -> list[Row]:
     """Return one table row per source line, memory space, kind and size of access.
 
     Accesses in copies of a loop body are added up.
@@ -42,7 +42,7 @@ def rows(trace: AccessTrace) -> list[Row]:
                 index
             )
     sorted_groups = sorted(indices_by_key.items(), key=lambda group: _sort_key(trace, group[1]))
-    return [_row(trace, members) for _, members in sorted_groups]
+    return [_make_row(trace, members) for _, members in sorted_groups]
 
 
 def _sort_key(trace: AccessTrace, members: list[int]) -> tuple[int, int, int]:
@@ -51,7 +51,7 @@ def _sort_key(trace: AccessTrace, members: list[int]) -> tuple[int, int, int]:
     return -sum(map(excess_bytes, accesses)), -moved_bytes, members[0]
 
 
-def _row(trace: AccessTrace, members: list[int]) -> Row:
+def _make_row(trace: AccessTrace, members: list[int]) -> Row:
     accesses = [trace.counters.accesses[index] for index in members]
     first_access = accesses[0]
     names = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "bytes_requested")
@@ -69,7 +69,9 @@ def _row(trace: AccessTrace, members: list[int]) -> Row:
         costs.append(count(wavefronts / requests, "pass", "passes"))
         ideal_costs.append(number(ideal_wavefronts / requests))
     useful = (
-        share(min(1, requested_bytes / (sectors * SECTOR_BYTES))) if sectors and not wavefronts else NOTHING
+        format_share(min(1, requested_bytes / (sectors * SECTOR_BYTES)))
+        if sectors and not wavefronts
+        else NOTHING
     )
     wasted_bytes = sum(map(excess_bytes, accesses))
     line, place_text = place(
@@ -78,7 +80,7 @@ def _row(trace: AccessTrace, members: list[int]) -> Row:
     cells = (
         str(line or NOTHING),
         place_text.text,
-        f"{_access_name(first_access)}, {first_access.size_bytes} B",
+        f"{_name_access(first_access)}, {first_access.size_bytes} B",
         number(requests),
         ", ".join(costs) or NOTHING,
         ", ".join(ideal_costs) or NOTHING,
@@ -88,7 +90,7 @@ def _row(trace: AccessTrace, members: list[int]) -> Row:
     return Row(first_access.line, cells, wasted_bytes > 0, np.flatnonzero(np.isin(trace.site, members)))
 
 
-def _access_name(access: AccessCounters) -> str:
+def _name_access(access: AccessCounters) -> str:
     for opcode, name in (("tex.", "texture fetch"), ("suld.", "surface load"), ("sust.", "surface store")):
         if opcode in access.text:
             return name

@@ -10,7 +10,7 @@ import traitlets
 
 from gpulab.views._base import View
 from gpulab.views.access import access_text, picture
-from gpulab.views.access.rows import HEADINGS, MAX_REQUESTS, rows
+from gpulab.views.access.rows import HEADINGS, MAX_REQUESTS, make_rows
 from gpulab.views.parts.boxes import Box, column, table
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.pack import pack
@@ -68,7 +68,7 @@ class AccessMicroscope(View, module="access/view"):
         note: str = "",
     ) -> None:
         self.trace = subject if isinstance(subject, AccessTrace) else None
-        self.rows = rows(subject) if isinstance(subject, AccessTrace) else []
+        self.rows = make_rows(subject) if isinstance(subject, AccessTrace) else []
         if isinstance(subject, AccessTrace):
             counters = subject.counters
             origin = subject.counters.provenance.of_results
@@ -91,7 +91,7 @@ class AccessMicroscope(View, module="access/view"):
                 space=space,
                 **{name: getattr(subject, name) for name in subject.__slots__},
             )
-        scene, self.data = pack(self._contents())
+        scene, self.data = pack(self._make_contents())
         self.contents = scene
 
     def _warp_text(self) -> str:
@@ -100,7 +100,7 @@ class AccessMicroscope(View, module="access/view"):
         block = self.trace.block_index
         return f"warp {self.trace.warp_index} of block {block[0] if block[1:] == (0, 0) else block}"
 
-    def _contents(self) -> dict[str, Any]:
+    def _make_contents(self) -> dict[str, Any]:
         """Return the data for the browser: slider choices and, for a kernel, its table and addresses."""
 
         def choices(values: tuple[int, ...], current_value: int) -> list[int]:
@@ -173,7 +173,7 @@ class AccessMicroscope(View, module="access/view"):
             ),
         )
 
-    def _sides(self, access: Access) -> tuple[bool, bool]:
+    def _find_shown_sides(self, access: Access) -> tuple[bool, bool]:
         """Return whether the sectors and whether the banks of an access are shown."""
         if self.trace is None:
             return self.space != "shared", self.space != "global"
@@ -188,7 +188,7 @@ class AccessMicroscope(View, module="access/view"):
                 f", {count(pattern.padding, 'element')} of padding per row" if pattern.padding else ""
             )
             extras_text += ", swizzled" if pattern.swizzle else ""
-            costs = access_text.costs(access, *self._sides(access))
+            costs = access_text.describe_costs(access, *self._find_shown_sides(access))
             return (
                 f"Access microscope, stride {number(pattern.stride)}, offset {number(pattern.offset)}, "
                 f"{count(pattern.element_bytes, 'byte')} per lane{extras_text}: {costs}; modelled."
@@ -210,31 +210,31 @@ class AccessMicroscope(View, module="access/view"):
             for row in self.rows
         ]
         if access is not None:
-            sentences.append(f"Shown: {access_text.costs(access, *self._sides(access))}.")
-            sentences += access_text.lane_sentences(access, *self._sides(access))
+            sentences.append(f"Shown: {access_text.describe_costs(access, *self._find_shown_sides(access))}.")
+            sentences += access_text.make_lane_sentences(access, *self._find_shown_sides(access))
         return "\n".join(sentences)
 
     def draw(self) -> Box:
         access = self.access
         table_rows = [list(row.cells) for row in self.rows[:MAX_PICTURE_ROWS]]
         omitted_count = len(self.rows) - len(table_rows)
-        text = self._access_words()
+        text = self._describe_access()
         return column(
             table(table_rows, HEADINGS) if table_rows else None,
             paragraph(f"and {omitted_count} more", "note") if omitted_count > 0 else None,
             paragraph(text, "mono" if self.trace is None else "heading"),
-            picture.draw(access, *self._sides(access)) if access is not None else None,
+            picture.draw(access, *self._find_shown_sides(access)) if access is not None else None,
             gap=8,
         )
 
-    def _access_words(self) -> str:
+    def _describe_access(self) -> str:
         """Return a description of the displayed access."""
         if self.trace is None:
-            return access_text.expression(self.pattern)
+            return access_text.make_expression(self.pattern)
         if not self.rows:
             return "The kernel made no access to memory."
         row = self.rows[min(self.row, len(self.rows) - 1)]
         row_name = f"Line {row.cells[0]}, {row.cells[2]}"
         if not row.requests.size:
             return f"{row_name}: {self._warp_text()} did not make this access."
-        return f"{row_name}, edited: {access_text.expression(self.pattern)}" if self.edited else row_name
+        return f"{row_name}, edited: {access_text.make_expression(self.pattern)}" if self.edited else row_name

@@ -17,7 +17,7 @@ from virtualgpu.records.memory import ACTIONS, AllocatorHistory
 
 if TYPE_CHECKING:
     from gpulab.views.allocator.layout import MapLayout
-    from gpulab.views.allocator.maps import Maps, PoolPanel
+    from gpulab.views.allocator.maps import PoolMaps, PoolPanel
 
 CURVE_PX = 46
 LEFT_PX = 96
@@ -43,24 +43,27 @@ AGES = (
 Column = npt.NDArray[Any]
 
 
-def contents(maps: Maps, keys: str) -> dict[str, Any]:
+def make_contents(maps: PoolMaps, keys: str) -> dict[str, Any]:
     """Return all data for the browser as dictionaries and arrays, which the function `pack` can convert."""
     streams = {handle: index for index, handle in enumerate(maps.streams)}
     stops = np.unique(np.concatenate([panel.slider_positions(panel.notable_steps) for panel in maps.panels]))
     return {
-        "panels": [_panel(maps, index, streams) for index in range(len(maps.panels))],
+        "panels": [_make_panel(maps, index, streams) for index in range(len(maps.panels))],
         "row_bytes": maps.layouts[0].row_bytes,
         "streams": list(maps.streams.values()),
         "owners": maps.owners.names,
         "lines": maps.owners.lines,
-        "colours": {"line": colours_of(maps.owners.names), "stream": colours_of([*maps.streams.values()])},
+        "colours": {
+            "line": choose_colours(maps.owners.names),
+            "stream": choose_colours([*maps.streams.values()]),
+        },
         "ages": [list(age) for age in AGES],
         "legend": {
             colour_by: [[colour, text, maps.owners.code.get(text, "")] for colour, text in entries]
-            for colour_by, entries in legends(maps).items()
+            for colour_by, entries in make_legends(maps).items()
         },
-        "curves": curve_legend(maps),
-        "moments": _moments(maps, streams),
+        "curves": make_curve_legend(maps),
+        "moments": _make_moments(maps, streams),
         "last": maps.last,
         "stops": stops,
         "refused": np.array(maps.refusals(), np.int64),
@@ -68,12 +71,12 @@ def contents(maps: Maps, keys: str) -> dict[str, Any]:
         "said": pool_text.PAGE,
         "figures": pool_text.FIGURES,
         "unit": maps.unit,
-        "curve": curve(maps),
+        "curve": draw_curve(maps),
         "keys": keys,
     }
 
 
-def colours_of(names: Sequence[str]) -> list[str]:
+def choose_colours(names: Sequence[str]) -> list[str]:
     """Return a colour for each owner or stream. Owners with an empty name have the colour for unknown
     owners.
     """
@@ -83,12 +86,12 @@ def colours_of(names: Sequence[str]) -> list[str]:
     ]
 
 
-def legends(maps: Maps) -> dict[str, list[tuple[str, str]]]:
+def make_legends(maps: PoolMaps) -> dict[str, list[tuple[str, str]]]:
     """Return the legend entries (colour, meaning) for each way of colouring the blocks."""
     by_name = {}
     names_by_kind = ("line", maps.owners.names), ("stream", [*maps.streams.values()])
     for colour_kind, names in names_by_kind:
-        entries = zip(colours_of(names), names, strict=True)
+        entries = zip(choose_colours(names), names, strict=True)
         special_names = {OTHER_COLOUR: f"other {colour_kind}s", UNKNOWN_COLOUR: "unknown line"}
         by_name[colour_kind] = list(
             dict.fromkeys((colour, special_names.get(colour, name)) for colour, name in entries)
@@ -96,7 +99,7 @@ def legends(maps: Maps) -> dict[str, list[tuple[str, str]]]:
     return {**by_name, "age": [(colour, text) for _, text, colour in AGES]}
 
 
-def curve_legend(maps: Maps) -> list[tuple[str, str]]:
+def make_curve_legend(maps: PoolMaps) -> list[tuple[str, str]]:
     """Return the legend entries (colour, meaning) for the curves of memory use over all steps."""
     if not maps.last:
         return []
@@ -104,7 +107,7 @@ def curve_legend(maps: Maps) -> list[tuple[str, str]]:
     return [(CURVE_COLOUR, "curve: in use"), *zip(RESERVED_COLOURS, names, strict=False)]
 
 
-def _moments(maps: Maps, streams: dict[int, int]) -> dict[str, Any]:
+def _make_moments(maps: PoolMaps, streams: dict[int, int]) -> dict[str, Any]:
     lines = maps.owners.stack_line
     if maps.requests:
         rows = [maps.operation_at(position) for position in range(len(maps.requests))]
@@ -125,31 +128,31 @@ def _moments(maps: Maps, streams: dict[int, int]) -> dict[str, Any]:
         "kind": kinds,
         "size": integer_columns[0],
         "asked": integer_columns[1],
-        "stream": _stream_indices(integer_columns[2], streams),
+        "stream": _find_stream_indices(integer_columns[2], streams),
         "line": line_indices,
     }
 
 
-def _stream_indices(handles: Column, streams: dict[int, int]) -> Column:
+def _find_stream_indices(handles: Column, streams: dict[int, int]) -> Column:
     distinct_handles, handle_index = np.unique(handles, return_inverse=True)
     stream_indices = np.array([streams.get(handle, -1) for handle in distinct_handles.tolist()], np.int32)
     return stream_indices[handle_index] if stream_indices.size else np.empty(0, np.int32)
 
 
-def limit_of(panel: PoolPanel) -> int:
+def find_limit_bytes(panel: PoolPanel) -> int:
     """Return the limit of the memory pool in bytes, or 0 if it is not known."""
     trace = panel.history.trace
     return min((size for size in (trace.first.limit_bytes, trace.capacity_bytes) if size), default=0)
 
 
-def _panel(maps: Maps, index: int, streams: dict[int, int]) -> dict[str, Any]:
+def _make_panel(maps: PoolMaps, index: int, streams: dict[int, int]) -> dict[str, Any]:
     panel = maps.panels[index]
     layout = maps.layouts[index]
     history = panel.history
     trace = history.trace
     blocks = history.blocks
     ranges = history.ranges
-    limit_bytes = limit_of(panel)
+    limit_bytes = find_limit_bytes(panel)
     refusals = np.flatnonzero(trace.events.actions == ACTIONS.index("oom"))
     requested_bytes = np.where(
         trace.events.requested_bytes > 0, trace.events.requested_bytes, trace.events.size_bytes
@@ -182,28 +185,30 @@ def _panel(maps: Maps, index: int, streams: dict[int, int]) -> dict[str, Any]:
             "begin": ranges.begins,
             "end": ranges.ends,
         },
-        "segment": _segment_columns(history, layout, streams),
+        "segment": _make_segment_columns(history, layout, streams),
         "groups": [
-            [group_name(maps, row_group.stream, row_group.pool), row_group.first_row, row_group.rows]
+            [format_group_name(maps, row_group.stream, row_group.pool), row_group.first_row, row_group.rows]
             for row_group in layout.groups
         ],
         "rows": layout.rows,
         "refused": {
             "step": refusals + 1,
             "asked": requested_bytes[refusals],
-            "stream": _stream_indices(trace.events.streams[refusals], streams),
+            "stream": _find_stream_indices(trace.events.streams[refusals], streams),
         },
         "labels": list(labels),
-        **_stack_columns(history),
+        **_make_stack_columns(history),
     }
 
 
-def group_name(maps: Maps, stream: int, pool: str) -> str:
+def format_group_name(maps: PoolMaps, stream: int, pool: str) -> str:
     """Return the heading of the rows that belong to one stream and memory pool."""
     return f"{maps.streams.get(stream, 'others')}{f' · {pool}' if pool else ''}"
 
 
-def _segment_columns(history: AllocatorHistory, layout: MapLayout, streams: dict[int, int]) -> dict[str, Any]:
+def _make_segment_columns(
+    history: AllocatorHistory, layout: MapLayout, streams: dict[int, int]
+) -> dict[str, Any]:
     segments = history.segments
     pools = ["", "small", "large"]
     return {
@@ -212,14 +217,14 @@ def _segment_columns(history: AllocatorHistory, layout: MapLayout, streams: dict
         "widened": layout.is_widened.astype(np.uint8),
         "low": layout.low,
         "size": layout.size_bytes,
-        "stream": _stream_indices(np.array(segments.streams, np.int64), streams),
+        "stream": _find_stream_indices(np.array(segments.streams, np.int64), streams),
         "pool": np.array([pools.index(pool) if pool in pools else 0 for pool in segments.pools], np.uint8),
         "expandable": np.array(segments.is_expandable, np.uint8),
         "seen": np.array(segments.is_seen, np.uint8),
     }
 
 
-def _stack_columns(history: AllocatorHistory) -> dict[str, Any]:
+def _make_stack_columns(history: AllocatorHistory) -> dict[str, Any]:
     """Return the distinct frames as strings, and all stacks as one array of frame numbers."""
     frames: dict[str, int] = {}
     frame_numbers: list[int] = []
@@ -236,7 +241,7 @@ def _stack_columns(history: AllocatorHistory) -> dict[str, Any]:
     }
 
 
-def curve(maps: Maps) -> Plot:
+def draw_curve(maps: PoolMaps) -> Plot:
     """Return a plot of the used and reserved bytes at each slider position. Failed requests are marked."""
     last_position = maps.last
     bounds = np.unique(np.linspace(0, last_position + 1, MAX_POINTS, endpoint=False).astype(np.int64))
@@ -251,7 +256,7 @@ def curve(maps: Maps) -> Plot:
         )
     )
     max_reserved = max(1, *(int(series.max()) for series in reserved_curves))
-    limit_bytes = max(limit_of(panel) for panel in maps.panels)
+    limit_bytes = max(find_limit_bytes(panel) for panel in maps.panels)
     top_bytes = max(limit_bytes, max_reserved) if limit_bytes <= 1.6 * max_reserved else max_reserved
     axes = Axes(
         Axis(0, max(1, last_position)),

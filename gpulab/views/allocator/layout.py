@@ -21,7 +21,7 @@ OTHER_GROUPS = (-1, "")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RowGroup:
     """The rows of a memory map that show the segments of one stream and pool."""
 
     stream: int
@@ -39,7 +39,7 @@ class MapLayout:
     """
 
     row_bytes: int
-    groups: tuple[Group, ...]
+    groups: tuple[RowGroup, ...]
     start: npt.NDArray[np.float64]
     wide: npt.NDArray[np.float64]
     low: npt.NDArray[np.int64]
@@ -68,25 +68,27 @@ class _Extents:
     blocks: int  # largest number in use at a time
 
 
-def map_layouts(histories: Sequence[AllocatorHistory], max_rows: int = MAX_ROWS) -> list[MapLayout]:
+def compute_layouts(histories: Sequence[AllocatorHistory], max_rows: int = MAX_ROWS) -> list[MapLayout]:
     """Return the layouts of memory maps that are shown together. All maps have the same number of bytes per
     row.
     """
-    extents = [_extents(history) for history in histories]
+    extents = [_compute_extents(history) for history in histories]
     largest_bytes = max((int(extent.size_bytes.max(initial=0)) for extent in extents), default=0) or 1
     is_crowded = max(extent.blocks for extent in extents) > CROWDED_BLOCKS
     for doublings in range(64):
         for min_share in MIN_SHARES:
-            layouts = [_layout(extent, largest_bytes << doublings, min_share) for extent in extents]
+            layouts = [_compute_layout(extent, largest_bytes << doublings, min_share) for extent in extents]
             if sum(extent.rows for extent in layouts) > max_rows:
                 continue
             while is_crowded and not doublings and sum(extent.rows for extent in layouts) * 2 <= max_rows:
-                layouts = [_layout(extent, layouts[0].row_bytes // 2, min_share) for extent in extents]
+                layouts = [
+                    _compute_layout(extent, layouts[0].row_bytes // 2, min_share) for extent in extents
+                ]
             return layouts
     raise AssertionError("there are more streams than rows")
 
 
-def _extents(history: AllocatorHistory) -> _Extents:
+def _compute_extents(history: AllocatorHistory) -> _Extents:
     segment_count = len(history.segments)
     ranges = history.ranges
     low_addresses = np.full(segment_count, 1 << 62, np.int64)
@@ -118,7 +120,7 @@ def _extents(history: AllocatorHistory) -> _Extents:
     )
 
 
-def _layout(extents: _Extents, row_bytes: int, min_share: float) -> MapLayout:
+def _compute_layout(extents: _Extents, row_bytes: int, min_share: float) -> MapLayout:
     start_bytes = np.zeros(len(extents.keys))
     drawn_bytes = np.maximum(extents.size_bytes, row_bytes * min_share)
     row_groups = []
@@ -132,7 +134,7 @@ def _layout(extents: _Extents, row_bytes: int, min_share: float) -> MapLayout:
         indices.sort(key=lambda index: (extents.begin[index], extents.low[index]))
         end_bytes = _pack(indices, extents, drawn_bytes, row_bytes, start_bytes, first_row * row_bytes)
         rows = max(1, int(np.ceil((end_bytes - first_row * row_bytes) / row_bytes - 1e-9)))
-        row_groups.append(Group(*group_key, first_row, rows))
+        row_groups.append(RowGroup(*group_key, first_row, rows))
         first_row += rows
     return MapLayout(row_bytes, tuple(row_groups), start_bytes, drawn_bytes, extents.low, extents.size_bytes)
 

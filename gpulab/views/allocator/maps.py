@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.views.allocator import pool_text
-from gpulab.views.allocator.layout import MAX_ROWS, map_layouts
+from gpulab.views.allocator.layout import MAX_ROWS, compute_layouts
 from gpulab.words import filled, number
 from virtualgpu.records.memory import ACTIONS, AllocatorHistory, BlockMap, Fragmentation, Request
 
@@ -68,7 +68,7 @@ class PoolPanel:
         return position if self.events_at_request is None else int(self.events_at_request[position])
 
 
-class Owners:
+class BlockOwners:
     """The owners of memory blocks, which are source lines or labels and determine the colours of the blocks.
 
     Owners are sorted by their bytes in the first history, so that other histories do not change the colours.
@@ -88,7 +88,7 @@ class Owners:
             if block.state in ("used", "waiting")
         ]
         for panel, history in zip(panels, histories, strict=True):
-            stack_names = [pool_text.owner_of(stack) for stack in history.trace.stacks]
+            stack_names = [pool_text.find_owner(stack) for stack in history.trace.stacks]
             self.stack_owner.append(stack_names)
             blocks = history.blocks
             names = [stack_names[stack] if stack >= 0 else "" for stack in blocks.stacks.tolist()]
@@ -126,16 +126,16 @@ class Owners:
         return self.stack_owner[panel][stack] if 0 <= stack < len(self.stack_owner[panel]) else ""
 
 
-class Maps:
+class PoolMaps:
     """The memory maps of one or several pools. The slider positions correspond to events or requests."""
 
     def __init__(self, panels: Sequence[PoolPanel], requests: Sequence[Request] = ()) -> None:
         self.panels = tuple(panels)
         self.requests = tuple(requests)
         histories = [panel.history for panel in panels]
-        self.layouts = map_layouts(histories, MAX_ROWS + 2 * (len(panels) - 1))
-        self.streams = pool_text.stream_names(histories)
-        self.owners = Owners(panels, requests)
+        self.layouts = compute_layouts(histories, MAX_ROWS + 2 * (len(panels) - 1))
+        self.streams = pool_text.name_streams(histories)
+        self.owners = BlockOwners(panels, requests)
         self._last_map: dict[int, tuple[int, BlockMap, Fragmentation]] = {}
         self.last = len(requests) if requests else histories[0].last_step
 
@@ -202,8 +202,10 @@ class Maps:
         for event in range(previous_step, event_step):
             if ACTIONS[events.actions[event]] == "oom":
                 refused_bytes = int(events.requested_bytes[event] or events.size_bytes[event])
-                return pool_text.sentence(fragmentation, refused_bytes, int(events.streams[event]))
-        return pool_text.sentence(fragmentation)
+                return pool_text.describe_free_memory(
+                    fragmentation, refused_bytes, int(events.streams[event])
+                )
+        return pool_text.describe_free_memory(fragmentation)
 
     def refusals(self) -> list[int]:
         """Return the slider positions at which a memory request failed."""

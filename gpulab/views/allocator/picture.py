@@ -19,7 +19,7 @@ from gpulab.words import size
 from virtualgpu.records.memory import Block, Segment
 
 if TYPE_CHECKING:
-    from gpulab.views.allocator.maps import Maps, PoolPanel
+    from gpulab.views.allocator.maps import PoolMaps, PoolPanel
 
 STATES = {"used": "in use", "waiting": "waiting", "free": "free", "unmapped": "not mapped"}
 WIDTH_PX = 872
@@ -36,19 +36,19 @@ NOTCH_PX = 8
 Piece = tuple[float, float, int]
 
 
-def row_px(rows: int) -> int:
+def compute_row_px(rows: int) -> int:
     """Return the height of the rows of a memory map in pixels."""
     return max(MIN_ROW_PX, min(MAX_ROW_PX, ROWS_PX // max(1, rows)))
 
 
-def draw(maps: Maps, position: int, colour_by: str) -> Box:
+def draw(maps: PoolMaps, position: int, colour_by: str) -> Box:
     """Return a picture of the memory maps at a slider position, with numbers and the curve over all
     positions.
     """
-    row_height = row_px(sum(layout.rows for layout in maps.layouts))
+    row_height = compute_row_px(sum(layout.rows for layout in maps.layouts))
     map_boxes: list[Box] = [paragraph(maps.position_text(position), "heading")] if maps.last else []
     if maps.last:
-        curve = columns.curve(maps)
+        curve = columns.draw_curve(maps)
         cursor_line = Rules([position], [0], [position], [columns.CURVE_PX], "fg", width=2)
         map_boxes.append(replace(curve, items=[*curve.items, cursor_line]))
     for panel, layout in zip(maps.panels, maps.layouts, strict=True):
@@ -56,20 +56,24 @@ def draw(maps: Maps, position: int, colour_by: str) -> Box:
         _, fragmentation = maps.map_at(panel, position)
         map_boxes += [
             paragraph(f"{name}{maps.status_text(panel, position)}", "strong"),
-            numbers(pool_text.figures(fragmentation), 150),
+            numbers(pool_text.make_figures(fragmentation), 150),
         ]
-        map_boxes.append(_map(maps, panel, layout, row_height, position, colour_by))
+        map_boxes.append(_draw_map(maps, panel, layout, row_height, position, colour_by))
     is_widened = any(layout.is_widened.any() for layout in maps.layouts)
     widened_note = paragraph(pool_text.WIDENED.capitalize(), "note") if is_widened else None
-    return column(*map_boxes, legend(_legend(maps, colour_by)), widened_note, gap=6)
+    return column(*map_boxes, legend(_make_legend(maps, colour_by)), widened_note, gap=6)
 
 
-def _legend(maps: Maps, colour_by: str) -> list[tuple[str, str]]:
-    return [*columns.legends(maps)[colour_by], ("panel", "hatched: free"), *columns.curve_legend(maps)]
+def _make_legend(maps: PoolMaps, colour_by: str) -> list[tuple[str, str]]:
+    return [
+        *columns.make_legends(maps)[colour_by],
+        ("panel", "hatched: free"),
+        *columns.make_curve_legend(maps),
+    ]
 
 
-def _map(
-    maps: Maps, panel: PoolPanel, layout: MapLayout, row_height: int, position: int, colour_by: str
+def _draw_map(
+    maps: PoolMaps, panel: PoolPanel, layout: MapLayout, row_height: int, position: int, colour_by: str
 ) -> Box:
     event_step = panel.step(position)
     panel_index = maps.panels.index(panel)
@@ -81,18 +85,18 @@ def _map(
     name_labels: list[tuple[float, float, int, str, str]] = []
     row_bytes = layout.row_bytes
     px = (WIDTH_PX - LEFT_PX - 8) / layout.row_bytes
-    block_rows = _rows_of_blocks(panel, event_step)
+    block_rows = _find_block_rows(panel, event_step)
     painted_spots: set[tuple[int, int, bool]] = set()  # half pixels with what is less wide
     for segment in block_map.segments:
-        segment_index = _segment_index(panel, layout, segment, event_step)
+        segment_index = _find_segment_index(panel, layout, segment, event_step)
         segment_pieces = [
-            *_pieces(layout, segment_index, segment.address, segment.address + segment.size_bytes)
+            *_split_into_rows(layout, segment_index, segment.address, segment.address + segment.size_bytes)
         ]
         outlines += segment_pieces
         if layout.is_widened[segment_index]:
             notches.append(segment_pieces[-1])
         for block in segment.blocks:
-            block_pieces = list(_pieces(layout, segment_index, block.address, block.end))
+            block_pieces = list(_split_into_rows(layout, segment_index, block.address, block.end))
             left_byte, right_byte, row = max(block_pieces, key=lambda piece: piece[1] - piece[0])
             width_px = (right_byte - left_byte) * px
             half_pixel = (row, int(2 * left_byte * px), block.state == "used")
@@ -100,7 +104,7 @@ def _map(
                 if half_pixel in painted_spots:
                     continue
                 painted_spots.add(half_pixel)
-            colour = _colour(maps, panel_index, block, segment, block_rows, event_step, colour_by)
+            colour = _choose_colour(maps, panel_index, block, segment, block_rows, event_step, colour_by)
             pieces_by_colour.setdefault(colour, []).extend(block_pieces)
             if width_px >= MIN_NAMED_PX and block.state != "unmapped":
                 label = size(block.size_bytes)
@@ -110,7 +114,7 @@ def _map(
                 name_labels.append((left_byte, right_byte, row, label, palette.ink(colour)))
             if block.state != "used" and len(hatch_lines) < MAX_HATCHES:
                 for left_byte, right_byte, row in block_pieces:
-                    hatch_lines += _hatch(
+                    hatch_lines += _make_hatch_lines(
                         left_byte, right_byte, row * row_height, row_height - ROW_GAP_PX, px, block.state
                     )
     plot_items: list[Item] = []
@@ -145,7 +149,9 @@ def _map(
             if own_ink == ink
         ]
         plot_items.append(texts(labels, anchor="start", colour=ink, dx=4, size=10.5))
-    group_names = [columns.group_name(maps, row_group.stream, row_group.pool) for row_group in layout.groups]
+    group_names = [
+        columns.format_group_name(maps, row_group.stream, row_group.pool) for row_group in layout.groups
+    ]
     middles = [(row_group.first_row + 0.5) * row_height - 2 for row_group in layout.groups]
     plot_items.append(
         Labels([0.0] * len(group_names), middles, group_names, anchor="end", dx=-6, colour="muted", pin=True)
@@ -156,21 +162,23 @@ def _map(
     )
 
 
-def _rows_of_blocks(panel: PoolPanel, step: int) -> dict[int, int]:
+def _find_block_rows(panel: PoolPanel, step: int) -> dict[int, int]:
     """Return the index of each block that exists at a step in the history, by address."""
     blocks = panel.history.blocks
     rows = np.flatnonzero((blocks.begins <= step) & (step < blocks.ends))
     return dict(zip(blocks.addresses[rows].tolist(), rows.tolist(), strict=True))
 
 
-def _segment_index(panel: PoolPanel, layout: MapLayout, segment: Segment, step: int) -> int:
+def _find_segment_index(panel: PoolPanel, layout: MapLayout, segment: Segment, step: int) -> int:
     """Return the index of a segment that exists at a step."""
     ranges = panel.history.ranges
     is_match = (ranges.addresses == segment.address) & (ranges.begins <= step) & (step < ranges.ends)
     return int(ranges.segments[np.flatnonzero(is_match)[0]])
 
 
-def _pieces(layout: MapLayout, segment_index: int, start_address: int, end_address: int) -> Iterator[Piece]:
+def _split_into_rows(
+    layout: MapLayout, segment_index: int, start_address: int, end_address: int
+) -> Iterator[Piece]:
     """Yield each part of a row that a range of addresses covers: its left and right end, and its row."""
     size_bytes = int(layout.size_bytes[segment_index])
     low_address = int(layout.low[segment_index])
@@ -186,8 +194,8 @@ def _pieces(layout: MapLayout, segment_index: int, start_address: int, end_addre
         yield max(0.0, left_byte - row * row_bytes), min(right_byte - row * row_bytes, float(row_bytes)), row
 
 
-def _colour(
-    maps: Maps,
+def _choose_colour(
+    maps: PoolMaps,
     panel: int,
     block: Block,
     segment: Segment,
@@ -205,12 +213,12 @@ def _colour(
             age = step - begin_step if begin_step else 1 << 30
             return next(colour for max_age, _, colour in columns.AGES if age < max_age)
         case "stream":
-            return columns.colours_of([*maps.streams.values()])[list(maps.streams).index(segment.stream)]
+            return columns.choose_colours([*maps.streams.values()])[list(maps.streams).index(segment.stream)]
     owner = int(maps.owners.of_blocks[panel][block_rows[block.address]])
-    return columns.colours_of(maps.owners.names)[owner]
+    return columns.choose_colours(maps.owners.names)[owner]
 
 
-def _hatch(
+def _make_hatch_lines(
     left: float, right: float, top: float, height: float, px: float, state: str
 ) -> Iterator[tuple[float, float, float, float]]:
     """Yield hatch lines for a part of a row: rising if free, falling if waiting, dotted if unmapped."""

@@ -78,7 +78,7 @@ def operation_text(kind: str, size_bytes: int, requested_bytes: int, stream: str
     )
 
 
-def stream_names(histories: Sequence[AllocatorHistory]) -> dict[int, str]:
+def name_streams(histories: Sequence[AllocatorHistory]) -> dict[int, str]:
     """Return a dictionary of stream names by handle. Streams are numbered in order of appearance."""
     handles: dict[int, None] = {0: None}
     for history in histories:
@@ -87,7 +87,7 @@ def stream_names(histories: Sequence[AllocatorHistory]) -> dict[int, str]:
     return {handle: f"stream {number}" for number, handle in enumerate(handles)}
 
 
-def owner_of(stack: Stack) -> str:
+def find_owner(stack: Stack) -> str:
     """Return the innermost line of the program in a stack trace, such as ``train.py:12``."""
     program_frames = [frame for frame in stack if not any(folder in frame.filename for folder in _LIBRARIES)]
     for frame in program_frames or stack:
@@ -96,7 +96,7 @@ def owner_of(stack: Stack) -> str:
     return ""
 
 
-def _words(fragmentation: Fragmentation) -> dict[str, int | str]:
+def _make_text_values(fragmentation: Fragmentation) -> dict[str, int | str]:
     """Return the values that fill the text templates of a step."""
     largest_request_bytes = fragmentation.largest_request_bytes
     room_bytes = fragmentation.room_bytes
@@ -115,7 +115,7 @@ def _words(fragmentation: Fragmentation) -> dict[str, int | str]:
     }
 
 
-def sentence(fragmentation: Fragmentation, refused_bytes: int = 0, stream: int = 0) -> str:
+def describe_free_memory(fragmentation: Fragmentation, refused_bytes: int = 0, stream: int = 0) -> str:
     """Return a sentence about the free memory of a pool. If a request failed, the sentence contains the
     reason.
 
@@ -126,7 +126,7 @@ def sentence(fragmentation: Fragmentation, refused_bytes: int = 0, stream: int =
     stream
         The stream of that request.
     """
-    values = _words(fragmentation)
+    values = _make_text_values(fragmentation)
     if not refused_bytes:
         return filled(PAGE["lies"] if fragmentation.free_bytes else PAGE["full"], values)
     largest_piece_bytes = max(
@@ -146,17 +146,17 @@ def sentence(fragmentation: Fragmentation, refused_bytes: int = 0, stream: int =
     return filled(text, values | {"refused": size(refused_bytes), "mine": size(largest_piece_bytes)})
 
 
-def emptying(fragmentation: Fragmentation) -> str:
+def describe_emptying(fragmentation: Fragmentation) -> str:
     """Return a sentence about the amount of memory that ``free_all_blocks`` would return to the device."""
     template = (
         PAGE["gives"] + PAGE["stays"] * bool(fragmentation.held_bytes) + "."
         if fragmentation.free_bytes
         else PAGE["nothing"]
     )
-    return filled(template, _words(fragmentation))
+    return filled(template, _make_text_values(fragmentation))
 
 
-def figures(fragmentation: Fragmentation) -> list[tuple[str, str, str]]:
+def make_figures(fragmentation: Fragmentation) -> list[tuple[str, str, str]]:
     """Return the numbers that are shown next to the memory map, each with a name, a value and a detail."""
-    values = _words(fragmentation)
+    values = _make_text_values(fragmentation)
     return [(term, filled(value, values), filled(detail, values)) for term, value, detail in FIGURES]

@@ -9,7 +9,7 @@ import traitlets
 
 from gpulab.views._base import View
 from gpulab.views.allocator import columns, picture, pool_text
-from gpulab.views.allocator.maps import Maps, PoolPanel
+from gpulab.views.allocator.maps import PoolMaps, PoolPanel
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
 from gpulab.words import count, size
@@ -45,13 +45,13 @@ class AllocatorView(View, module="allocator/map"):
     chosen = traitlets.Int(-1).tag(sync=True, echo_update=False)
     emptied = traitlets.Bool(False).tag(sync=True, echo_update=False)
 
-    def __init__(self, maps: Maps, step: int | None = None) -> None:
+    def __init__(self, maps: PoolMaps, step: int | None = None) -> None:
         self.maps = maps
         histories = [panel.history for panel in maps.panels]
-        page_data, data = pack(columns.contents(maps, KEYS))
+        page_data, data = pack(columns.make_contents(maps, KEYS))
         super().__init__(
             title=f"Memory map: {maps.names}",
-            caption=_caption(histories),
+            caption=_make_caption(histories),
             source=histories[0].trace.provenance.source,
             contents=page_data,
             data=data,
@@ -87,18 +87,22 @@ class AllocatorView(View, module="allocator/map"):
         for panel in self.panels:
             block_map, fragmentation = self.maps.map_at(panel, self.step)
             lines.append(
-                f"{panel.name}: {self.maps.status_text(panel, self.step)} {pool_text.emptying(fragmentation)}"
+                f"{panel.name}: {self.maps.status_text(panel, self.step)} "
+                f"{pool_text.describe_emptying(fragmentation)}"
             )
-            for term, value, detail in pool_text.figures(fragmentation):
+            for term, value, detail in pool_text.make_figures(fragmentation):
                 lines.append(f"  {term}: {value} {detail}".rstrip())
-            lines += [f"  {text}" for text in _segments(block_map, panel.history.segments, self.maps.streams)]
+            lines += [
+                f"  {text}"
+                for text in _describe_segments(block_map, panel.history.segments, self.maps.streams)
+            ]
         return "\n".join([*lines, self.caption])
 
     def draw(self) -> Box:
         return picture.draw(self.maps, self.step, self.colour_by)
 
 
-def _segments(block_map: BlockMap, lives: SegmentLives, streams: dict[int, str]) -> list[str]:
+def _describe_segments(block_map: BlockMap, lives: SegmentLives, streams: dict[int, str]) -> list[str]:
     sentences = []
     for segment in block_map.segments[:40]:
         states = [block.state for block in segment.blocks]
@@ -113,7 +117,7 @@ def _segments(block_map: BlockMap, lives: SegmentLives, streams: dict[int, str])
     return [*sentences, f"And {count(omitted_count, 'more segment')}."] if omitted_count else sentences
 
 
-def _caption(histories: Sequence[AllocatorHistory]) -> str:
+def _make_caption(histories: Sequence[AllocatorHistory]) -> str:
     sentences = []
     for history in histories:
         trace = history.trace

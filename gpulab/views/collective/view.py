@@ -104,7 +104,7 @@ class CollectiveView(View):
         for step_number, step in enumerate(self._collective.steps, 1):
             moves = "; ".join(map(_move_text, step.moves)) or _HIDDEN_TEXT
             lines.append(f"Step {step_number}, {duration(step.time_ns)}: {moves}.")
-        sent_bytes, received_bytes = self._port_bytes(len(self._collective.steps))
+        sent_bytes, received_bytes = self._sum_port_bytes(len(self._collective.steps))
         for rank in range(self._collective.gpus):
             traffic = f"{size(sent_bytes[rank])} out, {size(received_bytes[rank])} in"
             lines.append(f"GPU {rank}: {traffic}. {self._result_sentence(rank)}")
@@ -120,7 +120,7 @@ class CollectiveView(View):
                 return f"Its chunk {chunk} is {_sum_text(contributions)}."
         return "Its result is wrong."
 
-    def _port_bytes(self, steps: int) -> tuple[list[int], list[int]]:
+    def _sum_port_bytes(self, steps: int) -> tuple[list[int], list[int]]:
         """Return the bytes that each GPU has sent and the bytes that it has received in the first steps."""
         record = self._collective
         step_ends = [*record.begins, len(record.traffic.crossings)]
@@ -133,7 +133,7 @@ class CollectiveView(View):
 
     def draw(self) -> Box:
         record = self._collective
-        step_boxes = {step_index: self._state(step_index) for step_index in range(len(record.steps) + 1)}
+        step_boxes = {step_index: self._draw_state(step_index) for step_index in range(len(record.steps) + 1)}
         wrong_texts = [
             f"GPU {rank} is wrong. {self._result_sentence(rank)}"
             for rank, is_right in enumerate(record.right)
@@ -142,7 +142,7 @@ class CollectiveView(View):
         return column(
             words(" ".join(wrong_texts[:2]), "strong") if wrong_texts else None,
             None if record.opaque else player("step", len(record.steps)),
-            self._steps(),
+            self._draw_steps(),
             legend(
                 [
                     ("fg", "arrived in this step", "outline"),
@@ -159,7 +159,7 @@ class CollectiveView(View):
             ),
         )
 
-    def _steps(self) -> Plot:
+    def _draw_steps(self) -> Plot:
         steps = self._collective.steps
         positions = np.arange(len(steps) + 1)
         sentences = ["before the first step"]
@@ -187,7 +187,7 @@ class CollectiveView(View):
             chosen=int(self.step),
         )
 
-    def _state(self, step_count: int) -> Box:
+    def _draw_state(self, step_count: int) -> Box:
         """Return the picture of the state after a number of steps: headline, chunks and ports."""
         record = self._collective
         if step_count == 0:
@@ -207,15 +207,15 @@ class CollectiveView(View):
         return column(
             words(headline, "strong"),
             row(
-                self._ring(step_count),
-                self._chunks(step_count),
-                self._ports(step_count),
+                self._draw_ring(step_count),
+                self._draw_chunks(step_count),
+                self._draw_ports(step_count),
                 weights=[1, 1.6, 0.8],
                 least=[200, 410, 160],
             ),
         )
 
-    def _ring(self, step_count: int) -> Plot:
+    def _draw_ring(self, step_count: int) -> Plot:
         """Return a drawing of the GPUs on a circle, with the chunks that one step moves."""
         record = self._collective
         moves = record.steps[step_count - 1].moves if step_count else ()
@@ -239,7 +239,7 @@ class CollectiveView(View):
             label="; ".join(texts_of_moves) or "GPUs on a circle. Nothing has moved.",
         )
 
-    def _chunks(self, step_count: int) -> Box:
+    def _draw_chunks(self, step_count: int) -> Box:
         record = self._collective
         chunks = len(record.chunk_bytes)
         gap = 0.002 * chunks
@@ -254,7 +254,7 @@ class CollectiveView(View):
             row_top = ROW_PX * rank
             for chunk in range(chunks):
                 sums = self._states[step_count][rank][chunk]
-                is_finished = sums == self._finished(chunk)
+                is_finished = sums == self._find_finished_parts(chunk)
                 colour = chunk % len(COLOURS) + (0 if is_finished else len(COLOURS))
                 chunk_box = (chunk + 2 * gap, chunk + 1 - 2 * gap, row_top + 4, row_top + ROW_PX - 4)
                 if (rank, chunk) in received_chunks:
@@ -268,9 +268,9 @@ class CollectiveView(View):
                 sentences.append(
                     f"GPU {rank}, chunk {chunk}: {_sum_text(sums)}{', finished' if is_finished else ''}"
                 )
-        plot_items: list[Item | None] = [_rects(cells, palette, sentences)]
-        plot_items += [_rects(frames, ["fg"])] if frames else []
-        plot_items += [_rects(_framed_cells(cells, frames), palette)] if frames else []
+        plot_items: list[Item | None] = [_make_rects(cells, palette, sentences)]
+        plot_items += [_make_rects(frames, ["fg"])] if frames else []
+        plot_items += [_make_rects(_find_framed_cells(cells, frames), palette)] if frames else []
         plot_items += [texts(rows, colour=colour, size=10) for colour, rows in texts_by_colour.items()]
         ranks = range(record.gpus)
         middles = [ROW_PX * (rank + 0.5) for rank in ranks]
@@ -288,14 +288,14 @@ class CollectiveView(View):
             hint="Point at a chunk, or use the arrow keys, to see which GPUs' data it sums.",
         )
 
-    def _finished(self, chunk: int) -> Parts | None:
+    def _find_finished_parts(self, chunk: int) -> Parts | None:
         """Return the contributions that a finished chunk must contain, or None if no GPU needs it."""
         expected = (self._collective.expected_parts(rank, chunk) for rank in range(self._collective.gpus))
         return next((contributions for contributions in expected if contributions is not None), None)
 
-    def _ports(self, step_count: int) -> Box:
+    def _draw_ports(self, step_count: int) -> Box:
         record = self._collective
-        sent_bytes, received_bytes = self._port_bytes(step_count)
+        sent_bytes, received_bytes = self._sum_port_bytes(step_count)
         busiest_bytes = record.traffic.busiest_bytes or 1
         mean_bytes = (sum(sent_bytes) + sum(received_bytes)) / (2 * record.gpus)
         rows = []
@@ -316,13 +316,15 @@ class CollectiveView(View):
         return column(words(heading, "note"), bars(rows, label=0.35))
 
 
-def _rects(cells: Sequence[tuple[float, ...]], colours: Sequence[str], sentences: Sequence[str] = ()) -> Item:
+def _make_rects(
+    cells: Sequence[tuple[float, ...]], colours: Sequence[str], sentences: Sequence[str] = ()
+) -> Item:
     x0, x1, y0, y1, colour = (list(rect) for rect in zip(*cells, strict=True))
     options = speaking(sentences) if sentences else {}
     return Rects(x0, x1, y0, y1, [int(index) for index in colour], list(colours), **options)
 
 
-def _framed_cells(
+def _find_framed_cells(
     cells: Sequence[tuple[float, ...]], frames: Sequence[tuple[float, ...]]
 ) -> list[tuple[float, ...]]:
     """Return the cells that have a frame, which are drawn a second time above the frame."""

@@ -9,7 +9,7 @@ import traitlets
 
 from gpulab.views._base import View
 from gpulab.views.device import facts
-from gpulab.views.device.chip import chip, scales
+from gpulab.views.device.chip import draw_chip, explain_scales
 from gpulab.views.parts.boxes import Box, column, fold, numbers, row, table, words
 from gpulab.words import count, number, size
 from virtualgpu.records import DeviceInfo, DeviceMetrics
@@ -46,11 +46,11 @@ class DeviceCard(View, module="device/card"):
     ) -> None:
         self.info = info
         self._setup = setup
-        self.others = facts.without_twins(info, others)
+        self.others = facts.remove_twins(info, others)
         self._metrics = metrics
         super().__init__(
             title=f"{info.name}: compute capability {info.capability}",
-            caption=_caption(info, self.others),
+            caption=_make_caption(info, self.others),
             source=info.provenance.source,
             has_metrics=metrics is not None,
         )
@@ -73,7 +73,7 @@ class DeviceCard(View, module="device/card"):
             self.readings = {
                 "label": snapshot.provenance.label,
                 "time_ns": snapshot.time_ns,
-                "rows": [facts.metric_row(metric) for metric in snapshot.metrics],
+                "rows": [facts.make_metric_row(metric) for metric in snapshot.metrics],
             }
 
     def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
@@ -101,7 +101,7 @@ class DeviceCard(View, module="device/card"):
                 + "."
             )
         if self._setup is not None:
-            setup_text = "; ".join(" ".join(cells) for cells in _rows(self._setup))
+            setup_text = "; ".join(" ".join(cells) for cells in _make_setup_rows(self._setup))
             lines.append(f"As set up, {self._setup.provenance.label}: {setup_text}.")
         for device in self.others:
             values = ", ".join(f"{quantity.name} {quantity.text(device)}" for quantity in facts.QUANTITIES)
@@ -117,15 +117,18 @@ class DeviceCard(View, module="device/card"):
         ]
         if self._setup is not None:
             limit_tables.append(
-                table(_rows(self._setup), title=f"As set up, {self._setup.provenance.source}")
+                table(_make_setup_rows(self._setup), title=f"As set up, {self._setup.provenance.source}")
             )
         limits = row(*limit_tables, least=[260] * len(limit_tables))
         devices = (self.info, *self.others)
-        comparison = facts.overview(devices, self.info)
+        comparison = facts.draw_overview(devices, self.info)
         return column(
             row(
-                chip(self.info),
-                column(numbers(facts.headlines(self.info), least=105), words(scales(self.info), "note")),
+                draw_chip(self.info),
+                column(
+                    numbers(facts.make_headlines(self.info), least=105),
+                    words(explain_scales(self.info), "note"),
+                ),
                 weights=[1.5, 1],
                 least=[300, 230],
             ),
@@ -136,11 +139,11 @@ class DeviceCard(View, module="device/card"):
         )
 
 
-def _rows(setup: DeviceMetrics) -> list[list[str]]:
-    return [[metric.name, str(facts.metric_row(metric)["text"])] for metric in setup.metrics]
+def _make_setup_rows(setup: DeviceMetrics) -> list[list[str]]:
+    return [[metric.name, str(facts.make_metric_row(metric)["text"])] for metric in setup.metrics]
 
 
-def _caption(info: DeviceInfo, other_devices: Sequence[DeviceInfo]) -> str:
+def _make_caption(info: DeviceInfo, other_devices: Sequence[DeviceInfo]) -> str:
     text = f"{info.name}: {info.provenance.label}."
     sources = sorted({device.provenance.source for device in other_devices})
     if other_devices:

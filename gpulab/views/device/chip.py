@@ -22,7 +22,9 @@ NOMINAL_PX = 520
 """Width for which tiles are square."""
 
 
-def layout(info: DeviceInfo, width: float, height: float) -> tuple[npt.NDArray[np.float64], float]:
+def compute_chip_layout(
+    info: DeviceInfo, width: float, height: float
+) -> tuple[npt.NDArray[np.float64], float]:
     """Return the rectangle (x, y, width, height) of each SM in the drawing of a chip, and the width of the L2
     rectangle.
 
@@ -43,18 +45,18 @@ def layout(info: DeviceInfo, width: float, height: float) -> tuple[npt.NDArray[n
     return np.concatenate([corner, extent], axis=1), width - columns * tile_width
 
 
-def chip(info: DeviceInfo) -> Box:
+def draw_chip(info: DeviceInfo) -> Box:
     """Return a drawing that shows the SMs, the L2 cache and the device memory of a GPU."""
     memory_text = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}"
     tiles_text = f"{count(info.sm_count, 'SM')}, one tile each"
     return column(
-        _draw_chip(info, f"{tiles_text}: point at one, or use the arrow keys."),
+        _draw_sms(info, f"{tiles_text}: point at one, or use the arrow keys."),
         words(tiles_text, "note", only="picture"),
-        _memory(info, memory_text),
+        _draw_memory(info, memory_text),
     )
 
 
-def scales(info: DeviceInfo) -> str:
+def explain_scales(info: DeviceInfo) -> str:
     """Return sentences that explain the scales of the drawing."""
     return (
         f"The areas of the chip are to scale: a tile is {size(info.shared_per_sm_bytes)} of shared memory. "
@@ -62,8 +64,8 @@ def scales(info: DeviceInfo) -> str:
     )
 
 
-def _draw_chip(info: DeviceInfo, hint: str) -> Plot:
-    tiles, l2_width = layout(info, NOMINAL_PX, CHIP_PX)
+def _draw_sms(info: DeviceInfo, hint: str) -> Plot:
+    tiles, l2_width = compute_chip_layout(info, NOMINAL_PX, CHIP_PX)
     x, y, tile_width, tile_height = tiles.T
     l2_x = NOMINAL_PX - l2_width
     sm_text = (
@@ -98,7 +100,7 @@ def _draw_chip(info: DeviceInfo, hint: str) -> Plot:
     )
 
 
-def _memory(info: DeviceInfo, text: str) -> Plot:
+def _draw_memory(info: DeviceInfo, text: str) -> Plot:
     l2_px = math.sqrt(NOMINAL_PX * MEMORY_PX * info.l2_bytes / info.memory_bytes)
     l2_top = (MEMORY_PX - l2_px) / 2
     return plot(

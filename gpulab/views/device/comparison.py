@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from gpulab.views._figure import FigureView, Painter, colour
 from gpulab.views.device import facts
-from gpulab.views.device.chip import L2, SM, layout
+from gpulab.views.device.chip import L2, SM, compute_chip_layout
 from gpulab.views.tables import Cell, Column, Table
 from gpulab.words import listing
 from virtualgpu.records import DeviceInfo
@@ -41,7 +41,7 @@ class DeviceComparison(FigureView):
 
     def __init__(self, devices: Sequence[DeviceInfo]) -> None:
         self.devices = tuple({(gpu.name, gpu.provenance.source): gpu for gpu in devices}.values())
-        self.names = facts.short_names(self.devices)
+        self.names = facts.make_short_names(self.devices)
         self.origins = "; ".join(device.provenance.label for device in self.devices)
         sources = dict.fromkeys(device.provenance.source for device in self.devices)
         super().__init__(
@@ -63,7 +63,7 @@ class DeviceComparison(FigureView):
             for name, device in zip(self.names, self.devices, strict=True)
         ]
         differing_count = sum(
-            len(facts.differing(quantities, self.devices)) for quantities in facts.LIMITS.values()
+            len(facts.find_differing(quantities, self.devices)) for quantities in facts.LIMITS.values()
         )
         return f"{listing(names)} side by side: {differing_count} of their limits differ; {self.origins}."
 
@@ -86,11 +86,13 @@ class DeviceComparison(FigureView):
         )
         quantities = tuple(Column(quantity.heading, show=quantity.show) for quantity in facts.QUANTITIES)
         columns: tuple[Column | str, ...] = ("device", "capability", *quantities)
-        limit_tables = (self._group(heading, quantities) for heading, quantities in facts.LIMITS.items())
+        limit_tables = (
+            self._make_limit_table(heading, quantities) for heading, quantities in facts.LIMITS.items()
+        )
         return Table("Devices", columns, overview), *limit_tables
 
-    def _group(self, heading: str, quantities: Sequence[facts.Quantity]) -> Table:
-        differing_quantities = facts.differing(quantities, self.devices)
+    def _make_limit_table(self, heading: str, quantities: Sequence[facts.Quantity]) -> Table:
+        differing_quantities = facts.find_differing(quantities, self.devices)
         rows = tuple(
             (
                 Cell(
@@ -134,7 +136,7 @@ class DeviceComparison(FigureView):
 
     def _paint_chips(self, ax: Axes) -> None:
         """Draw each chip with its SMs and L2; the areas of all chips are on one scale."""
-        layouts = [layout(device, *CHIP_PX) for device in self.devices]
+        layouts = [compute_chip_layout(device, *CHIP_PX) for device in self.devices]
         scales = [width / device.l2_bytes for device, (_, width) in zip(self.devices, layouts, strict=True)]
         row_unit = CHIP_ROWS / CHIP_PX[1]
         for row, ((tiles, l2_width), scale) in enumerate(zip(layouts, scales, strict=True)):

@@ -49,7 +49,7 @@ class Quantity:
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
 
-def fp32_tflops(info: DeviceInfo) -> float | None:
+def compute_fp32_tflops(info: DeviceInfo) -> float | None:
     """Return the peak FP32 rate of a device in TFLOP/s, or None if it is not known.
 
     If there is no published value, the rate is 2 operations per FP32 lane and cycle at the boost clock.
@@ -66,13 +66,13 @@ def _dims_text(dim: Dim3) -> str:
     return " × ".join("(2³¹−1)" if extent == 2**31 - 1 else number(extent) for extent in dim)
 
 
-def _driver(info: DeviceInfo) -> str | None:
+def _format_driver(info: DeviceInfo) -> str | None:
     return info.driver or (None if info.provenance.source in ("measured", "recorded") else "none")
 
 
 CAPABILITY = Quantity("Capability", "", lambda d: d.capability)
 SMS = Quantity("SMs", "", lambda d: d.sm_count)
-FP32_RATE = Quantity("Peak FP32", "TFLOP/s", fp32_tflops)
+FP32_RATE = Quantity("Peak FP32", "TFLOP/s", compute_fp32_tflops)
 BANDWIDTH = Quantity("Memory bandwidth", "GB/s", lambda d: d.memory_bandwidth_gbps, 4)
 L2 = Quantity("L2 cache", "MiB", lambda d: d.l2_bytes / MIB)
 SHARED = Quantity("Shared memory per SM", "KiB", lambda d: d.shared_per_sm_bytes / KIB)
@@ -127,13 +127,13 @@ LIMITS: dict[str, tuple[Quantity, ...]] = {
         Quantity(
             "NVLink, both directions", "GB/s", lambda d: "none" if d.nvlink_gbps == 0 else d.nvlink_gbps, 4
         ),
-        Quantity("Driver", "", _driver),
+        Quantity("Driver", "", _format_driver),
     ),
 }
 """All limits and capabilities, by heading."""
 
 
-def headlines(info: DeviceInfo) -> list[tuple[str, str, str]]:
+def make_headlines(info: DeviceInfo) -> list[tuple[str, str, str]]:
     """Return the main properties of a device. Each property has a name, a value and a detail."""
     return [
         ("Compute capability", info.capability, ""),
@@ -145,12 +145,12 @@ def headlines(info: DeviceInfo) -> list[tuple[str, str, str]]:
     ]
 
 
-def differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> list[Quantity]:
+def find_differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> list[Quantity]:
     """Return the quantities whose values differ between the devices."""
     return [quantity for quantity in quantities if len({quantity.figure(device) for device in devices}) > 1]
 
 
-def overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = None) -> Box:
+def draw_overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = None) -> Box:
     """Return a table with one row per device and one column per quantity. Bars in the cells compare the
     values with the largest value of the column.
     """
@@ -159,7 +159,7 @@ def overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = None) 
         values = [quantity.of(device) for device in devices]
         largest_values.append(max((value for value in values if isinstance(value, (int, float))), default=0))
     rows = []
-    for device, name in zip(devices, short_names(devices), strict=True):
+    for device, name in zip(devices, make_short_names(devices), strict=True):
         cells: list[tuple[str, float | None]] = [(device.capability, None)]
         for quantity, largest in zip(QUANTITIES, largest_values, strict=True):
             value = quantity.of(device)
@@ -169,7 +169,7 @@ def overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = None) 
     return matrix(rows, ["Capability", *(quantity.heading for quantity in QUANTITIES)])
 
 
-def metric_row(metric: Metric) -> dict[str, str | float | None]:
+def make_metric_row(metric: Metric) -> dict[str, str | float | None]:
     """Return a live reading for the browser, with its number, its text, and the reason if it is missing."""
     value = metric.value
     number_value = None if value is None or isinstance(value, str) else float(value)
@@ -178,7 +178,7 @@ def metric_row(metric: Metric) -> dict[str, str | float | None]:
     return {"name": metric.name, "value": number_value, "text": text, "why": metric.why}
 
 
-def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
+def remove_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
     """Return all devices in `others` except those with the same name and source as `info`."""
     return tuple(
         device
@@ -187,7 +187,7 @@ def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[Devic
     )
 
 
-def short_names(devices: Sequence[DeviceInfo]) -> list[str]:
+def make_short_names(devices: Sequence[DeviceInfo]) -> list[str]:
     """Return device names without maker, brand and memory size. If two short names would be equal, return
     full names.
     """

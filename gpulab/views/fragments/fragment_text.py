@@ -50,41 +50,41 @@ def value_text(value: float) -> str:
     return number(value, VALUE_DIGITS)
 
 
-def _value_forms(value: float) -> str:
+def _make_value_forms(value: float) -> str:
     """Return a value as text, with a rounded form and a mark for narrow cells."""
     text = value_text(value)
     rounded = number(value, 1) if math.isfinite(value) else text
     return "\n".join([text, *([] if rounded == text else [f"≈{rounded}"]), TOO_LONG])
 
 
-def short_name(matrix: Matrix) -> str:
+def name_matrix(matrix: Matrix) -> str:
     """Return the short name of a matrix, such as ``a``, or ``m0`` for the first matrix of ``ldmatrix``."""
     return f"m{matrix.name}" if matrix.name.isdigit() else matrix.name
 
 
-def first_register(matrix: Matrix) -> int:
+def find_first_register(matrix: Matrix) -> int:
     """Return the index of the operand register that holds the first elements of the matrix."""
     return int(matrix.name) if matrix.name.isdigit() else 0
 
 
-def matrix_title(matrix: Matrix) -> str:
+def make_matrix_title(matrix: Matrix) -> str:
     """Return the heading of a matrix with its name, its shape and the type of its elements."""
-    return f"{short_name(matrix)}: {matrix.rows} × {matrix.columns}, {matrix.kind}"
+    return f"{name_matrix(matrix)}: {matrix.rows} × {matrix.columns}, {matrix.kind}"
 
 
-def cell_texts(execution: MatrixExecution, index: int, matrix: Matrix, shown: str) -> list[str]:
+def make_cell_texts(execution: MatrixExecution, index: int, matrix: Matrix, shown: str) -> list[str]:
     """Return the text of each cell of a matrix, ordered by element and lane. If a text has several lines,
     each later line is a shorter version of the text.
     """
     elements, lanes = matrix.row.shape
     if shown == "value":
         values = decoded(execution.bits[index], matrix.kind)
-        return [_value_forms(value) for value in values.ravel().tolist()]
+        return [_make_value_forms(value) for value in values.ravel().tolist()]
     if shown == "address":
         addresses = execution.address[index].ravel().tolist()
         return [f"{address}\n{TOO_LONG}" if address >= 0 else "" for address in addresses]
     return [
-        f"{lane}·{first_register(matrix) + element // matrix.per_register}\n{lane}"
+        f"{lane}·{find_first_register(matrix) + element // matrix.per_register}\n{lane}"
         for element in range(elements)
         for lane in range(lanes)
     ]
@@ -106,13 +106,13 @@ def element_sentence(
     return filled(
         ELEMENT,
         {
-            "matrix": short_name(matrix),
+            "matrix": name_matrix(matrix),
             "row": int(matrix.row[element, lane]),
             "column": int(matrix.column[element, lane]),
             "value": value_text(float(decoded(execution.bits[index], matrix.kind)[element, lane])),
             "before": old_value_text,
             "lane": lane,
-            "register": first_register(matrix) + element // matrix.per_register,
+            "register": find_first_register(matrix) + element // matrix.per_register,
             "name": matrix.registers[element // matrix.per_register],
             "bits": filled(BITS, {"first": part_index * width, "last": (part_index + 1) * width - 1})
             if width < 32
@@ -133,7 +133,7 @@ def lane_sentence(matrices: list[Matrix], lane: int) -> str:
     for matrix in matrices:
         positions = list(zip(matrix.row[:, lane].tolist(), matrix.column[:, lane].tolist(), strict=True))
         elements = ", ".join(f"({row}, {column})" for row, column in positions[:MAX_LISTED])
-        texts.append(f"{short_name(matrix)} {elements}")
+        texts.append(f"{name_matrix(matrix)} {elements}")
     return filled(
         LANE, {"lane": lane, "group": lane // 4, "position": lane % 4, "elements": "; ".join(texts)}
     )

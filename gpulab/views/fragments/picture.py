@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.views.fragments.fragment_text import cell_texts, matrix_title, short_name
+from gpulab.views.fragments.fragment_text import make_cell_texts, make_matrix_title, name_matrix
 from gpulab.views.parts.boxes import Box, Plot, column, row
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Rects
@@ -39,7 +39,7 @@ PASS_NOTE = "A frame marks bytes that need another pass through the banks: a ban
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ByteRun:
     """A range of adjacent bytes in shared memory. The range contains elements of one matrix row or column, or
     the bytes of one lane.
     """
@@ -50,7 +50,7 @@ class Run:
     is_conflict: bool
 
 
-def drawn(trace: FragmentTrace, execution: MatrixExecution) -> list[int]:
+def find_drawn_matrices(trace: FragmentTrace, execution: MatrixExecution) -> list[int]:
     """Return the indices of the matrices that the picture shows. The accumulator of a multiplication is drawn
     only once, as matrix d.
     """
@@ -59,7 +59,7 @@ def drawn(trace: FragmentTrace, execution: MatrixExecution) -> list[int]:
     return [index for index, matrix in enumerate(matrices) if not (is_product and matrix.name == "c")]
 
 
-def lanes_plot() -> Plot:
+def draw_lanes() -> Plot:
     """Return a plot of the 32 lanes of a warp. Each lane has the colour of its group."""
     lanes = range(WARP_SIZE)
     return plot(
@@ -79,14 +79,14 @@ def lanes_plot() -> Plot:
     )
 
 
-def cell_px(rows: int) -> int:
+def compute_cell_px(rows: int) -> int:
     """Return the height in pixels of a row of a matrix."""
     return max(MIN_CELL_PX, min(MAX_CELL_PX, MATRIX_PX // rows))
 
 
-def matrix_plot(matrix: Matrix) -> Plot:
+def draw_matrix(matrix: Matrix) -> Plot:
     """Return a plot of a matrix. Its cells are ordered by element and lane."""
-    height = cell_px(matrix.rows)
+    height = compute_cell_px(matrix.rows)
     elements, lanes = matrix.row.shape
     element, lane = (axis.ravel() for axis in np.indices((elements, lanes)))
     rows, columns = matrix.row.ravel(), matrix.column.ravel()
@@ -119,13 +119,13 @@ def matrix_plot(matrix: Matrix) -> Plot:
             size=LABEL_PX,
         ),
         y_ticks([TOP_PX + height * (number + 0.5) for number in row_labels], [*map(str, row_labels)], domain),
-        label=f"{matrix_title(matrix)}, with the lane of each element",
+        label=f"{make_matrix_title(matrix)}, with the lane of each element",
         left=LEFT_PX,
         right=0,
     )
 
 
-def runs(trace: FragmentTrace, execution: MatrixExecution) -> list[Run]:
+def find_byte_runs(trace: FragmentTrace, execution: MatrixExecution) -> list[ByteRun]:
     """Return the ranges of adjacent bytes in shared memory that a matrix instruction loads or stores, with
     labels.
     """
@@ -135,46 +135,48 @@ def runs(trace: FragmentTrace, execution: MatrixExecution) -> list[Run]:
     if instruction.role == "access":
         (access,) = trace.accesses(execution)
         return [
-            Run(
+            ByteRun(
                 access.addresses[piece.lane],
                 access.size_bytes,
-                _labelled(f"lane {piece.lane}\n{piece.lane}", piece.row, bool(piece.depth)),
+                _make_label(f"lane {piece.lane}\n{piece.lane}", piece.row, bool(piece.depth)),
                 bool(piece.depth),
             )
             for piece in pieces
         ]
     result = []
-    indices = [index for index in drawn(trace, execution) if (execution.address[index] >= 0).any()]
+    indices = [
+        index for index in find_drawn_matrices(trace, execution) if (execution.address[index] >= 0).any()
+    ]
     for index in indices:
         matrix = instruction.matrices[index]
-        prefix = f"{short_name(matrix)} " if len(indices) > 1 else ""
+        prefix = f"{name_matrix(matrix)} " if len(indices) > 1 else ""
         size = KIND_BITS[matrix.kind] // 8
-        for members in _neighbours(execution.address[index].ravel(), matrix, size):
+        for members in _group_neighbours(execution.address[index].ravel(), matrix, size):
             rows, columns = (
                 np.unique(axis.ravel()[members]).tolist() for axis in (matrix.row, matrix.column)
             )
-            short_label = f"{_interval(rows)}: {_interval(columns)}"
+            short_label = f"{_format_interval(rows)}: {_format_interval(columns)}"
             address = int(execution.address[index].ravel()[members[0]])
             # Lane 8m + r of ldmatrix passes the address of row r of matrix m.
             piece = piece_of_lane.get(8 * index + rows[0])
             text = f"{prefix}{short_label}\n{short_label}" if prefix else short_label
             is_conflict = piece is not None and bool(piece.depth)
             if piece is not None:
-                text = _labelled(text, piece.row, is_conflict)
-            result.append(Run(address, size * len(members), text, is_conflict))
+                text = _make_label(text, piece.row, is_conflict)
+            result.append(ByteRun(address, size * len(members), text, is_conflict))
     return result
 
 
-def _labelled(text: str, pass_row: int, is_conflict: bool) -> str:
+def _make_label(text: str, pass_row: int, is_conflict: bool) -> str:
     """Add the number of the pass to the label of a run that waits for another one, as the first form."""
     return f"{text.splitlines()[0]} · pass {pass_row + 1}\n{text}" if is_conflict else text
 
 
-def _interval(numbers: list[int]) -> str:
+def _format_interval(numbers: list[int]) -> str:
     return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}"
 
 
-def _neighbours(address: npt.NDArray[np.int64], matrix: Matrix, size: int) -> list[list[int]]:
+def _group_neighbours(address: npt.NDArray[np.int64], matrix: Matrix, size: int) -> list[list[int]]:
     """Return groups of cells that are next to each other in memory, and in one row or column of a matrix."""
     rows, columns = matrix.row.ravel(), matrix.column.ravel()
     groups: list[list[int]] = []
@@ -198,12 +200,12 @@ def _neighbours(address: npt.NDArray[np.int64], matrix: Matrix, size: int) -> li
     return groups
 
 
-def memory_plot(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None:
+def draw_memory(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None:
     """Return a plot of the lines of shared memory that contain the matrix elements, or None if there are
     none.
     """
     instruction = trace.of(execution)
-    tiles = _tiles(trace, execution)
+    tiles = _make_tiles(trace, execution)
     if not len(tiles["address"]):
         return None
     address = tiles["address"]
@@ -224,7 +226,7 @@ def memory_plot(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
     )
     labels = []
     frames: dict[bool, list[tuple[float, ...]]] = {False: [], True: []}
-    for run in runs(trace, execution):
+    for run in find_byte_runs(trace, execution):
         start = run.address % LINE_BYTES
         y = TOP_PX + height * int(np.searchsorted(lines, run.address // LINE_BYTES))
         labels.append((start + run.size_bytes / 2, y + height / 2 - 0.5, run.text, run.size_bytes + 0.8))
@@ -236,7 +238,7 @@ def memory_plot(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
     return plot(
         TOP_PX + height * int(lines.size) + 1,
         domain,
-        _line_backgrounds(int(lines.size), height),
+        _draw_line_backgrounds(int(lines.size), height),
         cells,
         boxes(frames[False], ["bg"], outline=True) if frames[False] else None,
         texts(labels, colour="on-lane", size=LABEL_PX),
@@ -257,7 +259,7 @@ def memory_plot(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
     )
 
 
-def _line_backgrounds(lines: int, height: int) -> Rects:
+def _draw_line_backgrounds(lines: int, height: int) -> Rects:
     """Return the banks of some lines of shared memory."""
     line, bank = (axis.ravel() for axis in np.indices((lines, BANKS)))
     return Rects(
@@ -271,7 +273,7 @@ def _line_backgrounds(lines: int, height: int) -> Rects:
     )
 
 
-def _tiles(trace: FragmentTrace, execution: MatrixExecution) -> dict[str, npt.NDArray[np.int64]]:
+def _make_tiles(trace: FragmentTrace, execution: MatrixExecution) -> dict[str, npt.NDArray[np.int64]]:
     """Return address, size, lane, matrix and element of everything that is drawn in shared memory."""
     parts: list[tuple[npt.NDArray[np.int64], int, int]] = []
     instruction = trace.of(execution)
@@ -280,7 +282,7 @@ def _tiles(trace: FragmentTrace, execution: MatrixExecution) -> dict[str, npt.ND
     else:
         parts = [
             (execution.address[index], KIND_BITS[instruction.matrices[index].kind] // 8, index)
-            for index in drawn(trace, execution)
+            for index in find_drawn_matrices(trace, execution)
         ]
     columns: dict[str, list[npt.NDArray[np.int64]]] = {
         name: [] for name in ("address", "size", "lane", "matrix", "element")
@@ -298,7 +300,7 @@ def _tiles(trace: FragmentTrace, execution: MatrixExecution) -> dict[str, npt.ND
     }
 
 
-def with_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
+def add_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
     """Return a plot of a matrix with the texts of its cells. The cells of the given lane are inverted."""
     cells = box.items[0]
     assert isinstance(cells, Rects)
@@ -324,7 +326,7 @@ def with_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
     return _replace_items(box, [*box.items, boxes(inverted_cells, ["fg"], inset=0.5), *labels])
 
 
-def with_lane(box: Plot, lane: int) -> Plot:
+def add_lane_outlines(box: Plot, lane: int) -> Plot:
     """Add the outlines of one lane's bytes to a plot of shared memory."""
     cells = box.items[1]
     assert isinstance(cells, Rects)
@@ -343,16 +345,18 @@ def draw(trace: FragmentTrace, execution: MatrixExecution, lane: int, shown: str
     """Return the static picture of one matrix instruction, with its matrices, a sentence about a lane, and
     shared memory.
     """
-    matrices = [(index, trace.of(execution).matrices[index]) for index in drawn(trace, execution)]
+    matrices = [
+        (index, trace.of(execution).matrices[index]) for index in find_drawn_matrices(trace, execution)
+    ]
     panels = [
         column(
-            paragraph(matrix_title(matrix), "heading"),
-            with_texts(matrix_plot(matrix), cell_texts(execution, index, matrix, shown), lane),
+            paragraph(make_matrix_title(matrix), "heading"),
+            add_texts(draw_matrix(matrix), make_cell_texts(execution, index, matrix, shown), lane),
             gap=2,
         )
         for index, matrix in matrices
     ]
-    memory = memory_plot(trace, execution)
+    memory = draw_memory(trace, execution)
     is_access = not matrices
     return column(
         row(*panels, weights=[matrix.columns + 1 for _, matrix in matrices], least=[60] * len(panels), gap=12)
@@ -360,9 +364,9 @@ def draw(trace: FragmentTrace, execution: MatrixExecution, lane: int, shown: str
         else None,
         paragraph(sentence, "plain"),
         paragraph(ACCESS_HEADING if is_access else MEMORY_HEADING, "heading") if memory else None,
-        with_lane(memory, lane) if memory else None,
+        add_lane_outlines(memory, lane) if memory else None,
         paragraph(PASS_NOTE, "note")
-        if memory and any(run.is_conflict for run in runs(trace, execution))
+        if memory and any(run.is_conflict for run in find_byte_runs(trace, execution))
         else None,
         gap=6,
     )

@@ -28,21 +28,22 @@ class Row(NamedTuple):
         return self.executions[:MAX_EXECUTIONS]
 
 
-def rows(trace: FragmentTrace) -> list[Row]:
+def make_rows(trace: FragmentTrace) -> list[Row]:
     """Return one table row for each source line and kind of instruction. The kinds are multiplications,
     loads, stores and accesses.
     """
     groups: dict[tuple[int, int, str], list[MatrixExecution]] = {}
     for execution in trace.executions:
         instruction = trace.of(execution)
-        key = _ROLES.index(instruction.role), instruction.line, name_of(instruction)
+        key = _ROLES.index(instruction.role), instruction.line, name_instruction(instruction)
         groups.setdefault(key, []).append(execution)
     return [
-        _row(trace, executions) for _, executions in sorted(groups.items(), key=lambda group: group[0][0])
+        _make_row(trace, executions)
+        for _, executions in sorted(groups.items(), key=lambda group: group[0][0])
     ]
 
 
-def passes(trace: FragmentTrace, execution: MatrixExecution) -> tuple[int, int]:
+def count_passes(trace: FragmentTrace, execution: MatrixExecution) -> tuple[int, int]:
     """Return the number of passes through the shared-memory banks that an instruction needs, and the lowest
     possible number.
     """
@@ -50,7 +51,7 @@ def passes(trace: FragmentTrace, execution: MatrixExecution) -> tuple[int, int]:
     return sum(cost.wavefronts for cost in costs), sum(cost.ideal_wavefronts for cost in costs)
 
 
-def name_of(instruction: MatrixInstruction) -> str:
+def name_instruction(instruction: MatrixInstruction) -> str:
     """Return a short name of a matrix instruction, such as ``mma m16n8k16, f16 × f16 + f32``."""
     root, *parts = instruction.opcode.split(".")
     matrices = instruction.matrices
@@ -66,15 +67,15 @@ def name_of(instruction: MatrixInstruction) -> str:
     return f"{kind}, {instruction.size_bytes} B"
 
 
-def _row(trace: FragmentTrace, executions: list[MatrixExecution]) -> Row:
+def _make_row(trace: FragmentTrace, executions: list[MatrixExecution]) -> Row:
     instruction = trace.of(executions[0])
-    costs = [passes(trace, execution) for execution in executions]
+    costs = [count_passes(trace, execution) for execution in executions]
     pass_count, ideal_count = (sum(counts) for counts in zip(*costs, strict=True))
     line, source = place(trace.code, instruction.line, instruction.text, instruction.column)
     cells = (
         str(line or NOTHING),
         source.text,
-        name_of(instruction),
+        name_instruction(instruction),
         number(len(executions)),
         number(pass_count / len(executions)) if pass_count else NOTHING,
         number(ideal_count / len(executions)) if pass_count else NOTHING,

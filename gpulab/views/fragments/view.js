@@ -21,7 +21,7 @@ function valueForms(value) {
   return [text, ...(rounded === text ? [] : [`≈${rounded}`]), TOO_LONG].join("\n");
 }
 
-/** The texts of a matrix's cells, as `cell_texts` in Python. */
+/** The texts of a matrix's cells, as `make_cell_texts` in Python. */
 function cellTexts(matrix, shown) {
   if (shown === "value") return Array.from(matrix.values, valueForms);
   if (shown === "address") return Array.from(matrix.address, (address) => (address >= 0 ? `${address}\n${TOO_LONG}` : ""));

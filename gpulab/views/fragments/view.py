@@ -10,7 +10,7 @@ import traitlets
 
 from gpulab.views._base import View
 from gpulab.views.fragments import fragment_text, picture
-from gpulab.views.fragments.rows import HEADINGS, Row, passes, rows
+from gpulab.views.fragments.rows import HEADINGS, Row, count_passes, make_rows
 from gpulab.views.parts.boxes import Box, column, table
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.pack import pack
@@ -54,11 +54,11 @@ class FragmentView(View, module="fragments/view"):
 
     def __init__(self, trace: FragmentTrace, line: int | None = None, note: str = "") -> None:
         self.trace = trace
-        self.rows = rows(trace)
+        self.rows = make_rows(trace)
         origin = trace.provenance.of_results
         notes = (
             f"{note.removesuffix('.')}." if note else "",
-            self._wmma_note(),
+            self._make_wmma_note(),
             _TRUNCATION_NOTE if trace.truncated else "",
         )
         super().__init__(
@@ -69,7 +69,7 @@ class FragmentView(View, module="fragments/view"):
             ),
             row=next((index for index, row in enumerate(self.rows) if row.line == line), 0),
         )
-        scene, self.data = pack(self._contents())
+        scene, self.data = pack(self._make_contents())
         self.contents = scene
 
     @property
@@ -87,7 +87,7 @@ class FragmentView(View, module="fragments/view"):
         shown = self.chosen_row.shown
         return shown[min(self.execution, len(shown) - 1)]
 
-    def _wmma_note(self) -> str:
+    def _make_wmma_note(self) -> str:
         if not any(instruction.opcode.startswith("wmma") for instruction in self.trace.instructions):
             return ""
         is_recorded = self.trace.provenance.device.split()[-1] == "H200"
@@ -97,7 +97,7 @@ class FragmentView(View, module="fragments/view"):
         block = self.trace.block_index
         return f"Warp {self.trace.warp_index} of block {block[0] if block[1:] == (0, 0) else block}"
 
-    def _contents(self) -> dict[str, Any]:
+    def _make_contents(self) -> dict[str, Any]:
         """Return the data for the browser: the table, and the plots and values of each execution."""
         trace = self.trace
         plots: dict[int, Any] = {}  # by the identity of a matrix, which instructions keep
@@ -105,16 +105,16 @@ class FragmentView(View, module="fragments/view"):
         def of_matrix(execution: MatrixExecution, index: int) -> dict[str, Any]:
             matrix = trace.of(execution).matrices[index]
             if id(matrix) not in plots:
-                plots[id(matrix)] = picture.matrix_plot(matrix)
+                plots[id(matrix)] = picture.draw_matrix(matrix)
             values = _compact(decoded(execution.bits[index], matrix.kind))
             result: dict[str, Any] = {
                 "index": index,
-                "name": fragment_text.short_name(matrix),
-                "title": fragment_text.matrix_title(matrix),
+                "name": fragment_text.name_matrix(matrix),
+                "title": fragment_text.make_matrix_title(matrix),
                 "columns": matrix.columns,
                 "per_register": matrix.per_register,
                 "registers": list(matrix.registers),
-                "first_register": fragment_text.first_register(matrix),
+                "first_register": fragment_text.find_first_register(matrix),
                 "plot": plots[id(matrix)],
                 "values": values.ravel(),
                 "address": execution.address[index].ravel(),
@@ -129,10 +129,12 @@ class FragmentView(View, module="fragments/view"):
             is_access = instruction.role == "access"
             return {
                 "role": instruction.role,
-                "costs": self._costs(execution),
-                "matrices": [of_matrix(execution, index) for index in picture.drawn(trace, execution)],
-                "memory": picture.memory_plot(trace, execution),
-                "conflict": any(run.is_conflict for run in picture.runs(trace, execution)),
+                "costs": self._describe_costs(execution),
+                "matrices": [
+                    of_matrix(execution, index) for index in picture.find_drawn_matrices(trace, execution)
+                ],
+                "memory": picture.draw_memory(trace, execution),
+                "conflict": any(run.is_conflict for run in picture.find_byte_runs(trace, execution)),
                 "sentences": fragment_text.access_sentences(trace, execution) if is_access else [],
             }
 
@@ -147,7 +149,7 @@ class FragmentView(View, module="fragments/view"):
                 }
                 for row in self.rows
             ],
-            "lanes": picture.lanes_plot(),
+            "lanes": picture.draw_lanes(),
             "shown": [[name, text] for name, text in fragment_text.SHOWN.items()],
             "said": fragment_text.PAGE,
             "listed": fragment_text.MAX_LISTED,
@@ -155,20 +157,20 @@ class FragmentView(View, module="fragments/view"):
             "pass_note": picture.PASS_NOTE,
         }
 
-    def _costs(self, execution: MatrixExecution) -> str:
+    def _describe_costs(self, execution: MatrixExecution) -> str:
         """Return a text with the passes of an execution through the banks; empty if it makes no access."""
-        pass_count, ideal_count = passes(self.trace, execution)
+        pass_count, ideal_count = count_passes(self.trace, execution)
         if not pass_count:
             return ""
         return f"{count(pass_count, 'pass', 'passes')} through the banks, at best {number(ideal_count)}"
 
-    def _execution_text(self) -> str:
+    def _describe_execution(self) -> str:
         """Return a description of the execution that is shown."""
         row = self.chosen_row
         ordinal = min(self.execution, len(row.shown) - 1) + 1
         phrases = [
             f"Line {row.cells[0]}, {row.cells[2]}: execution {ordinal} of {number(len(row.executions))}",
-            self._costs(self.chosen),
+            self._describe_costs(self.chosen),
         ]
         return "; ".join(filter(None, phrases))
 
@@ -178,7 +180,7 @@ class FragmentView(View, module="fragments/view"):
         execution = self.chosen
         if trace.of(execution).role == "access":
             return [fragment_text.access_sentences(trace, execution)[self.lane]]
-        drawn_indices = picture.drawn(trace, execution)
+        drawn_indices = picture.find_drawn_matrices(trace, execution)
         index = drawn_indices[min(self.matrix, len(drawn_indices) - 1)]
         matrices = [trace.of(execution).matrices[number] for number in drawn_indices]
         element = min(self.element, len(trace.of(execution).matrices[index].row) - 1)
@@ -207,12 +209,14 @@ class FragmentView(View, module="fragments/view"):
             costs = "" if row.cells[4] == NOTHING else f", {row.cells[4]} passes each, at best {row.cells[5]}"
             times_text = count(len(row.executions), "time")
             sentences.append(f"Line {row.cells[0]}, {row.cells[2]}: executed {times_text}{costs}.")
-        sentences.append(f"Shown: {self._execution_text()}.")
+        sentences.append(f"Shown: {self._describe_execution()}.")
         sentences += self._selection_sentences()[:1]
         trace = self.trace
         if trace.of(self.chosen).role == "access":
             return "\n".join([*sentences[:-1], *fragment_text.access_sentences(trace, self.chosen)])
-        matrices = [trace.of(self.chosen).matrices[index] for index in picture.drawn(trace, self.chosen)]
+        matrices = [
+            trace.of(self.chosen).matrices[index] for index in picture.find_drawn_matrices(trace, self.chosen)
+        ]
         sentences += [fragment_text.lane_sentence(matrices, lane) for lane in range(WARP_SIZE)]
         return "\n".join(sentences)
 
@@ -222,7 +226,7 @@ class FragmentView(View, module="fragments/view"):
         return column(
             table(shown_rows, HEADINGS),
             paragraph(f"and {omitted_count} more", "note") if omitted_count > 0 else None,
-            paragraph(self._execution_text(), "heading"),
+            paragraph(self._describe_execution(), "heading"),
             picture.draw(
                 self.trace, self.chosen, self.lane, self.shown, " ".join(self._selection_sentences())
             ),

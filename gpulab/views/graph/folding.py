@@ -12,7 +12,7 @@ MAX_PATTERN_LENGTH = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeGroup:
     """A group of graph nodes that is drawn as one node, because a ``pattern`` repeats ``times`` times.
 
     Parameters
@@ -33,17 +33,17 @@ class Group:
         """A key for comparing groups of graph nodes by their operations. Groups with equal operations have
         the same key.
         """
-        return tuple(map(kind_of, self.pattern)), self.times, self.is_fan
+        return tuple(map(make_operation_key, self.pattern)), self.times, self.is_fan
 
 
-def kind_of(node: GraphNode) -> object:
+def make_operation_key(node: GraphNode) -> object:
     """Return a key for the operation of a graph node. Nodes with the same operation have equal keys."""
     return node.kind, node.name, node.grid, node.block, node.size_bytes, node.copy_kind
 
 
-def groups(
+def fold_groups(
     record: GraphRecord, separate_nodes: frozenset[int] = frozenset(), fold: bool = True
-) -> tuple[list[Group], list[tuple[int, int]]]:
+) -> tuple[list[NodeGroup], list[tuple[int, int]]]:
     """Return the groups of graph nodes to draw, and the edges between the groups.
 
     Parameters
@@ -53,21 +53,21 @@ def groups(
     fold
         Whether to merge repeated nodes; otherwise each node is a group.
     """
-    single_groups = [Group((node.number,), (node,)) for node in record.nodes]
+    single_groups = [NodeGroup((node.number,), (node,)) for node in record.nodes]
     if not fold:
         return single_groups, list(record.edges)
     current_groups = [
-        group for chain in _chains(record) for group in _fold_chain(record, chain, separate_nodes)
+        group for chain in _find_paths(record) for group in _fold_path(record, chain, separate_nodes)
     ]
     while True:
-        edges = _edges_between(current_groups, record.edges)
-        fans = _fans(current_groups, edges, separate_nodes)
+        edges = _find_group_edges(current_groups, record.edges)
+        fans = _merge_fans(current_groups, edges, separate_nodes)
         if len(fans) == len(current_groups):
             return current_groups, edges
         current_groups = fans  # fewer
 
 
-def _chains(record: GraphRecord) -> list[list[int]]:
+def _find_paths(record: GraphRecord) -> list[list[int]]:
     """Return the nodes as paths, whose inner nodes have one predecessor and one successor."""
     successors: dict[int, list[int]] = {}
     predecessors: dict[int, list[int]] = {}
@@ -93,11 +93,11 @@ def _chains(record: GraphRecord) -> list[list[int]]:
     return sorted(chains)
 
 
-def _fold_chain(record: GraphRecord, chain: Sequence[int], separate_nodes: frozenset[int]) -> list[Group]:
+def _fold_path(record: GraphRecord, chain: Sequence[int], separate_nodes: frozenset[int]) -> list[NodeGroup]:
     """Return the groups of a path, with each repeated part merged into one group."""
     nodes = [record.nodes[node_number] for node_number in chain]
     node_keys = [
-        object() if node_number in separate_nodes else kind_of(record.nodes[node_number])
+        object() if node_number in separate_nodes else make_operation_key(record.nodes[node_number])
         for node_number in chain
     ]
     result = []
@@ -115,7 +115,9 @@ def _fold_chain(record: GraphRecord, chain: Sequence[int], separate_nodes: froze
             repetitions = 1
         end_index = index + pattern_length * repetitions
         result.append(
-            Group(tuple(chain[index:end_index]), tuple(nodes[index : index + pattern_length]), repetitions)
+            NodeGroup(
+                tuple(chain[index:end_index]), tuple(nodes[index : index + pattern_length]), repetitions
+            )
         )
         index = end_index
     return result
@@ -130,7 +132,9 @@ def _count_repeats(node_keys: Sequence[object], start: int, length: int) -> tupl
     return length, repetitions
 
 
-def _edges_between(group_list: Sequence[Group], edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _find_group_edges(
+    group_list: Sequence[NodeGroup], edges: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
     group_of_node = {
         node_number: index for index, group in enumerate(group_list) for node_number in group.members
     }
@@ -138,9 +142,9 @@ def _edges_between(group_list: Sequence[Group], edges: Sequence[tuple[int, int]]
     return list(dict.fromkeys(edge for edge in group_edges if edge[0] != edge[1]))
 
 
-def _fans(
-    group_list: Sequence[Group], edges: Sequence[tuple[int, int]], separate_nodes: frozenset[int]
-) -> list[Group]:
+def _merge_fans(
+    group_list: Sequence[NodeGroup], edges: Sequence[tuple[int, int]], separate_nodes: frozenset[int]
+) -> list[NodeGroup]:
     """Return the groups, in which equal groups between the same neighbours are merged."""
     neighbours: list[tuple[list[int], list[int]]] = [([], []) for _ in group_list]
     for start_group, end_group in edges:
@@ -158,10 +162,12 @@ def _fans(
     ]
 
 
-def _merge_fan(similar_groups: list[Group]) -> list[Group]:
+def _merge_fan(similar_groups: list[NodeGroup]) -> list[NodeGroup]:
     """Return similar groups as one fan if there are enough of them; otherwise return them unchanged."""
     if len(similar_groups) < MIN_FOLDED:
         return similar_groups
     first_group = similar_groups[0]
     node_numbers = tuple(node_number for group in similar_groups for node_number in group.members)
-    return [Group(node_numbers, first_group.pattern, first_group.times * len(similar_groups), is_fan=True)]
+    return [
+        NodeGroup(node_numbers, first_group.pattern, first_group.times * len(similar_groups), is_fan=True)
+    ]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gpulab.views.graph.folding import Group
+from gpulab.views.graph.folding import NodeGroup
 from gpulab.views.timeline.chart import OF_CUPY
 from gpulab.words import count, duration, listing, noun, number, shape, size
 from virtualgpu.records import DanglingArray, Dim3, GraphComparison, GraphNode, GraphRecord, NodeParameter
@@ -45,15 +45,15 @@ _KINDS = {
 _DIGITS_PATTERN = re.compile(r"\d+")
 
 
-def name_of(node: GraphNode) -> str:
+def name_node(node: GraphNode) -> str:
     """Return the name that is shown on a graph node."""
     if node.kind == "KERNEL":
         match = OF_CUPY.fullmatch(node.name)
-        return match[1] if match else _demangled_name(node.name)
+        return match[1] if match else _demangle(node.name)
     return f"copy {node.copy_kind or ''}".strip() if node.kind == "MEMCPY" else node.name.lower()
 
 
-def _demangled_name(name: str) -> str:
+def _demangle(name: str) -> str:
     """Return the function name in a mangled C++ symbol, without namespaces: ``scale`` for ``_Z5scalePf``."""
     index = 3 if name.startswith("_ZN") else 2
     while name.startswith("_Z") and (length := _DIGITS_PATTERN.match(name, index)):
@@ -62,29 +62,29 @@ def _demangled_name(name: str) -> str:
     return base_name if name.startswith("_Z") and index > 3 else name
 
 
-def detail_of(node: GraphNode) -> str:
+def format_detail(node: GraphNode) -> str:
     """Return the second line of text on a graph node, which is the grid and block or the number of bytes."""
     if node.grid and node.block:
-        return f"<<<{_extent(node.grid)}, {_extent(node.block)}>>>"
+        return f"<<<{_format_extent(node.grid)}, {_format_extent(node.block)}>>>"
     return size(node.size_bytes) if node.size_bytes else ""
 
 
-def _extent(dim: Dim3) -> str:
+def _format_extent(dim: Dim3) -> str:
     text = shape(dim)
     return f"({text.replace(' × ', ', ')})" if "×" in text else text
 
 
-def group_text(group: Group) -> tuple[str, str]:
+def group_text(group: NodeGroup) -> tuple[str, str]:
     """Return the two lines of text on a group of graph nodes."""
-    names = list(map(name_of, group.pattern))
+    names = list(map(name_node, group.pattern))
     if group.times == 1:
-        return names[0], detail_of(group.pattern[0])
+        return names[0], format_detail(group.pattern[0])
     if len(names) == 1:
-        return f"{number(group.times)} × {names[0]}", detail_of(group.pattern[0])
+        return f"{number(group.times)} × {names[0]}", format_detail(group.pattern[0])
     return f"{number(group.times)} × {count(len(names), 'node')}", ", ".join(names)
 
 
-def group_sentence(record: GraphRecord, group: Group, node_times_ns: Mapping[int, float]) -> str:
+def group_sentence(record: GraphRecord, group: NodeGroup, node_times_ns: Mapping[int, float]) -> str:
     """Return one sentence about a graph node or a group of graph nodes."""
     times_ns = [node_times_ns[node_number] for node_number in group.members if node_number in node_times_ns]
     time = f"; {duration(sum(times_ns))} in the replay" if times_ns else ""
@@ -92,8 +92,8 @@ def group_sentence(record: GraphRecord, group: Group, node_times_ns: Mapping[int
         source_line = group.pattern[0].source
         line = f"; {source_line}: {source_line.text}" if source_line else ""
         return f"{node_sentence(record, group.pattern[0])}{time}{line}."
-    names = " → ".join(map(name_of, group.pattern))
-    node_text = ", ".join(filter(None, (names, detail_of(group.pattern[0]))))
+    names = " → ".join(map(name_node, group.pattern))
+    node_text = ", ".join(filter(None, (names, format_detail(group.pattern[0]))))
     pattern = f"({names})" if len(group.pattern) > 1 else node_text
     arrangement = "side by side" if group.is_fan else "one after the other"
     first_node = min(group.members)
@@ -169,7 +169,7 @@ def dangling_sentence(dangling: DanglingArray) -> str:
     )
 
 
-def sentence(record: GraphRecord, name: str) -> str:
+def describe_graph(record: GraphRecord, name: str) -> str:
     """Return a sentence about a graph with its numbers of nodes, steps and edges, and its device."""
     names = listing([array.array.name for array in record.dangling])
     dangling_text = f"; {names} {noun(len(record.dangling), 'dangles', 'dangle')}" if names else ""
@@ -179,7 +179,7 @@ def sentence(record: GraphRecord, name: str) -> str:
     )
 
 
-def costs(comparison: GraphComparison) -> str:
+def compare_costs(comparison: GraphComparison) -> str:
     """Return a text that compares the times per node and per run with and without the graph."""
     node_time = duration(comparison.graph_node_ns)
     eager_time = duration(comparison.eager_node_ns)
@@ -194,4 +194,4 @@ def costs(comparison: GraphComparison) -> str:
 
 def cost_sentence(comparison: GraphComparison) -> str:
     """Return a sentence with the costs of the graph and the origin of these numbers."""
-    return f"{costs(comparison)[:-2]}; {comparison.provenance.label})."
+    return f"{compare_costs(comparison)[:-2]}; {comparison.provenance.label})."

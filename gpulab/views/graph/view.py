@@ -9,7 +9,7 @@ import traitlets
 
 from gpulab.views._base import View
 from gpulab.views.graph import graph_text
-from gpulab.views.graph.folding import Group, groups
+from gpulab.views.graph.folding import NodeGroup, fold_groups
 from gpulab.views.parts import boxes
 from gpulab.views.parts.boxes import Box, Plot, column, legend, player
 from gpulab.views.parts.dag import DrawnNode, dag
@@ -74,15 +74,17 @@ class GraphView(View):
         self.panels = (
             lanes_of(timelines, TIMELINE_NAMES, ROWS_PX) if len(timelines) == len(TIMELINE_NAMES) else []
         )
-        self._node_spans = _node_spans(comparison.replay) if comparison and comparison.replay else {}
+        self._node_spans = _find_node_spans(comparison.replay) if comparison and comparison.replay else {}
         self._node_times_ns = {
             node: end_ns - start_ns for node, (start_ns, end_ns) in self._node_spans.items()
         }
         separate_nodes = frozenset(node for dangling in record.dangling for node in dangling.nodes[:1])
-        self.groups, self.edges = groups(record, separate_nodes, fold=len(record.nodes) > MAX_SINGLE)
-        if self._dag().height > self._max_height_px:
-            self.groups, self.edges = groups(record, separate_nodes, fold=True)
-        super().__init__(title=f"Graph of {name}", source=record.provenance.source, caption=self._caption())
+        self.groups, self.edges = fold_groups(record, separate_nodes, fold=len(record.nodes) > MAX_SINGLE)
+        if self._draw_dag().height > self._max_height_px:
+            self.groups, self.edges = fold_groups(record, separate_nodes, fold=True)
+        super().__init__(
+            title=f"Graph of {name}", source=record.provenance.source, caption=self._make_caption()
+        )
         self.redraw()
 
     @property
@@ -92,7 +94,7 @@ class GraphView(View):
 
     def sentence(self) -> str:
         cost = f" {graph_text.cost_sentence(self.comparison)}" if self.comparison else ""
-        return f"{graph_text.sentence(self.graph, self.name)}{cost}"
+        return f"{graph_text.describe_graph(self.graph, self.name)}{cost}"
 
     def describe(self) -> str:
         lines = [self.sentence(), *map(graph_text.dangling_sentence, self.graph.dangling)]
@@ -101,7 +103,7 @@ class GraphView(View):
             predecessors.setdefault(end_group, []).append(start_group)
         for index, group in enumerate(self.groups):
             waits_text = listing(
-                [_group_name(self.groups[start_group]) for start_group in predecessors.get(index, ())]
+                [_name_group(self.groups[start_group]) for start_group in predecessors.get(index, ())]
             )
             text = graph_text.group_sentence(self.graph, group, self._node_times_ns)
             lines.append(f"{text} After {waits_text}." if waits_text else text)
@@ -118,16 +120,16 @@ class GraphView(View):
                 boxes.words(graph_text.dangling_sentence(dangling), "strong")
                 for dangling in self.graph.dangling
             ),
-            boxes.words(graph_text.costs(self.comparison)) if self.comparison else None,
-            legend(self._legend(timelines)),
-            self._player(timelines.domain[1]) if timelines and self._node_spans else None,
-            self._dag() if self.groups else boxes.words(self.graph.note or "The graph has no nodes."),
-            self._unfolded(),
+            boxes.words(graph_text.compare_costs(self.comparison)) if self.comparison else None,
+            legend(self._make_legend(timelines)),
+            self._make_player(timelines.domain[1]) if timelines and self._node_spans else None,
+            self._draw_dag() if self.groups else boxes.words(self.graph.note or "The graph has no nodes."),
+            self._draw_unfolded(),
             timelines,
             gap=6,
         )
 
-    def _player(self, last_ns: float) -> Box:
+    def _make_player(self, last_ns: float) -> Box:
         """Return the Play buttons, which show the recorded times with and without the graph."""
         replay = self.panels[-1].record
         end_times = [
@@ -151,7 +153,7 @@ class GraphView(View):
         """The maximum height of the graph in pixels."""
         return BESIDE_PX if self.panels else ALONE_PX
 
-    def _dag(self) -> Plot:
+    def _draw_dag(self) -> Plot:
         dangling_nodes = {_old_key(array) for array in self.graph.dangling}
         group_of_node = {
             node_number: index for index, group in enumerate(self.groups) for node_number in group.members
@@ -162,9 +164,10 @@ class GraphView(View):
             "; a node for several nodes unfolds" if any(group.times > 1 for group in self.groups) else ""
         )
         return dag(
-            {**self._arrays(), **self._nodes()},
+            {**self._make_array_nodes(), **self._make_nodes()},
             arrows,
-            label=f"{graph_text.sentence(self.graph, self.name)} Tab and arrow keys go from node to node.",
+            label=f"{graph_text.describe_graph(self.graph, self.name)} "
+            "Tab and arrow keys go from node to node.",
             trait="node",
             moment="moment_ns",
             max_height_px=self._max_height_px,
@@ -172,7 +175,7 @@ class GraphView(View):
             hint=f"{HINT}{' there and in the timeline' if self.panels else ''}{unfold_text}.",
         )
 
-    def _arrays(self) -> dict[str, DrawnNode]:
+    def _make_array_nodes(self) -> dict[str, DrawnNode]:
         """Return a drawn node for each array of the graph whose name now refers to another array."""
         nodes = {}
         for array in self.graph.dangling:
@@ -187,24 +190,24 @@ class GraphView(View):
                 nodes[f"{name} now"] = DrawnNode(f"{name} now", "grid", "hexagon", new_elements, description)
         return nodes
 
-    def _nodes(self) -> dict[str, DrawnNode]:
+    def _make_nodes(self) -> dict[str, DrawnNode]:
         affected_nodes = {node for dangling in self.graph.dangling for node in dangling.nodes}
-        return {str(index): self._node(group, affected_nodes) for index, group in enumerate(self.groups)}
+        return {str(index): self._make_node(group, affected_nodes) for index, group in enumerate(self.groups)}
 
-    def _node(self, group: Group, affected_nodes: Collection[int] = ()) -> DrawnNode:
+    def _make_node(self, group: NodeGroup, affected_nodes: Collection[int] = ()) -> DrawnNode:
         text, detail = graph_text.group_text(group)
         return DrawnNode(
             text,
-            self._colour(group),
+            self._choose_colour(group),
             SHAPES.get(group.pattern[0].kind, "hexagon"),
             detail,
             graph_text.group_sentence(self.graph, group, self._node_times_ns),
             group.members,
             "error" if set(affected_nodes).intersection(group.members) else "",
-            self._span(group),
+            self._find_span(group),
         )
 
-    def _span(self, group: Group) -> tuple[float, float]:
+    def _find_span(self, group: NodeGroup) -> tuple[float, float]:
         """Return the start of a group's first node and the end of its last node in the replay."""
         spans = [
             self._node_spans[node_number] for node_number in group.members if node_number in self._node_spans
@@ -213,18 +216,20 @@ class GraphView(View):
             return (-1, -1)
         return (min(start_ns for start_ns, _ in spans), max(end_ns for _, end_ns in spans))
 
-    def _unfolded(self) -> Box | None:
+    def _draw_unfolded(self) -> Box | None:
         """Return a picture of the nodes in the selected group, which is shown below the graph."""
-        members_by_node = {group.members[0]: self._members(group) for group in self.groups if group.times > 1}
+        members_by_node = {
+            group.members[0]: self._draw_members(group) for group in self.groups if group.times > 1
+        }
         if not members_by_node:
             return None
         selected = self.node if self.node in members_by_node else NO_OPERATION
         return boxes.switch("node", selected, {NO_OPERATION: column(), **members_by_node})
 
-    def _members(self, group: Group) -> Box:
+    def _draw_members(self, group: NodeGroup) -> Box:
         """Return a graph of a group's first nodes, and the number of nodes that are not in it."""
         single_groups = [
-            Group((node_number,), (self.graph.nodes[node_number],))
+            NodeGroup((node_number,), (self.graph.nodes[node_number],))
             for node_number in group.members[:MAX_SINGLE]
         ]
         drawn_members = {node_number for single in single_groups for node_number in single.members}
@@ -240,16 +245,16 @@ class GraphView(View):
                 f"{text}; {number(omitted_count)} more like them" if omitted_count else text, "strong"
             ),
             dag(
-                {str(single.members[0]): self._node(single) for single in single_groups},
+                {str(single.members[0]): self._make_node(single) for single in single_groups},
                 edges,
                 label=f"{text}.",
                 moment="moment_ns",
             ),
         )
 
-    def _colour(self, group: Group) -> str:
+    def _choose_colour(self, group: NodeGroup) -> str:
         """Return the colour of a group, which is the same in the timeline."""
-        engine = _engine(group)
+        engine = _find_engine(group)
         if engine == "kernel":
             return KERNELS[self._kernel_colours[group.pattern[0].name]]
         return ENGINES[engine][0]
@@ -260,11 +265,11 @@ class GraphView(View):
         names = [name for lanes in self.panels for name in lanes.kernels]
         return kernel_colours([*names, *(node.name for node in self.graph.nodes if node.kind == "KERNEL")])
 
-    def _legend(self, timelines: Plot | None) -> list[tuple[str, str]]:
+    def _make_legend(self, timelines: Plot | None) -> list[tuple[str, str]]:
         if timelines:
             entries = legend_entries(timelines)
         else:
-            used_colours = {self._colour(group) for group in self.groups}
+            used_colours = {self._choose_colour(group) for group in self.groups}
             engine_entries = [*ENGINES.values()][len(KERNELS) : DEVICE_ENGINES]
             entries = [
                 *kernel_legend([*self._kernel_colours]),
@@ -272,7 +277,7 @@ class GraphView(View):
             ]
         return [*entries, *([("error", "uses an old array")] if self.graph.dangling else [])]
 
-    def _caption(self) -> str:
+    def _make_caption(self) -> str:
         folding_text = f"{count(len(self.graph.nodes), 'node')} drawn as {len(self.groups)}."
         caption_texts = [
             f"Nodes and edges: captured on {self.graph.provenance.device}.",
@@ -287,20 +292,20 @@ def _old_key(dangling: DanglingArray) -> str:
     return f"old {dangling.array.name}"
 
 
-def _group_name(group: Group) -> str:
+def _name_group(group: NodeGroup) -> str:
     first_node = min(group.members)
     last_node = max(group.members)
     return f"node {first_node}" if first_node == last_node else f"nodes {first_node} to {last_node}"
 
 
-def _engine(group: Group) -> str:
+def _find_engine(group: NodeGroup) -> str:
     node = group.pattern[0]
     if node.kind in ("KERNEL", "HOST"):
         return node.kind.lower()
     return node.copy_kind if node.copy_kind in ("HtoD", "DtoH") else "DtoD"
 
 
-def _node_spans(replay: Timeline) -> dict[int, tuple[int, int]]:
+def _find_node_spans(replay: Timeline) -> dict[int, tuple[int, int]]:
     """Return the start and the end of each node by its number, in ns since the start of a replay."""
     return {
         activity.graph_node_id: (activity.start_ns - replay.start_ns, activity.end_ns - replay.start_ns)

@@ -12,7 +12,7 @@ import traitlets
 
 from gpulab._deprecated import old_method
 from gpulab.views._steered import Steered
-from gpulab.views._waves import Waves, limit_bars, limiter_words, occupancy_words
+from gpulab.views._waves import Waves, describe_limiters, describe_occupancy, make_limit_bars
 from gpulab.views.parts import plots
 from gpulab.views.parts.axes import Axes, Axis
 from gpulab.views.parts.boxes import Box, bars, column, fold, legend, numbers, row, slider, table, words
@@ -139,7 +139,7 @@ class LaunchChart(Steered):
             f"Launch of kernel {trace.kernel_name}: {count(waves.blocks, 'block')} of "
             f"{count(math.prod(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} in "
             f"{waves.wave_words()}, occupancy {percent(trace.occupancy.fraction)} "
-            f"{limiter_words(trace.occupancy)}; {trace.provenance.label}"
+            f"{describe_limiters(trace.occupancy)}; {trace.provenance.label}"
         )
         if self.other is not None:
             text += f", compared with a launch {self.other.provenance.label}"
@@ -159,7 +159,7 @@ class LaunchChart(Steered):
                 f"{duration(trace.span_ns)}, {number(waves.idle_sms)} of {count(trace.sm_count, 'SM')} idle."
             )
             lines.append(
-                f"{_occupancy_words(waves)}, {occupancy_words(occupancy)} at most. "
+                f"{_occupancy_words(waves)}, {describe_occupancy(occupancy)} at most. "
                 f"Blocks per SM by limit: {limits}."
             )
             if trace.note:
@@ -257,10 +257,10 @@ def _limits(waves: Waves) -> Box:
     resources_text = f"{registers} per thread and {size(occupancy.shared_bytes)} of shared memory"
     contents = column(
         words(f"Blocks per SM that each limit alone would allow, with {resources_text} per block:", "note"),
-        bars(limit_bars(occupancy), label=0.44),
+        bars(make_limit_bars(occupancy), label=0.44),
         gap=3,
     )
-    return fold(f"Theoretical occupancy {limiter_words(occupancy)}", contents, opened=False)
+    return fold(f"Theoretical occupancy {describe_limiters(occupancy)}", contents, opened=False)
 
 
 def _rows(waves: Waves) -> npt.NDArray[Any]:

@@ -7,7 +7,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour
-from gpulab.views._waves import limit_bars, limiter_words, occupancy_words
+from gpulab.views._waves import describe_limiters, describe_occupancy, make_limit_bars
 from gpulab.views.tables import Column, Table
 from gpulab.words import count, listing, number, percent, size
 from virtualgpu.records import Occupancy
@@ -208,7 +208,7 @@ class OccupancyChart(FigureView):
     def _paint_limits(self, ax: Axes) -> None:
         """Draw the blocks per SM that each limit alone allows, below a text about the marked block size."""
         chosen_point = self.point
-        bars = limit_bars(chosen_point, LIMIT_COLOURS)
+        bars = make_limit_bars(chosen_point, LIMIT_COLOURS)
         rows = range(len(bars))
         shares = [min(1.0, bar["share"]) for bar in bars]
         ax.barh(rows, [1.0] * len(bars), 0.55, color=colour("grid"))
@@ -222,7 +222,7 @@ class OccupancyChart(FigureView):
         ax.set_xticks([])
         ax.spines[:].set_visible(False)
         ax.tick_params(left=False)
-        fit_text = f"{occupancy_words(chosen_point)}, {limiter_words(chosen_point)}"
+        fit_text = f"{describe_occupancy(chosen_point)}, {describe_limiters(chosen_point)}"
         heading = f"{count(chosen_point.block_threads, 'thread')} per block: {percent(chosen_point.fraction)}"
         ax.set_title(f"{heading}\n{fill(fit_text, 32)}", loc="left")
         resources_text = (
@@ -243,4 +243,4 @@ def _first_limiter(point: Occupancy) -> str:
 
 def _point_text(point: Occupancy) -> str:
     threads = count(point.block_threads, "thread")
-    return f"{threads} per block give {percent(point.fraction)}, {limiter_words(point)}"
+    return f"{threads} per block give {percent(point.fraction)}, {describe_limiters(point)}"

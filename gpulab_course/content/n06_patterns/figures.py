@@ -14,7 +14,7 @@ from gpulab import session
 from gpulab.lab.kernels import block_order, count
 from gpulab.lab.run import launch
 from gpulab.lab.timeline import timeline
-from gpulab.views._base import Bundle, View, picture_bundle
+from gpulab.views._base import Bundle, View, make_picture_bundle
 from gpulab.views.parts.boxes import Box, bars, column, words
 from gpulab.views.parts.picture import png
 from gpulab.views.tables import Table
@@ -315,7 +315,7 @@ def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
 
         def draw_laps() -> Bundle:
             caption = f"{len(laps)} of {kernel_count} kernels. Times {provenance.label}."
-            return picture_bundle(png(_lap_bars(laps, copy_lap, kernel_count), title, caption), caption)
+            return make_picture_bundle(png(_lap_bars(laps, copy_lap, kernel_count), title, caption), caption)
 
         for rung, limiter in zip(series.rungs, limiters, strict=True):
             begin_step(draw_laps)
