@@ -30,7 +30,7 @@ def _store_translation(
 ) -> None:
     """Keep the machine code that `jit` would make of a module on arm64."""
     key = jit._cache_key(ptx, ARM)
-    if cache.load("engine", key) is None:
+    if cache.load_entry("engine", key) is None:
         host_processor = jit._host_target
         jit._host_target = _arm_processor
         try:

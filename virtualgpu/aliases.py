@@ -17,7 +17,7 @@ from virtualgpu.model import machine as _machine
 # CuPy's packages, and their replacements.
 PACKAGES = {"cupy": "virtualgpu.cp", "cupyx": "virtualgpu.cupyx"}
 # Folder of modules with these names, for processes that the program starts, such as workers or kernels.
-CHILDREN = Path(__file__).resolve().parent / "children"
+CHILD_MODULE_FOLDER = Path(__file__).resolve().parent / "children"
 _NVIDIA_PACKAGES = ("cuda", "cuda.core", "cuda.bindings")
 
 
@@ -32,7 +32,7 @@ class AsCupy:
     """
 
     def __init__(self, device: str | None = None, count: int | None = None) -> None:
-        check_free()
+        check_cupy_unimported()
         self._finders = () if is_on() else (_AliasFinder(), _MissingPackageFinder())
         self._environment: dict[str, str | None] = {}
         self._previous_machine = None if device is None and count is None else _machine.current()
@@ -43,17 +43,18 @@ class AsCupy:
             sys.meta_path.append(self._finders[1])
             for name, replacement in PACKAGES.items():
                 sys.modules[name] = importlib.import_module(replacement)
-            sys.path.append(str(CHILDREN))  # multiprocessing passes it to its workers
+            sys.path.append(str(CHILD_MODULE_FOLDER))  # multiprocessing passes it to its workers
             python_path = os.environ.get("PYTHONPATH")
-            self._export(
-                "PYTHONPATH", os.pathsep.join([str(CHILDREN), *([python_path] if python_path else [])])
+            self._set_variable(
+                "PYTHONPATH",
+                os.pathsep.join([str(CHILD_MODULE_FOLDER), *([python_path] if python_path else [])]),
             )
         if device is not None:
-            self._export("VIRTUALGPU_DEVICE", device)
+            self._set_variable("VIRTUALGPU_DEVICE", device)
         if count is not None:
-            self._export("VIRTUALGPU_COUNT", str(count))
+            self._set_variable("VIRTUALGPU_COUNT", str(count))
 
-    def _export(self, name: str, value: str) -> None:
+    def _set_variable(self, name: str, value: str) -> None:
         """Set an environment variable that the child processes of the program inherit."""
         self._environment[name] = os.environ.get(name)
         os.environ[name] = value
@@ -64,7 +65,7 @@ class AsCupy:
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in self._finders]
             for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
                 del sys.modules[name]
-            sys.path[:] = [folder for folder in sys.path if folder != str(CHILDREN)]
+            sys.path[:] = [folder for folder in sys.path if folder != str(CHILD_MODULE_FOLDER)]
             self._finders = ()
         for name, value in self._environment.items():
             if value is None:
@@ -88,7 +89,7 @@ def is_on() -> bool:
     return any(isinstance(finder, _AliasFinder) for finder in sys.meta_path)
 
 
-def check_free() -> None:
+def check_cupy_unimported() -> None:
     """Check that this process has not imported any other CuPy.
 
     Raises
@@ -97,12 +98,13 @@ def check_free() -> None:
         If another one is imported already.
     """
     for name, replacement in PACKAGES.items():
-        imported = sys.modules.get(name)
-        if imported is not None and imported is not sys.modules.get(replacement):
+        imported_module = sys.modules.get(name)
+        if imported_module is not None and imported_module is not sys.modules.get(replacement):
             raise RuntimeError(
                 f"{name} has already been imported "
-                f"({getattr(imported, '__file__', None) or 'unknown place'}). Call virtualgpu.as_cupy() "
-                f"before the program's first `import {name}`, or run it with `python -m virtualgpu`."
+                f"({getattr(imported_module, '__file__', None) or 'unknown place'}). Call "
+                f"virtualgpu.as_cupy() before the program's first `import {name}`, "
+                "or run it with `python -m virtualgpu`."
             )
 
 
@@ -118,11 +120,11 @@ class _AliasFinder(MetaPathFinder):
         if not parent_name:
             module: Any = importlib.import_module(PACKAGES[fullname])
         else:
-            module = _submodule(sys.modules[parent_name], parent_name, name)
+            module = _import_submodule(sys.modules[parent_name], parent_name, name)
         return ModuleSpec(fullname, _AliasLoader(module), is_package=hasattr(module, "__path__"))
 
 
-def _submodule(parent: Any, parent_name: str, name: str) -> Any:
+def _import_submodule(parent: Any, parent_name: str, name: str) -> Any:
     """Return a submodule of a package of the virtual GPU, or the object that replaces the submodule."""
     path = getattr(parent, "__path__", None)
     if path and PathFinder.find_spec(f"{parent.__name__}.{name}", path):
@@ -156,7 +158,9 @@ class _MissingPackageFinder(MetaPathFinder):
             )
         if not f"{parent_name}.".startswith(tuple(f"{package}." for package in PACKAGES.values())):
             return None
-        return ModuleSpec(fullname, _AliasLoader(_submodule(sys.modules[parent_name], parent_name, name)))
+        return ModuleSpec(
+            fullname, _AliasLoader(_import_submodule(sys.modules[parent_name], parent_name, name))
+        )
 
 
 class _AliasLoader(Loader):

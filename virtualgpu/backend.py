@@ -141,10 +141,10 @@ class VirtualBackend:
         prepared = replace(self.prepared(launch), cold=caches_of(observations) == "cold")
         *earlier_runs, last_run = _group_by_run(observations)
         records: dict[Observation[Any], Any] = {}
-        for run in earlier_runs:
+        for run_observations in earlier_runs:
             with _restore_contents(prepared):
-                records |= _records_of(prepared, run, prepared.run)
-        records |= _records_of(prepared, last_run, partial(_run_in_stream, prepared))
+                records |= _make_records(prepared, run_observations, prepared.run)
+        records |= _make_records(prepared, last_run, partial(_run_in_stream, prepared))
         if len(observations) == 1:
             return records[observations[0]]
         return tuple(records[observation] for observation in observations)
@@ -238,7 +238,7 @@ def _group_by_run(observations: Sequence[Observation[Any]]) -> list[list[Observa
     return groups
 
 
-def _records_of(
+def _make_records(
     prepared: PreparedLaunch,
     observations: Sequence[Observation[Any]],
     run: Callable[[RunOptions], FinishedLaunch],
@@ -253,9 +253,11 @@ def _records_of(
         isinstance(observation, Counters) and observation.caches for observation in observations
     )
     cache_watch = caching.watch_caches(prepared) if needs_cache_model else None
-    request = _trace_request(observations)
+    trace_request = _make_trace_request(observations)
     debug_build = (
-        debugging.run_debug_build(prepared, request) if request is not None and request.steps else None
+        debugging.run_debug_build(prepared, trace_request)
+        if trace_request is not None and trace_request.steps
+        else None
     )
     watched_launches: dict[Observation[Any], WatchedLaunch] = {
         observation: WatchedLaunch(prepared, debug_build, observation.watch, observation.stop)
@@ -264,23 +266,23 @@ def _records_of(
         and isinstance(observation, Warp | Block)
         and (observation.watch or observation.stop)
     }
-    options = replace(
-        prepared.options, trace=request, observer=cache_watch.notes if cache_watch is not None else None
+    run_options = replace(
+        prepared.options, trace=trace_request, observer=cache_watch.notes if cache_watch is not None else None
     )
     if any(isinstance(observation, Blocks) and observation.restore for observation in observations):
         with _restore_contents(prepared):
-            finished = prepared.run(options)
+            finished_launch = prepared.run(run_options)
     else:
-        finished = run(options)
+        finished_launch = run(run_options)
     return {
-        observation: _record_of(
-            finished, observation, cache_watch, debug_build, watched_launches.get(observation)
+        observation: _make_record(
+            finished_launch, observation, cache_watch, debug_build, watched_launches.get(observation)
         )
         for observation in observations
     }
 
 
-def _trace_request(observations: Sequence[Observation[Any]]) -> TraceRequest | None:
+def _make_trace_request(observations: Sequence[Observation[Any]]) -> TraceRequest | None:
     """Return the request for the trace of a warp or a block that observations need, or None."""
     from virtualgpu.engine import TraceRequest
 
@@ -302,30 +304,30 @@ def _trace_request(observations: Sequence[Observation[Any]]) -> TraceRequest | N
     )
 
 
-def _record_of(
-    finished: FinishedLaunch,
+def _make_record(
+    finished_launch: FinishedLaunch,
     observation: Observation[Any],
     cache_watch: caching.CacheWatch | None,
     debug_build: debugging.DebugBuild | None,
     watched_launch: WatchedLaunch | None,
 ) -> Any:
-    result = finished.result
+    launch_result = finished_launch.result
     match observation:
         case Blocks():
-            return finished.trace
+            return finished_launch.trace
         case Costs():
-            return finished.costs
+            return finished_launch.costs
         case Counters(caches="warm" | "cold") if cache_watch is not None:
-            return caching.with_caches(finished, cache_watch)
+            return caching.with_caches(finished_launch, cache_watch)
         case Counters():
-            return result.counters
+            return launch_result.counters
         case Accesses():
-            return result.access_trace
+            return launch_result.access_trace
         case Fragments():
-            return result.fragment_trace
+            return launch_result.fragment_trace
         case Warp() | Block() if debug_build is not None:
-            block_trace = result.block_trace
-            warp_trace = result.trace
+            block_trace = launch_result.block_trace
+            warp_trace = launch_result.trace
             traces: tuple[WarpTrace, ...] = ()
             if isinstance(observation, Warp) and warp_trace is not None:
                 traces = (warp_trace,)

@@ -154,7 +154,10 @@ class CuPyAllocator:
         """Return the current segments and blocks of the memory pool."""
         segments = tuple(
             Segment(
-                chunk.mem.ptr, chunk.mem.size, chunk.arena.stream, tuple(map(self._block, chunk.and_after()))
+                chunk.mem.ptr,
+                chunk.mem.size,
+                chunk.arena.stream,
+                tuple(map(self._block, chunk.iterate_from())),
             )
             for chunk in self._pool.segments()
         )

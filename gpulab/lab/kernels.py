@@ -230,7 +230,9 @@ def machine_code(
     counters = session.observe(launch, Counters()).record
     kernel_source = launch.source
     target_sm = int(session.virtual_side().kernel_stats(kernel_source).target.removeprefix("sm_"))
-    return AsRunTable.of(as_run.as_run(counters, kernel_source, target_sm), code=kernel_source.code)
+    return AsRunTable.of(
+        as_run.count_machine_code(counters, kernel_source, target_sm), code=kernel_source.code
+    )
 
 
 @old_parameters

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gpulab._waiting import load_when_idle, watch_cells
-from virtualgpu.compile.advice import advice
+from virtualgpu.compile.advice import make_advice
 from virtualgpu.tracebacks import trimmed
 
 # As many columns as a notebook has on a screen of 1024 pixels beside JupyterLab's side bar.
@@ -173,5 +173,5 @@ def _advice(error: BaseException) -> str:
                 return str(why)
     elif type(error).__module__.startswith("cupy.") and type(error).__name__ == "CompileException":
         # The virtual GPU's own errors say it already.
-        return advice(str(error), str(getattr(error, "source", "")))
+        return make_advice(str(error), str(getattr(error, "source", "")))
     return ""

@@ -11,7 +11,7 @@ import pytest
 from tests.counters.cases import CASES, case
 from tests.counters.test_nsight import MERGED, PREDICATED, UNROLLED, divergent
 from virtualgpu.compile import nvrtc, sass
-from virtualgpu.compile.as_run import anchor
+from virtualgpu.compile.as_run import convert_counts
 from virtualgpu.records import KernelCounters
 from virtualgpu.records.as_run import AsRun
 
@@ -47,7 +47,7 @@ def anchored(counted: Counted) -> Anchored:
     @functools.cache
     def run(kernel: str, size: int) -> AsRun:
         ptx, machine = images(case(kernel).file, case(kernel).code)
-        return anchor(counted(kernel, size), ptx, machine, TARGET)
+        return convert_counts(counted(kernel, size), ptx, machine, TARGET)
 
     return run
 

@@ -78,8 +78,8 @@ def test_code_of_one_processor_is_not_another_s(monkeypatch: pytest.MonkeyPatch)
     from virtualgpu.compile import cache as disk_cache
 
     keys = []
-    monkeypatch.setattr(disk_cache, "load", lambda kind, key: keys.append(key))
-    monkeypatch.setattr(disk_cache, "store", lambda *_: None)
+    monkeypatch.setattr(disk_cache, "load_entry", lambda kind, key: keys.append(key))
+    monkeypatch.setattr(disk_cache, "store_entry", lambda *_: None)
     text = "define i32 @run_blocks() { ret i32 0 }\ndefine i32 @run_block() { ret i32 0 }"
     usable = [name for name in processor.levels() if not processor.lacking(name)]
     for name in (*usable, "native"):

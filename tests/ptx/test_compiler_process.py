@@ -29,8 +29,8 @@ def source(number: float) -> str:
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "load", lambda *key: None)
-    monkeypatch.setattr(cache, "store", lambda *entry: None)
+    monkeypatch.setattr(cache, "load_entry", lambda *key: None)
+    monkeypatch.setattr(cache, "store_entry", lambda *entry: None)
 
 
 def pid() -> int:

@@ -13,7 +13,7 @@ from gpulab import session
 from gpulab.views.tables.as_run import AsRunTable
 from tools.corpus import kernel_code, kernel_files
 from virtualgpu.compile import nvrtc, sass
-from virtualgpu.compile.as_run import anchor
+from virtualgpu.compile.as_run import convert_counts
 from virtualgpu.compile.ptx.flow.regions import regions
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, KernelSource, Provenance
@@ -170,7 +170,7 @@ def row_of(record: AsRun, text: str) -> AccessAsRun | BranchAsRun:
 
 
 def test_machine_code_like_the_ptx_runs_as_written() -> None:
-    record = anchor(
+    record = convert_counts(
         counters(),
         PTX,
         machine(
@@ -189,7 +189,7 @@ def test_machine_code_like_the_ptx_runs_as_written() -> None:
 
 
 def test_a_predicated_branch_and_a_merged_load() -> None:
-    record = anchor(
+    record = convert_counts(
         counters(),
         PTX,
         machine(
@@ -214,7 +214,7 @@ def test_a_predicated_branch_and_a_merged_load() -> None:
 
 
 def test_a_speculated_store_and_what_is_left_over() -> None:
-    record = anchor(
+    record = convert_counts(
         counters(),
         PTX,
         machine(
@@ -234,7 +234,7 @@ def test_a_speculated_store_and_what_is_left_over() -> None:
 
 
 def test_loads_that_cross_turns_of_a_copied_loop_are_not_counted() -> None:
-    record = anchor(
+    record = convert_counts(
         counters(),
         PTX,
         machine(

@@ -49,23 +49,23 @@ def test_entries_that_others_made_or_moved_are_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPULAB_CACHE_DIR", str(tmp_path))
-    cache.store("engine", "a", b"code")
-    assert cache.load("engine", "a") == b"code"
+    cache.store_entry("engine", "a", b"code")
+    assert cache.load_entry("engine", "a") == b"code"
     (tmp_path / "engine" / "b").write_bytes((tmp_path / "engine" / "a").read_bytes())
     (tmp_path / "engine" / "b").chmod(0o600)
-    assert cache.load("engine", "b") is None, "another's entry under this name"
+    assert cache.load_entry("engine", "b") is None, "another's entry under this name"
     (tmp_path / "engine" / "a").chmod(0o666)
-    assert cache.load("engine", "a") is None, "everybody may write it"
+    assert cache.load_entry("engine", "a") is None, "everybody may write it"
     (tmp_path / "engine" / "a").chmod(0o600)
-    assert cache.load("engine", "a") == b"code"
+    assert cache.load_entry("engine", "a") == b"code"
     (tmp_path / "engine").chmod(0o777)
-    assert cache.load("engine", "a") is None, "everybody may put another there"
-    cache.store("engine", "c", b"code")
-    assert cache.load("engine", "a") == b"code", "what is stored is kept where only its owner may write"
+    assert cache.load_entry("engine", "a") is None, "everybody may put another there"
+    cache.store_entry("engine", "c", b"code")
+    assert cache.load_entry("engine", "a") == b"code", "what is stored is kept where only its owner may write"
     status = (tmp_path / "engine" / "a").stat()
     owned_by_another = os.stat_result([*status[:4], 4242, *status[5:]])
     monkeypatch.setattr(os, "fstat", lambda _: owned_by_another)
-    assert cache.load("engine", "a") is None
+    assert cache.load_entry("engine", "a") is None
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -73,13 +73,15 @@ def test_pipes_and_links_are_neither_waited_for_nor_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPULAB_CACHE_DIR", str(tmp_path))
-    cache.store("engine", "a", b"code")
+    cache.store_entry("engine", "a", b"code")
     (tmp_path / "engine" / "a").rename(tmp_path / "elsewhere")
     os.mkfifo(tmp_path / "engine" / "a")
-    assert cache.load("engine", "a") is None  # and it returns, though nothing will ever write to the pipe
+    assert (
+        cache.load_entry("engine", "a") is None
+    )  # and it returns, though nothing will ever write to the pipe
     (tmp_path / "engine" / "a").unlink()
     (tmp_path / "engine" / "a").symlink_to(tmp_path / "elsewhere")
-    assert cache.load("engine", "a") is None
+    assert cache.load_entry("engine", "a") is None
 
 
 def test_a_folder_that_cannot_be_written_is_logged(
@@ -88,8 +90,8 @@ def test_a_folder_that_cannot_be_written_is_logged(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GPULAB_CACHE_DIR", str(tmp_path / "file"))
     with caplog.at_level("INFO", "virtualgpu"):
-        cache.store("engine", "a", b"code")
-    assert cache.load("engine", "a") is None
+        cache.store_entry("engine", "a", b"code")
+    assert cache.load_entry("engine", "a") is None
     assert str(tmp_path / "file" / "engine") in caplog.text
 
 
@@ -97,10 +99,10 @@ def test_the_oldest_entries_are_removed_first(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("GPULAB_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(cache, "MAX_ENTRIES", 20)
     for number in range(20):
-        cache.store("kind", str(number), b"code")
+        cache.store_entry("kind", str(number), b"code")
         os.utime(tmp_path / "kind" / str(number), (number, number))
-    assert cache.load("kind", "0") == b"code"
-    cache.store("kind", "new", b"code")
+    assert cache.load_entry("kind", "0") == b"code"
+    cache.store_entry("kind", "new", b"code")
     left = {path.name for path in (tmp_path / "kind").iterdir()}
     assert {"0", "new"} < left
     assert not {"1", "2"} & left
@@ -110,20 +112,20 @@ def test_the_shared_cache_is_read_and_never_written(tmp_path: Path, monkeypatch:
     shared_folder = tmp_path / "everybodys"
     own_folder = tmp_path / "mine"
     monkeypatch.setenv("GPULAB_CACHE_DIR", str(shared_folder))
-    cache.store("engine", "a", b"code")
+    cache.store_entry("engine", "a", b"code")
     monkeypatch.setenv("GPULAB_CACHE_DIR", str(own_folder))
-    assert cache.load("engine", "a") is None
+    assert cache.load_entry("engine", "a") is None
     monkeypatch.setenv("GPULAB_CACHE_SHARED", str(shared_folder))
-    assert cache.load("engine", "a") == b"code"
-    cache.store("engine", "b", b"more")
+    assert cache.load_entry("engine", "a") == b"code"
+    cache.store_entry("engine", "b", b"more")
     assert [path.name for path in (shared_folder / "engine").iterdir()] == ["a"]
     (shared_folder / "engine" / "a").chmod(0o666)
-    assert cache.load("engine", "a") is None, "somebody else may have written it"
+    assert cache.load_entry("engine", "a") is None, "somebody else may have written it"
 
 
 def test_the_cache_folder_may_begin_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAB_CACHE_DIR", "~/compiled")
-    assert cache.directory() == Path.home() / "compiled"
+    assert cache.get_cache_folder() == Path.home() / "compiled"
 
 
 def test_warnings_go_to_a_log_stream() -> None:

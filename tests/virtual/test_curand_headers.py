@@ -10,7 +10,7 @@ import pytest
 
 import virtualgpu.cp as cp
 from virtualgpu.compile import nvrtc
-from virtualgpu.compile.advice import advice
+from virtualgpu.compile.advice import make_advice
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -57,4 +57,4 @@ def test_a_kernel_draws_what_a_generator_draws(kind: str) -> None:
 
 def test_a_missing_curand_header_names_the_package() -> None:
     log = 'kernel.cu(1): catastrophic error: cannot open source file "curand_kernel.h"'
-    assert "pip install nvidia-curand" in advice(log, CODE)
+    assert "pip install nvidia-curand" in make_advice(log, CODE)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
 
-class Backing(Protocol):
+class SegmentMemory(Protocol):
     """Interface for the device memory that one segment of a memory pool uses."""
 
     @property
@@ -16,7 +16,7 @@ class Backing(Protocol):
         """Address of the first byte of the memory, or 0 after the memory has been freed."""
 
 
-Mem = TypeVar("Mem", bound=Backing)
+Mem = TypeVar("Mem", bound=SegmentMemory)
 
 
 class Chunk(Generic[Mem]):
@@ -47,7 +47,7 @@ class Chunk(Generic[Mem]):
         """Return whether the chunk covers its whole segment."""
         return self.prev is None and self.next is None
 
-    def and_after(self) -> Iterator[Chunk[Mem]]:
+    def iterate_from(self) -> Iterator[Chunk[Mem]]:
         """Return this chunk and all chunks after it in the same segment."""
         chunk: Chunk[Mem] | None = self
         while chunk is not None:
@@ -97,42 +97,42 @@ class Arena(Generic[Mem]):
     def __len__(self) -> int:
         return len(self._keys)
 
-    def take(self, size: int) -> Chunk[Mem] | None:
+    def take_chunk(self, size: int) -> Chunk[Mem] | None:
         """Remove the smallest free chunk of at least `size` bytes, shorten it to that size, and return it."""
         i = bisect_left(self._keys, (size, 0))
         if i == len(self._keys):
             return None
         chunk = self._chunks[self._keys[i][1]]
-        self._remove(chunk)
+        self._remove_free_chunk(chunk)
         remainder = chunk.split(size)
         if remainder is not None:
-            self._add(remainder)
+            self._add_free_chunk(remainder)
         return chunk
 
-    def give(self, chunk: Chunk[Mem]) -> None:
+    def add_chunk(self, chunk: Chunk[Mem]) -> None:
         """Merge a chunk with its free neighbours, and add the merged chunk to the collection."""
         while chunk.next is not None and chunk.next.is_free:
-            self._remove(chunk.next)
+            self._remove_free_chunk(chunk.next)
             chunk.absorb_next()
         while chunk.prev is not None and chunk.prev.is_free:
             chunk = chunk.prev
-            self._remove(chunk)
+            self._remove_free_chunk(chunk)
             chunk.absorb_next()
-        self._add(chunk)
+        self._add_free_chunk(chunk)
 
     def release_whole_segments(self) -> list[Chunk[Mem]]:
         """Remove the free chunks that are whole segments, and return them."""
         released_chunks = [chunk for chunk in self._chunks.values() if chunk.is_whole]
         for chunk in released_chunks:
-            self._remove(chunk)
+            self._remove_free_chunk(chunk)
         return released_chunks
 
-    def _add(self, chunk: Chunk[Mem]) -> None:
+    def _add_free_chunk(self, chunk: Chunk[Mem]) -> None:
         chunk.is_free = True
         insort(self._keys, (chunk.size, chunk.order))
         self._chunks[chunk.order] = chunk
 
-    def _remove(self, chunk: Chunk[Mem]) -> None:
+    def _remove_free_chunk(self, chunk: Chunk[Mem]) -> None:
         chunk.is_free = False
         del self._keys[bisect_left(self._keys, (chunk.size, chunk.order))]
         del self._chunks[chunk.order]

@@ -62,7 +62,7 @@ class ChunkPool(Generic[Mem]):
             arena = self._arenas.get(stream)
             if arena is None:
                 arena = self._arenas[stream] = Arena(stream, self._numbers)
-            chunk = arena.take(size) if is_alone else None
+            chunk = arena.take_chunk(size) if is_alone else None
             self._used += size if chunk else 0
         if chunk is None:
             mem = self._new_segment(size, allocate)
@@ -108,7 +108,7 @@ class ChunkPool(Generic[Mem]):
             while self._pending:
                 chunk = self._pending.pop()
                 self._used -= chunk.size
-                chunk.arena.give(chunk)
+                chunk.arena.add_chunk(chunk)
         finally:
             self._is_changing = False
 

@@ -18,7 +18,7 @@ def round_pinned_size(size: int) -> int:
     return max(ALLOCATION_UNIT_BYTES, 1 << (size - 1).bit_length()) % _SIZE_LIMIT
 
 
-def limit_bytes(size: int | None, fraction: float | None, capacity_bytes: int) -> int:
+def compute_limit_bytes(size: int | None, fraction: float | None, capacity_bytes: int) -> int:
     """Return the limit of a memory pool in bytes. The limit is given in bytes or as a fraction of the memory,
     and 0 means no limit.
 

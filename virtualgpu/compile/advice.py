@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator
 
-_STD_INT = "#include <cuda/std/cstdint>"
+_CSTDINT_INCLUDE = "#include <cuda/std/cstdint>"
 # Headers that learners include out of habit, and their replacement in device code.
 _HOST_HEADERS = {
     "stdio.h": "printf needs no header in a kernel",
@@ -17,8 +17,8 @@ _HOST_HEADERS = {
     "stdlib.h": "malloc and free need no header in a kernel",
     "assert.h": "assert needs no header in a kernel",
     "cassert": "assert needs no header in a kernel",
-    "stdint.h": f"{_STD_INT} has its types",
-    "cstdint": f"{_STD_INT} has its types",
+    "stdint.h": f"{_CSTDINT_INCLUDE} has its types",
+    "cstdint": f"{_CSTDINT_INCLUDE} has its types",
     "limits.h": "#include <cuda/std/climits> has its constants",
     "climits": "#include <cuda/std/climits> has its constants",
     "float.h": "#include <cuda/std/cfloat> has its constants",
@@ -33,7 +33,8 @@ _HOST_ADVICE = (
 # Undeclared names, and the header or name that declares or replaces them.
 _ADVICE_BY_NAME = {
     **dict.fromkeys(
-        [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)], f"Add {_STD_INT} on top"
+        [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)],
+        f"Add {_CSTDINT_INCLUDE} on top",
     ),
     **dict.fromkeys(["half", "__half", "half2", "__half2"], "Add #include <cuda_fp16.h> on top"),
     **dict.fromkeys(["__nv_bfloat16", "__nv_bfloat162"], "Add #include <cuda_bf16.h> on top"),
@@ -65,14 +66,14 @@ _ADVICE_BY_NAME = {
     "def": "This is Python; a kernel is written in CUDA C++, as __global__ void name(float* x) { ... }",
 }
 # Unknown namespaces, and the header that is missing.
-_NAMESPACES = {
+_NAMESPACE_REMEDIES = {
     "cooperative_groups": "Add #include <cooperative_groups.h> on top",
     "nvcuda": "Add #include <mma.h> on top",
     "wmma": "Add #include <mma.h> and `using namespace nvcuda;` on top",
     "cub": "Add #include <cub/cub.cuh> on top",
 }
 # Names of CUDA C++, for spelling suggestions.
-_BUILT_IN: list[str] = re.findall(
+_BUILT_IN_NAMES: list[str] = re.findall(
     r"\w+",
     """threadIdx blockIdx blockDim gridDim warpSize __syncthreads __syncwarp __global__ __device__ __shared__
     __shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync __ballot_sync __any_sync __all_sync
@@ -87,7 +88,7 @@ _MAIN_PATTERN = re.compile(r"\bint\s+main\s*\(")
 _DYNAMIC_REMEDY = "`extern __shared__ float s[];`, and pass its size at the launch as shared_mem="
 
 
-def advice(log: str, code: str) -> str:
+def make_advice(log: str, code: str) -> str:
     """Return at most two sentences that explain how to fix the errors in a compiler log.
 
     Parameters
@@ -97,33 +98,33 @@ def advice(log: str, code: str) -> str:
     code
         The CUDA C++ source.
     """
-    return "\n".join([*dict.fromkeys(_remedies(log, code))][:2])
+    return "\n".join([*dict.fromkeys(_find_remedies(log, code))][:2])
 
 
-def _remedies(log: str, code: str) -> Iterator[str]:
-    header = re.search(r'cannot open source file "([^"]+)"', log)
-    if header:
-        replacement = _HOST_HEADERS.get(header[1])
+def _find_remedies(log: str, code: str) -> Iterator[str]:
+    missing_header = re.search(r'cannot open source file "([^"]+)"', log)
+    if missing_header:
+        replacement = _HOST_HEADERS.get(missing_header[1])
         if replacement:
-            yield f"Leave out #include <{header[1]}>: {replacement}."
-        elif header[1].startswith("curand"):
+            yield f"Leave out #include <{missing_header[1]}>: {replacement}."
+        elif missing_header[1].startswith("curand"):
             yield (
                 "cuRAND's headers are not installed. Run pip install nvidia-curand, or install gpulab's "
                 "extra curand. cp.random creates random arrays without these headers."
             )
-        elif header[1].startswith("crt/"):
+        elif missing_header[1].startswith("crt/"):
             yield "CUDA's headers are incomplete on this machine. Run pip install nvidia-cuda-crt."
-    size = re.search(r"function '([^']+)' uses too much shared data \((\w+) bytes, (\w+) max\)", log)
-    if size:
-        used_bytes = int(size[2], 16)
-        max_bytes = int(size[3], 16)
+    size_error = re.search(r"function '([^']+)' uses too much shared data \((\w+) bytes, (\w+) max\)", log)
+    if size_error:
+        used_bytes = int(size_error[2], 16)
+        max_bytes = int(size_error[3], 16)
         yield (
-            f"'{size[1]}' declares {used_bytes:,} bytes of __shared__ memory, more than the {max_bytes:,} "
-            "bytes that can be declared."
+            f"'{size_error[1]}' declares {used_bytes:,} bytes of __shared__ memory, more than the "
+            f"{max_bytes:,} bytes that can be declared."
         )
         if used_bytes <= _MAX_DYNAMIC_BYTES:
-            opt_in = f"kernel.max_dynamic_shared_size_bytes = {used_bytes}"
-            yield f"For more shared memory, set {opt_in}. Then use {_DYNAMIC_REMEDY}{used_bytes}."
+            opt_in_line = f"kernel.max_dynamic_shared_size_bytes = {used_bytes}"
+            yield f"For more shared memory, set {opt_in_line}. Then use {_DYNAMIC_REMEDY}{used_bytes}."
         else:
             yield f"No block has more than {_MAX_DYNAMIC_BYTES:,} bytes of shared memory: use smaller tiles."
     if _MAIN_PATTERN.search(code):
@@ -137,39 +138,39 @@ def _remedies(log: str, code: str) -> Iterator[str]:
     for name in re.findall(r'identifier "(\w+)" is undefined', log):
         if name in _ADVICE_BY_NAME:
             yield f"{_ADVICE_BY_NAME[name]}."
-        elif name == first_name and (suggestion := _similar_name(name, code)):
+        elif name == first_name and (suggestion := _find_similar_name(name, code)):
             yield f"Did you mean {suggestion!r}?"
-    yield from _namespace_remedies(log, code)
-    yield from _phrase_remedies(log)
+    yield from _find_namespace_remedies(log, code)
+    yield from _find_phrase_remedies(log)
 
 
-def _similar_name(name: str, code: str) -> str:
+def _find_similar_name(name: str, code: str) -> str:
     names: set[str] = set(re.findall(r"[A-Za-z_]\w*", code)) - {name}
-    for candidates, cutoff in ((_BUILT_IN, 0.75), (sorted(names), 0.8)):
+    for candidates, cutoff in ((_BUILT_IN_NAMES, 0.75), (sorted(names), 0.8)):
         matches = difflib.get_close_matches(name, candidates, n=1, cutoff=cutoff)
         if matches:
             return matches[0]
-    return {word.lower(): word for word in (*names, *_BUILT_IN)}.get(name.lower(), "")
+    return {word.lower(): word for word in (*names, *_BUILT_IN_NAMES)}.get(name.lower(), "")
 
 
-def _namespace_remedies(log: str, code: str) -> Iterator[str]:
+def _find_namespace_remedies(log: str, code: str) -> Iterator[str]:
     name_match = re.search(r'namespace "std" has no member "(\w+)"', log)
     if name_match and name_match[1] in ("cout", "cerr", "endl"):
         yield 'Kernels print with printf, such as printf("%d\\n", i).'
     elif name_match:
-        function = name_match[1] if name_match[1] in _BUILT_IN else "the function"
+        function = name_match[1] if name_match[1] in _BUILT_IN_NAMES else "the function"
         yield (
             f"Device code cannot use the C++ standard library: write {function} without std::, or with "
             "cuda::std::."
         )
     if "must be a class or namespace name" in log or "must be a namespace name" in log:
-        for name, remedy in _NAMESPACES.items():
+        for name, remedy in _NAMESPACE_REMEDIES.items():
             if re.search(rf"\b{name}\b", re.sub(r"#include.*", "", code)):
                 yield f"{remedy}."
                 return
 
 
-def _phrase_remedies(log: str) -> Iterator[str]:
+def _find_phrase_remedies(log: str) -> Iterator[str]:
     if "must have a void return type" in log:
         yield "A kernel cannot return a value: let it write its results to an array argument."
     if re.search(r'incomplete type "\w+ \[\]" is not allowed', log) and "__shared__" in log:

@@ -31,7 +31,7 @@ _PREDICATED_NOTE = (
     "ptxas removed a short branch: its body is predicated, so all warps that reach it execute it."
 )
 _EARLY_ACCESS_NOTE = "ptxas removed a short branch: all lanes make the access before the condition is tested."
-_NO_DIVERGENCE = "ptxas removed a short branch: its body is predicated, so warps do not diverge."
+_NO_DIVERGENCE_NOTE = "ptxas removed a short branch: its body is predicated, so warps do not diverge."
 _EXIT_NOTE = "Lanes that have finished execute EXIT, which is not a divergent branch."
 _COPIES_NOTE = "ptxas has copied the loop's body: the branch appears {} times in machine code."
 _SWAP_LOOP_NOTE = (
@@ -46,13 +46,15 @@ _POPC_INC_NOTE = "One instruction (ATOMS.POPC.INC) adds to an address for all la
 _RED_NOTE = "The old value is not used: RED updates memory and returns no value."
 _REMOVED_NOTE = "ptxas removed this access, because its value is known or not used."
 _ITERATIONS_NOTE = "ptxas has copied the loop's body and loads the bytes of several iterations at once."
-_PARTIAL_NOTE = "ptxas merges this access with adjacent accesses, but only in some copies of the loop's body."
+_PARTIAL_MERGE_NOTE = (
+    "ptxas merges this access with adjacent accesses, but only in some copies of the loop's body."
+)
 
-_ACCESSES = ("ld", "ldu", "st", "atom", "red")
+_ACCESS_MNEMONICS = ("ld", "ldu", "st", "atom", "red")
 # PTX instructions whose machine code has its own branches; helper functions for slow cases are listed under
 # ``ret``.
 _MNEMONIC_PATTERN = re.compile(r"\s*(?:@!?%?[\w$]+\s+)?([a-z]\w*)")
-_WITH_SLOW_PATH = ("div", "rcp", "sqrt", "rsqrt", "rem", "call", "ret", "atom")
+_SLOW_PATH_MNEMONICS = ("div", "rcp", "sqrt", "rsqrt", "rem", "call", "ret", "atom")
 
 
 @dataclass(slots=True)
@@ -62,13 +64,13 @@ class _Site:
     function: str
     instruction: ir.Instruction
     block: int
-    machine: list[SassInstruction] = field(default_factory=list)
+    machine_instructions: list[SassInstruction] = field(default_factory=list)
     line_opcodes: dict[str, str] = field(default_factory=dict)  # opcodes of the same line, by mnemonic
     access: AccessCounters | None = None
     branch: BranchCounters | None = None
 
 
-def as_run(counters: KernelCounters, source: KernelSource, target: int) -> AsRun:
+def count_machine_code(counters: KernelCounters, source: KernelSource, target: int) -> AsRun:
     """Compile a kernel, and convert its PTX instruction counts to counts of machine instructions.
 
     Parameters
@@ -96,10 +98,10 @@ def as_run(counters: KernelCounters, source: KernelSource, target: int) -> AsRun
     if machine is None:
         raise nvrtc.NvrtcMissingError
     entry_name = image.lowered_names.get(source.name, source.name)
-    return anchor(counters, image.ptx, sass.disassemble(machine.cubin), target, entry_name)
+    return convert_counts(counters, image.ptx, sass.disassemble(machine.cubin), target, entry_name)
 
 
-def anchor(
+def convert_counts(
     counters: KernelCounters,
     ptx: str,
     machine: dict[str, tuple[SassInstruction, ...]],
@@ -122,43 +124,48 @@ def anchor(
         The kernel's (mangled) name in both; by default the counters' name.
     """
     module = parse(ptx)
-    names = [entry or counters.kernel_name, *(n for n, f in module.functions.items() if not f.is_entry)]
-    machine_code = [i for name in names for i in machine.get(name, ())]
-    sites, lines = _find_sites(counters, module, ptx, names)
+    function_names = [
+        entry or counters.kernel_name,
+        *(n for n, f in module.functions.items() if not f.is_entry),
+    ]
+    machine_code = [i for name in function_names for i in machine.get(name, ())]
+    sites, sites_by_line = _find_sites(counters, module, ptx, function_names)
     extra_counts: Counter[str] = Counter()
     has_divergent_loop = _has_divergent_loop(sites)
     ptx_lines = ptx.split("\n")
     for i in machine_code:
-        site = lines.get(i.ptx_line)
+        site = sites_by_line.get(i.ptx_line)
         if site is not None:
             site.line_opcodes.setdefault(i.root, i.opcode)
         if not (i.space or i.is_conditional_branch):
             continue
         if site is not None and _belongs_to_site(i, site):
-            site.machine.append(i)
+            site.machine_instructions.append(i)
         elif i.space:
             extra_counts[f"{i.space} {i.kind} {i.opcode}"] += 1
         elif i.root != "EXIT":
             opcode = _MNEMONIC_PATTERN.match(ptx_lines[i.ptx_line - 1]) if i.ptx_line else None
-            if opcode and opcode[1] in _WITH_SLOW_PATH:
+            if opcode and opcode[1] in _SLOW_PATH_MNEMONICS:
                 extra_counts["branch of a slow path"] += 1
             elif has_divergent_loop:
                 extra_counts["branch of a copied loop"] += 1
-    predicated = _predicated_blocks(module, names, sites)
+    warps_by_block = _find_predicated_blocks(module, function_names, sites)
     accesses = [
-        _access_as_run(site, predicated[site.function].get(site.block, 0)) for site in sites if site.access
+        _convert_access(site, warps_by_block[site.function].get(site.block, 0))
+        for site in sites
+        if site.access
     ]
     accesses = _merge_accesses([site for site in sites if site.access], accesses)
     provenance = counters.provenance
-    detail = f"machine code by NVRTC for sm_{target}"
+    provenance_detail = f"machine code by NVRTC for sm_{target}"
     return AsRun(
-        provenance=Provenance(provenance.source, provenance.device, detail),
+        provenance=Provenance(provenance.source, provenance.device, provenance_detail),
         kernel_name=counters.kernel_name,
         target=f"sm_{target}",
         grid=counters.grid,
         block=counters.block,
         accesses=tuple(accesses),
-        branches=tuple(_branch_as_run(site) for site in sites if site.branch),
+        branches=tuple(_convert_branch(site) for site in sites if site.branch),
         extra=tuple(sorted(extra_counts.items())),
     )
 
@@ -179,45 +186,47 @@ def _find_sites(
     counters: KernelCounters, module: ir.Module, ptx: str, names: Sequence[str]
 ) -> tuple[list[_Site], dict[int, _Site]]:
     """Return the counted accesses and branches in the order of the counters, and by line of the PTX text."""
-    functions_of: dict[tuple[int, str], list[str]] = defaultdict(list)
+    functions_by_access: dict[tuple[int, str], list[str]] = defaultdict(list)
     line_numbers: dict[str, list[int]] = {}
     block_numbers: dict[str, dict[int, int]] = {}
-    starts = [0, *(k + 1 for k, c in enumerate(ptx) if c == "\n")]
+    line_starts = [0, *(k + 1 for k, c in enumerate(ptx) if c == "\n")]
     for name in names:
         function = module.functions[name]
         block_numbers[name] = {
             pc: block.number for block in cfg.build(function).blocks for pc in range(block.first, block.end)
         }
-        line_numbers[name] = [bisect_right(starts, statement.start) for statement in code_of(ptx, name)]
+        line_numbers[name] = [bisect_right(line_starts, statement.start) for statement in code_of(ptx, name)]
         for instruction in function.instructions:
-            if instruction.root in ("bra", "brx") or instruction.root in _ACCESSES:
-                functions_of[instruction.pc, instruction.text].append(name)
+            if instruction.root in ("bra", "brx") or instruction.root in _ACCESS_MNEMONICS:
+                functions_by_access[instruction.pc, instruction.text].append(name)
     sites: list[_Site] = []
-    lines: dict[int, _Site] = {}
-    rows: list[AccessCounters | BranchCounters] = [*counters.accesses, *counters.branches]
-    for row in rows:
-        if isinstance(row, AccessCounters) and row.space == "const":
+    sites_by_line: dict[int, _Site] = {}
+    counter_rows: list[AccessCounters | BranchCounters] = [*counters.accesses, *counters.branches]
+    for counter_row in counter_rows:
+        if isinstance(counter_row, AccessCounters) and counter_row.space == "const":
             continue  # an operand of machine instructions
-        functions = functions_of.get((row.pc, row.text))
+        functions = functions_by_access.get((counter_row.pc, counter_row.text))
         if not functions:
             continue
         name = functions.pop(0)
         instructions = module.functions[name].instructions
-        site = _Site(name, instructions[row.pc], block_numbers[name].get(row.pc, -1))
-        lines[line_numbers[name][row.pc]] = site
-        if isinstance(row, AccessCounters):
-            site.access = row
+        site = _Site(name, instructions[counter_row.pc], block_numbers[name].get(counter_row.pc, -1))
+        sites_by_line[line_numbers[name][counter_row.pc]] = site
+        if isinstance(counter_row, AccessCounters):
+            site.access = counter_row
         else:
-            site.branch = row
-            next_instruction = instructions[row.pc + 1] if row.pc + 1 < len(instructions) else None
+            site.branch = counter_row
+            next_instruction = (
+                instructions[counter_row.pc + 1] if counter_row.pc + 1 < len(instructions) else None
+            )
             if (
                 next_instruction is not None
                 and next_instruction.root == "bra"
                 and next_instruction.guard is None
             ):
-                lines.setdefault(line_numbers[name][next_instruction.pc], site)  # the two become one
+                sites_by_line.setdefault(line_numbers[name][next_instruction.pc], site)  # the two become one
         sites.append(site)
-    return sites, lines
+    return sites, sites_by_line
 
 
 def _belongs_to_site(instruction: SassInstruction, site: _Site) -> bool:
@@ -226,7 +235,7 @@ def _belongs_to_site(instruction: SassInstruction, site: _Site) -> bool:
     return bool(instruction.space) and site.access is not None and instruction.kind == site.access.kind
 
 
-def _predicated_blocks(
+def _find_predicated_blocks(
     module: ir.Module, names: Iterable[str], sites: Sequence[_Site]
 ) -> dict[str, dict[int, int]]:
     """Return for each function the blocks that run predicated because their branch was removed.
@@ -236,7 +245,7 @@ def _predicated_blocks(
     warps_by_function: dict[str, dict[int, int]] = {name: {} for name in names}
     regions_by_function = {name: regions(module.functions[name]) for name in warps_by_function}
     for site in sites:
-        if site.branch is None or site.machine:
+        if site.branch is None or site.machine_instructions:
             continue
         warps_of_block = warps_by_function[site.function]
         for block in regions_by_function[site.function].get(site.block, ()):
@@ -244,7 +253,7 @@ def _predicated_blocks(
     return warps_by_function
 
 
-def _access_as_run(site: _Site, warps: int) -> AccessAsRun:
+def _convert_access(site: _Site, warps: int) -> AccessAsRun:
     counters = site.access
     assert counters is not None
     row = AccessAsRun(
@@ -260,30 +269,30 @@ def _access_as_run(site: _Site, warps: int) -> AccessAsRun:
         executions=0,
         column=counters.column,
     )
-    if not site.machine:
+    if not site.machine_instructions:
         return row
     row = replace(
         row,
-        opcode=site.machine[0].opcode,
-        size_bytes=site.machine[0].size_bytes,
+        opcode=site.machine_instructions[0].opcode,
+        size_bytes=site.machine_instructions[0].size_bytes,
         requests=counters.requests,
         executions=counters.requests,
     )
     if warps > counters.requests:
-        if all(instruction.guarded for instruction in site.machine):
+        if all(instruction.guarded for instruction in site.machine_instructions):
             row = replace(row, executions=warps, note=_PREDICATED_NOTE)
         else:
             row = replace(row, executions=warps, requests=warps, note=_EARLY_ACCESS_NOTE)
     if "CAS" in row.opcode and ".cas" not in counters.text:
         return replace(row, requests=None, executions=None, note=_SWAP_LOOP_NOTE)
     if row.kind == "atomic":
-        row = replace(row, note=" ".join(filter(None, (row.note, _atomic_note(site)))))
+        row = replace(row, note=" ".join(filter(None, (row.note, _make_atomic_note(site)))))
     return row
 
 
-def _atomic_note(site: _Site) -> str:
+def _make_atomic_note(site: _Site) -> str:
     """Return a note on machine code that replaces an atomic; empty if every lane executes the atomic."""
-    atomics = [instruction for instruction in site.machine if instruction.kind == "atomic"]
+    atomics = [instruction for instruction in site.machine_instructions if instruction.kind == "atomic"]
     if any(instruction.guarded for instruction in atomics):  # one lane acts for its warp
         for helper, template in (
             ("REDUX", _COMBINING_NOTE),
@@ -316,19 +325,20 @@ def _merge_accesses(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list
                 unmerged_row.space,
                 unmerged_row.kind,
                 address.base,
-                counted_size(site),
+                access_size_bytes(site),
             ].append(n)
-    for members in site_groups.values():
-        members.sort(key=lambda n: _address_offset(sites[n]))
-        for width in sorted(
-            {instruction.size_bytes for n in members for instruction in sites[n].machine}, reverse=True
+    for site_indices in site_groups.values():
+        site_indices.sort(key=lambda n: _address_offset(sites[n]))
+        for merged_bytes in sorted(
+            {instruction.size_bytes for n in site_indices for instruction in sites[n].machine_instructions},
+            reverse=True,
         ):
-            if width > counted_size(sites[members[0]]):
-                _merge_group(sites, merged_rows, members, width)
+            if merged_bytes > access_size_bytes(sites[site_indices[0]]):
+                _merge_group(sites, merged_rows, site_indices, merged_bytes)
     return [_note_unused(row) if not row.opcode and row.merged_into is None else row for row in merged_rows]
 
 
-def counted_size(site: _Site) -> int:
+def access_size_bytes(site: _Site) -> int:
     """Return the number of bytes that each lane accesses with a PTX instruction."""
     assert site.access is not None
     return site.access.size_bytes
@@ -340,38 +350,48 @@ def _address_offset(site: _Site) -> int:
     return address.offset
 
 
-def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[int], width: int) -> None:
-    """Find neighbouring PTX accesses that one machine access of `width` bytes replaces.
+def _merge_group(
+    sites: Sequence[_Site], rows: list[AccessAsRun], site_indices: list[int], merged_bytes: int
+) -> None:
+    """Find neighbouring PTX accesses that one machine access of `merged_bytes` bytes replaces.
 
-    `members` are indices of accesses with the same base address, in the order of their offsets.
+    `site_indices` are indices of accesses with the same base address, in the order of their offsets.
     """
-    size = counted_size(sites[members[0]])
-    site_at_offset = {_address_offset(sites[n]): n for n in members}
-    for phase in range(0, width, size):
+    size = access_size_bytes(sites[site_indices[0]])
+    site_at_offset = {_address_offset(sites[n]): n for n in site_indices}
+    for first_offset in range(0, merged_bytes, size):
         members_by_window: dict[int, list[int]] = defaultdict(list)
-        for n in members:
-            members_by_window[(_address_offset(sites[n]) - phase) // width].append(n)
+        for n in site_indices:
+            members_by_window[(_address_offset(sites[n]) - first_offset) // merged_bytes].append(n)
         complete_windows = [
             other_window
             for other_window in members_by_window.values()
-            if any(instruction.size_bytes == width for n in other_window for instruction in sites[n].machine)
+            if any(
+                instruction.size_bytes == merged_bytes
+                for n in other_window
+                for instruction in sites[n].machine_instructions
+            )
         ]
-        if complete_windows and all(len(other_window) * size == width for other_window in complete_windows):
+        if complete_windows and all(
+            len(other_window) * size == merged_bytes for other_window in complete_windows
+        ):
             break
     else:
         for n in site_at_offset.values():
-            if any(instruction.size_bytes == width for instruction in sites[n].machine):
+            if any(instruction.size_bytes == merged_bytes for instruction in sites[n].machine_instructions):
                 rows[n] = replace(rows[n], requests=None, executions=None, note=_ITERATIONS_NOTE)
         return
     for window_members in complete_windows:
-        machine_members = [n for n in window_members if sites[n].machine]
-        widths = {instruction.size_bytes for n in machine_members for instruction in sites[n].machine}
+        machine_members = [n for n in window_members if sites[n].machine_instructions]
+        widths = {
+            instruction.size_bytes for n in machine_members for instruction in sites[n].machine_instructions
+        }
         first_member = machine_members[0]
         if len(widths) > 1:
             for n in machine_members:
-                rows[n] = replace(rows[n], requests=None, executions=None, note=_PARTIAL_NOTE)
+                rows[n] = replace(rows[n], requests=None, executions=None, note=_PARTIAL_MERGE_NOTE)
             continue
-        merge_note = _merge_note(len(window_members), size, rows[first_member], width)
+        merge_note = _make_merge_note(len(window_members), size, rows[first_member], merged_bytes)
         for n in window_members:
             if n == first_member:
                 rows[n] = replace(rows[n], note=merge_note)
@@ -386,18 +406,20 @@ def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[
                 )
 
 
-def _merge_note(access_count: int, size: int, row: AccessAsRun, width: int) -> str:
+def _make_merge_note(access_count: int, access_bytes: int, access_row: AccessAsRun, merged_bytes: int) -> str:
     count_word = {2: "Two", 4: "Four", 8: "Eight", 16: "Sixteen"}.get(access_count, f"{access_count:,}")
-    access_plural = {"load": "loads", "store": "stores"}.get(row.kind, "atomics")
-    accesses = f"{count_word} {row.space} {access_plural} of {size} bytes at adjacent addresses"
-    return f"{accesses} run as one {row.opcode} of {width} bytes."
+    access_plural = {"load": "loads", "store": "stores"}.get(access_row.kind, "atomics")
+    accesses = (
+        f"{count_word} {access_row.space} {access_plural} of {access_bytes} bytes at adjacent addresses"
+    )
+    return f"{accesses} run as one {access_row.opcode} of {merged_bytes} bytes."
 
 
 def _note_unused(row: AccessAsRun) -> AccessAsRun:
     return replace(row, note=_REMOVED_NOTE) if row.written else row
 
 
-def _branch_as_run(site: _Site) -> BranchAsRun:
+def _convert_branch(site: _Site) -> BranchAsRun:
     counters = site.branch
     assert counters is not None
     row = BranchAsRun(
@@ -409,10 +431,10 @@ def _branch_as_run(site: _Site) -> BranchAsRun:
         divergent=0,
         column=counters.column,
     )
-    if not site.machine:
-        return replace(row, note=_NO_DIVERGENCE if counters.divergent else "")
-    branches = [instruction for instruction in site.machine if instruction.root != "EXIT"]
-    row = replace(row, opcode=site.machine[0].opcode)
+    if not site.machine_instructions:
+        return replace(row, note=_NO_DIVERGENCE_NOTE if counters.divergent else "")
+    branches = [instruction for instruction in site.machine_instructions if instruction.root != "EXIT"]
+    row = replace(row, opcode=site.machine_instructions[0].opcode)
     if not branches:
         return replace(row, note=_EXIT_NOTE if counters.divergent else "")
     if counters.divergent and len(branches) > 1:

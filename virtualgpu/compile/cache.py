@@ -23,21 +23,21 @@ _log = logging.getLogger(__name__)
 MAX_ENTRIES = 2000
 
 
-def directory() -> Path:
+def get_cache_folder() -> Path:
     """Return the folder of the compilation cache: ``GPULAB_CACHE_DIR`` or the user's cache folder."""
-    setting = os.environ.get("GPULAB_CACHE_DIR")
-    return Path(setting).expanduser() if setting else user_cache_path("gpulab")
+    folder_setting = os.environ.get("GPULAB_CACHE_DIR")
+    return Path(folder_setting).expanduser() if folder_setting else user_cache_path("gpulab")
 
 
-def shared() -> Path | None:
+def get_shared_folder() -> Path | None:
     """Return the read-only cache folder that all users of this computer share. The environment variable
     ``GPULAB_CACHE_SHARED`` sets its path.
     """
-    setting = os.environ.get("GPULAB_CACHE_SHARED")
-    return Path(setting).expanduser() if setting else None
+    folder_setting = os.environ.get("GPULAB_CACHE_SHARED")
+    return Path(folder_setting).expanduser() if folder_setting else None
 
 
-def key(*parts: str) -> str:
+def make_key(*parts: str) -> str:
     """Return the key of a cache entry, which is a digest of all strings that determine its contents."""
     digest = hashlib.sha256()
     for key_part in parts:
@@ -46,16 +46,16 @@ def key(*parts: str) -> str:
     return digest.hexdigest()
 
 
-def load(kind: str, name: str) -> bytes | None:
+def load_entry(kind: str, name: str) -> bytes | None:
     """Return the bytes of a cache entry, or None if the entry is missing, damaged or not trusted."""
-    shared_folder = shared()
-    data = _read(directory() / kind, name)
-    return data if data is not None or shared_folder is None else _read(shared_folder / kind, name)
+    shared_folder = get_shared_folder()
+    data = _read_entry(get_cache_folder() / kind, name)
+    return data if data is not None or shared_folder is None else _read_entry(shared_folder / kind, name)
 
 
-def _read(folder: Path, name: str) -> bytes | None:
+def _read_entry(folder: Path, name: str) -> bytes | None:
     try:
-        with os.fdopen(_open(folder, name), "rb") as file:
+        with os.fdopen(_open_entry(folder, name), "rb") as file:
             # The open file is checked, not its path, which may point elsewhere a moment later.
             if not _is_trusted(os.fstat(file.fileno()), stat.S_ISREG):
                 return None
@@ -65,10 +65,10 @@ def _read(folder: Path, name: str) -> bytes | None:
     except OSError:
         return None
     # Bad machine code would crash the process, for example from a truncated file or from another user's file.
-    return data[32:] if _signature(name, data[32:]) == data[:32] else None
+    return data[32:] if _make_signature(name, data[32:]) == data[:32] else None
 
 
-def _open(folder: Path, name: str) -> int:
+def _open_entry(folder: Path, name: str) -> int:
     """Open a cache entry without following a link or blocking on a pipe.
 
     Raises
@@ -97,22 +97,22 @@ def _is_trusted(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
     return not hasattr(os, "getuid") or (status.st_uid in (os.getuid(), 0) and not status.st_mode & 0o022)
 
 
-def _signature(name: str, data: bytes) -> bytes:
+def _make_signature(name: str, data: bytes) -> bytes:
     return hashlib.sha256(name.encode() + data).digest()
 
 
-def store(kind: str, name: str, data: bytes) -> None:
+def store_entry(kind: str, name: str, data: bytes) -> None:
     """Store a cache entry. Readers see either the complete file or no file."""
-    folder = directory() / kind
+    folder = get_cache_folder() / kind
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if hasattr(os, "getuid") and folder.stat().st_mode & 0o022:
             folder.chmod(0o755)  # created under a umask that lets the group write
-        replace_file(folder / name, _signature(name, data) + data)
-        entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
-        if len(entries) > MAX_ENTRIES:
-            for oldest in sorted(entries, key=lambda p: p.stat().st_mtime)[: MAX_ENTRIES // 10]:
-                oldest.unlink(missing_ok=True)
+        replace_file(folder / name, _make_signature(name, data) + data)
+        entry_paths = [path for path in folder.iterdir() if not path.name.startswith(".")]
+        if len(entry_paths) > MAX_ENTRIES:
+            for oldest_path in sorted(entry_paths, key=lambda p: p.stat().st_mtime)[: MAX_ENTRIES // 10]:
+                oldest_path.unlink(missing_ok=True)
     except OSError as error:
         _log.info("Compiled code is not stored in %s, and will be compiled again: %s", folder, error)
 
@@ -127,14 +127,14 @@ def replace_file(path: Path, data: bytes, durable: bool = False) -> None:
     OSError
         If the folder is missing or may not be written.
     """
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
+    file_descriptor, temporary_path = tempfile.mkstemp(dir=path.parent, prefix=".")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(file_descriptor, "wb") as file:
             file.write(data)
             if durable:
                 file.flush()
-                os.fsync(handle)
-        Path(temporary).replace(path)
+                os.fsync(file_descriptor)
+        Path(temporary_path).replace(path)
     except OSError:
-        Path(temporary).unlink(missing_ok=True)
+        Path(temporary_path).unlink(missing_ok=True)
         raise

@@ -259,8 +259,10 @@ def _compile(
         )
     version_text = ".".join(map(str, version()))
     request = (file_name, *options, "", *expressions, "", code, stamp(code))
-    cache_keys = [disk_cache.key(version_text, image_kind, *request) for image_kind in kinds]
-    cached_entries = [data.partition(b"\n") for key in cache_keys if (data := disk_cache.load("nvrtc", key))]
+    cache_keys = [disk_cache.make_key(version_text, image_kind, *request) for image_kind in kinds]
+    cached_entries = [
+        data.partition(b"\n") for key in cache_keys if (data := disk_cache.load_entry("nvrtc", key))
+    ]
     if len(cached_entries) == len(kinds):
         header = json.loads(cached_entries[0][0])
         return [image for _, _, image in cached_entries], header["log"], header["lowered"]
@@ -269,7 +271,7 @@ def _compile(
         images, log, lowered = _compile_now(code, file_name, options, expressions, kinds)
         header = json.dumps({"log": log, "lowered": lowered}).encode()
         for key, image in zip(cache_keys, images, strict=True):
-            disk_cache.store("nvrtc", key, header + b"\n" + image)
+            disk_cache.store_entry("nvrtc", key, header + b"\n" + image)
         return images, log, lowered
 
     return interruptible(compile_and_store, compiler.interrupt)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TextIO
 
 from virtualgpu.compile import nvrtc
-from virtualgpu.compile.advice import advice
+from virtualgpu.compile.advice import make_advice
 from virtualgpu.compile.cubin import KernelResources, kernel_resources
 from virtualgpu.compile.headers.cupy import with_headers
 from virtualgpu.compile.headers.includes import stamp
@@ -274,7 +274,7 @@ def _compile(
             source_text, target=target, options=flags, name_expressions=name_expressions
         )
     except nvrtc.NvrtcCompileError as error:
-        log = f"{error.log}\n{advice(error.log, code)}".rstrip()
+        log = f"{error.log}\n{make_advice(error.log, code)}".rstrip()
         raise CompileException(log, code, "kernel.cu", options) from None
     resources = kernel_resources(machine.cubin) if machine is not None else image.resources or {}
     is_precompiled = machine is None

@@ -36,30 +36,32 @@ def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[byt
         If a call of NVRTC fails otherwise.
     """
     expressions = request["expressions"]
-    kinds = request["kinds"]
+    image_kinds = request["kinds"]
     program = ctypes.c_void_p()
     code_bytes = request["code"].encode()
-    name = request["file_name"].encode()
-    _check_status(library, library.nvrtcCreateProgram(ctypes.byref(program), code_bytes, name, 0, None, None))
+    file_name_bytes = request["file_name"].encode()
+    _check_status(
+        library, library.nvrtcCreateProgram(ctypes.byref(program), code_bytes, file_name_bytes, 0, None, None)
+    )
     try:
         for expression in expressions:
             _check_status(library, library.nvrtcAddNameExpression(program, expression.encode()))
-        encoded = [option.encode() for option in request["options"]]
-        array = (ctypes.c_char_p * len(encoded))(*encoded)
-        status = library.nvrtcCompileProgram(program, len(encoded), array)
+        encoded_options = [option.encode() for option in request["options"]]
+        option_array = (ctypes.c_char_p * len(encoded_options))(*encoded_options)
+        status = library.nvrtcCompileProgram(program, len(encoded_options), option_array)
         log = _read_output(library, program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
         if status:
             raise CompilationRefusedError(
-                log or f"NVRTC cannot compile this source: {_failure_reason(library, status)}."
+                log or f"NVRTC cannot compile this source: {_read_error_text(library, status)}."
             )
-        lowered = {}
+        lowered_names = {}
         for expression in expressions:
             lowered_name = ctypes.c_char_p()
             _check_status(
                 library, library.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(lowered_name))
             )
-            lowered[expression] = (lowered_name.value or b"").decode()
-        return [_read_output(library, program, image_kind) for image_kind in kinds], log, lowered
+            lowered_names[expression] = (lowered_name.value or b"").decode()
+        return [_read_output(library, program, image_kind) for image_kind in image_kinds], log, lowered_names
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -72,14 +74,14 @@ def _read_output(library: ctypes.CDLL, program: ctypes.c_void_p, output_kind: st
     return buffer.raw
 
 
-def _failure_reason(library: ctypes.CDLL, status: int) -> str:
+def _read_error_text(library: ctypes.CDLL, status: int) -> str:
     error_text: bytes = library.nvrtcGetErrorString(status)
     return error_text.decode()
 
 
 def _check_status(library: ctypes.CDLL, status: int) -> None:
     if status:
-        raise RuntimeError(f"NVRTC call failed: {_failure_reason(library, status)}.")
+        raise RuntimeError(f"NVRTC call failed: {_read_error_text(library, status)}.")
 
 
 def reply_to(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
@@ -87,8 +89,8 @@ def reply_to(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, A
     that contains the status.
     """
     try:
-        images, log, lowered = compile_now(library, request)
-        return {"log": log, "lowered": lowered, "sizes": [len(image) for image in images]}, images
+        images, log, lowered_names = compile_now(library, request)
+        return {"log": log, "lowered": lowered_names, "sizes": [len(image) for image in images]}, images
     except CompilationRefusedError as error:
         return {"refused": str(error)}, []
     except RuntimeError as error:
@@ -110,9 +112,9 @@ class _LimitWatch(threading.Thread):
             if os.getppid() != self._parent:
                 os._exit(1)
             limits = self.limits
-            exceeded = "" if limits is None else self._exceeded_limit(*limits)
-            if exceeded:
-                self._replies.write(json.dumps({"over": exceeded}).encode() + b"\n")
+            exceeded_limit = "" if limits is None else self._exceeded_limit(*limits)
+            if exceeded_limit:
+                self._replies.write(json.dumps({"over": exceeded_limit}).encode() + b"\n")
                 self._replies.flush()
                 os._exit(1)
 
@@ -130,8 +132,8 @@ class _LimitWatch(threading.Thread):
 
 def _load_library(path: Path) -> ctypes.CDLL:
     """Load NVRTC, and the builtins library next to it, which older versions do not find by themselves."""
-    for builtins in path.parent.glob("libnvrtc-builtins.so*"):
-        ctypes.CDLL(str(builtins))
+    for builtins_path in path.parent.glob("libnvrtc-builtins.so*"):
+        ctypes.CDLL(str(builtins_path))
     return ctypes.CDLL(str(path))
 
 

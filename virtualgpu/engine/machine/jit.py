@@ -109,13 +109,13 @@ class Library:
 
 
 def _cache_key(text: str, target_processor: Processor) -> str:
-    return disk_cache.key(
+    return disk_cache.make_key(
         llvmlite.__version__, target_processor.name, target_processor.settings, _METHOD, text
     )
 
 
 def _is_stored(text: str, target_processor: Processor) -> bool:
-    return disk_cache.load("engine", _cache_key(text, target_processor)) is not None
+    return disk_cache.load_entry("engine", _cache_key(text, target_processor)) is not None
 
 
 def _load_module(
@@ -134,7 +134,7 @@ def _load_module(
     if thorough:
         effort = "thorough"
     key = _cache_key(text, target_processor)
-    data = disk_cache.load("engine", key)
+    data = disk_cache.load_entry("engine", key)
     if data is None:
         data = interruptible(lambda: translate_and_store(key, text, target_processor, effort, entries))
     (*codes, last_code), required_names = object_code.unpack(data)
@@ -175,7 +175,7 @@ def translate_and_store(
     else:
         codes = [_machine_code(text, target_processor, effort)]
     data = object_code.pack(codes)
-    disk_cache.store("engine", key, data)
+    disk_cache.store_entry("engine", key, data)
     return data
 
 
@@ -183,10 +183,10 @@ def translate_and_store(
 def _shared_code(text: str, target_processor: Processor) -> bytes:
     """Return the machine code of a function that many kernels contain, from the cache if possible."""
     key = _cache_key(text, target_processor)
-    object_code = disk_cache.load("engine", key)
+    object_code = disk_cache.load_entry("engine", key)
     if object_code is None:
         object_code = _machine_code(text, target_processor, "usual")
-        disk_cache.store("engine", key, object_code)
+        disk_cache.store_entry("engine", key, object_code)
     return object_code
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 
 from virtualgpu.allocators.chunks import Chunk
 from virtualgpu.allocators.pool import ChunkPool
-from virtualgpu.allocators.sizes import limit_bytes, round_size
+from virtualgpu.allocators.sizes import compute_limit_bytes, round_size
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, Memory, MemoryPointer
 from virtualgpu.cp.cuda._memory.sizes import size_t
 from virtualgpu.cp.cuda.memory_hook import get_memory_hooks
@@ -228,7 +228,7 @@ class SingleDeviceMemoryPool:
                     first_chunk.mem.ptr,
                     first_chunk.mem.size,
                     first_chunk.arena.stream,
-                    tuple(map(self._block_record, first_chunk.and_after())),
+                    tuple(map(self._block_record, first_chunk.iterate_from())),
                 )
                 for first_chunk in self._chunks.segments()
             )
@@ -272,7 +272,9 @@ class SingleDeviceMemoryPool:
 
         A call without a limit, or with a limit of 0, removes the limit.
         """
-        self._chunks.limit_bytes = size_t(limit_bytes(size, fraction, self._owner.memory.capacity_bytes))
+        self._chunks.limit_bytes = size_t(
+            compute_limit_bytes(size, fraction, self._owner.memory.capacity_bytes)
+        )
 
     def get_limit(self) -> int:
         """Return the memory limit of the pool in bytes, or 0 if there is no limit."""

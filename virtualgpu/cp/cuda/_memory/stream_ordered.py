@@ -6,7 +6,7 @@ import sys
 import weakref
 from collections.abc import Sequence
 
-from virtualgpu.allocators.sizes import limit_bytes, round_size
+from virtualgpu.allocators.sizes import compute_limit_bytes, round_size
 from virtualgpu.cp.cuda._memory.driver_pools import allocate_ordered, driver_pools, free_ordered
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda._memory.pool import limit_of_environment
@@ -154,7 +154,7 @@ class MemoryAsyncPool:
         self._set_device_limit(_machine.current().current_device, size, fraction)
 
     def _set_device_limit(self, device: VirtualDevice, size: int | None, fraction: float | None) -> None:
-        pool_limit_bytes = limit_bytes(size, fraction, device.memory.capacity_bytes) or NO_LIMIT
+        pool_limit_bytes = compute_limit_bytes(size, fraction, device.memory.capacity_bytes) or NO_LIMIT
         driver_pools().get(self._pools[device.id]).set_attribute(RELEASE_THRESHOLD, pool_limit_bytes)
 
     def get_limit(self) -> int:
