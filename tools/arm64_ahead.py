@@ -71,10 +71,10 @@ def pytest_configure(config: pytest.Config) -> None:
         _store_translation(stand_ins.adapt(text, ARM), "thorough")
         library_init(self, text, entry)
 
-    headers = nvrtc.include_options()
+    headers = nvrtc.find_include_options()
     arm64_options = tuple(
         option.replace(sysconfig.get_path("purelib"), os.environ["ARM64_SITE"]) for option in headers
     )
-    nvrtc.include_options = lambda: arm64_options  # type: ignore[assignment]
+    nvrtc.find_include_options = lambda: arm64_options  # type: ignore[assignment]
     jit.Code.__init__ = translate_code  # type: ignore[method-assign]
     jit.Library.__init__ = translate_functions  # type: ignore[method-assign]

@@ -184,7 +184,7 @@ def main() -> int:
 def write(requests: Sequence[Request]) -> int:
     """Compile every request for every target."""
     from virtualgpu.compile import nvrtc, shipped
-    from virtualgpu.compile.cubin import kernel_resources
+    from virtualgpu.compile.cubin import read_kernel_resources
 
     distinct_requests = list({request.key(0): request for request in requests}.values())
     images: dict[str, shipped.ShippedImage] = {}
@@ -195,11 +195,11 @@ def write(requests: Sequence[Request]) -> int:
                 "name_expressions": request.name_expressions,
             }
             image = nvrtc.compile_ptx(request.code, target=ptx_target, **keywords)
-            resources = kernel_resources(
+            resources = read_kernel_resources(
                 nvrtc.compile_cubin(request.code, target=ptx_target, **keywords).cubin
             )
             images[request.key(ptx_target)] = shipped.ShippedImage(image.ptx, image.lowered_names, resources)
-    version = ".".join(map(str, nvrtc.version()))
+    version = ".".join(map(str, nvrtc.read_version()))
     path = ROOT / "gpulab_course" / "data" / shipped.FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(shipped.pack(images.items(), version))
@@ -223,7 +223,7 @@ def same_compiler() -> bool:
     """Return whether images compiled here can be compared with the shipped ones."""
     from virtualgpu.compile import nvrtc, shipped
 
-    return nvrtc.available() and ".".join(map(str, nvrtc.version())) == shipped.compiler()
+    return nvrtc.is_available() and ".".join(map(str, nvrtc.read_version())) == shipped.compiler()
 
 
 def compiled_by() -> dict[str, set[str]]:

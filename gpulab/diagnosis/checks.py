@@ -269,7 +269,7 @@ def check_nvrtc() -> Result:
     """Check whether NVRTC, the compiler of the virtual GPU, is installed."""
     from virtualgpu.compile import nvrtc
 
-    if not nvrtc.available():
+    if not nvrtc.is_available():
         if sys.platform == "darwin":
             return "missing", "not available for macOS", "Compile kernels on Linux or Windows."
         return "missing", "not found", "pip install nvidia-cuda-nvrtc"
@@ -279,7 +279,10 @@ def check_nvrtc() -> Result:
     )
     return (
         "ok",
-        f"{_version_text(nvrtc.version())}, compute capability {lowest_capability} to {highest_capability}",
+        (
+            f"{_version_text(nvrtc.read_version())}, compute capability {lowest_capability} "
+            f"to {highest_capability}"
+        ),
         "",
     )
 
@@ -290,7 +293,7 @@ def check_headers() -> Result:
     """
     from virtualgpu.compile import nvrtc
 
-    if not nvrtc.available():
+    if not nvrtc.is_available():
         return "missing", "not checked, because NVRTC is missing", ""
     try:
         nvrtc.compile_ptx(_HEADER_TEST, target=80)
@@ -335,7 +338,7 @@ def check_virtual_gpu() -> Result:
     result = memory.view(addresses[1], x.nbytes).view(np.float32)
     if not np.array_equal(result, expected):
         return "wrong", "its results differ from NumPy's", "pip install --force-reinstall llvmlite"
-    kernels = "kernels" if nvrtc.available() else "the course's own kernels, compiled in advance,"
+    kernels = "kernels" if nvrtc.is_available() else "the course's own kernels, compiled in advance,"
     return "ok", f"runs {kernels} on {count(cores(), 'CPU thread')}, {processor_name}; llvmlite {version}", ""
 
 

@@ -254,7 +254,7 @@ def serve(server_socket: socket.socket) -> None:
     """
     loaded_modules: set[str] = set()
     _load(_PRELOADED_MODULES, loaded_modules)
-    nvrtc.available()  # searches for NVRTC once for all processes
+    nvrtc.is_available()  # searches for NVRTC once for all processes
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keeper_pids: set[int] = set()
     while True:

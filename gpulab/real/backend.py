@@ -151,14 +151,14 @@ class CudaBackend:
                     if has_cold_caches:
                         self._empty_l2()
                     if isinstance(observation, Warp):
-                        probe = self._probe(kernel, instrument.trace_warp)
+                        probe = self._probe(kernel, instrument.instrument_warp)
                         records.append(warps.trace_warp(probe, kernel, launch, observation, self.provenance))
                     else:
                         records.append(self._trace_blocks(kernel, launch))
         return tuple(records) if len(observations) > 1 else records[0]
 
     def _trace_blocks(self, kernel: Any, launch: Launch) -> LaunchTrace:
-        probe = self._probe(kernel, instrument.trace_blocks)
+        probe = self._probe(kernel, instrument.instrument_blocks)
         occupancy = self._occupancy(
             probe.function.ptr, probe.registers, kernel, launch.block_threads, launch.shared_bytes
         )

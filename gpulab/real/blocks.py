@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from gpulab.real.modules import Probe
-from virtualgpu.compile.instrument import block_buffer, read_blocks, timer_step_ns
+from virtualgpu.compile.instrument import find_timer_step_ns, make_block_buffer, read_blocks
 from virtualgpu.protocol import Launch
 from virtualgpu.records import DeviceInfo, LaunchTrace, Occupancy
 
@@ -25,7 +25,7 @@ def trace_blocks(
     Parameters
     ----------
     probe
-        The copy of the kernel, instrumented by `virtualgpu.compile.instrument.trace_blocks`.
+        The copy of the kernel, instrumented by `virtualgpu.compile.instrument.instrument_blocks`.
     kernel, launch
         The launch, and its kernel as a CuPy kernel.
     info
@@ -43,7 +43,7 @@ def trace_blocks(
     sampling_step = 1
     while -(-blocks // sampling_step) > MAX_RECORDED_BLOCKS:
         sampling_step *= 2
-    buffer = cupy.asarray(block_buffer(blocks, sampling_step))
+    buffer = cupy.asarray(make_block_buffer(blocks, sampling_step))
     probe.launch(kernel, launch, buffer)
     block_index, start_times, end_times, sm_id = read_blocks(buffer.get())
     first_start = start_times.min()
@@ -64,7 +64,7 @@ def trace_blocks(
         start_ns=start_ns,
         end_ns=end_ns,
         occupancy=occupancy,
-        timer_step_ns=timer_step_ns(start_ns, end_ns),
+        timer_step_ns=find_timer_step_ns(start_ns, end_ns),
         sampled=sampling_step,
         note=note,
     )

@@ -12,7 +12,7 @@ from cupy.cuda import driver, nvrtc, runtime
 
 from gpulab.real.driver import cuda_version
 from virtualgpu.compile import nvrtc as shared
-from virtualgpu.compile.instrument import InstrumentedPtx, cuda_isa, lower_version
+from virtualgpu.compile.instrument import InstrumentedPtx, isa_of_cuda, lower_version
 from virtualgpu.compile.nvrtc import CUPY_OPTIONS
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.errors import GpulabError
@@ -145,7 +145,7 @@ def load_probe(ptx: str, name: str, instrument: Callable[[str, str], Instrumente
         if getattr(error, "status", None) != _UNSUPPORTED_PTX_VERSION:
             raise
         # The compiler is newer than the driver.
-        compatible_ptx = lower_version(probe_ptx.ptx, cuda_isa(cuda_version(runtime.driverGetVersion())))
+        compatible_ptx = lower_version(probe_ptx.ptx, isa_of_cuda(cuda_version(runtime.driverGetVersion())))
         module.load(compatible_ptx.encode() + b"\0")
     variables = tuple(
         (variable.name, variable.size_bytes)

@@ -8,7 +8,7 @@ import cupy
 import numpy as np
 
 from gpulab.real.modules import Probe
-from virtualgpu.compile.instrument import read_warp, warp_buffer
+from virtualgpu.compile.instrument import make_warp_buffer, read_warp
 from virtualgpu.protocol import Launch, Warp
 from virtualgpu.records import Provenance, WarpTrace
 
@@ -21,7 +21,7 @@ def trace_warp(
     Parameters
     ----------
     probe
-        The copy of the kernel, instrumented by `virtualgpu.compile.instrument.trace_warp`.
+        The copy of the kernel, instrumented by `virtualgpu.compile.instrument.instrument_warp`.
     kernel, launch
         The launch, and its kernel as a CuPy kernel.
     observation
@@ -36,7 +36,7 @@ def trace_warp(
         hardware. Recording an event takes some hundred cycles, so there are no times, and the two sides
         of a branch can stay separate for longer than in the original kernel.
     """
-    buffer = cupy.asarray(warp_buffer(observation.block_index, observation.warp, observation.max_steps))
+    buffer = cupy.asarray(make_warp_buffer(observation.block_index, observation.warp, observation.max_steps))
     probe.launch(kernel, launch, buffer)
     _, mask, block_number, is_truncated = read_warp(buffer.get())
     blocks = probe.instrumented

@@ -66,7 +66,7 @@ def make(folder: Path) -> None:
     for file in files():
         image = nvrtc.compile_cubin(source(file), target=TARGET, options=("-lineinfo", *nvrtc.CUPY_OPTIONS))
         (folder / f"{file}bin").write_bytes(image.cubin)
-    (folder / "nvrtc.txt").write_text(".".join(map(str, nvrtc.version())))
+    (folder / "nvrtc.txt").write_text(".".join(map(str, nvrtc.read_version())))
 
 
 def record(images: Path, out: Path) -> None:

@@ -28,7 +28,7 @@ Anchored = Callable[[str, int], AsRun]
 
 @pytest.fixture(autouse=True, scope="module")
 def same_compiler(recording: dict[str, Any]) -> None:
-    version = ".".join(map(str, nvrtc.version()))
+    version = ".".join(map(str, nvrtc.read_version()))
     if version != recording["versions"]["NVRTC"]:
         pytest.skip(
             f"NVRTC {version} may make other machine code than {recording['versions']['NVRTC']}, recorded"

@@ -45,7 +45,7 @@ def loads_of(words: npt.NDArray[np.int64]) -> list[AccessCounters]:
     return [access for access in finished.result.counters.accesses if access.kind == "load"][1:]
 
 
-@pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+@pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 @pytest.mark.parametrize("name", PATTERNS)
 def test_pieces_in_one_column_take_a_pass_each(name: str) -> None:
     words = PATTERNS[name]

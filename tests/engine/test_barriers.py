@@ -15,7 +15,7 @@ from tests.engine.barriers import ALL, Barrier
 from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import LaunchFailure
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 RECORDED = json.loads((Path(__file__).parent / "data" / "synccheck.json").read_text(encoding="utf-8"))
 
 

@@ -16,7 +16,8 @@ from virtualgpu.errors import NotSupportedError
 from virtualgpu.sanitizer.findings import PENDING_COPY
 
 pytestmark = pytest.mark.skipif(
-    not nvrtc.available() or not nvrtc.include_options(), reason="NVRTC or the CUDA headers are not installed"
+    not nvrtc.is_available() or not nvrtc.find_include_options(),
+    reason="NVRTC or the CUDA headers are not installed",
 )
 NEWEST = ("virtual:H100", "virtual:B200")
 HEADERS = "#include <cuda/barrier>\n#include <cooperative_groups.h>\n"

@@ -20,7 +20,7 @@ from virtualgpu.engine import LaunchResult, Program, TraceRequest
 from virtualgpu.engine.run import program
 from virtualgpu.errors import NotSupportedError
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 Ints = npt.NDArray[np.int32]
 HEAD = 'extern "C" __global__ void k'
@@ -207,7 +207,7 @@ def test_threads_may_leave_the_kernel_before_others_call() -> None:
 
 
 @pytest.mark.skipif(
-    nvrtc.available() and not nvrtc.include_options(), reason="the CUDA headers are not installed"
+    nvrtc.is_available() and not nvrtc.find_include_options(), reason="the CUDA headers are not installed"
 )
 def test_a_grid_wide_barrier_in_a_function() -> None:
     code = """#include <cooperative_groups.h>
@@ -235,7 +235,7 @@ def test_a_grid_wide_barrier_in_a_function() -> None:
 
 
 @pytest.mark.skipif(
-    nvrtc.available() and not nvrtc.include_options(), reason="the CUDA headers are not installed"
+    nvrtc.is_available() and not nvrtc.find_include_options(), reason="the CUDA headers are not installed"
 )
 def test_a_split_barrier_in_a_function() -> None:
     code = """#include <cuda/barrier>
@@ -471,7 +471,9 @@ def test_only_functions_that_wait_are_copied() -> None:
         + "(int* x) { __shared__ int s[96]; x[threadIdx.x] = plain(around(s, x[threadIdx.x])); }"
     )
     module = parser.parse(nvrtc.compile_ptx(code, target=80).ptx)
-    names = {name.split("P")[0].lstrip("_Z0123456789") for name in callgraph.waiting_functions(module, "k")}
+    names = {
+        name.split("P")[0].lstrip("_Z0123456789") for name in callgraph.find_waiting_functions(module, "k")
+    }
     assert {n.rstrip("i") for n in names} == {"next_of", "around"}
     merged = inline.inline(module, "k").functions["k"]
     assert {i.root for i in merged.instructions if i.call_depth == 0 and i.opcode.startswith("call")} == {
@@ -493,8 +495,12 @@ def test_too_many_copies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def every_function(module: ir.Module, entry: str) -> set[str]:
     """All functions below a kernel that do not call themselves."""
-    below = callgraph.reachable(module, callgraph.callees(module.functions[entry]))
-    return {n for n in below if n not in callgraph.reachable(module, callgraph.callees(module.functions[n]))}
+    below = callgraph.find_reachable(module, callgraph.list_callees(module.functions[entry]))
+    return {
+        n
+        for n in below
+        if n not in callgraph.find_reachable(module, callgraph.list_callees(module.functions[n]))
+    }
 
 
 def forget_code() -> None:
@@ -525,7 +531,7 @@ def test_copied_functions_do_what_called_ones_do(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(virtual_run, "Program", Listening)
     answers = [generator.digest(virtual_run.run(loaded, k, instrument="counters")) for k in calling]
     forget_code()
-    monkeypatch.setattr(callgraph, "waiting_functions", every_function)
+    monkeypatch.setattr(callgraph, "find_waiting_functions", every_function)
     assert [generator.digest(virtual_run.run(loaded, k, instrument="counters")) for k in calling] == answers
     for called, copied in zip(results[: len(calling)], results[len(calling) :], strict=True):
         assert called.counters is not None

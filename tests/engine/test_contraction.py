@@ -16,7 +16,7 @@ from tests.engine import arithmetic, ptx_runner
 from tools.corpus import kernel_code, kernel_files
 from virtualgpu.compile import nvrtc, sass
 from virtualgpu.compile.ptx import ir
-from virtualgpu.compile.ptx.contract import contract, fusions
+from virtualgpu.compile.ptx.contract import contract_products, find_fusions
 from virtualgpu.compile.ptx.entry_text import find_entry
 from virtualgpu.compile.ptx.parser import parse
 
@@ -60,7 +60,7 @@ def compared(code: str, target: int) -> tuple[int, int, list[str]]:
     differences = []
     for name, entry in parse(image.ptx).entries.items():
         statements = [s for s in find_entry(image.ptx, name).statements if s.is_code]
-        chosen = fusions(entry)
+        chosen = find_fusions(entry)
         for i, statement in zip(entry.instructions, statements, strict=True):
             fusions_of_line = by_line[image.ptx.count("\n", 0, statement.start) + 1] if is_sum(i) else set()
             if not fusions_of_line:
@@ -185,7 +185,7 @@ SUM = "add.f32 %f12, %f10, %f3;"
 def test_conditions_of_fusion(body: list[str], texts: list[str]) -> None:
     ends = [STORE.format(f"%f{n}") for n in (12, 13)]
     function = parse("\n".join([ENTRY, *body, *ends, "ret;", "}"])).functions["k"]
-    fused = [function.instructions[pc].text for pc in sorted(fusions(function))]
+    fused = [function.instructions[pc].text for pc in sorted(find_fusions(function))]
     assert fused == [text.rstrip(";") for text in texts]
 
 
@@ -217,6 +217,6 @@ ret;
 
 def test_fusion_keeps_texts_and_numbers_of_instructions() -> None:
     module = parse("\n".join([ENTRY, PRODUCT, SUM, STORE.format("%f12"), "ret;", "}"]))
-    original, contracted = (m.functions["k"].instructions for m in (module, contract(module)))
+    original, contracted = (m.functions["k"].instructions for m in (module, contract_products(module)))
     assert [(i.pc, i.text, i.line) for i in original] == [(i.pc, i.text, i.line) for i in contracted]
     assert [i.root for i in contracted if i.type == "f32"].count("fma") == 1

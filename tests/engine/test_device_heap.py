@@ -14,7 +14,7 @@ from virtualgpu.cuda_errors import CUDARuntimeError, LaunchFailure
 from virtualgpu.model import machine as slot
 from virtualgpu.model.memory.heap import DeviceHeap
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 HEAD = 'extern "C" __global__ void k'
 MAKE = HEAD + "(int** p){ p[threadIdx.x] = (int*)malloc(64); p[threadIdx.x][0] = threadIdx.x; }"
 DROP = HEAD + "(int** p){ free(p[threadIdx.x]); }"

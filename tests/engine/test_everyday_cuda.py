@@ -13,9 +13,9 @@ from tests.engine.ptx_runner import apply, launch
 from virtualgpu.compile import nvrtc
 from virtualgpu.errors import NotSupportedError
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 headers = pytest.mark.skipif(
-    nvrtc.available() and not nvrtc.include_options(), reason="the CUDA headers are not installed"
+    nvrtc.is_available() and not nvrtc.find_include_options(), reason="the CUDA headers are not installed"
 )
 
 HEAD = 'extern "C" __global__ void k'

@@ -15,7 +15,7 @@ from virtualgpu.model import devices
 from virtualgpu.model import machine as slot
 from virtualgpu.model.machine import Machine
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 WATCHDOG_S = 0.6
 RAISING = [faulty for faulty in CATALOGUE if faulty.fault is not None and not faulty.nan]

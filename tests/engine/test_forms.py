@@ -185,7 +185,7 @@ def test_an_atomic_may_name_its_order_before_or_after_the_operation(opcode: str)
     assert forms.is_supported(tuple(opcode.split(".")))
 
 
-@pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+@pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 @pytest.mark.parametrize("target", [75, 90])
 def test_the_forms_of_everyday_memory_accesses_are_known(target: int) -> None:
     """As NVRTC writes them: scopes and orders stand before or after the state space."""

@@ -21,7 +21,7 @@ from virtualgpu.records.fragments import FragmentTrace, MatrixExecution, decoded
 Formula = Callable[[int, int, int], tuple[int, int]]  # group, lane in group, element -> row, column
 
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
 @pytest.fixture(autouse=True, scope="module")

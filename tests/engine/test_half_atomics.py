@@ -12,7 +12,7 @@ from virtualgpu.cuda_errors import IllegalAddressError
 from virtualgpu.errors import PtxError
 
 needs_headers = pytest.mark.skipif(
-    not nvrtc.available() or not nvrtc.include_options(), reason="needs NVRTC and the CUDA headers"
+    not nvrtc.is_available() or not nvrtc.find_include_options(), reason="needs NVRTC and the CUDA headers"
 )
 HEADERS = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
 

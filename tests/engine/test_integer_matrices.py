@@ -20,7 +20,8 @@ def device() -> Iterator[None]:
 
 
 pytestmark = pytest.mark.skipif(
-    not nvrtc.available() or not nvrtc.include_options(), reason="NVRTC or the CUDA headers are not installed"
+    not nvrtc.is_available() or not nvrtc.find_include_options(),
+    reason="NVRTC or the CUDA headers are not installed",
 )
 TYPES = {"s8": np.int8, "u8": np.uint8}
 WMMA = r"""

@@ -14,7 +14,7 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import parser
 from virtualgpu.engine.lower import codegen
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 SHAPES = [(16, 16, 16), (32, 8, 16), (8, 32, 16)]
 CASES = [

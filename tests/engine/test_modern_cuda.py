@@ -10,9 +10,9 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import LaunchFailure
 
 pytestmark = [
-    pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed"),
+    pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed"),
     pytest.mark.skipif(
-        nvrtc.available() and not nvrtc.include_options(), reason="the CUDA headers are not installed"
+        nvrtc.is_available() and not nvrtc.find_include_options(), reason="the CUDA headers are not installed"
     ),
 ]
 

@@ -17,7 +17,7 @@ from gpulab import cp, session
 from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import LaunchTimeoutError
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 # The independent set that takes vertices in the order of their rank: a vertex is in when all neighbours of
 # higher rank are out, and waits while one of those is undecided. The lanes of a warp, its neighbours and

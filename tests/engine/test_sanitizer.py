@@ -19,7 +19,7 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import LaunchFailure
 from virtualgpu.records import Hazard
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 WATCHDOG_S = 0.3
 RECORDED = json.loads((Path(__file__).parent / "data" / "sanitizer_h200.json").read_text())["verdicts"]

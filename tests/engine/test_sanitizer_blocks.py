@@ -12,7 +12,7 @@ from gpulab import session
 from virtualgpu.compile import nvrtc
 from virtualgpu.sanitizer import ORDERS, block_sequence
 
-needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 TICKETS = """extern "C" __global__ void k(int* next, int* order) {
   if (threadIdx.x == 0) order[atomicAdd(next, 1)] = blockIdx.x;

@@ -293,7 +293,8 @@ def checked(body: str) -> tuple[Any, Any, gl.records.SanitizerReport]:
 
 
 needs_headers = pytest.mark.skipif(
-    not nvrtc.available() or not nvrtc.include_options(), reason="NVRTC or the CUDA headers are not installed"
+    not nvrtc.is_available() or not nvrtc.find_include_options(),
+    reason="NVRTC or the CUDA headers are not installed",
 )
 
 

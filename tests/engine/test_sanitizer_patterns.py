@@ -13,7 +13,7 @@ import gpulab as gl
 from gpulab import cp, session
 from virtualgpu.compile import nvrtc
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
 @dataclass(frozen=True)

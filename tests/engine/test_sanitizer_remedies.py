@@ -11,7 +11,7 @@ import gpulab as gl
 from gpulab import session
 from virtualgpu.compile import nvrtc
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 _HEAD = 'extern "C" __global__ void k(int* x, int* y) {\n'
 _SHARED = "__shared__ int s[128]; int t = threadIdx.x; s[t] = x[t]; __syncthreads();\n"
 LOCK = "put __threadfence() after taking and before releasing the lock"

@@ -432,7 +432,7 @@ class Case:
             "grid": (2, 2, 4),
             "block": (4, 2, 4),
             "names": self.names,
-            "flow": cfg.build(self.function),
+            "flow": cfg.build_flow(self.function),
             "function": self.function,
             "updates": updates(self.function),
             "checks": checks(self.function),

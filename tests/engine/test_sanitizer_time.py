@@ -14,7 +14,7 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import LaunchTimeoutError
 from virtualgpu.sanitizer import run
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 LONG = """extern "C" __global__ void k(const float* x, float* y, int n) {
   __shared__ float s[256];

@@ -17,7 +17,7 @@ from virtualgpu.model.recording.checking import MachineObserver
 from virtualgpu.records.acts import HOST, Region, Work
 from virtualgpu.sanitizer import touched
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 CODE = r"""
 template <class T> __global__ void put(T* x, const int* at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

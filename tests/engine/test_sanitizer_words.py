@@ -15,7 +15,7 @@ from virtualgpu.cuda_errors import KernelFault
 from virtualgpu.records import Hazard, SanitizerReport
 from virtualgpu.sanitizer import checker
 
-needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from virtualgpu.cuda_errors import LaunchTimeoutError
 from virtualgpu.engine import TraceRequest
 from virtualgpu.engine.run import crew
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 HEAD = 'extern "C" __global__ void k'
 LOCK = (
@@ -93,7 +93,7 @@ def test_grid_wide_barrier() -> None:
             grid.sync();
         }
     }"""
-    if not nvrtc.include_options():
+    if not nvrtc.find_include_options():
         pytest.skip("the CUDA headers are not installed")
     _, out = run(code, ints(1), ints(3), grid=5, block=48, cooperative=True)
     assert list(out) == [240, 480, 720]

@@ -16,7 +16,7 @@ from virtualgpu.protocol import Block, Launch
 from virtualgpu.records import BlockTrace
 from virtualgpu.records.warp.columns import SHARED_ACCESS_KINDS
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
 def accesses(trace: BlockTrace, kind: str) -> list[tuple[int, int, list[int]]]:
@@ -103,7 +103,7 @@ def test_a_copy_is_recorded_when_it_starts_and_its_data_when_it_is_waited_for() 
     assert text.startswith("cp.async.wait_group")
 
 
-@pytest.mark.skipif(not nvrtc.include_options(), reason="the CUDA headers are not installed")
+@pytest.mark.skipif(not nvrtc.find_include_options(), reason="the CUDA headers are not installed")
 @pytest.mark.parametrize("bytes_", [4096, 528, 16])
 def test_pieces_of_a_bulk_copy(bytes_: int) -> None:
     with session.on_device("virtual:H100"):

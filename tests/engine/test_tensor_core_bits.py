@@ -18,7 +18,7 @@ from gpulab.analysis.formats import FP16
 from tests.engine.tensor_core_inputs import CLASSES, FMT, KINDS, inputs, on_gpu, source
 from virtualgpu.compile import nvrtc
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 RECORDED = json.loads(Path(__file__).with_name("tensor_core_sums_h200.json").read_text(encoding="utf-8"))
 
 

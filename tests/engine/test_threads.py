@@ -10,10 +10,10 @@ import time
 import pytest
 
 from virtualgpu.compile import nvrtc
-from virtualgpu.compile.interruptible import stacks_of
+from virtualgpu.compile.interruptible import set_stack_size
 from virtualgpu.engine.run.stopwatch import Stopwatch
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 # Making worker threads is slowed down, so that all threads meet there.
 PROGRAM = r"""
@@ -120,7 +120,7 @@ def test_the_size_of_stacks_is_set_by_one_at_a_time() -> None:
     def change(size_bytes: int) -> None:
         gate.wait()
         for _ in range(50):
-            with stacks_of(size_bytes):
+            with set_stack_size(size_bytes):
                 time.sleep(0.0002)
                 assert threading.stack_size() == size_bytes
 

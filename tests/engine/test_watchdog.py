@@ -17,7 +17,7 @@ from virtualgpu.cuda_errors import LaunchTimeoutError, Progress
 from virtualgpu.engine.run import stopwatch
 from virtualgpu.model import choice, machine
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 KERNEL = """extern "C" __global__ void k(volatile int* out, int n) {{
   volatile __shared__ int s[32];

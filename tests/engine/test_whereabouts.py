@@ -15,7 +15,7 @@ from virtualgpu.cuda_errors import IllegalAddressError, LaunchTimeoutError
 from virtualgpu.model import machine
 from virtualgpu.records.launch.whereabouts import Whereabouts
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 WAITS = """extern "C" __global__ void k(volatile int* out, int last) {
   int turns = 0;

@@ -20,7 +20,7 @@ from tools import sample
 from virtualgpu.compile import nvrtc
 from virtualgpu.engine.machine import processor
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 
 TARGET = 90
 QUICK_PACKS = 6

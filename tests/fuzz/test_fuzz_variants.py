@@ -19,7 +19,7 @@ from virtualgpu.protocol import Hazards, Launch
 from virtualgpu.records import KernelSource, SanitizerReport
 from virtualgpu.sanitizer import sanitize
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 
 FIRST = 200
 SEEDS = range(FIRST, FIRST + generator.PACK // 2)  # what a machine does in some seconds

@@ -14,7 +14,7 @@ import pytest
 from tests.fuzz.mutations import damaged
 from virtualgpu.compile import nvrtc
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 
 # GPULAB_FUZZ=all takes more seeds (a minute and a half).
 ALL = os.environ.get("GPULAB_FUZZ") == "all"

@@ -152,13 +152,13 @@ def test_full_buffers_say_so(cuda: CudaBackend, cp: Any) -> None:
 
 def test_ptx_of_a_newer_compiler_loads(cuda: CudaBackend, cp: Any) -> None:
     from gpulab.real.modules import load_probe
-    from virtualgpu.compile.instrument import trace_blocks
+    from virtualgpu.compile.instrument import instrument_blocks
 
     c = case("vector_add")
     ptx = cuda.ptx(kernel_of(c, cp))
     first = ptx.index(".version")
     newer = ptx[:first] + ".version 9.7" + ptx[ptx.index("\n", first) :]
-    assert load_probe(newer, c.kernel, trace_blocks).registers > 0
+    assert load_probe(newer, c.kernel, instrument_blocks).registers > 0
 
 
 # Probes keep the arms of four_ways apart for longer; tests/recordings says how much stays equal.

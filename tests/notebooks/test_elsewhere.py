@@ -37,8 +37,8 @@ CASES = sample.part(
 # As on macOS. The library is looked for when the first kernel is compiled.
 HIDE_NVRTC = """
 from virtualgpu.compile import nvrtc
-nvrtc._load = lambda: FileNotFoundError("no libnvrtc")
-assert not nvrtc.available()
+nvrtc._load_library = lambda: FileNotFoundError("no libnvrtc")
+assert not nvrtc.is_available()
 """
 
 

@@ -16,7 +16,7 @@ import pytest
 from virtualgpu.compile import cache, nvrtc
 from virtualgpu.compile.child.process import compiler
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 # Ten million statements of eight short lines.
 BOMB = "#define A0 *x += 1;\n" + "".join(f"#define A{n + 1} {f'A{n} ' * 10}\n" for n in range(7))
@@ -48,16 +48,16 @@ def test_one_process_compiles_one_source_after_the_other() -> None:
 
 
 def test_a_macro_bomb_is_stopped_and_the_next_source_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(nvrtc.LIMIT_VARIABLE, "0.5")
+    monkeypatch.setenv(nvrtc.TIME_LIMIT_VARIABLE, "0.5")
     with pytest.raises(nvrtc.NvrtcCompileError, match=r"0\.5 s of processor time.*macros"):
         nvrtc.compile_ptx(BOMB, target=80)
-    monkeypatch.delenv(nvrtc.LIMIT_VARIABLE)
+    monkeypatch.delenv(nvrtc.TIME_LIMIT_VARIABLE)
     assert "k(" in nvrtc.compile_ptx(source(3.5), target=80).ptx
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what a process takes is read from /proc")
 def test_memory_is_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvrtc, "_LIMIT_BYTES", 300 << 20)
+    monkeypatch.setattr(nvrtc, "_MEMORY_LIMIT_BYTES", 300 << 20)
     with pytest.raises(nvrtc.NvrtcCompileError, match=r"0\.29 GiB of memory"):
         nvrtc.compile_ptx(BOMB, target=80)
 
@@ -93,7 +93,7 @@ def test_it_ends_with_a_killed_parent() -> None:
 import threading, time
 from virtualgpu.compile import cache, nvrtc
 from virtualgpu.compile.child.process import compiler
-nvrtc.disk_cache.load = lambda *key: None
+nvrtc.disk_cache.load_entry = lambda *key: None
 nvrtc.compile_ptx({source(6.5)!r}, target=80)
 print(compiler._process.pid, flush=True)
 nvrtc.compile_ptx({BOMB!r}, target=80)
@@ -150,7 +150,7 @@ def test_a_forked_process_has_one_of_its_own() -> None:
 import os
 from virtualgpu.compile import cache, nvrtc
 from virtualgpu.compile.child.process import compiler
-nvrtc.disk_cache.load = lambda *key: None
+nvrtc.disk_cache.load_entry = lambda *key: None
 nvrtc.compile_ptx({source(7.5)!r}, target=80)
 first = compiler._process.pid
 if os.fork() == 0:

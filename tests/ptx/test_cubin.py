@@ -7,10 +7,10 @@ import re
 import pytest
 
 from virtualgpu.compile import nvrtc
-from virtualgpu.compile.cubin import KernelResources, kernel_resources
+from virtualgpu.compile.cubin import KernelResources, read_kernel_resources
 from virtualgpu.errors import GpulabError
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 CODE = r"""
 __device__ int counter;
@@ -50,7 +50,7 @@ TARGETS = [target for target in (75, 80, 89, 90, 100, 120) if target in nvrtc.su
 
 def compiled(target: int, *options: str) -> tuple[dict[str, KernelResources], str]:
     image = nvrtc.compile_cubin(CODE, target=target, options=options, name_expressions=["dynamic<int>"])
-    return kernel_resources(image.cubin), image.log
+    return read_kernel_resources(image.cubin), image.log
 
 
 def printed_by_ptxas(log: str) -> dict[str, tuple[int, int, int]]:
@@ -104,4 +104,4 @@ def test_register_cap_is_seen() -> None:
 
 def test_refuses_what_is_no_cubin() -> None:
     with pytest.raises(GpulabError, match="not a cubin"):
-        kernel_resources(b".version 8.0")
+        read_kernel_resources(b".version 8.0")

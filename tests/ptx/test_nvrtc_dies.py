@@ -6,7 +6,7 @@ import pytest
 
 from virtualgpu.compile import nvrtc
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 TEMPLATE = "template <typename T> __global__ void f({0}* a, T b) {{ a[0] = b; }}"
 
 

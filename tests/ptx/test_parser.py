@@ -8,7 +8,7 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import parser
 from virtualgpu.errors import GpulabError, PtxError
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 TARGET = 80
 REGISTERS = """.reg .pred %p<4>; .reg .b16 %h<8>; .reg .b32 %r<8>; .reg .u32 %u<4>; .reg .f32 %f<8>;

@@ -14,7 +14,7 @@ from gpulab.views.tables.as_run import AsRunTable
 from tools.corpus import kernel_code, kernel_files
 from virtualgpu.compile import nvrtc, sass
 from virtualgpu.compile.as_run import convert_counts
-from virtualgpu.compile.ptx.flow.regions import regions
+from virtualgpu.compile.ptx.flow.regions import find_regions
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, KernelSource, Provenance
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
@@ -254,7 +254,7 @@ def test_loads_that_cross_turns_of_a_copied_loop_are_not_counted() -> None:
 
 def test_the_blocks_a_branch_decides_about() -> None:
     function = parse(PTX).functions["k"]
-    (region,) = [blocks for blocks in regions(function).values() if blocks]
+    (region,) = [blocks for blocks in find_regions(function).values() if blocks]
     assert len(region) == 1
 
 

@@ -25,7 +25,7 @@ from virtualgpu.records import KernelSource
 @pytest.fixture
 def without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine on which the compiler's library is not found."""
-    monkeypatch.setattr(nvrtc, "_load", lambda: FileNotFoundError("no libnvrtc"))
+    monkeypatch.setattr(nvrtc, "_load_library", lambda: FileNotFoundError("no libnvrtc"))
     shipped_ptx.forget()
     session.use_device("virtual:A100")
     yield
@@ -37,7 +37,7 @@ def kernel_of(c: Case) -> Any:
     return session.cp().RawKernel(c.code, c.kernel, options=c.options)
 
 
-@pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC, to compare with")
+@pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC, to compare with")
 def test_doctor_and_readme_compile_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each notebook's test says the same of what the notebook compiles."""
     monkeypatch.setenv("GPULAB_HOME", str(tmp_path))
@@ -71,7 +71,7 @@ def test_nothing_else_ships() -> None:
 FROM_FILES = shipped_ptx.of_files()
 
 
-@pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC, to compare with")
+@pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC, to compare with")
 @pytest.mark.parametrize("number", range(len(FROM_FILES)))
 def test_what_files_hold_ships(number: int) -> None:
     request, (target, *others) = FROM_FILES[number], shipped.TARGETS
@@ -103,7 +103,7 @@ def test_targets_cover_the_devices() -> None:
 @pytest.mark.parametrize("c", [c for c in CASES if c.reference], ids=lambda c: c.name)
 def test_the_corpus_runs_without_nvrtc(c: Case) -> None:
     assert c.reference is not None
-    assert not nvrtc.available()
+    assert not nvrtc.is_available()
     arguments = c.make_args(1)
     expected = c.reference(arguments.values)
     outputs, _ = run_case(c, arguments, kernel_of(c))

@@ -49,8 +49,8 @@ def test_block_probes_leave_results_alone_and_see_every_block(
     cp = session.cp()
     arguments = c.make_args(h200.seed)
     values = device_arguments(arguments, cp)
-    buffer = cp.asarray(instrument.block_buffer(c.blocks))
-    probed = instrument.trace_blocks(ptx_of(name, target), c.kernel)
+    buffer = cp.asarray(instrument.make_block_buffer(c.blocks))
+    probed = instrument.instrument_blocks(ptx_of(name, target), c.kernel)
     prepare_ptx(c, probed.ptx, (*values, buffer)).run()
     if c.exact:
         digests = [digest(cp.asnumpy(values[position])) for position in arguments.outputs]
@@ -68,8 +68,8 @@ def test_warp_probes_see_what_the_engine_traces(name: str, target: int, prepare_
     c = case(name)
     cp = session.cp()
     ptx = ptx_of(name, target)
-    probed = instrument.trace_warp(ptx, c.kernel)
-    buffer = cp.asarray(instrument.warp_buffer((1, 0, 0), 1, 5_000))
+    probed = instrument.instrument_warp(ptx, c.kernel)
+    buffer = cp.asarray(instrument.make_warp_buffer((1, 0, 0), 1, 5_000))
     values = device_arguments(c.make_args(1), cp)
     prepare_ptx(c, probed.ptx, (*values, buffer)).run()
     _, mask, number, truncated = instrument.read_warp(buffer.get())
@@ -86,10 +86,10 @@ def test_warp_probes_see_what_the_engine_traces(name: str, target: int, prepare_
 def test_one_block_of_each_group_is_recorded(prepare_ptx: Prepare) -> None:
     c = case("vector_add")
     cp = session.cp()
-    probed = instrument.trace_blocks(ptx_of("vector_add", 90), c.kernel)
+    probed = instrument.instrument_blocks(ptx_of("vector_add", 90), c.kernel)
 
     def recorded(sampled: int) -> tuple[list[int], list[int]]:
-        buffer = cp.asarray(instrument.block_buffer(c.blocks, sampled=sampled))
+        buffer = cp.asarray(instrument.make_block_buffer(c.blocks, sampled=sampled))
         prepare_ptx(c, probed.ptx, (*device_arguments(c.make_args(1), cp), buffer)).run()
         block, start, end, sm_id = instrument.read_blocks(buffer.get())
         assert np.all(start <= end)
@@ -104,14 +104,14 @@ def test_one_block_of_each_group_is_recorded(prepare_ptx: Prepare) -> None:
         assert sms == [sm_of[block] for block in blocks]
     assert len(recorded(64)[0]) <= 1  # the chosen block may not exist
     with pytest.raises(ValueError, match="power of two"):
-        instrument.block_buffer(10, sampled=3)
+        instrument.make_block_buffer(10, sampled=3)
 
 
 @pytest.mark.parametrize("sampled", [2, 4, 8, 64])
 @pytest.mark.parametrize("sms", [108, 128, 132, 132 * 16, 148 * 8])
 def test_recorded_blocks_are_spread_evenly_over_every_period(sampled: int, sms: int) -> None:
     """Blocks go round the SMs: each gets its share, whatever it has in common with the sampling."""
-    blocks = instrument.recorded_blocks((1 << 20) // sampled, sampled)
+    blocks = instrument.find_recorded_blocks((1 << 20) // sampled, sampled)
     shares = np.bincount(blocks % sms, minlength=sms) * sampled / (1 << 20) * sms
     assert shares.min() > 0.5
     assert shares.max() < 1.5
@@ -122,8 +122,8 @@ def test_recorded_blocks_are_spread_evenly_over_every_period(sampled: int, sms: 
 def test_a_full_buffer_counts_on_but_writes_no_further(prepare_ptx: Prepare) -> None:
     c = case("maze")
     cp = session.cp()
-    probed = instrument.trace_warp(ptx_of("maze", 90), c.kernel)
-    words = instrument.warp_buffer((0, 0, 0), 0, 4)
+    probed = instrument.instrument_warp(ptx_of("maze", 90), c.kernel)
+    words = instrument.make_warp_buffer((0, 0, 0), 0, 4)
     buffer = cp.asarray(np.concatenate([words, np.full(8, 77, np.uint64)]))
     values = device_arguments(c.make_args(1), cp)
     prepare_ptx(c, probed.ptx, (*values, buffer)).run()
@@ -138,7 +138,7 @@ def test_a_full_buffer_counts_on_but_writes_no_further(prepare_ptx: Prepare) -> 
 def test_names_that_are_taken_are_avoided() -> None:
     code = """extern "C" __global__ void gpulab_k(int* gpulab_buffer) { gpulab_buffer[threadIdx.x] = 1; }"""
     ptx = nvrtc.compile_ptx(code, target=90).ptx
-    probed = instrument.trace_blocks(ptx, "gpulab_k").ptx
+    probed = instrument.instrument_blocks(ptx, "gpulab_k").ptx
     function = parse(probed).functions["gpulab_k"]
     assert len(function.params) == 2
     assert function.params[1].name not in ptx
@@ -148,7 +148,7 @@ def test_names_that_are_taken_are_avoided() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_kernels_without_parameters_get_one(header: str, target: int) -> None:
     ptx = nvrtc.compile_ptx(case("hello").code.replace("hello()", header), target=target).ptx
-    for trace in (instrument.trace_blocks, instrument.trace_warp):
+    for trace in (instrument.instrument_blocks, instrument.instrument_warp):
         function = parse(trace(ptx, "hello").ptx).functions["hello"]
         assert [(p.type, p.offset) for p in function.params] == [("u64", 0)]
         assert function.max_threads == (128 if "bounds" in header else 0)
@@ -163,7 +163,7 @@ def test_every_exit_is_covered() -> None:
     }"""
     ptx = nvrtc.compile_ptx(code, target=90).ptx
     exits = len(re.findall(r"\b(?:ret|exit)\s*;", ptx))
-    probed = instrument.trace_blocks(ptx, "leave").ptx
+    probed = instrument.instrument_blocks(ptx, "leave").ptx
     assert exits == 3
     assert probed.count("red.global.max.u64") == exits
     code = parse(probed).functions["leave"].instructions
@@ -174,7 +174,7 @@ def test_every_exit_is_covered() -> None:
 
 def test_an_unknown_kernel_is_named() -> None:
     with pytest.raises(PtxError, match=r"nothing.*vector_add"):
-        instrument.trace_blocks(ptx_of("vector_add", 90), "nothing")
+        instrument.instrument_blocks(ptx_of("vector_add", 90), "nothing")
 
 
 def test_older_ptx_version_is_declared_only_if_needed() -> None:

@@ -25,7 +25,7 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.protocol import Launch
 from virtualgpu.records import KernelSource, LaunchTrace
 
-needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 N = 1 << 20
 ARGS: Any = (*(np.ones(N, np.float32) for _ in range(3)), np.int32(N))

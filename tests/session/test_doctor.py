@@ -155,7 +155,7 @@ def test_a_missing_header_is_named_with_its_package(monkeypatch: pytest.MonkeyPa
     assert status == "missing"
     assert "crt/no_such_mma.h" in text
     assert "nvidia-cuda-crt" in remedy
-    assert nvrtc.available()
+    assert nvrtc.is_available()
 
 
 def test_a_check_that_fails_is_a_finding_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from tests.session.notebooks import printed, run
 from virtualgpu.compile import nvrtc
 from virtualgpu.records.launch.whereabouts import Whereabouts
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 SETUP = f"""
 import threading

@@ -33,7 +33,7 @@ from gpulab_course.teach.judge.check import UnknownExerciseError, judge
 from gpulab_course.teach.judge.kernel import bench
 from virtualgpu.compile import nvrtc
 
-needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 LAST_BLOCK = """extern "C" __global__ void last_block(int* out, int n) {
     if (threadIdx.x == 0) atomicMax(out, (int)blockIdx.x);

@@ -14,7 +14,7 @@ from gpulab_course.teach.judge.check import judge
 from gpulab_course.teach.store import store
 from virtualgpu.compile import nvrtc
 
-needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 COPY = 'extern "C" __global__ void copied(const float* x, float* y, int n) {{ {} }}'
 INDEX = "int i = blockIdx.x * blockDim.x + threadIdx.x;"

@@ -29,7 +29,7 @@ DRAWS = 5 if os.environ.get(sample.ALL) and not sample.is_on() else 1
 # Of the wrong and of the right answers to an exercise one in so many is in the sample, and one at least.
 ONE_IN = 16
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
 def declared() -> dict[str, tuple[list[Wrong], list[Right]]]:

@@ -15,7 +15,7 @@ from tests.answers import Right
 from tests.answers.n09_profiling import times
 from virtualgpu.compile import nvrtc
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
 @pytest.fixture(autouse=True, params=["T4", "H100"])

@@ -13,7 +13,7 @@ from gpulab_course.content.n17_interview.cards.laboratory import use_device
 from virtualgpu.compile import nvrtc
 
 
-@pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+@pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 @pytest.mark.parametrize("device", ["RTX 4090", "A100", "H100"])
 def test_every_cause_is_among_the_hidden_kernels(device: str) -> None:
     with use_device(device) as cp:

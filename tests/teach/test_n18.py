@@ -22,7 +22,7 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.engine.lower.ops.matrices.tensor import _mma_positions
 from virtualgpu.errors import GpulabError
 
-needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
 @pytest.fixture(autouse=True)

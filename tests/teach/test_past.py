@@ -29,7 +29,7 @@ from gpulab_course.teach.judge.past import Past
 from gpulab_course.teach.judge.python.programs import judge_program
 from virtualgpu.compile import nvrtc
 
-needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
 def test_only_failed_cases_get_other_data() -> None:

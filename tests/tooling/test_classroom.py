@@ -35,7 +35,7 @@ def compiled_by_a_learner(home: Path, shared: Path) -> int:
     return sum(path.is_file() for path in home.rglob("*"))
 
 
-@pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+@pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 def test_a_class_reads_kernels_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
     nbformat.write(notebook, tmp_path / "00_small.ipynb")

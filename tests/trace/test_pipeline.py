@@ -22,7 +22,8 @@ from virtualgpu.launch import debugging
 from virtualgpu.records.warp.columns import SHARED_ACCESS_KINDS
 
 needs_headers = pytest.mark.skipif(
-    not nvrtc.available() or not nvrtc.include_options(), reason="NVRTC or the CUDA headers are not installed"
+    not nvrtc.is_available() or not nvrtc.find_include_options(),
+    reason="NVRTC or the CUDA headers are not installed",
 )
 TILES = 6
 

@@ -19,7 +19,7 @@ from gpulab.views.parts.items import Labels, Rects
 from tests.engine.test_fragments import TILE, WMMA
 from virtualgpu.compile import nvrtc
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 RNG = np.random.default_rng(3)
 A = RNG.integers(-7, 8, (16, 64)).astype(np.float16)
 B = RNG.integers(-7, 8, (16, 8)).astype(np.float16)

@@ -13,7 +13,7 @@ import pytest
 
 import virtualgpu.cp as cp
 from virtualgpu.compile import nvrtc
-from virtualgpu.compile.interruptible import interruptible
+from virtualgpu.compile.interruptible import run_interruptible
 from virtualgpu.cuda_errors import CompileException, LaunchFailure
 from virtualgpu.engine.machine import jit
 from virtualgpu.launch.compiled import compiled_module
@@ -215,7 +215,7 @@ class LongCall:
 
 def test_long_calls_can_be_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     call = LongCall()
-    assert call.is_interrupted(lambda: interruptible(call))
+    assert call.is_interrupted(lambda: run_interruptible(call))
     with monkeypatch.context() as patch:
         call = LongCall()
         patch.setattr(nvrtc, "_compile_now", call)
@@ -226,6 +226,6 @@ def test_long_calls_can_be_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
         kernel = cp.RawKernel(f"{HEAD}{{ *x = {time.time()}; }}", "k")
         arguments = (cp.zeros(1, cp.float32), 1)
         assert call.is_interrupted(lambda: kernel((1,), (1,), arguments))
-    assert interruptible(lambda: 3) == 3
+    assert run_interruptible(lambda: 3) == 3
     with pytest.raises(KeyError):
-        interruptible(lambda: {}[1])
+        run_interruptible(lambda: {}[1])

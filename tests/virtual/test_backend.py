@@ -14,7 +14,7 @@ from virtualgpu.model.machine import Machine
 from virtualgpu.protocol import Blocks, Counters, Launch, Warp
 from virtualgpu.records import KernelSource
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 CODE = r"""
 extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {

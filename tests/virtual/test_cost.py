@@ -53,7 +53,7 @@ def modelled_ns(machine: Machine, code: str, row: list[str]) -> float:
     return VirtualBackend(machine).prepared(launch).run().duration_ns
 
 
-@pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+@pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 def test_kernel_times_are_those_of_an_h200(h200: Machine) -> None:
     """The promise: a median error of at most 20 %. Half of that is asked of this set, and of each
     row to be right within a factor of 2.2, whatever bounds it: start, latency, issue, shared
@@ -71,7 +71,7 @@ def test_kernel_times_are_those_of_an_h200(h200: Machine) -> None:
     assert not wrong
 
 
-@pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+@pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 def test_atomics_cost_what_the_array_that_they_change_costs(h200: Machine) -> None:
     """262,144 additions take 1.4 µs over as many integers, and 192.7 µs to one (`tools/timing`, H200)."""
     code = """extern "C" __global__ void add(int* sums, const int* values, int n) {

@@ -34,7 +34,7 @@ NAMES = {
 
 
 def installed() -> bool:
-    return any((Path(option[2:]) / "curand_kernel.h").is_file() for option in nvrtc.include_options())
+    return any((Path(option[2:]) / "curand_kernel.h").is_file() for option in nvrtc.find_include_options())
 
 
 @pytest.mark.parametrize("kind", NAMES)

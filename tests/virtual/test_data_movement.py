@@ -26,7 +26,7 @@ HOST_REFUSED = "prefetch to the host"  # by CuPy with CUDA 13
 N = 4 << 20  # floats: 16 MiB
 BLOCK = 2 << 20
 
-needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
 def modelled_ns(machine: Machine, call: Callable[[], object]) -> int:

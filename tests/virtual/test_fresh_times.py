@@ -58,7 +58,7 @@ def test_the_card_has_the_recorded_times() -> None:
 
 @pytest.mark.parametrize("program", TRIED, ids=lambda program: program.name)
 def test_the_card_has_the_modelled_time(program: Program) -> None:
-    if not nvrtc.available():
+    if not nvrtc.is_available():
         pytest.skip("NVRTC is not installed")
     modelled_times = compare.modelled(["h200"], [program])["h200"]
     (row,), _ = compare.kernels(DATA, modelled_times, [program])

@@ -20,7 +20,7 @@ from virtualgpu.model.devices import device_info
 
 pytestmark = [
     pytest.mark.usefixtures("machine"),
-    pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed"),
+    pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed"),
 ]
 
 CODE = """

@@ -366,13 +366,13 @@ extern "C" __global__ void k(double* d, float* f, long long* l, int n) {
 
 def test_the_register_estimate_is_the_maximum_of_live_registers() -> None:
     function = parser.parse_cached(nvrtc.compile_ptx(MIXED, target=80).ptx).entries["k"]
-    flow = cfg.build(function)
+    flow = cfg.build_flow(function)
     words = {name: {"pred": 0, "b64": 2, "f64": 2}.get(kind, 1) for name, kind in function.registers.items()}
     most = 0
-    for block, leaving in zip(flow.blocks, cfg.live_out(function, flow), strict=True):
+    for block, leaving in zip(flow.blocks, cfg.find_live_out(function, flow), strict=True):
         live = set(leaving)
         for instruction in reversed(function.instructions[block.first : block.end]):
-            defined, used = cfg.definitions_and_uses(instruction)
+            defined, used = cfg.find_definitions_and_uses(instruction)
             most = max(most, sum(words.get(name, 0) for name in live.union(defined)))
             live = live.difference(defined).union(used)
     assert most > 10
@@ -382,7 +382,7 @@ def test_the_register_estimate_is_the_maximum_of_live_registers() -> None:
 # Cooperative launches -----------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+@pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 def test_a_cooperative_grid_shrinks_to_the_resident_blocks() -> None:
     code = """#include <cooperative_groups.h>
     extern "C" __global__ void count(int* out) {

@@ -22,7 +22,7 @@ RANKED = 0.97
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict[str, tuple[float, float]]]:
-    if not nvrtc.available():
+    if not nvrtc.is_available():
         pytest.skip("NVRTC is not installed")
     return compare.modelled([*card.GPUS], [timed for timed in LAUNCHES if timed.is_kept])
 

@@ -9,7 +9,7 @@ import virtualgpu.cp as cp
 from virtualgpu.compile import nvrtc
 from virtualgpu.model.machine import Machine
 
-pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
 def test_data_evicted_from_l2_comes_from_memory(machine: Machine) -> None:

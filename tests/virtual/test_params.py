@@ -20,7 +20,7 @@ from virtualgpu.model import machine as slot
 
 pytestmark = [
     pytest.mark.usefixtures("two_gpus"),
-    pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed"),
+    pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed"),
 ]
 
 CODE = r"""

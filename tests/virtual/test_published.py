@@ -128,7 +128,7 @@ def test_a_gpu_that_is_not_listed_has_the_rates_of_its_architecture() -> None:
 
 
 def traits() -> str:
-    for option in nvrtc.include_options():
+    for option in nvrtc.find_include_options():
         path = Path(option.removeprefix("-I")) / "cuda" / "__device" / "arch_traits.h"
         if path.exists():
             return path.read_text(encoding="utf-8")

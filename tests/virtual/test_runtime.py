@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 
 def header() -> str:
-    for option in nvrtc.include_options():
+    for option in nvrtc.find_include_options():
         path = Path(option.removeprefix("-I")) / "driver_types.h"
         if path.exists():
             return path.read_text(encoding="utf-8")

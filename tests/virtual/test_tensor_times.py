@@ -30,7 +30,7 @@ CHAINS_WORST = 1.2
 
 def modelled(gpu: str, launches: list[Timed]) -> dict[str, tuple[float, float]]:
     """Return the modelled times in ns of launches, warm and cold."""
-    if not nvrtc.available():
+    if not nvrtc.is_available():
         pytest.skip("NVRTC is not installed")
     return compare.modelled([gpu], launches)[gpu]
 
@@ -139,7 +139,7 @@ def test_other_gpus_multiply_at_their_published_rate() -> None:
     ],
 )
 def test_the_diagnosis_names_what_limits_a_kernel_with_tensor_cores(kernel: str, bound: str) -> None:
-    if not nvrtc.available():
+    if not nvrtc.is_available():
         pytest.skip("NVRTC is not installed")
     device = Machine([device_info("H200")])
     previous_machine = machine.current()

@@ -51,7 +51,7 @@ for name, code in kernels.items():
         parser.parse(nvrtc.compile_ptx(code, target=nvrtc.supported_targets()[-1]).ptx)
     except Exception as error:
         failed.append(f"{name}: {type(error).__name__}: {str(error).splitlines()[0]}")
-print("NVRTC", nvrtc.version(), "target", nvrtc.supported_targets()[-1], "kernels", len(kernels))
+print("NVRTC", nvrtc.read_version(), "target", nvrtc.supported_targets()[-1], "kernels", len(kernels))
 print("\\n".join(failed))
 raise SystemExit(bool(failed))
 """

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 
 from virtualgpu.compile import nvrtc, sass
 from virtualgpu.compile.ptx import ir
-from virtualgpu.compile.ptx.entry_text import code_of
+from virtualgpu.compile.ptx.entry_text import find_instructions
 from virtualgpu.compile.ptx.flow import cfg
-from virtualgpu.compile.ptx.flow.regions import regions
+from virtualgpu.compile.ptx.flow.regions import find_regions
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.compile.sass import SassInstruction
 from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, KernelSource, Provenance
@@ -193,9 +193,13 @@ def _find_sites(
     for name in names:
         function = module.functions[name]
         block_numbers[name] = {
-            pc: block.number for block in cfg.build(function).blocks for pc in range(block.first, block.end)
+            pc: block.number
+            for block in cfg.build_flow(function).blocks
+            for pc in range(block.first, block.end)
         }
-        line_numbers[name] = [bisect_right(line_starts, statement.start) for statement in code_of(ptx, name)]
+        line_numbers[name] = [
+            bisect_right(line_starts, statement.start) for statement in find_instructions(ptx, name)
+        ]
         for instruction in function.instructions:
             if instruction.root in ("bra", "brx") or instruction.root in _ACCESS_MNEMONICS:
                 functions_by_access[instruction.pc, instruction.text].append(name)
@@ -243,7 +247,7 @@ def _find_predicated_blocks(
     The blocks are mapped to the number of warps that reach the branch.
     """
     warps_by_function: dict[str, dict[int, int]] = {name: {} for name in names}
-    regions_by_function = {name: regions(module.functions[name]) for name in warps_by_function}
+    regions_by_function = {name: find_regions(module.functions[name]) for name in warps_by_function}
     for site in sites:
         if site.branch is None or site.machine_instructions:
             continue

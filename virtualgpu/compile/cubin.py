@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from virtualgpu.errors import GpulabError
 
 _ELF_MAGIC = b"\x7fELF\x02\x01"  # 64-bit, little endian
-_FUNCTION_SYMBOL = 2
-_ENTRY_BIT = 0x10
+_FUNCTION_SYMBOL_TYPE = 2
+_KERNEL_ENTRY_BIT = 0x10
 _PAYLOAD_FORMAT = 4
 _ATTRIBUTE_MAX_THREADS = 0x05
 _ATTRIBUTE_FRAME_SIZE = 0x11
@@ -53,7 +53,7 @@ class _Section:
     size_bytes: int
 
 
-def kernel_resources(cubin: bytes) -> dict[str, KernelResources]:
+def read_kernel_resources(cubin: bytes) -> dict[str, KernelResources]:
     """Return a dictionary that maps each kernel's (mangled) name in a cubin to its resources.
 
     Raises
@@ -63,28 +63,28 @@ def kernel_resources(cubin: bytes) -> dict[str, KernelResources]:
     """
     sections = {section.name: section for section in _read_sections(cubin)}
     symbols = list(_read_symbols(sections))
-    registers: dict[int, int] = {}
-    frames: dict[int, int] = {}
-    for attribute, payload in _parse_attributes(_section_data(sections, ".nv.info")):
+    register_counts: dict[int, int] = {}
+    frame_bytes: dict[int, int] = {}
+    for attribute, payload in _parse_attributes(_get_section_data(sections, ".nv.info")):
         if attribute in (_ATTRIBUTE_REGISTER_COUNT, _ATTRIBUTE_FRAME_SIZE):
-            symbol, value = struct.unpack_from("<II", payload)
+            symbol, attribute_value = struct.unpack_from("<II", payload)
             if attribute == _ATTRIBUTE_REGISTER_COUNT:
-                registers[symbol] = value
+                register_counts[symbol] = attribute_value
             else:
-                frames[symbol] = value
-    reserved = _RESERVED_SHARED_BYTES if _RESERVED_SHARED_SECTION in sections else 0
-    constant = sections.get(".nv.constant3")
+                frame_bytes[symbol] = attribute_value
+    reserved_bytes = _RESERVED_SHARED_BYTES if _RESERVED_SHARED_SECTION in sections else 0
+    constant_section = sections.get(".nv.constant3")
     resources = {}
     for index, (name, is_entry) in enumerate(symbols):
         if not is_entry:
             continue
-        shared = sections.get(f".nv.shared.{name}")
+        shared_section = sections.get(f".nv.shared.{name}")
         resources[name] = KernelResources(
-            registers_per_thread=registers.get(index, 0),
-            static_shared_bytes=max(shared.size_bytes - reserved, 0) if shared else 0,
-            local_bytes=frames.get(index, 0),
-            constant_bytes=constant.size_bytes if constant else 0,
-            launch_bound_threads=_launch_bound(_section_data(sections, f".nv.info.{name}")),
+            registers_per_thread=register_counts.get(index, 0),
+            static_shared_bytes=max(shared_section.size_bytes - reserved_bytes, 0) if shared_section else 0,
+            local_bytes=frame_bytes.get(index, 0),
+            constant_bytes=constant_section.size_bytes if constant_section else 0,
+            launch_bound_threads=_read_launch_bound(_get_section_data(sections, f".nv.info.{name}")),
         )
     return resources
 
@@ -92,12 +92,14 @@ def kernel_resources(cubin: bytes) -> dict[str, KernelResources]:
 def _read_sections(cubin: bytes) -> Iterator[_Section]:
     if not cubin.startswith(_ELF_MAGIC):
         raise GpulabError("These bytes are not a cubin: they have no 64-bit little-endian ELF header.")
-    table = struct.unpack_from("<Q", cubin, 0x28)[0]
+    table_offset = struct.unpack_from("<Q", cubin, 0x28)[0]
     entry_bytes, section_count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQ", cubin, table + i * entry_bytes) for i in range(section_count)]
-    names = _read_section(cubin, headers[names_index])
+    headers = [
+        struct.unpack_from("<IIQQQQ", cubin, table_offset + i * entry_bytes) for i in range(section_count)
+    ]
+    section_names = _read_section(cubin, headers[names_index])
     for header in headers:
-        yield _Section(_string_at(names, header[0]), _read_section(cubin, header), header[5])
+        yield _Section(_read_string(section_names, header[0]), _read_section(cubin, header), header[5])
 
 
 def _read_section(cubin: bytes, header: tuple[int, ...]) -> bytes:
@@ -107,24 +109,29 @@ def _read_section(cubin: bytes, header: tuple[int, ...]) -> bytes:
 
 
 def _read_symbols(sections: dict[str, _Section]) -> Iterator[tuple[str, bool]]:
-    names = _section_data(sections, ".strtab")
-    for name, info, visibility, _, _, _ in struct.iter_unpack("<IBBHQQ", _section_data(sections, ".symtab")):
-        yield _string_at(names, name), info & 0xF == _FUNCTION_SYMBOL and bool(visibility & _ENTRY_BIT)
+    symbol_names = _get_section_data(sections, ".strtab")
+    for name_offset, symbol_info, visibility, _, _, _ in struct.iter_unpack(
+        "<IBBHQQ", _get_section_data(sections, ".symtab")
+    ):
+        yield (
+            _read_string(symbol_names, name_offset),
+            symbol_info & 0xF == _FUNCTION_SYMBOL_TYPE and bool(visibility & _KERNEL_ENTRY_BIT),
+        )
 
 
 def _parse_attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
     position = 0
     while position + 4 <= len(data):
-        layout, attribute, value = struct.unpack_from("<BBH", data, position)
+        attribute_format, attribute, value = struct.unpack_from("<BBH", data, position)
         position += 4
-        if layout == _PAYLOAD_FORMAT:
+        if attribute_format == _PAYLOAD_FORMAT:
             yield attribute, data[position : position + value]
             position += value
         else:
             yield attribute, struct.pack("<H", value)
 
 
-def _launch_bound(data: bytes) -> int | None:
+def _read_launch_bound(data: bytes) -> int | None:
     for attribute, payload in _parse_attributes(data):
         if attribute == _ATTRIBUTE_MAX_THREADS:
             x, y, z = struct.unpack_from("<III", payload)
@@ -132,10 +139,10 @@ def _launch_bound(data: bytes) -> int | None:
     return None
 
 
-def _section_data(sections: dict[str, _Section], name: str) -> bytes:
+def _get_section_data(sections: dict[str, _Section], name: str) -> bytes:
     section = sections.get(name)
     return section.data if section else b""
 
 
-def _string_at(table: bytes, offset: int) -> str:
+def _read_string(table: bytes, offset: int) -> str:
     return table[offset : table.index(b"\0", offset)].decode()

@@ -3,13 +3,13 @@
 The kernel keeps its instructions, names and results. It has one additional parameter at the end, a
 64-bit pointer to a buffer of 64-bit words:
 
-* `trace_blocks`: word 0 is the sampling shift ``s`` (of each ``2**s`` consecutive blocks one is recorded, as
-  at pseudo-random: `recorded_blocks`), word 1 unused; from word 2 three words per recorded block:
-  ``%globaltimer`` at the start of its first warp, the same at the end of its last warp (both ns), and
-  ``%smid``. See `block_buffer` and `read_blocks`.
-* `trace_warp`: word 0 counts the events, word 1 is the capacity in events, words 2 to 5 select the
+* `instrument_blocks`: word 0 is the sampling shift ``s`` (of each ``2**s`` consecutive blocks one is
+  recorded, as at pseudo-random: `find_recorded_blocks`), word 1 unused; from word 2 three words per recorded
+  block: ``%globaltimer`` at the start of its first warp, the same at the end of its last warp (both ns), and
+  ``%smid``. See `make_block_buffer` and `read_blocks`.
+* `instrument_warp`: word 0 counts the events, word 1 is the capacity in events, words 2 to 5 select the
   warp; from word 6 two words per event, one event each time the warp enters a basic block:
-  ``%clock64``, and the active mask with the block's number above it. See `warp_buffer` and `read_warp`.
+  ``%clock64``, and the active mask with the block's number above it. See `make_warp_buffer` and `read_warp`.
 
 Starts are an atomic minimum and ends an atomic maximum over warps; within a warp only the lowest
 active lane writes. All probe instructions are predicated, so that they add no branches of their own.
@@ -31,11 +31,11 @@ from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.errors import PtxError
 from virtualgpu.records import Dim3
 
-Words = npt.NDArray[np.uint64]
+UInt64Array = npt.NDArray[np.uint64]
 
-_BLOCK_HEADER = 2
+_BLOCK_HEADER_WORDS = 2
 _BLOCK_WORDS = 3
-_WARP_HEADER = 6
+_WARP_HEADER_WORDS = 6
 _WARP_WORDS = 2
 _UNSET_TIME = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 # 2**64 divided by the golden ratio (Knuth, The Art of Computer Programming, 6.4): neighbours become distant.
@@ -56,7 +56,7 @@ class InstrumentedPtx:
     text: tuple[str, ...] = ()
 
 
-def trace_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
+def instrument_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
     """Add code to a kernel that records the SM, the start time and the end time of its thread blocks.
 
     Parameters
@@ -71,14 +71,17 @@ def trace_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
     PtxError
         If the module has no such entry.
     """
-    names = _Names(ptx)
+    names = _NameGenerator(ptx)
     kernel_entry = find_entry(ptx, kernel)
-    edits = [_parameter_edit(kernel_entry, names), (kernel_entry.first_code, _block_prologue(names))]
+    edits = [
+        _make_parameter_edit(kernel_entry, names),
+        (kernel_entry.first_code_offset, _make_block_prologue(names)),
+    ]
     for statement_index, statement in enumerate(s for s in kernel_entry.statements if s.is_code):
         match = _EXIT_PATTERN.fullmatch(statement.plain)
         if not match:
             continue
-        epilogue = _block_epilogue(names, statement_index)
+        epilogue = _make_block_epilogue(names, statement_index)
         if match[2] is None:
             edits.append((statement.start, epilogue))
         else:
@@ -89,34 +92,40 @@ def trace_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
     return InstrumentedPtx(apply_edits(ptx, edits))
 
 
-def trace_warp(ptx: str, kernel: str) -> InstrumentedPtx:
+def instrument_warp(ptx: str, kernel: str) -> InstrumentedPtx:
     """Instrument a kernel to record the basic blocks that one warp enters. The launch determines which warp
     is traced.
 
-    Functions that the kernel calls are not instrumented. Parameters and errors are those of `trace_blocks`.
+    Functions that the kernel calls are not instrumented. Parameters and errors are those of
+    `instrument_blocks`.
     """
-    names = _Names(ptx)
+    names = _NameGenerator(ptx)
     kernel_entry = find_entry(ptx, kernel)
     function = parse(ptx).functions[kernel]
-    starts = sorted(block.first for block in cfg.build(function).blocks)
+    block_starts = sorted(block.first for block in cfg.build_flow(function).blocks)
     code_statements = [s for s in kernel_entry.statements if s.is_code]
     if len(code_statements) != len(function.instructions):
         raise PtxError(
             f"Kernel {kernel} cannot be instrumented: the number of its statements and instructions differs."
         )
-    edits = [_parameter_edit(kernel_entry, names), (kernel_entry.first_code, _warp_prologue(names))]
-    for block_index, block_start in enumerate(starts):
-        edits.append((code_statements[block_start].start, _warp_probe(names, block_index)))
-    positions = [
-        _source_position(function, start, end) for start, end in _block_spans(starts, len(code_statements))
+    edits = [
+        _make_parameter_edit(kernel_entry, names),
+        (kernel_entry.first_code_offset, _make_warp_prologue(names)),
+    ]
+    for block_index, block_start in enumerate(block_starts):
+        edits.append((code_statements[block_start].start, _make_warp_probe(names, block_index)))
+    source_positions = [
+        _find_source_position(function, start, end)
+        for start, end in _iterate_block_spans(block_starts, len(code_statements))
     ]
     return InstrumentedPtx(
         apply_edits(ptx, edits),
-        first_pc=tuple(starts),
-        line=tuple(line for line, _ in positions),
-        column=tuple(column for _, column in positions),
+        first_pc=tuple(block_starts),
+        line=tuple(line for line, _ in source_positions),
+        column=tuple(column for _, column in source_positions),
         text=tuple(
-            _block_summary(function, start, end) for start, end in _block_spans(starts, len(code_statements))
+            _summarize_block(function, start, end)
+            for start, end in _iterate_block_spans(block_starts, len(code_statements))
         ),
     )
 
@@ -133,7 +142,7 @@ def lower_version(ptx: str, version: tuple[int, int]) -> str:
     return f"{ptx[: match.start()]}{match[1]}{version[0]}.{version[1]}{ptx[match.end() :]}"
 
 
-def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
+def isa_of_cuda(version: tuple[int, int]) -> tuple[int, int]:
     """Return the PTX ISA version that belongs to a CUDA release (PTX ISA, "Release Notes").
 
     CUDA 11.x has PTX ISA 7.x, and CUDA 13.x has 9.x. CUDA 12.x has 8.x up to 12.5, and 8.(x - 1) from 12.6
@@ -148,62 +157,64 @@ def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
 # Buffers ---------------------------------------------------------------------------------------
 
 
-def block_buffer(blocks: int, sampled: int = 1) -> Words:
-    """Return a buffer in which `trace_blocks` records the times of a grid with ``blocks`` thread blocks.
+def make_block_buffer(block_count: int, sampled: int = 1) -> UInt64Array:
+    """Return a buffer in which `instrument_blocks` records the times of a grid with ``blocks`` thread blocks.
 
     The buffer has space for one in every ``sampled`` blocks; ``sampled`` is a power of two.
     """
     if sampled < 1 or sampled & (sampled - 1):
         raise ValueError(f"`sampled` must be a power of two, not {sampled}.")
-    rows = np.zeros((-(-blocks // sampled), _BLOCK_WORDS), np.uint64)
+    rows = np.zeros((-(-block_count // sampled), _BLOCK_WORDS), np.uint64)
     rows[:, 0] = _UNSET_TIME
     header = np.array([sampled.bit_length() - 1, 0], np.uint64)
     return np.concatenate([header, rows.reshape(-1)])
 
 
-def recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
-    """Return the indices of the thread blocks that the rows of a `block_buffer` record. The last index can
-    exceed the largest block index of the grid.
+def find_recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
+    """Return the indices of the thread blocks that the rows of a `make_block_buffer` record. The last index
+    can exceed the largest block index of the grid.
 
     The recorded blocks do not have a fixed distance, because it could have a common factor with the number
     of SMs or resident blocks, so that some of them would never be recorded.
     """
     row_index = np.arange(rows, dtype=np.uint64)
-    random = (row_index * np.uint64(_HASH_FACTOR)) >> np.uint64(40)
-    blocks = row_index * np.uint64(sampled) + random % np.uint64(sampled)
-    return blocks.astype(np.int64)
+    pseudo_random = (row_index * np.uint64(_HASH_FACTOR)) >> np.uint64(40)
+    block_indices = row_index * np.uint64(sampled) + pseudo_random % np.uint64(sampled)
+    return block_indices.astype(np.int64)
 
 
-def read_blocks(buffer: Words) -> tuple[npt.NDArray[np.int64], Words, Words, npt.NDArray[np.int32]]:
+def read_blocks(
+    buffer: UInt64Array,
+) -> tuple[npt.NDArray[np.int64], UInt64Array, UInt64Array, npt.NDArray[np.int32]]:
     """Return the index, the start time, the end time and the SM of each recorded block. The times are in ns.
 
     Times are those of the GPU's global timer.
     """
-    rows = buffer[_BLOCK_HEADER:].reshape(-1, _BLOCK_WORDS)
-    block = recorded_blocks(len(rows), 1 << int(buffer[0]))
+    rows = buffer[_BLOCK_HEADER_WORDS:].reshape(-1, _BLOCK_WORDS)
+    block = find_recorded_blocks(len(rows), 1 << int(buffer[0]))
     has_run = rows[:, 0] != _UNSET_TIME
     rows = rows[has_run]
     return block[has_run], rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].astype(np.int32)
 
 
-def warp_buffer(block_index: Dim3, warp_index: int, capacity: int) -> Words:
-    """Return a buffer for at most ``capacity`` events that `trace_warp` records for one warp."""
+def make_warp_buffer(block_index: Dim3, warp_index: int, capacity: int) -> UInt64Array:
+    """Return a buffer for at most ``capacity`` events that `instrument_warp` records for one warp."""
     header = np.array([0, capacity, *block_index, warp_index], np.uint64)
     return np.concatenate([header, np.zeros(capacity * _WARP_WORDS, np.uint64)])
 
 
-def read_warp(buffer: Words) -> tuple[Words, npt.NDArray[np.uint32], npt.NDArray[np.int32], bool]:
+def read_warp(buffer: UInt64Array) -> tuple[UInt64Array, npt.NDArray[np.uint32], npt.NDArray[np.int32], bool]:
     """Return each event's clock (in SM cycles), active mask and basic block, and whether events are
     missing.
     """
     event_count = int(buffer[0])
     capacity = int(buffer[1])
-    rows = buffer[_WARP_HEADER:].reshape(-1, _WARP_WORDS)[: min(event_count, capacity)]
+    rows = buffer[_WARP_HEADER_WORDS:].reshape(-1, _WARP_WORDS)[: min(event_count, capacity)]
     mask = (rows[:, 1] & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
     return rows[:, 0].copy(), mask, (rows[:, 1] >> np.uint64(32)).astype(np.int32), event_count > capacity
 
 
-class _Names:
+class _NameGenerator:
     """A generator of register and label names that the PTX module does not use."""
 
     def __init__(self, ptx: str) -> None:
@@ -215,11 +226,11 @@ class _Names:
         return f"{self.prefix}_{name}"
 
 
-def _block_spans(starts: list[int], statement_count: int) -> Iterator[tuple[int, int]]:
+def _iterate_block_spans(starts: list[int], statement_count: int) -> Iterator[tuple[int, int]]:
     yield from zip(starts, [*starts[1:], statement_count], strict=True)
 
 
-def _source_position(function: ir.Function, start: int, end: int) -> tuple[int, int]:
+def _find_source_position(function: ir.Function, start: int, end: int) -> tuple[int, int]:
     """Return the most frequent source line, with column, of the instructions in a basic block.
 
     Of equally frequent lines, the later one is returned. The first instruction often has another position,
@@ -237,7 +248,7 @@ def _source_position(function: ir.Function, start: int, end: int) -> tuple[int, 
     return next(position for position in positions if position[0] == most_frequent_line)
 
 
-def _block_summary(function: ir.Function, start: int, end: int) -> str:
+def _summarize_block(function: ir.Function, start: int, end: int) -> str:
     first_text = function.instructions[start].text
     last_text = function.instructions[end - 1].text
     return first_text if end - start == 1 else f"{first_text} … {last_text} ({end - start} instructions)"
@@ -246,27 +257,27 @@ def _block_summary(function: ir.Function, start: int, end: int) -> str:
 # Probes ----------------------------------------------------------------------------------------
 
 
-def _parameter_edit(entry: EntryText, names: _Names) -> tuple[int, str]:
+def _make_parameter_edit(entry: EntryText, names: _NameGenerator) -> tuple[int, str]:
     declaration = f".param .u64 {names('buffer')}"
     if not entry.has_parentheses:
         return entry.params_end, f"({declaration})"
     return entry.params_end, f", {declaration}" if entry.has_params else declaration
 
 
-def _lowest_lane(names: _Names) -> str:
+def _select_lowest_lane(names: _NameGenerator) -> str:
     """Return PTX that sets a predicate in the lowest active lane only, and a register to the active mask."""
     mask = names("mask")
     lower_lanes = names("lower")
-    lowest = names("lowest")
+    lowest_predicate = names("lowest")
     return f"""\
 	activemask.b32 %{mask};
 	mov.u32 %{lower_lanes}, %lanemask_lt;
 	and.b32 %{lower_lanes}, %{lower_lanes}, %{mask};
-	setp.eq.u32 %{lowest}, %{lower_lanes}, 0;
+	setp.eq.u32 %{lowest_predicate}, %{lower_lanes}, 0;
 """
 
 
-def _linear_index(names: _Names, destination: str, index: str, size: str) -> str:
+def _compute_linear_index(names: _NameGenerator, destination: str, index_name: str, size_name: str) -> str:
     """Return PTX that computes the linear index ``x + size.x * (y + size.y * z)`` in 64 bits.
 
     ``index`` is ``tid`` for a thread or ``ctaid`` for a block.
@@ -277,136 +288,139 @@ def _linear_index(names: _Names, destination: str, index: str, size: str) -> str
     ptx_lines = []
     for axis, size_axis in (("z", ""), ("y", "y"), ("x", "x")):
         ptx_lines.append(
-            f"\tmov.u32 %{register_32}, %{index}.{axis};\n\tcvt.u64.u32 %{coordinate}, %{register_32};\n"
+            f"\tmov.u32 %{register_32}, %{index_name}.{axis};\n\tcvt.u64.u32 %{coordinate}, %{register_32};\n"
         )
         if not size_axis:
             ptx_lines.append(f"\tmov.u64 %{destination}, %{coordinate};\n")
             continue
         ptx_lines.append(
-            f"\tmov.u32 %{register_32}, %{size}.{size_axis};\n\tcvt.u64.u32 %{factor}, %{register_32};\n"
+            f"\tmov.u32 %{register_32}, %{size_name}.{size_axis};\n\tcvt.u64.u32 %{factor}, %{register_32};\n"
         )
         ptx_lines.append(f"\tmad.lo.u64 %{destination}, %{destination}, %{factor}, %{coordinate};\n")
     return "".join(ptx_lines)
 
 
-def _block_prologue(names: _Names) -> str:
-    row = names("row")
+def _make_block_prologue(names: _NameGenerator) -> str:
+    row_register = names("row")
     scratch_register = names("kept")
-    is_recorded = names("wanted")
-    lowest = names("lowest")
+    recorded_predicate = names("wanted")
+    lowest_predicate = names("lowest")
     sm_register = names("narrow")
-    block = names("block")
-    shift = names("shift")
-    base = names("base")
-    time = names("time")
+    block_register = names("block")
+    shift_register = names("shift")
+    base_register = names("base")
+    time_register = names("time")
+    index_code = _compute_linear_index(names, block_register, "ctaid", "nctaid")
     return f"""
-	.reg .pred %{is_recorded};
-	.reg .b64 %{row};
+	.reg .pred %{recorded_predicate};
+	.reg .b64 %{row_register};
 	{{
-	.reg .pred %{lowest};
-	.reg .b32 %{names("mask")}, %{names("lower")}, %{sm_register}, %{shift};
-	.reg .b64 %{block}, %{base}, %{time}, %{scratch_register}, %{names("factor")}, %{names("part")};
-	mov.u64 %{time}, %globaltimer;
-	ld.param.u64 %{base}, [{names("buffer")}];
-	cvta.to.global.u64 %{base}, %{base};
-{_linear_index(names, block, "ctaid", "nctaid")}	ld.global.u32 %{shift}, [%{base}];
-	shr.u64 %{row}, %{block}, %{shift};
-	mul.lo.u64 %{scratch_register}, %{row}, {_HASH_FACTOR - (1 << 64)};
+	.reg .pred %{lowest_predicate};
+	.reg .b32 %{names("mask")}, %{names("lower")}, %{sm_register}, %{shift_register};
+	.reg .b64 %{block_register}, %{base_register}, %{time_register}, %{scratch_register};
+	.reg .b64 %{names("factor")}, %{names("part")};
+	mov.u64 %{time_register}, %globaltimer;
+	ld.param.u64 %{base_register}, [{names("buffer")}];
+	cvta.to.global.u64 %{base_register}, %{base_register};
+{index_code}	ld.global.u32 %{shift_register}, [%{base_register}];
+	shr.u64 %{row_register}, %{block_register}, %{shift_register};
+	mul.lo.u64 %{scratch_register}, %{row_register}, {_HASH_FACTOR - (1 << 64)};
 	shr.u64 %{scratch_register}, %{scratch_register}, 40;
-	xor.b64 %{scratch_register}, %{scratch_register}, %{block};
-	shl.b64 %{names("factor")}, -1, %{shift};
+	xor.b64 %{scratch_register}, %{scratch_register}, %{block_register};
+	shl.b64 %{names("factor")}, -1, %{shift_register};
 	not.b64 %{names("factor")}, %{names("factor")};
 	and.b64 %{scratch_register}, %{scratch_register}, %{names("factor")};
-	setp.eq.u64 %{is_recorded}, %{scratch_register}, 0;
-	mad.lo.u64 %{row}, %{row}, {8 * _BLOCK_WORDS}, %{base};
-{_lowest_lane(names)}	and.pred %{lowest}, %{lowest}, %{is_recorded};
-	@%{lowest} red.global.min.u64 [%{row}+{8 * _BLOCK_HEADER}], %{time};
+	setp.eq.u64 %{recorded_predicate}, %{scratch_register}, 0;
+	mad.lo.u64 %{row_register}, %{row_register}, {8 * _BLOCK_WORDS}, %{base_register};
+{_select_lowest_lane(names)}	and.pred %{lowest_predicate}, %{lowest_predicate}, %{recorded_predicate};
+	@%{lowest_predicate} red.global.min.u64 [%{row_register}+{8 * _BLOCK_HEADER_WORDS}], %{time_register};
 	mov.u32 %{sm_register}, %smid;
 	cvt.u64.u32 %{scratch_register}, %{sm_register};
-	@%{lowest} st.global.u64 [%{row}+{8 * _BLOCK_HEADER + 16}], %{scratch_register};
+	@%{lowest_predicate} st.global.u64 [%{row_register}+{8 * _BLOCK_HEADER_WORDS + 16}], %{scratch_register};
 	}}
 	"""
 
 
-def _block_epilogue(names: _Names, statement_index: int) -> str:
-    lowest = names(f"lowest_{statement_index}")
-    time = names(f"time_{statement_index}")
+def _make_block_epilogue(names: _NameGenerator, statement_index: int) -> str:
+    lowest_predicate = names(f"lowest_{statement_index}")
+    time_register = names(f"time_{statement_index}")
     mask = names(f"mask_{statement_index}")
     lower_lanes = names(f"lower_{statement_index}")
     return f"""{{
-	.reg .pred %{lowest};
+	.reg .pred %{lowest_predicate};
 	.reg .b32 %{mask}, %{lower_lanes};
-	.reg .b64 %{time};
-	mov.u64 %{time}, %globaltimer;
+	.reg .b64 %{time_register};
+	mov.u64 %{time_register}, %globaltimer;
 	activemask.b32 %{mask};
 	mov.u32 %{lower_lanes}, %lanemask_lt;
 	and.b32 %{lower_lanes}, %{lower_lanes}, %{mask};
-	setp.eq.u32 %{lowest}, %{lower_lanes}, 0;
-	and.pred %{lowest}, %{lowest}, %{names("wanted")};
-	@%{lowest} red.global.max.u64 [%{names("row")}+{8 * _BLOCK_HEADER + 8}], %{time};
+	setp.eq.u32 %{lowest_predicate}, %{lower_lanes}, 0;
+	and.pred %{lowest_predicate}, %{lowest_predicate}, %{names("wanted")};
+	@%{lowest_predicate} red.global.max.u64 [%{names("row")}+{8 * _BLOCK_HEADER_WORDS + 8}], %{time_register};
 	}}
 	"""
 
 
-def _warp_prologue(names: _Names) -> str:
-    is_traced = names("mine")
-    base = names("base")
-    thread = names("thread")
+def _make_warp_prologue(names: _NameGenerator) -> str:
+    traced_predicate = names("mine")
+    base_register = names("base")
+    thread_register = names("thread")
     header_word = names("word")
-    checks = []
+    index_code = _compute_linear_index(names, thread_register, "tid", "ntid")
+    coordinate_checks = []
     for byte_offset, axis in ((16, "x"), (24, "y"), (32, "z")):
-        checks.append(f"""\
-	ld.global.u64 %{header_word}, [%{base}+{byte_offset}];
+        coordinate_checks.append(f"""\
+	ld.global.u64 %{header_word}, [%{base_register}+{byte_offset}];
 	mov.u32 %{names("narrow")}, %ctaid.{axis};
 	cvt.u64.u32 %{names("part")}, %{names("narrow")};
-	setp.eq.and.u64 %{is_traced}, %{header_word}, %{names("part")}, %{is_traced};
+	setp.eq.and.u64 %{traced_predicate}, %{header_word}, %{names("part")}, %{traced_predicate};
 """)
     return f"""
-	.reg .pred %{is_traced};
-	.reg .b64 %{base};
+	.reg .pred %{traced_predicate};
+	.reg .b64 %{base_register};
 	{{
 	.reg .b32 %{names("narrow")};
-	.reg .b64 %{thread}, %{header_word}, %{names("factor")}, %{names("part")};
-	ld.param.u64 %{base}, [{names("buffer")}];
-	cvta.to.global.u64 %{base}, %{base};
-{_linear_index(names, thread, "tid", "ntid")}	shr.u64 %{thread}, %{thread}, 5;
-	ld.global.u64 %{header_word}, [%{base}+40];
-	setp.eq.u64 %{is_traced}, %{header_word}, %{thread};
-{"".join(checks)}	}}
+	.reg .b64 %{thread_register}, %{header_word}, %{names("factor")}, %{names("part")};
+	ld.param.u64 %{base_register}, [{names("buffer")}];
+	cvta.to.global.u64 %{base_register}, %{base_register};
+{index_code}	shr.u64 %{thread_register}, %{thread_register}, 5;
+	ld.global.u64 %{header_word}, [%{base_register}+40];
+	setp.eq.u64 %{traced_predicate}, %{header_word}, %{thread_register};
+{"".join(coordinate_checks)}	}}
 	"""
 
 
-def _warp_probe(names: _Names, block_index: int) -> str:
-    lowest = names("lowest")
+def _make_warp_probe(names: _NameGenerator, block_index: int) -> str:
+    lowest_predicate = names("lowest")
     fits_predicate = names("fits")
     event_address = names("place")
     event_word = names("word")
-    clock = names("clock")
-    base = names("base")
+    clock_register = names("clock")
+    base_register = names("base")
     return f"""{{
-	.reg .pred %{lowest}, %{fits_predicate};
+	.reg .pred %{lowest_predicate}, %{fits_predicate};
 	.reg .b32 %{names("mask")}, %{names("lower")}, %{names("number")};
-	.reg .b64 %{event_address}, %{event_word}, %{clock};
-{_lowest_lane(names)}	and.pred %{lowest}, %{lowest}, %{names("mine")};
-	mov.u64 %{clock}, %clock64;
+	.reg .b64 %{event_address}, %{event_word}, %{clock_register};
+{_select_lowest_lane(names)}	and.pred %{lowest_predicate}, %{lowest_predicate}, %{names("mine")};
+	mov.u64 %{clock_register}, %clock64;
 	mov.u64 %{event_address}, 0;
 	mov.u64 %{event_word}, 0;
-	@%{lowest} atom.global.add.u64 %{event_address}, [%{base}], 1;
-	@%{lowest} ld.global.u64 %{event_word}, [%{base}+8];
-	setp.lt.and.u64 %{fits_predicate}, %{event_address}, %{event_word}, %{lowest};
-	mad.lo.u64 %{event_address}, %{event_address}, {8 * _WARP_WORDS}, %{base};
-	@%{fits_predicate} st.global.u64 [%{event_address}+{8 * _WARP_HEADER}], %{clock};
+	@%{lowest_predicate} atom.global.add.u64 %{event_address}, [%{base_register}], 1;
+	@%{lowest_predicate} ld.global.u64 %{event_word}, [%{base_register}+8];
+	setp.lt.and.u64 %{fits_predicate}, %{event_address}, %{event_word}, %{lowest_predicate};
+	mad.lo.u64 %{event_address}, %{event_address}, {8 * _WARP_WORDS}, %{base_register};
+	@%{fits_predicate} st.global.u64 [%{event_address}+{8 * _WARP_HEADER_WORDS}], %{clock_register};
 	mov.u32 %{names("number")}, {block_index};
 	mov.b64 %{event_word}, {{%{names("mask")}, %{names("number")}}};
-	@%{fits_predicate} st.global.u64 [%{event_address}+{8 * _WARP_HEADER + 8}], %{event_word};
+	@%{fits_predicate} st.global.u64 [%{event_address}+{8 * _WARP_HEADER_WORDS + 8}], %{event_word};
 	}}
 	"""
 
 
-def timer_step_ns(*times_ns: npt.NDArray[np.int64]) -> int:
+def find_timer_step_ns(*times_ns: npt.NDArray[np.int64]) -> int:
     """Return the greatest common divisor of all differences between measured times, in ns.
 
     With enough measured times, this divisor equals the resolution of the clock.
     """
-    differences = np.diff(np.unique(np.concatenate(times_ns)))
-    return int(np.gcd.reduce(differences)) if differences.size else 1
+    time_differences = np.diff(np.unique(np.concatenate(times_ns)))
+    return int(np.gcd.reduce(time_differences)) if time_differences.size else 1

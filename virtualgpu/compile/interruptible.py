@@ -16,7 +16,7 @@ _stack_size_lock = threading.Lock()
 
 
 @contextmanager
-def stacks_of(size_bytes: int) -> Iterator[None]:
+def set_stack_size(size_bytes: int) -> Iterator[None]:
     """Context manager that sets the stack size of new threads. The setting applies to the whole process."""
     with _stack_size_lock:
         previous_size = threading.stack_size(size_bytes)
@@ -26,7 +26,7 @@ def stacks_of(size_bytes: int) -> Iterator[None]:
             threading.stack_size(previous_size)
 
 
-def interruptible(work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
+def run_interruptible(work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
     """Run a long function call in a separate thread, and wait for it. If an interrupt ends the wait, the
     function calls `stop`.
 
@@ -46,7 +46,7 @@ def interruptible(work: Callable[[], T], stop: Callable[[], None] = lambda: None
             errors.append(error)
 
     thread = threading.Thread(target=run, name="gpulab-compiler", daemon=True)
-    with stacks_of(_STACK_BYTES):
+    with set_stack_size(_STACK_BYTES):
         thread.start()
     try:
         while thread.is_alive():

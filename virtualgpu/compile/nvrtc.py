@@ -21,14 +21,14 @@ from virtualgpu.compile import shipped
 from virtualgpu.compile.child import server
 from virtualgpu.compile.child.process import CompilerEndedError, compiler
 from virtualgpu.compile.cubin import KernelResources
-from virtualgpu.compile.headers.includes import stamp
-from virtualgpu.compile.interruptible import interruptible
+from virtualgpu.compile.headers.includes import hash_headers
+from virtualgpu.compile.interruptible import run_interruptible
 from virtualgpu.errors import GpulabError, NotSupportedError, ToolMissingError
 
 # Seconds of processor time that one compilation may take.
-LIMIT_VARIABLE = "VIRTUALGPU_COMPILE_S"
-_LIMIT_S = 20.0
-_LIMIT_BYTES = 3 << 30
+TIME_LIMIT_VARIABLE = "VIRTUALGPU_COMPILE_S"
+_TIME_LIMIT_S = 20.0
+_MEMORY_LIMIT_BYTES = 3 << 30
 _temporary_limits: dict[str, float] = {}  # temporary limits
 _HEADER_LIBRARIES = ("cudart", "cccl", "curand")
 
@@ -77,8 +77,8 @@ class CubinImage:
     lowered_names: dict[str, str] = field(default_factory=dict)
 
 
-def _library() -> ctypes.CDLL:
-    library = _load()
+def _get_library() -> ctypes.CDLL:
+    library = _load_library()
     if isinstance(library, ctypes.CDLL):
         return library
     raise NvrtcMissingError(
@@ -89,13 +89,13 @@ def _library() -> ctypes.CDLL:
 
 
 @functools.cache
-def _load() -> ctypes.CDLL | Exception:
+def _load_library() -> ctypes.CDLL | Exception:
     """Return the loaded NVRTC library, or the exception that prevented loading it."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
-        location = load_nvidia_dynamic_lib("nvrtc")
-        library = ctypes.CDLL(location.abs_path or "")
+        library_location = load_nvidia_dynamic_lib("nvrtc")
+        library = ctypes.CDLL(library_location.abs_path or "")
     except Exception as error:
         return error
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
@@ -103,7 +103,7 @@ def _load() -> ctypes.CDLL | Exception:
 
 
 @functools.cache
-def include_options() -> tuple[str, ...]:
+def find_include_options() -> tuple[str, ...]:
     """Return the ``-I`` compiler options for the CUDA headers on this machine."""
     from cuda.pathfinder import find_nvidia_header_directory
 
@@ -118,21 +118,21 @@ def include_options() -> tuple[str, ...]:
     return tuple(f"-I{directory}" for directory in directories)
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Return whether NVRTC can be loaded on this machine."""
     try:
-        _library()
+        _get_library()
     except NvrtcMissingError:
         return False
     return True
 
 
 @functools.cache
-def version() -> tuple[int, int]:
+def read_version() -> tuple[int, int]:
     """Return the version of NVRTC as a tuple (major, minor)."""
     major = ctypes.c_int()
     minor = ctypes.c_int()
-    _check_status(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    _check_status(_get_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
     return major.value, minor.value
 
 
@@ -141,17 +141,17 @@ def supported_targets() -> tuple[int, ...]:
 
     Without NVRTC, the result contains the targets of the course's precompiled kernels.
     """
-    return _targets() if available() else shipped.targets()
+    return _read_targets() if is_available() else shipped.targets()
 
 
 @functools.cache
-def _targets() -> tuple[int, ...]:
-    library = _library()
-    arch_count = ctypes.c_int()
-    _check_status(library.nvrtcGetNumSupportedArchs(ctypes.byref(arch_count)))
-    archs = (ctypes.c_int * arch_count.value)()
-    _check_status(library.nvrtcGetSupportedArchs(archs))
-    return tuple(sorted(archs))
+def _read_targets() -> tuple[int, ...]:
+    library = _get_library()
+    architecture_count = ctypes.c_int()
+    _check_status(library.nvrtcGetNumSupportedArchs(ctypes.byref(architecture_count)))
+    architectures = (ctypes.c_int * architecture_count.value)()
+    _check_status(library.nvrtcGetSupportedArchs(architectures))
+    return tuple(sorted(architectures))
 
 
 def compile_ptx(
@@ -184,11 +184,11 @@ def compile_ptx(
     NvrtcMissingError
         If NVRTC is not installed and the source is not one of the course's own.
     """
-    if not available():
+    if not is_available():
         return _find_shipped(code, target, options, name_expressions)
     flags = [f"--gpu-architecture=compute_{target}", "-lineinfo", *options]
-    (ptx_bytes,), log, lowered = _compile(code, file_name, flags, name_expressions, ("PTX",))
-    return PtxImage(ptx_bytes.rstrip(b"\0").decode(), target, log, lowered)
+    (ptx_bytes,), log, lowered_names = _compile(code, file_name, flags, name_expressions, ("PTX",))
+    return PtxImage(ptx_bytes.rstrip(b"\0").decode(), target, log, lowered_names)
 
 
 def compile_both(
@@ -200,19 +200,21 @@ def compile_both(
     The PTX is that of `compile_ptx`. Without NVRTC there is no machine code; its resources are then part of
     the PTX image. Parameters and errors are those of `compile_ptx`.
     """
-    return _compile_both(code, target, options, name_expressions, stamp(code, options))
+    return _compile_both(code, target, options, name_expressions, hash_headers(code, options))
 
 
 @functools.lru_cache(maxsize=128)
 def _compile_both(
     code: str, target: int, options: tuple[str, ...], name_expressions: tuple[str, ...], _headers: str
 ) -> tuple[PtxImage, CubinImage | None]:
-    if not available():
+    if not is_available():
         return _find_shipped(code, target, options, name_expressions), None
     flags = [f"--gpu-architecture=sm_{target}", "-lineinfo", *options]
-    (ptx_bytes, cubin), log, lowered = _compile(code, "kernel.cu", flags, name_expressions, ("PTX", "CUBIN"))
-    ptx = PtxImage(ptx_bytes.rstrip(b"\0").decode(), target, log, lowered)
-    return ptx, CubinImage(cubin, target, log, lowered)
+    (ptx_bytes, cubin), log, lowered_names = _compile(
+        code, "kernel.cu", flags, name_expressions, ("PTX", "CUBIN")
+    )
+    ptx = PtxImage(ptx_bytes.rstrip(b"\0").decode(), target, log, lowered_names)
+    return ptx, CubinImage(cubin, target, log, lowered_names)
 
 
 def _find_shipped(code: str, target: int, options: Sequence[str], expressions: Sequence[str]) -> PtxImage:
@@ -240,12 +242,12 @@ def compile_cubin(
     `compile_ptx`.
     """
     flags = [f"--gpu-architecture=sm_{target}", *options]
-    (image,), log, lowered = _compile(code, file_name, flags, name_expressions, ("CUBIN",))
-    return CubinImage(image, target, log, lowered)
+    (image,), log, lowered_names = _compile(code, file_name, flags, name_expressions, ("CUBIN",))
+    return CubinImage(image, target, log, lowered_names)
 
 
 def _compile(
-    code: str, file_name: str, flags: Sequence[str], expressions: Sequence[str], kinds: Sequence[str]
+    code: str, file_name: str, flags: Sequence[str], expressions: Sequence[str], image_kinds: Sequence[str]
 ) -> tuple[list[bytes], str, dict[str, str]]:
     """Compile a source, or load its images from the cache on disk; return one image per kind, log and names.
 
@@ -254,61 +256,61 @@ def _compile(
     _refuse_unlinked(flags)
     options = _merge_options(flags)
     if any(flag.startswith(("-I", "--include-path", "-include", "--pre-include")) for flag in flags):
-        return interruptible(
-            lambda: _compile_now(code, file_name, options, expressions, kinds), compiler.interrupt
+        return run_interruptible(
+            lambda: _compile_now(code, file_name, options, expressions, image_kinds), compiler.interrupt
         )
-    version_text = ".".join(map(str, version()))
-    request = (file_name, *options, "", *expressions, "", code, stamp(code))
-    cache_keys = [disk_cache.make_key(version_text, image_kind, *request) for image_kind in kinds]
+    version_text = ".".join(map(str, read_version()))
+    key_parts = (file_name, *options, "", *expressions, "", code, hash_headers(code))
+    cache_keys = [disk_cache.make_key(version_text, image_kind, *key_parts) for image_kind in image_kinds]
     cached_entries = [
         data.partition(b"\n") for key in cache_keys if (data := disk_cache.load_entry("nvrtc", key))
     ]
-    if len(cached_entries) == len(kinds):
+    if len(cached_entries) == len(image_kinds):
         header = json.loads(cached_entries[0][0])
         return [image for _, _, image in cached_entries], header["log"], header["lowered"]
 
     def compile_and_store() -> tuple[list[bytes], str, dict[str, str]]:
-        images, log, lowered = _compile_now(code, file_name, options, expressions, kinds)
-        header = json.dumps({"log": log, "lowered": lowered}).encode()
+        images, log, lowered_names = _compile_now(code, file_name, options, expressions, image_kinds)
+        header = json.dumps({"log": log, "lowered": lowered_names}).encode()
         for key, image in zip(cache_keys, images, strict=True):
             disk_cache.store_entry("nvrtc", key, header + b"\n" + image)
-        return images, log, lowered
+        return images, log, lowered_names
 
-    return interruptible(compile_and_store, compiler.interrupt)
+    return run_interruptible(compile_and_store, compiler.interrupt)
 
 
 def _compile_now(
-    code: str, file_name: str, options: Sequence[str], expressions: Sequence[str], kinds: Sequence[str]
+    code: str, file_name: str, options: Sequence[str], expressions: Sequence[str], image_kinds: Sequence[str]
 ) -> tuple[list[bytes], str, dict[str, str]]:
     """Compile a source in a separate process, within limits of processor time and memory.
 
     NVRTC (13.5) ends its process for a template kernel with a pointer to an undeclared type, such as
     ``uint32_t*`` without its header. Without name expressions the same source causes an ordinary error.
     """
-    limit_s = _limit_s()
-    limit_bytes = int(_temporary_limits.get("limit_bytes", _LIMIT_BYTES))
+    time_limit_s = _get_limit_s()
+    memory_limit_bytes = int(_temporary_limits.get("limit_bytes", _MEMORY_LIMIT_BYTES))
     request = {
         "code": code,
         "file_name": file_name,
         "options": list(options),
         "expressions": list(expressions),
-        "kinds": list(kinds),
-        "limit_s": limit_s,
-        "limit_bytes": limit_bytes,
+        "kinds": list(image_kinds),
+        "limit_s": time_limit_s,
+        "limit_bytes": memory_limit_bytes,
         "folder": str(Path.cwd()),
     }
     try:
-        reply, images = compiler.send(_library()._name, request)
+        reply, images = compiler.send(_get_library()._name, request)
     except InterruptedError:
         raise
     except OSError:  # no process can be started here
-        reply, images = server.reply_to(_library(), request)
+        reply, images = server.reply_to(_get_library(), request)
     except CompilerEndedError:
         if not expressions:
             raise NvrtcCompileError(
                 "NVRTC stopped while it compiled this source, without an error message."
             ) from None
-        _compile_now(code, file_name, options, (), kinds)
+        _compile_now(code, file_name, options, (), image_kinds)
         raise NvrtcCompileError(
             "NVRTC stopped without an error message while it compiled "
             f"{', '.join(expressions)}. Check that every type in the source is declared: "
@@ -316,12 +318,12 @@ def _compile_now(
             "<cuda_fp16.h>."
         ) from None
     if "over" in reply:
-        used_amount = f"{limit_s:g} s of processor time"
+        used_amount = f"{time_limit_s:g} s of processor time"
         remedy = ""
         if reply["over"] == "memory":
-            used_amount = f"{limit_bytes / 2**30:.2g} GiB of memory"
+            used_amount = f"{memory_limit_bytes / 2**30:.2g} GiB of memory"
         elif not _temporary_limits:
-            remedy = f"; if the source is only long, set {LIMIT_VARIABLE} to a larger number of seconds"
+            remedy = f"; if the source is only long, set {TIME_LIMIT_VARIABLE} to a larger number of seconds"
         raise NvrtcCompileError(
             f"NVRTC was stopped after it had used {used_amount}. Look for macros or templates "
             f"that expand into one another{remedy}."
@@ -334,26 +336,26 @@ def _compile_now(
 
 
 @contextmanager
-def limited(limit_s: float, limit_bytes: int) -> Iterator[None]:
+def limit_compilations(limit_s: float, limit_bytes: int) -> Iterator[None]:
     """Context manager that limits the processor time and the memory of compilations."""
-    previous = _temporary_limits.copy()
+    previous_limits = _temporary_limits.copy()
     _temporary_limits.update(limit_s=limit_s, limit_bytes=limit_bytes)
     try:
         yield
     finally:
         _temporary_limits.clear()
-        _temporary_limits.update(previous)
+        _temporary_limits.update(previous_limits)
 
 
-def _limit_s() -> float:
+def _get_limit_s() -> float:
     """Return the processor time in seconds that the compilation of a source may take."""
     if "limit_s" in _temporary_limits:
         return _temporary_limits["limit_s"]
-    limit_text = os.environ.get(LIMIT_VARIABLE, "")
+    limit_text = os.environ.get(TIME_LIMIT_VARIABLE, "")
     try:
         return max(float(limit_text), 0.1)
     except ValueError:
-        return _LIMIT_S
+        return _TIME_LIMIT_S
 
 
 def _merge_options(flags: Sequence[str]) -> list[str]:
@@ -372,19 +374,19 @@ def _merge_options(flags: Sequence[str]) -> list[str]:
             options.append(flag)
     if not any(flag.startswith(("--std", "-std")) for flag in options):
         options.append("--std=c++17")
-    return [*options, *include_options()]
+    return [*options, *find_include_options()]
 
 
 def _refuse_unlinked(flags: Sequence[str]) -> None:
-    unlinked = next((flag for flag in flags if flag in ("-dlto", "--dlink-time-opt")), None)
-    if unlinked:
+    link_option = next((flag for flag in flags if flag in ("-dlto", "--dlink-time-opt")), None)
+    if link_option:
         raise NotSupportedError(
-            f"The option {unlinked} makes NVRTC produce code for a linker, but the virtual GPU has no "
+            f"The option {link_option} makes NVRTC produce code for a linker, but the virtual GPU has no "
             "linker. Remove this option."
         )
 
 
 def _check_status(status: int) -> None:
     if status:
-        reason = _library().nvrtcGetErrorString(status).decode()
-        raise GpulabError(f"NVRTC call failed: {reason}.")
+        error_text = _get_library().nvrtcGetErrorString(status).decode()
+        raise GpulabError(f"NVRTC call failed: {error_text}.")

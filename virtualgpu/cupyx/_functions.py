@@ -61,5 +61,5 @@ def get_runtime_info(*, full: bool = True) -> RuntimeInfo:
         device_compute_capability=device.compute_capability,
         cuda_runtime_version=runtime.runtimeGetVersion(),
         cuda_driver_version=runtime.driverGetVersion(),
-        nvrtc_version=nvrtc.version() if nvrtc.available() else None,
+        nvrtc_version=nvrtc.read_version() if nvrtc.is_available() else None,
     )

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, TextIO
 
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.advice import make_advice
-from virtualgpu.compile.cubin import KernelResources, kernel_resources
-from virtualgpu.compile.headers.cupy import with_headers
-from virtualgpu.compile.headers.includes import stamp
+from virtualgpu.compile.cubin import KernelResources, read_kernel_resources
+from virtualgpu.compile.headers.cupy import insert_headers
+from virtualgpu.compile.headers.includes import hash_headers
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import CompileException, CUDADriverError
 from virtualgpu.errors import SourceWarning, warn
@@ -260,14 +260,14 @@ def compiled_module(
     from virtualgpu.engine.machine import processor
 
     processor.chosen()
-    return _compile(code, options, name_expressions, target_for(capability), stamp(code, options))
+    return _compile(code, options, name_expressions, target_for(capability), hash_headers(code, options))
 
 
 @functools.lru_cache(maxsize=CACHED_MODULES)
 def _compile(
     code: str, options: tuple[str, ...], name_expressions: tuple[str, ...], target: int, _headers: str
 ) -> CompiledModule:
-    source_text = with_headers(code)
+    source_text = insert_headers(code)
     try:
         flags = (*options, *nvrtc.CUPY_OPTIONS)
         image, machine = nvrtc.compile_both(
@@ -276,7 +276,7 @@ def _compile(
     except nvrtc.NvrtcCompileError as error:
         log = f"{error.log}\n{make_advice(error.log, code)}".rstrip()
         raise CompileException(log, code, "kernel.cu", options) from None
-    resources = kernel_resources(machine.cubin) if machine is not None else image.resources or {}
+    resources = read_kernel_resources(machine.cubin) if machine is not None else image.resources or {}
     is_precompiled = machine is None
     return CompiledModule(
         code, options, target, image.ptx, image.lowered_names, resources, is_precompiled, image.log

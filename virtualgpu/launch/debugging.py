@@ -49,7 +49,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
     """Run a debug build of the kernel to trace one block. The contents of device memory are restored
     afterwards.
     """
-    from virtualgpu.compile.ptx.dwarf import declared_variables
+    from virtualgpu.compile.ptx.dwarf import read_declared_variables
     from virtualgpu.engine.observe.results import linear
     from virtualgpu.engine.observe.unrolled import unroll_factors
     from virtualgpu.engine.observe.variables import TracedRun, find_variables
@@ -83,7 +83,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
             launch_source.name_expressions,
             device.info.compute_capability,
         )
-        declarations, types = declared_variables(debug.ptx)
+        declarations, types = read_declared_variables(debug.ptx)
         program = debug.program(device)
         with _restored(device.memory) as is_restorable:
             if not is_restorable:

@@ -165,7 +165,7 @@ class _CodePiece:
         merged_shares: Mapping[int, float],
         has_many_sums: bool,
     ) -> _CodePiece:
-        flow = [cfg.definitions_and_uses(i) for i in instructions]
+        flow = [cfg.find_definitions_and_uses(i) for i in instructions]
         written_registers = {name for defined_names, _ in flow for name in defined_names}
         constant_registers: set[str] = set()
         wide_registers: set[str] = set()
@@ -496,7 +496,7 @@ def _sum_count(function: ir.Function, blocks: Sequence[Block]) -> int:
         sums: set[str] = set()
         for i in function.instructions[block.first : block.end]:
             if i.root == "mma" or (i.root == "wmma" and "mma" in i.parts[:2]):
-                defined_names, used_names = cfg.definitions_and_uses(i)
+                defined_names, used_names = cfg.find_definitions_and_uses(i)
                 sums = (sums - set(used_names)) | set(defined_names)
         count += len(sums)
     return count
@@ -504,7 +504,7 @@ def _sum_count(function: ir.Function, blocks: Sequence[Block]) -> int:
 
 def _unused_atomics(function: ir.Function) -> frozenset[int]:
     """Return the positions of atomics whose result is not used."""
-    flow = [cfg.definitions_and_uses(i) for i in function.instructions]
+    flow = [cfg.find_definitions_and_uses(i) for i in function.instructions]
     used_registers = {name for _, used_names in flow for name in used_names}
     return frozenset(
         i.pc
@@ -527,7 +527,7 @@ def _warp_combined_atomics(function: ir.Function, unused_atomics: frozenset[int]
     if not atomics:
         return frozenset()
     thread_dependent: set[str] = set()
-    flow = [cfg.definitions_and_uses(i) for i in function.instructions]
+    flow = [cfg.find_definitions_and_uses(i) for i in function.instructions]
     while True:
         previous_count = len(thread_dependent)
         for i, (defined_names, used_names) in zip(function.instructions, flow, strict=True):
@@ -549,7 +549,7 @@ def _warp_combined_atomics(function: ir.Function, unused_atomics: frozenset[int]
 
 def _pointer_chasing_loads(function: ir.Function) -> frozenset[int]:
     """Return the positions of loads from global memory whose address depends on another load."""
-    flow = [cfg.definitions_and_uses(i) for i in function.instructions]
+    flow = [cfg.find_definitions_and_uses(i) for i in function.instructions]
     loads = [
         i.root == "ld" and "param" not in i.parts and "shared" not in i.parts for i in function.instructions
     ]
@@ -572,7 +572,7 @@ class _Alignment:
     def __init__(self, function: ir.Function) -> None:
         self._definitions: dict[str, list[ir.Instruction]] = {}
         for i in function.instructions:
-            for name in cfg.definitions_and_uses(i)[0]:
+            for name in cfg.find_definitions_and_uses(i)[0]:
                 self._definitions.setdefault(name, []).append(i)
         self._alignment_by_register: dict[str, int] = {}
 

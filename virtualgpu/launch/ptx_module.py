@@ -85,7 +85,7 @@ def _estimate_resources(module: ir.Module, kernel: ir.Function) -> KernelResourc
 
 def register_estimate(function: ir.Function) -> int:
     """Return the largest number of 32-bit registers of a function that are live at the same time."""
-    flow = cfg.build(function)
+    flow = cfg.build_flow(function)
     words_by_register = {
         name: _word_count(register_type) for name, register_type in function.registers.items()
     }
@@ -94,12 +94,12 @@ def register_estimate(function: ir.Function) -> int:
         return sum(words_by_register.get(name, 0) for name in names)
 
     maximum = 0
-    for block, live_out in zip(flow.blocks, cfg.live_out(function, flow), strict=True):
+    for block, live_out in zip(flow.blocks, cfg.find_live_out(function, flow), strict=True):
         live = set(live_out)
         # Updated step by step: with thousands of live registers, counting again takes minutes.
         live_words = word_count(live)
         for instruction in reversed(function.instructions[block.first : block.end]):
-            definitions, uses = map(set, cfg.definitions_and_uses(instruction))
+            definitions, uses = map(set, cfg.find_definitions_and_uses(instruction))
             maximum = max(maximum, live_words + word_count(definitions - live))
             live_words -= word_count(live & definitions)
             live -= definitions

@@ -89,7 +89,7 @@ def polling_loads(plans: Iterable[FunctionPlan]) -> Set[int]:
 def _branch_inputs(instructions: Sequence[ir.Instruction]) -> list[ir.Instruction]:
     """Return the instructions of a loop whose results determine whether its branches are taken."""
     register_names = {i.guard for i in instructions if i.root in ("bra", "brx") and i.guard}
-    registers = [(i, *cfg.definitions_and_uses(i)) for i in instructions]
+    registers = [(i, *cfg.find_definitions_and_uses(i)) for i in instructions]
     while True:
         deciding_reads = [
             (i, uses)

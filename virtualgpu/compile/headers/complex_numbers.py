@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-COMPLEX = """\
+COMPLEX_HEADER = """\
 template <typename T>
 struct alignas(2 * sizeof(T)) complex {
   T re_, im_;

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-from virtualgpu.compile.headers.complex_numbers import COMPLEX
+from virtualgpu.compile.headers.complex_numbers import COMPLEX_HEADER
 
 # An array as a kernel's parameter: CuPy passes a pointer, the count, lengths and steps in bytes.
-_CARRAY = """\
+_CARRAY_HEADER = """\
 template <typename T, int _ndim, bool _c_contiguous = false, bool _use_32bit_indexing = false>
 class CArray {
  public:
@@ -44,21 +44,21 @@ class CArray<T, 0, _c_contiguous, _use_32bit_indexing> {
 };
 """
 # CUDA's own header contains all constants of CuPy's header.
-_CONSTANTS = "#include <math_constants.h>"
-_HEADERS = {"complex.cuh": COMPLEX, "carray.cuh": _CARRAY, "math_constants.h": _CONSTANTS}
+_MATH_CONSTANTS = "#include <math_constants.h>"
+_HEADERS = {"complex.cuh": COMPLEX_HEADER, "carray.cuh": _CARRAY_HEADER, "math_constants.h": _MATH_CONSTANTS}
 _INCLUDE_PATTERN = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]cupy/([\w.]+)[>\"][^\n]*", re.M)
 
 
-def with_headers(code: str) -> str:
+def insert_headers(code: str) -> str:
     """Replace the first ``#include`` of each CuPy header in the code with the header's contents."""
-    included: set[str] = set()
+    included_names: set[str] = set()
 
-    def replacement(match: re.Match[str]) -> str:
+    def replace_include(match: re.Match[str]) -> str:
         name = match[1]
         if name not in _HEADERS:
             return match[0]
-        is_repeated = name in included
-        included.add(name)
+        is_repeated = name in included_names
+        included_names.add(name)
         return "" if is_repeated else " ".join(_HEADERS[name].split("\n"))
 
-    return _INCLUDE_PATTERN.sub(replacement, code)
+    return _INCLUDE_PATTERN.sub(replace_include, code)

@@ -35,7 +35,7 @@ _ROUNDING_MODES = {"rn", "rz", "rm", "rp"}
 _CONTROL_FLOW = {"bra", "brx", "ret", "exit", "trap"}
 
 
-def contract(module: ir.Module) -> ir.Module:
+def contract_products(module: ir.Module) -> ir.Module:
     """Return a PTX module in which ``fma`` replaces each addition or subtraction that ptxas fuses with a
     multiplication.
 
@@ -47,29 +47,29 @@ def contract(module: ir.Module) -> ir.Module:
 
 
 def _contract_function(function: ir.Function) -> ir.Function:
-    fusions_ = fusions(function)
-    if not fusions_:
+    fusions = find_fusions(function)
+    if not fusions:
         return function
     instructions = list(function.instructions)
-    for sum_index, (product_index, operand_index) in fusions_.items():
-        instructions[sum_index] = _fused_instruction(
+    for sum_index, (product_index, operand_index) in fusions.items():
+        instructions[sum_index] = _make_fused_instruction(
             instructions[sum_index], instructions[product_index], operand_index
         )
     return dataclasses.replace(function, instructions=instructions)
 
 
-def fusions(function: ir.Function) -> dict[int, tuple[int, int]]:
+def find_fusions(function: ir.Function) -> dict[int, tuple[int, int]]:
     """Return the multiplication for each addition that ptxas fuses, and the operand (0 or 1) with the
     product.
     """
     kinds = {
-        instruction.pc: instruction.root for instruction in function.instructions if _is_free(instruction)
+        instruction.pc: instruction.root for instruction in function.instructions if _is_fusible(instruction)
     }
     roots = set(kinds.values())
-    return _FusionChooser(function, kinds).run() if "mul" in roots and len(roots) > 1 else {}
+    return _FusionChooser(function, kinds).choose_fusions() if "mul" in roots and len(roots) > 1 else {}
 
 
-def _is_free(instruction: ir.Instruction) -> bool:
+def _is_fusible(instruction: ir.Instruction) -> bool:
     """Return whether an instruction multiplies or adds without a rounding mode, so that it may be fused."""
     return (
         instruction.root in ("add", "sub", "mul")
@@ -82,47 +82,47 @@ class _FusionChooser:
     def __init__(self, function: ir.Function, kinds: dict[int, str]) -> None:
         self.code = function.instructions
         self.sums = [pc for pc, operation_kind in kinds.items() if operation_kind != "mul"]
-        self.unfused = {pc for pc in self.sums if len(set(self._summand_names(pc))) == 2}
-        self.block = _block_numbers(self.code)
+        self.unfused = {pc for pc in self.sums if len(set(self._list_summands(pc))) == 2}
+        self.block = _number_blocks(self.code)
         self.writers: defaultdict[str, list[int]] = defaultdict(list)
         self.readers: defaultdict[str, list[int]] = defaultdict(list)
         for instruction in self.code:
-            definitions, uses_ = cfg.definitions_and_uses(instruction)
-            for name in definitions:
+            defined_names, used_names = cfg.find_definitions_and_uses(instruction)
+            for name in defined_names:
                 self.writers[name].append(instruction.pc)
-            for name in uses_:
+            for name in used_names:
                 self.readers[name].append(instruction.pc)
-        self.literals, self.constants = self._constant_registers()
+        self.literals, self.constants = self._find_constant_registers()
         self.products = {
             self.writers[name][0]: name
             for pc, operation_kind in kinds.items()
             if operation_kind == "mul"
-            and (name := self._only_destination(pc))
+            and (name := self._find_only_destination(pc))
             and self._is_product(self.code[pc])
         }
         self.uses = {name: len(self.readers[name]) for name in self.products.values()}
 
-    def run(self) -> dict[int, tuple[int, int]]:
-        fused: dict[int, tuple[int, int]] = {}
+    def choose_fusions(self) -> dict[int, tuple[int, int]]:
+        fusions: dict[int, tuple[int, int]] = {}
         for max_uses in (1, len(self.code)):
             for sum_index in self.sums:
                 if sum_index not in self.unfused:
                     continue
-                candidates = [
+                fusion_candidates = [
                     (self.uses[name], operand_index, product_index)
-                    for operand_index, name in enumerate(self._summand_names(sum_index))
-                    if (product_index := self._product_index(name)) >= 0
+                    for operand_index, name in enumerate(self._list_summands(sum_index))
+                    if (product_index := self._find_product(name)) >= 0
                     and len(self.readers[name]) <= max_uses
-                    and all(self._can_fuse(user, product_index) for user in self.readers[name])
+                    and all(self._can_fuse(reader_pc, product_index) for reader_pc in self.readers[name])
                 ]
-                if candidates:
-                    _, operand_index, product_index = min(candidates)
+                if fusion_candidates:
+                    _, operand_index, product_index = min(fusion_candidates)
                     self.readers[self.products[product_index]].remove(sum_index)
                     self.unfused.remove(sum_index)
-                    fused[sum_index] = product_index, operand_index
-        return fused
+                    fusions[sum_index] = product_index, operand_index
+        return fusions
 
-    def _only_destination(self, pc: int) -> str:
+    def _find_only_destination(self, pc: int) -> str:
         """Return the destination register of an instruction if no other instruction writes it, else ""."""
         destination = self.code[pc].operands[0]
         if not isinstance(destination, ir.Register) or self.code[pc].guard:
@@ -137,14 +137,14 @@ class _FusionChooser:
         )
         return not is_constant and "sat" not in mul.parts
 
-    def _summand_names(self, pc: int) -> list[str]:
+    def _list_summands(self, pc: int) -> list[str]:
         """Return the names of the two summands of a sum; constants get names that no register has."""
         return [
             operand.name if isinstance(operand, ir.Register) else f"={n}"
             for n, operand in enumerate(self.code[pc].operands[1:3])
         ]
 
-    def _product_index(self, name: str) -> int:
+    def _find_product(self, name: str) -> int:
         indices = self.writers.get(name, ())
         return indices[0] if len(indices) == 1 and indices[0] in self.products else -1
 
@@ -161,17 +161,17 @@ class _FusionChooser:
                 for factor_name in factors
                 for writer_pc in self.writers[factor_name]
             )
-        by_constant = len(factors) < 2 or not self.constants.isdisjoint(factors)
-        return by_constant and all(len(self.writers[factor]) == 1 for factor in factors)
+        has_constant_factor = len(factors) < 2 or not self.constants.isdisjoint(factors)
+        return has_constant_factor and all(len(self.writers[factor]) == 1 for factor in factors)
 
-    def _constant_registers(self) -> tuple[set[str], set[str]]:
+    def _find_constant_registers(self) -> tuple[set[str], set[str]]:
         """Return the registers with literals only, and those with literals or kernel parameters only."""
-        literals: set[str] = set()
-        params: set[str] = set()
+        literal_registers: set[str] = set()
+        param_registers: set[str] = set()
         for instruction in self.code:
             destination = next(iter(instruction.operands), None)
             if instruction.root == "ld" and "param" in instruction.parts:
-                params.update(cfg.definitions_and_uses(instruction)[0])
+                param_registers.update(cfg.find_definitions_and_uses(instruction)[0])
             elif (
                 instruction.root == "mov"
                 and isinstance(destination, ir.Register)
@@ -179,15 +179,15 @@ class _FusionChooser:
             ):
                 source_operand = instruction.operands[1]
                 name = source_operand.name if isinstance(source_operand, ir.Register) else ""
-                if isinstance(source_operand, ir.Immediate) or name in literals:
-                    literals.add(destination.name)
-                elif name in params:
-                    params.add(destination.name)
-        written_once = {name for name in params if len(self.writers[name]) == 1}
-        return literals, literals | written_once
+                if isinstance(source_operand, ir.Immediate) or name in literal_registers:
+                    literal_registers.add(destination.name)
+                elif name in param_registers:
+                    param_registers.add(destination.name)
+        constant_params = {name for name in param_registers if len(self.writers[name]) == 1}
+        return literal_registers, literal_registers | constant_params
 
 
-def _block_numbers(instructions: list[ir.Instruction]) -> list[int]:
+def _number_blocks(instructions: list[ir.Instruction]) -> list[int]:
     """Return the number of the basic block of each instruction, with blocks divided as in ptxas."""
     starts = {0}
     for instruction in instructions:
@@ -201,18 +201,18 @@ def _block_numbers(instructions: list[ir.Instruction]) -> list[int]:
     return block_numbers
 
 
-def _fused_instruction(
+def _make_fused_instruction(
     instruction: ir.Instruction, mul: ir.Instruction, operand_index: int
 ) -> ir.Instruction:
     """Return the ``fma`` instruction that replaces a sum, from a product and the sum's other operand."""
     modifiers = tuple(modifier for modifier in instruction.parts[1:-1] if modifier in ("ftz", "sat"))
-    signs: tuple[str, ...] = ()
+    sign_modifiers: tuple[str, ...] = ()
     if instruction.root == "sub":
-        signs = (NEGATED_ADDEND,) if operand_index == 0 else (NEGATED_PRODUCT,)
+        sign_modifiers = (NEGATED_ADDEND,) if operand_index == 0 else (NEGATED_PRODUCT,)
     return dataclasses.replace(
         instruction,
         opcode=".".join(("fma", "rn", *modifiers, instruction.type)),
-        parts=("fma", "rn", *modifiers, *signs, instruction.type),
+        parts=("fma", "rn", *modifiers, *sign_modifiers, instruction.type),
         operands=(
             instruction.operands[0],
             mul.operands[1],

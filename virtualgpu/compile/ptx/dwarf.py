@@ -96,14 +96,14 @@ class _Section:
 
 
 @dataclass
-class _Entry:
+class _DebugEntry:
     tag: int
-    children: bool
+    has_children: bool
     values: dict[int, object]
-    parent: _Entry | None = None
+    parent: _DebugEntry | None = None
 
 
-def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CType]]:
+def read_declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CType]]:
     """Return the variables and parameters of a kernel, and a table of their types.
 
     Both are empty if the PTX has no debug sections.
@@ -111,56 +111,57 @@ def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CTyp
     sections = {name: _assemble(section_text) for name, section_text in _SECTION_PATTERN.findall(ptx)}
     if not {"info", "abbrev"} <= sections.keys():
         return [], {}
-    lists = sections.get("loc", _Section()).data  # missing if no variable moves
-    entries = dict(_read_entries(sections["info"], _read_abbreviations(bytes(sections["abbrev"].data))))
-    types = _read_types(entries)
+    location_lists = sections.get("loc", _Section()).data  # missing if no variable moves
+    debug_entries = dict(_read_entries(sections["info"], _read_abbreviations(bytes(sections["abbrev"].data))))
+    ctypes_by_key = _read_types(debug_entries)
     variables = []
-    parameters = dict[int, int]()
-    for entry in entries.values():
-        if entry.tag not in (_TAG_VARIABLE, _TAG_PARAMETER) or _AT_NAME not in entry.values:
+    last_parameter = dict[int, int]()
+    for debug_entry in debug_entries.values():
+        if debug_entry.tag not in (_TAG_VARIABLE, _TAG_PARAMETER) or _AT_NAME not in debug_entry.values:
             continue
-        scope = entry.parent
+        scope = debug_entry.parent
         parameter_index = -1
-        if entry.tag == _TAG_PARAMETER:
-            parameter_index = parameters[id(scope)] = parameters.get(id(scope), -1) + 1
+        if debug_entry.tag == _TAG_PARAMETER:
+            parameter_index = last_parameter[id(scope)] = last_parameter.get(id(scope), -1) + 1
         function = scope
         while function is not None and function.tag != _TAG_SUBPROGRAM:
             function = function.parent
-        key = entry.values.get(_AT_TYPE)
-        ctype = types.get(key) if isinstance(key, int) else None
+        type_key = debug_entry.values.get(_AT_TYPE)
+        ctype = ctypes_by_key.get(type_key) if isinstance(type_key, int) else None
         if ctype is None or (function is not None and _AT_LOW not in function.values):
             continue
         registers: frozenset[str] = frozenset()
-        location = entry.values.get(_AT_LOCATION)
+        location = debug_entry.values.get(_AT_LOCATION)
         symbol = ""
         offset = 0
         if isinstance(location, int):
-            registers = _location_registers(lists, location)
-        elif isinstance(location, _Block):
+            registers = _read_location_registers(location_lists, location)
+        elif isinstance(location, _LocationExpression):
             registers = frozenset(filter(None, [_register_name(location)]))
             if location[:1] == bytes([_OP_ADDR]):
                 symbol = location.symbol
                 offset = _read_uleb(location, 10)[0] if location[9:10] == bytes([_OP_PLUS]) else 0
-        bounds = scope if scope is not None and _AT_LOW in scope.values else function
+        bounding_scope = scope if scope is not None and _AT_LOW in scope.values else function
         low_pc, high_pc = (
-            str(bounds.values[attribute]) if bounds and function else "" for attribute in (_AT_LOW, _AT_HIGH)
+            str(bounding_scope.values[attribute]) if bounding_scope and function else ""
+            for attribute in (_AT_LOW, _AT_HIGH)
         )
         variables.append(
             DeclaredVariable(
-                _demangle(str(entry.values[_AT_NAME])),
+                _demangle(str(debug_entry.values[_AT_NAME])),
                 ctype.name,
                 ctype.kind,
-                int(str(entry.values.get(_AT_DECLARED, 0))),
+                int(str(debug_entry.values.get(_AT_DECLARED, 0))),
                 str(function.values[_AT_LOW]) if function else "",
                 (low_pc, high_pc),
                 registers,
                 parameter_index,
-                int(str(key)),
+                int(str(type_key)),
                 symbol,
                 offset,
             )
         )
-    return variables, types
+    return variables, ctypes_by_key
 
 
 def _demangle(name: str) -> str:
@@ -172,7 +173,7 @@ def _demangle(name: str) -> str:
     return name
 
 
-class _Block(bytes):
+class _LocationExpression(bytes):
     """The bytes of a DWARF location expression, and the symbol that it contains."""
 
     symbol = ""
@@ -180,8 +181,8 @@ class _Block(bytes):
 
 def _assemble(section_text: str) -> _Section:
     section = _Section()
-    for width, values in _DATA_PATTERN.findall(section_text):
-        size = int(width) // 8
+    for bit_width, values in _DATA_PATTERN.findall(section_text):
+        size_bytes = int(bit_width) // 8
         for value_text in values.split(","):
             token = value_text.strip()
             token_value = int(token, 0) if token.lstrip("-").isdigit() or token.startswith("0x") else 0
@@ -189,7 +190,7 @@ def _assemble(section_text: str) -> _Section:
                 name, _, offset = token.partition("+")
                 section.names[len(section.data)] = name
                 token_value = int(offset or 0)
-            section.data += (token_value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+            section.data += (token_value & ((1 << 8 * size_bytes) - 1)).to_bytes(size_bytes, "little")
     return section
 
 
@@ -213,27 +214,27 @@ def _read_abbreviations(data: bytes) -> dict[int, tuple[int, bool, list[tuple[in
         if not abbreviation_code:
             break
         tag, offset = _read_uleb(data, offset)
-        children = bool(data[offset])
+        has_children = bool(data[offset])
         offset = offset + 1
         attributes = []
         while True:
-            name, offset = _read_uleb(data, offset)
+            attribute_number, offset = _read_uleb(data, offset)
             form, offset = _read_uleb(data, offset)
-            if not name and not form:
+            if not attribute_number and not form:
                 break
-            attributes.append((name, form))
-        abbreviations[abbreviation_code] = tag, children, attributes
+            attributes.append((attribute_number, form))
+        abbreviations[abbreviation_code] = tag, has_children, attributes
     return abbreviations
 
 
 def _read_entries(
     info: _Section, abbreviations: dict[int, tuple[int, bool, list[tuple[int, int]]]]
-) -> Iterator[tuple[int, _Entry]]:
+) -> Iterator[tuple[int, _DebugEntry]]:
     """Yield the debugging entries and their offsets in the section; references to entries are offsets."""
     # Start after the header of the only compilation unit.
     data = info.data
     offset = 11
-    parent: _Entry | None = None
+    parent: _DebugEntry | None = None
     while offset < len(data):
         entry_offset = offset
         abbreviation_code, offset = _read_uleb(data, offset)
@@ -242,39 +243,39 @@ def _read_entries(
                 return
             parent = parent.parent
             continue
-        tag, children, attributes = abbreviations[abbreviation_code]
+        tag, has_children, attributes = abbreviations[abbreviation_code]
         values: dict[int, object] = {}
         for name, form in attributes:
             values[name], offset = _read_value(info, offset, form)
-        entry = _Entry(tag, children, values, parent)
+        entry = _DebugEntry(tag, has_children, values, parent)
         yield entry_offset, entry
-        if children:
+        if has_children:
             parent = entry
 
 
 def _read_value(info: _Section, offset: int, form: int) -> tuple[object, int]:
     data = info.data
     if form == 0x08:  # a string, up to its zero
-        end = data.index(0, offset)
-        return data[offset:end].decode("latin-1"), end + 1
+        string_end = data.index(0, offset)
+        return data[offset:string_end].decode("latin-1"), string_end + 1
     if form in (0x0A, 0x03, 0x04):  # a block with its length before it
-        size_bytes = {0x0A: 1, 0x03: 2, 0x04: 4}[form]
-        size = int.from_bytes(data[offset : offset + size_bytes], "little")
-        block = _Block(data[offset + size_bytes : offset + size_bytes + size])
-        block.symbol = info.names.get(offset + size_bytes + 1, "")
-        return block, offset + size_bytes + size
+        length_bytes = {0x0A: 1, 0x03: 2, 0x04: 4}[form]
+        block_bytes = int.from_bytes(data[offset : offset + length_bytes], "little")
+        block = _LocationExpression(data[offset + length_bytes : offset + length_bytes + block_bytes])
+        block.symbol = info.names.get(offset + length_bytes + 1, "")
+        return block, offset + length_bytes + block_bytes
     if form in (0x0D, 0x0F):
         return _read_uleb(data, offset)
-    size_bytes = _FORM_BYTES[form]
+    length_bytes = _FORM_BYTES[form]
     name = info.names.get(offset, "")
     if form == 0x01:
-        return name, offset + size_bytes
-    return int.from_bytes(data[offset : offset + size_bytes], "little"), offset + size_bytes
+        return name, offset + length_bytes
+    return int.from_bytes(data[offset : offset + length_bytes], "little"), offset + length_bytes
 
 
-def _read_types(entries: dict[int, _Entry]) -> dict[int, CType]:
+def _read_types(entries: dict[int, _DebugEntry]) -> dict[int, CType]:
     """Return the types by the offsets of their debugging entries, with names as in C, but without const."""
-    children_of: dict[int, list[_Entry]] = {}
+    children_of: dict[int, list[_DebugEntry]] = {}
     for entry in entries.values():
         children_of.setdefault(id(entry.parent), []).append(entry)
     types: dict[int, CType] = {}
@@ -284,8 +285,8 @@ def _read_types(entries: dict[int, _Entry]) -> dict[int, CType]:
 
 
 def _read_type(
-    entries: dict[int, _Entry],
-    children_of: dict[int, list[_Entry]],
+    entries: dict[int, _DebugEntry],
+    children_of: dict[int, list[_DebugEntry]],
     types: dict[int, CType],
     entry_offset: object,
 ) -> CType:
@@ -295,32 +296,36 @@ def _read_type(
     if entry_offset in types:
         return types[entry_offset]
     name = str(entry.values.get(_AT_NAME, ""))
-    size = int(str(entry.values.get(_AT_SIZE, 0)))
-    key = entry.values.get(_AT_TYPE)
-    inner_key = key if isinstance(key, int) else None
+    size_bytes = int(str(entry.values.get(_AT_SIZE, 0)))
+    inner_type_key = entry.values.get(_AT_TYPE)
+    inner_key = inner_type_key if isinstance(inner_type_key, int) else None
     type_letter = ""
     ctype = CType(name or "void", 0)
     if entry.tag in (_TAG_STRUCT, _TAG_UNION):
-        members = []
-        for member in children_of.get(id(entry), []):
-            if member.tag == _TAG_MEMBER and isinstance(member.values.get(_AT_TYPE), int):
-                location = member.values.get(_AT_MEMBER_LOCATION)
+        struct_members = []
+        for member_entry in children_of.get(id(entry), []):
+            if member_entry.tag == _TAG_MEMBER and isinstance(member_entry.values.get(_AT_TYPE), int):
+                member_location = member_entry.values.get(_AT_MEMBER_LOCATION)
                 offset = (
-                    _read_uleb(location, 1)[0]
-                    if isinstance(location, bytes) and location
-                    else int(str(location or 0))
+                    _read_uleb(member_location, 1)[0]
+                    if isinstance(member_location, bytes) and member_location
+                    else int(str(member_location or 0))
                 )
-                members.append(
-                    (str(member.values.get(_AT_NAME, "")), offset, int(str(member.values[_AT_TYPE])))
+                struct_members.append(
+                    (
+                        str(member_entry.values.get(_AT_NAME, "")),
+                        offset,
+                        int(str(member_entry.values[_AT_TYPE])),
+                    )
                 )
-        ctype = CType(name, size, _HALF_TYPES.get(name, ""), members=tuple(members))
+        ctype = CType(name, size_bytes, _HALF_TYPES.get(name, ""), members=tuple(struct_members))
     elif entry.tag in (_TAG_BASE, _TAG_ENUM):
         type_letter = (
             "s"
             if entry.tag == _TAG_ENUM
             else _TYPE_LETTERS.get(int(str(entry.values.get(_AT_ENCODING, 0))), "")
         )
-        ctype = CType(name, size, f"{type_letter}{8 * size}" if type_letter else "")
+        ctype = CType(name, size_bytes, f"{type_letter}{8 * size_bytes}" if type_letter else "")
     elif entry.tag == _TAG_POINTER:
         ctype = CType(f"{_read_type(entries, children_of, types, inner_key).name}*", 8, "u64", inner_key)
     elif entry.tag == _TAG_ARRAY:
@@ -333,33 +338,39 @@ def _read_type(
 
 
 def _read_array_type(
-    entries: dict[int, _Entry], children_of: dict[int, list[_Entry]], types: dict[int, CType], entry: _Entry
+    entries: dict[int, _DebugEntry],
+    children_of: dict[int, list[_DebugEntry]],
+    types: dict[int, CType],
+    entry: _DebugEntry,
 ) -> CType:
     """Return an array type with one or several dimensions; inner dimensions get separate negative keys."""
-    key = entry.values.get(_AT_TYPE)
-    element = _read_type(entries, children_of, types, key)
-    ctype = element
-    shape = ""
+    type_key = entry.values.get(_AT_TYPE)
+    element_type = _read_type(entries, children_of, types, type_key)
+    ctype = element_type
+    shape_text = ""
     for dimension in reversed(
         [dimension for dimension in children_of.get(id(entry), []) if dimension.tag == _TAG_SUBRANGE]
     ):
         upper_index = dimension.values.get(_AT_UPPER)
         element_count = dimension.values.get(_AT_COUNT)
-        length = 0
+        dimension_length = 0
         if element_count is not None:
-            length = int(str(element_count))
+            dimension_length = int(str(element_count))
         elif upper_index is not None:
-            length = int(str(upper_index)) + 1
-        shape = f"[{length or ''}]{shape}"
+            dimension_length = int(str(upper_index)) + 1
+        shape_text = f"[{dimension_length or ''}]{shape_text}"
         ctype = CType(
-            f"{element.name}{shape}", length * ctype.size_bytes, inner_key=int(str(key)), count=length
+            f"{element_type.name}{shape_text}",
+            dimension_length * ctype.size_bytes,
+            inner_key=int(str(type_key)),
+            count=dimension_length,
         )
-        key = -1 - len(types)
-        types[key] = ctype
+        type_key = -1 - len(types)
+        types[type_key] = ctype
     return ctype
 
 
-def _location_registers(data: bytearray, offset: int) -> frozenset[str]:
+def _read_location_registers(data: bytearray, offset: int) -> frozenset[str]:
     """Return the names of the registers in a location list of the debug sections.
 
     An item of the list has a pair of addresses, a length, and an expression.

@@ -36,7 +36,7 @@ class EntryText:
     params_end: int
     has_parentheses: bool
     has_params: bool
-    first_code: int
+    first_code_offset: int
     statements: tuple[Statement, ...]
 
 
@@ -60,7 +60,7 @@ def find_entry(ptx: str, kernel: str) -> EntryText:
     body_start = ptx.index("{", params_end) + 1
     statements: list[Statement] = []
     first_code = -1
-    for start, end, statement_kind in _scan(ptx, body_start):
+    for start, end, statement_kind in _scan_body(ptx, body_start):
         if statement_kind in ("code", "label") and first_code < 0:
             first_code = start
         if statement_kind != "label":
@@ -70,7 +70,7 @@ def find_entry(ptx: str, kernel: str) -> EntryText:
     return EntryText(params_end, has_parentheses, has_params, first_code, tuple(statements))
 
 
-def code_of(ptx: str, function: str) -> tuple[Statement, ...]:
+def find_instructions(ptx: str, function: str) -> tuple[Statement, ...]:
     """Return the instructions of a kernel or a device function in the order of the PTX text.
 
     Raises
@@ -84,15 +84,15 @@ def code_of(ptx: str, function: str) -> tuple[Statement, ...]:
     match = re.search(head_pattern, ptx)
     if not match:
         raise PtxError(f"The PTX defines no function {function!r}.")
-    statements = _scan(ptx, match.end())
+    spans = _scan_body(ptx, match.end())
     return tuple(
         Statement(start, end, ptx[start:end], True)
-        for start, end, statement_kind in statements
+        for start, end, statement_kind in spans
         if statement_kind == "code"
     )
 
 
-def _scan(ptx: str, offset: int) -> Iterator[tuple[int, int, str]]:
+def _scan_body(ptx: str, offset: int) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and type of each label, declaration and instruction in a function's body."""
     depth = 1
     while True:
@@ -125,8 +125,8 @@ def apply_edits(ptx: str, edits: Sequence[tuple[int, str]]) -> str:
     order.
     """
     text_parts = []
-    previous = 0
+    copied_end = 0
     for position, text in sorted(edits, key=lambda edit: edit[0]):
-        text_parts += [ptx[previous:position], text]
-        previous = position
-    return "".join([*text_parts, ptx[previous:]])
+        text_parts += [ptx[copied_end:position], text]
+        copied_end = position
+    return "".join([*text_parts, ptx[copied_end:]])

@@ -30,7 +30,7 @@ def inline(module: ir.Module, entry: str) -> ir.Module:
     NotSupportedError
         If the kernel would become too large.
     """
-    waiting_names = callgraph.waiting_functions(module, entry)
+    waiting_names = callgraph.find_waiting_functions(module, entry)
     if not waiting_names:
         return module
     merged_function = _Merger(module, waiting_names).run(module.functions[entry])
@@ -125,7 +125,7 @@ class _Merger:
                 instruction_copy.parts = ("bra",)
                 instruction_copy.target = call.pc + 1
             elif instruction.root == "call":
-                callee, arguments, results = callgraph.parts_of(instruction_copy)
+                callee, arguments, results = callgraph.split_call(instruction_copy)
                 if callee in self.inlined:
                     instruction_copy.parts = ("bra",)
                     instruction_copy.operands = ()

@@ -12,4 +12,4 @@ def assemble_cupy_compiler_options(options: tuple[str, ...]) -> tuple[str, ...]:
     """Add a default C++ standard and the CUDA header folders to compiler options, as CuPy does."""
     if not any(option.startswith(("--std", "-std")) for option in options):
         options = (*options, "--std=c++17")
-    return (*options, *nvrtc.include_options())
+    return (*options, *nvrtc.find_include_options())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virtualgpu.compile.headers.complex_numbers import COMPLEX
+from virtualgpu.compile.headers.complex_numbers import COMPLEX_HEADER
 
 ARRAYS = """\
 template <int ndim>
@@ -87,5 +87,5 @@ def header(type_names: frozenset[str], code: str = "") -> str:
     if "float16" in type_names or "float16" in code:
         header_texts.append(FLOAT16)
     if any(name.startswith("complex") for name in type_names) or "complex<" in code:
-        header_texts.append(COMPLEX)
+        header_texts.append(COMPLEX_HEADER)
     return "\n".join(header_texts)

@@ -324,9 +324,9 @@ class Function:
 
 def _newest_isa() -> tuple[int, ...]:
     """Return the newest PTX ISA of the driver, which is as new as the compiler; CUDA 13.x has 9.x."""
-    if not _nvrtc.available():
+    if not _nvrtc.is_available():
         return _MINIMUM_ISA
-    major, minor = _nvrtc.version()
+    major, minor = _nvrtc.read_version()
     return max(_MINIMUM_ISA, (major - 4, minor))
 
 

@@ -40,7 +40,7 @@ class _Program:
 
 def getVersion() -> tuple[int, int]:  # noqa: N802
     """Return the version of NVRTC as a tuple (major, minor)."""
-    return _compiler.version()
+    return _compiler.read_version()
 
 
 def getSupportedArchs() -> list[int]:  # noqa: N802

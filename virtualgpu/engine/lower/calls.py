@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.compile.ptx.flow.callgraph import parts_of
+from virtualgpu.compile.ptx.flow.callgraph import split_call
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import constant
 from virtualgpu.engine.ir.text import IOTA
@@ -23,7 +23,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit LLVM IR for a call. Return False for an instruction of any other kind."""
     if instruction.root != "call":
         return False
-    name, arguments, results = parts_of(instruction)
+    name, arguments, results = split_call(instruction)
     if len(arguments) < _ARGUMENTS.get(name, 0):
         raise PtxError(f"{instruction.text!r}: {name} takes {_ARGUMENTS[name]} arguments.")
     if name == "":

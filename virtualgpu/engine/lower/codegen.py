@@ -41,7 +41,7 @@ def reachable(module: ir.Module, entry: str) -> list[ir.Function]:
     """Return a kernel and every function that it may call. The kernel is first in the list."""
     reachable_names: list[str] = [entry]
     for name in reachable_names:
-        names = callgraph.callees(module.functions[name])
+        names = callgraph.list_callees(module.functions[name])
         if "" in names:  # a call through a pointer may mean any function
             names = [f for f, function in module.functions.items() if not function.is_entry]
         for callee in names:
@@ -123,7 +123,7 @@ def generate(
     module = inline(module, entry)
     functions = reachable(module, entry)
     plans = {
-        function.name: plan(function, function_index, callgraph.memory_dependent_results(module, function))
+        function.name: plan(function, function_index, callgraph.find_memory_results(module, function))
         for function_index, function in enumerate(functions)
     }
     tables = Tables(functions=[f.name for f in functions])
@@ -176,7 +176,7 @@ def _call_depth(functions: list[ir.Function], plans: dict[str, FunctionPlan]) ->
         if name in path:
             return calls.MAX_DEPTH
         if name not in depths:
-            names = callgraph.callees(plans[name].function)
+            names = callgraph.list_callees(plans[name].function)
             callees = [c for c in plans if not plans[c].function.is_entry] if "" in names else names
             callees = [c for c in callees if c in plans]
             depths[name] = max((1 + depth_of(c, (*path, name)) for c in callees), default=0)

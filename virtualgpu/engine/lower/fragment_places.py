@@ -90,7 +90,7 @@ def _use_spans(function: ir.Function, names: set[str]) -> dict[str, tuple[int, i
     """Return the first and the last instruction that uses each register."""
     spans: dict[str, tuple[int, int]] = {}
     for index, i in enumerate(function.instructions):
-        for registers in cfg.definitions_and_uses(i):
+        for registers in cfg.find_definitions_and_uses(i):
             for name in names.intersection(registers):
                 spans[name] = spans.get(name, (index, index))[0], index
     return spans

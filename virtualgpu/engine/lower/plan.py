@@ -47,7 +47,7 @@ class FunctionPlan:
 
     function: ir.Function
     index: int
-    flow: cfg.Flow
+    flow: cfg.ControlFlow
     live_out: list[set[str]]
     slots: dict[str, int]
     records: dict[str, tuple[int, int]]
@@ -64,15 +64,15 @@ class FunctionPlan:
 
 def plan(function: ir.Function, index: int, memory_results: frozenset[str] = frozenset()) -> FunctionPlan:
     """Compute the layout of a function's frame, which holds program counters, parameters and registers."""
-    flow = cfg.build(function)
-    live_registers = cfg.live_out(function, flow)
+    flow = cfg.build_flow(function)
+    live_registers = cfg.find_live_out(function, flow)
     live_across_blocks = set().union(*live_registers) if live_registers else set()
     # A barrier's reduction is written to the frame while the warp waits.
     live_across_blocks |= {
         name
         for instruction in function.instructions
         if cfg.is_block_barrier(instruction) and "red" in instruction.parts
-        for name in cfg.definitions_and_uses(instruction)[0]
+        for name in cfg.find_definitions_and_uses(instruction)[0]
     }
     frame_end = layout.FRAME_HEADER
     records: dict[str, tuple[int, int]] = {}
@@ -113,7 +113,7 @@ def _constant_registers(function: ir.Function) -> dict[str, ir.Immediate]:
     constants: dict[str, ir.Immediate] = {}
     written_names: set[str] = set()
     for instruction in function.instructions:
-        definitions, uses = cfg.definitions_and_uses(instruction)
+        definitions, uses = cfg.find_definitions_and_uses(instruction)
         # The result of a call is among the operands that it uses.
         for name in uses if instruction.root == "call" else definitions:
             if name in written_names:

@@ -92,7 +92,9 @@ class Registers:
     def is_read(self, operand: ir.Operand | None) -> bool:
         """Return whether any instruction of the function reads the register."""
         if self._read_names is None:
-            uses = (cfg.definitions_and_uses(instruction)[1] for instruction in self.function.instructions)
+            uses = (
+                cfg.find_definitions_and_uses(instruction)[1] for instruction in self.function.instructions
+            )
             self._read_names = {name for names in uses for name in names}
         return isinstance(operand, ir.Register) and operand.name in self._read_names
 

@@ -72,7 +72,7 @@ class ReportingRegisters(Registers):
         self.emitter.raw(f"call void {function}(ptr %ctx, i32 {site}, ptr {lanes}, i32 {mask}, ptr {values})")
 
     def trace_value(self, instruction: ir.Instruction) -> None:
-        for index, name in enumerate(cfg.definitions_and_uses(instruction)[0]):
+        for index, name in enumerate(cfg.find_definitions_and_uses(instruction)[0]):
             if name in self.cache:
                 value = self.emitter.cast(self.cache[name], llvm_of(self.function.registers[name]), "i64")
                 level = layout.TRACE_ALL & ~layout.TRACE_SHARED

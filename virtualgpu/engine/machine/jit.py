@@ -13,7 +13,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from virtualgpu.compile import cache as disk_cache
-from virtualgpu.compile.interruptible import interruptible
+from virtualgpu.compile.interruptible import run_interruptible
 from virtualgpu.engine.machine import object_code, pieces, processor, split, stand_ins
 from virtualgpu.engine.machine.processor import Processor
 
@@ -136,7 +136,7 @@ def _load_module(
     key = _cache_key(text, target_processor)
     data = disk_cache.load_entry("engine", key)
     if data is None:
-        data = interruptible(lambda: translate_and_store(key, text, target_processor, effort, entries))
+        data = run_interruptible(lambda: translate_and_store(key, text, target_processor, effort, entries))
     (*codes, last_code), required_names = object_code.unpack(data)
     machine = target_machine(target_processor, 0 if effort == "quick" else 2)
     module = llvm.parse_assembly("\n".join(f"declare void @{name}()" for name in addresses or ()))

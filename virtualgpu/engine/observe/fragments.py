@@ -187,7 +187,7 @@ class _WarpReplay:
         """Change the registers that an instruction has written."""
         if not len(row_records):
             return
-        names = cfg.definitions_and_uses(step.instruction)[0]
+        names = cfg.find_definitions_and_uses(step.instruction)[0]
         sources = self._loaded_contents(step, names)
         for row_record in row_records:
             register_index = int(row_record["kind"]) - layout.ROW_REGISTER

@@ -26,7 +26,7 @@ def find_writers(function: ir.Function) -> Writers:
     by_register: dict[str, list[ir.Instruction]] = {}
     passed_registers: dict[tuple[str, int], list[str]] = {}
     for instruction in function.instructions:
-        for name in cfg.definitions_and_uses(instruction)[0]:
+        for name in cfg.find_definitions_and_uses(instruction)[0]:
             by_register.setdefault(name, []).append(instruction)
         if (
             instruction.root == "st"

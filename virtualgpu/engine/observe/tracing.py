@@ -61,7 +61,7 @@ def listing(kernel: Kernel) -> Listing:
     for function in functions:
         kinds = register_types.infer(function)
         for instruction in function.instructions:
-            names = tuple(cfg.definitions_and_uses(instruction)[0])
+            names = tuple(cfg.find_definitions_and_uses(instruction)[0])
             registers.append(tuple(original_name(name) for name in names))
             types.append(tuple(kinds.get(name, "") for name in names))
             stored_types.append(_stored_type(instruction, kinds))

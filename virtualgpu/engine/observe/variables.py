@@ -319,12 +319,12 @@ def _guess_writers(matching: list[Definition], line: int) -> Iterator[list[int]]
     read_names = {
         name
         for definition in line_definitions
-        for name in cfg.definitions_and_uses(definition.instruction)[1]
+        for name in cfg.find_definitions_and_uses(definition.instruction)[1]
     }
     yield [
         definition.position
         for definition in line_definitions
-        if not {*cfg.definitions_and_uses(definition.instruction)[0]} & read_names
+        if not {*cfg.find_definitions_and_uses(definition.instruction)[0]} & read_names
     ]
     positions_by_opcode: dict[str, list[int]] = {}
     for definition in line_definitions:

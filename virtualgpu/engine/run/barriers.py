@@ -71,7 +71,7 @@ def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int
     excused_lanes = worker.excused.get(barrier.pc)
     if excused_lanes is None:
         plan = worker.launch.kernel.plans[0]
-        excused_lanes = worker.excused[barrier.pc] = cfg.blocks_excused_from(
+        excused_lanes = worker.excused[barrier.pc] = cfg.find_excused_blocks(
             plan.function, plan.flow, barrier.pc
         )
     waiting_lanes = pcs >= layout.AT_BARRIER
@@ -193,7 +193,7 @@ def _reduce(
         if "red" not in instruction.parts:
             continue
         plan = worker.launch.kernel.plans[0]
-        (name,) = cfg.definitions_and_uses(instruction)[0]
+        (name,) = cfg.find_definitions_and_uses(instruction)[0]
         bits = (worker.predicates[:, None] >> np.arange(layout.LANES, dtype=np.uint32)) & 1
         true_count = int((bits.astype(bool) & waiting_here).sum())
         result: Any = true_count > 0

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.compile.interruptible import stacks_of
+from virtualgpu.compile.interruptible import set_stack_size
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.run import barriers, faults
 from virtualgpu.engine.run.launch import RunningLaunch
@@ -63,7 +63,7 @@ def _create_pool() -> concurrent.futures.ThreadPoolExecutor:
     thread_count = cores()
     pool = concurrent.futures.ThreadPoolExecutor(thread_count, "gpulab-engine")
     gate = threading.Barrier(thread_count)
-    with stacks_of(_STACK_BYTES):
+    with set_stack_size(_STACK_BYTES):
         concurrent.futures.wait([pool.submit(gate.wait) for _ in range(thread_count)])
     return pool
 

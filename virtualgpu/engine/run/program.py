@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir, parser
-from virtualgpu.compile.ptx.contract import contract
+from virtualgpu.compile.ptx.contract import contract_products
 from virtualgpu.compile.ptx.inline import inline
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower import calls, codegen
@@ -59,7 +59,7 @@ class LaunchResult:
 
 @functools.lru_cache(maxsize=64)
 def _parse(ptx: str) -> ir.Module:
-    return contract(parser.parse_cached(ptx))
+    return contract_products(parser.parse_cached(ptx))
 
 
 def _compile_kernel(

@@ -63,7 +63,7 @@ class Report:
     grid: Dim3
     block: Dim3
     names: Names
-    flow: cfg.Flow
+    flow: cfg.ControlFlow
     function: ir.Function
     updates: Mapping[int, Update]
     checks: Set[int]

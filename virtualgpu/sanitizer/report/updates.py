@@ -133,10 +133,10 @@ def _decides_store(
     comparison: ir.Instruction, instructions: Sequence[ir.Instruction], store: ir.Instruction
 ) -> bool:
     """Return whether a store is executed only if a comparison is true: by its guard or by a branch."""
-    predicates = set(cfg.definitions_and_uses(comparison)[0])
+    predicates = set(cfg.find_definitions_and_uses(comparison)[0])
     for i in instructions:
         if i.pc > comparison.pc and i.root in ("and", "or", "not") and "pred" in i.parts:
-            written, read = cfg.definitions_and_uses(i)
+            written, read = cfg.find_definitions_and_uses(i)
             predicates |= set(written) if predicates & set(read) else set()
     branches = (i for i in instructions if i.root == "bra" and i.guard in predicates)
     return store.guard in predicates or any(i.target > store.pc for i in branches)

@@ -200,7 +200,7 @@ def compiled(bench: Bench, exercise: KernelExercise, source: KernelSource) -> No
         If the kernel does not compile. The message has the first error and the line of the source.
     """
     try:
-        with nvrtc.limited(_COMPILE_S, _COMPILE_BYTES):
+        with nvrtc.limit_compilations(_COMPILE_S, _COMPILE_BYTES):
             bench.stats(source)
     except Exception as error:
         if has_todo(source):

@@ -8,7 +8,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 
 
-def parts_of(call: ir.Instruction) -> tuple[str, list[str], list[str]]:
+def split_call(call: ir.Instruction) -> tuple[str, list[str], list[str]]:
     """Return the callee, the argument names and the result names of a call instruction.
 
     For a call through a pointer, the name of the callee is empty.
@@ -24,36 +24,36 @@ def parts_of(call: ir.Instruction) -> tuple[str, list[str], list[str]]:
     return callee.name if isinstance(callee, ir.Symbol) else "", arguments, results
 
 
-def callees(function: ir.Function) -> list[str]:
+def list_callees(function: ir.Function) -> list[str]:
     """Return the names of the functions that a PTX function calls. For a call through a pointer, the name is
     empty.
     """
-    return [parts_of(instruction)[0] for instruction in function.instructions if instruction.root == "call"]
+    return [split_call(instruction)[0] for instruction in function.instructions if instruction.root == "call"]
 
 
-def memory_dependent_results(module: ir.Module, function: ir.Function) -> frozenset[str]:
+def find_memory_results(module: ir.Module, function: ir.Function) -> frozenset[str]:
     """Return the result registers of calls that may read memory written by other threads."""
-    dependent: set[str] = set()
-    for inner_instruction in function.instructions:
-        if inner_instruction.root == "call":
-            name, _, results = parts_of(inner_instruction)
-            functions = [module.functions[n] for n in reachable(module, [name])]
+    memory_results: set[str] = set()
+    for call in function.instructions:
+        if call.root == "call":
+            name, _, results = split_call(call)
+            functions = [module.functions[n] for n in find_reachable(module, [name])]
             if any(cfg.reads_shared_state(instruction) for f in functions for instruction in f.instructions):
-                dependent.update(results)
-    return frozenset(dependent)
+                memory_results.update(results)
+    return frozenset(memory_results)
 
 
-def reachable(module: ir.Module, names: Iterable[str]) -> list[str]:
+def find_reachable(module: ir.Module, names: Iterable[str]) -> list[str]:
     """Return the given functions and all functions of the module that they call, directly or indirectly."""
     reachable_names = [name for name in dict.fromkeys(names) if name in module.functions]
     for name in reachable_names:
-        for callee in callees(module.functions[name]):
+        for callee in list_callees(module.functions[name]):
             if callee in module.functions and callee not in reachable_names:
                 reachable_names.append(callee)
     return reachable_names
 
 
-def waiting_functions(module: ir.Module, entry: str) -> set[str]:
+def find_waiting_functions(module: ir.Module, entry: str) -> set[str]:
     """Return the functions called by a kernel that can make a thread wait for other threads.
 
     The wait can be in the function itself or in a function that it calls.
@@ -61,12 +61,14 @@ def waiting_functions(module: ir.Module, entry: str) -> set[str]:
     A block-wide barrier waits, and so does a loop that ends when memory changes. Recursive functions are not
     included.
     """
-    names = reachable(module, callees(module.functions[entry]))
-    callees_of = {name: reachable(module, callees(module.functions[name])) for name in names}
-    waiting_names = {name for name in names if _can_wait(module, module.functions[name])}
+    reachable_names = find_reachable(module, list_callees(module.functions[entry]))
+    callees_of = {
+        name: find_reachable(module, list_callees(module.functions[name])) for name in reachable_names
+    }
+    waiting_names = {name for name in reachable_names if _can_wait(module, module.functions[name])}
     return {
         name
-        for name in names
+        for name in reachable_names
         if name not in callees_of[name] and not waiting_names.isdisjoint([name, *callees_of[name]])
     }
 
@@ -74,8 +76,8 @@ def waiting_functions(module: ir.Module, entry: str) -> set[str]:
 def _can_wait(module: ir.Module, function: ir.Function) -> bool:
     if any(cfg.is_block_barrier(instruction) for instruction in function.instructions):
         return True
-    flow = cfg.build(function)
-    memory_results = memory_dependent_results(module, function)
+    flow = cfg.build_flow(function)
+    memory_results = find_memory_results(module, function)
     return any(
         cfg.waits_on_memory(function, flow, block.number, successor, memory_results)
         for block in flow.blocks

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from virtualgpu.compile.ptx import ir
 
 # Instructions that lanes of a warp reach together; each starts a block, so that lanes can wait there.
-_WARP_WIDE = {"shfl", "vote", "match", "redux"}
+_WARP_WIDE_ROOTS = {"shfl", "vote", "match", "redux"}
 # Loads that observe writes of other threads.
 _ORDERED_LOADS = {"volatile", "acquire", "relaxed"}
-_BLOCK_ENDS = {"bra", "brx", "ret", "exit", "trap"}
+_BLOCK_END_ROOTS = {"bra", "brx", "ret", "exit", "trap"}
 
 
 def is_warp_meeting(instruction: ir.Instruction) -> bool:
     """Return whether the lanes of a warp synchronise at an instruction such as ``__syncwarp``."""
     if instruction.root in ("bar", "barrier"):
         return "warp" in instruction.parts
-    return instruction.root in _WARP_WIDE and "sync" in instruction.parts
+    return instruction.root in _WARP_WIDE_ROOTS and "sync" in instruction.parts
 
 
 def is_block_barrier(instruction: ir.Instruction) -> bool:
@@ -60,7 +60,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class ControlFlow:
     """The basic blocks of a function. The dictionary ``number_of`` maps the first instruction of each block
     to the block's number.
     """
@@ -72,7 +72,7 @@ class Flow:
         return target <= source
 
 
-def build(function: ir.Function) -> Flow:
+def build_flow(function: ir.Function) -> ControlFlow:
     """Divide a function into basic blocks and number them in scheduling order."""
     instructions = function.instructions
     instruction_count = len(instructions)
@@ -82,27 +82,27 @@ def build(function: ir.Function) -> Flow:
             leaders |= {instruction.target, index + 1}
         elif instruction.root == "brx":
             leaders |= {*instruction.targets, index + 1}
-        elif instruction.root in _BLOCK_ENDS or is_block_barrier(instruction):
+        elif instruction.root in _BLOCK_END_ROOTS or is_block_barrier(instruction):
             leaders.add(index + 1)
         if is_warp_meeting(instruction):
             leaders.add(index)
     starts = sorted(leader for leader in leaders if leader < instruction_count)
     ends = dict(zip(starts, [*starts[1:], instruction_count], strict=True))
     successors = {
-        start: _successors(instructions, start, end, instruction_count) for start, end in ends.items()
+        start: _find_successors(instructions, start, end, instruction_count) for start, end in ends.items()
     }
-    order = _schedule(starts, successors)
-    number_of = {start: block_number for block_number, start in enumerate(order)}
+    block_order = _order_blocks(starts, successors)
+    number_of = {start: block_number for block_number, start in enumerate(block_order)}
     blocks = tuple(
         Block(
             block_number, start, ends[start], tuple(number_of[successor] for successor in successors[start])
         )
-        for block_number, start in enumerate(order)
+        for block_number, start in enumerate(block_order)
     )
-    return Flow(blocks, number_of)
+    return ControlFlow(blocks, number_of)
 
 
-def _successors(
+def _find_successors(
     instructions: Sequence[ir.Instruction], start: int, end: int, instruction_count: int
 ) -> tuple[int, ...]:
     if start == end:
@@ -118,13 +118,13 @@ def _successors(
     return fall_through
 
 
-def _schedule(starts: Sequence[int], successors: dict[int, tuple[int, ...]]) -> list[int]:
-    order: list[int] = []
+def _order_blocks(starts: Sequence[int], successors: dict[int, tuple[int, ...]]) -> list[int]:
+    block_order: list[int] = []
 
     def add_components(nodes: set[int], roots: Iterable[int]) -> None:
-        for component in _components(nodes, roots, successors):
+        for component in _find_components(nodes, roots, successors):
             head = component[0]
-            order.append(head)
+            block_order.append(head)
             if len(component) > 1:
                 inner_nodes = set(component) - {head}
                 add_components(
@@ -134,12 +134,12 @@ def _schedule(starts: Sequence[int], successors: dict[int, tuple[int, ...]]) -> 
                 )
 
     add_components(set(starts), starts[:1])
-    scheduled = set(order)
-    order += [start for start in starts if start not in scheduled]
-    return order
+    ordered_blocks = set(block_order)
+    block_order += [start for start in starts if start not in ordered_blocks]
+    return block_order
 
 
-def _components(
+def _find_components(
     nodes: set[int], roots: Iterable[int], successors: dict[int, tuple[int, ...]]
 ) -> list[list[int]]:
     """Return the strongly connected components (Tarjan's algorithm) in topological order.
@@ -194,7 +194,7 @@ def reads_shared_state(instruction: ir.Instruction) -> bool:
 
 
 def waits_on_memory(
-    function: ir.Function, flow: Flow, source: int, target: int, memory_results: Set[str] = frozenset()
+    function: ir.Function, flow: ControlFlow, source: int, target: int, memory_results: Set[str] = frozenset()
 ) -> bool:
     """Return whether a loop waits until another thread has written to memory.
 
@@ -208,7 +208,7 @@ def waits_on_memory(
     while True:
         previous_count = len(dependent_registers)
         for instruction in instructions:
-            definitions, uses = definitions_and_uses(instruction)
+            definitions, uses = find_definitions_and_uses(instruction)
             reads_result = instruction.root == "ld" and any(
                 isinstance(operand, ir.Address)
                 and isinstance(operand.base, ir.Symbol)
@@ -228,7 +228,7 @@ def waits_on_memory(
     )
 
 
-_NO_DESTINATION = {
+_ROOTS_WITHOUT_RESULT = {
     "st",
     "red",
     "bra",
@@ -255,7 +255,7 @@ _NO_DESTINATION = {
 }
 
 
-def definitions_and_uses(instruction: ir.Instruction) -> tuple[list[str], list[str]]:
+def find_definitions_and_uses(instruction: ir.Instruction) -> tuple[list[str], list[str]]:
     """Return the registers that an instruction writes and reads.
 
     A predicated instruction also reads its destination.
@@ -263,78 +263,78 @@ def definitions_and_uses(instruction: ir.Instruction) -> tuple[list[str], list[s
     definitions: list[str] = []
     uses: list[str] = []
     operands = instruction.operands
-    has_destination = instruction.root not in _NO_DESTINATION or (
+    has_destination = instruction.root not in _ROOTS_WITHOUT_RESULT or (
         instruction.root in ("bar", "barrier") and "red" in instruction.parts
     )
     if has_destination and operands:
-        _collect(operands[0], definitions, uses)
+        _collect_registers(operands[0], definitions, uses)
         operands = operands[1:]
     for operand in operands:
-        _collect(operand, uses, uses)
+        _collect_registers(operand, uses, uses)
     if instruction.guard:
         uses.append(instruction.guard)
         uses += definitions
     return definitions, uses
 
 
-def _collect(operand: ir.Operand | None, direct: list[str], bases: list[str]) -> None:
+def _collect_registers(operand: ir.Operand | None, register_names: list[str], base_names: list[str]) -> None:
     if isinstance(operand, ir.Register):
-        direct.append(operand.name)
+        register_names.append(operand.name)
     elif isinstance(operand, ir.Address):
         if isinstance(operand.base, ir.Register):
-            bases.append(operand.base.name)
+            base_names.append(operand.base.name)
     elif isinstance(operand, ir.Vector):
-        for item in operand.items:
-            _collect(item, direct, bases)
+        for element in operand.items:
+            _collect_registers(element, register_names, base_names)
     elif isinstance(operand, ir.Pair):
-        _collect(operand.first, direct, bases)
-        _collect(operand.second, direct, bases)
+        _collect_registers(operand.first, register_names, base_names)
+        _collect_registers(operand.second, register_names, base_names)
 
 
-def live_out(function: ir.Function, flow: Flow) -> list[set[str]]:
+def find_live_out(function: ir.Function, flow: ControlFlow) -> list[set[str]]:
     """Return, for each basic block, the registers whose values later blocks read."""
-    bit = {name: 1 << i for i, name in enumerate(function.registers)}
-    uses = []
-    defines = []
+    bit_of_register = {name: 1 << i for i, name in enumerate(function.registers)}
+    used_bits = []
+    defined_bits = []
     for block in flow.blocks:
         use_bits = definition_bits = 0
         for instruction in function.instructions[block.first : block.end]:
-            definitions, used_names = definitions_and_uses(instruction)
+            definitions, used_names = find_definitions_and_uses(instruction)
             for name in used_names:
-                use_bits |= bit.get(name, 0) & ~definition_bits
+                use_bits |= bit_of_register.get(name, 0) & ~definition_bits
             for name in definitions:
-                definition_bits |= bit.get(name, 0)
-        uses.append(use_bits)
-        defines.append(definition_bits)
-    live_in = [0] * len(flow.blocks)
+                definition_bits |= bit_of_register.get(name, 0)
+        used_bits.append(use_bits)
+        defined_bits.append(definition_bits)
+    live_in_bits = [0] * len(flow.blocks)
     live_out_bits = [0] * len(flow.blocks)
-    changed = True
-    while changed:
-        changed = False
+    has_changed = True
+    while has_changed:
+        has_changed = False
         for block in reversed(flow.blocks):
-            live_after = 0
+            bits_after = 0
             for successor in block.successors:
-                live_after |= live_in[successor]
-            live_before = uses[block.number] | (live_after & ~defines[block.number])
-            live_out_bits[block.number] = live_after
-            if live_before != live_in[block.number]:
-                live_in[block.number] = live_before
-                changed = True
+                bits_after |= live_in_bits[successor]
+            bits_before = used_bits[block.number] | (bits_after & ~defined_bits[block.number])
+            live_out_bits[block.number] = bits_after
+            if bits_before != live_in_bits[block.number]:
+                live_in_bits[block.number] = bits_before
+                has_changed = True
     names = list(function.registers)
-    return [_names_of_bits(names, live_after) for live_after in live_out_bits]
+    return [_list_names_of_bits(names, bits_after) for bits_after in live_out_bits]
 
 
-def _names_of_bits(names: Sequence[str], bits: int) -> set[str]:
+def _list_names_of_bits(names: Sequence[str], bits: int) -> set[str]:
     """Return the names at the positions of the set bits in `bits`."""
-    result = set()
+    names_of_bits = set()
     while bits:
-        lowest = bits & -bits
-        result.add(names[lowest.bit_length() - 1])
-        bits ^= lowest
-    return result
+        lowest_bit = bits & -bits
+        names_of_bits.add(names[lowest_bit.bit_length() - 1])
+        bits ^= lowest_bit
+    return names_of_bits
 
 
-def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int, ...]:
+def find_excused_blocks(function: ir.Function, flow: ControlFlow, pc: int) -> tuple[int, ...]:
     """Return the basic blocks whose threads need not reach the barrier instruction at index `pc`.
 
     All paths from such a block reach the same barrier, or leave the kernel without a barrier, for example by
@@ -343,59 +343,59 @@ def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int
     """
     all_instructions = function.instructions
     blocks = flow.blocks
-    barrier_block = _block_of(flow, pc)
+    barrier_block = _find_block(flow, pc)
 
-    def instructions(number: int) -> list[ir.Instruction]:
+    def get_instructions(number: int) -> list[ir.Instruction]:
         return all_instructions[blocks[number].first : blocks[number].end]
 
-    barriers = {b.number for b in blocks if any(map(is_block_barrier, instructions(b.number)))}
+    barriers = {b.number for b in blocks if any(map(is_block_barrier, get_instructions(b.number)))}
     ends = {b.number for b in blocks if not b.successors}
     after_barrier = set[int]().union(
-        *(_reachable(flow, block_number) for block_number in blocks[barrier_block].successors)
+        *(_find_reachable(flow, block_number) for block_number in blocks[barrier_block].successors)
     )
     working_blocks = {
         block_number
         for block_number in after_barrier
-        if any(instruction.root not in ("ret", "exit") for instruction in instructions(block_number))
+        if any(instruction.root not in ("ret", "exit") for instruction in get_instructions(block_number))
     }
 
     def is_excused(start: int) -> bool:
-        reachable_blocks = _reachable(flow, start, barrier_block)
+        reachable_blocks = _find_reachable(flow, start, barrier_block)
         always_arrives = barrier_block in reachable_blocks and not reachable_blocks & (
             (barriers | ends) - {barrier_block}
         )
-        return always_arrives or not _reachable(flow, start) & (working_blocks | barriers)
+        return always_arrives or not _find_reachable(flow, start) & (working_blocks | barriers)
 
     return tuple(block.number for block in blocks if is_excused(block.number))
 
 
-def is_in_loop(flow: Flow, pc: int) -> bool:
+def is_in_loop(flow: ControlFlow, pc: int) -> bool:
     """Return whether an instruction is in a loop, so that a thread may execute it again."""
-    block = _block_of(flow, pc)
-    return any(block in _reachable(flow, successor) for successor in flow.blocks[block].successors)
+    block = _find_block(flow, pc)
+    return any(block in _find_reachable(flow, successor) for successor in flow.blocks[block].successors)
 
 
-def share_a_loop(flow: Flow, first: int, second: int) -> bool:
+def share_a_loop(flow: ControlFlow, first: int, second: int) -> bool:
     """Return whether two instructions are in the same loop."""
-    first_block = _block_of(flow, first)
-    second_block = _block_of(flow, second)
+    first_block = _find_block(flow, first)
+    second_block = _find_block(flow, second)
     return all(
-        any(end in _reachable(flow, successor) for successor in flow.blocks[start].successors)
+        any(end in _find_reachable(flow, successor) for successor in flow.blocks[start].successors)
         for start, end in ((first_block, second_block), (second_block, first_block))
     )
 
 
-def _block_of(flow: Flow, pc: int) -> int:
+def _find_block(flow: ControlFlow, pc: int) -> int:
     return next(block.number for block in flow.blocks if block.first <= pc < block.end)
 
 
-def _reachable(flow: Flow, start: int, stop_block: int = -1) -> set[int]:
+def _find_reachable(flow: ControlFlow, start: int, stop_block: int = -1) -> set[int]:
     """Return the blocks on paths from block `start`, itself included, that do not pass block `stop`."""
     blocks = set[int]()
-    pending = [start]
-    while pending:
-        block_number = pending.pop()
+    pending_blocks = [start]
+    while pending_blocks:
+        block_number = pending_blocks.pop()
         if block_number not in blocks:
             blocks.add(block_number)
-            pending += flow.blocks[block_number].successors if block_number != stop_block else ()
+            pending_blocks += flow.blocks[block_number].successors if block_number != stop_block else ()
     return blocks

@@ -6,47 +6,47 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 
 
-def regions(function: ir.Function) -> dict[int, frozenset[int]]:
+def find_regions(function: ir.Function) -> dict[int, frozenset[int]]:
     """Return the basic blocks between each branch and the point where its paths join again."""
-    flow = cfg.build(function)
-    post_dominators = _post_dominators(flow)
-    result = {}
+    flow = cfg.build_flow(function)
+    post_dominators = _find_post_dominators(flow)
+    blocks_by_branch = {}
     for block in flow.blocks:
         if len(block.successors) < 2:
             continue
         join_blocks = post_dominators[block.number] - {block.number}
-        visited: set[int] = set()
-        pending = [successor for successor in block.successors if successor not in join_blocks]
-        while pending:
-            block_number = pending.pop()
-            if block_number in visited:
+        region_blocks: set[int] = set()
+        pending_blocks = [successor for successor in block.successors if successor not in join_blocks]
+        while pending_blocks:
+            block_number = pending_blocks.pop()
+            if block_number in region_blocks:
                 continue
-            visited.add(block_number)
-            pending += [
+            region_blocks.add(block_number)
+            pending_blocks += [
                 successor
                 for successor in flow.blocks[block_number].successors
                 if successor not in join_blocks
             ]
-        result[block.number] = frozenset(visited - {block.number})
-    return result
+        blocks_by_branch[block.number] = frozenset(region_blocks - {block.number})
+    return blocks_by_branch
 
 
-def _post_dominators(flow: cfg.Flow) -> dict[int, set[int]]:
+def _find_post_dominators(flow: cfg.ControlFlow) -> dict[int, set[int]]:
     """Return for each block its post-dominators: the blocks on every path from it to the end, and itself."""
     all_blocks = {block.number for block in flow.blocks}
-    result = {
+    dominators_by_block = {
         block.number: {block.number} if not block.successors else set(all_blocks) for block in flow.blocks
     }
-    changed = True
-    while changed:
-        changed = False
+    has_changed = True
+    while has_changed:
+        has_changed = False
         for block in reversed(flow.blocks):
             if not block.successors:
                 continue
-            updated = set.intersection(*(result[successor] for successor in block.successors)) | {
-                block.number
-            }
-            if updated != result[block.number]:
-                result[block.number] = updated
-                changed = True
-    return result
+            new_dominators = set.intersection(
+                *(dominators_by_block[successor] for successor in block.successors)
+            ) | {block.number}
+            if new_dominators != dominators_by_block[block.number]:
+                dominators_by_block[block.number] = new_dominators
+                has_changed = True
+    return dominators_by_block

@@ -72,7 +72,7 @@ def rule_of(function: ir.Function, instruction: ir.Instruction) -> Rule:
 def is_read(function: ir.Function, operand: ir.Operand) -> bool:
     """Return whether any instruction of the function reads a register."""
     name = operand.name if isinstance(operand, ir.Register) else ""
-    return any(name in cfg.definitions_and_uses(instruction)[1] for instruction in function.instructions)
+    return any(name in cfg.find_definitions_and_uses(instruction)[1] for instruction in function.instructions)
 
 
 def is_access(instruction: ir.Instruction) -> bool:
