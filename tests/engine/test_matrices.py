@@ -168,47 +168,6 @@ def test_code_and_frame_grow_little_with_each_fragment() -> None:
     assert frames[1] < frames[0] + 4096
 
 
-LADDER = """
-extern "C" __global__ void k(const unsigned short* a, const unsigned short* b, float* d) {
-    __shared__ __align__(16) unsigned short ta[16 * 16], tb[16 * 8];
-    for (int i = threadIdx.x; i < 256; i += 32) ta[i] = a[i];
-    for (int i = threadIdx.x; i < 128; i += 32) tb[i] = b[i];
-    __syncwarp();
-    int lane = threadIdx.x;
-    unsigned pa = (unsigned)__cvta_generic_to_shared(&ta[(lane & 15) * 16 + (lane >> 4) * 8]);
-    unsigned pb = (unsigned)__cvta_generic_to_shared(&tb[(lane & 15) * 8]);
-    unsigned x[4], y[2];
-    float s[4] = {0, 0, 0, 0};
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(pa));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(y[0]), "=r"(y[1]) : "r"(pb));
-    for (int r = 0; r < 3; r++)
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},"
-                     "{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-                     : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3])
-                     : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
-    // The same registers in another order, and one of them twice.
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%4},{%5},{%0,%1,%2,%3};"
-                 : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]) : "r"(x[2]), "r"(y[1]));
-    int g = lane >> 2, t = lane & 3;
-    d[g * 8 + 2 * t] = s[0]; d[g * 8 + 2 * t + 1] = s[1];
-    d[(g + 8) * 8 + 2 * t] = s[2]; d[(g + 8) * 8 + 2 * t + 1] = s[3];
-}"""
-
-
-def test_ldmatrix_feeds_mma_whatever_order_registers_come_in() -> None:
-    rng = np.random.default_rng(2)
-    a = rng.integers(-9, 9, (16, 16)).astype(np.float16)
-    b = rng.integers(-9, 9, (16, 8)).astype(np.float16)
-    d = cp.zeros((16, 8), cp.float32)
-    cp.RawKernel(LADDER, "k")((1,), (32,), (cp.asarray(a), cp.asarray(b), d))
-    x = a.astype(np.float32)
-    y = b.astype(np.float32)
-    twice = np.concatenate([x[:8, 8:], x[:8, 8:]])
-    np.testing.assert_array_equal(cp.asnumpy(d), 3 * (x @ y) + twice @ y[8:])
-
-
 def test_a_fault_names_the_fragment_that_leaves_its_array() -> None:
     a, b = (cp.zeros(size, cp.float16) for size in (32 * 16 * 8, 31 * 16 * 8))
     report = gl.sanitize(cp.RawKernel(unrolled(8), "k"), 1, 32, (a, b, cp.zeros((32, 32), cp.float32)))

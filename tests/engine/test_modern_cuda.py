@@ -130,27 +130,6 @@ def test_freeing_twice_is_reported() -> None:
         run(code, np.zeros(1, np.int32), block=1)
 
 
-def test_ldmatrix_hands_out_rows_or_columns() -> None:
-    code = (
-        HEAD
-        + """(const unsigned short* a, unsigned* rows, unsigned* columns) {
-        __shared__ __align__(16) unsigned short tile[64];
-        for (int i = threadIdx.x; i < 64; i += 32) tile[i] = a[i];
-        __syncwarp();
-        unsigned at = (unsigned)__cvta_generic_to_shared(&tile[(threadIdx.x & 7) * 8]);
-        unsigned r, c;
-        asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(at));
-        asm volatile("ldmatrix.sync.aligned.x1.trans.m8n8.shared.b16 {%0}, [%1];" : "=r"(c) : "r"(at));
-        rows[threadIdx.x] = r; columns[threadIdx.x] = c;
-    }"""
-    )
-    a = np.arange(64, dtype=np.uint16).reshape(8, 8)
-    zeros = np.zeros(32, np.uint32)
-    _, rows, columns = run(code, a, zeros, zeros)
-    np.testing.assert_array_equal(rows.view(np.uint16).reshape(8, 8), a)
-    np.testing.assert_array_equal(columns.view(np.uint16).reshape(8, 8), a.T)
-
-
 def test_groups_of_several_warps_meet_in_reserved_shared_memory() -> None:
     code = """#include <cooperative_groups.h>
     #include <cooperative_groups/reduce.h>

@@ -103,13 +103,6 @@ def test_pointers_to_nowhere_are_faults(address: int, bits: int) -> None:
         launch(NOWHERE.format(address=address, bits=bits), "k", [np.zeros(4, np.uint32)])
 
 
-def test_zeros_are_normal_numbers() -> None:
-    """PTX ISA, testp: positive and negative zero are considered normal."""
-    values = np.array([0.0, -0.0, 1e-40, -1e-40, 1.0, -2e-38, np.inf, np.nan], np.float32)
-    instruction = "testp.normal.f32 %p, %in0; selp.u32 %out, 1, 0, %p;"
-    assert apply(instruction, "u32", ("f32",), (values,)).tolist() == [1, 1, 0, 0, 1, 1, 0, 0]
-
-
 def test_the_upper_part_of_a_24_bit_product_starts_at_bit_16() -> None:
     a, b = (x.ravel() for x in np.meshgrid(BYTES, BYTES))
     product = (a & 0xFFFFFF).astype(np.uint64) * (b & 0xFFFFFF).astype(np.uint64)

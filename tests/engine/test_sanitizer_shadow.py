@@ -1,10 +1,9 @@
-"""Findings of the compiled checks, against the rules of `structures` in Python and one by one."""
+"""Findings of the compiled checks, one by one."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.sanitizer import structures
 from virtualgpu.sanitizer.checker import Access, Arrival, Checker, Occurrences, Shape
-from virtualgpu.sanitizer.structures import STRONG_READ, STRONG_WRITE, WEAK_READ, WEAK_WRITE
 
 _OBSERVER = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
@@ -51,16 +49,6 @@ ret;
 LOAD_S, STORE_S, ATOM_S, STRONG_S, LOAD_G, STORE_G, ATOM_G, STRONG_G = range(8)
 LOAD_L, STORE_L, LOAD_A, STORE_A, LOAD_S2, STORE_S4, LOAD_G4, STORE_G2, LOAD_L2 = range(8, 17)
 COPY_S, RELEASE_G, ACQUIRE_G, BAR, BAR_1, BAR_IF, SHUFFLE, BAR_LOOSE = range(17, 25)
-KINDS = {
-    LOAD_S: WEAK_READ,
-    STORE_S: WEAK_WRITE,
-    ATOM_S: STRONG_WRITE,
-    STRONG_S: STRONG_READ,
-    LOAD_G: WEAK_READ,
-    STORE_G: WEAK_WRITE,
-    ATOM_G: STRONG_WRITE,
-    STRONG_G: STRONG_READ,
-}
 FULL = 0xFFFFFFFF
 
 
@@ -232,168 +220,6 @@ class Run:
         ]
 
 
-# -- against the rules ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Event:
-    """An access as the rules see it."""
-
-    segment: int
-    block: int
-    epoch: int
-    thread: int
-    site: int
-
-
-@dataclass
-class Word:
-    """Of each class of accesses: the last, the last by another thread than that, by another warp or block."""
-
-    last: dict[int, Event] = field(default_factory=dict)
-    other: dict[int, Event] = field(default_factory=dict)
-    far: dict[int, Event] = field(default_factory=dict)
-
-
-class Rules:
-    """The rules of `structures` for full barriers in plain Python."""
-
-    def __init__(self, unit: int) -> None:
-        self.words: dict[tuple[Any, ...], Word] = {}
-        self.memory: dict[tuple[Any, ...], int] = {}
-        self.entries: dict[tuple[Any, ...], list[Any]] = {}
-        self.epochs: dict[int, int] = {}
-        self.segments: dict[int, int] = {}
-        self.mask = (1 << 8 * unit) - 1
-        self.began = 0
-
-    def barrier(self, block: int) -> None:
-        self.epochs[block] = self.epochs.get(block, 0) + 1
-        self.segments[block] = self.began
-        self.began += 1
-
-    def access(
-        self, block: int, site: int, shared: bool, words: Mapping[int, int], values: Mapping[int, int]
-    ) -> None:
-        kind = KINDS[site]
-        before = dict(self.memory)
-        for thread in sorted(words):
-            event = Event(self.segments[block], block, self.epochs[block], thread, site)
-            key = ("shared", block, words[thread]) if shared else ("global", words[thread])
-            word = self.words.setdefault(key, Word())
-            if shared:  # what came before the last barrier is forgotten
-                for plane in (word.last, word.other, word.far):
-                    for old in [old for old, last in plane.items() if last.epoch != event.epoch]:
-                        del plane[old]
-            for old in (WEAK_WRITE, STRONG_WRITE, WEAK_READ):
-                strong = (kind, old) in ((STRONG_WRITE, STRONG_WRITE), (STRONG_READ, STRONG_WRITE))
-                reads = kind in (WEAK_READ, STRONG_READ) and old == WEAK_READ
-                first = None if strong or reads else self._rival(word, old, event)
-                if first is not None:
-                    differs = True
-                    if kind == old == WEAK_WRITE:
-                        mine = values.get(thread, 0) & self.mask
-                        together = first.segment == event.segment and first.thread // 32 == thread // 32
-                        if together and first.thread < thread and words.get(first.thread) == words[thread]:
-                            differs = values.get(first.thread, 0) & self.mask != mine
-                        else:
-                            differs = before.get(key, 0) != mine
-                    self._note(key, first, event, (old != WEAK_READ, kind <= STRONG_WRITE), differs)
-            if kind != STRONG_READ:
-                last = word.last.get(kind)
-                if last is not None:
-                    across = last.thread // 32 != thread // 32 if shared else last.block != block
-                    if across or last.thread != thread:
-                        word.other[kind] = last
-                    if across:
-                        word.far[kind] = last
-                word.last[kind] = event
-            if kind == WEAK_WRITE:
-                self.memory[key] = values.get(thread, 0) & self.mask
-
-    @staticmethod
-    def _rival(word: Word, kind: int, event: Event) -> Event | None:
-        def clashes(rival: Event | None) -> bool:
-            return rival is not None and (
-                rival.block != event.block or (rival.epoch == event.epoch and rival.thread != event.thread)
-            )
-
-        rival = next((o for o in (word.last.get(kind), word.other.get(kind)) if clashes(o)), None)
-        near = rival is not None and rival.block == event.block and rival.thread // 32 == event.thread // 32
-        if rival is not None and not near:
-            return rival
-        far = word.far.get(kind)
-        return far if clashes(far) else rival
-
-    def _note(
-        self, key: tuple[Any, ...], first: Event, event: Event, wrote: tuple[bool, bool], differs: bool
-    ) -> None:
-        relation = structures.ACROSS_BLOCKS
-        if first.block == event.block:
-            relation = structures.IN_WARP if first.thread // 32 == event.thread // 32 else structures.IN_BLOCK
-        entry = self.entries.setdefault((key[0], first.site, event.site, wrote, relation), [0, False, None])
-        entry[0] += 1
-        entry[1] |= differs
-        order = event.segment, event.site, event.thread
-        if entry[2] is None or order < entry[2][0]:
-            entry[2] = order, key, first, event
-
-    def races(self) -> list[tuple[Any, ...]]:
-        return [
-            (
-                space,
-                key[-1],
-                (first.block, first.thread, first.site),
-                (event.block, event.thread, event.site),
-                wrote,
-                relation,
-                count,
-                not differs,
-            )
-            for (space, _, _, wrote, relation), (
-                count,
-                differs,
-                (_, key, first, event),
-            ) in self.entries.items()
-        ]
-
-
-@pytest.mark.parametrize("unit", [1, 2, 4])
-@pytest.mark.parametrize("seed", range(8))
-def test_findings_are_those_of_the_rules(seed: int, unit: int) -> None:
-    random = np.random.default_rng(100 * seed + unit)
-    run = Run(unit=unit, words=4, unwritten=False, partial=bool(seed % 2))
-    rules = Rules(unit)
-    for block in range(3):
-        rules.barrier(block)
-    (start,) = run.starts
-    contents = run.memory.view(start, 4 * unit)
-    for _ in range(60):
-        block = int(random.integers(3))
-        if random.random() < 0.15:
-            run.barrier(block)
-            rules.barrier(block)
-            continue
-        site = int(random.choice(list(KINDS), p=(0.2, 0.1, 0.1, 0.1) * 2))
-        shared = site <= STRONG_S
-        warp = int(random.integers(2))
-        threads = np.sort(random.choice(32, int(random.integers(1, 4)), replace=False)) + 32 * warp
-        words = {int(thread): int(random.integers(4)) for thread in threads}
-        values = {int(thread): int(random.choice([7, 7, 7, 1 << 8 | 7, 5])) for thread in threads}
-        base = 0 if shared else start
-        run.access(block, site, {t: base + unit * w for t, w in words.items()}, values)
-        rules.access(block, site, shared, words, values)
-        memory = run.shared[block] if shared else contents
-        if KINDS[site] == WEAK_WRITE:
-            for thread, word in words.items():
-                value = values[thread] & rules.mask
-                memory[unit * word : unit * (word + 1)] = list(value.to_bytes(unit, "little"))
-    assert sorted(map(repr, run.races())) == sorted(map(repr, rules.races()))
-    assert rules.entries
-
-
-# -- one by one -------------------------------------------------------------------------------------------
-
 
 def run_steps(*steps: tuple[Any, ...], **options: Any) -> Run:
     """Accesses (block, site, thread, word) and waits (block, "barrier")."""
@@ -533,6 +359,27 @@ def test_flags_of_a_block_order_its_threads() -> None:
         assert pairs(*steps, (0, LOAD_S, 41, 0)) == [(3, 41, 1)]
     other = [(0, STORE_G, 3, 0), (0, "fence", 3), (0, ATOM_S, 3, 8), (1, ATOM_S, 40, 8), (1, "fence", 40)]
     assert pairs(*other, (1, LOAD_G, 40, 0)) == [(3, 40, 2)], "each block has shared memory of its own"
+
+
+@pytest.mark.parametrize("unit", [1, 2, 4])
+def test_stores_of_one_value_agree(unit: int) -> None:
+    def agree(*stores: dict[int, tuple[int, int]]) -> bool:
+        """Stores of (word, value) by lanes: whether the one race among them has equal values."""
+        run = Run(unit=unit, unwritten=False)
+        for store in stores:
+            places = {thread: unit * word for thread, (word, _) in store.items()}
+            run.access(0, STORE_S, places, {thread: value for thread, (_, value) in store.items()})
+            for word, value in store.values():
+                run.shared[0][unit * word] = value & 255
+        ((*_, agrees),) = run.races()
+        return bool(agrees)
+
+    assert agree({3: (0, 7), 5: (0, 7)})
+    assert not agree({3: (0, 7), 5: (0, 6)})
+    assert agree({3: (0, 7)}, {40: (0, 7)})
+    assert not agree({3: (0, 7)}, {40: (0, 6)})
+    assert agree({3: (0, 7)}, {3: (1, 9), 5: (0, 7)}), "lane 3 now stores elsewhere"
+    assert agree({3: (0, 7)}, {40: (0, 1 << 8 * unit | 7)}), "more bits than a word has"
 
 
 def test_a_worker_takes_up_one_block_after_the_other() -> None:
@@ -902,14 +749,3 @@ def test_more_segments_than_there_is_room_for() -> None:
     run.access(1, LOAD_G, {3: run.starts[0]})
     ((first, second),) = [race[2:4] for race in run.races()]
     assert (first, second) == ((0, 3, STORE_G), (1, 3, LOAD_G))
-
-
-def test_arrays_too_large_for_a_history_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from virtualgpu.sanitizer import checker
-
-    monkeypatch.setattr(checker, "_REGION_WORDS", 16)
-    run = run_steps((0, STORE_G, 3, 0), (0, STORE_G, 4, 0))
-    assert (run.checker.left_out, len(run.findings())) == (0, 1)
-    monkeypatch.setattr(checker, "_REGION_WORDS", 15)
-    run = run_steps((0, STORE_G, 3, 0), (0, STORE_G, 4, 0))
-    assert (run.checker.left_out, len(run.findings())) == (1, 0)

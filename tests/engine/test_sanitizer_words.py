@@ -121,46 +121,6 @@ def test_lanes_warps_and_blocks_at_the_same_lines_are_one_finding() -> None:
     assert "Blocks run in any order" in hazards[0].message
 
 
-# -- remedies ---------------------------------------------------------------------------------------------
-
-TILES = """__shared__ float s[256];
-for (int turn = 0; turn < n[7]; turn++) {
-s[threadIdx.x] = x[threadIdx.x + turn];
-FIRST
-y[threadIdx.x] += s[255 - threadIdx.x];
-SECOND
-}"""
-
-
-@needs_nvrtc
-@pytest.mark.parametrize(
-    ("first", "second", "remedy"),
-    [
-        ("__syncthreads();", "", "barrier in line 5 does not separate two iterations of the loop. Put"),
-        ("__syncthreads();", "", "Put __syncthreads() after line 6, before line 4 runs again"),
-        ("", "__syncthreads();", "Put __syncthreads() between lines 4 and 6"),
-        ("__syncthreads();", "__syncthreads();", ""),
-    ],
-    ids=["no second barrier", "and where", "no first barrier", "both"],
-)
-def test_the_remedy_says_where_the_barrier_belongs(first: str, second: str, remedy: str) -> None:
-    messages = [h.message for h in hazards_of(TILES.replace("FIRST", first).replace("SECOND", second))]
-    assert any(remedy in message for message in messages) if remedy else not messages
-
-
-@needs_nvrtc
-def test_a_plain_read_beside_atomics_of_other_blocks_is_a_warning_that_says_when_it_is_right() -> None:
-    body = "if (n[0] < 100)\natomicAdd(&n[0], 1);"
-    hazards = hazards_of(body, grid=4, block=32)
-    assert {(h.kind, h.severity) for h in hazards if "old or the new value" in h.message} <= {
-        ("RAW", "warning"),
-        ("WAR", "warning"),
-    }
-    assert any("not if the latest value is needed" in h.message for h in hazards)
-    plain = hazards_of("if (n[0] < 100)\nn[0] = threadIdx.x;", grid=4, block=32)
-    assert any(h.severity == "error" for h in plain)
-
-
 # -- races that may be meant ------------------------------------------------------------------------------
 
 UNION_FIND = """
@@ -186,13 +146,6 @@ extern "C" __global__ void k(int* parent, const int* from, const int* to) {
     if (high == a) a = old; else b = old;
   }
 }"""
-SHORTEST = """
-extern "C" __global__ void k(int* way, const int* from, const int* to) {
-  int e = blockIdx.x * blockDim.x + threadIdx.x;
-  int now = way[from[e]] + 1;
-  if (now < way[to[e]])
-    atomicMin(&way[to[e]], now);
-}"""
 
 
 def of_a_graph(code: str) -> tuple[Hazard, ...]:
@@ -209,16 +162,6 @@ def test_a_lock_free_structure_has_one_finding_per_kind() -> None:
     assert "when a path is shortened" in plain.message
     assert "The compare-and-swap fails if the value that was read is outdated" in swaps.message
     assert "pairs of lines have such a race on this array" in swaps.message
-
-
-@needs_nvrtc
-def test_a_read_before_an_atomic_minimum_is_harmless() -> None:
-    source, checked = of_a_graph(SHORTEST)
-    assert (source.severity, checked.severity) == ("warning", "info")
-    assert "old or the new value" in source.message
-    assert "The atomic compares the value again" in checked.message
-    harmful = of_a_graph(SHORTEST.replace("atomicMin(&way[to[e]], now)", "way[to[e]] = now"))
-    assert {hazard.severity for hazard in harmful} >= {"error"}
 
 
 @needs_nvrtc

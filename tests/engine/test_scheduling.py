@@ -17,7 +17,6 @@ from llvmlite.binding.executionengine import ExecutionEngine
 from tests.engine import ptx_runner
 from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import LaunchTimeoutError
-from virtualgpu.engine import TraceRequest
 from virtualgpu.engine.run import crew
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
@@ -45,58 +44,9 @@ def ints(count: int, value: int = 0) -> np.ndarray:
     return np.full(count, value, np.int32)
 
 
-def test_a_spin_lock_within_a_warp_finishes() -> None:
-    lock, count = run(LOCK, ints(1), ints(1), grid=3, block=64)
-    assert (lock[0], count[0]) == (0, 192)
-
-
 def test_before_volta_the_same_lock_hangs() -> None:
     with pytest.raises(LaunchTimeoutError, match=r"still running after 0\.5 s"):
         run(LOCK, ints(1), ints(1), watchdog_s=0.5, independent_threads=False)
-
-
-def test_warps_wait_for_each_other_through_shared_memory() -> None:
-    code = (
-        HEAD
-        + """(int* out) {
-        __shared__ volatile int flag;
-        if (threadIdx.x == 0) flag = 0;
-        __syncthreads();
-        if (threadIdx.x < 32) { while (flag == 0) {} out[threadIdx.x] = flag; }
-        else if (threadIdx.x == 40) flag = 7;
-    }"""
-    )
-    (out,) = run(code, ints(32), block=64)
-    assert (out == 7).all()
-
-
-def test_a_block_may_wait_for_a_later_one() -> None:
-    code = (
-        HEAD
-        + """(volatile int* flag, int* out) {
-        if (blockIdx.x == gridDim.x - 1) { flag[0] = 1; }
-        else { while (flag[0] == 0) {} out[blockIdx.x] = 1; }
-    }"""
-    )
-    _, out = run(code, ints(1), ints(9), grid=10, block=1)
-    assert (out == 1).all()
-
-
-def test_grid_wide_barrier() -> None:
-    code = """#include <cooperative_groups.h>
-    extern "C" __global__ void k(int* total, int* out) {
-        auto grid = cooperative_groups::this_grid();
-        for (int round = 0; round < 3; ++round) {
-            atomicAdd(total, 1);
-            grid.sync();
-            if (grid.thread_rank() == 0) out[round] = *total;
-            grid.sync();
-        }
-    }"""
-    if not nvrtc.find_include_options():
-        pytest.skip("the CUDA headers are not installed")
-    _, out = run(code, ints(1), ints(3), grid=5, block=48, cooperative=True)
-    assert list(out) == [240, 480, 720]
 
 
 def test_lanes_of_a_loop_meet_again_after_it() -> None:
@@ -167,25 +117,6 @@ def test_member_masks_may_differ_between_tiles() -> None:
     )
     (out,) = run(code, np.zeros(32, np.uint32))
     assert list(out) == [(0xAA << (t & 24)) + 8 for t in range(32)]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_blocks_run_in_the_order_asked_for(seed: int) -> None:
-    code = HEAD + "(int* next, int* out) { out[atomicAdd(next, 1)] = blockIdx.x; }"
-    order = np.random.default_rng(seed).permutation(50).astype(np.int64)
-    _, out = run(code, ints(1), ints(50), grid=50, block=1, block_order=order)
-    np.testing.assert_array_equal(out, order)
-
-
-def test_a_bounded_trace_says_that_it_was_cut() -> None:
-    code = HEAD + "(int* out) { int n = 0; for (int k = 0; k < out[0]; ++k) n += k * n + 1; out[1] = n; }"
-    ptx = nvrtc.compile_ptx(code, target=80).ptx
-    numbers = np.array([1000, 0], np.int32)
-    result, _ = ptx_runner.run(ptx, "k", [numbers], block=1, trace=TraceRequest(max_steps=100))
-    assert result.trace is not None
-    assert result.trace.truncated
-    assert len(result.trace) == 100
-    assert result.trace.note == ""  # it ran to its end
 
 
 @pytest.fixture

@@ -101,36 +101,6 @@ def test_shared_memory_at_each_barrier_of_a_scan_is_numpys() -> None:
     np.testing.assert_array_equal(final, trace.shared.final)
 
 
-def test_registers_of_a_loop_are_numpys_at_every_turn() -> None:
-    code = (
-        HEAD
-        + """(unsigned* x, int turns)
-{
-    unsigned h = x[threadIdx.x];
-    #pragma unroll 1
-    for (int k = 0; k < turns; ++k) h = h * 1664525u + 1013904223u;
-    x[threadIdx.x] = h;
-}"""
-    )
-    x = np.arange(32, dtype=np.uint32) * 7919
-    result, (contents,) = traced(code, [x], (9,))
-    trace = result.trace
-    assert trace is not None
-    steps = places_of(trace, "1013904223")
-    assert len(steps) == 9
-    h = x.copy()
-    for step in steps:
-        h = h * np.uint32(1664525) + np.uint32(1013904223)
-        name = trace.value_register[int(trace.text_index[step])]
-        register = registers_at(trace, step)[name]
-        np.testing.assert_array_equal(register.value.astype(np.uint32), h)
-        assert register.written.all()
-        assert register.last_step == step
-        previous = registers_at(trace, step - 1).get(name)
-        assert previous is None or not np.array_equal(previous.value, register.value)
-    np.testing.assert_array_equal(contents, h)
-
-
 def test_lanes_keep_their_values_where_others_run() -> None:
     code = (
         HEAD

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -97,14 +96,6 @@ def test_partition_and_sort_in_place(kth: int, axis: int) -> None:
     for call in (lambda: y.sort(kind="quicksort"), lambda: cp.sort(y, kind="mergesort")):
         with pytest.raises(ValueError, match="kind can only be None or 'stable'"):
             call()
-
-
-@pytest.mark.parametrize("compare", [operator.eq, operator.ne, operator.lt, operator.ge])
-def test_comparing_with_arrays_without_dimensions(compare: Callable[[Any, Any], Any]) -> None:
-    x, host = pair()
-    np.testing.assert_array_equal(compare(x, np.asarray(5.0)).get(), compare(host, np.asarray(5.0)))
-    with pytest.raises(TypeError, match="host memory"):
-        compare(x, host)
 
 
 def test_operators_defer_to_classes_with_priority() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 import operator
 import pickle
@@ -21,48 +20,12 @@ pytestmark = pytest.mark.usefixtures("machine")
 
 
 class TestTransfers:
-    @pytest.mark.parametrize("order", ["C", "F"])
-    def test_arrays_survive_a_round_trip(self, order: Any) -> None:
-        host = np.asarray(np.arange(12.0).reshape(3, 4), order=order)
-        device = cp.asarray(host)
-        assert device.flags.f_contiguous == (order == "F")
-        for result in (device.get(), cp.asnumpy(device), cp.asnumpy(device.T).T):
-            assert isinstance(result, np.ndarray)
-            np.testing.assert_array_equal(result, host)
-        host[0, 0] = 99
-        assert float(device[0, 0]) == 0
-
-    def test_asarray_shares_and_array_copies(self) -> None:
-        a = cp.arange(3)
-        assert cp.asarray(a) is a
-        assert cp.array(a).data.ptr != a.data.ptr
-        assert cp.asarray(a, dtype=cp.float32).dtype == np.float32
-
-    @pytest.mark.parametrize(
-        "data", [5, 2.5, 1j, True, [1, 2], [[1.0], [2]], (1, 2), np.int8(3), range(4), [], np.float32([1, 2])]
-    )
-    def test_array_of_host_data(self, data: Any) -> None:
-        result = cp.array(data)
-        expected = np.array(data)
-        assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
-        np.testing.assert_array_equal(result.get(), expected)
-
-    def test_array_of_device_arrays(self) -> None:
-        result = cp.array([cp.arange(3), cp.ones(3)])
-        np.testing.assert_array_equal(result.get(), [[0, 1, 2], [1, 1, 1]])
-
     @pytest.mark.parametrize(
         "data", [["text"], np.array([1], dtype=object), np.array("2020", "M8[Y]"), np.longdouble(1)]
     )
     def test_unsupported_dtypes(self, data: Any) -> None:
         with pytest.raises(ValueError, match="Unsupported dtype"):
             cp.array(data)
-
-    def test_pickling_goes_through_the_host(self) -> None:
-        a = cp.arange(6).reshape(2, 3)
-        result = pickle.loads(pickle.dumps(a))
-        assert result.data.ptr != a.data.ptr
-        np.testing.assert_array_equal(result.get(), a.get())
 
     @pytest.mark.parametrize(
         ("name", "use"), [("arange", "loaded(6).sum()"), ("sum", "loaded.__name__"), ("", "loaded.sum()")]
@@ -74,38 +37,6 @@ class TestTransfers:
         code = f"import pickle; loaded = pickle.load(open('pickled', 'rb')); print({use})"
         done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
         assert done.stdout.strip() == ("sum" if name == "sum" else "15"), done.stderr
-
-    def test_scalars_synchronise(self, machine: Machine) -> None:
-        a = cp.ones(1 << 22)
-        total = a.sum()
-        schedule = machine.devices[0].work.schedule
-        assert schedule.queue(0).tail_ns > machine.clock.now_ns
-        assert float(total) == 1 << 22
-        assert schedule.queue(0).tail_ns == machine.clock.now_ns
-
-    def test_python_conversions(self) -> None:
-        assert int(cp.array(3)) == 3
-        assert bool(cp.array([0.0])) is False
-        assert complex(cp.array(1j)) == 1j
-        assert cp.array([[7]]).item() == 7
-        assert cp.arange(3).tolist() == [0, 1, 2]
-        assert f"{cp.array(2.5):.2f}" == "2.50"
-        assert repr(cp.arange(3, dtype=cp.int32)) == repr(np.arange(3, dtype=np.int32))
-        assert str(cp.ones(2)) == "[1. 1.]"
-        assert [int(x) for x in cp.arange(3)] == [0, 1, 2]
-        assert len(cp.zeros((4, 2))) == 4
-        with pytest.raises(TypeError, match="indices must be integers"):
-            list(range(5))[cp.array(2)]  # CuPy's arrays are no indices of Python's sequences
-        with pytest.raises(ValueError, match="size 1"):
-            cp.arange(2).item()
-        with pytest.raises(ValueError, match="ambiguous"):
-            bool(cp.arange(2))
-        with pytest.raises(TypeError, match="0-d"):
-            iter(cp.array(1))
-        with pytest.raises(TypeError, match="unsized"):
-            len(cp.array(1))
-        with pytest.raises(TypeError, match="unhashable"):
-            hash(cp.array(1))
 
 
 class TestMixingHostAndDevice:
@@ -123,25 +54,6 @@ class TestMixingHostAndDevice:
             TypeError, match=r"Implicit conversion to a NumPy array is not allowed.*\.get\(\)"
         ):
             convert(cp.arange(3))
-
-    def test_host_arrays_are_not_assigned(self) -> None:
-        a = cp.zeros(3)
-        with pytest.raises(ValueError, match=r"non-scalar numpy\.ndarray cannot be used for fill"):
-            a[:] = np.ones(3)
-        with pytest.raises(ValueError, match="non-scalar"):
-            a[:] = [1, 2, 3]
-        a[:] = np.array(2.0)
-        a[0] = np.float32(1)
-        np.testing.assert_array_equal(a.get(), [1, 2, 2])
-
-    def test_comparison_with_none_and_objects(self) -> None:
-        a = cp.arange(3)
-        assert (a == None).get().tolist() == [False] * 3  # noqa: E711
-        assert (a != object()).get().tolist() == [True] * 3
-
-    def test_array_module(self) -> None:
-        assert cp.get_array_module(np.ones(1)) is np
-        assert cp.get_array_module(1, cp.ones(1)) is cp
 
 
 class TestMemory:
@@ -167,20 +79,6 @@ class TestMemory:
         np.testing.assert_array_equal(a.get(), expected)
         a.T[0] = 7
         assert a[:, 0].get().tolist() == [7, 7, 7, 7]
-
-    def test_copies_do_not_share_memory(self) -> None:
-        a = cp.arange(6).reshape(2, 3)
-        for other in (
-            a.copy(),
-            a.astype(cp.float32),
-            a.T.ravel(),
-            a[[0, 1]],
-            a[a > 2],
-            a + 0,
-            copy.deepcopy(a),
-            a.flatten(),
-        ):
-            assert not cp.may_share_memory(a, other)
 
     def test_pointer_arithmetic_and_raw_memory(self) -> None:
         memory = cp.cuda.alloc(64)
@@ -215,14 +113,6 @@ class TestMemory:
     def test_negative_zero_is_kept(self) -> None:
         assert np.signbit(cp.full(3, -0.0).get()).all()
 
-    def test_bad_shapes(self) -> None:
-        with pytest.raises(ValueError, match="Negative dimensions"):
-            cp.empty((2, -1))
-        with pytest.raises(ValueError, match="cannot reshape"):
-            cp.arange(5).reshape(2, 3)
-        with pytest.raises(cp.cuda.memory.OutOfMemoryError, match="Out of memory"):
-            cp.empty(1 << 40, dtype=cp.uint8)
-
     def test_contents_too_large_for_the_host_raise(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("virtualgpu.model.memory.host._available_bytes", lambda: 1 << 28)
         cp.zeros(1 << 30, dtype=cp.uint8)
@@ -230,35 +120,7 @@ class TestMemory:
             cp.ones(1 << 30, dtype=cp.uint8)
 
 
-class TestIndexing:
-    def test_indices_out_of_range_raise(self) -> None:
-        with pytest.raises(IndexError):
-            cp.arange(3)[3]
-        with pytest.raises(IndexError):
-            cp.arange(3)[0, 0]
-        with pytest.raises(IndexError, match="integer or boolean"):
-            cp.arange(3)[cp.array([0.5])]
-        with pytest.raises(IndexError, match="valid indices"):
-            cp.arange(3)["x"]
-        with pytest.raises(IndexError):
-            cp.arange(3)[cp.array([True, False])]
-
-    def test_broadcast_and_cast_on_assignment(self) -> None:
-        a = cp.zeros((3, 4), dtype=cp.int32)
-        a[1:] = cp.array([1.9, 2.9, 3.9, 4.9])
-        assert a.get().tolist() == [[0] * 4, [1, 2, 3, 4], [1, 2, 3, 4]]
-        a[0, :2] = cp.ones((1, 1, 2))
-        assert a[0].get().tolist() == [1, 1, 0, 0]
-        with pytest.raises(ValueError, match="broadcast"):
-            a[0] = cp.ones(3)
-
-
 class TestDevices:
-    def test_unknown_devices(self) -> None:
-        with pytest.raises(cp.cuda.runtime.CUDARuntimeError, match="cudaErrorInvalidDevice") as error:
-            cp.cuda.Device(7).use()
-        assert error.value.status == 101
-
     def test_two_devices(self, two_gpus: Machine) -> None:
         a = cp.arange(4)
         with cp.cuda.Device(1):
@@ -316,15 +178,6 @@ def test_everyday_expressions(expression: str) -> None:
     assert (result.tolist() if isinstance(result, cp.ndarray) else result) == EVERYDAY[expression]
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "std", "var"])
-def test_reductions_of_numpy_arrays_stay_on_the_host(name: str) -> None:
-    """CuPy calls the array's own method."""
-    values = np.array([3.0, 5.0, 4.0])
-    result = getattr(cp, name)(values)
-    assert isinstance(result, np.generic)
-    assert result == getattr(values, name)()
-
-
 def test_a_reshape_that_must_copy_or_must_not() -> None:
     x = cp.arange(6).reshape(2, 3)
     assert not cp.shares_memory(x, x.reshape((3, 2), copy=True))
@@ -339,23 +192,11 @@ def test_scattered_values_may_lie_on_the_host() -> None:
     assert a.tolist() == [3, 4, 0]
 
 
-def test_huge_indices_take_no_time() -> None:
-    """NumPy subtracts the length once per wrap, which would take weeks here."""
-    a = cp.arange(10)
-    cp.put(a, cp.array([1 << 50]), 7)
-    assert cp.take(a, cp.array([1 << 50])).item() == 7
-
-
 def test_a_generator_draws_from_the_bits_it_is_given() -> None:
     one = cp.random.default_rng(1)
     other = cp.random.default_rng(2)
     one.bit_generator, other.bit_generator = cp.random.XORWOW(5), cp.random.XORWOW(5)
     assert (one.random(8) == other.random(8)).all()
-
-
-def test_devices_are_compared_with_devices() -> None:
-    with pytest.raises(TypeError, match="not supported"):
-        cp.cuda.Device(0) < 0  # noqa: B015
 
 
 @pytest.mark.parametrize(

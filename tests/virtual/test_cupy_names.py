@@ -120,27 +120,9 @@ def test_strided_views_share_memory_and_stay_within_their_allocation() -> None:
         cp.r_["0,2", [1]]
 
 
-def test_flat_assignment_writes_through_views() -> None:
-    host = X.copy()
-    device = cp.asarray(X)
-    for x in (host.T, device.T):
-        x.flat[1] = 10
-        x.flat[2:6:2] = 7
-    np.testing.assert_array_equal(device.get(), host)
-    with pytest.raises(IndexError):
-        device.flat[6]
-    with pytest.raises(IndexError, match="unsupported iterator index"):
-        device.flat[True]
-
-
 def test_truth_of_an_empty_array_warns_as_in_cupy() -> None:
     with pytest.warns(DeprecationWarning, match="truth value of an empty array"):
         assert not cp.array([])
-
-
-def test_concatenating_nothing() -> None:
-    with pytest.raises(ValueError, match="need at least one array"):
-        cp.concatenate([])
 
 
 @pytest.mark.parametrize("other", [[1, 2, 3], (1, 2, 3)])

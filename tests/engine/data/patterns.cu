@@ -18,20 +18,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   }
 }
 
-//! right: hillis | 1 256 |
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[2][256];
-  int t=threadIdx.x, p=0;
-  s[0][t]=x[t];
-  __syncthreads();
-  for(int d=1; d<256; d*=2){
-    s[1-p][t]=t>=d? s[p][t]+s[p][t-d]:s[p][t];
-    p=1-p;
-    __syncthreads();
-  }
-  y[t]=s[p][t];
-}
-
 //! right: blelloch | 1 256 |
 extern "C" __global__ void k(float* x, float* y, int n){
   __shared__ float s[512];
@@ -63,33 +49,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   y[2*t+1]=s[2*t+1];
 }
 
-//! right: histogram | 4 256 |
-extern "C" __global__ void k(float* x, int* y, int n){
-  __shared__ int h[64];
-  int t=threadIdx.x;
-  if(t<64) h[t]=0;
-  __syncthreads();
-  for(int i=blockIdx.x*256+t; i<n; i+=gridDim.x*256) atomicAdd(&h[(int)x[i]&63],1);
-  __syncthreads();
-  if(t<64) atomicAdd(&y[t], h[t]);
-}
-
-//! right: flag volatile | 3 32 |
-__device__ volatile int flag;
-extern "C" __global__ void k(float* x, float* y, int n){
-  if(blockIdx.x==0){
-    if(threadIdx.x==0){
-      y[0]=x[0]*2;
-      __threadfence();
-      flag=1;
-    }
-  } else if(threadIdx.x==0){
-    while(flag==0);
-    __threadfence();
-    y[blockIdx.x]=y[0];
-  }
-}
-
 //! right: flag then whole block | 3 64 |
 __device__ volatile int flag;
 extern "C" __global__ void k(float* x, float* y, int n){
@@ -103,41 +62,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
     if(t==0) while(flag==0);
     __syncthreads();
     y[blockIdx.x*64+t]=y[63-t];
-  }
-}
-
-//! right: flag then whole block 2 | 3 64 |
-__device__ volatile int flag;
-extern "C" __global__ void k(float* x, float* y, int n){
-  int t=threadIdx.x;
-  if(blockIdx.x==0){
-    y[t]=x[t]*2;
-    __syncthreads();
-    if(t==0){
-      __threadfence();
-      flag=1;
-    }
-  } else {
-    if(t==0) {
-      while(flag==0);
-      __threadfence();
-    }
-    __syncthreads();
-    y[blockIdx.x*64+t]=y[63-t];
-  }
-}
-
-//! right: ticket lock | 6 32 |
-__device__ int ticket;
-__device__ volatile int serving;
-extern "C" __global__ void k(float* x, float* y, int n){
-  if(threadIdx.x==0){
-    int m=atomicAdd(&ticket,1);
-    while(serving!=m);
-    __threadfence();
-    y[0]=y[0]+x[blockIdx.x];
-    __threadfence();
-    serving=m+1;
   }
 }
 
@@ -307,16 +231,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   y[i*64+t]=pre+s[t];
 }
 
-//! right: vector loads | 1 64 |
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float4 s[64];
-  int t=threadIdx.x;
-  s[t]=((float4*)x)[t];
-  __syncthreads();
-  float* f=(float*)s;
-  y[t]=f[t]+f[t+64]+f[t+128]+f[t+192];
-}
-
 //! right: cas loop max | 4 64 |
 __device__ float amax(float* a, float v){
   int* p=(int*)a;
@@ -362,22 +276,6 @@ extern "C" __global__ void k(float* x, int* y, int n){
   unsigned m=__match_any_sync(~0u, v);
   int lead=__ffs(m)-1;
   if((threadIdx.x&31)==lead) atomicAdd(&y[v], __popc(m));
-}
-
-//! right: reduce in registers, two phases reuse s | 1 256 |
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[8];
-  int t=threadIdx.x;
-  for(int r=0; r<3; r++){
-    float v=x[t]+r;
-    for(int o=16; o; o/=2) v+=__shfl_xor_sync(~0u, v, o);
-    if(t%32==0) s[t/32]=v;
-    __syncthreads();
-    float q=0;
-    for(int j=0; j<8; j++) q+=s[j];
-    y[t]=q;
-    __syncthreads();
-  }
 }
 
 //! right: swap pointers | 1 64 |
@@ -442,12 +340,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   y[threadIdx.x]=s;
 }
 
-//! right: bytes neighbours | 5 32 |
-extern "C" __global__ void k(unsigned char* x, unsigned char* y, int n){
-  int i=blockIdx.x*31+threadIdx.x;
-  if(threadIdx.x<31) y[i]=x[i+1];
-}
-
 //! right: vote loop barrier | 1 64 |
 extern "C" __global__ void k(float* x, float* y, int n){
   __shared__ float s[64];
@@ -469,25 +361,6 @@ extern "C" __global__ void k(float** x, float* y, int n){
   }
   __syncthreads();
   x[threadIdx.x/16][threadIdx.x%16]=threadIdx.x;
-}
-
-//! right: queue consumer | 2 32 |
-__device__ int headq, tailq;
-__device__ volatile int slot[64];
-extern "C" __global__ void k(float* x, float* y, int n){
-  int t=threadIdx.x;
-  if(blockIdx.x==0){
-    x[t]=t*3;
-    __threadfence();
-    int p=atomicAdd(&tailq,1);
-    slot[p]=t+1;
-  } else {
-    int c=atomicAdd(&headq,1);
-    int v;
-    while((v=slot[c])==0);
-    __threadfence();
-    y[t]=x[v-1];
-  }
 }
 
 //! right: two-phase block grid barrier handmade | 4 64 |
@@ -578,32 +451,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   }
 }
 
-//! right: ring of one place, second warp fills | 1 64 |
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float buf[32];
-  __shared__ int full, empty;
-  int t=threadIdx.x, lane=t&31;
-  if(t==0) full=empty=0;
-  __syncthreads();
-  if(t>=32){
-    for(int i=0; i<n; i++){
-      if(lane==0) while(atomicAdd(&empty,0)<i);
-      __syncwarp();
-      buf[lane]=x[32*i+lane];
-      __threadfence_block(); __syncwarp();
-      if(lane==0) atomicExch(&full,i+1);
-    }
-  } else {
-    for(int i=0; i<n; i++){
-      if(lane==0) while(atomicAdd(&full,0)<i+1);
-      __syncwarp();
-      y[32*i+lane]=buf[31-lane];
-      __threadfence_block(); __syncwarp();
-      if(lane==0) atomicExch(&empty,i+1);
-    }
-  }
-}
-
 //! right: box between blocks | 2 32 |
 __device__ volatile int flag[2];
 __device__ float box;
@@ -668,30 +515,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   }
 }
 
-//! wrong: ring without an answer, second warp fills | 1 64 | RAW WAR
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float buf[32];
-  __shared__ int full, empty;
-  int t=threadIdx.x, lane=t&31;
-  if(t==0) full=empty=0;
-  __syncthreads();
-  if(t>=32){
-    for(int i=0; i<n; i++){
-      buf[lane]=x[32*i+lane];
-      __threadfence_block(); __syncwarp();
-      if(lane==0) atomicExch(&full,i+1);
-    }
-  } else {
-    for(int i=0; i<n; i++){
-      if(lane==0) while(atomicAdd(&full,0)<i+1);
-      __syncwarp();
-      y[32*i+lane]=buf[31-lane];
-      __threadfence_block(); __syncwarp();
-      if(lane==0) atomicExch(&empty,i+1);
-    }
-  }
-}
-
 //! wrong: box between blocks without an answer | 2 32 | WAR
 __device__ volatile int flag[2];
 __device__ float box;
@@ -729,55 +552,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   }
 }
 
-//! wrong: hillis in place | 1 256 | RAW WAR
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[256];
-  int t=threadIdx.x;
-  s[t]=x[t];
-  __syncthreads();
-  for(int d=1; d<256; d*=2){
-    if(t>=d) s[t]+=s[t-d];
-    __syncthreads();
-  }
-  y[t]=s[t];
-}
-
-//! wrong: histogram plain | 4 256 | lost-update
-extern "C" __global__ void k(float* x, int* y, int n){
-  __shared__ int h[64];
-  int t=threadIdx.x;
-  if(t<64) h[t]=0;
-  __syncthreads();
-  for(int i=blockIdx.x*256+t; i<n; i+=gridDim.x*256) h[(int)x[i]&63]++;
-  __syncthreads();
-  if(t<64) atomicAdd(&y[t], h[t]);
-}
-
-//! wrong: histogram no sync before flush | 4 256 | RAW
-extern "C" __global__ void k(float* x, int* y, int n){
-  __shared__ int h[64];
-  int t=threadIdx.x;
-  if(t<64) h[t]=0;
-  __syncthreads();
-  for(int i=blockIdx.x*256+t; i<n; i+=gridDim.x*256) atomicAdd(&h[(int)x[i]&63],1);
-  if(t<64) atomicAdd(&y[t], h[t]);
-}
-
-//! wrong: flag volatile no fence | 3 32 | RAW
-__device__ volatile int flag;
-extern "C" __global__ void k(float* x, float* y, int n){
-  if(blockIdx.x==0){
-    if(threadIdx.x==0){
-      y[0]=x[0]*2;
-      flag=1;
-    }
-  } else if(threadIdx.x==0){
-    while(flag==0);
-    __threadfence();
-    y[blockIdx.x]=y[0];
-  }
-}
-
 //! wrong: flag before others wrote | 3 64 | RAW
 __device__ volatile int flag;
 extern "C" __global__ void k(float* x, float* y, int n){
@@ -795,18 +569,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
     }
     __syncthreads();
     y[blockIdx.x*64+t]=y[63-t];
-  }
-}
-
-//! wrong: ticket lock no fence | 6 32 | lost-update
-__device__ int ticket;
-__device__ volatile int serving;
-extern "C" __global__ void k(float* x, float* y, int n){
-  if(threadIdx.x==0){
-    int m=atomicAdd(&ticket,1);
-    while(serving!=m);
-    y[0]=y[0]+x[blockIdx.x];
-    serving=m+1;
   }
 }
 
@@ -871,21 +633,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   y[t]=s[t];
 }
 
-//! wrong: union reuse | 1 256 | RAW WAR
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ union{
-    float a[256];
-    int b[256];
-  } u;
-  int t=threadIdx.x;
-  u.a[t]=x[t];
-  __syncthreads();
-  float v=u.a[255-t];
-  u.b[t]=(int)v;
-  __syncthreads();
-  y[t]=u.b[255-t];
-}
-
 //! wrong: sub warp sync wrong | 1 32 | RAW
 extern "C" __global__ void k(float* x, float* y, int n){
   __shared__ float s[32];
@@ -914,31 +661,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   y[t]=s[63-t];
 }
 
-//! wrong: atomic vs read | 1 64 | RAW WAR
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s;
-  int t=threadIdx.x;
-  if(t==0) s=0;
-  __syncthreads();
-  atomicAdd(&s, x[t]);
-  y[t]=s;
-}
-
-//! wrong: reduce reuse s no second sync | 1 256 | RAW WAR
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[8];
-  int t=threadIdx.x;
-  for(int r=0; r<3; r++){
-    float v=x[t]+r;
-    for(int o=16; o; o/=2) v+=__shfl_xor_sync(~0u, v, o);
-    if(t%32==0) s[t/32]=v;
-    __syncthreads();
-    float q=0;
-    for(int j=0; j<8; j++) q+=s[j];
-    y[t]=q;
-  }
-}
-
 //! wrong: volatile warp reduce (pre Volta) | 1 32 | RAW WAR
 extern "C" __global__ void k(float* x, float* y, int n){
   __shared__ volatile float s[64];
@@ -952,33 +674,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   s[t]+=s[t+2];
   s[t]+=s[t+1];
   y[t]=s[0];
-}
-
-//! wrong: local dynamic uninit | 1 64 | uninitialised-read
-extern "C" __global__ void k(float* x, float* y, int n){
-  float a[16];
-  for(int i=0; i<n-1; i++) a[i]=x[i];
-  float s=0;
-  for(int i=0; i<n; i++) s+=a[(i*5+threadIdx.x)%n];
-  y[threadIdx.x]=s;
-}
-
-//! wrong: queue consumer no fence | 2 32 | RAW
-__device__ int headq, tailq;
-__device__ volatile int slot[64];
-extern "C" __global__ void k(float* x, float* y, int n){
-  int t=threadIdx.x;
-  if(blockIdx.x==0){
-    x[t]=t*3;
-    int p=atomicAdd(&tailq,1);
-    slot[p]=t+1;
-  } else {
-    int c=atomicAdd(&headq,1);
-    int v;
-    while((v=slot[c])==0);
-    __threadfence();
-    y[t]=x[v-1];
-  }
 }
 
 //! wrong: handmade grid barrier without fence | 4 64 | RAW WAR WAW
@@ -1095,79 +790,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   y[t]=v;
 }
 
-//! right: asynchronous double buffer | 1 64 |
-#include <cuda_pipeline.h>
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[2][64];
-  int t=threadIdx.x;
-  __pipeline_memcpy_async(&s[0][t],&x[t],4);
-  __pipeline_commit();
-  float v=0;
-  for(int i=0; i<n; i++){
-    if(i+1<n) __pipeline_memcpy_async(&s[(i+1)&1][t],&x[64*(i+1)+t],4);
-    __pipeline_commit();
-    __pipeline_wait_prior(1);
-    __syncthreads();
-    v+=s[i&1][63-t];
-    __syncthreads();
-  }
-  y[t]=v;
-}
-
-//! wrong: asynchronous double buffer, refilled while others read | 1 64 | copy-not-awaited
-#include <cuda_pipeline.h>
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[2][64];
-  int t=threadIdx.x;
-  __pipeline_memcpy_async(&s[0][t],&x[t],4);
-  __pipeline_commit();
-  float v=0;
-  for(int i=0; i<n; i++){
-    if(i+1<n) __pipeline_memcpy_async(&s[(i+1)&1][t],&x[64*(i+1)+t],4);
-    __pipeline_commit();
-    __pipeline_wait_prior(1);
-    __syncthreads();
-    v+=s[i&1][63-t];
-  }
-  y[t]=v;
-}
-
-//! wrong: asynchronous copy awaited one group too few | 1 64 | copy-not-awaited
-#include <cuda_pipeline.h>
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[2][64];
-  int t=threadIdx.x;
-  for(int i=0; i<2; i++){
-    __pipeline_memcpy_async(&s[i][t],&x[64*i+t],4);
-    __pipeline_commit();
-  }
-  __pipeline_wait_prior(1);
-  __syncthreads();
-  y[t]=s[0][63-t]+s[1][63-t];
-}
-
-//! wrong: asynchronous copy of others without a barrier | 1 64 | RAW
-#include <cuda_pipeline.h>
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[64];
-  int t=threadIdx.x;
-  __pipeline_memcpy_async(&s[t],&x[t],4);
-  __pipeline_commit();
-  __pipeline_wait_prior(0);
-  y[t]=s[63-t];
-}
-
-//! right: asynchronous copy of one's own element | 1 64 |
-#include <cuda_pipeline.h>
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[64];
-  int t=threadIdx.x;
-  __pipeline_memcpy_async(&s[t],&x[t],4);
-  __pipeline_commit();
-  __pipeline_wait_prior(0);
-  y[t]=s[t];
-}
-
 //! right: histogram of each warp, then of the block | 2 128 |
 extern "C" __global__ void k(int* x, int* y, int n){
   __shared__ int h[4][64];
@@ -1175,17 +797,6 @@ extern "C" __global__ void k(int* x, int* y, int n){
   for(int b=t%32; b<64; b+=32) h[w][b]=0;
   __syncwarp();
   atomicAdd(&h[w][(x[blockIdx.x*128+t]+5)&63],1);
-  __syncthreads();
-  if(t<64) atomicAdd(&y[t],h[0][t]+h[1][t]+h[2][t]+h[3][t]);
-}
-
-//! wrong: histogram of each warp without atomics | 2 128 | lost-update
-extern "C" __global__ void k(int* x, int* y, int n){
-  __shared__ int h[4][64];
-  int t=threadIdx.x, w=t/32;
-  for(int b=t%32; b<64; b+=32) h[w][b]=0;
-  __syncwarp();
-  h[w][(x[blockIdx.x*128+t]+5)&63]++;
   __syncthreads();
   if(t<64) atomicAdd(&y[t],h[0][t]+h[1][t]+h[2][t]+h[3][t]);
 }
@@ -1313,18 +924,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   y[t]=w[0]+w[1]+w[2]+w[3];
 }
 
-//! wrong: tile of sixteen for an exchange among thirty-two | 1 32 | RAW
-#include <cooperative_groups.h>
-namespace cg=cooperative_groups;
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[32];
-  auto tile=cg::tiled_partition<16>(cg::this_thread_block());
-  int t=threadIdx.x;
-  s[t]=x[t];
-  tile.sync();
-  y[t]=s[31-t];
-}
-
 //! right: float4 written, floats read | 1 64 |
 extern "C" __global__ void k(float* x, float* y, int n){
   __shared__ float4 s[64];
@@ -1373,40 +972,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   y[t]=s.i[127-t]+s.i[255-t];
 }
 
-//! right: last block by fence, atomic and volatile | 4 64 |
-__device__ unsigned int done;
-extern "C" __global__ void k(float* x, volatile float* y, int n){
-  __shared__ bool last;
-  int t=threadIdx.x;
-  y[64*blockIdx.x+t]=2*x[64*blockIdx.x+t];
-  __threadfence();
-  __syncthreads();
-  if(t==0) last=atomicInc(&done,gridDim.x-1)==gridDim.x-1;
-  __syncthreads();
-  if(last){
-    float v=0;
-    for(unsigned b=0; b<gridDim.x; b++) v+=y[64*b+t];
-    y[1024+t]=v;
-  }
-}
-
-//! wrong: last block, fence behind the atomic | 4 64 | RAW
-__device__ unsigned int done;
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ bool last;
-  int t=threadIdx.x;
-  y[64*blockIdx.x+t]=2*x[64*blockIdx.x+t];
-  __syncthreads();
-  if(t==0) last=atomicInc(&done,gridDim.x-1)==gridDim.x-1;
-  __threadfence();
-  __syncthreads();
-  if(last){
-    float v=0;
-    for(unsigned b=0; b<gridDim.x; b++) v+=y[64*b+t];
-    y[1024+t]=v;
-  }
-}
-
 //! right: relaxation until nothing changes | 1 64 |
 extern "C" __global__ void k(int* x, int* y, int n){
   __shared__ int s[66];
@@ -1419,23 +984,6 @@ extern "C" __global__ void k(int* x, int* y, int n){
     int l=s[t], m=s[t+1], r=s[t+2];
     int best=max(m,max(l,r)-1);
     __syncthreads();
-    s[t+1]=best;
-    changes=__syncthreads_or(best!=m);
-  } while(changes);
-  y[t]=s[t+1];
-}
-
-//! wrong: relaxation in place | 1 64 | RAW
-extern "C" __global__ void k(int* x, int* y, int n){
-  __shared__ int s[66];
-  int t=threadIdx.x;
-  s[t+1]=x[t];
-  if(t<2) s[65*t]=0;
-  __syncthreads();
-  int changes;
-  do {
-    int m=s[t+1];
-    int best=max(m,max(s[t],s[t+2])-1);
     s[t+1]=best;
     changes=__syncthreads_or(best!=m);
   } while(changes);
@@ -1501,17 +1049,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   y[t]=v;
 }
 
-//! right: all say the same | 1 128 |
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ bool any;
-  int t=threadIdx.x;
-  if(t==0) any=false;
-  __syncthreads();
-  if(x[t]>50) any=true;
-  __syncthreads();
-  y[t]=any;
-}
-
 //! wrong: a counter read beside its atomics | 1 128 | RAW
 extern "C" __global__ void k(float* x, float* y, int n){
   __shared__ int c;
@@ -1520,36 +1057,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   __syncthreads();
   if(x[t]>20) atomicAdd(&c,1);
   y[t]=c;
-}
-
-//! right: each warp its own slice | 2 128 |
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[4][33];
-  int t=threadIdx.x, w=t/32, l=t%32;
-  float v=x[128*blockIdx.x+t];
-  for(int i=0; i<n; i++){
-    s[w][l]=v;
-    __syncwarp();
-    v=s[w][(l+1)%32]+1;
-    __syncwarp();
-  }
-  y[128*blockIdx.x+t]=v;
-}
-
-//! wrong: each warp its own slice, one too long | 2 128 | WAR
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[4][32];
-  int t=threadIdx.x, w=t/32, l=t%32;
-  float v=x[128*blockIdx.x+t];
-  if(t==0) s[0][0]=0;
-  __syncthreads();
-  for(int i=0; i<n; i++){
-    s[w][l]=v;
-    __syncwarp();
-    v=(&s[w][0])[l+1<128-32*w? l+1:0]+1;
-    __syncwarp();
-  }
-  y[128*blockIdx.x+t]=v;
 }
 
 //! wrong: first lane speaks, others do not wait | 1 32 | WAR
@@ -1591,13 +1098,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   y[i]=s[t]+s[t+1]+s[t+2];
 }
 
-//! wrong: blocks read what the first one fills | 4 32 | RAW
-extern "C" __global__ void k(float* x, float* y, int n){
-  if(blockIdx.x==0) x[threadIdx.x]=threadIdx.x;
-  __syncthreads();
-  y[32*blockIdx.x+threadIdx.x]=x[31-threadIdx.x];
-}
-
 //! wrong: bytes packed into words without atomics | 1 64 | lost-update
 extern "C" __global__ void k(int* x, int* y, int n){
   __shared__ int s[16];
@@ -1618,13 +1118,6 @@ extern "C" __global__ void k(int* x, int* y, int n){
   if(t<16) y[t]=s[t];
 }
 
-//! wrong: neighbours write each other's element | 1 64 | WAW
-extern "C" __global__ void k(float* x, float* y, int n){
-  int t=threadIdx.x;
-  y[t]=x[t];
-  y[t+1]=-x[t];
-}
-
 //! right: hash table by compare-and-swap | 4 64 |
 extern "C" __global__ void k(int* x, int* y, int n){
   int key=x[64*blockIdx.x+threadIdx.x]+6;
@@ -1640,25 +1133,6 @@ extern "C" __global__ void k(int* x, int* y, int n){
   for(int at=key*7&255; ; at=at+1&255){
     if(y[at]==0) y[at]=key;
     if(y[at]==key) break;
-  }
-}
-
-//! wrong: sum never set to zero | 1 64 | uninitialised-read
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[64];
-  int t=threadIdx.x;
-  for(int i=0; i<n; i++) s[t]+=x[t+64*i];
-  y[t]=s[t];
-}
-
-//! wrong: scan of blocks in place | 4 64 | RAW
-extern "C" __global__ void k(float* x, float* y, int n){
-  int i=64*blockIdx.x+threadIdx.x;
-  for(int d=1; d<256; d*=2){
-    float v=i>=d? x[i-d]:0;
-    __syncthreads();
-    x[i]+=v;
-    __syncthreads();
   }
 }
 
@@ -1692,46 +1166,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
   auto token=b.arrive();
   y[t]=s[63-t];
   (void)token;
-}
-
-//! right: odd-even sort | 1 64 |
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[128];
-  int t=threadIdx.x;
-  s[t]=x[t];
-  s[t+64]=x[t+64];
-  for(int i=0; i<128; i++){
-    __syncthreads();
-    int a=2*t+(i&1);
-    if(a+1<128 && s[a]>s[a+1]){
-      float v=s[a];
-      s[a]=s[a+1];
-      s[a+1]=v;
-    }
-  }
-  __syncthreads();
-  y[t]=s[t];
-  y[t+64]=s[t+64];
-}
-
-//! wrong: odd-even sort, barrier only before odd turns | 1 64 | RAW
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[128];
-  int t=threadIdx.x;
-  s[t]=x[t];
-  s[t+64]=x[t+64];
-  for(int i=0; i<128; i++){
-    if(i&1) __syncthreads();
-    int a=2*t+(i&1);
-    if(a+1<128 && s[a]>s[a+1]){
-      float v=s[a];
-      s[a]=s[a+1];
-      s[a+1]=v;
-    }
-  }
-  __syncthreads();
-  y[t]=s[t];
-  y[t+64]=s[t+64];
 }
 
 //! wrong: volatile does not order warps | 1 64 | RAW
@@ -1770,85 +1204,10 @@ extern "C" __global__ void k(float* x, float* y, int n){
   y[t]=v;
 }
 
-//! right: blocks of a grid wait for each other | 4 64 |
-#include <cooperative_groups.h>
-extern "C" __global__ void k(float* x, float* y, int n){
-  int i=64*blockIdx.x+threadIdx.x, m=64*gridDim.x;
-  y[i]=x[i]*2;
-  cooperative_groups::this_grid().sync();
-  x[i]=y[m-1-i];
-}
-
-//! right: three readers, three answers | 1 128 |
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[32];
-  int t=threadIdx.x, w=t/32, l=t%32;
-  if(w==0) s[l]=x[l];
-  __syncthreads();
-  if(w>0){
-    y[t]=s[31-l];
-    asm volatile("bar.arrive 1, 128;" ::: "memory");
-  } else {
-    asm volatile("bar.sync 1, 128;" ::: "memory");
-    s[l]=-1;
-    y[t]=s[l];
-  }
-}
-
-//! wrong: three readers, two answers | 1 128 | WAR
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[32];
-  int t=threadIdx.x, w=t/32, l=t%32;
-  if(w==0) s[l]=x[l];
-  __syncthreads();
-  if(w>0){
-    y[t]=s[31-l];
-    if(w>1) asm volatile("bar.arrive 1, 96;" ::: "memory");
-  } else {
-    asm volatile("bar.sync 1, 96;" ::: "memory");
-    s[l]=-1;
-    y[t]=s[l];
-  }
-}
-
-//! wrong: double buffered tiles with one buffer | 2 64 | RAW
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float s[2][64];
-  int t=threadIdx.x;
-  s[0][t]=x[t];
-  float next=x[64+t], v=0;
-  __syncthreads();
-  for(int b=0; b<8; b++){
-    v+=s[0][(t*5+1)&63];
-    if(b<7) s[0][t]=next;
-    if(b<6) next=x[(b+2)*64+t];
-    __syncthreads();
-  }
-  y[blockIdx.x*64+t]=v;
-}
-
 //! wrong: two blocks write overlapping halos | 4 64 | WAW
 extern "C" __global__ void k(float* x, float* y, int n){
   int i=blockIdx.x*62+threadIdx.x;
   y[i]=x[i]*(1+threadIdx.x);
-}
-
-//! right: two blocks read overlapping halos | 4 64 |
-extern "C" __global__ void k(float* x, float* y, int n){
-  int i=blockIdx.x*62+threadIdx.x;
-  float l=__shfl_up_sync(~0u,x[i],1), r=__shfl_down_sync(~0u,x[i],1);
-  if(threadIdx.x>0 && threadIdx.x<63) y[i]=l+r+x[i];
-}
-
-//! wrong: argmax, only the value waits | 1 256 | RAW
-extern "C" __global__ void k(float* x, float* y, int n){
-  __shared__ float best[8]; __shared__ int at[8];
-  int t=threadIdx.x, i=t; float v=x[t];
-  for(int d=16; d; d/=2){ float o=__shfl_xor_sync(~0u,v,d); int j=__shfl_xor_sync(~0u,i,d); if(o>v||(o==v&&j<i)){v=o;i=j;} }
-  if(t%32==0) best[t/32]=v;
-  __syncthreads();
-  if(t%32==0) at[t/32]=i;
-  if(t==255){ for(int w=0; w<8; w++) if(best[w]>v){v=best[w]; i=at[w];} y[0]=v; y[1]=at[0]; }
 }
 
 //! right: stack of free places by atomics | 2 64 |
@@ -1864,31 +1223,6 @@ extern "C" __global__ void k(int* x, int* y, int n){
   if(at>10) x[2048+at]=y[1+at-5];
 }
 
-//! right: prefix in the block, then one atomic for the block | 4 64 |
-extern "C" __global__ void k(int* x, int* y, int n){
-  __shared__ int base, count;
-  int t=threadIdx.x, keep=x[64*blockIdx.x+t]>20;
-  if(t==0) count=0;
-  __syncthreads();
-  int mine=keep? atomicAdd(&count,1):0;
-  __syncthreads();
-  if(t==0) base=atomicAdd(&y[0],count);
-  __syncthreads();
-  if(keep) y[1+base+mine]=x[64*blockIdx.x+t];
-}
-
-//! wrong: prefix in the block, base read too early | 4 64 | RAW
-extern "C" __global__ void k(int* x, int* y, int n){
-  __shared__ int base, count;
-  int t=threadIdx.x, keep=x[64*blockIdx.x+t]>20;
-  if(t==0) count=0;
-  __syncthreads();
-  int mine=keep? atomicAdd(&count,1):0;
-  __syncthreads();
-  if(t==0) base=atomicAdd(&y[0],count);
-  if(keep) y[1+base+mine]=x[64*blockIdx.x+t];
-}
-
 //! right: warp specialised by roles, block barrier by all | 1 96 |
 extern "C" __global__ void k(float* x, float* y, int n){
   __shared__ float s[64];
@@ -1899,24 +1233,6 @@ extern "C" __global__ void k(float* x, float* y, int n){
     if(t<32) y[b*32+t]=s[t]+s[t+32];
     __syncthreads();
   }
-}
-
-//! wrong: chars beside each other by words | 1 64 | WAW
-extern "C" __global__ void k(float* x, char* y, int n){
-  __shared__ char s[260];
-  int t=threadIdx.x;
-  s[4*t+4]=1;
-  *(int*)(s+4*t)=t;
-  __syncthreads();
-  y[t]=s[t];
-}
-
-//! wrong: out array used as scratch by all blocks | 4 64 | WAW
-extern "C" __global__ void k(float* x, float* y, int n){
-  int t=threadIdx.x;
-  y[t]=x[64*blockIdx.x+t];
-  __syncthreads();
-  for(int d=32; d>0; d/=2){ if(t<d) y[t]+=y[t+d]; __syncthreads(); }
 }
 
 //! right: done flag set by many, read after the barrier, cleared after another | 1 64 |
