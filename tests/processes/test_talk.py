@@ -632,6 +632,9 @@ def test_the_use_of_a_process_and_its_children_is_summed(monkeypatch: pytest.Mon
     assert watch.look(1499) == ResourceUse(2, 5.5, 750, True)  # above the limit, shared memory counts once
     processes.uses[2] = (3.0, 1.0, 500, "running")
     assert watch.look(9999) == ResourceUse(2, 6.5, 1500, False)
+    processes.uses.update({1: (1.0, 0.0, 1000, "running"), 2: (3.0, 1.0, 500, "sleeping")})
+    assert watch.look(9999) == ResourceUse(2, 6.5, 1500, False)
+    processes.uses[1] = (1.0, 0.0, 1000, "sleeping")
     assert processes.made == [1, 2]
     # The time of an ended process is not lost, nor counted twice when its parent reads its status.
     del processes.uses[2]

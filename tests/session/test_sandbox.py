@@ -257,6 +257,7 @@ def test_a_process_is_kept_warm_and_a_dead_one_replaced() -> None:
     gl.sandbox(len, ())
     spare = _keep(os.getpid())._waiting
     assert spare is not None
+    assert spare[2].daemon, "Python ends without waiting for it"
     spare[2].join()
     os.kill(spare[1]._process.pid, signal.SIGKILL)
     assert gl.sandbox(lambda: 1, returns=True).result == 1

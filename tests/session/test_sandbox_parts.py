@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import linecache
 import os
 import pickle
 import subprocess
@@ -24,9 +22,7 @@ from gpulab.lab.faults.jobs import Call, Cell
 from gpulab.processes.errors import ProcessError
 from gpulab.processes.values import DamagedError
 from virtualgpu.errors import GpulabError
-from virtualgpu.records.faults.sandboxed import Culprit, SandboxRun
-from virtualgpu.records.hazards import Place
-from virtualgpu.records.timeline import SourceLine
+from virtualgpu.records.faults.sandboxed import SandboxRun
 
 NOTHING = {
     "error": "",
@@ -65,14 +61,6 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
     gl.use_device("virtual:T4")
     return pids
-
-
-@pytest.mark.usefixtures("alone")
-def test_the_reply_of_a_job_without_errors() -> None:
-    assert ran(lambda: 3) == NOTHING
-    reply = ran(lambda a: {"twice": 2 * a}, 21, returns=True)
-    assert pickle.loads(reply.pop("result").tobytes()) == {"twice": 42}
-    assert reply == {key: value for key, value in NOTHING.items() if key != "result"}
 
 
 class Silent(Exception):
@@ -154,18 +142,6 @@ def test_sixteen_open_figures_are_drawn_and_faulty_ones_left_out(monkeypatch: py
     assert [picture.tobytes()[0] for picture in ran(len, ())["figures"]] == [1, *range(3, 17)]
 
 
-def test_a_process_that_gets_ready_opens_its_devices() -> None:
-    gl.use_device("virtual:T4")
-    child.warm(None, 1)
-    assert session.virtual_side().machine.kernel_launches > 0
-    assert session.which_device().count == 1
-    child.warm(None, 2)
-    assert session.which_device().count == 2
-    child.warm(None, 1)
-    assert session.which_device().count == 2  # what is there already stays
-    assert child.there(None) is True
-
-
 # What crosses -------------------------------------------------------------------------------------------
 
 
@@ -201,18 +177,6 @@ def test_an_expression_is_shown_as_text_page_and_drawing() -> None:
 
     bundle = Cell("rich", "cell", {"rich": Rich()}, ())().bundle
     assert bundle == {"text/plain": "rich", "text/html": "<b>rich</b>", "image/svg+xml": "<svg/>"}
-
-
-def test_a_cell_that_does_not_define_a_declared_name() -> None:
-    assert Cell("a, b = 1, 2", "cell", {}, ("b",))().values == {"b": 2}
-    with pytest.raises(NameError, match="b, c"):
-        Cell("a = 1", "cell", {}, ("a", "b", "c"))()
-
-
-def test_a_cell_takes_the_names_that_it_names() -> None:
-    space = {"a": 1, "b": 2, "c": 3}
-    assert list(jobs.used_by("print(b.real)\nfor c in d: a", space)) == ["a", "b", "c"]
-    assert jobs.used_by("b.a + e", space) == {"b": 2}
 
 
 class Stream:
@@ -352,39 +316,6 @@ def test_a_job_has_the_limits_that_are_documented(made: type[MadeUp]) -> None:
     assert spare.calls[-1][3] is True
 
 
-def test_the_record_has_the_whole_reply(made: type[MadeUp]) -> None:
-    code = inspect.unwrap(gl.sandbox).__code__
-    line = code.co_firstlineno + 1  # after the decorator
-    file = code.co_filename
-    culprit = {
-        "given": (4, file, line),
-        "kernel": "k",
-        "said": "why",
-        "place": (3, "x", (1, 0, 0), (2, 0, 0)),
-    }
-    reply = {
-        "error": "E: 1\nand more",
-        "frames": [(file, 1), (file, line)],
-        "status": 700,
-        "sticky": True,
-        "notes": ["noted"],
-        "given": culprit,
-    }
-    made.answers["run"] = NOTHING | reply
-    record = gl.sandbox(len, (), returns=True).record
-    source = SourceLine("sandbox.py", line, "def sandbox(")
-    assert record.frames == (SourceLine("sandbox.py", 1, linecache.getline(file, 1).strip()), source)
-    assert record.culprit == Culprit(4, source, "k", Place(3, "x", (1, 0, 0), (2, 0, 0)), "why")
-    assert (record.error, record.status, record.sticky) == ("E: 1\nand more", 700, True)
-    assert (record.at_end, record.notes, record.blocking) == (False, ("noted",), False)
-    assert made.made[0].calls[0][2] is True
-    made.answers["run"] = NOTHING | {**reply, "at_end": True, "given": culprit | {"given": (4, "", 0)}}
-    record = gl.sandbox(len, ()).record
-    assert record.at_end
-    assert record.culprit is not None
-    assert record.culprit.source is None
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -493,22 +424,6 @@ def test_a_spare_process_that_fails_is_no_error(made: type[MadeUp], monkeypatch:
     keep.prepare()
     with pytest.raises(OSError, match="no process"):
         keep.taken(False)
-
-
-def test_python_ends_without_waiting_for_one_that_gets_ready(
-    made: type[MadeUp], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[threading.Thread] = []
-    go = threading.Event()
-    monkeypatch.setattr(child, "warm", lambda *_: None)
-    monkeypatch.setattr(MadeUp, "ask", lambda *_: begun.append(threading.current_thread()) or go.wait(5))
-    sandbox._SpareProcess().prepare()
-    while not begun:
-        time.sleep(0.001)
-    go.set()
-    assert begun[0].daemon
-    assert begun[0] is not threading.current_thread()
-    assert len(made.made) == 1
 
 
 @pytest.mark.parametrize(("free_bytes", "spare"), [(2 << 30, False), ((2 << 30) + 1, True)])

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.session import calls, cuda, current, sides
-from tests.trace.test_cupti_library import Library, called_back
+from gpulab.session import cuda, current, sides
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 from virtualgpu.errors import GpulabError, NotSupportedError, WatchError
 from virtualgpu.model import machine
@@ -91,16 +90,6 @@ def launch(grid: int = 2, block: int = 64, n: int = 64, kernel: Any = None, **op
     cp = session.cp()
     args = (cp.ones(n, np.float32), np.int32(n))
     return Launch.of(kernel or cp.RawKernel(CODE, "k"), grid, block, options.pop("args", args), **options)
-
-
-def test_a_virtual_gpu_answers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Real()
-    monkeypatch.setattr(sides.current, "backend", lambda: real)
-    one = session.observe(launch(), Blocks())
-    assert (one.record, one.counterpart, one.note) == (("real", Blocks()), None, "")
-    several = session.observe(launch(), Blocks(), Warp())
-    assert [answer.record for answer in several] == [("real", Blocks()), ("real", Warp())]
-    assert real.observations == [(Blocks(),), (Blocks(), Warp())]
 
 
 def test_times_are_measured_and_predicted(both: tuple[Real, Twin]) -> None:
@@ -213,18 +202,6 @@ def test_an_error_in_the_preparation_is_raised_before_the_real_gpu_runs(
     assert len(real.observations) == (not passes)
 
 
-def test_a_count_that_takes_too_long_names_the_remedy(both: tuple[Real, Twin]) -> None:
-    _, twin = both
-    twin.error = CUDARuntimeError(702, "cudaErrorLaunchTimeout", "")
-    with pytest.raises(GpulabError, match=r"did not finish its replay (.|\n)*watchdog_s=60"):
-        session.observe(launch(), Counters())
-    for error in (CUDARuntimeError(700, "cudaErrorIllegalAddress", ""), RuntimeError("mine")):
-        twin.error = error
-        with pytest.raises(type(error)) as raised:
-            session.observe(launch(), Counters())
-        assert raised.value is error
-
-
 def test_small_launches_are_replayed_first_and_larger_ones_on_demand(
     both: tuple[Real, Twin], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,26 +306,6 @@ def test_occupancies_of_a_timeline_s_kernels() -> None:
 
 
 # -- calls, histories, faults, the device -----------------------------------------------------------------
-
-
-def test_calls_are_counted_by_their_api(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = Library()
-    cupti = calls.library.Cupti(fake)
-    monkeypatch.setattr(calls.library, "load", lambda: cupti)
-    arguments: list[Any] = []
-
-    def function(*args: Any) -> None:
-        arguments.append(args)
-        for domain, cbid in ((2, 6), (2, 6), (1, 2), (2, 1), (1, 1)):
-            called_back(fake, domain, cbid, 0)
-            called_back(fake, domain, cbid, 1)
-
-    runtime, driver = calls.driver_calls(function, (1, "two"))
-    assert arguments == [(1, "two")]
-    assert sorted(runtime) == [("cudaEventRecord", 2), ("cudaMalloc", 1)]
-    assert sorted(driver) == [("cuInit", 1), ("cuLaunchKernel", 1)]
-    enabled = {tuple(call) for call in fake.named("callback")}
-    assert {(2, 1, 1, 77), (2, 6, 1, 77), (1, 1, 1, 77), (1, 2, 1, 77)} <= enabled
 
 
 def test_a_real_device_is_made_current_again(fake_cupy: Callable[..., None]) -> None:

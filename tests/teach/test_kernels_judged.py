@@ -88,13 +88,6 @@ def test_other_values_than_the_kernel_are_refused(answer: Any, says: str) -> Non
     assert str(error.value).startswith(says)
 
 
-@pytest.mark.parametrize("name", ["twice", "twice<float>", "_Z5twiceIfEvPKfPfi"])
-def test_a_kernel_is_a_text_or_a_raw_kernel(name: str) -> None:
-    assert bench.read(EXERCISE, CODE) == SOURCE
-    kernel = SimpleNamespace(name=name, code=CODE, options=("-I.",))
-    assert bench.read(EXERCISE, kernel).name == name
-
-
 def says_of(error: Exception, code: str = CODE) -> str:
     def stats(source: KernelSource) -> Any:
         raise error
@@ -251,19 +244,6 @@ def test_outputs_hold_garbage_unless_they_are_read_and_arrays_lie_apart() -> Non
     assert bench.on_device(cp, EXERCISE, case, 7)[2]["y"].tolist() == [1] * 4
 
 
-def test_only_kernels_that_declare_dynamic_shared_memory_get_some() -> None:
-    launched: list[Any] = []
-    cuda = SimpleNamespace(alloc=lambda size: None)
-    cp = SimpleNamespace(asarray=np.array, asnumpy=np.asarray, cuda=cuda)
-    side = SimpleNamespace(observe=lambda launch, kind: launched.append(launch))
-    case = labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1))
-    case.shared_bytes = 96
-    for code in (CODE, f"extern __shared__ float box[]; {CODE}"):
-        Bench(side, cp).run(EXERCISE, KernelSource("twice", code), case)
-        Bench(side, cp).sanitize(EXERCISE, KernelSource("twice", code), case)
-    assert [launch.shared_bytes for launch in launched] == [0, 0, 96, 96]
-
-
 # The launches of a trial
 
 
@@ -332,13 +312,6 @@ def clean(*hazards: Any, complete: bool = True, blocks: int | None = None) -> An
 
 def trial(place: Any = None, exercise: KernelExercise = EXERCISE, **changes: Any) -> Any:
     return Trial(exercise, changes.pop("source", SOURCE), place or Place(), 3, **changes)
-
-
-def test_small_sizes_come_first_and_5000_is_small() -> None:
-    small = trial().small_cases
-    assert [case.size for case in small if case.size > 33] == [40] * 3 + [900] * 3 + [5000] * 3
-    assert [case.block for case in small if case.size == 1] == list(BLOCKS)
-    assert [case.size for case in trial().large_cases()] == [5001, 20_000]
 
 
 def test_each_launch_has_numbers_of_its_own() -> None:

@@ -76,11 +76,6 @@ def test_wrong_answers_fail_and_right_ones_pass(name: str, record_property: Any)
     assert not misjudged, "\n" + "\n".join(misjudged)
 
 
-def test_the_sample_reaches_every_stage() -> None:
-    stages = {answer.stage for wrong, _ in DECLARED.values() for answer in wrong}
-    assert {answer.stage for name in DECLARED for answer in sampled(name)[0]} == stages
-
-
 def test_enough_wrong_and_right_answers_are_declared() -> None:
     for name, (wrong, right) in DECLARED.items():
         assert len(wrong) >= LEAST_WRONG, name

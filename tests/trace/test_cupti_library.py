@@ -6,7 +6,6 @@ Its numbers are those of cupti_result.h, cupti_activity.h and cupti_callbacks.h 
 from __future__ import annotations
 
 import ctypes
-import gc
 import sys
 from ctypes import c_size_t, c_void_p
 from types import SimpleNamespace
@@ -198,19 +197,6 @@ def test_the_calls_of_a_recording(fake: Library) -> None:
     assert exits == [cupti.stop], "a process that ends meanwhile stops it"
 
 
-def test_registrations_last_for_the_next_recording(fake: Library) -> None:
-    cupti = Cupti(fake)
-    for _ in range(2):
-        cupti.start([MEMSET], {})
-        cupti.stop()
-    assert len(fake.named("register")) == len(fake.named("threads")) == len(fake.named("attribute")) == 1
-    assert fake.named("enable") == fake.named("disable") == [[MEMSET]] * 2
-    assert len(exits) == 1
-    fake.calls.clear()
-    cupti.stop()
-    assert fake.calls == [("flush", FLAG_FLUSH_FORCED)], "ended twice, nothing is there to disable"
-
-
 def test_a_failed_registration_is_repeated(fake: Library) -> None:
     cupti = Cupti(fake)
     fake.refused["register", 0] = NOT_SUPPORTED
@@ -271,31 +257,6 @@ def test_errors_name_the_function_and_its_result(fake: Library) -> None:
 # -- buffers ----------------------------------------------------------------------------------------------
 
 
-def test_buffers_are_zeroed_aligned_and_distinct(fake: Library) -> None:
-    cupti = Cupti(fake)
-    cupti.start([MEMSET], {})
-    buffers = [fake.request() for _ in range(6)]
-    assert len({address for address, _, _ in buffers}) == 6
-    assert {(address % 8, size, records) for address, size, records in buffers} == {(0, 1 << 12, 0)}
-    assert not any(any(ctypes.string_at(address, 1 << 12)) for address, _, _ in buffers)
-
-
-def test_records_are_read_buffer_by_buffer_and_once(fake: Library) -> None:
-    cupti = Cupti(fake)
-    cupti.start([MEMSET], {})
-    first = bytes(range(1, 73))
-    second = bytes(range(100, 124))
-    fake.give(first)
-    fake.give(b"")
-    fake.give(second)
-    gc.collect()
-    cupti.stop()
-    buffers = [(bytes(buffer), offsets) for buffer, offsets in cupti.buffers()]
-    assert buffers == [(first, [0, 24, 48]), (second, [0])]
-    assert list(cupti.buffers()) == []
-    assert cupti._buffers == {}, "nobody keeps what has been read, or holds nothing"
-
-
 def test_unread_buffers_are_dropped_by_the_next_recording(fake: Library) -> None:
     cupti = Cupti(fake)
     cupti.start([MEMSET], {})
@@ -327,34 +288,7 @@ def test_names_of_calls_lose_the_version_that_cupti_adds(fake: Library) -> None:
     assert fake.asked == queries
 
 
-def test_names_behind_the_first_six_hundred(fake: Library) -> None:
-    fake.names = {DRIVER_API: {599: b"cuOne", 601: b"cuTwo", 603: b"cuThree"}}
-    assert Cupti(fake).call_names(DRIVER_API) == {599: "cuOne", 601: "cuTwo"}
-
-
 # -- callbacks --------------------------------------------------------------------------------------------
-
-
-def called_back(fake: Library, domain: int, cbid: int, site: int) -> None:
-    data = callbacks.CallData(site=site, function_name=b"f", correlation_id=9)
-    fake.callback(None, domain, cbid, ctypes.pointer(data))
-
-
-def test_a_handler_gets_the_names_of_calls(fake: Library) -> None:
-    calls: list[tuple[str, bool, int]] = []
-    names = {DRIVER_API: frozenset({"cuLaunchKernel"}), RUNTIME_API: frozenset({"cudaMalloc", "cudaFree"})}
-    handler = lambda name, done, data: calls.append((name, done, data.correlation_id))  # noqa: E731
-    with callbacks.subscribed(Cupti(fake), names, handler):
-        assert fake.calls == [
-            ("subscribe",),
-            ("callback", DRIVER_API, 2, 1, 77),
-            ("callback", RUNTIME_API, 1, 1, 77),
-        ]
-        called_back(fake, DRIVER_API, 2, 0)
-        called_back(fake, RUNTIME_API, 1, 1)
-        called_back(fake, RUNTIME_API, 99, 1)
-    assert calls == [("cuLaunchKernel", False, 9), ("cudaMalloc", True, 9), ("", True, 9)]
-    assert fake.calls[-1] == ("unsubscribe", 77)
 
 
 def test_a_subscription_ends_whatever_happens(fake: Library) -> None:
@@ -368,22 +302,6 @@ def test_a_subscription_ends_whatever_happens(fake: Library) -> None:
     with pytest.raises(CuptiError), callbacks.subscribed(Cupti(fake), names, lambda *_: None):
         pytest.fail("another tool holds it")
     assert fake.calls == [("subscribe",)], "who did not subscribe does not unsubscribe"
-
-
-def test_data_of_a_callback_lie_where_the_header_puts_them() -> None:
-    offsets = {name: getattr(callbacks.CallData, name).offset for name, _ in callbacks.CallData._fields_}
-    assert offsets == {
-        "site": 0,
-        "function_name": 8,
-        "params": 16,
-        "return_value": 24,
-        "symbol_name": 32,
-        "context": 40,
-        "context_uid": 48,
-        "correlation_data": 56,
-        "correlation_id": 64,
-    }
-    assert ctypes.sizeof(callbacks.CallData) == 72
 
 
 # -- where it is ------------------------------------------------------------------------------------------
