@@ -164,7 +164,7 @@ def run_notebook(folder: Path, notebook: Path) -> list[Page]:
         if cell["cell_type"] != "code":
             continue
         value = shell.run_cell(cell_source).result
-        if not (hasattr(value, "_writers") and ".html" in value._writers()):
+        if not (hasattr(value, "_make_writers") and ".html" in value._make_writers()):
             continue
         name = f"{notebook.stem.split('_')[0]}-{cell['id']}.html"
         value.save(folder / name)

@@ -17,14 +17,14 @@ from gpulab.diagnosis.checks import (
     Finding,
     run_checks,
 )
-from gpulab.views.tables import Table, Texts
+from gpulab.views.tables import Table, TextDisplay
 
 _COLUMNS = ("part", "status", "found", "remedy")
 _USE_VIRTUAL_GPU = "Nothing to do: the virtual GPU replaces it."
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Diagnosis(Texts):
+class Diagnosis(TextDisplay):
     """All findings of the function `doctor` with an overall verdict, displayed as a table."""
 
     findings: tuple[Finding, ...]

@@ -39,8 +39,8 @@ class Pictured(Savable):
         self._cached_picture = picture
         return picture
 
-    def _writers(self) -> Writers:
-        return self._picture()._writers()
+    def _make_writers(self) -> Writers:
+        return self._picture()._make_writers()
 
     def describe(self) -> str:
         """Return a text description of the picture."""
@@ -191,8 +191,8 @@ class Recorded(Pictured, Generic[R]):
             picture.on_close = self.stop
         return picture
 
-    def _writers(self) -> Writers:
-        return {".json": text_writer(lambda: as_json(self.record)), **super()._writers()}
+    def _make_writers(self) -> Writers:
+        return {".json": text_writer(lambda: as_json(self.record)), **super()._make_writers()}
 
     def __repr__(self) -> str:
         if self._has_record:

@@ -145,23 +145,23 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         >>> t.overlap()
         >>> t.overlap()[0].percent
         """
-        return tables.overlaps(overlap.overlap(self.record), self.record)
+        return tables.make_overlap_table(overlap.overlap(self.record), self.record)
 
     def gaps(self, min_ns: int = 0) -> tables.Answers[Gap]:
         """Return the idle intervals of each stream and engine with their causes. Intervals shorter than
         `min_ns` are left out.
         """
-        return tables.gaps(gaps.gaps(self.record, min_ns), self.record)
+        return tables.make_gap_table(gaps.gaps(self.record, min_ns), self.record)
 
     def critical_path(self) -> tables.Answers[PathStep]:
         """Return the critical path, which is the chain of operations and host intervals that determines the
         duration.
         """
-        return tables.path(critical_path.critical_path(self.record), self.record)
+        return tables.make_path_table(critical_path.critical_path(self.record), self.record)
 
     def advice(self) -> tables.Answers[Advice]:
         """Return at most four suggestions for a faster program, each with the time that it would save."""
-        return tables.advice(advice.advice(self.record), self.record)
+        return tables.make_advice_list(advice.advice(self.record), self.record)
 
     def describe(self) -> str:
         """Return a text description of the timeline with its operations, overlap, critical path and
@@ -175,11 +175,11 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
     def _sentence(self) -> str:
         return sentences.sentence(self.record)
 
-    def _writers(self) -> Writers:
+    def _make_writers(self) -> Writers:
         from gpulab.analysis.files.write import save
 
         write = partial(save, self.record)
-        return {".json": write, ".json.gz": write, **Pictured._writers(self)}
+        return {".json": write, ".json.gz": write, **Pictured._make_writers(self)}
 
     beside = old_method("beside", "compare")
 

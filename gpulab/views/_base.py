@@ -19,7 +19,7 @@ from gpulab.views._saving import Savable, Writers, text_writer
 from gpulab.views.parts import page, palette, picture
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
-from gpulab.views.tables import Table, Tabular
+from gpulab.views.tables import HasTables, Table
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
@@ -64,10 +64,12 @@ def read_style(name: str) -> str:
     sheets = [
         _VIEWS_FOLDER.joinpath(f"{sheet_name}.css") for sheet_name in ("parts/card", "parts/parts", name)
     ]
-    return palette.css() + "\n".join(sheet.read_text(encoding="utf-8") for sheet in sheets if sheet.is_file())
+    return palette.make_css() + "\n".join(
+        sheet.read_text(encoding="utf-8") for sheet in sheets if sheet.is_file()
+    )
 
 
-class View(anywidget.AnyWidget, Tabular, Savable):
+class View(anywidget.AnyWidget, HasTables, Savable):
     """A widget that can also be shown as a sentence (``repr``), a text (``describe()``), a PNG or an HTML
     page.
 
@@ -140,7 +142,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
         sharp.
         """
         with self._lock:
-            return picture.png(self.draw(), self.title, self.caption)
+            return picture.draw_png(self.draw(), self.title, self.caption)
 
     def html(self) -> str:
         """Return an HTML page with the interactive view. The page works offline and without a kernel."""
@@ -150,9 +152,11 @@ class View(anywidget.AnyWidget, Tabular, Savable):
             }
             widget_traits = {"layout", "tabbable", "tooltip", "comm"}
             values = {name: getattr(self, name) for name in traits_by_name if name not in widget_traits}
-            return page.page(values, str(self._esm), str(self._css), self.title, self.describe(), self.png())
+            return page.make_page(
+                values, str(self._esm), str(self._css), self.title, self.describe(), self.png()
+            )
 
-    def _writers(self) -> Writers:
+    def _make_writers(self) -> Writers:
         page_of = text_writer(self.html)
         return {".html": page_of, ".htm": page_of, ".png": lambda path: path.write_bytes(self.png())}
 
@@ -212,7 +216,7 @@ class View(anywidget.AnyWidget, Tabular, Savable):
 
 def make_picture_bundle(image: bytes, text: str) -> Bundle:
     """Return the data and the metadata of a notebook output with a PNG image and its text."""
-    width, height = picture.nominal_size(image)
+    width, height = picture.read_nominal_size(image)
     data = {"text/plain": text, "image/png": base64.b64encode(image).decode("ascii")}
     return data, {"image/png": {"width": width, "height": height, "alt": text}, **palette.NEEDS_LIGHT}
 

@@ -24,7 +24,7 @@ from PIL import Image
 
 from gpulab.views._saving import Savable, Writers, text_writer
 from gpulab.views.parts import palette
-from gpulab.views.tables import Table, Tabular
+from gpulab.views.tables import HasTables, Table
 from gpulab.words import number
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def number_ticks(ax: Axes, direction: Literal["x", "y"], multiples: Sequence[flo
     axis.set_minor_locator(NullLocator())
 
 
-class FigureView(Tabular, Savable):
+class FigureView(HasTables, Savable):
     """A matplotlib chart that can also be shown as a sentence (``repr``), a text, a PNG or an HTML page.
 
     Subclasses implement `record`, `sentence`, `describe` and `painters`.
@@ -187,7 +187,7 @@ class FigureView(Tabular, Savable):
             f"<pre>{html.escape(self.describe())}</pre></details></body></html>\n"
         )
 
-    def _writers(self) -> Writers:
+    def _make_writers(self) -> Writers:
         page = text_writer(self.html)
 
         def save_drawing(path: Path) -> None:
@@ -211,7 +211,7 @@ class FigureView(Tabular, Savable):
     def _make_html(self, light_png: bytes) -> str:
         """Return the chart as HTML: the image, a dark version for dark pages, and folded tables."""
         name = f"gl-figure-{hashlib.sha256(light_png).hexdigest()[:10]}"
-        dark_rule = palette.in_dark(f"img.{name}", f"content: url({_make_data_url(self.png('dark'))})")
+        dark_rule = palette.make_dark_rule(f"img.{name}", f"content: url({_make_data_url(self.png('dark'))})")
         image = (
             f'<img class="{name}" width="{WIDTH_IN * DPI:.0f}" style="max-width:100%" '
             f'alt="{html.escape(self.describe())}" src="{_make_data_url(light_png)}">'

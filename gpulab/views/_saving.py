@@ -20,7 +20,7 @@ class Savable:
 
     __slots__ = ()
 
-    def _writers(self) -> Writers:
+    def _make_writers(self) -> Writers:
         """Return a dictionary of functions that write a file, by file extension."""
         raise NotImplementedError
 
@@ -44,7 +44,7 @@ class Savable:
             For an unknown extension; the message lists the known ones.
         """
         path = Path(path)
-        writers = self._writers()
+        writers = self._make_writers()
         for extension, writer in writers.items():
             if path.name.lower().endswith(extension):
                 writer(path)

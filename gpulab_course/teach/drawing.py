@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from gpulab.views.parts.palette import ink, light
+from gpulab.views.parts.palette import choose_ink, find_hex
 
 Pair = tuple[float, float]
 WIDTH_IN = 7.6
@@ -54,7 +54,7 @@ def draw_text(axes: Axes, x: float, y: float, text: str, colour: str = "fg", **s
         Further properties of the text, such as ``ha="center"`` or ``fontsize``, which is 10 otherwise.
     """
     properties: dict[str, Any] = {"ha": "left", "va": "center", "fontsize": 10} | style
-    axes.text(x, y, text, color=light(colour), **properties)
+    axes.text(x, y, text, color=find_hex(colour), **properties)
 
 
 def draw_box(
@@ -96,11 +96,18 @@ def draw_box(
     """
     properties: dict[str, Any] = {"linewidth": 0.8} | style
     axes.add_patch(
-        Rectangle((x, y), width, height, facecolor=light(colour), edgecolor=light(edge), **properties)
+        Rectangle(
+            (x, y),
+            width,
+            height,
+            facecolor=find_hex(colour),
+            edgecolor=find_hex(edge),
+            **properties,
+        )
     )
     if text:
         middle = (x + width / 2, y + height / 2)
-        draw_text(axes, *middle, text, text_colour or ink(colour), ha="center", fontsize=fontsize)
+        draw_text(axes, *middle, text, text_colour or choose_ink(colour), ha="center", fontsize=fontsize)
 
 
 def draw_arrow(axes: Axes, start: Pair, end: Pair, colour: str = "fg", **style: Any) -> None:
@@ -119,5 +126,7 @@ def draw_arrow(axes: Axes, start: Pair, end: Pair, colour: str = "fg", **style: 
         ``mutation_scale``, the size of its head (otherwise 12).
     """
     properties: dict[str, Any] = {"arrowstyle": "-|>", "linewidth": 1.2, "mutation_scale": 12} | style
-    arrow = FancyArrowPatch(start, end, color=light(colour), shrinkA=0, shrinkB=0, zorder=2.5, **properties)
+    arrow = FancyArrowPatch(
+        start, end, color=find_hex(colour), shrinkA=0, shrinkB=0, zorder=2.5, **properties
+    )
     axes.add_patch(arrow)

@@ -33,7 +33,7 @@ class Form(anywidget.AnyWidget):
     """
 
     _esm = read_module("forms", _TEACH_FILES)
-    _css = palette.css(".gpulab-form") + (_TEACH_FILES / "forms.css").read_text(encoding="utf-8")
+    _css = palette.make_css(".gpulab-form") + (_TEACH_FILES / "forms.css").read_text(encoding="utf-8")
 
     form = traitlets.Unicode().tag(sync=True)
     facts = traitlets.Dict().tag(sync=True)

@@ -24,7 +24,7 @@ def bundle_of(widget: Any | None, text: str, page: str) -> Bundle:
 
 def boxed(content: str, colour: str = "accent") -> str:
     """Return HTML for a box around `content` with a coloured bar at its left edge."""
-    bar = f"4px solid {palette.light(colour)}"
+    bar = f"4px solid {palette.find_hex(colour)}"
     return f'<div style="border-left:{bar};padding:2px 0 2px 10px">{content}</div>'
 
 

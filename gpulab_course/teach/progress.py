@@ -218,7 +218,7 @@ class Progress(Savable):
         record = {"format": "gpulab-progress", "version": 1, "notebooks": [asdict(n) for n in self.notebooks]}
         return json.dumps(record, indent=1, ensure_ascii=False)
 
-    def _writers(self) -> Writers:
+    def _make_writers(self) -> Writers:
         return {".json": text_writer(lambda: f"{self.json()}\n")}
 
 

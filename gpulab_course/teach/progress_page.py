@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from math import sqrt
 
-from gpulab.views.parts.card import bars, card, fold, items, legend, paragraph
+from gpulab.views.parts.card import make_bars, make_card, make_fold, make_legend, make_list, make_paragraph
 from gpulab.words import percent
 
 _Z_SCORE = 1.96  # of 95 %
@@ -77,15 +77,15 @@ def page(
     name, file = next_exercise
     link_html = _link_html(name, file)
     next_text = f'<p class="gl-words-plain">Your next exercise: {link_html}.</p>' if name else ""
-    return card(
+    return make_card(
         "Progress",
         _total_bars(tiles),
         next_text,
-        *map(paragraph, sentences),
+        *map(make_paragraph, sentences),
         f'<ol class="gl-map">{"".join(map(_tile_html, tiles))}</ol>',
-        legend(_MARK_LEGEND),
+        make_legend(_MARK_LEGEND),
         _calibration_html(calibration),
-        fold("Best scores", items(scores), opened=False) if scores else "",
+        make_fold("Best scores", make_list(scores), opened=False) if scores else "",
     )
 
 
@@ -99,7 +99,7 @@ def _total_bars(tiles: Sequence[Tile]) -> str:
         results = [result for tile in tiles for result in tile.results[result_kind]]
         right_count = sum(result is True for result in results)
         rows.append((label, right_count / max(1, len(results)), f"{right_count} of {len(results)}", "good"))
-    return bars(rows)
+    return make_bars(rows)
 
 
 def _tile_html(tile: Tile) -> str:
@@ -137,10 +137,10 @@ def _calibration_html(calibration: Mapping[str, tuple[int, int]]) -> str:
         "Dot: share that was right; line: its 95 % interval, which becomes shorter with more predictions."
     )
     return (
-        paragraph("Calibration of your predictions", "heading")
+        make_paragraph("Calibration of your predictions", "heading")
         + f'<div class="gl-calibration"><svg width="{_PLOT_WIDTH}" height="84" aria-hidden="true">'
-        + f"{_axis_svg()}{rows}</svg>{items(share_texts)}</div>"
-        + paragraph(plot_note, "note")
+        + f"{_axis_svg()}{rows}</svg>{make_list(share_texts)}</div>"
+        + make_paragraph(plot_note, "note")
     )
 
 

@@ -67,7 +67,7 @@ def test_stored_pictures_are_dark_in_a_dark_theme_before_a_cell_runs(cells: Any)
           ?.style.filter"""
     )
     assert rule == "invert(0.87) hue-rotate(180deg)"
-    assert rule in palette.css()
+    assert rule in palette.make_css()
 
 
 def test_each_kind_has_its_words(cells: Any) -> None:

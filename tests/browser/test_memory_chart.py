@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpulab.views import MemoryChart
-from gpulab.views.memory.chart import by_event
+from gpulab.views.memory.chart import order_by_event
 from gpulab.words import duration, size
 from tests.views import synthetic
 from tests.views.unusual import refusals
@@ -128,7 +128,7 @@ def test_a_page_shows_the_memory_after_each_event(make: Any, open_saved: Callabl
     by_time = canvas.screenshot()
     page.get_by_role("button", name="By event", exact=True).click()
     assert canvas.screenshot() != by_time
-    steps = by_event(record)
+    steps = order_by_event(record)
     count = len(record.marks)
     box = canvas.bounding_box()
     for step in range(count + 1):

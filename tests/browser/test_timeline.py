@@ -17,7 +17,7 @@ from gpulab.views import TimelineView
 from gpulab.views._base import read_module
 from gpulab.views.parts import palette, picture
 from gpulab.views.parts.plots import time_ticks
-from gpulab.views.timeline.chart import chart, lanes_of
+from gpulab.views.timeline.chart import draw_chart, make_lanes
 from gpulab.words import duration
 from tests.browser.test_latency import RUN
 from tests.views import timelines
@@ -53,13 +53,13 @@ def test_canvas_and_picture_paint_the_same(browser: Any, tmp_path: Path) -> None
     page.goto((tmp_path / "view.html").as_uri() + "?notebook")
     page.locator("canvas").wait_for()
     assert page.evaluate("document.querySelector('canvas').width") == 2 * inside
-    box = chart(lanes_of([record]), "")
+    box = draw_chart(make_lanes([record]), "")
     track, (low, high) = box.items[0], box.domain
     for zoom in (1, 1.5**6):
         half = (high - low) / 2 / zoom
         box = replace(box, domain=[(low + high) / 2 - half, (low + high) / 2 + half])
         pen = picture.Pen(inside, box.height)
-        picture.lay(box, inside)[1](pen, 0, 0)
+        picture.lay_out(box, inside)[1](pen, 0, 0)
         painted = np.asarray(pen.image)
         differ = []
         for top in track.tops:
@@ -90,7 +90,7 @@ def page(open_saved: Callable[..., Any]) -> Callable[..., Any]:
 
 def point(page: Any, record: Timeline, time_ns: float, y: float, click: bool = False) -> None:
     box = page.locator("canvas").bounding_box()
-    left_px = chart(lanes_of([record]), "").left
+    left_px = draw_chart(make_lanes([record]), "").left
     x = box["x"] + left_px + time_ns / record.duration_ns * (box["width"] - left_px - 8)
     (page.mouse.click if click else page.mouse.move)(x, box["y"] + y)
 
@@ -103,7 +103,7 @@ def outlined(page: Any, colour: str) -> int:
              const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data; let n = 0;
              for (let i = 0; i < d.length; i += 4) if (d[i] === r && d[i + 1] === g && d[i + 2] === b) n += 1;
              return n; }""",
-            list(bytes.fromhex(palette.light(colour)[1:])),
+            list(bytes.fromhex(palette.find_hex(colour)[1:])),
         )
     )
 

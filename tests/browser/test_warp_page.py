@@ -119,7 +119,7 @@ def test_lanes_have_the_colours_of_the_picture(open_saved: Any) -> None:
             )
         )
     for state in (ACTIVE, INACTIVE, OFF):
-        red, green, blue = bytes.fromhex(palette.light(state.colour)[1:])
+        red, green, blue = bytes.fromhex(palette.find_hex(state.colour)[1:])
         assert colours[state.key] == f"rgb({red}, {green}, {blue})", state.name
 
 
@@ -361,7 +361,7 @@ def test_the_strip_and_its_slider_have_one_axis(
                 const data = canvas.getContext("2d").getImageData(Math.floor(x * scale), 0, 1, height).data;
                 const is = (y) => colour.every((part, index) => Math.abs(data[4 * y + index] - part) < 8);
                 return Array.from({length: height}, (_, y) => y).filter(is).length / height; }""",
-            [x, list(bytes.fromhex(palette.light(ACTIVE.colour)[1:]))],
+            [x, list(bytes.fromhex(palette.find_hex(ACTIVE.colour)[1:]))],
         )
         assert blue == pytest.approx(lanes / 32, abs=0.06)
 

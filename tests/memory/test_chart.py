@@ -20,8 +20,8 @@ from gpulab.lab.memory import chart
 from gpulab.lab.memory.chart import parse_size
 from gpulab.session.pools import readings
 from gpulab.views import MemoryChart
-from gpulab.views.memory.chart import by_event
-from gpulab.views.memory.memory_text import sentence
+from gpulab.views.memory.chart import order_by_event
+from gpulab.views.memory.memory_text import describe_memory
 from tests.views import synthetic
 from virtualgpu.records import io
 
@@ -106,7 +106,7 @@ def levels_of_a_short_block() -> tuple[chart.MemoryRecording, list[tuple[int, in
 
 def test_the_memory_after_each_event_is_the_pools_own():
     m, levels = levels_of_a_short_block()
-    steps = by_event(m.record)
+    steps = order_by_event(m.record)
     assert list(zip(steps.used_bytes[:6], steps.reserved_bytes[:6], strict=True)) == levels
     assert steps.used_bytes[6:].tolist() == [2 * MIB, 0, 0, 0], "two frees, a return, and the end"
     assert steps.reserved_bytes[6:].tolist() == [5 * MIB, 5 * MIB, 0, 0]
@@ -327,7 +327,7 @@ def test_readings_of_different_times_leave_nothing_below_zero():
         pass
     size = np.array([5.0 * MIB])
     record = replace(m.record, used_bytes=2 * size, reserved_bytes=size, device_bytes=size / 2)
-    assert ", 0 B cached, 0 B driver and others, " in sentence(record, "stopped")
+    assert ", 0 B cached, 0 B driver and others, " in describe_memory(record, "stopped")
 
 
 def test_a_page_gets_each_state_and_all_readings_at_the_end():

@@ -21,7 +21,7 @@ from gpulab.real.nvml import NvmlDevice
 from gpulab.views import LoadChart
 from gpulab.views.parts.boxes import Legend, Plot, Words
 from gpulab.views.parts.items import Labels, Line
-from gpulab.views.parts.plot_picture import element_sentence
+from gpulab.views.parts.plot_picture import make_element_sentence
 from gpulab.words import duration
 from tests.real import fake_nvml
 from virtualgpu.errors import GpulabError
@@ -240,7 +240,7 @@ def test_each_reading_can_be_selected_and_has_its_values() -> None:
     watts = [101.0, 202.0, 303.0]
     record = samples([1, 2, 3], power=watts, fp32=[0, 12, 100], clock_reasons=[1, 4, 0])
     (readings,) = (item for item in chart_of(LoadChart(lambda: record)).items if item.say)
-    sentences = [element_sentence(readings, index, readings.say) for index in range(3)]
+    sentences = [make_element_sentence(readings, index, readings.say) for index in range(3)]
     for second, watt, percent, reason, phase, sentence in zip(
         "123",
         watts,

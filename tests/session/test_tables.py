@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpulab.views.tables import Cell, Table, place, short
+from gpulab.views.tables import Cell, Table, locate_line, shorten_source
 from gpulab.views.tables.count import CounterTable
 from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, Provenance
 
@@ -176,7 +176,7 @@ def test_a_long_line_is_shown_around_its_memory_accesses() -> None:
     branch = table.tables()[2].cells[0][1]
     assert branch.startswith("for (int dy = -r;")
     assert branch.endswith("…")
-    middle = short("a" * 100 + " x[i] = 1; " + "b" * 100, 102)
+    middle = shorten_source("a" * 100 + " x[i] = 1; " + "b" * 100, 102)
     assert middle.startswith("…")
     assert middle.endswith("…")
     assert " x[i] = 1; " in middle
@@ -211,8 +211,8 @@ DIGITS = "0123456789" * 8
     ],
 )
 def test_a_long_line_is_shown_around_a_column(column: int, expected: str) -> None:
-    assert short(f"  {DIGITS}", column) == expected
-    assert short(f"  {DIGITS[:60]} ", column) == DIGITS[:60]
+    assert shorten_source(f"  {DIGITS}", column) == expected
+    assert shorten_source(f"  {DIGITS[:60]} ", column) == DIGITS[:60]
 
 
 def test_a_place_is_its_line_or_its_instruction() -> None:
@@ -221,13 +221,15 @@ def test_a_place_is_its_line_or_its_instruction() -> None:
     code = f"one\n{first}{' ' * 80}{second}\x0b\n  last"
 
     def text(*where: Any, **options: Any) -> str:
-        return place(code, *where, **options)[1].text
+        return locate_line(code, *where, **options)[1].text
 
-    assert place(code, 3, "ld", 1) == (3, Cell("last", "last")), "lines are separated by line breaks alone"
-    assert place(code, 4, "ld") == (4, Cell("ld", "ld"))
-    assert place(code, 0, "ld") == (None, Cell("ld", "ld"))
+    assert locate_line(code, 3, "ld", 1) == (3, Cell("last", "last")), (
+        "lines are separated by line breaks alone"
+    )
+    assert locate_line(code, 4, "ld") == (4, Cell("ld", "ld"))
+    assert locate_line(code, 0, "ld") == (None, Cell("ld", "ld"))
     assert text(2, "st", access=True).startswith(first)
-    assert place(code, 2, "st")[1].value == f"{first}{' ' * 80}{second.strip()}", "the value is whole"
+    assert locate_line(code, 2, "st")[1].value == f"{first}{' ' * 80}{second.strip()}", "the value is whole"
     assert second.strip() in text(2, "st", 2 + len(first), access=True)
     assert second.strip() not in text(2, "st", 1)
     assert text(2, "st", 500, access=True).endswith(second.strip())

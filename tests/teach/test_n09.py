@@ -53,12 +53,12 @@ def test_the_record_supports_the_notebook_on_clocks_and_dram() -> None:
     assert (random.mean_power_w or 0) > 0.95 * limit_w
     assert (ones.mean_power_w or 0) < 0.6 * limit_w
     for phase in (ones, random):
-        assert figures.held(phase) == ["software power cap"]
+        assert figures.find_clock_reasons(phase) == ["software power cap"]
     wide = record.within(figures.ADDITION_WIDE)
     assert (wide.mean_power_w or 0) > (ones.mean_power_w or 0)
     clocks = [phase_.mean("sm_clock") or 0 for phase_ in (random, ones, wide)]
     assert clocks == sorted(clocks)
-    assert figures.held(wide) == []
+    assert figures.find_clock_reasons(wide) == []
     assert (wide.mean("dram") or 0) > 2 * (record.within(figures.ADDITION).mean("dram") or 0)
 
 

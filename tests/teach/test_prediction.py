@@ -177,7 +177,7 @@ def test_a_comparison_has_the_colour_of_its_outcome() -> None:
             5, "counted", "So `it` is."
         )
         page_ = str(value._repr_mimebundle_()["text/html"])
-        assert palette.light(colour) in page_
+        assert palette.find_hex(colour) in page_
         assert f"<b>{sign}" in page_
         assert "Counted. So <code>it</code> is." in page_
         assert value.sign == sign.strip()

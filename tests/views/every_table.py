@@ -585,7 +585,7 @@ def gaps() -> Any:
         gap("host computing", 0, 40, line(2, "")),
         gap("start-up", 0, 30),
     ]
-    return timeline.gaps(records, RAN)
+    return timeline.make_gap_table(records, RAN)
 
 
 def path() -> Any:
@@ -594,13 +594,13 @@ def path() -> Any:
         PathStep(kind="operation", name=name, start_ns=0, end_ns=ns, where="stream a", source=line(1))
         for name, ns in (("scale", 300), ("copy", 2_000), ("scale", 100))
     ]
-    return timeline.path(records, RAN)
+    return timeline.make_path_table(records, RAN)
 
 
 def overlaps(pairs: int) -> Any:
     """So many of the pairs that three streams make."""
     ran = replace(RAN, activities=tuple(_Stream(0, n) for n in (1, 2, 3, 3)))  # type: ignore[arg-type]
-    return timeline.overlaps([Overlap("a", f"b{n}", 100, 50, 25 * n) for n in range(pairs)], ran)
+    return timeline.make_overlap_table([Overlap("a", f"b{n}", 100, 50, 25 * n) for n in range(pairs)], ran)
 
 
 class _Stream:
@@ -744,13 +744,15 @@ TABLES: dict[str, Callable[[], Any]] = {
     "profiles": compared,
     "profiles of no time": lambda: ProfileComparison(nothing_ran().record, nothing_ran(wall_ns=0).record),
     "gaps": gaps,
-    "gaps of none": lambda: timeline.gaps([], RAN),
+    "gaps of none": lambda: timeline.make_gap_table([], RAN),
     "path": path,
-    "path of no time": lambda: timeline.path(
+    "path of no time": lambda: timeline.make_path_table(
         [PathStep(kind="host", name="x", start_ns=0, end_ns=0, where="host")], replace(RAN, end_ns=100)
     ),
     "overlaps": lambda: overlaps(3),
     "overlaps of some": lambda: overlaps(2),
-    "advice": lambda: timeline.advice([Advice("pin", "Pin <x>.", 5), Advice("wait", "Do not wait.", 2)], RAN),
-    "advice of none": lambda: timeline.advice([], RAN),
+    "advice": lambda: timeline.make_advice_list(
+        [Advice("pin", "Pin <x>.", 5), Advice("wait", "Do not wait.", 2)], RAN
+    ),
+    "advice of none": lambda: timeline.make_advice_list([], RAN),
 }

@@ -69,8 +69,8 @@ def test_steps_stay_within_the_trace_and_colours_are_known(refused: AllocatorVie
 def test_the_picture_shows_used_and_free_memory(refused: AllocatorView) -> None:
     """Along the row of the first segment: hatched, 6 MiB in the owner's colour, hatched."""
     pixels = np.asarray(Image.open(io.BytesIO(refused.png())).convert("RGB")).astype(int)
-    accent = np.array(list(bytes.fromhex(palette.light("accent")[1:])))
-    good = np.array(list(bytes.fromhex(palette.light("good")[1:])))
+    accent = np.array(list(bytes.fromhex(palette.find_hex("accent")[1:])))
+    good = np.array(list(bytes.fromhex(palette.find_hex("good")[1:])))
     near = np.minimum(np.abs(pixels - accent).sum(2), np.abs(pixels - good).sum(2)) < 40
     rows = near[:, 240:1760].sum(1)
     row = near[int(np.argmax(rows * (np.arange(len(rows)) > 300)))]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.views.parts.axes import Axes, Axis, log_axis
+from gpulab.views.parts.axes import Axes, Axis, make_log_axis
 
 AXES = Axes(
     Axis(1, 1000, {1: "1", 10: "10", 1000: "1,000"}, "bytes", 10, grid=True),
@@ -56,7 +56,7 @@ def test_texts_without_a_line_keep_within_the_chart() -> None:
     ],
 )
 def test_ticks_include_the_range(low: float, high: float, marks: tuple[int, ...], ticks: list[float]) -> None:
-    axis = log_axis(low, high, "", marks)
+    axis = make_log_axis(low, high, "", marks)
     assert [*axis.ticks] == pytest.approx(ticks)
     assert axis.domain == pytest.approx(tuple(np.log10([ticks[0], ticks[-1]])))
 

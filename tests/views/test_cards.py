@@ -117,7 +117,7 @@ def test_both_lines_of_a_race_are_marked() -> None:
 
 @pytest.mark.parametrize("marks", [{}, {0: ""}, {99: ""}])
 def test_a_listing_without_a_known_line_is_empty(marks: dict[int, str]) -> None:
-    assert card.source_lines(CODE, marks) == ""
+    assert card.make_source_lines(CODE, marks) == ""
 
 
 def test_a_history_is_a_strip_that_ends_with_the_current_value() -> None:

@@ -53,9 +53,9 @@ def test_a_mark_is_painted_next_to_the_gpu_that_receives_it(gpus: int) -> None:
         step=1,
     )
     pen = picture.Pen(240, 240)
-    picture.lay(plot(240, (0, 1), ring, left=0, right=0), 240)[1](pen, 0, 0)
+    picture.lay_out(plot(240, (0, 1), ring, left=0, right=0), 240)[1](pen, 0, 0)
     image = np.asarray(pen.image)
-    y, x = np.nonzero((image == [*bytes.fromhex(palette.light("warn")[1:])]).all(axis=2))
+    y, x = np.nonzero((image == [*bytes.fromhex(palette.find_hex("warn")[1:])]).all(axis=2))
     centres = [
         (
             image.shape[1] / 2 * (1 + 0.8 * math.sin(2 * math.pi * rank / gpus)),

@@ -77,7 +77,7 @@ def test_text_has_enough_contrast(theme: str) -> None:
 
 
 def test_the_style_sheet_holds_the_palette_in_each_theme() -> None:
-    light, *dark = re.findall(r"\{ ([^{}]*--gl-accent:[^{}]*) \}", palette.css())
+    light, *dark = re.findall(r"\{ ([^{}]*--gl-accent:[^{}]*) \}", palette.make_css())
     assert len(dark) == 2, "the page says that it is dark, or the system does"
     for block, index in ((light, 0), *((block, 1) for block in dark)):
         for name, pair in palette.COLOURS.items():

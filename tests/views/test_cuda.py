@@ -21,7 +21,7 @@ SOURCES = Path(__file__).parents[2] / "gpulab_course" / "content"
 
 def test_each_kind_has_its_words() -> None:
     words: dict[str, set[str]] = {}
-    for kind, text in (token for line in cuda.tokens(KERNEL) for token in line):
+    for kind, text in (token for line in cuda.split_tokens(KERNEL) for token in line):
         words.setdefault(kind, set()).add(text)
     assert words["keyword"] == {"extern", "__global__", "const", "if"}
     assert words["type"] == {"void", "float", "uint32_t", "int"}
@@ -37,9 +37,9 @@ def test_each_kind_has_its_words() -> None:
 @pytest.mark.parametrize("path", sorted(SOURCES.rglob("*.cu"))[:12], ids=lambda path: path.name)
 def test_the_tokens_of_a_line_are_the_line(path: Path) -> None:
     code = path.read_text()
-    assert ["".join(text for _, text in line) for line in cuda.tokens(code)] == code.split("\n")
+    assert ["".join(text for _, text in line) for line in cuda.split_tokens(code)] == code.split("\n")
 
 
 @pytest.mark.parametrize("code", ["", "\n\n", "x = \"open\n'", "/* open\nint", "µ§ \\ #"])
 def test_incomplete_source_keeps_its_text(code: str) -> None:
-    assert ["".join(text for _, text in line) for line in cuda.tokens(code)] == code.split("\n")
+    assert ["".join(text for _, text in line) for line in cuda.split_tokens(code)] == code.split("\n")

@@ -16,7 +16,7 @@ from gpulab.views import DeviceCard, DeviceComparison, OccupancyChart
 from gpulab.views.device.chip import compute_chip_layout
 from gpulab.views.device.facts import LIMITS, QUANTITIES, compute_fp32_tflops, make_short_names
 from gpulab.views.occupancy.chart import LIMIT_COLOURS
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab.words import number
 from tests.views import synthetic
 from tests.views.synthetic import boxes, items
@@ -188,7 +188,7 @@ def test_occupancy_has_a_bar_for_each_size_in_the_colour_of_its_limit() -> None:
     assert len(bars) == len(chart.points) == 32
     heights = {round(bar.get_x() + 0.43): (bar.get_height(), to_hex(bar.get_facecolor())) for bar in bars}
     for index, point in enumerate(chart.points):
-        colour = light(LIMIT_COLOURS[point.limiters[0]])
+        colour = find_hex(LIMIT_COLOURS[point.limiters[0]])
         assert heights[index] == (pytest.approx(point.fraction), colour), point.block_threads
     assert chosen.get_height() == chart.point.fraction
     assert [text.get_text() for text in sizes.texts] == ["256\n▼"]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from gpulab.views.parts import dag as dags
-from gpulab.views.parts.dag import DrawnNode, dag
-from gpulab.views.parts.layers import Layers, layers
+from gpulab.views.parts.dag import DrawnNode, draw_dag
+from gpulab.views.parts.layers import Layers, compute_layers
 
 Edge = tuple[int, int]
 
@@ -50,7 +50,7 @@ def fewest_crossings(layout: Layers, edges: Sequence[Edge]) -> int:
 @pytest.mark.parametrize("seed", range(10))
 def test_every_edge_leads_to_a_later_layer_and_nodes_of_one_keep_apart(seed: int) -> None:
     edges = random_graph(seed, 14, 0.2)
-    layout = layers(14, edges)
+    layout = compute_layers(14, edges)
     assert all(layout.layer[a] < layout.layer[b] for a, b in edges)
     # As far left as what it needs allows.
     for node, layer in enumerate(layout.layer):
@@ -90,7 +90,7 @@ def test_crossings_are_few() -> None:
         ]
         edges = edges + alone
         count = sum(high)
-        layout = layers(count, edges)
+        layout = compute_layers(count, edges)
         mine += crossings(segments_of(layout, edges))
         best += fewest_crossings(layout, edges)
     assert mine <= 1.08 * best
@@ -106,7 +106,7 @@ def test_no_two_neighbours_had_better_change_places(seed: int) -> None:
         for b in right
         for a in draw.sample(first_column, draw.choice((1, 2, 3)))
     ]
-    layout = layers(24, edges)
+    layout = compute_layers(24, edges)
     now = crossings(segments_of(layout, edges))
     for column in columns:
         order = sorted(column, key=lambda node: layout.row[node])
@@ -118,7 +118,7 @@ def test_no_two_neighbours_had_better_change_places(seed: int) -> None:
 
 def test_a_ladder_has_no_crossing_and_lies_straight() -> None:
     edges = [(0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5)]
-    layout = layers(6, edges)
+    layout = compute_layers(6, edges)
     assert crossings(segments_of(layout, edges)) == 0
     assert layout.row[1] == layout.row[3]
     assert layout.row[2] == layout.row[4]
@@ -127,13 +127,13 @@ def test_a_ladder_has_no_crossing_and_lies_straight() -> None:
 
 def test_a_circle_is_refused() -> None:
     with pytest.raises(ValueError, match="cycle"):
-        layers(2, [(0, 1), (1, 0)])
+        compute_layers(2, [(0, 1), (1, 0)])
 
 
 def test_a_long_chain_goes_on_in_the_next_band() -> None:
     count = 3 * dags.COLUMNS + 2
     nodes = {str(n): DrawnNode(str(n), members=(n,)) for n in range(count)}
-    box = dag(nodes, [(str(n), str(n + 1)) for n in range(count - 1)], label="chain")
+    box = draw_dag(nodes, [(str(n), str(n + 1)) for n in range(count - 1)], label="chain")
     item = box.items[0].wire()
     assert [round(float(x)) for x in item["x0"]] == [n % dags.COLUMNS for n in range(count)]
     assert len({float(y) for y in item["y0"]}) == 4
@@ -142,7 +142,7 @@ def test_a_long_chain_goes_on_in_the_next_band() -> None:
 
 def test_a_high_graph_has_lower_nodes() -> None:
     nodes = {str(n): DrawnNode(str(n), detail="d") for n in range(10)}
-    high, low = (dag(nodes, [], label="fan", max_height_px=most) for most in (1000, 250))
+    high, low = (draw_dag(nodes, [], label="fan", max_height_px=most) for most in (1000, 250))
     assert low.height < 0.6 * high.height
     assert set(high.items[0].detail) == {"d"}
     assert set(low.items[0].detail) == {""}

@@ -16,8 +16,8 @@ from gpulab.views import LaunchChart
 from gpulab.views.parts import palette, picture
 from gpulab.views.parts.items import Line, Rects, Spans
 from gpulab.views.parts.pack import pack
-from gpulab.views.parts.page import NOTE, page
-from gpulab.views.parts.plot_picture import element_sentence
+from gpulab.views.parts.page import NOTE, make_page
+from gpulab.views.parts.plot_picture import make_element_sentence
 from gpulab.views.parts.plots import lane_grid, plot, x_axis
 from gpulab.words import number
 from tests.views import synthetic
@@ -27,12 +27,12 @@ SHARP = picture.SHARPNESS
 
 
 def rgb(name: str) -> tuple[int, ...]:
-    return tuple(bytes.fromhex(palette.light(name)[1:]))
+    return tuple(bytes.fromhex(palette.find_hex(name)[1:]))
 
 
 def painted(box: dict[str, Any], width: float = 500) -> Image.Image:
     pen = picture.Pen(width, box.height)
-    picture.lay(box, width)[1](pen, 0, 0)
+    picture.lay_out(box, width)[1](pen, 0, 0)
     return pen.image
 
 
@@ -102,7 +102,7 @@ def test_whole_numbers_go_as_four_bytes_where_they_fit(values: list[int], kind: 
 
 def test_a_page_holds_the_view_in_words_and_as_a_picture_and_ends_nothing_early() -> None:
     traits = {"data": b"\x00\xff", "text": "</script>ä"}
-    text = page(traits, "export default {}", "p {}", 'a "title" <x>', "words <y>", b"png")
+    text = make_page(traits, "export default {}", "p {}", 'a "title" <x>', "words <y>", b"png")
     assert "<title>a &quot;title&quot; &lt;x&gt;</title>" in text
     assert '<img alt="a &quot;title&quot; &lt;x&gt;" src="data:image/png;base64,cG5n">' in text
     assert "<p>words &lt;y&gt;</p>" in text
@@ -114,7 +114,7 @@ def test_a_page_holds_the_view_in_words_and_as_a_picture_and_ends_nothing_early(
 
 
 def test_a_picture_has_a_frame() -> None:
-    item_ = picture.png(plot(40, (0, 1)), "a title", "a caption")
+    item_ = picture.draw_png(plot(40, (0, 1)), "a title", "a caption")
     image = Image.open(io.BytesIO(item_)).convert("RGB")
     wide, high = image.size
     frame = ((0, 0), (1, 1), (wide - 1, high - 1), (wide // 2, 0))
@@ -140,8 +140,8 @@ def test_pieces_make_sentences() -> None:
         ["x1", "time", "x0"],
         ["row", ["", " late"]],
     ]
-    assert element_sentence(item, 0, pieces) == "Block 2 on SM 3 for 1.23 µs"
-    assert element_sentence(item, 1, pieces) == "Block 12,345 on SM 7 for 4.1 ms late"
+    assert make_element_sentence(item, 0, pieces) == "Block 2 on SM 3 for 1.23 µs"
+    assert make_element_sentence(item, 1, pieces) == "Block 12,345 on SM 7 for 4.1 ms late"
 
 
 @pytest.mark.parametrize("limit", [1, 7, 12.4, 108, 9_080, 1_000_000])

@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from gpulab.views import PeersChart
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from tests.views import synthetic
 
 RATES = {True: 400.0, False: 40.0}
@@ -34,11 +34,11 @@ def test_pairs_are_joined_above_and_the_host_below() -> None:
     ax = PeersChart(synthetic.pairs_of_gpus(4), RATES, synthetic.MODELLED, "NVLink").plot(Figure().subplots())
     lines = links(ax)
     assert (
-        [gpu for gpu, _ in lines[light("accent")]]
-        == [gpu for gpu, _ in lines[light("other")]]
+        [gpu for gpu, _ in lines[find_hex("accent")]]
+        == [gpu for gpu, _ in lines[find_hex("other")]]
         == [0, 1, 2, 3]
     )
-    ((_, direct_width), *_), ((_, host_width), *_) = lines[light("accent")], lines[light("other")]
+    ((_, direct_width), *_), ((_, host_width), *_) = lines[find_hex("accent")], lines[find_hex("other")]
     assert direct_width / host_width == pytest.approx(400 / 40)
     texts = [text.get_text() for text in ax.texts]
     assert sum("NVLink" in text and "400 GB/s" in text for text in texts) == 2
@@ -49,7 +49,7 @@ def test_a_link_outside_groups_is_an_arc() -> None:
     ax = chart(3, [(0, 1), (1, 0), (1, 2)]).plot(Figure().subplots())
     arcs = [text for text in ax.texts if getattr(text, "arrow_patch", None) is not None]
     assert {(arc.xyann[0], arc.xy[0]) for arc in arcs} == {(0, 1), (1, 2)}
-    assert light("accent") not in links(ax)
+    assert find_hex("accent") not in links(ax)
 
 
 def test_the_words_and_the_table_have_each_direction() -> None:

@@ -28,7 +28,7 @@ class Noted(Pen):
 
 
 def painted(box: Box, width: float, left: float = 0, top: float = 0) -> tuple[float, Noted]:
-    high, paint = picture.lay(box, width)
+    high, paint = picture.lay_out(box, width)
     pen = Noted()
     paint(pen, left, top)
     return high, pen
@@ -46,7 +46,7 @@ def test_boxes_side_by_side_wrap_where_they_have_no_room(
     width: int, above: bool, places: dict[str, tuple[float, int]]
 ) -> None:
     box = row(words("a"), words("b"), weights=[2, 1], least=[100, 100], gap=10, above=above)
-    line = picture.lay(words("a"), 100)[0]
+    line = picture.lay_out(words("a"), 100)[0]
     high, pen = painted(box, width)
     lines = 1 + max(down for _, down in places.values())
     assert high == pytest.approx(lines * line + (lines - 1) * 8)
@@ -55,7 +55,7 @@ def test_boxes_side_by_side_wrap_where_they_have_no_room(
 
 
 def test_a_column_leaves_gaps_between_what_has_a_height() -> None:
-    line = picture.lay(words("a"), 100)[0]
+    line = picture.lay_out(words("a"), 100)[0]
     box_ = column(words("a"), words("b", only="page"), legend([]), words("c"), gap=7)
     high, pen = painted(box_, 100, 5, 50)
     assert high == 2 * line + 7

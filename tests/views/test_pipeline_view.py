@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulab.views import PipelineView
-from gpulab.views.pipeline.pipeline_text import lines_text, warps_text
+from gpulab.views.pipeline.pipeline_text import format_lines, format_warps
 from gpulab.views.pipeline.view import FLIGHT, MAX_EVENTS, MISTAKE, STORE, USE
 from tests.views.pipelines import block, copies_ahead, stores
 from tests.views.synthetic import boxes
@@ -96,8 +96,8 @@ def test_a_truncated_trace_is_named() -> None:
 
 
 def test_numbers_in_words() -> None:
-    assert warps_text((3,)) == "warp 3"
-    assert warps_text((1, 2)) == "warps 1 and 2"
-    assert warps_text((1, 2, 3, 4)) == "warps 1–4"
-    assert warps_text((0, 2, 5)) == "warps 0, 2 and 5"
-    assert lines_text((3, 5)) == "lines 3 and 5"
+    assert format_warps((3,)) == "warp 3"
+    assert format_warps((1, 2)) == "warps 1 and 2"
+    assert format_warps((1, 2, 3, 4)) == "warps 1–4"
+    assert format_warps((0, 2, 5)) == "warps 0, 2 and 5"
+    assert format_lines((3, 5)) == "lines 3 and 5"

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from gpulab.views import RooflineChart
-from gpulab.views.parts.palette import light
-from gpulab.views.roofline.chart import COLOURS, LINE_HEIGHT, _spaced_heights
+from gpulab.views.parts.palette import find_hex
+from gpulab.views.roofline.chart import COLOURS, LINE_HEIGHT, _space_heights
 from tests.views import synthetic
 from virtualgpu.records.launch.roofline import Ceilings, Level, Roofline, RooflinePoint
 
@@ -48,7 +48,7 @@ def test_each_kernel_has_a_point_a_level_at_its_intensity_and_rate() -> None:
     )
     assert [y for _, y, _ in marks_] == pytest.approx([250] * 2 + [1875] * 2 + [8000] * 3)
     levels: tuple[Level, ...] = ("DRAM", "L2", "DRAM", "L2", "DRAM", "L2", "shared")
-    assert [colour for *_, colour in marks_] == [light(COLOURS[level]) for level in levels]
+    assert [colour for *_, colour in marks_] == [find_hex(COLOURS[level]) for level in levels]
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     assert "operations per byte" in ax.get_xlabel()
     assert "GFLOP/s" in ax.get_ylabel()
@@ -235,7 +235,7 @@ def test_modelled_and_measured_points_are_drawn() -> None:
     chart = RooflineChart(synthetic.roofline(synthetic.MEASURED, modelled=True))
     ax = axes_of(chart)
     marks_ = marks(ax)
-    modelled = [(x, y) for x, y, colour in marks_ if colour == light("purple")]
+    modelled = [(x, y) for x, y, colour in marks_ if colour == find_hex("purple")]
     assert len(modelled) == 7
     assert len(marks_) == 14
     assert modelled[0] == pytest.approx((0.25, 200))
@@ -261,9 +261,9 @@ def test_launches_at_one_place_share_a_label_that_stays_in_the_chart() -> None:
 
 def test_names_keep_a_line_apart_and_off_the_foot() -> None:
     foot = LINE_HEIGHT / 2
-    assert _spaced_heights([foot - 0.02, 0.9, foot]) == pytest.approx([foot, 0.9, foot + LINE_HEIGHT])
-    assert _spaced_heights([0.9, 0.9, 0.2]) == pytest.approx([0.9 - LINE_HEIGHT, 0.9, 0.2])
-    assert _spaced_heights([]) == []
+    assert _space_heights([foot - 0.02, 0.9, foot]) == pytest.approx([foot, 0.9, foot + LINE_HEIGHT])
+    assert _space_heights([0.9, 0.9, 0.2]) == pytest.approx([0.9 - LINE_HEIGHT, 0.9, 0.2])
+    assert _space_heights([]) == []
 
 
 def axes_under(highest: float, *gbps: float) -> Any:

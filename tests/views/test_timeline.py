@@ -15,7 +15,7 @@ from gpulab.views.parts.boxes import slider
 from gpulab.views.parts.items import Time, Tracks
 from gpulab.views.parts.palette import KERNELS
 from gpulab.views.parts.plots import plot, time_ticks
-from gpulab.views.timeline.chart import chart, kernel_legend, lanes_of, tracks_of
+from gpulab.views.timeline.chart import draw_chart, find_tracks, make_kernel_legend, make_lanes
 from gpulab.views.timeline.lanes import ENGINES, Lanes
 from gpulab.views.timeline.steered import SteeredTimeline
 from tests.views import timelines
@@ -24,17 +24,17 @@ from virtualgpu.records import Advice, Synchronization, Timeline
 
 
 def rgb(name: str) -> tuple[int, ...]:
-    return tuple(bytes.fromhex(palette.light(name)[1:]))
+    return tuple(bytes.fromhex(palette.find_hex(name)[1:]))
 
 
 def items(record: Timeline, *others: Timeline) -> list[dict]:
-    return [item.wire() for item in chart(lanes_of([record, *others]), "label").items]
+    return [item.wire() for item in draw_chart(make_lanes([record, *others]), "label").items]
 
 
 @pytest.mark.parametrize("streams", [1, 4, 12, 30])
 def test_every_bar_has_a_place_of_its_own(streams: int) -> None:
     record = timelines.overlapped(streams, 3 * streams)
-    (lanes,) = lanes_of([record])
+    (lanes,) = make_lanes([record])
     assert lanes.start.size == len(record.activities) + len(record.calls) + 2 + len(record.ranges)
     for row in range(len(lanes.row_keys)):
         for lane in range(lanes.lanes[row]):
@@ -42,7 +42,7 @@ def test_every_bar_has_a_place_of_its_own(streams: int) -> None:
             assert mine.any()
             if lanes.lanes[row] < 8:
                 assert (lanes.start[mine][1:] >= lanes.end[mine][:-1]).all()
-    pixels_ = chart([lanes], "label")
+    pixels_ = draw_chart([lanes], "label")
     assert pixels_.height <= 276 + 40
     assert len(lanes.folded) == max(0, streams - 12 + bool(streams > 12) * 0) or streams == 30
     names = [lanes.row_name(place) for place in lanes.row_keys]
@@ -111,7 +111,7 @@ def test_a_long_name_of_a_library_fits_into_the_legend() -> None:
         "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize{}_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute"
     )
     labels = [
-        label for _, label in kernel_legend([gemm.format("128x128x8"), gemm.format("64x64x8"), "short"])
+        label for _, label in make_kernel_legend([gemm.format("128x128x8"), gemm.format("64x64x8"), "short"])
     ]
     assert max(map(len, labels)) < 70
     assert len(set(labels)) == 3
@@ -123,7 +123,7 @@ def test_an_event_wait_is_an_arrow_from_end_to_start() -> None:
     by_number = {activity.correlation_id: activity for activity in record.activities}
     (waiting,) = [activity for activity in record.activities if activity.name == "sum"]
     (source,) = (by_number[number] for number in waiting.after)
-    (lanes,) = lanes_of([record])
+    (lanes,) = make_lanes([record])
     assert lanes.arrows == ([(record.activities.index(source), record.activities.index(waiting))], [])
     (arrow,) = [item for item in items(record) if item["item"] == "rules"]
     assert (arrow["x0"].tolist(), arrow["x1"].tolist()) == ([source.end_ns], [waiting.start_ns])
@@ -290,7 +290,7 @@ def test_a_pixel_has_the_colour_of_most_of_it_and_is_pale_where_little_is_busy()
     )
     box = plot(10, (0, 100_000), item, left=0, right=0)
     pen = picture.Pen(100, 10)
-    picture.lay(box, 100)[1](pen, 0, 0)
+    picture.lay_out(box, 100)[1](pen, 0, 0)
     pixels_ = np.asarray(pen.image)[10]
     points = np.full(100_000, -1)
     for a, b, c in zip(start, end, colour, strict=True):
@@ -359,7 +359,7 @@ def test_advice_names_the_lines_of_its_bars() -> None:
     advice = (Advice("pin", "Pin the buffer.", 1000, (source,)), Advice("overlap", "Overlap it.", 500))
     view = TimelineView(record, advice=advice)
     assert all(piece.text in view.describe() for piece in advice)
-    track = tracks_of(chart(view.panels, "", advice=advice))
+    track = find_tracks(draw_chart(view.panels, "", advice=advice))
     (line,), none = track.columns["advised"]
     assert str(source) in track.columns["lines"][line]
     assert none == []
@@ -367,8 +367,8 @@ def test_advice_names_the_lines_of_its_bars() -> None:
 
 
 def test_each_row_of_a_measurement_has_the_name_of_its_timeline() -> None:
-    panels = lanes_of([timelines.overlapped(2, 3), timelines.overlapped(2, 3)], ("eager", ""))
-    track = tracks_of(chart(panels, ""))
+    panels = make_lanes([timelines.overlapped(2, 3), timelines.overlapped(2, 3)], ("eager", ""))
+    track = find_tracks(draw_chart(panels, ""))
     names = [name for name in track.columns["measured"] if name]
     assert names[:2] == ["eager, host calls", "eager, host waits"]
     assert names[-1] == "timeline 2, stream 1"

@@ -21,7 +21,7 @@ from typing import Any
 
 from gpulab.lab.monitor.recorder import LoadRecorder, recorder
 from gpulab.views._saving import data_as_json
-from gpulab.views.monitor.monitor_text import phases as table
+from gpulab.views.monitor.monitor_text import make_phase_table as table
 from gpulab_course.content.n09_profiling.phases import PRODUCT, phases
 
 DMON = "nvidia-smi dmon -s pucm -d 1"

@@ -290,13 +290,13 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         available = np.minimum(events.addresses[oom_indices], requested - 1)
         return int((self.history.reserved_bytes[oom_indices] + available).min(initial=1 << 62)) % (1 << 62)
 
-    def _writers(self) -> Writers:
+    def _make_writers(self) -> Writers:
         from gpulab.allocators.snapshot import write_snapshot
 
         def snapshot(path: Path) -> None:
             write_snapshot(path, self.record, self.at(-1))
 
-        return {".pickle": snapshot, ".pkl": snapshot, **super()._writers()}
+        return {".pickle": snapshot, ".pkl": snapshot, **super()._make_writers()}
 
     @cached_property
     def _maps(self) -> PoolMaps:

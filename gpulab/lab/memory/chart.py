@@ -10,7 +10,7 @@ from gpulab.lab._base import Sampled
 from gpulab.session.pools.pool import current_pool
 from gpulab.session.pools.readings import MemoryRecorder
 from gpulab.views._saving import Writers, csv_writer
-from gpulab.views.memory.memory_text import sentence
+from gpulab.views.memory.memory_text import describe_memory
 from virtualgpu.records.memory import MemorySamples
 from virtualgpu.records.memory.samples import SAMPLE_COLUMNS
 
@@ -85,8 +85,8 @@ class MemoryRecording(
         if self._cached_picture is not None:
             self._cached_picture.show_state(self.state)
 
-    def _writers(self) -> Writers:
-        return {".csv": csv_writer(SAMPLE_COLUMNS, self.record.rows), **super()._writers()}
+    def _make_writers(self) -> Writers:
+        return {".csv": csv_writer(SAMPLE_COLUMNS, self.record.rows), **super()._make_writers()}
 
     # Buttons of the chart
 
@@ -130,7 +130,7 @@ class MemoryRecording(
         return view
 
     def _sentence(self) -> str:
-        return sentence(self.record, self.state)
+        return describe_memory(self.record, self.state)
 
 
 def short(text: str) -> str:

@@ -10,7 +10,7 @@ from gpulab import views
 from gpulab.lab._base import Sampled
 from gpulab.lab.monitor.recorder import recorder
 from gpulab.views._saving import Writers, csv_writer, data_as_json, text_writer
-from gpulab.views.monitor.monitor_text import phases, sentence
+from gpulab.views.monitor.monitor_text import describe_load, make_phase_table
 from gpulab.views.tables import Table
 from virtualgpu.records.device.load import LOAD_COLUMNS, LoadSamples
 
@@ -89,7 +89,7 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
         --------
         >>> m.table()
         """
-        return phases(self.record)
+        return make_phase_table(self.record)
 
     def _switch(self, action: str) -> None:
         if self._active_recorder().state != "recorded":
@@ -99,11 +99,11 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
         if self._cached_picture is not None and not sys.is_finalizing():
             self._cached_picture.show(self.state)
 
-    def _writers(self) -> Writers:
+    def _make_writers(self) -> Writers:
         record = self.record
         as_data = text_writer(lambda: data_as_json(record.as_data()))
         as_rows = csv_writer(("time_ns", *LOAD_COLUMNS), lambda: _rows(record))
-        return {".csv": as_rows, **super()._writers(), ".json": as_data}
+        return {".csv": as_rows, **super()._make_writers(), ".json": as_data}
 
     def _make_picture(self) -> views.LoadChart:
         view = views.LoadChart(
@@ -116,7 +116,7 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
         return view
 
     def _sentence(self) -> str:
-        return sentence(self.record, self.state)
+        return describe_load(self.record, self.state)
 
 
 def _rows(record: LoadSamples) -> Iterator[tuple[float, ...]]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.views.access.access_text import format_share
-from gpulab.views.tables import NOTHING, place
+from gpulab.views.tables import NOTHING, locate_line
 from gpulab.words import count, number, size
 from virtualgpu.records import AccessCounters
 from virtualgpu.records.access import AccessTrace, excess_bytes
@@ -74,7 +74,7 @@ def _make_row(trace: AccessTrace, members: list[int]) -> Row:
         else NOTHING
     )
     wasted_bytes = sum(map(excess_bytes, accesses))
-    line, place_text = place(
+    line, place_text = locate_line(
         trace.code, first_access.line, first_access.text, first_access.column, access=True
     )
     cells = (

@@ -111,7 +111,7 @@ def _draw_map(
                 if block.state != "free":
                     owner = maps.owners.names[maps.owners.of_blocks[panel_index][block_rows[block.address]]]
                     label = f"{label}  {owner}\n{label}"
-                name_labels.append((left_byte, right_byte, row, label, palette.ink(colour)))
+                name_labels.append((left_byte, right_byte, row, label, palette.choose_ink(colour)))
             if block.state != "used" and len(hatch_lines) < MAX_HATCHES:
                 for left_byte, right_byte, row in block_pieces:
                     hatch_lines += _make_hatch_lines(

@@ -11,7 +11,7 @@ import traitlets
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, Plot, bars, column, legend, player, row, switch, words
 from gpulab.views.parts.items import Item, Labels, Rects, Ring
-from gpulab.views.parts.palette import ink
+from gpulab.views.parts.palette import choose_ink
 from gpulab.views.parts.plots import plot, speaking, texts
 from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records.traffic.collective import Collective, Move, Parts
@@ -262,7 +262,7 @@ class CollectiveView(View):
                         (chunk + 0.5 * gap, chunk + 1 - 0.5 * gap, chunk_box[2] - 3, chunk_box[3] + 3, 0)
                     )
                 cells.append((*chunk_box, colour))
-                texts_by_colour.setdefault(ink(palette[colour]), []).append(
+                texts_by_colour.setdefault(choose_ink(palette[colour]), []).append(
                     (chunk + 0.5, row_top + ROW_PX / 2, f"{_sum_text(sums)}\n{_count_text(sums)}", 0.9)
                 )
                 sentences.append(

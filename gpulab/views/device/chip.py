@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from gpulab.views.parts.boxes import Box, Plot, column, words
 from gpulab.views.parts.items import Labels, Rects
-from gpulab.views.parts.palette import ink
+from gpulab.views.parts.palette import choose_ink
 from gpulab.views.parts.plots import plot, speaking
 from gpulab.words import count, number, size
 from virtualgpu.records import DeviceInfo
@@ -92,7 +92,7 @@ def _draw_sms(info: DeviceInfo, hint: str) -> Plot:
             [CHIP_PX / 2],
             [f"L2: {size(info.l2_bytes)}\nL2"],
             anchor="middle",
-            colour=ink(L2),
+            colour=choose_ink(L2),
             room=[l2_width],
         ),
         label=f"Chip with {count(info.sm_count, 'SM')} and {size(info.l2_bytes)} of L2",
@@ -113,7 +113,7 @@ def _draw_memory(info: DeviceInfo, text: str) -> Plot:
             [MEMORY_PX / 2],
             [f"L2 on the scale of the memory: {text}\n{text}"],
             dx=6,
-            colour=ink(MEMORY),
+            colour=choose_ink(MEMORY),
             room=[NOMINAL_PX - 30],
         ),
         label=f"Memory of {text}",

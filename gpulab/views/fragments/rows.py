@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gpulab.views.tables import NOTHING, place
+from gpulab.views.tables import NOTHING, locate_line
 from gpulab.words import number
 from virtualgpu.records.fragments import FragmentTrace, MatrixExecution, MatrixInstruction
 
@@ -71,7 +71,7 @@ def _make_row(trace: FragmentTrace, executions: list[MatrixExecution]) -> Row:
     instruction = trace.of(executions[0])
     costs = [count_passes(trace, execution) for execution in executions]
     pass_count, ideal_count = (sum(counts) for counts in zip(*costs, strict=True))
-    line, source = place(trace.code, instruction.line, instruction.text, instruction.column)
+    line, source = locate_line(trace.code, instruction.line, instruction.text, instruction.column)
     cells = (
         str(line or NOTHING),
         source.text,

@@ -12,10 +12,16 @@ from gpulab.views.graph import graph_text
 from gpulab.views.graph.folding import NodeGroup, fold_groups
 from gpulab.views.parts import boxes
 from gpulab.views.parts.boxes import Box, Plot, column, legend, player
-from gpulab.views.parts.dag import DrawnNode, dag
+from gpulab.views.parts.dag import DrawnNode, draw_dag
 from gpulab.views.parts.palette import KERNELS
 from gpulab.views.parts.plots import nice_step
-from gpulab.views.timeline.chart import chart, kernel_colours, kernel_legend, lanes_of, legend_entries
+from gpulab.views.timeline.chart import (
+    choose_kernel_colours,
+    draw_chart,
+    make_kernel_legend,
+    make_lanes,
+    make_legend_entries,
+)
 from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, NO_OPERATION
 from gpulab.views.timeline.view import HINT as MEASURE_HINT
 from gpulab.views.timeline.view import KEYS
@@ -72,7 +78,7 @@ class GraphView(View):
             [timeline for timeline in (comparison.eager, comparison.replay) if timeline] if comparison else []
         )
         self.panels = (
-            lanes_of(timelines, TIMELINE_NAMES, ROWS_PX) if len(timelines) == len(TIMELINE_NAMES) else []
+            make_lanes(timelines, TIMELINE_NAMES, ROWS_PX) if len(timelines) == len(TIMELINE_NAMES) else []
         )
         self._node_spans = _find_node_spans(comparison.replay) if comparison and comparison.replay else {}
         self._node_times_ns = {
@@ -111,7 +117,7 @@ class GraphView(View):
 
     def draw(self) -> Box:
         timelines = (
-            chart(self.panels, TIMELINE_LABEL, rows_px=ROWS_PX, hint=MEASURE_HINT, moment="moment_ns")
+            draw_chart(self.panels, TIMELINE_LABEL, rows_px=ROWS_PX, hint=MEASURE_HINT, moment="moment_ns")
             if self.panels
             else None
         )
@@ -163,7 +169,7 @@ class GraphView(View):
         unfold_text = (
             "; a node for several nodes unfolds" if any(group.times > 1 for group in self.groups) else ""
         )
-        return dag(
+        return draw_dag(
             {**self._make_array_nodes(), **self._make_nodes()},
             arrows,
             label=f"{graph_text.describe_graph(self.graph, self.name)} "
@@ -244,7 +250,7 @@ class GraphView(View):
             boxes.words(
                 f"{text}; {number(omitted_count)} more like them" if omitted_count else text, "strong"
             ),
-            dag(
+            draw_dag(
                 {str(single.members[0]): self._make_node(single) for single in single_groups},
                 edges,
                 label=f"{text}.",
@@ -263,16 +269,18 @@ class GraphView(View):
     def _kernel_colours(self) -> dict[str, int]:
         """The colour of each kernel name, assigned in order of appearance."""
         names = [name for lanes in self.panels for name in lanes.kernels]
-        return kernel_colours([*names, *(node.name for node in self.graph.nodes if node.kind == "KERNEL")])
+        return choose_kernel_colours(
+            [*names, *(node.name for node in self.graph.nodes if node.kind == "KERNEL")]
+        )
 
     def _make_legend(self, timelines: Plot | None) -> list[tuple[str, str]]:
         if timelines:
-            entries = legend_entries(timelines)
+            entries = make_legend_entries(timelines)
         else:
             used_colours = {self._choose_colour(group) for group in self.groups}
             engine_entries = [*ENGINES.values()][len(KERNELS) : DEVICE_ENGINES]
             entries = [
-                *kernel_legend([*self._kernel_colours]),
+                *make_kernel_legend([*self._kernel_colours]),
                 *(entry for entry in engine_entries if entry[0] in used_colours),
             ]
         return [*entries, *([("error", "uses an old array")] if self.graph.dangling else [])]

@@ -56,7 +56,7 @@ class LadderChart(FigureView):
         super().__init__(
             title="Memory hierarchy: latency and bandwidth",
             caption=f"{origins[0].upper()}{origins[1:]}. "
-            f"Dashed: published capacities and rates of {_device(first_ladder)}; the bars are in the "
+            f"Dashed: published capacities and rates of {_format_device(first_ladder)}; the bars are in the "
             "order of the names.",
             source=first_ladder.provenance.source,
         )
@@ -79,7 +79,10 @@ class LadderChart(FigureView):
     def sentence(self) -> str:
         first_ladder = self.ladders[0]
         latency_text = listing(
-            [f"{duration(time_ns)} {level_text}" for level_text, time_ns in _level_latencies(first_ladder)]
+            [
+                f"{duration(time_ns)} {level_text}"
+                for level_text, time_ns in _find_level_latencies(first_ladder)
+            ]
         )
         names = {"L2": "L2", "memory, read": "memory"}
         rates = [
@@ -96,9 +99,9 @@ class LadderChart(FigureView):
             lines.append(f"{ladder.provenance.label}:")
             lines += [
                 f"{size(working_set)}: {duration(time_ns)} per load."
-                for working_set, time_ns in _points(ladder)
+                for working_set, time_ns in _list_points(ladder)
             ]
-            lines += [f"{_rate(bandwidth)}. {bandwidth.method}" for bandwidth in ladder.bandwidths]
+            lines += [f"{_format_rate(bandwidth)}. {bandwidth.method}" for bandwidth in ladder.bandwidths]
         return "\n".join(lines)
 
     def tables(self) -> tuple[Table, ...]:
@@ -108,7 +111,7 @@ class LadderChart(FigureView):
         latencies = tuple(
             (ladder.provenance.label, working_set, time_ns)
             for ladder in self.ladders
-            for working_set, time_ns in _points(ladder)
+            for working_set, time_ns in _list_points(ladder)
         )
         bandwidths = tuple(
             (
@@ -125,7 +128,7 @@ class LadderChart(FigureView):
         methods = (
             ("latency", first_ladder.latency_method),
             *(
-                (bandwidth.level, bandwidth.method + _document(bandwidth))
+                (bandwidth.level, bandwidth.method + _find_document(bandwidth))
                 for bandwidth in first_ladder.bandwidths
             ),
         )
@@ -173,7 +176,7 @@ class LadderChart(FigureView):
                 markerfacecolor=colour(COLOURS[index]) if index == 0 else "none",
                 markeredgewidth=0.9,
                 markevery=(3 * (index - 1), 6) if index else None,
-                label=f"{_device(ladder)}, {ladder.provenance.source}",
+                label=f"{_format_device(ladder)}, {ladder.provenance.source}",
             )
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
@@ -261,16 +264,16 @@ class LadderChart(FigureView):
         ax.set_xlabel("GB/s, logarithmic; dashed: published")
 
 
-def _device(ladder: MemoryLadder) -> str:
+def _format_device(ladder: MemoryLadder) -> str:
     """Return the name of the device without maker and memory size."""
     return re.sub(r"^NVIDIA |[ -]\d+GB.*", "", ladder.provenance.device)
 
 
-def _points(ladder: MemoryLadder) -> list[tuple[int, float]]:
+def _list_points(ladder: MemoryLadder) -> list[tuple[int, float]]:
     return list(zip(ladder.working_set_bytes.tolist(), ladder.latency_ns.tolist(), strict=True))
 
 
-def _level_latencies(ladder: MemoryLadder) -> list[tuple[str, float]]:
+def _find_level_latencies(ladder: MemoryLadder) -> list[tuple[str, float]]:
     """Return a text with the latency at half of each cache's capacity and at the largest working set."""
     latencies = [
         (f"from {capacity.level}", ladder.latency_at(capacity.size_bytes / 2))
@@ -281,15 +284,15 @@ def _level_latencies(ladder: MemoryLadder) -> list[tuple[str, float]]:
     return [*latencies, (f"within {size(largest_set)}", ladder.latency_at(largest_set))]
 
 
-def _rate(bandwidth: LevelBandwidth) -> str:
+def _format_rate(bandwidth: LevelBandwidth) -> str:
     return (
-        f"{bandwidth.level}: {number(bandwidth.gbps)} GB/s{_document(bandwidth)}"
+        f"{bandwidth.level}: {number(bandwidth.gbps)} GB/s{_find_document(bandwidth)}"
         if bandwidth.gbps
         else f"{bandwidth.level}: not measured, {bandwidth.why}"
     )
 
 
-def _document(bandwidth: LevelBandwidth) -> str:
+def _find_document(bandwidth: LevelBandwidth) -> str:
     return (
         f" (published: {number(bandwidth.published_gbps)} GB/s, {bandwidth.document})"
         if bandwidth.published_gbps

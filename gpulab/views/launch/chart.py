@@ -128,8 +128,8 @@ class LaunchChart(Steered):
     def _show(self, trace: LaunchTrace) -> None:
         self.waves = Waves(trace)
         self.redraw(
-            caption=_caption(trace, self.other),
-            status=f"{self.waves.wave_words()}. {_occupancy_words(self.waves)}",
+            caption=_make_caption(trace, self.other),
+            status=f"{self.waves.wave_words()}. {_describe_occupancy(self.waves)}",
         )
 
     def sentence(self) -> str:
@@ -159,7 +159,7 @@ class LaunchChart(Steered):
                 f"{duration(trace.span_ns)}, {number(waves.idle_sms)} of {count(trace.sm_count, 'SM')} idle."
             )
             lines.append(
-                f"{_occupancy_words(waves)}, {describe_occupancy(occupancy)} at most. "
+                f"{_describe_occupancy(waves)}, {describe_occupancy(occupancy)} at most. "
                 f"Blocks per SM by limit: {limits}."
             )
             if trace.note:
@@ -170,14 +170,14 @@ class LaunchChart(Steered):
         launches = [self.waves] if self._other_waves is None else [self.waves, self._other_waves]
         span_ns = max(1, *(waves.trace.span_ns for waves in launches))
         if self._other_waves is None:
-            return column(_legend(launches), _panel(self.waves, span_ns))
+            return column(_make_legend(launches), _draw_panel(self.waves, span_ns))
         is_steered = self._at_block_size is not None
         return column(
-            _legend(launches), *_compare_launches(self.waves, self._other_waves, span_ns, is_steered)
+            _make_legend(launches), *_compare_launches(self.waves, self._other_waves, span_ns, is_steered)
         )
 
 
-def _legend(launches: list[Waves]) -> Box:
+def _make_legend(launches: list[Waves]) -> Box:
     """Return a legend of the colours that occur in the chart."""
     has_many_waves = any(waves.full_waves > 1 for waves in launches)
     has_tail = any(waves.in_tail.any() for waves in launches)
@@ -197,15 +197,18 @@ def _legend(launches: list[Waves]) -> Box:
     )
 
 
-def _occupancy_words(waves: Waves) -> str:
+def _describe_occupancy(waves: Waves) -> str:
     theoretical = percent(waves.trace.occupancy.fraction)
     return f"Theoretical occupancy {theoretical}, achieved {percent(waves.achieved)} ({waves.achieved_where})"
 
 
-def _panel(waves: Waves, span_ns: int) -> Box:
+def _draw_panel(waves: Waves, span_ns: int) -> Box:
     """Return the picture, numbers and limits of one launch; in a narrow view the numbers are above."""
-    picture = column(words(_heading(waves), name="waves"), _chart(waves, span_ns, _rows_px(waves, ROWS_PX)))
-    numbers_box = column(numbers(waves.numbers(), least=168), _limits(waves), gap=8)
+    picture = column(
+        words(_make_heading(waves), name="waves"),
+        _draw_chart(waves, span_ns, _compute_rows_px(waves, ROWS_PX)),
+    )
+    numbers_box = column(numbers(waves.numbers(), least=168), _draw_limits(waves), gap=8)
     return row(picture, numbers_box, weights=[2.6, 1], least=[440, 200], above=True)
 
 
@@ -215,12 +218,12 @@ def _compare_launches(left_waves: Waves, right_waves: Waves, span_ns: int, is_st
     launches = (left_waves, right_waves)
     origins = [waves.trace.provenance for waves in launches]
     headings = [f"{origin.source.capitalize()} on {origin.device}" for origin in origins]
-    note_boxes = [None, words(_fixed_text(right_waves), "note", only="page") if is_steered else None]
+    note_boxes = [None, words(_make_fixed_note(right_waves), "note", only="page") if is_steered else None]
     heading_boxes = [
-        column(words(heading, "strong"), words(_heading(waves), name="waves"), note_box, gap=2)
+        column(words(heading, "strong"), words(_make_heading(waves), name="waves"), note_box, gap=2)
         for heading, waves, note_box in zip(headings, launches, note_boxes, strict=True)
     ]
-    rows_px = max(_rows_px(waves, NARROW_ROWS_PX) for waves in launches)
+    rows_px = max(_compute_rows_px(waves, NARROW_ROWS_PX) for waves in launches)
     idle_px = IDLE_PX if left_waves.idle_sms or right_waves.idle_sms else 0
     number_pairs = zip(left_waves.numbers(), right_waves.numbers(), strict=True)
     rows = [
@@ -230,18 +233,18 @@ def _compare_launches(left_waves: Waves, right_waves: Waves, span_ns: int, is_st
     # Texts of different lengths are in a row of their own, so that the plots below them are aligned.
     return [
         row(*heading_boxes, least=[240, 240]),
-        row(*(_chart(waves, span_ns, rows_px, idle_px) for waves in launches), least=[240, 240]),
+        row(*(_draw_chart(waves, span_ns, rows_px, idle_px) for waves in launches), least=[240, 240]),
         table(rows, ["", *headings]),
-        row(_limits(left_waves), _limits(right_waves), least=[240, 240]),
+        row(_draw_limits(left_waves), _draw_limits(right_waves), least=[240, 240]),
     ]
 
 
-def _fixed_text(waves: Waves) -> str:
+def _make_fixed_note(waves: Waves) -> str:
     """Return a sentence about the launch for comparison, which the slider does not change."""
     return f"{count(math.prod(waves.trace.block), 'thread')}; the slider has no effect."
 
 
-def _heading(waves: Waves) -> str:
+def _make_heading(waves: Waves) -> str:
     text = f"{count(math.prod(waves.trace.block), 'thread')} per block: {waves.wave_words()}"
     most_running = float(waves.running()[1].max(initial=0))
     if waves.full_waves and most_running < 0.6 * waves.trace.blocks_per_wave:
@@ -251,7 +254,7 @@ def _heading(waves: Waves) -> str:
     return text
 
 
-def _limits(waves: Waves) -> Box:
+def _draw_limits(waves: Waves) -> Box:
     occupancy = waves.trace.occupancy
     registers = count(occupancy.registers_per_thread, "register")
     resources_text = f"{registers} per thread and {size(occupancy.shared_bytes)} of shared memory"
@@ -263,24 +266,24 @@ def _limits(waves: Waves) -> Box:
     return fold(f"Theoretical occupancy {describe_limiters(occupancy)}", contents, opened=False)
 
 
-def _rows(waves: Waves) -> npt.NDArray[Any]:
+def _find_shown_sms(waves: Waves) -> npt.NDArray[Any]:
     """Return the SMs that get a row: all SMs, or only the busy ones if some are idle."""
     if waves.idle_sms:
         return waves.sms
     return np.arange(max(waves.trace.sm_count, int(waves.sms.max(initial=0)) + 1))
 
 
-def _rows_px(waves: Waves, max_height_px: float) -> float:
+def _compute_rows_px(waves: Waves, max_height_px: float) -> float:
     """Return the height in pixels of the rows of all SMs; rows are higher if there are few SMs."""
-    rows = max(1, _rows(waves).size)
+    rows = max(1, _find_shown_sms(waves).size)
     return float(min(rows * ROW_PX, max(max_height_px, rows * NAMED_PX if rows <= 16 else 0)))
 
 
-def _chart(waves: Waves, span_ns: int, height: float, idle_px: float | None = None) -> Box:
+def _draw_chart(waves: Waves, span_ns: int, height: float, idle_px: float | None = None) -> Box:
     """Draw the blocks of a launch, with the number of warps per SM below; idle SMs share one line."""
     trace = waves.trace
     domain = (0.0, float(span_ns))
-    sms = _rows(waves)
+    sms = _find_shown_sms(waves)
     if idle_px is None:
         idle_px = IDLE_PX if waves.idle_sms else 0
     warps_top = height + idle_px + GAP_PX
@@ -293,10 +296,10 @@ def _chart(waves: Waves, span_ns: int, height: float, idle_px: float | None = No
     return plots.plot(
         warps_bottom + 34,
         domain,
-        _blocks(waves, sms, height),
-        _sm_ticks(sms, height, domain),
-        *(_idle_line(waves, height + 3, domain) if waves.idle_sms else ()),
-        *_occupancy(waves, warps_top, domain),
+        _draw_blocks(waves, sms, height),
+        _draw_sm_ticks(sms, height, domain),
+        *(_draw_idle_line(waves, height + 3, domain) if waves.idle_sms else ()),
+        *_draw_occupancy(waves, warps_top, domain),
         plots.y_name("SM" if height < 80 else "one row per SM", height / 2, domain, LEFT_PX, of_rows=True),
         plots.x_axis(warps_bottom, span_ns, number, axis_text, scale=scale, zoom=True),
         label=f"{label}: {waves.wave_words()}. Arrow keys go from block to block, Enter shows an SM alone; "
@@ -307,7 +310,7 @@ def _chart(waves: Waves, span_ns: int, height: float, idle_px: float | None = No
     )
 
 
-def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
+def _draw_blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
     busy_spans = None
     if waves.sample is not waves:
         sm, start_ns, end = waves.trace.busy(waves.trace.span_ns / 2000)
@@ -370,7 +373,7 @@ def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
     )
 
 
-def _sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, float]) -> Item:
+def _draw_sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, float]) -> Item:
     """Return the ticks of the SM axis: every SM number if there are few, otherwise round numbers."""
     row_height = height / max(1, sms.size)
     rows = (
@@ -384,7 +387,7 @@ def _sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, float])
     )
 
 
-def _idle_line(waves: Waves, top_px: float, domain: tuple[float, float]) -> list[Item]:
+def _draw_idle_line(waves: Waves, top_px: float, domain: tuple[float, float]) -> list[Item]:
     text = f"{count(waves.idle_sms, 'SM')} idle: {noun(waves.idle_sms, 'it', 'they')} got no block"
     return [
         Rects([domain[0]], [domain[1]], [top_px], [top_px + IDLE_PX - 4], "grid"),
@@ -392,7 +395,7 @@ def _idle_line(waves: Waves, top_px: float, domain: tuple[float, float]) -> list
     ]
 
 
-def _occupancy(waves: Waves, top_px: float, domain: tuple[float, float]) -> list[Item]:
+def _draw_occupancy(waves: Waves, top_px: float, domain: tuple[float, float]) -> list[Item]:
     """Return a plot of warps per busy SM over time, with a line at the maximum and a mark at the tail."""
     trace = waves.trace
     occupancy = waves.trace.occupancy
@@ -418,7 +421,7 @@ def _occupancy(waves: Waves, top_px: float, domain: tuple[float, float]) -> list
     return plot_items
 
 
-def _caption(trace: LaunchTrace, other: LaunchTrace | None) -> str:
+def _make_caption(trace: LaunchTrace, other: LaunchTrace | None) -> str:
     origin = f"Placement and times {trace.provenance.label}"
     step_text = f"; timer step {trace.timer_step_ns} ns" if trace.timer_step_ns > 1 else ""
     other_text = f"; compared with a launch {other.provenance.label}" if other is not None else ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, fold, words
-from gpulab.views.parts.dag import DrawnNode, dag
+from gpulab.views.parts.dag import DrawnNode, draw_dag
 from gpulab.words import count, listing
 from virtualgpu.records.libraries.layers import LAYERS, CallLayers
 
@@ -43,14 +43,14 @@ class LayersView(View):
         return self._call_stacks
 
     def sentence(self) -> str:
-        return " ".join(f"{_stack_text(stack)}; {stack.provenance.label}." for stack in self._call_stacks)
+        return " ".join(f"{_describe_stack(stack)}; {stack.provenance.label}." for stack in self._call_stacks)
 
     def describe(self) -> str:
         lines = [self.sentence()]
         for stack in self._call_stacks:
             for layer, symbols in zip(LAYERS, stack.layers, strict=True):
                 calls = (
-                    listing([_symbol_text(*symbol) for symbol in symbols])
+                    listing([_format_symbol(*symbol) for symbol in symbols])
                     if symbols
                     else "no call was recorded"
                 )
@@ -61,14 +61,14 @@ class LayersView(View):
     def draw(self) -> Box:
         first_stack, *other_stacks = self._call_stacks
         return column(
-            self._stack(first_stack),
+            self._draw_stack(first_stack),
             *(
-                fold(f"{stack.package}, {stack.provenance.label}", self._stack(stack), opened=False)
+                fold(f"{stack.package}, {stack.provenance.label}", self._draw_stack(stack), opened=False)
                 for stack in other_stacks
             ),
         )
 
-    def _stack(self, stack: CallLayers) -> Box:
+    def _draw_stack(self, stack: CallLayers) -> Box:
         nodes: dict[str, DrawnNode] = {}
         edges: list[tuple[str, str]] = []
         previous_keys: list[str] = []
@@ -79,7 +79,7 @@ class LayersView(View):
                 library, _, name = symbol.rpartition(": ")
                 short_name = name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1]}…"
                 nodes[key] = DrawnNode(
-                    short_name, colour, "box", library or layer, f"{layer}: {_symbol_text(symbol, calls)}"
+                    short_name, colour, "box", library or layer, f"{layer}: {_format_symbol(symbol, calls)}"
                 )
                 node_keys.append(key)
             edges += [(upper, lower) for upper in previous_keys[:1] for lower in node_keys]
@@ -92,15 +92,15 @@ class LayersView(View):
         note_text = " ".join(
             filter(None, (stack.note, f"Not drawn: {listing(omissions)}." if omissions else ""))
         )
-        picture = dag(nodes, edges, label=_stack_text(stack), max_height_px=_MAX_HEIGHT_PX)
+        picture = draw_dag(nodes, edges, label=_describe_stack(stack), max_height_px=_MAX_HEIGHT_PX)
         return column(picture, words(note_text, "note")) if note_text else picture
 
 
-def _symbol_text(symbol: str, calls: int) -> str:
+def _format_symbol(symbol: str, calls: int) -> str:
     return symbol if calls == 1 else f"{symbol} ({calls} times)"
 
 
-def _stack_text(stack: CallLayers) -> str:
+def _describe_stack(stack: CallLayers) -> str:
     layer_counts = [
         f"{layer} {count(len(symbols), 'symbol')}"
         for layer, symbols in zip(LAYERS, stack.layers, strict=True)

@@ -101,7 +101,7 @@ class Store {
   }
 }
 
-/** The memory before the first event and after each one, as `by_event` in Python. */
+/** The memory before the first event and after each one, as `order_by_event` in Python. */
 function byEvent(readings, marks) {
   const count = marks.time_ns.length;
   const levels = (name, changeOf) => {

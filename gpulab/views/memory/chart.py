@@ -82,7 +82,7 @@ class MemoryChart(View, module="memory/chart"):
             source=record.provenance.source,
             state=state,
             has_buttons=perform is not None,
-            axis=_suitable_axis(record, state),
+            axis=_choose_axis(record, state),
         )
         self.redraw()
         self.on_msg(self._on_message)
@@ -103,13 +103,13 @@ class MemoryChart(View, module="memory/chart"):
         page_data = {
             "columns": {name: getattr(record, name) for name in SAMPLE_COLUMNS},
             "marks": {name: getattr(record.marks, name) for name in MARK_COLUMNS},
-            "lines": [memory_text.line_text(record, index) for index in range(len(record.lines))],
+            "lines": [memory_text.format_line(record, index) for index in range(len(record.lines))],
             "capacity": record.capacity_bytes,
             "said": memory_text.PAGE | {"legend": LEGEND},
         }
         scene, data = pack(page_data)
         with self.hold_sync():
-            self.caption = _caption(record)
+            self.caption = _make_caption(record)
             self.scene = scene
             self.data = data
             for name, value in traits.items():
@@ -143,7 +143,7 @@ class MemoryChart(View, module="memory/chart"):
     def show_state(self, state: str) -> None:
         """Show whether the recording continues, is paused, or has ended."""
         if state == "stopped":
-            self.redraw(state=state, axis=_suitable_axis(self.record, state, self.axis))
+            self.redraw(state=state, axis=_choose_axis(self.record, state, self.axis))
         else:
             self.state = state
 
@@ -163,11 +163,11 @@ class MemoryChart(View, module="memory/chart"):
             return super().html()
 
     def sentence(self) -> str:
-        return memory_text.sentence(self.record, self.state)
+        return memory_text.describe_memory(self.record, self.state)
 
     def describe(self) -> str:
         record = self.record
-        lines = memory_text.by_line(record)
+        lines = memory_text.describe_lines(record)
         sentences = [self.sentence(), *(["Allocated most:", *lines] if lines else []), record.note]
         return "\n".join(filter(None, sentences))
 
@@ -176,9 +176,13 @@ class MemoryChart(View, module="memory/chart"):
         peak = record.peak
         limit_bytes = record.latest("limit_bytes")
         used_bytes = record.latest("used_bytes")
-        sizes = (used_bytes, memory_text.cached(record), memory_text.outside(record))
+        sizes = (
+            used_bytes,
+            memory_text.compute_cached_bytes(record),
+            memory_text.compute_outside_bytes(record),
+        )
         values = [
-            *map(memory_text.size_text, sizes),
+            *map(memory_text.format_size, sizes),
             size(limit_bytes) if limit_bytes else memory_text.NO_LIMIT,
         ]
         values.append(size(peak[0]) if peak else memory_text.NOT_AVAILABLE)
@@ -187,12 +191,12 @@ class MemoryChart(View, module="memory/chart"):
         return column(
             legend(LEGEND),
             numbers(figures, least=140),
-            _plot(record, self.axis, self.sentence()),
+            _draw_plot(record, self.axis, self.sentence()),
             paragraph(record.note, "note") if record.note else None,
         )
 
 
-def _caption(record: MemorySamples) -> str:
+def _make_caption(record: MemorySamples) -> str:
     label = record.provenance.label
     text = f"{label[0].upper()}{label[1:]}; wall time."
     if record.provenance.source == "modelled":
@@ -200,12 +204,12 @@ def _caption(record: MemorySamples) -> str:
     return f"{text} {record.note}".strip()
 
 
-def _suitable_axis(record: MemorySamples, state: str, axis: str = "time") -> str:
+def _choose_axis(record: MemorySamples, state: str, axis: str = "time") -> str:
     """Return the axis that suits an ended recording; a recording in progress keeps its axis."""
     return "event" if state == "stopped" and len(record) <= FEW_READINGS and len(record.marks) else axis
 
 
-def by_event(record: MemorySamples) -> MemorySamples:
+def order_by_event(record: MemorySamples) -> MemorySamples:
     """Return the memory use before the first event and after each event. In the result, the column
     ``time_ns`` contains event numbers instead of times.
 
@@ -246,7 +250,7 @@ def by_event(record: MemorySamples) -> MemorySamples:
     )
 
 
-def _plot(record: MemorySamples, axis: str, label: str) -> Box:
+def _draw_plot(record: MemorySamples, axis: str, label: str) -> Box:
     """Return a chart of the whole recording that shows the highest reading of each interval.
 
     ``build`` in ``chart.js`` draws the same.
@@ -254,16 +258,16 @@ def _plot(record: MemorySamples, axis: str, label: str) -> Box:
     peak = record.peak
     is_by_event = axis == "event"
     if is_by_event:
-        record = by_event(record)
+        record = order_by_event(record)
     end_ns = max(record.duration_ns, 1.0)
     stacks = [record.used_bytes, record.reserved_bytes, record.device_bytes]
     bounds = np.unique(np.linspace(0, len(record), PICTURE_POINTS, endpoint=False).astype(np.int64))
     time_ns, peak_bytes, limit_bytes, *top_curves = (
-        _interval_maxima(values, bounds)
+        _find_interval_maxima(values, bounds)
         for values in (record.time_ns, record.peak_bytes, record.limit_bytes, *stacks)
     )
-    axis_top = scale(top_curves[1], top_curves[2], peak_bytes, limit_bytes, record.capacity_bytes)
-    vertical = Axis(0, axis_top, {tick: size(tick) for tick in size_ticks(axis_top)}, grid=True)
+    axis_top = compute_top_bytes(top_curves[1], top_curves[2], peak_bytes, limit_bytes, record.capacity_bytes)
+    vertical = Axis(0, axis_top, {tick: size(tick) for tick in make_size_ticks(axis_top)}, grid=True)
     axes = Axes(Axis(0, end_ns), vertical, HEIGHT_PX, MARKS_PX)
     bottom = axes.bottom
 
@@ -278,12 +282,12 @@ def _plot(record: MemorySamples, axis: str, label: str) -> Box:
         np.fmax(top_curves[1], np.fmax(top_curves[0], next_peak)),
         top_curves[2],
     ]
-    for interval in _runs(np.isnan([*top_curves, peak_bytes]).all(axis=0)):
+    for interval in _find_runs(np.isnan([*top_curves, peak_bytes]).all(axis=0)):
         x = np.append(
             time_ns[interval], time_ns[min(interval.stop, len(time_ns) - 1)]
         )  # valid until the next reading
         for area_top, (_, colour) in zip(reversed(top_curves), reversed(AREAS), strict=True):
-            y = _area_points(heights(area_top[interval]), bottom)
+            y = _make_area_points(heights(area_top[interval]), bottom)
             plot_items.append(Line(x, y, colour, width=0, fill=colour, base=bottom, step=True))
         has_limit = limit_bytes[interval] > 0
         y = heights(limit_bytes[interval])[has_limit]
@@ -301,16 +305,20 @@ def _plot(record: MemorySamples, axis: str, label: str) -> Box:
         if is_by_event
         else Time(bottom)
     )
-    plot_items += [y_ticks([7, 20], memory_text.ROWS, (0.0, end_ns)), *_marks(record, end_ns), horizontal]
+    plot_items += [
+        y_ticks([7, 20], memory_text.ROWS, (0.0, end_ns)),
+        *_draw_marks(record, end_ns),
+        horizontal,
+    ]
     return axes.plot(*plot_items, label=label, left=LEFT_PX, right=14, below_px=AXIS_PX)
 
 
-def _interval_maxima(values: Any, bounds: Any) -> Any:
+def _find_interval_maxima(values: Any, bounds: Any) -> Any:
     """Return the highest value of each interval, or NaN for an interval with a gap."""
     return np.maximum.reduceat(values, bounds) if len(values) else values
 
 
-def _runs(gap: Any) -> list[slice]:
+def _find_runs(gap: Any) -> list[slice]:
     """Return the ranges of readings between two gaps."""
     edges = np.flatnonzero(np.diff(np.concatenate(([True], gap, [True])).astype(np.int8)))
     return [
@@ -319,7 +327,7 @@ def _runs(gap: Any) -> list[slice]:
     ]
 
 
-def _area_points(y: Any, base_y: float) -> Any:
+def _make_area_points(y: Any, base_y: float) -> Any:
     """Return heights in which NaN is replaced by `base_y`, and repeat the last height."""
     heights = np.where(np.isnan(y), base_y, y)
     return np.append(heights, heights[-1])
@@ -331,7 +339,7 @@ def _draw_torn_edge(end: float) -> Item:
     return Line(x, MARKS_PX + 5.0 * (np.arange(x.size) % 2), "bg", width=3)
 
 
-def _marks(record: MemorySamples, end: float) -> list[Item]:
+def _draw_marks(record: MemorySamples, end: float) -> list[Item]:
     """Return small bars for allocations (upper row) and frees (lower row), with sizes if there is space.
 
     Memory that was returned to the device is in the lower row. Failures have a separate colour. Marks at the
@@ -380,7 +388,7 @@ def _marks(record: MemorySamples, end: float) -> list[Item]:
     ]
 
 
-def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) -> float:
+def compute_top_bytes(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) -> float:
     """Return the number of bytes at the upper edge of the memory chart."""
     pool_bytes = max(np.nanmax(reserved, initial=0), np.nanmax(peak, initial=0), 1 << 20)
     largest_limit = np.nanmax(limit, initial=0)
@@ -393,7 +401,7 @@ def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) ->
     return float(min(margin * top_bytes, max(capacity, top_bytes)))
 
 
-def size_ticks(top_bytes: float) -> list[float]:
+def make_size_ticks(top_bytes: float) -> list[float]:
     """Return three to six round tick values in bytes. The values start at 0 and do not exceed `top_bytes`."""
     step_bytes = 2.0 ** math.floor(math.log2(top_bytes / 3))
     return [index * step_bytes for index in range(int(top_bytes / step_bytes) + 1)]

@@ -42,42 +42,43 @@ PAGE = {
 """Templates that ``chart.js`` fills."""
 
 
-def sentence(record: MemorySamples, state: str) -> str:
+def describe_memory(record: MemorySamples, state: str) -> str:
     """Return a sentence about the used and cached memory, its peak, the memory of other processes, and the
     origin of the numbers.
     """
     peak = record.peak
     return (
         f"Memory of {record.provenance.device} over {duration(record.duration_ns)} ({state}): "
-        f"{size_text(record.latest('used_bytes'))} used"
+        f"{format_size(record.latest('used_bytes'))} used"
         f"{f' (peak {size(peak[0])} at {duration(peak[1])})' if peak else ''}, "
-        f"{size_text(cached(record))} cached, {size_text(outside(record))} driver and others, "
+        f"{format_size(compute_cached_bytes(record))} cached, "
+        f"{format_size(compute_outside_bytes(record))} driver and others, "
         f"of {size(record.capacity_bytes)}; {record.provenance.label}."
     )
 
 
-def size_text(size_bytes: float | None) -> str:
+def format_size(size_bytes: float | None) -> str:
     """Return a size as text. For None, return "not available"."""
     return NOT_AVAILABLE if size_bytes is None else size(size_bytes)
 
 
-def cached(record: MemorySamples) -> float | None:
+def compute_cached_bytes(record: MemorySamples) -> float | None:
     """Return the number of bytes that the memory pool keeps although the program does not use them."""
-    return _difference(record.latest("reserved_bytes"), record.latest("used_bytes"))
+    return _subtract_bytes(record.latest("reserved_bytes"), record.latest("used_bytes"))
 
 
-def outside(record: MemorySamples) -> float | None:
+def compute_outside_bytes(record: MemorySamples) -> float | None:
     """Return the number of used bytes outside the memory pool, which belong to the driver, libraries and
     other processes.
     """
-    return _difference(record.latest("device_bytes"), record.latest("reserved_bytes"))
+    return _subtract_bytes(record.latest("device_bytes"), record.latest("reserved_bytes"))
 
 
-def _difference(total_bytes: float | None, part_bytes: float | None) -> float | None:
+def _subtract_bytes(total_bytes: float | None, part_bytes: float | None) -> float | None:
     return None if total_bytes is None or part_bytes is None else max(0.0, total_bytes - part_bytes)
 
 
-def by_line(record: MemorySamples, max_lines: int = 5) -> list[str]:
+def describe_lines(record: MemorySamples, max_lines: int = 5) -> list[str]:
     """Return a sentence for each of the source lines that allocated the most memory."""
     event_marks = record.marks
     sums_by_line = dict[int, list[float]]()
@@ -93,12 +94,12 @@ def by_line(record: MemorySamples, max_lines: int = 5) -> list[str]:
             line_sums[1] += total_bytes
     largest_sums = sorted(sums_by_line.items(), key=lambda item: -item[1][1])[:max_lines]
     return [
-        f"{line_text(record, line)}: {count(int(allocation_count), 'allocation')}, {size(total_bytes)}."
+        f"{format_line(record, line)}: {count(int(allocation_count), 'allocation')}, {size(total_bytes)}."
         for line, (allocation_count, total_bytes) in largest_sums
     ]
 
 
-def line_text(record: MemorySamples, line: int) -> str:
+def format_line(record: MemorySamples, line: int) -> str:
     """Return the location and the text of a source line for the marks in the memory chart."""
     if line < 0:
         return f"{NO_LINE}, or several"

@@ -10,7 +10,7 @@ import traitlets
 
 from gpulab.views._steered import Steered
 from gpulab.views.monitor import monitor_text
-from gpulab.views.monitor.monitor_text import reading, share
+from gpulab.views.monitor.monitor_text import format_reading, format_share
 from gpulab.views.parts.axes import Axes, Axis
 from gpulab.views.parts.boxes import Box, column, legend, numbers, slider
 from gpulab.views.parts.boxes import words as paragraph
@@ -119,7 +119,7 @@ class LoadChart(Steered):
                 ).wire(),
                 slider("Paused", "paused", (0, 1), ("reading", "paused")).wire(),
             ]
-        self.pictured = self._settings()
+        self.pictured = self._read_settings()
         self.show(state)
         self.observe(self._on_slider, ["paused", "span_s"])
 
@@ -140,9 +140,9 @@ class LoadChart(Steered):
             *(record[load_reading.name].tolist() for load_reading in LOAD_READINGS),
         ]
         readings = Table("Readings", ("time_ns", *names), tuple(zip(*values, strict=True)))
-        return monitor_text.phases(record), readings
+        return monitor_text.make_phase_table(record), readings
 
-    def _settings(self) -> dict[str, int]:
+    def _read_settings(self) -> dict[str, int]:
         """Return the values of the sliders' traits."""
         return {"paused": self.paused, "span_s": self.span_s}
 
@@ -151,15 +151,15 @@ class LoadChart(Steered):
         with self._lock, self.hold_sync():
             self._state = state
             self.paused = int(state == "paused")
-            self.caption = self._caption()
-            self.pictured = self._settings()
+            self.caption = self._make_caption()
+            self.pictured = self._read_settings()
             self.redraw()
 
     def tick(self) -> None:
         """Show the new readings in the chart. Any thread can call this method."""
         if self.comm is not None and self._state == "live":
             with self._lock, self.hold_sync():
-                self.caption = self._caption()
+                self.caption = self._make_caption()
                 self.redraw()
 
     def _on_slider(self, change: Any) -> None:
@@ -167,9 +167,9 @@ class LoadChart(Steered):
             if change["name"] == "paused" and bool(self.paused) != (self._state == "paused"):
                 self._pause(bool(self.paused))
             self.redraw()
-        self.answer(self._settings())
+        self.answer(self._read_settings())
 
-    def _caption(self) -> str:
+    def _make_caption(self) -> str:
         record = self.record
         label = self.record.provenance.label
         state_text = "" if self._state == "recorded" else f"; {self._state}"
@@ -178,17 +178,17 @@ class LoadChart(Steered):
         return " ".join(filter(None, sentences))
 
     def sentence(self) -> str:
-        return monitor_text.sentence(self.record, self._state)
+        return monitor_text.describe_load(self.record, self._state)
 
     def describe(self) -> str:
         record = self.record
-        table = [monitor_text.phases(record).text()] if record.phases else []
+        table = [monitor_text.make_phase_table(record).text()] if record.phases else []
         sentences = [
             self.sentence(),
             monitor_text.UTILIZATION_NOTE,
             *table,
-            *monitor_text.missing(record),
-            monitor_text.state_of(record),
+            *monitor_text.explain_missing(record),
+            monitor_text.describe_state(record),
         ]
         return "\n".join(filter(None, [*sentences, record.note]))
 
@@ -200,18 +200,18 @@ class LoadChart(Steered):
             for key, colour, name in strip.lines
             if len(strip.lines) > 1 and record.latest(key) is not None
         ]
-        missing_text = " ".join(monitor_text.missing(record))
-        phases_text = monitor_text.phase_list(record)
+        missing_text = " ".join(monitor_text.explain_missing(record))
+        phases_text = monitor_text.format_phases(record)
         return column(
-            paragraph(monitor_text.time_of_latest(record, self._state == "live"), "heading"),
-            numbers(_latest_readings(record), least=122),
+            paragraph(monitor_text.format_latest_time(record, self._state == "live"), "heading"),
+            numbers(_list_latest_readings(record), least=122),
             legend(legend_items),
-            self._plot(record),
+            self._draw_plot(record),
             paragraph(phases_text, "note") if phases_text else None,
-            paragraph(f"{monitor_text.state_of(record)} {missing_text}".strip(), "note"),
+            paragraph(f"{monitor_text.describe_state(record)} {missing_text}".strip(), "note"),
         )
 
-    def _plot(self, record: LoadSamples) -> Box:
+    def _draw_plot(self, record: LoadSamples) -> Box:
         is_live = self._state in ("live", "paused")
         end_ns = max(record.duration_ns, 1e9)
         window_start_ns = max(0.0, end_ns - self.span_s * 1e9) if is_live else 0.0
@@ -220,11 +220,11 @@ class LoadChart(Steered):
             strip for strip in STRIPS if any(record.latest(name) is not None for name, *_ in strip.lines)
         ]
         plot_items: list[Item | None] = []
-        strip_top = _phases_px(record)
+        strip_top = _compute_phases_px(record)
         ticks = list[tuple[float, str]]()
         values = list[tuple[float, _Strip]]()
         for strip in strips:
-            axis_top = 100.0 if strip.is_percentage else _axis_top(record, strip)
+            axis_top = 100.0 if strip.is_percentage else _find_axis_top(record, strip)
             tick_values = [0.0, 50.0, 100.0] if strip.is_percentage else [0.0, nice_ticks(axis_top, 3)[-1]]
             axes = Axes(
                 horizontal,
@@ -232,7 +232,7 @@ class LoadChart(Steered):
                 strip.height_px,
                 strip_top,
             )
-            plot_items += [*axes.grid(), *_lines(record, strip, axes, window_start_ns)]
+            plot_items += [*axes.grid(), *_draw_lines(record, strip, axes, window_start_ns)]
             hidden_text = f"; below {MIN_DRAWN_PERCENT:g} is not drawn" if len(strip.lines) > 1 else ""
             strip_name = f"{strip.title} ({strip.unit}{hidden_text})"
             values.append((strip_top - 8, strip))
@@ -242,13 +242,13 @@ class LoadChart(Steered):
             heights = axes.y(tick_values)
             ticks += [(float(y), number(value)) for y, value in zip(heights, tick_values, strict=True)]
             strip_top += strip.height_px + GAP_PX
-        limit_items, bottom = _clock_limits(record, window_start_ns, strip_top)
-        phase_items = _phase_names(record, window_start_ns, end_ns, strip_top - GAP_PX)
+        limit_items, bottom = _draw_clock_limits(record, window_start_ns, strip_top)
+        phase_items = _draw_phase_names(record, window_start_ns, end_ns, strip_top - GAP_PX)
         plot_items = [
             *phase_items,
             *plot_items,
             *limit_items,
-            _readings(record, values, window_start_ns, bottom),
+            _make_readings(record, values, window_start_ns, bottom),
             y_ticks([y for y, _ in ticks], [text for _, text in ticks], (window_start_ns, end_ns)),
             Time(bottom),
         ]
@@ -264,7 +264,7 @@ class LoadChart(Steered):
         )
 
 
-def _latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
+def _list_latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
     """Return the name, the value and a detail of each of the latest readings."""
     latest_value = record.latest
     limit_w = record.power_limit_w
@@ -272,15 +272,23 @@ def _latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
     memory_mib = record.memory_mib
     joules = record.energy_j
     return [
-        (monitor_text.UTILIZATION, share(latest_value("utilization")), "some kernel ran"),
-        ("SMs active", share(latest_value("sm_active")), monitor_text.sms(record, latest_value("sm_active"))),
-        ("Occupancy", share(latest_value("sm_occupancy")), ""),
-        ("Tensor cores", share(latest_value("tensor")), ""),
-        ("DRAM", share(latest_value("dram")), "of peak"),
-        ("Power", reading(latest_value("power"), "W"), f"limit {number(limit_w)} W" if limit_w else ""),
-        ("Energy", reading(joules, "J"), "so far" if joules is not None else ""),
-        ("SM clock", reading(latest_value("sm_clock"), "MHz"), ""),
-        ("Temperature", reading(latest_value("temperature"), "°C"), ""),
+        (monitor_text.UTILIZATION, format_share(latest_value("utilization")), "some kernel ran"),
+        (
+            "SMs active",
+            format_share(latest_value("sm_active")),
+            monitor_text.format_sms(record, latest_value("sm_active")),
+        ),
+        ("Occupancy", format_share(latest_value("sm_occupancy")), ""),
+        ("Tensor cores", format_share(latest_value("tensor")), ""),
+        ("DRAM", format_share(latest_value("dram")), "of peak"),
+        (
+            "Power",
+            format_reading(latest_value("power"), "W"),
+            f"limit {number(limit_w)} W" if limit_w else "",
+        ),
+        ("Energy", format_reading(joules, "J"), "so far" if joules is not None else ""),
+        ("SM clock", format_reading(latest_value("sm_clock"), "MHz"), ""),
+        ("Temperature", format_reading(latest_value("temperature"), "°C"), ""),
         (
             "Memory",
             monitor_text.NOT_AVAILABLE if used_mib is None else size(used_mib * 2**20),
@@ -289,23 +297,23 @@ def _latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
     ]
 
 
-def _axis_top(record: LoadSamples, strip: _Strip) -> float:
+def _find_axis_top(record: LoadSamples, strip: _Strip) -> float:
     """Return the upper end of a strip's axis: slightly above all readings."""
     largest_value = max(float(np.nanmax(record[name], initial=0.0)) for name, *_ in strip.lines)
     return max(1.0, 1.08 * largest_value)
 
 
-def _visible(record: LoadSamples, window_start_ns: float) -> Any:
+def _find_visible(record: LoadSamples, window_start_ns: float) -> Any:
     """Return the indices of the readings to draw: those in the window, or one in n of very many."""
     indices = np.flatnonzero(record.time_ns >= window_start_ns)
     return indices[:: max(1, len(indices) // MAX_POINTS)]
 
 
-def _lines(record: LoadSamples, strip: _Strip, axes: Axes, window_start_ns: float) -> list[Item]:
+def _draw_lines(record: LoadSamples, strip: _Strip, axes: Axes, window_start_ns: float) -> list[Item]:
     """Return the curves of a strip; each reading is constant over the time since the previous reading."""
     time = record.time_ns
     interval_starts = np.concatenate(([0.0], time[:-1]))
-    visible = _visible(record, window_start_ns)
+    visible = _find_visible(record, window_start_ns)
     lines: list[Item] = []
     for name, colour, _ in strip.lines:
         values = record[name][visible]
@@ -330,11 +338,11 @@ def _is_low(percentages: Any) -> bool:
     return bool(np.nanmax(percentages, initial=0.0) < MIN_DRAWN_PERCENT)
 
 
-def _readings(
+def _make_readings(
     record: LoadSamples, strips: Sequence[tuple[float, _Strip]], window_start_ns: float, bottom: float
 ) -> Item:
     """Return the values of each reading as text next to a vertical line, and as a sentence."""
-    visible = _visible(record, window_start_ns)
+    visible = _find_visible(record, window_start_ns)
     time_ns = record.time_ns[visible]
     phase_starts = [start_ns for _, start_ns in record.phases]
     columns: dict[str, Any] = {
@@ -344,10 +352,16 @@ def _readings(
     }
     values = []
     texts_by_strip = [
-        (y, [monitor_text.values_text(record, index, strip.lines, strip.unit) for index in visible.tolist()])
+        (
+            y,
+            [
+                monitor_text.format_values(record, index, strip.lines, strip.unit)
+                for index in visible.tolist()
+            ],
+        )
         for y, strip in strips
     ]
-    reasons = [monitor_text.limits_text(bits) for bits in record["clock_reasons"][visible].tolist()]
+    reasons = [monitor_text.format_limits(bits) for bits in record["clock_reasons"][visible].tolist()]
     sentence: list[Any] = ["At ", ["time_ns", "time"], ["phase", "phases"]]
     for number_, (y, texts_of_strip) in enumerate([*texts_by_strip, (None, reasons)]):
         distinct_texts = list(dict.fromkeys(["", *texts_of_strip]))
@@ -369,14 +383,14 @@ def _readings(
     )
 
 
-def _phases_px(record: LoadSamples) -> float:
+def _compute_phases_px(record: LoadSamples) -> float:
     """Return the height in pixels above the first strip: its title, and the names of the phases."""
     is_long = any(len(name) > SHORT_NAME for name, _ in record.phases)
     line_count = PHASE_LINES if is_long else bool(record.phases)
     return 20.0 + 12 * line_count
 
 
-def _phase_names(
+def _draw_phase_names(
     record: LoadSamples, window_start_ns: float, window_end_ns: float, bottom: float
 ) -> list[Item]:
     """Return vertical lines at the starts of phases, and the phases' names if there is space."""
@@ -404,7 +418,9 @@ def _phase_names(
     ]
 
 
-def _clock_limits(record: LoadSamples, window_start_ns: float, top_px: float) -> tuple[list[Item], float]:
+def _draw_clock_limits(
+    record: LoadSamples, window_start_ns: float, top_px: float
+) -> tuple[list[Item], float]:
     """Return bars for the intervals in which the clocks were limited, and the y of the chart's lower end."""
     reason_bits = record["clock_reasons"]
     time = record.time_ns

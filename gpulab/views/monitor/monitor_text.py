@@ -28,7 +28,7 @@ MIN_PERCENT = 0.001
 _PHASE_COLUMNS = ("sm_active", "sm_occupancy", "dram", "tensor", "fp32")
 
 
-def share(value: float | None) -> str:
+def format_share(value: float | None) -> str:
     """Return a percentage as text. A value above 0 is never displayed as 0."""
     if value is None:
         return NOT_AVAILABLE
@@ -37,12 +37,12 @@ def share(value: float | None) -> str:
     return f"{number(value, 2)} %" if value < 10 else f"{value:.0f} %"
 
 
-def reading(value: float | None, unit: str) -> str:
+def format_reading(value: float | None, unit: str) -> str:
     """Return a reading as text with its unit, or "not available"."""
     return NOT_AVAILABLE if value is None else f"{number(value)} {unit}"
 
 
-def sms(record: LoadSamples, value: float | None) -> str:
+def format_sms(record: LoadSamples, value: float | None) -> str:
     """Return a text with a number of SMs that is given as a percentage of all SMs."""
     return (
         ""
@@ -51,7 +51,7 @@ def sms(record: LoadSamples, value: float | None) -> str:
     )
 
 
-def held(record: LoadSamples) -> list[str]:
+def find_clock_reasons(record: LoadSamples) -> list[str]:
     """Return the reasons that limited the clocks during the recording, in order of appearance. Each reason is
     listed once.
     """
@@ -69,25 +69,27 @@ def held(record: LoadSamples) -> list[str]:
     )
 
 
-def sentence(record: LoadSamples, state: str) -> str:
+def describe_load(record: LoadSamples, state: str) -> str:
     """Return a sentence with the mean load of the GPU, the duration of the recording, and the origin of the
     readings.
     """
     active_percent = record.mean("sm_active")
-    active_text = f", {share(active_percent)} of its SMs were active" if active_percent is not None else ""
+    active_text = (
+        f", {format_share(active_percent)} of its SMs were active" if active_percent is not None else ""
+    )
     mean_w = record.mean_power_w
-    reasons = held(record)
+    reasons = find_clock_reasons(record)
     power = f", {number(mean_w)} W" if mean_w is not None else ""
     limits_text = f", clocks held back by {listing(reasons)}" if reasons else ""
     state_text = "" if state == "recorded" else f" ({state})"  # the label says that it is recorded
     return (
         f"{record.provenance.device} over {duration(record.duration_ns)}{state_text}: on average "
-        f"{share(record.mean('utilization'))} {UTILIZATION}{active_text}{power}{limits_text}; "
+        f"{format_share(record.mean('utilization'))} {UTILIZATION}{active_text}{power}{limits_text}; "
         f"{record.provenance.label}."
     )
 
 
-def missing(record: LoadSamples) -> list[str]:
+def explain_missing(record: LoadSamples) -> list[str]:
     """Return a sentence for each reason why some readings are not available."""
     reasons = dict[str, list[str]]()
     for name, reason in record.missing.items():
@@ -95,7 +97,7 @@ def missing(record: LoadSamples) -> list[str]:
     return [f"Not available: {listing(names)} ({reason})." for reason, names in reasons.items()]
 
 
-def state_of(record: LoadSamples) -> str:
+def describe_state(record: LoadSamples) -> str:
     """Return sentences about the MIG mode, the processes on the GPU, and the reasons that currently limit the
     clocks.
     """
@@ -105,7 +107,7 @@ def state_of(record: LoadSamples) -> str:
         f"{NOT_AVAILABLE if reason_bits is None else clock_reasons(reason_bits)}. "
     )
     mig = {True: "MIG is on, so this may be a GPU slice. ", False: "MIG is off. ", None: ""}[record.mig]
-    processes = [f"{pid} ({reading(mib, 'MiB')})" for pid, mib in record.processes]
+    processes = [f"{pid} ({format_reading(mib, 'MiB')})" for pid, mib in record.processes]
     return (
         limits_text
         + mig
@@ -113,35 +115,37 @@ def state_of(record: LoadSamples) -> str:
     )
 
 
-def time_of_latest(record: LoadSamples, is_live: bool) -> str:
+def format_latest_time(record: LoadSamples, is_live: bool) -> str:
     """Return the time of the latest reading as text."""
     return f"{'Now' if is_live else 'Last reading'}, at {duration(record.duration_ns)}"
 
 
-def phase_list(record: LoadSamples) -> str:
+def format_phases(record: LoadSamples) -> str:
     """Return a text with the numbers and names of the phases, or an empty string if there are none."""
     phase_texts = [f"{index} {name}" for index, (name, _) in enumerate(record.phases, 1)]
     return f"Phases: {'; '.join(phase_texts)}." if phase_texts else ""
 
 
-def values_text(record: LoadSamples, index: int, readings: Sequence[tuple[str, str, str]], unit: str) -> str:
+def format_values(
+    record: LoadSamples, index: int, readings: Sequence[tuple[str, str, str]], unit: str
+) -> str:
     """Return a text with the values of several readings in one sample, or an empty string if no value is
     available.
     """
     values = [(name, float(record[key][index])) for key, _, name in readings]
     return ", ".join(
-        f"{name} {share(value) if unit == '%' else reading(value, unit)}"
+        f"{name} {format_share(value) if unit == '%' else format_reading(value, unit)}"
         for name, value in values
         if not np.isnan(value)
     )
 
 
-def limits_text(reason_bits: float) -> str:
+def format_limits(reason_bits: float) -> str:
     """Return a text with the reasons that limited the clocks at the time of one reading."""
     return f"clocks held back by: {NOT_AVAILABLE if np.isnan(reason_bits) else clock_reasons(reason_bits)}"
 
 
-def phases(record: LoadSamples) -> Table:
+def make_phase_table(record: LoadSamples) -> Table:
     """Return a table of the phases with the mean readings of each phase."""
     names = [name for name, _ in record.phases]
     rows = []
@@ -150,17 +154,17 @@ def phases(record: LoadSamples) -> Table:
         rows.append(
             (
                 phase.phases[0][0] if phase.phases else "all",
-                Cell(utilization, share(utilization)),
+                Cell(utilization, format_share(utilization)),
                 *(phase.mean(name) for name in _PHASE_COLUMNS),
                 phase.mean_power_w,
                 phase.mean("sm_clock"),
-                listing(held(phase)) or "nothing",
+                listing(find_clock_reasons(phase)) or "nothing",
             )
         )
     columns: tuple[Column | str, ...] = (
         "phase",
         Column(UTILIZATION, "utilization_percent"),
-        *(Column(COUNTER_NAMES[name], f"{name}_percent", share) for name in _PHASE_COLUMNS),
+        *(Column(COUNTER_NAMES[name], f"{name}_percent", format_share) for name in _PHASE_COLUMNS),
         Column("power", "power_w", lambda watt: f"{number(watt)} W"),
         Column("SM clock", "sm_clock_mhz", lambda mhz: f"{number(mhz)} MHz"),
         "clocks held back by",

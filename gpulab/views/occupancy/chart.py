@@ -68,7 +68,7 @@ class OccupancyChart(FigureView):
         provenance = self.points[0].provenance
         other_text = ""
         if self.others:
-            names = listing([_device(other_points) for other_points in self.others])
+            names = listing([_format_device(other_points) for other_points in self.others])
             other_text = f"Marks: {names} with the same registers and shared memory, by the same rules. "
         super().__init__(
             title="Theoretical occupancy against block size",
@@ -105,14 +105,16 @@ class OccupancyChart(FigureView):
         best_fraction = max(point.fraction for point in self.points)
         return (
             f"Occupancy against block size from {self.points[0].block_threads} to "
-            f"{count(self.points[-1].block_threads, 'thread')}: {_point_text(self.point)}, "
+            f"{count(self.points[-1].block_threads, 'thread')}: {_describe_point(self.point)}, "
             f"best {percent(best_fraction)}; {self.point.provenance.label}."
         )
 
     def describe(self) -> str:
-        lines = [self.sentence(), *(f"{_point_text(point)}." for point in self.points)]
+        lines = [self.sentence(), *(f"{_describe_point(point)}." for point in self.points)]
         for other_points in self.others:
-            lines += [f"On {_device(other_points)}: {_point_text(point)}." for point in other_points]
+            lines += [
+                f"On {_format_device(other_points)}: {_describe_point(point)}." for point in other_points
+            ]
         return "\n".join(lines)
 
     def tables(self) -> tuple[Table, ...]:
@@ -141,7 +143,7 @@ class OccupancyChart(FigureView):
             ),
         )
         other_rows = tuple(
-            (_device(other_points), point.block_threads, point.fraction, ", ".join(point.limiters))
+            (_format_device(other_points), point.block_threads, point.fraction, ", ".join(point.limiters))
             for other_points in self.others
             for point in other_points
         )
@@ -155,7 +157,7 @@ class OccupancyChart(FigureView):
     def _paint_sizes(self, ax: Axes) -> None:
         """Draw the theoretical occupancy over the block size."""
         points = self.points
-        limiters = [_first_limiter(p) for p in points]
+        limiters = [_find_first_limiter(p) for p in points]
         for limiter in [*LIMIT_COLOURS, ""]:
             indices = [index for index, name in enumerate(limiters) if name == limiter]
             heights = [points[index].fraction for index in indices]
@@ -174,7 +176,7 @@ class OccupancyChart(FigureView):
                 markersize=3.6,
                 markeredgecolor=colour("fg"),
                 markeredgewidth=0.7,
-                label=_device(other_points),
+                label=_format_device(other_points),
             )
         chosen_index = index_of[self.chosen]
         ax.bar(
@@ -233,14 +235,14 @@ class OccupancyChart(FigureView):
         ax.set_xlabel(fill(resources_text, 42), loc="left", fontsize=SMALL_POINTS)
 
 
-def _device(points: Sequence[Occupancy]) -> str:
+def _format_device(points: Sequence[Occupancy]) -> str:
     return points[0].provenance.device.removeprefix("virtual ")
 
 
-def _first_limiter(point: Occupancy) -> str:
+def _find_first_limiter(point: Occupancy) -> str:
     return point.limiters[0] if point.limiters else ""
 
 
-def _point_text(point: Occupancy) -> str:
+def _describe_point(point: Occupancy) -> str:
     threads = count(point.block_threads, "thread")
     return f"{threads} per block give {percent(point.fraction)}, {describe_limiters(point)}"

@@ -60,7 +60,7 @@ class Axis:
         return float(self.positions(self.low)), float(self.positions(self.high))
 
 
-def log_axis(low: float, high: float, name: str, multiples: Sequence[int] = (1, 2, 5)) -> Axis:
+def make_log_axis(low: float, high: float, name: str, multiples: Sequence[int] = (1, 2, 5)) -> Axis:
     """Return a logarithmic axis that covers the range from `low` to `high`. The values of its ticks are
     powers of ten times the numbers in `multiples`.
     """

@@ -25,7 +25,7 @@ _RULE_PATTERN = re.compile(r"([^{}]+)\{(?:[^{}]|\{[^{}]*\})*\}")
 
 
 @lru_cache(1)
-def _rules() -> tuple[tuple[str, frozenset[str]], ...]:
+def _read_rules() -> tuple[tuple[str, frozenset[str]], ...]:
     """Return the style rules of cards, each with the classes to which it applies.
 
     The rules have enough weight against JupyterLab's own rules for tables.
@@ -41,15 +41,17 @@ def _rules() -> tuple[tuple[str, frozenset[str]], ...]:
     )
 
 
-def _style(card_html: str) -> str:
+def _make_style(card_html: str) -> str:
     """Return a style sheet with only the rules and colours that some HTML uses."""
     classes = frozenset(_CLASS_PATTERN.findall(card_html))
-    sheet = "".join(text for text, rule_classes in _rules() if not rule_classes or rule_classes & classes)
+    sheet = "".join(
+        text for text, rule_classes in _read_rules() if not rule_classes or rule_classes & classes
+    )
     colours = sorted(set(_COLOUR_PATTERN.findall(sheet + card_html)))
-    return palette.rules(".gpulab-card", colours) + sheet
+    return palette.make_colour_rules(".gpulab-card", colours) + sheet
 
 
-def card(title: str, *parts: str, origin: str = "", notes: Iterable[str] = ()) -> str:
+def make_card(title: str, *parts: str, origin: str = "", notes: Iterable[str] = ()) -> str:
     """Return the HTML of a card with the given contents.
 
     Parameters
@@ -77,24 +79,24 @@ def card(title: str, *parts: str, origin: str = "", notes: Iterable[str] = ()) -
     )
     return (
         f'<section class="gpulab-card" role="group" aria-label="{label}" id="{name}" popover>'
-        f"<style>{_style(card_html)}</style>{card_html}</section>"
+        f"<style>{_make_style(card_html)}</style>{card_html}</section>"
     )
 
 
-def paragraph(text: str, style: str = "plain") -> str:
+def make_paragraph(text: str, style: str = "plain") -> str:
     """Return a paragraph as HTML, or an empty string for an empty text. The parameter `style` is plain,
     strong or heading.
     """
     return f'<p class="gl-words-{style}">{escape(text)}</p>' if text else ""
 
 
-def items(texts: Sequence[str], numbered: bool = False) -> str:
+def make_list(texts: Sequence[str], numbered: bool = False) -> str:
     """Return sentences as an HTML list, or an empty string if there are none."""
     tag = "ol" if numbered else "ul"
     return f"<{tag}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</{tag}>" if texts else ""
 
 
-def fill(share: float, colour: str = "accent") -> str:
+def make_bar(share: float, colour: str = "accent") -> str:
     """Return the HTML of a bar for a share between 0 and 1. The number is written next to the bar."""
     width = f"{100 * min(1.0, max(0.0, share)):.4g}%"
     return (
@@ -103,25 +105,25 @@ def fill(share: float, colour: str = "accent") -> str:
     )
 
 
-def bars(rows: Iterable[tuple[str, float, str, str]]) -> str:
+def make_bars(rows: Iterable[tuple[str, float, str, str]]) -> str:
     """Return labelled bars as HTML. Each row has a label, a share, a value as text, and a colour."""
-    return f'<div class="gl-bars">{"".join(map(_bar, rows))}</div>'
+    return f'<div class="gl-bars">{"".join(map(_make_labelled_bar, rows))}</div>'
 
 
-def _bar(row: tuple[str, float, str, str]) -> str:
+def _make_labelled_bar(row: tuple[str, float, str, str]) -> str:
     label, filled_share, value, colour = row
     return (
-        f'<div class="gl-bar"><span class="gl-bar-label">{escape(label)} </span>{fill(filled_share, colour)}'
-        f'<span class="gl-bar-value"> {escape(value)}</span></div>'
+        f'<div class="gl-bar"><span class="gl-bar-label">{escape(label)} </span>'
+        f'{make_bar(filled_share, colour)}<span class="gl-bar-value"> {escape(value)}</span></div>'
     )
 
 
-def fold(summary: str, content: str, opened: bool) -> str:
+def make_fold(summary: str, content: str, opened: bool) -> str:
     """Return HTML whose contents the reader can open and close."""
     return f"<details{' open' if opened else ''}><summary>{escape(summary)}</summary>{content}</details>"
 
 
-def legend(entries: Iterable[tuple[str, str]]) -> str:
+def make_legend(entries: Iterable[tuple[str, str]]) -> str:
     """Return the HTML of a legend with colours and their meanings."""
     spans = "".join(
         f'<span><i style="background:var(--gl-{colour})"></i>{escape(text)}</span>'
@@ -130,14 +132,14 @@ def legend(entries: Iterable[tuple[str, str]]) -> str:
     return f'<div class="gl-legend">{spans}</div>'
 
 
-def beside(*parts: str) -> str:
+def place_beside(*parts: str) -> str:
     """Return HTML that shows parts next to each other, or below each other on a narrow page. Empty parts are
     left out.
     """
     return f'<div class="gl-beside">{"".join(f"<div>{html}</div>" for html in parts if html)}</div>'
 
 
-def strip(cells: Iterable[tuple[str, str, str]]) -> str:
+def make_strip(cells: Iterable[tuple[str, str, str]]) -> str:
     """Return values in chronological order as an HTML list. Each value has a text, a note and a colour."""
     items_html = "".join(
         f'<li style="border-top-color:var(--gl-{colour})"><b>{escape(text)}</b> '
@@ -147,7 +149,7 @@ def strip(cells: Iterable[tuple[str, str, str]]) -> str:
     return f'<ol class="gl-strip">{items_html}</ol>'
 
 
-def source_lines(code: str, marks: Mapping[int, str], texts: Mapping[int, str] | None = None) -> str:
+def make_source_lines(code: str, marks: Mapping[int, str], texts: Mapping[int, str] | None = None) -> str:
     """Return HTML with the marked source lines of a program and the lines around them.
 
     Parameters

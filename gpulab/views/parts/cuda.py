@@ -36,7 +36,7 @@ _TOKEN_PATTERN = re.compile(
 )
 
 
-def tokens(code: str) -> list[list[tuple[str, str]]]:
+def split_tokens(code: str) -> list[list[tuple[str, str]]]:
     """Divide CUDA C++ source into the tokens of each line.
 
     Parameters

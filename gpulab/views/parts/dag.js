@@ -5,7 +5,7 @@ import { Plot } from "./plot.js";
 const CORNER_PX = 5;
 const SLANT_PX = 8;
 
-/** Trace the outline of a shape, as `_outline` in Python. */
+/** Trace the outline of a shape, as `_find_outline` in Python. */
 function outline(pen, shape, left, top, right, bottom) {
   const slant = Math.min(SLANT_PX, (right - left) / 4);
   const middle = (top + bottom) / 2;

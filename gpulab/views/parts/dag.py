@@ -16,7 +16,7 @@ import numpy as np
 from gpulab.views.parts import plots
 from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Item, Nodes, Rules
-from gpulab.views.parts.layers import Layers, layers
+from gpulab.views.parts.layers import Layers, compute_layers
 
 COLUMNS = 7
 MIN_COLUMNS = 5
@@ -83,7 +83,7 @@ class _Positions:
     height: float
 
 
-def dag(
+def draw_dag(
     nodes: Mapping[str, tuple[str, str] | DrawnNode],
     edges: Sequence[tuple[str, str]],
     *,
@@ -122,12 +122,12 @@ def dag(
     index_of_name = {name: index for index, name in enumerate(nodes)}
     node_list = [node if isinstance(node, DrawnNode) else DrawnNode(*node) for node in nodes.values()]
     index_edges = [(index_of_name[start_node], index_of_name[end_node]) for start_node, end_node in edges]
-    node_layers = layers(len(node_list), index_edges)
+    node_layers = compute_layers(len(node_list), index_edges)
     node_height = NODE_PX
-    positions = _positions(node_layers, index_edges, NODE_PX, GAP_PX)
+    positions = _compute_positions(node_layers, index_edges, NODE_PX, GAP_PX)
     if positions.height > max_height_px:
         node_height = LOW_PX
-        positions = _positions(node_layers, index_edges, LOW_PX, LOW_GAP_PX)
+        positions = _compute_positions(node_layers, index_edges, LOW_PX, LOW_GAP_PX)
     columns = min(COLUMNS, max(MIN_COLUMNS, max(node_layers.layer, default=0) + 1))
     has_many_bands = max(node_layers.layer, default=0) >= COLUMNS
     colours = sorted({node.colour for node in node_list} | {node.mark for node in node_list if node.mark})
@@ -172,15 +172,15 @@ def dag(
                 "ends": [node.span[1] for node in node_list],
             },
         ),
-        *_arrows([arrow for arrow in positions.arrows if arrow.edge not in red_edges], "muted", 1),
-        *_arrows([arrow for arrow in positions.arrows if arrow.edge in red_edges], "error", 2),
+        *_draw_arrows([arrow for arrow in positions.arrows if arrow.edge not in red_edges], "muted", 1),
+        *_draw_arrows([arrow for arrow in positions.arrows if arrow.edge in red_edges], "error", 2),
         label=label,
         name="dag",
         **options,
     )
 
 
-def _arrows(arrows: Sequence[_Arrow], colour: str, width: float) -> list[Item]:
+def _draw_arrows(arrows: Sequence[_Arrow], colour: str, width: float) -> list[Item]:
     lines = np.array([segment for arrow in arrows for segment in arrow.segments[:-1]] or np.empty((0, 4)))
     heads = np.array([arrow.segments[-1] for arrow in arrows] or np.empty((0, 4)))
     return [
@@ -197,7 +197,7 @@ def _arrows(arrows: Sequence[_Arrow], colour: str, width: float) -> list[Item]:
     ]
 
 
-def _positions(
+def _compute_positions(
     node_layers: Layers, edges: Sequence[tuple[int, int]], node_px: float, gap_px: float
 ) -> _Positions:
     """Return positions in pixels, in bands of `COLUMNS` layers, one below the other."""

@@ -35,7 +35,7 @@ class Layers:
     paths: tuple[tuple[float, ...], ...]
 
 
-def layers(count: int, edges: Sequence[Edge]) -> Layers:
+def compute_layers(count: int, edges: Sequence[Edge]) -> Layers:
     """Return the positions of `count` graph nodes with the given edges (source, target).
 
     Raises
@@ -64,7 +64,7 @@ def layers(count: int, edges: Sequence[Edge]) -> Layers:
     for node, node_layer in layer.items():
         order[node_layer].append(node)
     order = _reduce_crossings(order, layer_edges)
-    row = _rows(order, layer_edges)
+    row = _compute_rows(order, layer_edges)
     return Layers(
         tuple(layer[node] for node in range(count)),
         tuple(row[node] for node in range(count)),
@@ -72,7 +72,7 @@ def layers(count: int, edges: Sequence[Edge]) -> Layers:
     )
 
 
-def crossings(order: Sequence[Sequence[int]], steps: Sequence[Edge]) -> int:
+def count_crossings(order: Sequence[Sequence[int]], steps: Sequence[Edge]) -> int:
     """Return the number of crossings between edges that connect neighbouring layers."""
     position = {node: index for nodes in order for index, node in enumerate(nodes)}
     layer_of = {node: index for index, nodes in enumerate(order) for node in nodes}
@@ -88,7 +88,7 @@ def crossings(order: Sequence[Sequence[int]], steps: Sequence[Edge]) -> int:
     return crossing_count
 
 
-def _neighbours(layer_edges: Sequence[Edge]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+def _find_neighbours(layer_edges: Sequence[Edge]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
     left_neighbours: dict[int, list[int]] = {}
     right_neighbours: dict[int, list[int]] = {}
     for start_node, end_node in layer_edges:
@@ -99,9 +99,9 @@ def _neighbours(layer_edges: Sequence[Edge]) -> tuple[dict[int, list[int]], dict
 
 def _reduce_crossings(initial_order: list[list[int]], layer_edges: Sequence[Edge]) -> list[list[int]]:
     """Return the order of nodes with the fewest crossings among the results of several sweeps."""
-    left_neighbours, right_neighbours = _neighbours(layer_edges)
+    left_neighbours, right_neighbours = _find_neighbours(layer_edges)
     best_order = initial_order
-    fewest_crossings = crossings(initial_order, layer_edges)
+    fewest_crossings = count_crossings(initial_order, layer_edges)
     settings = [(centre, is_backward) for centre in (_median, _mean) for is_backward in (False, True)]
     for centre, is_backward in settings if len(left_neighbours) <= MAX_TRIAL_NODES else settings[:1]:
         candidate = [list(nodes) for nodes in initial_order]
@@ -118,17 +118,17 @@ def _reduce_crossings(initial_order: list[list[int]], layer_edges: Sequence[Edge
                     for node_index, node in enumerate(candidate[index])
                 }
                 candidate[index].sort(key=weight.__getitem__)
-                _exchange(candidate, index, left_neighbours, right_neighbours)
-            crossing_count = crossings(candidate, layer_edges)
+                _exchange_nodes(candidate, index, left_neighbours, right_neighbours)
+            crossing_count = count_crossings(candidate, layer_edges)
             if crossing_count < fewest_crossings:
                 best_order = [list(nodes) for nodes in candidate]
                 fewest_crossings = crossing_count
     previous_crossings = fewest_crossings + 1
     while fewest_crossings < previous_crossings:
         for index in range(len(best_order)):
-            _exchange(best_order, index, left_neighbours, right_neighbours)
+            _exchange_nodes(best_order, index, left_neighbours, right_neighbours)
         previous_crossings = fewest_crossings
-        fewest_crossings = crossings(best_order, layer_edges)
+        fewest_crossings = count_crossings(best_order, layer_edges)
     return best_order
 
 
@@ -142,7 +142,7 @@ def _median(values: Sequence[float]) -> float:
     )
 
 
-def _exchange(
+def _exchange_nodes(
     order: list[list[int]],
     index: int,
     left_neighbours: dict[int, list[int]],
@@ -180,9 +180,9 @@ def _exchange(
             return
 
 
-def _rows(order: list[list[int]], layer_edges: Sequence[Edge]) -> dict[int, float]:
+def _compute_rows(order: list[list[int]], layer_edges: Sequence[Edge]) -> dict[int, float]:
     """Return the row of each node: near the mean of its neighbours, in order, at least one row apart."""
-    left_neighbours, right_neighbours = _neighbours(layer_edges)
+    left_neighbours, right_neighbours = _find_neighbours(layer_edges)
     row = {node: float(index) for nodes in order for index, node in enumerate(nodes)}
     for sweep in range(SWEEPS):
         neighbours = (left_neighbours, right_neighbours)[sweep % 2]
@@ -193,7 +193,7 @@ def _rows(order: list[list[int]], layer_edges: Sequence[Edge]) -> dict[int, floa
                 else row[layer_node]
                 for layer_node in nodes
             ]
-            row.update(zip(nodes, _spaced_rows(ideal_rows), strict=True))
+            row.update(zip(nodes, _space_rows(ideal_rows), strict=True))
     top_row = min(row.values(), default=0.0)
     return {node: position - top_row for node, position in row.items()}
 
@@ -202,7 +202,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _spaced_rows(ideal_rows: list[float]) -> list[float]:
+def _space_rows(ideal_rows: list[float]) -> list[float]:
     """Return rows in the same order, at least 1 apart, that are nearest to the ideal rows (least squares)."""
     blocks: list[
         tuple[float, int]

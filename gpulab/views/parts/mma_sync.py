@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gpulab.words import listing, percent
 
 
-def mma_sync_sentence(shares: Mapping[str, float]) -> str:
+def describe_mma_sync(shares: Mapping[str, float]) -> str:
     """Return a sentence with the share of the published rate that mma.sync reached for each number format. If
     there are no shares, return an empty string.
     """

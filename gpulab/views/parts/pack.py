@@ -13,7 +13,7 @@ from gpulab.views.parts.items import Item
 ALIGNMENT_BYTES = 8
 
 
-def _wire_type(column: npt.NDArray[Any]) -> np.dtype[Any]:
+def _choose_wire_type(column: npt.NDArray[Any]) -> np.dtype[Any]:
     """Return the type of a column in the browser: 8-byte integers become 4-byte ones or doubles."""
     if column.dtype == np.bool_:
         return np.dtype(np.uint8)
@@ -51,7 +51,7 @@ def pack(tree: Any) -> tuple[Any, bytes]:
         if not isinstance(node, np.ndarray):
             return node
         if id(node) not in references:
-            wire_type = _wire_type(node)
+            wire_type = _choose_wire_type(node)
             node_bytes = np.ascontiguousarray(node, dtype=wire_type.newbyteorder("<")).tobytes()
             padding = -len(node_bytes) % ALIGNMENT_BYTES
             references[id(node)] = {"$": [f"{wire_type.kind}{wire_type.itemsize}", offset, int(node.size)]}

@@ -51,7 +51,7 @@ gpulabView.render({{
 """
 
 
-def page(
+def make_page(
     traits: Mapping[str, Any], module: str, css: str, title: str, description: str, picture: bytes
 ) -> str:
     """Return the complete HTML page of a view.

@@ -102,7 +102,7 @@ PALE = (*KERNELS, "good", "warn", "purple", "tail", "other", "muted", "error", "
 """Colours with a pale form, ``NAME-pale``: 40 % of the colour on the background of a row (``panel``)."""
 
 
-def _mix(colour: str, background: str, colour_share: float) -> str:
+def _mix_colours(colour: str, background: str, colour_share: float) -> str:
     byte_pairs = zip(bytes.fromhex(colour[1:]), bytes.fromhex(background[1:]), strict=True)
     return (
         "#"
@@ -114,7 +114,7 @@ def _mix(colour: str, background: str, colour_share: float) -> str:
 
 
 for _name in PALE:
-    _light, _dark = (_mix(COLOURS[_name][_theme], COLOURS["panel"][_theme], 0.4) for _theme in (0, 1))
+    _light, _dark = (_mix_colours(COLOURS[_name][_theme], COLOURS["panel"][_theme], 0.4) for _theme in (0, 1))
     COLOURS[f"{_name}-pale"] = (_light, _dark)
 # Colours that the page can define, so that a view has the notebook's own background.
 _FROM_PAGE = {
@@ -134,17 +134,17 @@ _DARK_SELECTORS = 'body[data-jp-theme-light="false"] {0}, body.vscode-dark {0}'
 _SYSTEM_DARK = 'body:not([data-jp-theme-light]):not([class*="vscode"]) {0}'
 
 
-def light(name: str) -> str:
+def find_hex(name: str) -> str:
     """Return a named colour for the light background of static pictures, in the form ``#rrggbb``."""
     return COLOURS[name][0]
 
 
-def ink(name: str) -> str:
+def choose_ink(name: str) -> str:
     """Return the name of the text colour that is legible on the given background colour."""
     return f"on-{name}" if f"on-{name}" in COLOURS else "fg"
 
 
-def in_dark(selector: str, declarations: str) -> str:
+def make_dark_rule(selector: str, declarations: str) -> str:
     """Return a CSS rule for the elements of `selector` on a page with a dark theme."""
     return (
         f"{_DARK_SELECTORS.format(selector)} {{ {declarations} }}\n"
@@ -152,7 +152,7 @@ def in_dark(selector: str, declarations: str) -> str:
     )
 
 
-def rules(root: str, names: Iterable[str]) -> str:
+def make_colour_rules(root: str, names: Iterable[str]) -> str:
     """Return a style sheet that defines the named colours as variables ``--gl-NAME`` of `root` for both
     themes.
     """
@@ -161,9 +161,9 @@ def rules(root: str, names: Iterable[str]) -> str:
         " ".join(f"--gl-{name}: {_FROM_PAGE.get(name, '{}').format(COLOURS[name][theme])};" for name in names)
         for theme in (0, 1)
     )
-    return f"{root} {{ {light_rules} }}\n{in_dark(root, dark_rules)}"
+    return f"{root} {{ {light_rules} }}\n{make_dark_rule(root, dark_rules)}"
 
 
-def css(root: str = ".gpulab-view") -> str:
+def make_css(root: str = ".gpulab-view") -> str:
     """Return the style sheet of all colours, and the CSS rule for pictures on a dark page."""
-    return f"{rules(root, COLOURS)}{_PICTURE_RULE}\n"
+    return f"{make_colour_rules(root, COLOURS)}{_PICTURE_RULE}\n"

@@ -17,7 +17,7 @@ _PIL_ANCHORS = {"start": "lm", "middle": "mm", "end": "rm"}
 
 
 @cache
-def font(size: float, weight: str = "normal") -> ImageFont.FreeTypeFont:
+def load_font(size: float, weight: str = "normal") -> ImageFont.FreeTypeFont:
     """Return the DejaVu font from matplotlib, with which pictures look the same on every machine."""
     module = find_spec("matplotlib")
     assert module is not None
@@ -31,7 +31,7 @@ def font(size: float, weight: str = "normal") -> ImageFont.FreeTypeFont:
 @cache
 def text_width(text: str, size: float, weight: str = "normal") -> float:
     """Return the width of a text in nominal pixels."""
-    return font(size, weight).getlength(text) / SHARPNESS
+    return load_font(size, weight).getlength(text) / SHARPNESS
 
 
 def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[str]:
@@ -66,7 +66,7 @@ class Pen:
 
     def __init__(self, width: float, height: float) -> None:
         self.image = Image.new(
-            "RGB", (round(width * SHARPNESS), round(height * SHARPNESS)), palette.light("bg")
+            "RGB", (round(width * SHARPNESS), round(height * SHARPNESS)), palette.find_hex("bg")
         )
         self.draw = ImageDraw.Draw(self.image)
 
@@ -74,24 +74,27 @@ class Pen:
         """Draw a filled rectangle that is at least one pixel wide and one pixel high."""
         left, top, right, bottom = (round(coordinate * SHARPNESS) for coordinate in (x0, y0, x1, y1))
         self.draw.rectangle(
-            (left, top, max(left, right - 1), max(top, bottom - 1)), fill=palette.light(colour)
+            (left, top, max(left, right - 1), max(top, bottom - 1)), fill=palette.find_hex(colour)
         )
 
     def outline(self, x0: float, y0: float, x1: float, y1: float, colour: str, width: float = 2) -> None:
         """Draw the outline of a rectangle."""
         corners = tuple(round(v * SHARPNESS) for v in (x0, y0, x1, y1))
-        self.draw.rectangle(corners, outline=palette.light(colour), width=round(width * SHARPNESS))
+        self.draw.rectangle(corners, outline=palette.find_hex(colour), width=round(width * SHARPNESS))
 
     def line(self, points: list[tuple[float, float]], colour: str, width: float = 1) -> None:
         """Draw a line through points."""
         scaled = [(x * SHARPNESS, y * SHARPNESS) for x, y in points]
         self.draw.line(
-            scaled, fill=palette.light(colour), width=max(1, round(width * SHARPNESS)), joint="curve"
+            scaled,
+            fill=palette.find_hex(colour),
+            width=max(1, round(width * SHARPNESS)),
+            joint="curve",
         )
 
     def polygon(self, points: list[tuple[float, float]], colour: str) -> None:
         """Draw a filled polygon."""
-        self.draw.polygon([(x * SHARPNESS, y * SHARPNESS) for x, y in points], fill=palette.light(colour))
+        self.draw.polygon([(x * SHARPNESS, y * SHARPNESS) for x, y in points], fill=palette.find_hex(colour))
 
     def arrow_head(
         self, start: tuple[float, float], end: tuple[float, float], colour: str, length: float = 8
@@ -108,7 +111,10 @@ class Pen:
         """Draw a filled circle with an outline."""
         corners = [v * SHARPNESS for v in (x - radius, y - radius, x + radius, y + radius)]
         self.draw.ellipse(
-            corners, fill=palette.light(colour), outline=palette.light(outline), width=SHARPNESS
+            corners,
+            fill=palette.find_hex(colour),
+            outline=palette.find_hex(outline),
+            width=SHARPNESS,
         )
 
     def text(
@@ -130,15 +136,17 @@ class Pen:
             self.draw.text(
                 (x * SHARPNESS, y * SHARPNESS),
                 text,
-                palette.light(colour),
-                font(size, weight),
+                palette.find_hex(colour),
+                load_font(size, weight),
                 anchor=_PIL_ANCHORS[anchor],
             )
             return
         width_px = round(text_width(text, size, weight) * SHARPNESS) + 4
         height_px = round(size * 1.5 * SHARPNESS)
         mask = Image.new("L", (width_px, height_px), 0)
-        ImageDraw.Draw(mask).text((width_px / 2, height_px / 2), text, 255, font(size, weight), anchor="mm")
+        ImageDraw.Draw(mask).text(
+            (width_px / 2, height_px / 2), text, 255, load_font(size, weight), anchor="mm"
+        )
         mask = mask.transpose(Image.Transpose.ROTATE_90)
         corner = (round(x * SHARPNESS - height_px / 2), round(y * SHARPNESS - width_px / 2))
-        self.image.paste(palette.light(colour), corner, mask)
+        self.image.paste(palette.find_hex(colour), corner, mask)

@@ -52,7 +52,7 @@ Painter = Callable[[Pen, float, float], None]
 _drawing_lock = threading.Lock()
 
 
-def lay(box: Box, width: float) -> tuple[float, Painter]:
+def lay_out(box: Box, width: float) -> tuple[float, Painter]:
     """Compute the layout of a box. Return its height at the given width, and a function that paints it at a
     position.
     """
@@ -62,7 +62,7 @@ def lay(box: Box, width: float) -> tuple[float, Painter]:
 
 
 def _stack_boxes(boxes: list[Box], width: float, gap: float) -> tuple[float, Painter]:
-    layouts = [lay(box, width) for box in boxes]
+    layouts = [lay_out(box, width) for box in boxes]
     layouts = [layout for layout in layouts if layout[0]]
     height = sum(box_height for box_height, _ in layouts) + gap * max(0, len(layouts) - 1)
 
@@ -74,7 +74,7 @@ def _stack_boxes(boxes: list[Box], width: float, gap: float) -> tuple[float, Pai
     return height, paint
 
 
-def _row(box: Row, width: float) -> tuple[float, Painter]:
+def _lay_out_row(box: Row, width: float) -> tuple[float, Painter]:
     """Lay out boxes like CSS flexible boxes: wrap by their minimum widths, and share the remaining width."""
     gap = box.gap
     min_widths = box.least
@@ -93,7 +93,7 @@ def _row(box: Row, width: float) -> tuple[float, Painter]:
         line_height = 0.0
         for index in line:
             box_width = min_widths[index] + spare_px * box.weights[index] / weight_sum
-            box_height, painter = lay(box.boxes[index], box_width)
+            box_height, painter = lay_out(box.boxes[index], box_width)
             placed_painters.append((left_px, top_px, painter))
             left_px = left_px + box_width + gap
             line_height = max(line_height, box_height)
@@ -106,7 +106,7 @@ def _row(box: Row, width: float) -> tuple[float, Painter]:
     return top_px - 8, paint
 
 
-def _words(box: Words, width: float) -> tuple[float, Painter]:
+def _lay_out_words(box: Words, width: float) -> tuple[float, Painter]:
     size, weight, colour = _STYLES[box.style]
     lines = wrap(box.text, width, size, weight)
     line_height = round(size * 1.42, 1)
@@ -118,7 +118,7 @@ def _words(box: Words, width: float) -> tuple[float, Painter]:
     return line_height * len(lines), paint
 
 
-def _legend(box: Legend, width: float) -> tuple[float, Painter]:
+def _lay_out_legend(box: Legend, width: float) -> tuple[float, Painter]:
     entries: list[tuple[float, float, str, str, bool]] = []
     x = 0.0
     y = 0.0
@@ -139,7 +139,7 @@ def _legend(box: Legend, width: float) -> tuple[float, Painter]:
     return (y + 17 if entries else 0.0), paint
 
 
-def _numbers(box: Terms, width: float) -> tuple[float, Painter]:
+def _lay_out_numbers(box: Terms, width: float) -> tuple[float, Painter]:
     column_count = max(1, int((width + 16) // (box.least + 16)))
     column_width = (width + 16) / column_count - 16
     rows = -(-len(box.rows) // column_count)
@@ -160,7 +160,7 @@ def _numbers(box: Terms, width: float) -> tuple[float, Painter]:
     return 36.0 * rows, paint
 
 
-def _bars(box: Bars, width: float) -> tuple[float, Painter]:
+def _lay_out_bars(box: Bars, width: float) -> tuple[float, Painter]:
     rows = box.rows
     label_width = box.label * width
     values = [f"{bar['value']} {bar.get('mark', '')}".strip() for bar in rows]
@@ -192,7 +192,7 @@ def _bars(box: Bars, width: float) -> tuple[float, Painter]:
     return 16.0 * len(rows), paint
 
 
-def _table(box: Cells, width: float) -> tuple[float, Painter]:
+def _lay_out_table(box: Cells, width: float) -> tuple[float, Painter]:
     """Lay out a table: the last column is on the right; the others share the remaining width."""
     headings = [box.headings] if box.headings else []
     rows = headings + box.rows
@@ -232,7 +232,7 @@ def _table(box: Cells, width: float) -> tuple[float, Painter]:
     return title_px + sum(row_heights) + 2, paint
 
 
-def _matrix(box: Matrix, width: float) -> tuple[float, Painter]:
+def _lay_out_matrix(box: Matrix, width: float) -> tuple[float, Painter]:
     """Lay out a matrix: a column of labels, then columns that are as wide as their texts."""
     rows = box.rows
     size = 11
@@ -276,45 +276,47 @@ def _matrix(box: Matrix, width: float) -> tuple[float, Painter]:
 
 _LAYOUTS: dict[type[Box], Callable[[Any, float], tuple[float, Painter]]] = {
     Column: lambda box, width: _stack_boxes(box.boxes, width, box.gap),
-    Row: _row,
-    Words: _words,
-    Legend: _legend,
-    Terms: _numbers,
-    Bars: _bars,
-    Cells: _table,
-    Matrix: _matrix,
+    Row: _lay_out_row,
+    Words: _lay_out_words,
+    Legend: _lay_out_legend,
+    Terms: _lay_out_numbers,
+    Bars: _lay_out_bars,
+    Cells: _lay_out_table,
+    Matrix: _lay_out_matrix,
     Remarks: lambda box, width: _stack_boxes(
         [words(box.title, "heading"), *(words(f"{i}. {text}") for i, text in enumerate(box.texts, 1))],
         width,
         4,
     ),
     Fold: lambda box, width: _stack_boxes([words(box.summary, "heading"), box.inner], width, 2),
-    Switch: lambda box, width: lay(box.cases[box.chosen], width),
+    Switch: lambda box, width: lay_out(box.cases[box.chosen], width),
     Plot: lambda box, width: (box.height, lambda pen, x, y: paint_plot(pen, box, x, y, width)),
 }
 
 
-def png(scene: Box, title: str, caption: str) -> bytes:
+def draw_png(scene: Box, title: str, caption: str) -> bytes:
     """Return the picture of a view as PNG. The picture consists of a title, the scene and a caption."""
     with _drawing_lock:
         inner_width = WIDTH_PX - 2 * MARGIN_PX
         page = column(words(title, "title"), scene, words(caption, "note"), gap=8)
-        height, paint = lay(page, inner_width)
+        height, paint = lay_out(page, inner_width)
         pen = Pen(WIDTH_PX, round(height) + 2 * 12)
         paint(pen, MARGIN_PX, 12)
         width_px, height_px = pen.image.size
         pen.draw.rectangle(
-            (0, 0, width_px - 1, height_px - 1), outline=palette.light("rule"), width=SHARPNESS
+            (0, 0, width_px - 1, height_px - 1), outline=palette.find_hex("rule"), width=SHARPNESS
         )
-        return encode(pen.image)
+        return encode_png(pen.image)
 
 
 @cache
-def _inks() -> Any:
+def _make_ink_palette() -> Any:
     """Return an image whose palette has every colour, and mixed colours for the edges of text."""
-    colours = [*map(_rgb, palette.COLOURS)]
+    colours = [*map(_parse_rgb, palette.COLOURS)]
     for text, background in (
-        (_rgb(text), _rgb(background)) for text in _TEXT_COLOURS for background in _BACKGROUND_COLOURS
+        (_parse_rgb(text), _parse_rgb(background))
+        for text in _TEXT_COLOURS
+        for background in _BACKGROUND_COLOURS
     ):
         for mix_step in range(1, 9):
             mixed_colour = tuple(
@@ -331,19 +333,19 @@ def _inks() -> Any:
     return inks
 
 
-def _rgb(name: str) -> tuple[int, ...]:
-    return tuple(bytes.fromhex(palette.light(name)[1:]))
+def _parse_rgb(name: str) -> tuple[int, ...]:
+    return tuple(bytes.fromhex(palette.find_hex(name)[1:]))
 
 
-def encode(image: Image.Image) -> bytes:
+def encode_png(image: Image.Image) -> bytes:
     """Encode an image as a PNG with a palette, which is smaller and faster than a PNG in full colour."""
     buffer = io.BytesIO()
-    palette_image = image.quantize(palette=_inks(), dither=Image.Dither.NONE)
+    palette_image = image.quantize(palette=_make_ink_palette(), dither=Image.Dither.NONE)
     palette_image.save(buffer, format="PNG", compress_level=3)
     return buffer.getvalue()
 
 
-def nominal_size(png_bytes: bytes) -> tuple[int, int]:
+def read_nominal_size(png_bytes: bytes) -> tuple[int, int]:
     """Return the width and height of a PNG in page pixels. The size is read from the PNG header (bytes 16 to
     24).
     """

@@ -17,7 +17,7 @@ export function pixelOf(colour) {
   return pixel[0];
 }
 
-/** A size and the rate at which it was moved, as `element_sentence` in Python. */
+/** A size and the rate at which it was moved, as `make_element_sentence` in Python. */
 function sizeAndRate(bytes, ns) {
   if (!bytes) return "";
   return `, ${sized(bytes)} at ${number(bytes / Math.max(1, ns))} GB/s`;

@@ -28,7 +28,7 @@ from gpulab.views.parts.items import (
 )
 from gpulab.views.parts.pen import SHARPNESS, Pen, shorten, text_width, wrap
 from gpulab.views.parts.ring_picture import paint_ring
-from gpulab.views.parts.tracks_picture import Scale, paint_time, paint_tracks
+from gpulab.views.parts.tracks_picture import PlotScale, paint_time, paint_tracks
 from gpulab.words import duration, number, size
 
 ROW_GAP_FROM_PX = 6
@@ -41,14 +41,14 @@ MIN_OUTLINED_PX = 4
 
 def paint_plot(pen: Pen, box: Plot, left: float, top: float, width: float) -> None:
     """Paint all items of a plot, and the outline and mark of the selected element."""
-    scale = Scale(box, left, top, width)
+    scale = PlotScale(box, left, top, width)
     for item in box.items:
         _PAINTERS[type(item)](pen, item, scale)
     if box.chosen is not None:
         _paint_selection(pen, box, box.chosen, scale)
 
 
-def _paint_spans(pen: Pen, item: Spans, scale: Scale) -> None:
+def _paint_spans(pen: Pen, item: Spans, scale: PlotScale) -> None:
     if item.lane is not None and not item.busy and int(item.height / item.rows * SHARPNESS) < item.lanes:
         _paint_shares(pen, item, scale)
         return
@@ -110,7 +110,9 @@ def _paint_spans(pen: Pen, item: Spans, scale: Scale) -> None:
         gap = SHARPNESS // 2 if lane_height > 4 * SHARPNESS and not is_joined else 0
         pixels_by_height[lane_top : lane_top + lane_height - gap] = picture[index]
     bitmap = Image.fromarray(pixels_by_height)
-    bitmap.putpalette(b"".join(bytes.fromhex(palette.light(name)[1:]) for name in _span_colours(item)))
+    bitmap.putpalette(
+        b"".join(bytes.fromhex(palette.find_hex(name)[1:]) for name in _list_span_colours(item))
+    )
     pen.image.paste(
         bitmap.convert("RGB"), (round(scale.left * SHARPNESS), round(scale.top * SHARPNESS) + top_px)
     )
@@ -118,13 +120,13 @@ def _paint_spans(pen: Pen, item: Spans, scale: Scale) -> None:
         _paint_span_names(pen, item, scale, row_height, inner_height)
 
 
-def _paint_shares(pen: Pen, item: Spans, scale: Scale) -> None:
+def _paint_shares(pen: Pen, item: Spans, scale: PlotScale) -> None:
     """Paint rows that are too low for their lanes; the colour shows the share of lanes in use."""
     width = max(1, round(scale.width * SHARPNESS))
     top_px = round(item.top * SHARPNESS)
     height_px = max(1, round((item.top + item.height) * SHARPNESS) - top_px)
     background, *colours = (
-        np.frombuffer(bytes.fromhex(palette.light(name)[1:]), np.uint8).astype(float)
+        np.frombuffer(bytes.fromhex(palette.find_hex(name)[1:]), np.uint8).astype(float)
         for name in (item.ground, *item.colours)
     )
     offsets = (np.array(colours) - background) / item.lanes
@@ -156,27 +158,29 @@ def _paint_shares(pen: Pen, item: Spans, scale: Scale) -> None:
     )
 
 
-def _span_colours(item: Spans) -> list[str]:
+def _list_span_colours(item: Spans) -> list[str]:
     """Return the colours of an item's pixels: the background, its colours, and the colour of busy time."""
     return [item.ground, *item.colours, *([item.busy["colour"]] if item.busy else [])]
 
 
-def _paint_span_names(pen: Pen, item: Spans, scale: Scale, row_height: float, inner_height: float) -> None:
+def _paint_span_names(
+    pen: Pen, item: Spans, scale: PlotScale, row_height: float, inner_height: float
+) -> None:
     """Draw the texts of spans that have enough space for them."""
     lane = item.lane if item.lane is not None else np.zeros(len(item.row), int)
     lane_height = inner_height / item.lanes
-    inks = [palette.ink(name) for name in item.colours]
+    inks = [palette.choose_ink(name) for name in item.colours]
     for index, (x0, x1) in enumerate(zip(item.x0.tolist(), item.x1.tolist(), strict=True)):
         text_room = (x1 - x0) * scale.px - 6
         if (
             text_room >= 6
-            and text_width(text := element_sentence(item, index, item.written), 11) <= text_room
+            and text_width(text := make_element_sentence(item, index, item.written), 11) <= text_room
         ):
             y = scale.top + item.top + item.row[index] * row_height + (lane[index] + 0.5) * lane_height
             pen.text(scale.x(x0) + 3, y, text, colour=inks[int(item.colour[index])])
 
 
-def element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
+def make_element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
     """Build the sentence that describes an element of a plot item from its pieces. The function
     ``elementSentence`` in ``plot.js`` does the same.
     """
@@ -203,7 +207,7 @@ def element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
     return "".join(phrases)
 
 
-def _paint_rects(pen: Pen, item: Rects, scale: Scale) -> None:
+def _paint_rects(pen: Pen, item: Rects, scale: PlotScale) -> None:
     for x0, x1, y0, y1, colour in zip(item.x0, item.x1, item.y0, item.y1, item.colour, strict=True):
         left_px = scale.x(x0) + item.inset
         right_px = max(left_px + 1, scale.x(x1) - item.inset)
@@ -229,7 +233,7 @@ def _paint_hatch(pen: Pen, left: float, right: float, top: float, bottom: float,
         offset += HATCH_PX
 
 
-def _paint_line(pen: Pen, item: Line, scale: Scale) -> None:
+def _paint_line(pen: Pen, item: Line, scale: PlotScale) -> None:
     if not len(item.x):
         return
     xs: npt.NDArray[np.float64] = scale.left + (np.asarray(item.x, np.float64) - scale.low) * scale.px
@@ -245,7 +249,7 @@ def _paint_line(pen: Pen, item: Line, scale: Scale) -> None:
         pen.line(line_points, item.colour, item.width)
 
 
-def _paint_rules(pen: Pen, item: Rules, scale: Scale) -> None:
+def _paint_rules(pen: Pen, item: Rules, scale: PlotScale) -> None:
     if item.most and len(item.x0) > item.most:
         return
     for x0, y0, x1, y1 in zip(item.x0, item.y0, item.x1, item.y1, strict=True):
@@ -271,7 +275,7 @@ def _paint_rules(pen: Pen, item: Rules, scale: Scale) -> None:
             pen.arrow_head(start, end, item.colour)
 
 
-def _paint_labels(pen: Pen, item: Labels, scale: Scale) -> None:
+def _paint_labels(pen: Pen, item: Labels, scale: PlotScale) -> None:
     weight = "mono" if item.mono else item.weight
     size = item.size - (1 if item.mono else 0)
     right_edges: dict[float, float] = {}
@@ -312,7 +316,7 @@ def _fit_lines(text: str, max_width: float, max_lines: int, size: float, weight:
     return lines if is_fitting else None
 
 
-def _paint_ticks(pen: Pen, item: Ticks, scale: Scale) -> None:
+def _paint_ticks(pen: Pen, item: Ticks, scale: PlotScale) -> None:
     selected_level = item.levels[0]
     for level in item.levels:
         tick_texts = level[1]
@@ -335,7 +339,7 @@ def _paint_ticks(pen: Pen, item: Ticks, scale: Scale) -> None:
     pen.text(scale.left, y + 26, title, colour="muted")
 
 
-def _paint_selection(pen: Pen, box: Plot, index: int, scale: Scale) -> None:
+def _paint_selection(pen: Pen, box: Plot, index: int, scale: PlotScale) -> None:
     rects = next(rects for rects in box.items if isinstance(rects, Rects) and rects.say)
     left_px = scale.x(rects.x0[index]) + rects.inset
     right_px = scale.x(rects.x1[index]) - rects.inset
@@ -355,7 +359,7 @@ def _paint_selection(pen: Pen, box: Plot, index: int, scale: Scale) -> None:
     )
 
 
-def _paint_nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
+def _paint_nodes(pen: Pen, item: Nodes, scale: PlotScale) -> None:
     for index, (text, detail) in enumerate(zip(item.text, item.detail, strict=True)):
         left_px = scale.x(item.x0[index])
         right_px = scale.x(item.x1[index])
@@ -366,10 +370,10 @@ def _paint_nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
         mark_colour = item.mark[index]
         if mark_colour >= 0:
             pen.polygon(
-                _outline(shape, left_px - 3, top_px - 3, right_px + 3, bottom_px + 3),
+                _find_outline(shape, left_px - 3, top_px - 3, right_px + 3, bottom_px + 3),
                 item.colours[mark_colour],
             )
-        pen.polygon(_outline(shape, left_px, top_px, right_px, bottom_px), colour)
+        pen.polygon(_find_outline(shape, left_px, top_px, right_px, bottom_px), colour)
         text_width_px = right_px - left_px - 10 - (SLANT_PX if shape in (1, 2, 4) else 0)
         lines = [(line_text, font_px) for line_text, font_px in ((text, 11), (detail, 10)) if line_text]
         for line, (line_text, font_px) in enumerate(lines):
@@ -379,12 +383,14 @@ def _paint_nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
                 middle_y,
                 shorten(line_text, text_width_px, font_px),
                 size=font_px,
-                colour=palette.ink(colour),
+                colour=palette.choose_ink(colour),
                 anchor="middle",
             )
 
 
-def _outline(shape: int, left: float, top: float, right: float, bottom: float) -> list[tuple[float, float]]:
+def _find_outline(
+    shape: int, left: float, top: float, right: float, bottom: float
+) -> list[tuple[float, float]]:
     """Return the corners of a node's shape; ``outline`` in ``dag.js`` returns the same corners."""
     slant_px = min(SLANT_PX, (right - left) / 4)
     middle_y = (top + bottom) / 2
@@ -418,7 +424,7 @@ def _outline(shape: int, left: float, top: float, right: float, bottom: float) -
     ]
 
 
-_PAINTERS: dict[type[Item], Callable[[Pen, Any, Scale], None]] = {
+_PAINTERS: dict[type[Item], Callable[[Pen, Any, PlotScale], None]] = {
     Spans: _paint_spans,
     Rects: _paint_rects,
     Line: _paint_line,

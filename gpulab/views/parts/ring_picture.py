@@ -8,7 +8,7 @@ from collections import Counter
 from gpulab.views.parts import palette
 from gpulab.views.parts.items import Ring
 from gpulab.views.parts.pen import Pen, text_width
-from gpulab.views.parts.tracks_picture import Scale
+from gpulab.views.parts.tracks_picture import PlotScale
 
 # Largest sizes, and sizes as shares of the distance between neighbours on the circle.
 NODE_PX, MARK_PX, HEAD_PX = 19, 17, 8
@@ -17,7 +17,7 @@ MIN_MARK_PX = 12  # for a text
 SIDE_PX = 5  # distance of an arrow from the line between its devices, so that opposite arrows are apart
 
 
-def paint_ring(pen: Pen, item: Ring, scale: Scale) -> None:
+def paint_ring(pen: Pen, item: Ring, scale: PlotScale) -> None:
     """Paint devices on a circle, the links between them, and an arrow with a mark at its end for each
     move.
     """
@@ -74,5 +74,9 @@ def paint_ring(pen: Pen, item: Ring, scale: Scale) -> None:
         pen.outline(mark_left, mark_top, mark_left + mark_px, mark_top + mark_px, "fg", 2)
         if mark_px >= MIN_MARK_PX:
             pen.text(
-                *mark_centre, text, size=font_px, colour=palette.ink(item.colours[colour]), anchor="middle"
+                *mark_centre,
+                text,
+                size=font_px,
+                colour=palette.choose_ink(item.colours[colour]),
+                anchor="middle",
             )

@@ -19,7 +19,7 @@ MIN_NAME_PX = 26
 TICK_PX = 72
 
 
-class Scale:
+class PlotScale:
     """The conversion of x values of a plot into positions in the static picture."""
 
     def __init__(self, box: Plot, left: float, top: float, width: float) -> None:
@@ -35,7 +35,7 @@ class Scale:
         return float(self.left + (value - self.low) * self.px)
 
 
-def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
+def paint_tracks(pen: Pen, item: Tracks, scale: PlotScale) -> None:
     """Paint the intervals of each row pixel by pixel, and the names that fit into them."""
     width = max(1, round(scale.width * SHARPNESS))
     starts, ends = (
@@ -57,9 +57,9 @@ def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
             )
             y1 -= lanes > 1 and y1 - y0 > 4 * SHARPNESS
             row_image = Image.fromarray(
-                _shades(starts[intervals], ends[intervals], colour[intervals], width)[np.newaxis]
+                _compute_shades(starts[intervals], ends[intervals], colour[intervals], width)[np.newaxis]
             )
-            row_image.putpalette(b"".join(bytes.fromhex(palette.light(name)[1:]) for name in inks))
+            row_image.putpalette(b"".join(bytes.fromhex(palette.find_hex(name)[1:]) for name in inks))
             pen.image.paste(row_image.convert("RGB").resize((width, y1 - y0)), (left_px, top_px + y0))
             if height / lanes >= MIN_NAMED_PX:
                 named_intervals = intervals[(ends - starts)[intervals] > MIN_NAME_PX * SHARPNESS].tolist()
@@ -69,11 +69,11 @@ def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
         x1 = scale.x(item.x1[index])
         text = shorten(item.column("shorts")[item.column("name")[index]], x1 - x0 - 7, 11)
         if len(text) > 3 or "…" not in text:
-            ink = palette.ink(item.colours[int(colour[index])])
+            ink = palette.choose_ink(item.colours[int(colour[index])])
             pen.text(x0 + 3, scale.top + middle_y, text, colour=ink)
 
 
-def _shades(
+def _compute_shades(
     starts: npt.NDArray[Any], ends: npt.NDArray[Any], colour: npt.NDArray[Any], width: int
 ) -> npt.NDArray[Any]:
     """Return a number for the shade of each pixel: 0 for the background, else 1 + 2 × colour + 1 if pale."""
@@ -91,7 +91,7 @@ def _shades(
     )
 
 
-def paint_time(pen: Pen, item: Time, scale: Scale) -> None:
+def paint_time(pen: Pen, item: Time, scale: PlotScale) -> None:
     """Paint a time axis with its ticks and its name."""
     title, ticks = time_ticks(scale.low, scale.high, scale.width / TICK_PX, item.since)
     y = scale.top + item.y

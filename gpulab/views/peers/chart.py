@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.patches import FancyBboxPatch
 
 from gpulab.views._figure import FigureView, Painter, colour
-from gpulab.views.parts.palette import ink
+from gpulab.views.parts.palette import choose_ink
 from gpulab.views.tables import Cell, Table
 from gpulab.words import count, listing, number
 from virtualgpu.records import Provenance
@@ -94,14 +94,14 @@ class PeersChart(FigureView):
             return f"This machine has one GPU, so there are no links between GPUs; {self.provenance.label}."
         gpu_pairs = [gpu_pair for gpu_pair in self._has_direct_access if gpu_pair[0] != gpu_pair[1]]
         direct_count = sum(self._has_direct_access[gpu_pair] for gpu_pair in gpu_pairs)
-        text = f"{direct_count} of {len(gpu_pairs)} directions are direct{self._rate_text(True)}"
+        text = f"{direct_count} of {len(gpu_pairs)} directions are direct{self._format_rate(True)}"
         clauses = [text if direct_count else "no GPU accesses the memory of another GPU directly"]
         if direct_count < len(gpu_pairs):
             other_text = "other" if direct_count else "all"
-            clauses.append(f"{other_text} copies go through the host{self._rate_text(False)}")
+            clauses.append(f"{other_text} copies go through the host{self._format_rate(False)}")
         return f"Links of {len(self.gpus)} GPUs: {'; '.join(clauses)}; {self.provenance.label}."
 
-    def _rate_text(self, is_direct: bool) -> str:
+    def _format_rate(self, is_direct: bool) -> str:
         name = f" over {self.link}" if is_direct and self.link != "direct" else ""
         return f"{name} at {number(self.rates[is_direct])} GB/s" if self.rates else name
 
@@ -159,34 +159,36 @@ class PeersChart(FigureView):
             if self.rates:
                 text += f": {number(self.rates[True])} GB/s from GPU to GPU"
             for gpu in gpu_group:
-                _line(ax, gpu, GPU_Y, LINK_Y, DIRECT, self._width(True))
-            _box(ax, gpu_group[0], gpu_group[-1], LINK_Y, text, DIRECT)
+                _draw_line(ax, gpu, GPU_Y, LINK_Y, DIRECT, self._choose_width(True))
+            _draw_box(ax, gpu_group[0], gpu_group[-1], LINK_Y, text, DIRECT)
         if not self.groups:
             for source_gpu, target_gpu in direct_pairs:
                 if source_gpu < target_gpu or (target_gpu, source_gpu) not in direct_pairs:
-                    self._arc(ax, source_gpu, target_gpu, is_mutual=(target_gpu, source_gpu) in direct_pairs)
+                    self._draw_arc(
+                        ax, source_gpu, target_gpu, is_mutual=(target_gpu, source_gpu) in direct_pairs
+                    )
         host_text = "host"
         if len(self.gpus) > 1:
             host_text = "host, over PCIe"
             if self.rates:
                 host_text += f": {number(self.rates[False])} GB/s from GPU to GPU"
         for gpu in self.gpus:
-            _line(ax, gpu, GPU_Y, HOST_Y, HOST, self._width(False))
-            _box(ax, gpu, gpu, GPU_Y, f"GPU {gpu}", "panel")
-        _box(ax, 0, last_gpu, HOST_Y, host_text, HOST)
+            _draw_line(ax, gpu, GPU_Y, HOST_Y, HOST, self._choose_width(False))
+            _draw_box(ax, gpu, gpu, GPU_Y, f"GPU {gpu}", "panel")
+        _draw_box(ax, 0, last_gpu, HOST_Y, host_text, HOST)
         middle_x = last_gpu / 2
         half_width = max(last_gpu + 1.2, 4.5) / 2
         ax.set_xlim(middle_x - half_width, middle_x + half_width)
         ax.set_ylim(HOST_Y - 0.3, (LINK_Y if direct_pairs else GPU_Y) + 0.3)
         ax.axis("off")
 
-    def _width(self, is_direct: bool) -> float:
+    def _choose_width(self, is_direct: bool) -> float:
         """Return the width in points of the line for a link."""
         if not self.rates:
             return PLAIN_POINTS
         return max(0.6, WIDEST_POINTS * self.rates[is_direct] / max(self.rates.values()))
 
-    def _arc(self, ax: Axes, source_gpu: int, target_gpu: int, is_mutual: bool) -> None:
+    def _draw_arc(self, ax: Axes, source_gpu: int, target_gpu: int, is_mutual: bool) -> None:
         ax.annotate(
             "",
             (target_gpu, GPU_Y + BOX_HEIGHT / 2),
@@ -195,16 +197,16 @@ class PeersChart(FigureView):
                 "arrowstyle": "-" if is_mutual else "-|>",
                 "connectionstyle": f"arc3,rad={-0.4 if source_gpu < target_gpu else 0.4}",
                 "color": colour(DIRECT),
-                "linewidth": self._width(True),
+                "linewidth": self._choose_width(True),
             },
         )
 
 
-def _line(ax: Axes, gpu: int, low: float, high: float, name: str, width: float) -> None:
+def _draw_line(ax: Axes, gpu: int, low: float, high: float, name: str, width: float) -> None:
     ax.plot([gpu, gpu], [low, high], color=colour(name), linewidth=width, solid_capstyle="butt")
 
 
-def _box(ax: Axes, first_gpu: int, last_gpu: int, y: float, text: str, name: str) -> None:
+def _draw_box(ax: Axes, first_gpu: int, last_gpu: int, y: float, text: str, name: str) -> None:
     """Draw a box that spans several GPUs, with its text."""
     box = FancyBboxPatch(
         (first_gpu - 0.36, y - BOX_HEIGHT / 2),
@@ -216,4 +218,12 @@ def _box(ax: Axes, first_gpu: int, last_gpu: int, y: float, text: str, name: str
         zorder=3,
     )
     ax.add_patch(box)
-    ax.text((first_gpu + last_gpu) / 2, y, text, ha="center", va="center", color=colour(ink(name)), zorder=4)
+    ax.text(
+        (first_gpu + last_gpu) / 2,
+        y,
+        text,
+        ha="center",
+        va="center",
+        color=colour(choose_ink(name)),
+        zorder=4,
+    )

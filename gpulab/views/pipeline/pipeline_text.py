@@ -10,7 +10,7 @@ from gpulab.words import count, listing
 _LONGEST_SOURCE = 90
 
 
-def warps_text(warps: Sequence[int]) -> str:
+def format_warps(warps: Sequence[int]) -> str:
     """Return a phrase with the numbers of warps, such as ``warp 3``, ``warps 0–3`` or ``warps 0, 2 and
     5``.
     """
@@ -19,7 +19,7 @@ def warps_text(warps: Sequence[int]) -> str:
     return f"warp{'s' if len(warps) > 1 else ''} {listing([str(warp) for warp in warps])}"
 
 
-def lines_text(lines: Sequence[int]) -> str:
+def format_lines(lines: Sequence[int]) -> str:
     """Return a phrase with the numbers of source lines, such as ``line 3`` or ``lines 3 and 5``."""
     return f"line{'s' if len(lines) > 1 else ''} {listing([str(line) for line in lines])}"
 
@@ -52,21 +52,21 @@ class PipelineText:
         verb = "start to copy" if fill.asynchronous else "store"
         verb = verb if len(fill.warps) > 1 else verb.replace("start", "starts").replace("store", "stores")
         text = (
-            f"Buffer {fill.buffer}, fill {fill.number}: {warps_text(fill.warps)} {verb} it at "
-            f"{lines_text(fill.lines)}{self.iteration(fill.start)}"
+            f"Buffer {fill.buffer}, fill {fill.number}: {format_warps(fill.warps)} {verb} it at "
+            f"{format_lines(fill.lines)}{self.iteration(fill.start)}"
         )
         if not fill.asynchronous:
             return f"{text}."
         if fill.landed is None:
             return f"{text}; the block does not wait for all of these copies."
-        return f"{text}; the wait for it is at {lines_text(fill.wait_lines)}{self.iteration(fill.landed)}."
+        return f"{text}; the wait for it is at {format_lines(fill.wait_lines)}{self.iteration(fill.landed)}."
 
     def use(self, use: Use) -> str:
         """Describe a use of a buffer with the warps and lines that read it."""
         verb = "read" if len(use.warps) > 1 else "reads"
         return (
-            f"Buffer {use.buffer}, use of fill {use.fill}: {warps_text(use.warps)} {verb} it at "
-            f"{lines_text(use.lines)}{self.iteration(use.start)}."
+            f"Buffer {use.buffer}, use of fill {use.fill}: {format_warps(use.warps)} {verb} it at "
+            f"{format_lines(use.lines)}{self.iteration(use.start)}."
         )
 
     def mark(self, mark: Mark) -> str:
@@ -81,7 +81,7 @@ class PipelineText:
             "arrival": "arrive at an mbarrier",
             "wait for arrivals": "have waited for an mbarrier",
         }[mark.kind]
-        return f"Line {mark.line}{self.iteration(mark.position)}: {warps_text(mark.warps)} {meaning}."
+        return f"Line {mark.line}{self.iteration(mark.position)}: {format_warps(mark.warps)} {meaning}."
 
     def mistake(self, mistake: Mistake) -> str:
         """Describe a synchronisation mistake with its two source lines, and name the remedy."""

@@ -11,9 +11,9 @@ from gpulab.analysis.pipeline.record import Mark, Mistake, Pipeline
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, Plot, column, legend, table, words
 from gpulab.views.parts.items import Item, Rects, Rules
-from gpulab.views.parts.palette import ink
+from gpulab.views.parts.palette import choose_ink
 from gpulab.views.parts.plots import AXIS_PX, plot, speaking, texts, x_axis, y_ticks
-from gpulab.views.pipeline.pipeline_text import PipelineText, lines_text, warps_text
+from gpulab.views.pipeline.pipeline_text import PipelineText, format_lines, format_warps
 from gpulab.views.tables import Table
 from gpulab.words import count, number, size
 from virtualgpu.records import BlockTrace
@@ -87,8 +87,8 @@ class PipelineView(View):
         }
         order_text = f"Steps {trace.provenance.of_results}, in one of the orders that a GPU can choose."
         super().__init__(
-            title=f"Pipeline of block {_index_text(trace)} in {trace.kernel_name}",
-            caption=" ".join(filter(None, [order_text, _cut_text(trace), trace.note, note])),
+            title=f"Pipeline of block {_format_index(trace)} in {trace.kernel_name}",
+            caption=" ".join(filter(None, [order_text, _explain_cut(trace), trace.note, note])),
             source=trace.provenance.of_results.split()[0],
         )
         self.redraw()
@@ -108,7 +108,7 @@ class PipelineView(View):
             kind = f"{number(copies)} times by asynchronous copies"
         mistakes = count(len(pipeline.mistakes), "mistake") if pipeline.mistakes else "no mistake found"
         return (
-            f"Block {_index_text(pipeline.trace)} in kernel {pipeline.trace.kernel_name}: "
+            f"Block {_format_index(pipeline.trace)} in kernel {pipeline.trace.kernel_name}: "
             f"{count(len(pipeline.buffers), 'buffer')}, filled {count(len(pipeline.fills), 'time')} {kind}"
             f"{overlap}; {mistakes}; {pipeline.trace.provenance.of_results}."
         )
@@ -118,7 +118,7 @@ class PipelineView(View):
         lines = [self.sentence(), *map(self._text.mistake, pipeline.mistakes)]
         for index, buffer in enumerate(pipeline.buffers):
             lines.append(
-                f"Buffer {index}: {_bytes_text(buffer.start_byte, buffer.end_byte, buffer.size_bytes)}."
+                f"Buffer {index}: {_format_bytes(buffer.start_byte, buffer.end_byte, buffer.size_bytes)}."
             )
         events = [(fill.start, self._text.fill(fill)) for fill in pipeline.fills]
         events += [(use.start, self._text.use(use)) for use in pipeline.uses]
@@ -137,20 +137,20 @@ class PipelineView(View):
             (
                 fill.buffer,
                 fill.number,
-                warps_text(fill.warps),
-                lines_text(fill.lines),
-                lines_text(fill.wait_lines) if fill.wait_lines else None,
+                format_warps(fill.warps),
+                format_lines(fill.lines),
+                format_lines(fill.wait_lines) if fill.wait_lines else None,
                 fill.start,
                 fill.landed,
             )
             for fill in pipeline.fills
         )
         uses = tuple(
-            (use.buffer, use.fill, warps_text(use.warps), lines_text(use.lines), use.start, use.end)
+            (use.buffer, use.fill, format_warps(use.warps), format_lines(use.lines), use.start, use.end)
             for use in pipeline.uses
         )
         marks = tuple(
-            (mark.line, MARK_MEANINGS[mark.kind], warps_text(mark.warps), mark.position)
+            (mark.line, MARK_MEANINGS[mark.kind], format_warps(mark.warps), mark.position)
             for mark in pipeline.marks
         )
         mistakes = tuple(
@@ -191,27 +191,27 @@ class PipelineView(View):
             *(words(text, "strong") for text in mistakes or [verdict]),
             words(others_text, "note", only="page") if other_count else None,
             legend([*entries, *marks]),
-            self._plot(),
-            self._lines(),
+            self._draw_plot(),
+            self._make_line_table(),
         )
 
-    def _plot(self) -> Plot:
+    def _draw_plot(self) -> Plot:
         pipeline = self.pipeline
-        groups = _groups(pipeline.marks)
+        groups = _group_warps(pipeline.marks)
         top_of_warps = HEAD_PX + BUFFER_PX * len(pipeline.buffers) + 4
         bottom = top_of_warps + WARPS_PX * len(groups)
         domain = (0.0, float(pipeline.length))
         names = [f"buffer {index}" for index in range(len(pipeline.buffers))]
-        names += [warps_text(warps) for warps in groups]
+        names += [format_warps(warps) for warps in groups]
         middles = [HEAD_PX + BUFFER_PX * (index + 0.5) for index in range(len(pipeline.buffers))]
         middles += [top_of_warps + WARPS_PX * (index + 0.5) for index in range(len(groups))]
         return plot(
             bottom + AXIS_PX,
             domain,
-            *self._iterations(bottom),
-            *self._barriers(bottom),
-            *self._landed_items(),
-            *self._rects(self._bars(groups, top_of_warps)),
+            *self._draw_iterations(bottom),
+            *self._draw_barriers(bottom),
+            *self._draw_landed(),
+            *self._draw_bars(self._make_bars(groups, top_of_warps)),
             y_ticks(middles, names, domain),
             x_axis(
                 bottom,
@@ -228,7 +228,7 @@ class PipelineView(View):
             "+ and − zoom.",
         )
 
-    def _iterations(self, bottom: float) -> list[Item]:
+    def _draw_iterations(self, bottom: float) -> list[Item]:
         """Return a line where each iteration begins, and its name above the buffers."""
         start_positions = [float(iteration.position) for iteration in self.pipeline.iterations]
         if not start_positions:
@@ -249,7 +249,7 @@ class PipelineView(View):
             texts(rows, colour="muted", size=10),
         ]
 
-    def _barriers(self, bottom: float) -> list[Item]:
+    def _draw_barriers(self, bottom: float) -> list[Item]:
         barriers = sorted({mark.position + 0.5 for mark in self.pipeline.marks if mark.kind == "barrier"})
         top = [float(HEAD_PX)] * len(barriers)
         ends = [bottom] * len(barriers)
@@ -257,7 +257,7 @@ class PipelineView(View):
             [Rules(barriers, top, barriers, ends, "muted", dash=True, most=MAX_BARRIERS)] if barriers else []
         )
 
-    def _landed_items(self) -> list[Item]:
+    def _draw_landed(self) -> list[Item]:
         """Return bars from the end of each fill to its first use, or to the next fill if it is never used."""
         pipeline = self.pipeline
         first_use = {(use.buffer, use.fill): use.start for use in pipeline.uses}
@@ -272,7 +272,7 @@ class PipelineView(View):
         x0, x1, y0, y1 = map(list, zip(*rows, strict=True))
         return [Rects(x0, x1, y0, y1, LANDED)]
 
-    def _bars(self, groups: Sequence[tuple[int, ...]], top_of_groups: int) -> list[_Bar]:
+    def _make_bars(self, groups: Sequence[tuple[int, ...]], top_of_groups: int) -> list[_Bar]:
         """Return the fills, the uses, and the marks of groups of warps, in the order of their starts."""
         pipeline = self.pipeline
         start_of = {(fill.buffer, fill.number): fill.start for fill in pipeline.fills}
@@ -285,12 +285,12 @@ class PipelineView(View):
             colour = FLIGHT if fill.asynchronous else STORE
             name = f"fill {fill.number}\n{fill.number}"
             bar = _Bar(fill.start, end, top_px, colour, self._text.fill(fill), name)
-            bars.append(self._marked(bar, "overwritten", fill.buffer, fill.number))
+            bars.append(self._mark_mistake(bar, "overwritten", fill.buffer, fill.number))
         for use in pipeline.uses:
             top_px = HEAD_PX + BUFFER_PX * use.buffer + 24
             name = f"use {use.fill}\n{use.fill}"
             bar = _Bar(use.start, use.end, top_px, USE, self._text.use(use), name)
-            bars.append(self._marked(bar, "early", use.buffer, use.fill))
+            bars.append(self._mark_mistake(bar, "early", use.buffer, use.fill))
         for row, warps in enumerate(groups):
             for mark in pipeline.marks:
                 if warps[0] in mark.warps:
@@ -299,14 +299,14 @@ class PipelineView(View):
                     bars.append(_Bar(mark.position, mark.position + 1, top_px, colour, self._text.mark(mark)))
         return sorted(bars, key=lambda bar: (bar.start, bar.top))
 
-    def _marked(self, bar: _Bar, kind: str, buffer: int, fill: int) -> _Bar:
+    def _mark_mistake(self, bar: _Bar, kind: str, buffer: int, fill: int) -> _Bar:
         """Return a bar in the colour of mistakes and with their sentence, if it has one of this kind."""
         mistake = self._mistake_of.get((kind, buffer, fill))
         if mistake is None:
             return bar
         return replace(bar, colour=MISTAKE, sentence=f"{bar.sentence} {self._text.mistake(mistake)}")
 
-    def _rects(self, bars: Sequence[_Bar]) -> list[Item]:
+    def _draw_bars(self, bars: Sequence[_Bar]) -> list[Item]:
         """Return the bars in one item, which the arrow keys follow in the order of time, and their texts."""
         names = [*dict.fromkeys(bar.colour for bar in bars)]
         items: list[Item] = [
@@ -327,10 +327,10 @@ class PipelineView(View):
                 for bar in bars
                 if bar.name and bar.colour == name
             ]
-            items += [texts(rows, colour=ink(name), size=10)] if rows else []
+            items += [texts(rows, colour=choose_ink(name), size=10)] if rows else []
         return items
 
-    def _lines(self) -> Box:
+    def _make_line_table(self) -> Box:
         """Return a table of the source lines that fill, use, wait or synchronise, in their order."""
         pipeline = self.pipeline
         actions: dict[int, set[str]] = {}
@@ -349,7 +349,7 @@ class PipelineView(View):
         return table(rows, headings=("source line", "action"), only="page")
 
 
-def _groups(marks: Iterable[Mark]) -> list[tuple[int, ...]]:
+def _group_warps(marks: Iterable[Mark]) -> list[tuple[int, ...]]:
     """Return groups of warps that synchronise alike, at the same positions."""
     marks_of: dict[int, list[tuple[object, ...]]] = {}
     for mark in marks:
@@ -360,14 +360,14 @@ def _groups(marks: Iterable[Mark]) -> list[tuple[int, ...]]:
     return sorted(groups)
 
 
-def _bytes_text(start: int, end: int, size_bytes: int) -> str:
+def _format_bytes(start: int, end: int, size_bytes: int) -> str:
     size_text = f"{size(size_bytes)} of " if size_bytes < end - start else ""
     return f"{size_text}bytes {start:,} to {end - 1:,} of shared memory"
 
 
-def _index_text(trace: BlockTrace) -> str:
+def _format_index(trace: BlockTrace) -> str:
     return f"({', '.join(map(str, trace.block_index))})"
 
 
-def _cut_text(trace: BlockTrace) -> str:
+def _explain_cut(trace: BlockTrace) -> str:
     return f"Only the first {count(trace.steps, 'step')} were recorded." if trace.truncated else ""

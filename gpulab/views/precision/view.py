@@ -13,7 +13,7 @@ from gpulab.analysis.formats import BF16, Format, Number, Rounded
 from gpulab.views._steered import Steered
 from gpulab.views.parts.boxes import Box, column, fold, legend, slider, table, words
 from gpulab.views.parts.items import Item, Labels, Rects
-from gpulab.views.parts.palette import ink
+from gpulab.views.parts.palette import choose_ink
 from gpulab.views.parts.plots import plot, speaking, y_ticks
 from gpulab.views.tables import Column, Table
 
@@ -48,7 +48,7 @@ class PrecisionView(Steered):
     def __init__(self, value: Number, formats: Sequence[Format]) -> None:
         self.value, self.formats = value, tuple(formats)
         super().__init__(title="A number in bits", caption=CAPTION)
-        if _finite(value):
+        if _is_finite(value):
             step_texts = [f"{position:+d}/8 of BF16's step" if position else "as given" for position in STEPS]
             power_texts = [f"times 2^{position}" if position else "as given" for position in POWERS]
             self.controls = [
@@ -78,18 +78,20 @@ class PrecisionView(Steered):
         return tuple(Rounded.of(self.shown, number_format) for number_format in self.formats)
 
     def sentence(self) -> str:
-        value_texts = ", ".join(f"{rounded.form.name} {_text(rounded.value)}" for rounded in self.record)
-        return f"{_text(self.shown)} is {value_texts}; computed exactly."
+        value_texts = ", ".join(
+            f"{rounded.form.name} {_format_number(rounded.value)}" for rounded in self.record
+        )
+        return f"{_format_number(self.shown)} is {value_texts}; computed exactly."
 
     def describe(self) -> str:
-        return "\n".join([self.sentence(), *(_description(rounded) for rounded in self.record)])
+        return "\n".join([self.sentence(), *(_describe_number(rounded) for rounded in self.record)])
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row per floating-point format."""
         rows = tuple(
             (
                 rounded.form.name,
-                *(_number(value) for value in (rounded.value, rounded.below, rounded.above, rounded.error)),
+                *(_to_float(value) for value in (rounded.value, rounded.below, rounded.above, rounded.error)),
             )
             for rounded in self.record
         )
@@ -124,7 +126,7 @@ class PrecisionView(Steered):
                 for bit in bits:
                     colour_name = name if bit == "1" else f"{name}-pale"
                     ax.barh(row, 0.92, 0.75, left=bit_position, color=colour(colour_name))
-                    ink_name = ink(name) if bit == "1" else "fg"
+                    ink_name = choose_ink(name) if bit == "1" else "fg"
                     ax.text(
                         bit_position + 0.46,
                         row,
@@ -145,7 +147,8 @@ class PrecisionView(Steered):
         ax.tick_params(left=False)
         ax.legend(loc="lower right", ncols=3, frameon=False, handlelength=1)
         ax.set_title(
-            f"{_text(self.shown)}, to the nearest number of each format; computed exactly", loc="left"
+            f"{_format_number(self.shown)}, to the nearest number of each format; computed exactly",
+            loc="left",
         )
         return ax
 
@@ -154,17 +157,20 @@ class PrecisionView(Steered):
         rows = []
         for rounded in record:
             number_format = rounded.form
-            values = (_text(value, number_format) for value in (rounded.value, rounded.below, rounded.above))
-            rows.append((number_format.name, *values, _error(rounded)))
+            values = (
+                _format_number(value, number_format)
+                for value in (rounded.value, rounded.below, rounded.above)
+            )
+            rows.append((number_format.name, *values, _format_error(rounded)))
         return column(
-            words(f"{_text(self.shown)}, to the nearest number of each format", "heading"),
+            words(f"{_format_number(self.shown)}, to the nearest number of each format", "heading"),
             legend(zip(COLOURS, PARTS, strict=True)),
-            self._strips(record),
+            self._draw_strips(record),
             table(rows, headings=("format", "nearest", "next below", "next above", "error")),
             fold(
                 "Ranges, and the values beyond them",
                 table(
-                    [_range(number_format) for number_format in self.formats],
+                    [_describe_range(number_format) for number_format in self.formats],
                     headings=("format", "largest", "smallest normal", "smallest", "too large becomes"),
                 ),
                 opened=False,
@@ -177,7 +183,7 @@ class PrecisionView(Steered):
                 self.redraw()
             self.answer({"step": self.step, "power": self.power})
 
-    def _strips(self, record: Sequence[Rounded]) -> Box:
+    def _draw_strips(self, record: Sequence[Rounded]) -> Box:
         x = []
         y = []
         shade = []
@@ -194,7 +200,7 @@ class PrecisionView(Steered):
                     shade.append(2 * part_index + is_one)
                     bit_number = rounded.form.bits - 1 - position
                     sentences.append(f"{rounded.form.name}, {PARTS[part_index]}: bit {bit_number} is {bit}")
-                    ink_name = ink(COLOURS[part_index]) if is_one else "fg"
+                    ink_name = choose_ink(COLOURS[part_index]) if is_one else "fg"
                     digits.setdefault(ink_name, []).append((position + 0.5, row_top + CELL_PX / 2, bit))
                     position += 1
         shades = [name for colour in COLOURS for name in (f"{colour}-pale", colour)]
@@ -226,7 +232,7 @@ class PrecisionView(Steered):
         )
 
 
-def _number(value: Number | None) -> float | None:
+def _to_float(value: Number | None) -> float | None:
     """Return a number as a float; a number that is too large becomes infinite."""
     if value is None:
         return None
@@ -236,13 +242,13 @@ def _number(value: Number | None) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
-def _finite(value: Number) -> bool:
+def _is_finite(value: Number) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _text(value: Number, form: Format | None = None) -> str:
+def _format_number(value: Number, form: Format | None = None) -> str:
     """Return a number as text, with enough digits to distinguish the format's numbers."""
-    if not _finite(value):
+    if not _is_finite(value):
         if math.isnan(value):
             return "NaN"
         return "∞" if value > 0 else "−∞"
@@ -256,9 +262,9 @@ def _text(value: Number, form: Format | None = None) -> str:
     return f"{nearest:,.{digits}g}".replace("-", "\N{MINUS SIGN}")
 
 
-def _error(rounded: Rounded) -> str:
+def _format_error(rounded: Rounded) -> str:
     if rounded.error is None:
-        return "too large" if _finite(rounded.number) else "none"
+        return "too large" if _is_finite(rounded.number) else "none"
     exact_error = Fraction(rounded.value) - Fraction(rounded.number)
     if not exact_error:
         return "0"
@@ -268,7 +274,7 @@ def _error(rounded: Rounded) -> str:
     return f"{error_text} ({percent} %)".replace("-", "\N{MINUS SIGN}")
 
 
-def _range(form: Format) -> tuple[str, ...]:
+def _describe_range(form: Format) -> tuple[str, ...]:
     overflow_text = "∞" if form.has_infinity else "NaN (there is no ∞)"
     limits = (
         f"{value:,.6g}".replace("-", "\N{MINUS SIGN}")
@@ -277,12 +283,12 @@ def _range(form: Format) -> tuple[str, ...]:
     return (form.name, *limits, overflow_text)
 
 
-def _description(rounded: Rounded) -> str:
+def _describe_number(rounded: Rounded) -> str:
     sign_bit, exponent_bits, fraction_bits = rounded.form.parts(rounded.code)
     nearest, below, above = (
-        _text(value, rounded.form) for value in (rounded.value, rounded.below, rounded.above)
+        _format_number(value, rounded.form) for value in (rounded.value, rounded.below, rounded.above)
     )
     return (
         f"{rounded.form.name}: sign {sign_bit}, exponent {exponent_bits}, fraction {fraction_bits}; "
-        f"nearest {nearest}, error {_error(rounded)}, next below {below}, next above {above}."
+        f"nearest {nearest}, error {_format_error(rounded)}, next below {below}, next above {above}."
     )

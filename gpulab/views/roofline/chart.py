@@ -10,7 +10,7 @@ import numpy as np
 
 from gpulab._deprecated import old_method
 from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour, number_ticks
-from gpulab.views.parts.mma_sync import mma_sync_sentence
+from gpulab.views.parts.mma_sync import describe_mma_sync
 from gpulab.views.tables import Column, Table
 from gpulab.words import count, duration, listing, number, percent, size
 from virtualgpu.records.counters import INTEGER_FORMATS
@@ -67,14 +67,14 @@ class RooflineChart(FigureView):
         # Launches without operations, without traffic or without a time cannot be drawn.
         self._points = [point for point in roofline.points if point.gflops and point.intensities]
         provenance_source = roofline.points[0].provenance.source
-        super().__init__(title="Roofline", source=provenance_source, caption=self._origins())
+        super().__init__(title="Roofline", source=provenance_source, caption=self._describe_origins())
 
     @property
     def record(self) -> Roofline:
         """The record of the launches and the ceilings."""
         return self.roofline
 
-    def _origins(self) -> str:
+    def _describe_origins(self) -> str:
         times = listing([*dict.fromkeys(point.provenance.label for point in self.roofline.points)])
         return (
             f"Times {times}; operations and bytes moved counted on the virtual GPU, caches "
@@ -92,23 +92,27 @@ class RooflineChart(FigureView):
         """Return a sentence about one launch in the roofline chart."""
         level, ceiling_gflops = self.roofline.roof(point)
         share_of_roof = point.gflops / ceiling_gflops
-        share_text = f"{percent(share_of_roof)} of the {NAMES[level]} ceiling ({_rate(ceiling_gflops)})"
+        share_text = (
+            f"{percent(share_of_roof)} of the {NAMES[level]} ceiling ({_format_rate(ceiling_gflops)})"
+        )
         uses_tensor_cores = any(arithmetic_type.startswith(TENSOR_PREFIX) for arithmetic_type in point.flops)
         waits = uses_tensor_cores and level in WAITS and share_of_roof >= WAITING_SHARE
         wait_text = f"; its tensor cores wait for {WAITS[level]}" if waits else ""
-        return f"{point.name} reaches {_rate(point.gflops)}, {share_text}{wait_text}"
+        return f"{point.name} reaches {_format_rate(point.gflops)}, {share_text}{wait_text}"
 
     def describe(self) -> str:
         limits = self.roofline.ceilings
         ceilings = [f"{NAMES[level]}: {number(limits.gbps[level], 4)} GB/s." for level in LEVELS]
         ceilings += [
-            f"{arithmetic_type}: {_kind_rate(arithmetic_type, limits.gflops[arithmetic_type])}."
-            for arithmetic_type in self._kinds()
+            f"{arithmetic_type}: {_format_kind_rate(arithmetic_type, limits.gflops[arithmetic_type])}."
+            for arithmetic_type in self._list_arithmetic_types()
         ]
-        point_texts = [f"{self.point_sentence(point)}; {_intensities(point)}." for point in self._points]
+        point_texts = [
+            f"{self.point_sentence(point)}; {_format_intensities(point)}." for point in self._points
+        ]
         return "\n".join([self.sentence(), *point_texts, *self.notes(), *ceilings])
 
-    def _kinds(self) -> list[str]:
+    def _list_arithmetic_types(self) -> list[str]:
         """Return the types of arithmetic that the launches use and for which the device has a rate."""
         arithmetic_types = dict.fromkeys(
             arithmetic_type for point in self._points for arithmetic_type in point.flops
@@ -119,19 +123,19 @@ class RooflineChart(FigureView):
             if arithmetic_type in self.roofline.ceilings.gflops
         ] or ["f32"]
 
-    def _changes(self) -> list[str]:
-        level = self._path_level()
+    def _describe_changes(self) -> list[str]:
+        level = self._find_path_level()
         sentences = []
-        for first_point, second_point in self._pairs():
+        for first_point, second_point in self._find_pairs():
             speedup = number(first_point.time_ns / second_point.time_ns)
             sentences.append(f"{first_point.name} → {second_point.name}: {speedup} × as fast.")
         if level:
             sentences.append(f"The arrows join the points of {NAMES[level]}.")
         return sentences
 
-    def _path_level(self) -> Level | None:
+    def _find_path_level(self) -> Level | None:
         """Return the memory level at which arrows are drawn: the shared level whose traffic changes most."""
-        path_points = self._points if self._pairs() else []
+        path_points = self._points if self._find_pairs() else []
         common_levels = [
             level
             for level in LEVELS
@@ -144,10 +148,10 @@ class RooflineChart(FigureView):
 
         return max(common_levels, key=change, default=None)
 
-    def _pairs(self) -> list[tuple[RooflinePoint, RooflinePoint]]:
+    def _find_pairs(self) -> list[tuple[RooflinePoint, RooflinePoint]]:
         return [*zip(self._points, self._points[1:], strict=False)] if self.roofline.path else []
 
-    def _omission_sentences(self) -> list[str]:
+    def _explain_omissions(self) -> list[str]:
         sentences = []
         for point in self.roofline.points:
             if point in self._points:
@@ -178,7 +182,7 @@ class RooflineChart(FigureView):
             )
         columns: tuple[Column | str, ...] = (
             "kernel",
-            Column("achieved", "gflop_per_s", _rate),
+            Column("achieved", "gflop_per_s", _format_rate),
             Column("of its ceiling", "share_of_roof", percent),
             Column("roof", "roof"),
             Column("time", "time_ns", duration),
@@ -197,15 +201,21 @@ class RooflineChart(FigureView):
         """Return sentences about changes between launches, and about launches that the chart does not
         show.
         """
-        return [*self._changes(), *self._omission_sentences(), *filter(None, [self._mma_sync_text()])]
+        return [
+            *self._describe_changes(),
+            *self._explain_omissions(),
+            *filter(None, [self._describe_mma_sync()]),
+        ]
 
-    def _mma_sync_text(self) -> str:
+    def _describe_mma_sync(self) -> str:
         """Return how much of the ceilings of tensor cores ``mma.sync`` reaches, if the device has more."""
         shares = self.roofline.ceilings.mma_sync_shares
         formats = [
-            kind.removeprefix(TENSOR_PREFIX) for kind in self._kinds() if kind.startswith(TENSOR_PREFIX)
+            kind.removeprefix(TENSOR_PREFIX)
+            for kind in self._list_arithmetic_types()
+            if kind.startswith(TENSOR_PREFIX)
         ]
-        return mma_sync_sentence({name: shares[name] for name in formats if name in shares})
+        return describe_mma_sync({name: shares[name] for name in formats if name in shares})
 
     def painters(self) -> tuple[Painter, ...]:
         return (self._paint,)
@@ -213,17 +223,22 @@ class RooflineChart(FigureView):
     def _paint(self, ax: Axes) -> None:
         """Draw the launches as points below the ceilings, with logarithmic axes."""
         ceilings = self.roofline.ceilings
-        peaks = {arithmetic_type: ceilings.gflops[arithmetic_type] for arithmetic_type in self._kinds()}
+        peaks = {
+            arithmetic_type: ceilings.gflops[arithmetic_type]
+            for arithmetic_type in self._list_arithmetic_types()
+        }
         highest = max(peaks.values())
         ridges = [highest / gbps for gbps in ceilings.gbps.values()]
         intensities = [x for point in self._points for x in point.intensities.values()]
-        rates = [rate for point in self._points for rate in (point.gflops, _modelled(point)) if rate]
+        rates = [
+            rate for point in self._points for rate in (point.gflops, _compute_modelled_gflops(point)) if rate
+        ]
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(min([*intensities, *ridges]) / MARGIN, max([*intensities, *ridges]) * MARGIN)
         ax.set_ylim(min([*rates, highest / 10]) / MARGIN, highest * MARGIN)
-        number_ticks(ax, "x", _multiples(ax.get_xlim()))
-        number_ticks(ax, "y", _multiples(ax.get_ylim()))
+        number_ticks(ax, "x", _choose_multiples(ax.get_xlim()))
+        number_ticks(ax, "y", _choose_multiples(ax.get_ylim()))
         ax.grid()
         ax.set_xlabel("operations per byte moved, logarithmic")
         ax.set_ylabel("GFLOP/s, logarithmic")
@@ -278,12 +293,12 @@ class RooflineChart(FigureView):
                     "linestyle": "none",
                     "zorder": 3,
                 }
-                if rate := _modelled(point):
+                if rate := _compute_modelled_gflops(point):
                     ax.plot(x, rate, color=colour(MODELLED), markerfacecolor="none", **marker_style)
                 ax.plot(x, point.gflops, color=colour(COLOURS[level]), **marker_style)
             first_x = min(point.intensities.values())
             ax.plot([first_x, highest_x], [point.gflops] * 2, color=colour("muted"), linewidth=0.7)
-        if any(map(_modelled, self._points)):
+        if any(map(_compute_modelled_gflops, self._points)):
             ax.plot(
                 [],
                 [],
@@ -296,10 +311,10 @@ class RooflineChart(FigureView):
     def _paint_labels(self, ax: Axes, peaks: dict[str, float]) -> None:
         """Write the names of the launches and of the ceilings of arithmetic right of the axes."""
         lowest_y, highest_y = ax.get_ylim()
-        labels = [(rate, name, "fg") for rate, name in _names(self._points).items()]
-        labels += [(peak, label, "muted") for label, peak in _peak_labels(peaks).items()]
+        labels = [(rate, name, "fg") for rate, name in _make_point_labels(self._points).items()]
+        labels += [(peak, label, "muted") for label, peak in _make_peak_labels(peaks).items()]
         heights = [math.log(rate / lowest_y) / math.log(highest_y / lowest_y) for rate, _, _ in labels]
-        for (rate, label, role), height in zip(labels, _spaced_heights(heights), strict=True):
+        for (rate, label, role), height in zip(labels, _space_heights(heights), strict=True):
             ax.annotate(
                 label,
                 (ax.get_xlim()[1], rate),
@@ -320,10 +335,10 @@ class RooflineChart(FigureView):
 
     def _paint_arrows(self, ax: Axes) -> None:
         """Draw an arrow from each launch to the next, between the points of one level."""
-        level = self._path_level()
+        level = self._find_path_level()
         if level is None:
             return
-        for point_pair in self._pairs():
+        for point_pair in self._find_pairs():
             start_point, end_point = ((point.intensities[level], point.gflops) for point in point_pair)
             if math.dist(np.log10(start_point), np.log10(end_point)) > SAME_POSITION:
                 arrow = {
@@ -337,42 +352,42 @@ class RooflineChart(FigureView):
                 ax.annotate("", end_point, start_point, arrowprops=arrow)
 
 
-def _multiples(limits: tuple[float, float]) -> tuple[int, ...]:
+def _choose_multiples(limits: tuple[float, float]) -> tuple[int, ...]:
     """Return the multiples of powers of ten at which an axis with these ends has ticks."""
     return (1, 2, 5) if limits[1] / limits[0] < SHORT_RANGE else (1,)
 
 
-def _rate(gflops: float) -> str:
+def _format_rate(gflops: float) -> str:
     return f"{number(gflops / 1e3)} TFLOP/s" if gflops >= 1e4 else f"{number(gflops)} GFLOP/s"
 
 
-def _kind_rate(arithmetic_type: str, gflops: float) -> str:
+def _format_kind_rate(arithmetic_type: str, gflops: float) -> str:
     """Return a rate of a type of arithmetic with its unit; integers have operations, not FLOP."""
-    return _rate(gflops).replace("FLOP", "OP") if arithmetic_type in INTEGERS else _rate(gflops)
+    return _format_rate(gflops).replace("FLOP", "OP") if arithmetic_type in INTEGERS else _format_rate(gflops)
 
 
-def _peak_labels(peaks: dict[str, float]) -> dict[str, float]:
+def _make_peak_labels(peaks: dict[str, float]) -> dict[str, float]:
     """Return the labels of the ceilings of arithmetic; types with the same rate share a label."""
     types_by_rate: dict[str, list[str]] = {}
     for arithmetic_type, peak in peaks.items():
-        types_by_rate.setdefault(_kind_rate(arithmetic_type, peak), []).append(arithmetic_type)
+        types_by_rate.setdefault(_format_kind_rate(arithmetic_type, peak), []).append(arithmetic_type)
     return {
         f"{', '.join(same_rate_types)}: {rate}": peaks[same_rate_types[0]]
         for rate, same_rate_types in types_by_rate.items()
     }
 
 
-def _intensities(point: RooflinePoint) -> str:
+def _format_intensities(point: RooflinePoint) -> str:
     intensity_texts = [f"{number(value)} of {NAMES[level]}" for level, value in point.intensities.items()]
     return f"operations per byte: {listing(intensity_texts)}"
 
 
-def _modelled(point: RooflinePoint) -> float:
+def _compute_modelled_gflops(point: RooflinePoint) -> float:
     """Return the rate of a launch in GFLOP/s by its modelled time, or 0 if there is no modelled time."""
     return point.operations / point.modelled_ns if point.modelled_ns else 0.0
 
 
-def _names(points: Sequence[RooflinePoint]) -> dict[float, str]:
+def _make_point_labels(points: Sequence[RooflinePoint]) -> dict[float, str]:
     """Return the labels by GFLOP/s. Launches with nearly the same rate share a label of at most two names."""
     names_by_x = dict[float, list[str]]()
     for point in points:
@@ -388,7 +403,7 @@ def _names(points: Sequence[RooflinePoint]) -> dict[float, str]:
     return labels
 
 
-def _spaced_heights(heights: Sequence[float]) -> list[float]:
+def _space_heights(heights: Sequence[float]) -> list[float]:
     """Return label heights (0 to 1) that are at least a line apart, each near its original value."""
     spaced_heights = [*heights]
     previous_height = math.inf

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from gpulab.views._saving import Savable, Writers, text_writer
-from gpulab.views.parts.card import bars, card, fill, items, paragraph
+from gpulab.views.parts.card import make_bar, make_bars, make_card, make_list, make_paragraph
 from gpulab.views.parts.palette import COLOURS
 from gpulab.words import duration, number
 
@@ -98,13 +98,13 @@ class Table:
     @property
     def headings(self) -> tuple[str, ...]:
         """The headings of the visible columns."""
-        return tuple(self._columns()[index].heading for index in self._shown_columns())
+        return tuple(self._make_columns()[index].heading for index in self._find_shown_columns())
 
     @property
     def cells(self) -> tuple[tuple[str, ...], ...]:
         """The texts of the visible rows and columns."""
-        column_indices = self._shown_columns()
-        return tuple(tuple(row[index] for index in column_indices) for row in self._texts())
+        column_indices = self._find_shown_columns()
+        return tuple(tuple(row[index] for index in column_indices) for row in self._format_rows())
 
     def to_pandas(self) -> Any:
         """Return the raw values of all rows and columns as a `pandas.DataFrame`.
@@ -120,7 +120,7 @@ class Table:
             If pandas is not installed.
         """
         pandas = _import_pandas()
-        names = [column.name or column.heading for column in self._columns()]
+        names = [column.name or column.heading for column in self._make_columns()]
         rows = [[cell.value if isinstance(cell, Cell) else cell for cell in row] for row in self.rows]
         return pandas.DataFrame(rows, columns=names)
 
@@ -129,33 +129,33 @@ class Table:
         headings = self.headings
         cells = self.cells
         widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-        right_aligned = self._right_aligned()
+        right_aligned = self._find_right_aligned()
         lines = [self.title] if self.title else []
-        lines.append(_line(headings, widths, right_aligned))
+        lines.append(_format_line(headings, widths, right_aligned))
         lines.append("  ".join("-" * width for width in widths))
-        lines += [_line(row, widths, right_aligned) for row in cells]
+        lines += [_format_line(row, widths, right_aligned) for row in cells]
         return "\n".join(lines)
 
     def html(self) -> str:
         """Return the table as HTML in the colours of the page."""
         # A number stays next to its unit.
         alignments = [
-            "right;white-space:nowrap" if is_right else "left" for is_right in self._right_aligned()
+            "right;white-space:nowrap" if is_right else "left" for is_right in self._find_right_aligned()
         ]
         headings = self.headings
         head_html = "".join(
-            f'<th scope="col" style="text-align:{align.partition(";")[0]}">{_html_heading(heading)}</th>'
+            f'<th scope="col" style="text-align:{align.partition(";")[0]}">{_make_html_heading(heading)}</th>'
             for heading, align in zip(headings, alignments, strict=True)
         )
         body_html = "".join(
             "<tr>"
             + "".join(
-                f'<td style="{_WIDTHS.get(heading, "")}text-align:{align}">{_html_cell(cell, bars)}</td>'
+                f'<td style="{_WIDTHS.get(heading, "")}text-align:{align}">{_make_html_cell(cell, bars)}</td>'
                 for cell, bars, align, heading in zip(row, row_bars, alignments, headings, strict=True)
             )
             + "</tr>"
-            + (self._inner_row(inner_table) if inner_table else "")
-            for row, row_bars, inner_table in zip_longest(self.cells, self._bars(), self.inner)
+            + (self._make_inner_row(inner_table) if inner_table else "")
+            for row, row_bars, inner_table in zip_longest(self.cells, self._make_bars(), self.inner)
         )
         caption = (
             f'<caption style="text-align:left;caption-side:top">{html.escape(self.title)}</caption>'
@@ -173,41 +173,41 @@ class Table:
 
     def card(self, title: str = "", origin: str = "") -> str:
         """Return the table as an HTML card with its own title or another title."""
-        return card(title or self.title, replace(self, title="").html(), origin=origin)
+        return make_card(title or self.title, replace(self, title="").html(), origin=origin)
 
-    def _columns(self) -> list[Column]:
+    def _make_columns(self) -> list[Column]:
         return [Column(column) if isinstance(column, str) else column for column in self.columns]
 
-    def _texts(self) -> list[tuple[str, ...]]:
+    def _format_rows(self) -> list[tuple[str, ...]]:
         """Return the texts of the visible rows, with all columns."""
-        formatters = [column.show for column in self._columns()]
+        formatters = [column.show for column in self._make_columns()]
         return [
-            tuple(_text(value, show) for value, show in zip(row, formatters, strict=True))
-            for row in self._shown_rows()
+            tuple(_format_value(value, show) for value, show in zip(row, formatters, strict=True))
+            for row in self._find_shown_rows()
         ]
 
-    def _shown_rows(self) -> list[tuple[Any, ...]]:
+    def _find_shown_rows(self) -> list[tuple[Any, ...]]:
         rows = list(self.rows[: self.most])
         return [*rows, self.rest] if self.rest and len(rows) < len(self.rows) else rows
 
-    def _bars(self) -> list[list[str]]:
+    def _make_bars(self) -> list[list[str]]:
         """Return the bars of the visible cells as HTML."""
-        column_indices = self._shown_columns()
-        return [[_html_bars(row[index]) for index in column_indices] for row in self._shown_rows()]
+        column_indices = self._find_shown_columns()
+        return [[_make_html_bars(row[index]) for index in column_indices] for row in self._find_shown_rows()]
 
-    def _shown_columns(self) -> list[int]:
+    def _find_shown_columns(self) -> list[int]:
         """Return the indices of the visible columns."""
         if not self.hide_empty:
             return list(range(len(self.columns)))
         return [
             index
-            for index, column_texts in enumerate(zip(*self._texts(), strict=True))
+            for index, column_texts in enumerate(zip(*self._format_rows(), strict=True))
             if set(column_texts) != {NOTHING}
         ]
 
-    def _inner_row(self, inner_table: Table) -> str:
+    def _make_inner_row(self, inner_table: Table) -> str:
         """Return the HTML of a row that opens to show an inner table."""
-        column_indices = self._shown_columns()
+        column_indices = self._find_shown_columns()
         visible_part = replace(
             inner_table,
             title="",
@@ -220,7 +220,7 @@ class Table:
             f"<details>{summary}{visible_part.html()}</details></td></tr>"
         )
 
-    def _right_aligned(self) -> list[bool]:
+    def _find_right_aligned(self) -> list[bool]:
         """Return for each visible column whether it is aligned right: all of its texts begin with a digit."""
         columns = list(zip(*self.cells, strict=True)) or [()] * len(self.headings)
         return [
@@ -229,7 +229,7 @@ class Table:
         ]
 
 
-def _text(value: Any, show: Callable[[Any], str]) -> str:
+def _format_value(value: Any, show: Callable[[Any], str]) -> str:
     if isinstance(value, Cell):
         return value.text
     return NOTHING if value is None else show(value)
@@ -243,7 +243,7 @@ def _import_pandas() -> Any:
         raise ImportError(message, name="pandas") from error
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], right_aligned: Sequence[bool]) -> str:
+def _format_line(cells: Sequence[str], widths: Sequence[int], right_aligned: Sequence[bool]) -> str:
     padded_cells = []
     for cell, width, is_right in zip(cells, widths, right_aligned, strict=True):
         space = " " * (width - len(cell))
@@ -251,37 +251,37 @@ def _line(cells: Sequence[str], widths: Sequence[int], right_aligned: Sequence[b
     return "  ".join(padded_cells).rstrip()
 
 
-def _html_heading(heading: str) -> str:
+def _make_html_heading(heading: str) -> str:
     """Return a heading as HTML; long names of nvidia-smi can break at a dot or an underscore."""
     return re.sub(r"(?<=\w)([._])(?=\w)", r"\1<wbr>", html.escape(heading))
 
 
-def _html_cell(text: str, bars: str) -> str:
+def _make_html_cell(text: str, bars: str) -> str:
     cell_html = html.escape(text).replace("\n", "<br>")
     return f'<span class="gl-cell">{bars}<span>{cell_html}</span></span>' if bars else cell_html
 
 
-def _html_bars(value: Any) -> str:
+def _make_html_bars(value: Any) -> str:
     if not isinstance(value, Cell) or not value.bars:
         return ""
-    return f'<span class="gl-cell-bars">{"".join(fill(*bar) for bar in value.bars)}</span>'
+    return f'<span class="gl-cell-bars">{"".join(make_bar(*bar) for bar in value.bars)}</span>'
 
 
-def share_cell(share: float | None, text: Callable[[float], str], colour: str = "accent") -> Cell | None:
+def make_share_cell(share: float | None, text: Callable[[float], str], colour: str = "accent") -> Cell | None:
     """Return a table cell with a text and a bar for a share. If the share is None, return None."""
     return None if share is None else Cell(share, text(share), ((share, colour),))
 
 
-def before_and_after(before: tuple[str, float], after: tuple[str, float], colour: str = "accent") -> str:
+def compare_times(before: tuple[str, float], after: tuple[str, float], colour: str = "accent") -> str:
     """Return the HTML of two bars that compare two named times in ns on the same scale."""
     longest_ns = max(before[1], after[1], 1e-9)
-    return bars(
+    return make_bars(
         (name, time_ns / longest_ns, duration(time_ns), bar_colour)
         for (name, time_ns), bar_colour in ((before, "other"), (after, colour))
     )
 
 
-def short(text: str, column: int = 1) -> str:
+def shorten_source(text: str, column: int = 1) -> str:
     """Return at most `SOURCE_CHARACTERS` characters of a source line around the given column. The first
     column has the number 1.
     """
@@ -297,11 +297,13 @@ def short(text: str, column: int = 1) -> str:
     return start_mark + text[start_index + len(start_mark) : end - len(end_mark)] + end_mark
 
 
-SOURCE = Column("source", show=short)
+SOURCE = Column("source", show=shorten_source)
 """Column of source lines, which are shortened when shown, and complete in a data frame."""
 
 
-def place(code: str, line: int, text: str, column: int = 1, access: bool = False) -> tuple[int | None, Cell]:
+def locate_line(
+    code: str, line: int, text: str, column: int = 1, access: bool = False
+) -> tuple[int | None, Cell]:
     """Return the number and the text of a source line, counted from 1. If the source has no such line, return
     `text` as the text of the line.
 
@@ -312,15 +314,15 @@ def place(code: str, line: int, text: str, column: int = 1, access: bool = False
     line_text = lines[line - 1] if 1 <= line <= len(lines) else ""
     if access and (subscript := _ACCESS_PATTERN.search(line_text, max(0, column - 1))):
         column = subscript.start() + 1
-    return line or None, Cell(line_text.strip() or text, short(line_text, column) or text)
+    return line or None, Cell(line_text.strip() or text, shorten_source(line_text, column) or text)
 
 
-def times(count: int, name: str) -> str:
+def format_times(count: int, name: str) -> str:
     """Return a name with its count, such as ``4 × LDG``. A count of 1 is omitted."""
     return f"{number(count)} × {name}" if count > 1 else name
 
 
-class Tabular:
+class HasTables:
     """The base class of objects whose data can be displayed or exported as tables."""
 
     __slots__ = ()
@@ -349,7 +351,7 @@ class Tabular:
         ValueError
             If there is no such table; the message lists the titles.
         """
-        tables = self._all_tables()
+        tables = self._list_all_tables()
         for table in tables:
             if table.title.startswith(title):
                 return table.to_pandas()
@@ -359,12 +361,12 @@ class Tabular:
         titles = ", ".join(repr(table.title) for table in tables)
         raise ValueError(f"This {class_name} has no table {title!r}. Its tables are: {titles}.")
 
-    def _all_tables(self) -> tuple[Table, ...]:
+    def _list_all_tables(self) -> tuple[Table, ...]:
         """Return the tables that `to_pandas` can return."""
         return self.tables()
 
 
-class Texts(Savable):
+class TextDisplay(Savable):
     """The base class of objects that are displayed and saved as tables and sentences."""
 
     __slots__ = ()
@@ -372,7 +374,7 @@ class Texts(Savable):
     def _repr_html_(self) -> str:
         raise NotImplementedError
 
-    def _writers(self) -> Writers:
+    def _make_writers(self) -> Writers:
         def page() -> str:
             head_html = f'<!doctype html>\n<html lang="en"><meta charset="utf-8">\n{_PAGE_STYLE}'
             return f"{head_html}{self._repr_html_()}\n"
@@ -384,7 +386,7 @@ class Texts(Savable):
         return repr(self)
 
 
-class CardOfTables(Tabular, Texts):
+class CardOfTables(HasTables, TextDisplay):
     """The base class of objects that are displayed as a card with tables and sentences.
 
     Subclasses implement `heading`, `origin` and `tables`, and can override the other properties and methods.
@@ -452,18 +454,18 @@ class CardOfTables(Tabular, Texts):
         return "\n\n".join(filter(None, paragraphs))
 
     def _repr_html_(self) -> str:
-        return card(
+        return make_card(
             self.heading,
-            paragraph(self.facts),
-            paragraph(self.verdict, "strong"),
-            self._body(),
+            make_paragraph(self.facts),
+            make_paragraph(self.verdict, "strong"),
+            self._make_body(),
             origin=self.origin,
             notes=self.remarks,
         )
 
-    def _body(self) -> str:
+    def _make_body(self) -> str:
         """Return the contents of the card below the verdict."""
-        return "".join(table.html() for table in self.tables()) + items(self.sentences(), self.numbered)
+        return "".join(table.html() for table in self.tables()) + make_list(self.sentences(), self.numbered)
 
 
 class RecordTable(CardOfTables, Generic[Record]):
@@ -476,17 +478,17 @@ class RecordTable(CardOfTables, Generic[Record]):
     @classmethod
     def of(cls, record: Record, **texts: str) -> Self:
         """Create an object that displays the given record as tables with additional texts."""
-        return cls(**_values_of(cls, record), **texts)
+        return cls(**_read_values(cls, record), **texts)
 
     @property
     def record(self) -> Record:
         """The displayed data as a record of the original class, without tables."""
-        plain_record: Record = type(self).__bases__[1](**_values_of(type(self), self))
+        plain_record: Record = type(self).__bases__[1](**_read_values(type(self), self))
         return plain_record
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}, {}
 
 
-def _values_of(table_class: type[Any], record: Any) -> dict[str, Any]:
+def _read_values(table_class: type[Any], record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in fields(table_class.__bases__[1])}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, place, times
+from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, format_times, locate_line
 from gpulab.words import number, shape
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
@@ -44,8 +44,8 @@ class AsRunTable(RecordTable[AsRun], AsRun):
         """Return a table of the total counts, and a table of source lines with their accesses and
         branches.
         """
-        by_line = (self._accesses(), self._branches())
-        return self._totals(), *(table for table in by_line if table.rows)
+        by_line = (self._make_access_table(), self._make_branch_table())
+        return self._make_totals_table(), *(table for table in by_line if table.rows)
 
     def sentences(self) -> tuple[str, ...]:
         """Return a sentence for each difference between the PTX and the machine code."""
@@ -55,7 +55,7 @@ class AsRunTable(RecordTable[AsRun], AsRun):
             sentences.append(f"The machine code also has instructions that the PTX does not show: {opcodes}.")
         return tuple(sentences)
 
-    def _totals(self) -> Table:
+    def _make_totals_table(self) -> Table:
         rows: list[tuple[Any, ...]] = []
         for space in ("global", "shared", "local", "generic"):
             for access_kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
@@ -72,13 +72,13 @@ class AsRunTable(RecordTable[AsRun], AsRun):
                     (
                         f"{space} {name}",
                         written_count,
-                        _number_or_text(execution_count),
-                        _number_or_text(request_count),
+                        _format_count(execution_count),
+                        _format_count(request_count),
                     )
                 )
         if self.branches:
             written_count = sum(branch.written for branch in self.branches)
-            divergent_count = _number_or_text(self.divergent_branches)
+            divergent_count = _format_count(self.divergent_branches)
             rows.append(("divergent branches", written_count, divergent_count, Cell(None, "")))
         columns = (
             "counter",
@@ -88,59 +88,61 @@ class AsRunTable(RecordTable[AsRun], AsRun):
         )
         return Table("", columns, tuple(rows))
 
-    def _accesses(self) -> Table:
+    def _make_access_table(self) -> Table:
         accesses_by_key: dict[tuple[int, str, str], list[AccessAsRun]] = {}
         for access in self.accesses:
             accesses_by_key.setdefault((access.line, access.space, access.kind), []).append(access)
         rows = []
         for (line, space, access_kind), members in accesses_by_key.items():
-            ptx_opcodes = Counter(_opcode(counted_access.text) for counted_access in members)
+            ptx_opcodes = Counter(_find_opcode(counted_access.text) for counted_access in members)
             opcodes = Counter(counted_access.opcode for counted_access in members if counted_access.opcode)
             rows.append(
                 (
-                    *place(self.code, line, members[0].text, members[0].column, access=True),
+                    *locate_line(self.code, line, members[0].text, members[0].column, access=True),
                     f"{space} {access_kind}",
-                    _names_text(ptx_opcodes),
+                    _format_names(ptx_opcodes),
                     sum(counted_access.written for counted_access in members),
-                    _names_text(opcodes) or "none",
-                    _number_or_text(_sum([counted_access.executions for counted_access in members])),
+                    _format_names(opcodes) or "none",
+                    _format_count(_sum_known([counted_access.executions for counted_access in members])),
                 )
             )
         columns = ("line", SOURCE, "access", "PTX", _WRITTEN_COLUMN, "machine code", _RUN_COLUMN)
         return Table("Memory accesses", columns, tuple(rows))
 
-    def _branches(self) -> Table:
+    def _make_branch_table(self) -> Table:
         branches_by_line: dict[int, list[BranchAsRun]] = {}
         for branch in self.branches:
             branches_by_line.setdefault(branch.line, []).append(branch)
         columns = ("line", SOURCE, "PTX", _WRITTEN_COLUMN, "machine code", _RUN_COLUMN)
-        return Table("Divergent branches", columns, tuple(map(self._branch_row, branches_by_line.values())))
+        return Table(
+            "Divergent branches", columns, tuple(map(self._make_branch_row, branches_by_line.values()))
+        )
 
-    def _branch_row(self, branches: Sequence[BranchAsRun]) -> tuple[Any, ...]:
+    def _make_branch_row(self, branches: Sequence[BranchAsRun]) -> tuple[Any, ...]:
         first_branch = branches[0]
         opcodes = Counter(branch.opcode for branch in branches if branch.opcode)
         return (
-            *place(self.code, first_branch.line, first_branch.text, first_branch.column),
-            times(len(branches), "bra"),
+            *locate_line(self.code, first_branch.line, first_branch.text, first_branch.column),
+            format_times(len(branches), "bra"),
             sum(branch.written for branch in branches),
-            _names_text(opcodes) or "none",
-            _number_or_text(_sum([branch.divergent for branch in branches])),
+            _format_names(opcodes) or "none",
+            _format_count(_sum_known([branch.divergent for branch in branches])),
         )
 
 
-def _opcode(text: str) -> str:
+def _find_opcode(text: str) -> str:
     """Return the opcode of a PTX instruction, such as ``ld.global.f32``, without a predicate."""
     text_parts = text.split()
     return text_parts[1] if text_parts[0].startswith("@") else text_parts[0]
 
 
-def _names_text(names: Counter[str]) -> str:
-    return ", ".join(times(name_count, name) for name, name_count in sorted(names.items()))
+def _format_names(names: Counter[str]) -> str:
+    return ", ".join(format_times(name_count, name) for name, name_count in sorted(names.items()))
 
 
-def _sum(values: Sequence[int | None]) -> int | None:
+def _sum_known(values: Sequence[int | None]) -> int | None:
     return None if None in values else sum(value for value in values if value is not None)
 
 
-def _number_or_text(value: int | None) -> Any:
+def _format_count(value: int | None) -> Any:
     return Cell(None, _NOT_KNOWN) if value is None else value

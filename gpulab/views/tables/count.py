@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from gpulab.views.parts.card import legend
-from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, RecordTable, Table, place, times
+from gpulab.views.parts.card import make_legend
+from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, RecordTable, Table, format_times, locate_line
 from gpulab.words import count, number, shape
 from virtualgpu.records import (
     SECTOR_BYTES,
@@ -19,11 +19,11 @@ from virtualgpu.records import (
 )
 
 
-def _percent(fraction: float) -> str:
+def _format_percent(fraction: float) -> str:
     return f"{100 * fraction:.0f} %"
 
 
-def _two_digits_text(value: float) -> str:
+def _format_two_digits(value: float) -> str:
     return f"{value:.2f}"
 
 
@@ -34,13 +34,13 @@ _ACCESS = (
     Column("requests", show=number),
     Column("sectors", show=number),
     Column("at best", "ideal_sectors", number),
-    Column("per request", "sectors_per_request", _two_digits_text),
-    Column("L1 hits", "l1_hit_rate", _percent),
+    Column("per request", "sectors_per_request", _format_two_digits),
+    Column("L1 hits", "l1_hit_rate", _format_percent),
     Column("conflicts", "bank_conflicts", number),
 )
 _BRANCH_COLUMNS = ("line", SOURCE, Column("executed", show=number), Column("divergent", show=number))
 
-_LEGEND = legend(
+_LEGEND = make_legend(
     [
         ("accent", "actual sectors or wavefronts"),
         ("tail", "actual, where fewer would be enough"),
@@ -95,25 +95,25 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
             self.accesses,
             lambda access: (access.line, access.space, access.kind),
             lambda access: access.requests,
-            self._access_row,
+            self._make_access_row,
         )
         branches = _group_by_line(
-            self.branches, lambda branch: branch.line, lambda branch: branch.executed, self._branch_row
+            self.branches, lambda branch: branch.line, lambda branch: branch.executed, self._make_branch_row
         )
         by_line = (
-            _table("Memory accesses", _ACCESS, accesses, "accesses"),
-            _table("Conditional branches", _BRANCH_COLUMNS, branches, "branches"),
+            _make_table("Memory accesses", _ACCESS, accesses, "accesses"),
+            _make_table("Conditional branches", _BRANCH_COLUMNS, branches, "branches"),
         )
-        return self._totals(), *(table for table in by_line if table.rows)
+        return self._make_totals_table(), *(table for table in by_line if table.rows)
 
-    def _totals(self) -> Table:
+    def _make_totals_table(self) -> Table:
         lane_efficiency = self.lane_efficiency
         rows: list[tuple[Any, ...]] = [
             ("warp instructions", self.warp_instructions, "issued, summed over all warps"),
             ("thread instructions", self.thread_instructions, "one per active lane"),
             (
                 "lane efficiency",
-                _share(lane_efficiency),
+                _make_percent_cell(lane_efficiency),
                 f"{lane_efficiency * WARP_SIZE:.1f} of {WARP_SIZE} lanes active on average",
             ),
         ]
@@ -140,14 +140,14 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
             meaning = f"requests, {count(wavefronts, 'wavefront')}, {count(conflicts, 'bank conflict')}"
             rows.append(("shared accesses", shared_requests, meaning))
         if self.caches is not None:
-            rows += _cache_rows(self.caches)
+            rows += _make_cache_rows(self.caches)
         if self.branches:
             executed_count = sum(branch.executed for branch in self.branches)
             meaning = f"of {number(executed_count)} conditional branches"
             rows.append(("divergent branches", self.divergent_branches, meaning))
         return Table("", ("counter", Column("value", show=number), "meaning"), tuple(rows))
 
-    def _access_row(self, accesses: Sequence[AccessCounters]) -> tuple[Any, ...]:
+    def _make_access_row(self, accesses: Sequence[AccessCounters]) -> tuple[Any, ...]:
         first_access = accesses[0]
         sizes = " and ".join(map(str, sorted({access.size_bytes for access in accesses})))
         in_sectors = first_access.space not in ("shared", "const")
@@ -163,19 +163,21 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
             )
         )
         return (
-            *place(self.code, first_access.line, first_access.text, first_access.column, access=True),
-            f"{times(len(accesses), f'{first_access.space} {first_access.kind}')}, {sizes} B",
+            *locate_line(self.code, first_access.line, first_access.text, first_access.column, access=True),
+            f"{format_times(len(accesses), f'{first_access.space} {first_access.kind}')}, {sizes} B",
             requests,
-            _pair_cell(sectors, ideal_sectors, self._largest_count("sectors")) if in_sectors else None,
+            _make_pair_cell(sectors, ideal_sectors, self._find_largest_count("sectors"))
+            if in_sectors
+            else None,
             ideal_sectors if in_sectors else None,
             sectors / max(1, requests) if in_sectors else None,
-            self._l1_hit_rate(accesses),
-            _pair_cell(wavefronts, ideal_wavefronts, self._largest_count("wavefronts"), conflicts)
+            self._compute_l1_hit_rate(accesses),
+            _make_pair_cell(wavefronts, ideal_wavefronts, self._find_largest_count("wavefronts"), conflicts)
             if first_access.space == "shared"
             else None,
         )
 
-    def _largest_count(self, counter: str) -> int:
+    def _find_largest_count(self, counter: str) -> int:
         """Return the largest value of a counter among the source lines, which gets the longest bar."""
         totals: dict[Hashable, int] = {}
         for access in self.accesses:
@@ -183,13 +185,13 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
             totals[key] = totals.get(key, 0) + getattr(access, counter)
         return max(totals.values())
 
-    def _body(self) -> str:
+    def _make_body(self) -> str:
         tables = [table.html() for table in self.tables()]
         if self.accesses:
             tables.insert(2, _LEGEND)
         return "".join(tables)
 
-    def _l1_hit_rate(self, accesses: Sequence[AccessCounters]) -> float | None:
+    def _compute_l1_hit_rate(self, accesses: Sequence[AccessCounters]) -> float | None:
         first_access = accesses[0]
         if self.caches is None or first_access.space in ("shared", "const") or first_access.kind != "load":
             return None
@@ -197,9 +199,9 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         hits = sum(access.l1_hit_sectors for access in accesses)
         return hits / sectors if sectors else None
 
-    def _branch_row(self, branches: Sequence[BranchCounters]) -> tuple[Any, ...]:
+    def _make_branch_row(self, branches: Sequence[BranchCounters]) -> tuple[Any, ...]:
         first_branch = branches[0]
-        location = place(self.code, first_branch.line, first_branch.text, first_branch.column)
+        location = locate_line(self.code, first_branch.line, first_branch.text, first_branch.column)
         return (
             *location,
             sum(branch.executed for branch in branches),
@@ -207,11 +209,13 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         )
 
 
-def _share(fraction: float) -> Cell:
+def _make_percent_cell(fraction: float) -> Cell:
     return Cell(fraction, f"{100 * fraction:.1f} %", ((fraction, "accent"),))
 
 
-def _pair_cell(actual_count: int, ideal_count: int, largest_count: int, value: int | None = None) -> Cell:
+def _make_pair_cell(
+    actual_count: int, ideal_count: int, largest_count: int, value: int | None = None
+) -> Cell:
     """Return a count as a cell whose bars compare the actual number with the ideal one."""
     cell_value = actual_count if value is None else value
     colour = "tail" if actual_count > ideal_count else "accent"
@@ -224,7 +228,7 @@ def _pair_cell(actual_count: int, ideal_count: int, largest_count: int, value: i
     )
 
 
-def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
+def _make_cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
     """Return the rows of the cache model, whose numbers are modelled and not counted."""
     start_text = "from empty caches" if caches.start == "cold" else "with data in L2 from earlier launches"
     part_text = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
@@ -236,7 +240,7 @@ def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
     ):
         if rate is not None:
             meaning = f"{number(hits)} of {count(sectors, 'sector')} {origin}; {method}"
-            rows.append((name, _share(rate), meaning))
+            rows.append((name, _make_percent_cell(rate), meaning))
     if caches.l2_sectors:
         written_bytes = number(caches.dram_write_bytes)
         meaning = f"bytes, {number(caches.dram_read_bytes)} read, {written_bytes} written; {method}"
@@ -271,7 +275,7 @@ def _group_by_line(
     ]
 
 
-def _table(
+def _make_table(
     title: str,
     columns: tuple[Column | str, ...],
     lines: list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]],

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpulab._deprecated import old_method, old_property
-from gpulab.views.parts.card import beside, items, paragraph, source_lines
-from gpulab.views.parts.mma_sync import mma_sync_sentence
-from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, before_and_after, place
+from gpulab.views.parts.card import make_list, make_paragraph, make_source_lines, place_beside
+from gpulab.views.parts.mma_sync import describe_mma_sync
+from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, compare_times, locate_line
 from gpulab.words import count, duration, listing, noun, number, percent, shape
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
 
@@ -139,7 +139,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         rows = tuple(
             (
                 NAMES[cause.kind],
-                *self._source_line(cause),
+                *self._find_source_line(cause),
                 cause.gain,
                 cause.after_ns,
                 NOTEBOOKS[cause.kind],
@@ -150,7 +150,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             "cause",
             "line",
             SOURCE,
-            Column("gain, modelled", "gain", _factor),
+            Column("gain, modelled", "gain", _format_factor),
             Column("time after", "after_ns", duration),
             "notebook",
         )
@@ -160,14 +160,18 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         """Return the explanation of each cause with its remedy, and the changes compared with another
         launch.
         """
-        return [*map(self.explanation, self.worth_fixing), *self._spilled(), *self._changes()]
+        return [
+            *map(self.explanation, self.worth_fixing),
+            *self._describe_spills(),
+            *self._describe_changes(),
+        ]
 
     @property
     def verdict(self) -> str:
         """A sentence with the main cause of the launch's time and the limit of the launch."""
         share_text = percent(min(1.0, self.stages[self.bound] / self.time_ns))
-        name, limit_text = _bound(self.bound)
-        bound_text = f"{name}: {share_text} of its time {limit_text}{self._tensor_wait()}"
+        name, limit_text = _describe_bound(self.bound)
+        bound_text = f"{name}: {share_text} of its time {limit_text}{self._describe_tensor_wait()}"
         if self.main is not None:
             other_count = len(self.worth_fixing) - 1
             others_text = f", and {count(other_count, 'lesser cause')}" if other_count else ""
@@ -175,11 +179,11 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         hints = {
             "DRAM": " Only moving fewer bytes would help: use narrower types, or fuse the kernel with the "
             "one before or after it.",
-            "tensor": f" {mma_sync_sentence(self.mma_sync_shares)}".rstrip(),
+            "tensor": f" {describe_mma_sync(self.mma_sync_shares)}".rstrip(),
         }
         return f"No cause is worth fixing. The kernel is {bound_text}.{hints.get(self.bound, '')}"
 
-    def _tensor_wait(self) -> str:
+    def _describe_tensor_wait(self) -> str:
         """Return what the tensor cores wait for, if the kernel uses them and they are not its limit."""
         tensor_ns = self.stages.get("tensor", 0.0)
         if not tensor_ns or self.bound == "tensor":
@@ -192,47 +196,48 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
 
     def explanation(self, cause: Cause) -> str:
         """Return the explanation of a cause with its location, counts, ceiling, remedy and gain."""
-        line, source_line = self._source_line(cause)
+        line, source_line = self._find_source_line(cause)
         location = f"Line {line}, {source_line.text}: " if line else ""
         count_text, remedy = _EXPLANATIONS[cause.kind](cause, self)
         share_text = percent(min(1.0, self.stages[self.bound] / self.time_ns))
-        ceiling = f"Ceiling: {share_text} of the time {_bound(self.bound)[1]}."
+        ceiling = f"Ceiling: {share_text} of the time {_describe_bound(self.bound)[1]}."
         gain = f"{number(cause.gain)} × as fast, {duration(cause.before_ns)} → {duration(cause.after_ns)}"
         text = (
             f"{count_text}. {ceiling} {remedy}: {gain}, modelled. Notebook {NOTEBOOKS[cause.kind]} shows how."
         )
-        return location + text if location else _sentence(text)
+        return location + text if location else _capitalize_sentence(text)
 
-    def _body(self) -> str:
-        causes = "".join(self._finding(index, cause) for index, cause in enumerate(self.worth_fixing, 1))
-        return self._baseline_bars() + causes + items(self._spilled())
+    def _make_body(self) -> str:
+        causes = "".join(self._make_finding(index, cause) for index, cause in enumerate(self.worth_fixing, 1))
+        return self._make_baseline_bars() + causes + make_list(self._describe_spills())
 
-    def _baseline_bars(self) -> str:
+    def _make_baseline_bars(self) -> str:
         """Return the HTML of bars that compare this launch's time with the baseline's, if there is one."""
         if self.baseline is None:
             return ""
         colour = "good" if self.time_ns <= self.baseline.time_ns else "tail"
-        lines = source_lines(self.baseline_code, _names_by_line(self.baseline))
+        lines = make_source_lines(self.baseline_code, _group_names_by_line(self.baseline))
         before_bar = f"before: {self.baseline.kernel_name}", self.baseline.time_ns
         after_bar = f"after: {self.kernel_name}", self.time_ns
-        return beside(
-            paragraph(f"{self.baseline.kernel_name}, before", "heading") + lines if lines else "",
-            before_and_after(before_bar, after_bar, colour) + "".join(map(paragraph, self._changes())),
+        return place_beside(
+            make_paragraph(f"{self.baseline.kernel_name}, before", "heading") + lines if lines else "",
+            compare_times(before_bar, after_bar, colour)
+            + "".join(map(make_paragraph, self._describe_changes())),
         )
 
-    def _finding(self, index: int, cause: Cause) -> str:
+    def _make_finding(self, index: int, cause: Cause) -> str:
         """Return a cause as HTML: its line in the source, the times with and without it, and the remedy."""
         count_text, remedy = _EXPLANATIONS[cause.kind](cause, self)
         gain_text = f"{index}. {NAMES[cause.kind]}: {number(cause.gain)} × as fast without it, modelled"
-        return beside(
-            source_lines(self.code, {cause.line: ""}, {cause.line: cause.text}) if cause.line else "",
-            paragraph(gain_text, "strong")
-            + before_and_after(("now", cause.before_ns), ("without it", cause.after_ns), "good")
-            + paragraph(f"{_sentence(count_text)}.")
-            + paragraph(f"{remedy}. Notebook {NOTEBOOKS[cause.kind]} shows how."),
+        return place_beside(
+            make_source_lines(self.code, {cause.line: ""}, {cause.line: cause.text}) if cause.line else "",
+            make_paragraph(gain_text, "strong")
+            + compare_times(("now", cause.before_ns), ("without it", cause.after_ns), "good")
+            + make_paragraph(f"{_capitalize_sentence(count_text)}.")
+            + make_paragraph(f"{remedy}. Notebook {NOTEBOOKS[cause.kind]} shows how."),
         )
 
-    def _spilled(self) -> list[str]:
+    def _describe_spills(self) -> list[str]:
         if not self.spilled_bytes:
             return []
         sentence = (
@@ -243,10 +248,10 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         )
         return [sentence]
 
-    def _source_line(self, cause: Cause) -> tuple[int | None, Cell]:
-        return place(self.code, cause.line, cause.text, cause.column, access=bool(cause.text))
+    def _find_source_line(self, cause: Cause) -> tuple[int | None, Cell]:
+        return locate_line(self.code, cause.line, cause.text, cause.column, access=bool(cause.text))
 
-    def _changes(self) -> list[str]:
+    def _describe_changes(self) -> list[str]:
         baseline = self.baseline
         if baseline is None:
             return []
@@ -270,11 +275,11 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             change_text = (
                 f"{duration(baseline.stages[largest_stage])} → {duration(self.stages[largest_stage])}"
             )
-            text += f"{_sentence(_bound(largest_stage)[1])}: {change_text}."
+            text += f"{_capitalize_sentence(_describe_bound(largest_stage)[1])}: {change_text}."
         return [text.rstrip()]
 
 
-def _names_by_line(costs: LaunchCosts) -> dict[int, str]:
+def _group_names_by_line(costs: LaunchCosts) -> dict[int, str]:
     """Return the names of a launch's causes, grouped by source line."""
     names: dict[int, list[str]] = {}
     for cause in costs.causes:
@@ -283,15 +288,15 @@ def _names_by_line(costs: LaunchCosts) -> dict[int, str]:
     return {line: listing(list(dict.fromkeys(line_names))) for line, line_names in names.items()}
 
 
-def _factor(value: float) -> str:
+def _format_factor(value: float) -> str:
     return f"{number(value)} ×"
 
 
-def _sentence(text: str) -> str:
+def _capitalize_sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _bound(stage: str) -> tuple[str, str]:
+def _describe_bound(stage: str) -> tuple[str, str]:
     return BOUND.get(stage, ("compute-bound", f"the {PIPES.get(stage, stage)} pipe is busy"))
 
 
@@ -299,7 +304,7 @@ def _bound(stage: str) -> tuple[str, str]:
 Explanation = tuple[str, str]
 
 
-def _uncoalesced(cause: Cause, _: DiagnosisTable) -> Explanation:
+def _explain_uncoalesced(cause: Cause, _: DiagnosisTable) -> Explanation:
     count_text = (
         f"the lanes of a warp touch {number(cause.figures['sectors'])} sectors per request, where "
         f"{number(cause.figures['ideal'])} would be enough"
@@ -310,12 +315,12 @@ def _uncoalesced(cause: Cause, _: DiagnosisTable) -> Explanation:
     )
 
 
-def _rereading(cause: Cause, _: DiagnosisTable) -> Explanation:
+def _explain_rereading(cause: Cause, _: DiagnosisTable) -> Explanation:
     count_text = f"a block loads each byte {number(cause.figures['times'])} times"
     return count_text, "Read it once into shared memory or registers, and use it from there"
 
 
-def _conflicts(cause: Cause, _: DiagnosisTable) -> Explanation:
+def _explain_conflicts(cause: Cause, _: DiagnosisTable) -> Explanation:
     wavefronts = number(cause.figures["wavefronts"])
     ideal_text = number(cause.figures["ideal"])
     moves_matrices = cause.text.startswith(("ldmatrix", "stmatrix"))
@@ -327,7 +332,7 @@ def _conflicts(cause: Cause, _: DiagnosisTable) -> Explanation:
     return count_text, f"Pad the rows by {padding}, or swizzle the index"
 
 
-def _atomics(cause: Cause, _: DiagnosisTable) -> Explanation:
+def _explain_atomics(cause: Cause, _: DiagnosisTable) -> Explanation:
     word_text = count(cause.figures["words"], "word")
     updates = number(cause.figures["after"])
     count_text = (
@@ -339,7 +344,7 @@ def _atomics(cause: Cause, _: DiagnosisTable) -> Explanation:
     )
 
 
-def _spills(cause: Cause, _: DiagnosisTable) -> Explanation:
+def _explain_spills(cause: Cause, _: DiagnosisTable) -> Explanation:
     requests = count(cause.figures["requests"], "request")
     return f"an array of each thread is in local memory, which takes {requests}", (
         "Unroll the loops that index it, so that it fits in registers, or give each thread a column of "
@@ -347,7 +352,7 @@ def _spills(cause: Cause, _: DiagnosisTable) -> Explanation:
     )
 
 
-def _divergence(cause: Cause, _: DiagnosisTable) -> Explanation:
+def _explain_divergence(cause: Cause, _: DiagnosisTable) -> Explanation:
     partial_lanes = int(cause.figures["partial"])
     divergent_branches = cause.figures["divergent"]
     if partial_lanes and not divergent_branches:
@@ -359,7 +364,7 @@ def _divergence(cause: Cause, _: DiagnosisTable) -> Explanation:
     )
 
 
-def _compute(cause: Cause, _: DiagnosisTable) -> Explanation:
+def _explain_compute(cause: Cause, _: DiagnosisTable) -> Explanation:
     if cause.detail == "fp64":
         count_text = f"{count(cause.figures['operations'], 'operation')} in double precision"
         rate_text = (
@@ -380,7 +385,7 @@ def _compute(cause: Cause, _: DiagnosisTable) -> Explanation:
     )
 
 
-def _occupancy(cause: Cause, _: DiagnosisTable) -> Explanation:
+def _explain_occupancy(cause: Cause, _: DiagnosisTable) -> Explanation:
     warps = number(cause.figures["warps"])
     max_warps = number(cause.figures["room"])
     limit_text, remedy = {
@@ -404,12 +409,12 @@ def _occupancy(cause: Cause, _: DiagnosisTable) -> Explanation:
     return f"an SM has {warps} of {max_warps} warps; the limit is {limit_text}", remedy
 
 
-def _grid(cause: Cause, _: DiagnosisTable) -> Explanation:
+def _explain_grid(cause: Cause, _: DiagnosisTable) -> Explanation:
     count_text = f"{count(cause.figures['blocks'], 'block')} for {number(cause.figures['sms'])} SMs"
     return count_text, "Divide the work into more blocks"
 
 
-def _tail(cause: Cause, _: DiagnosisTable) -> Explanation:
+def _explain_tail(cause: Cause, _: DiagnosisTable) -> Explanation:
     if cause.figures["longest"] >= UNEVEN_FACTOR:
         longest_text = number(cause.figures["longest"])
         count_text = f"the longest block takes {longest_text} times the mean, and the launch waits for it"
@@ -420,7 +425,7 @@ def _tail(cause: Cause, _: DiagnosisTable) -> Explanation:
     )
 
 
-def _in_flight(cause: Cause, _: DiagnosisTable) -> Explanation:
+def _explain_in_flight(cause: Cause, _: DiagnosisTable) -> Explanation:
     if cause.detail == "narrow":
         count_text = (
             f"a lane transfers {count(cause.figures['size_bytes'], 'byte')} at a time, too few in flight"
@@ -438,7 +443,7 @@ def _in_flight(cause: Cause, _: DiagnosisTable) -> Explanation:
     )
 
 
-def _latency(cause: Cause, _: DiagnosisTable) -> Explanation:
+def _explain_latency(cause: Cause, _: DiagnosisTable) -> Explanation:
     if cause.detail == "memory":
         return "each load waits for an address that another load returns", (
             "Follow several chains at once in a thread, or lay the data out so that addresses can be computed"
@@ -451,7 +456,7 @@ def _latency(cause: Cause, _: DiagnosisTable) -> Explanation:
     )
 
 
-def _launch(_: Cause, table: DiagnosisTable) -> Explanation:
+def _explain_launch(_: Cause, table: DiagnosisTable) -> Explanation:
     host_time, kernel_time = duration(table.host_ns), duration(table.time_ns)
     return (
         f"the host takes {host_time} to launch a kernel that runs for {kernel_time}",
@@ -460,17 +465,17 @@ def _launch(_: Cause, table: DiagnosisTable) -> Explanation:
 
 
 _EXPLANATIONS: Mapping[CauseKind, Callable[[Cause, DiagnosisTable], Explanation]] = {
-    "launch": _launch,
-    "tail": _tail,
-    "grid": _grid,
-    "occupancy": _occupancy,
-    "divergence": _divergence,
-    "uncoalesced": _uncoalesced,
-    "re-reading": _rereading,
-    "bank conflicts": _conflicts,
-    "atomics": _atomics,
-    "spills": _spills,
-    "in flight": _in_flight,
-    "latency": _latency,
-    "compute": _compute,
+    "launch": _explain_launch,
+    "tail": _explain_tail,
+    "grid": _explain_grid,
+    "occupancy": _explain_occupancy,
+    "divergence": _explain_divergence,
+    "uncoalesced": _explain_uncoalesced,
+    "re-reading": _explain_rereading,
+    "bank conflicts": _explain_conflicts,
+    "atomics": _explain_atomics,
+    "spills": _explain_spills,
+    "in flight": _explain_in_flight,
+    "latency": _explain_latency,
+    "compute": _explain_compute,
 }

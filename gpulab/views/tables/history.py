@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.parts.card import fold, items, source_lines, strip
+from gpulab.views.parts.card import make_fold, make_list, make_source_lines, make_strip
 from gpulab.views.parts.palette import KERNELS
-from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, RecordTable, Table, short
+from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, RecordTable, Table, shorten_source
 from gpulab.words import count, number
 from virtualgpu.records.faults.history import ElementHistory, Write
 
@@ -40,31 +40,31 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         """A sentence with the value of the array element and its last writer."""
         last_write = self.last
         if last_write.kind == "initial":
-            return f"No launch wrote {self.element}: its value was {_value(last_write.value)} before."
+            return f"No launch wrote {self.element}: its value was {_format_value(last_write.value)} before."
         launch_text = f" of launch {last_write.launch}" if last_write.launch else ""
         writer_text = f"{last_write.name}{launch_text}"
         if last_write.place is not None:
             writer_text += f", block {last_write.place.block}, thread {last_write.place.thread}"
             writer_text += f", line {last_write.place.line}" if last_write.place.line else ""
         source_text = f" ({last_write.source})" if last_write.source else ""
-        return f"{self.element} is {_value(last_write.value)}, written by {writer_text}{source_text}."
+        return f"{self.element} is {_format_value(last_write.value)}, written by {writer_text}{source_text}."
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row per write. If there are many writes, it contains only the first and the
         last ones.
         """
-        rows = self._rows()
+        rows = self._make_rows()
         if len(rows) > _MAX_ROWS:
             skipped_count = len(rows) - _MAX_ROWS
             gap_row = ("", Cell(None, f"{number(skipped_count)} more"), *[""] * (len(_COLUMNS) - 2))
             rows = [*rows[: _MAX_ROWS // 2], gap_row, *rows[-_MAX_ROWS // 2 :]]
         return (Table("", _COLUMNS, tuple(rows), hide_empty=True),)
 
-    def _all_tables(self) -> tuple[Table, ...]:
-        return (Table("", _COLUMNS, tuple(self._rows())),)
+    def _list_all_tables(self) -> tuple[Table, ...]:
+        return (Table("", _COLUMNS, tuple(self._make_rows())),)
 
-    def _rows(self) -> list[tuple[Any, ...]]:
-        return [(index, *_row(write)) for index, write in enumerate(self.writes, self.left_out)]
+    def _make_rows(self) -> list[tuple[Any, ...]]:
+        return [(index, *_make_row(write)) for index, write in enumerate(self.writes, self.left_out)]
 
     def sentences(self) -> list[str]:
         """Return notes on the writes in the table."""
@@ -82,39 +82,39 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
             sentences.append(f"After the last write, this error occurred: {self.error}")
         return [*sentences, *filter(None, [self.note])]
 
-    def _body(self) -> str:
+    def _make_body(self) -> str:
         last_write = self.last
         line_text = ""
         if last_write.place is not None and last_write.place.line:
             mark_text = f"block {last_write.place.block}, thread {last_write.place.thread}"
-            line_text = source_lines(
+            line_text = make_source_lines(
                 "",
                 {last_write.place.line: mark_text},
                 {last_write.place.line: last_write.place.source.strip()},
             )
         table = "".join(table.html() for table in self.tables())
         return (
-            self._strip()
+            self._make_strip()
             + line_text
-            + fold("All writes, in order", table, len(self.writes) <= _MAX_STRIP)
-            + items(self.sentences())
+            + make_fold("All writes, in order", table, len(self.writes) <= _MAX_STRIP)
+            + make_list(self.sentences())
         )
 
-    def _strip(self) -> str:
+    def _make_strip(self) -> str:
         """Return the values in the order of the writes as HTML, with one colour per writer."""
         names = list(dict.fromkeys(write.name for write in self.writes if write.kind != "initial"))
         colours = dict(zip(names, (*KERNELS, *[KERNELS[-1]] * len(names)), strict=False))
         strip_cells = [
-            (_value(write.value), _writer_text(write), colours.get(write.name, "other"))
+            (_format_value(write.value), _name_writer(write), colours.get(write.name, "other"))
             for write in self.writes
         ]
         if len(strip_cells) > _MAX_STRIP:
             hidden_text = f"{number(len(strip_cells) - _MAX_STRIP)} more"
             strip_cells = [*strip_cells[:2], ("…", hidden_text, "other"), *strip_cells[2 - _MAX_STRIP :]]
-        return strip(strip_cells)
+        return make_strip(strip_cells)
 
 
-def _writer_text(write: Write) -> str:
+def _name_writer(write: Write) -> str:
     """Return a short text that names the writer of a value."""
     if write.kind == "initial":
         return "before"
@@ -123,7 +123,7 @@ def _writer_text(write: Write) -> str:
     return f"{write.name}{launch}{line_text}"
 
 
-def _row(write: Write) -> tuple[Any, ...]:
+def _make_row(write: Write) -> tuple[Any, ...]:
     place = write.place
     position: tuple[Any, ...] = (None, None, None, None)
     if place is not None:
@@ -132,11 +132,13 @@ def _row(write: Write) -> tuple[Any, ...]:
     python_line = None
     if write.source is not None:
         line = f"{write.source.file}:{write.source.line}"
-        python_line = Cell(f"{line} {write.source.text.strip()}", f"{line} {short(write.source.text)}")
+        python_line = Cell(
+            f"{line} {write.source.text.strip()}", f"{line} {shorten_source(write.source.text)}"
+        )
     return write.value, writer, write.launch or None, *position, python_line
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return NOTHING
     return f"{value:.7g}" if isinstance(value, float) else str(value)
@@ -144,7 +146,7 @@ def _value(value: Any) -> str:
 
 _COLUMNS = (
     Column("", "write_index"),
-    Column("value", show=_value),
+    Column("value", show=_format_value),
     "by",
     "launch",
     "block",

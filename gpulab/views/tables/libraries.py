@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import Cell, Column, RecordTable, Table, times
+from gpulab.views.tables import Cell, Column, RecordTable, Table, format_times
 from gpulab.words import count, duration, listing, number
 from virtualgpu.records.libraries import Calls, Candidate, Choice, Ending, Tuning
 
@@ -37,7 +37,7 @@ class CallsTable(RecordTable[Calls], Calls):
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row for each of the first `MAX_CALLS` operations."""
-        rows = tuple(_row(ending) for ending in self.endings)
+        rows = tuple(_make_row(ending) for ending in self.endings)
         left_out = len(self.endings) - MAX_CALLS
         title = f"The first {MAX_CALLS}; {number(left_out)} more." if left_out > 0 else ""
         headings = ("operation", "dtype", "size", "layout", "library", "routine", "kernels")
@@ -57,16 +57,18 @@ class CallsTable(RecordTable[Calls], Calls):
         return [*sentences, *([self.note] if self.note else [])]
 
 
-def _row(ending: Ending) -> tuple[Any, ...]:
+def _make_row(ending: Ending) -> tuple[Any, ...]:
     operation = ending.operation
     operation_values: tuple[Any, ...] = (None,) * 4
     if operation:
         operation_values = operation.name, operation.dtype, operation.size, operation.layout
     if ending.recorded is False:
         return *operation_values, Cell(None, "not recorded"), None, None
-    routines = ", ".join(times(use_count, name) for name, use_count in ending.routines)
-    kernels = ", ".join(times(use_count, name) for name, use_count in ending.kernels)
-    short_kernels = ", ".join(times(use_count, _short_name(name)) for name, use_count in ending.kernels)
+    routines = ", ".join(format_times(use_count, name) for name, use_count in ending.routines)
+    kernels = ", ".join(format_times(use_count, name) for name, use_count in ending.kernels)
+    short_kernels = ", ".join(
+        format_times(use_count, _shorten_name(name)) for name, use_count in ending.kernels
+    )
     return (
         *operation_values,
         listing(ending.libraries) or None,
@@ -75,7 +77,7 @@ def _row(ending: Ending) -> tuple[Any, ...]:
     )
 
 
-def _short_name(kernel: str) -> str:
+def _shorten_name(kernel: str) -> str:
     """Return a kernel's name, cut to at most `_NAME_CHARACTERS` characters."""
     return kernel if len(kernel) <= _NAME_CHARACTERS else f"{kernel[: _NAME_CHARACTERS - 1]}…"
 
@@ -98,14 +100,14 @@ class TuningTable(RecordTable[Tuning], Tuning):
         """Return one table per key. Correct candidates are sorted by median time, and rejected candidates
         follow.
         """
-        return tuple(_choice(choice) for choice in self.choices)
+        return tuple(_make_choice_table(choice) for choice in self.choices)
 
     def sentences(self) -> Sequence[str]:
         """Return the notes on the choices of the tuner."""
         return [choice.note for choice in self.choices if choice.note]
 
 
-def _choice(choice: Choice) -> Table:
+def _make_choice_table(choice: Choice) -> Table:
     fastest_ns = min(
         (candidate.median_ns for candidate in choice.candidates if candidate.median_ns), default=None
     )
@@ -113,7 +115,7 @@ def _choice(choice: Choice) -> Table:
         choice.candidates, key=lambda candidate: (bool(candidate.why), candidate.median_ns or 0)
     )
     slowest_ns = max((candidate.median_ns or 0.0 for candidate in choice.candidates), default=0.0)
-    rows = tuple(_candidate(candidate, fastest_ns, slowest_ns) for candidate in sorted_candidates)
+    rows = tuple(_make_candidate_row(candidate, fastest_ns, slowest_ns) for candidate in sorted_candidates)
     columns = (
         "candidate",
         "result",
@@ -121,12 +123,12 @@ def _choice(choice: Choice) -> Table:
         Column("shortest", "shortest_ns", duration),
         Column("longest", "longest_ns", duration),
         Column("calls", show=number),
-        Column("of the fastest's time", "of_fastest", _factor),
+        Column("of the fastest's time", "of_fastest", _format_factor),
     )
     return Table("; ".join(choice.key), columns, rows)
 
 
-def _candidate(candidate: Candidate, fastest_ns: float | None, slowest_ns: float) -> tuple[Any, ...]:
+def _make_candidate_row(candidate: Candidate, fastest_ns: float | None, slowest_ns: float) -> tuple[Any, ...]:
     if candidate.median_ns is None:
         return candidate.name, candidate.why or "right", *(None,) * 5
     factor = candidate.median_ns / fastest_ns if fastest_ns else None
@@ -137,5 +139,5 @@ def _candidate(candidate: Candidate, fastest_ns: float | None, slowest_ns: float
     return candidate.name, candidate.why or "right", *times_ns, len(candidate.times_ns), factor
 
 
-def _factor(value: float) -> str:
+def _format_factor(value: float) -> str:
     return f"{number(value)} ×"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, share_cell
+from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, make_share_cell
 from gpulab.words import count, number, percent, size
 from virtualgpu.records import SourceLine
 from virtualgpu.records.memory import AllocatorStatistics, MemoryReport, Room
@@ -43,25 +43,27 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table of the memory in use at the peak, and a table of GPUs on which the call fits."""
-        return tuple(table for table in (self._alive_table(), self._rooms()) if table.rows)
+        return tuple(table for table in (self._make_alive_table(), self._make_room_table()) if table.rows)
 
     def sentences(self) -> Sequence[str]:
         """Return explanations of the source line of the memory peak, the temporary memory, and the
         assumptions.
         """
         return list(
-            filter(None, (self._peak_sentence(), self._temporaries(), self._room_sentence(), self.note))
+            filter(
+                None, (self._describe_peak(), self._describe_temporaries(), self._describe_room(), self.note)
+            )
         )
 
-    def _peak_sentence(self) -> str:
+    def _describe_peak(self) -> str:
         if self.failed is not None:
-            return f"The request that failed: {_source_text(self.failed.source)}. {self.failed.message}"
+            return f"The request that failed: {_format_source(self.failed.source)}. {self.failed.message}"
         if self.source is None:
             return "The call never used more memory than was in use before the call."
         function_text = f"in {self.stack[0].function}, " if self.stack else ""
-        return f"Reached {function_text}at {_source_text(self.source)}"
+        return f"Reached {function_text}at {_format_source(self.source)}"
 
-    def _temporaries(self) -> str:
+    def _describe_temporaries(self) -> str:
         if self.failed is not None or not self.needed_bytes:
             return ""
         temporary_share = self.temporary_bytes / self.needed_bytes
@@ -76,29 +78,29 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
             f"when the call returned. {count(self.allocations, 'allocation')}, {count(self.frees, 'free')}."
         )
 
-    def _room_sentence(self) -> str:
+    def _describe_room(self) -> str:
         device_room = self.rooms[0]
         if device_room.times is None:
             return ""
         factor_text = (
-            f"{_factor_text(device_room.times)} the size"
+            f"{_format_factor(device_room.times)} the size"
             if device_room.times >= 1
             else f"only {percent(device_room.times)} of its size"
         )
         return (
             f"On {device_room.provenance.device} there is room for {factor_text}, if all allocations of "
             "the call grow by the same factor and earlier allocations remain. The sides of matrices could be "
-            f"{_factor_text(device_room.times**0.5)} as long. For other GPUs, 512 MiB are reserved "
+            f"{_format_factor(device_room.times**0.5)} as long. For other GPUs, 512 MiB are reserved "
             "for the driver. Rounding and fragmentation are not included."
         )
 
-    def _alive_table(self) -> Table:
+    def _make_alive_table(self) -> Table:
         title = "Alive when it failed" if self.failed is not None else "Alive at the peak"
         total_bytes = self.peak_bytes - (self.failed.size_bytes if self.failed is not None else 0)
         rows = tuple(
             (
                 block_group.size_bytes,
-                _share(block_group.size_bytes, total_bytes),
+                _make_percent_cell(block_group.size_bytes, total_bytes),
                 block_group.blocks or None,
                 block_group.arrays or None,
                 block_group.stay,
@@ -112,7 +114,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         other_blocks = sum(block_group.blocks for block_group in other_block_groups)
         other_row = (
             other_bytes,
-            _share(other_bytes, total_bytes),
+            _make_percent_cell(other_bytes, total_bytes),
             other_blocks,
             None,
             "",
@@ -130,38 +132,38 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         )
         return Table(title, columns, rows, most=MAX_ROWS, rest=other_row)
 
-    def _rooms(self) -> Table:
+    def _make_room_table(self) -> Table:
         if self.rooms[0].times is None:
             return Table("", (), ())
         rows = tuple(
-            _room(device_room, is_current=index == 0) for index, device_room in enumerate(self.rooms)
+            _make_room_row(device_room, is_current=index == 0) for index, device_room in enumerate(self.rooms)
         )
         columns = (
             "GPU",
             Column("memory", "memory_bytes", size),
             Column("room for the call", "room_bytes", size),
-            Column("times as large", "factor", _factor_text),
-            Column("by side", "factor_by_side", _factor_text),
+            Column("times as large", "factor", _format_factor),
+            Column("by side", "factor_by_side", _format_factor),
         )
         return Table("Sizes that would fit", columns, rows)
 
 
-def _share(size_bytes: int, total_bytes: int) -> Cell | None:
-    return share_cell(size_bytes / total_bytes, percent) if total_bytes else None
+def _make_percent_cell(size_bytes: int, total_bytes: int) -> Cell | None:
+    return make_share_cell(size_bytes / total_bytes, percent) if total_bytes else None
 
 
-def _room(device_room: Room, is_current: bool) -> tuple[Any, ...]:
+def _make_room_row(device_room: Room, is_current: bool) -> tuple[Any, ...]:
     assert device_room.times is not None
     device = f"{device_room.provenance.device} (now)" if is_current else device_room.provenance.device
     side_factor = device_room.times**0.5 if device_room.times >= 1 else Cell(None, "does not fit")
     return device, device_room.memory_bytes, max(0, device_room.room_bytes), device_room.times, side_factor
 
 
-def _factor_text(factor: float) -> str:
+def _format_factor(factor: float) -> str:
     return f"{number(max(factor, 0), 3)} ×" if factor >= _MIN_FACTOR else f"less than {_MIN_FACTOR} ×"
 
 
-def _source_text(source: SourceLine | None) -> str:
+def _format_source(source: SourceLine | None) -> str:
     if source is None:
         return "not from a line of the program"
     return f"{source}: {source.text}" if source.text else str(source)

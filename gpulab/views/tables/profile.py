@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.parts.card import bars
+from gpulab.views.parts.card import make_bars
 from gpulab.views.tables import (
     SOURCE,
     CardOfTables,
@@ -14,8 +14,8 @@ from gpulab.views.tables import (
     Column,
     RecordTable,
     Table,
-    before_and_after,
-    share_cell,
+    compare_times,
+    make_share_cell,
 )
 from gpulab.words import duration, listing, number, percent, shape, size
 from virtualgpu.records import Dim3
@@ -51,12 +51,12 @@ class ProfileTable(RecordTable[Profile], Profile):
     def tables(self) -> tuple[Table, ...]:
         """Return tables of kernels, copies, host waits and NVTX ranges. Empty tables are left out."""
         tables = (
-            self._kernels(),
-            self._counters(),
-            self._copies(),
-            self._waits(),
-            self._ranges(),
-            self._lines(),
+            self._make_kernel_table(),
+            self._make_counter_table(),
+            self._make_copy_table(),
+            self._make_wait_table(),
+            self._make_range_table(),
+            self._make_line_table(),
         )
         return tuple(table for table in tables if table.rows)
 
@@ -93,14 +93,14 @@ class ProfileTable(RecordTable[Profile], Profile):
             sentences.append(f"Hardware counters: {self.no_counters}.")
         return [*sentences, *([self.note] if self.note else [])]
 
-    def _body(self) -> str:
+    def _make_body(self) -> str:
         busy_share = self.busy_ns / self.wall_ns if self.wall_ns else 0.0
         return (
-            bars([("device busy", busy_share, percent(busy_share), "accent")])
-            + super(ProfileTable, self)._body()
+            make_bars([("device busy", busy_share, percent(busy_share), "accent")])
+            + super(ProfileTable, self)._make_body()
         )
 
-    def _counters(self) -> Table:
+    def _make_counter_table(self) -> Table:
         rows = [
             (
                 counter.key,
@@ -117,16 +117,16 @@ class ProfileTable(RecordTable[Profile], Profile):
         columns = (
             "key",
             _COUNT_COLUMN,
-            Column("sectors", show=_integer),
-            Column("DRAM bytes", "dram_bytes", _integer),
-            Column("warp instructions", "warp_instructions", _integer),
-            Column("FLOP", "flop", _integer),
+            Column("sectors", show=_format_integer),
+            Column("DRAM bytes", "dram_bytes", _format_integer),
+            Column("warp instructions", "warp_instructions", _format_integer),
+            Column("FLOP", "flop", _format_integer),
             Column("L1 hits", "l1_hit_rate", percent),
             Column("L2 hits", "l2_hit_rate", percent),
         )
-        return _table("Hardware counters", columns, rows)
+        return _make_table("Hardware counters", columns, rows)
 
-    def _kernels(self) -> Table:
+    def _make_kernel_table(self) -> Table:
         device_ns = sum(kernel.device_time_total_ns for kernel in self.kernels)
         rows = [
             (
@@ -134,9 +134,9 @@ class ProfileTable(RecordTable[Profile], Profile):
                 row.count,
                 row.device_time_total_ns,
                 row.device_time_ns,
-                _share(row.device_time_total_ns, device_ns),
-                _share(row.device_time_total_ns, self.wall_ns),
-                _launch(row.grid, row.block),
+                _make_percent_cell(row.device_time_total_ns, device_ns),
+                _make_percent_cell(row.device_time_total_ns, self.wall_ns),
+                _format_launch(row.grid, row.block),
                 row.occupancy,
                 row.gb_per_s,
                 row.gflop_per_s,
@@ -155,15 +155,15 @@ class ProfileTable(RecordTable[Profile], Profile):
             Column("GB/s", "gb_per_s", number),
             Column("GFLOP/s", "gflop_per_s", number),
         )
-        return _table("Kernels", columns, rows)
+        return _make_table("Kernels", columns, rows)
 
-    def _copies(self) -> Table:
+    def _make_copy_table(self) -> Table:
         rows = [
             (
-                _copy(copy),
+                _describe_copy(copy),
                 copy.count,
                 copy.device_time_total_ns,
-                _share(copy.device_time_total_ns, self.wall_ns),
+                _make_percent_cell(copy.device_time_total_ns, self.wall_ns),
                 copy.size_bytes,
                 copy.gb_per_s,
             )
@@ -177,15 +177,15 @@ class ProfileTable(RecordTable[Profile], Profile):
             Column("bytes", "size_bytes", size),
             Column("GB/s", "gb_per_s", number),
         )
-        return _table("Copies and memsets", columns, rows)
+        return _make_table("Copies and memsets", columns, rows)
 
-    def _waits(self) -> Table:
+    def _make_wait_table(self) -> Table:
         rows = [
             (
                 wait.key,
                 wait.count,
                 wait.cpu_time_total_ns,
-                _share(wait.cpu_time_total_ns, self.wall_ns),
+                _make_percent_cell(wait.cpu_time_total_ns, self.wall_ns),
                 "hidden: the line has no explicit wait" if wait.hidden else "asked for",
                 str(wait.source) if wait.source else None,
                 wait.source.text.strip() if wait.source else None,
@@ -193,32 +193,32 @@ class ProfileTable(RecordTable[Profile], Profile):
             for wait in self.waits
         ]
         columns = ("key", _COUNT_COLUMN, _CPU_TIME, _OF_WALL, "wait", "line", SOURCE)
-        return _table("Waits of the host", columns, rows)
+        return _make_table("Waits of the host", columns, rows)
 
-    def _ranges(self) -> Table:
+    def _make_range_table(self) -> Table:
         rows = [
             (span.key, span.count, span.cpu_time_total_ns, span.device_time_total_ns, span.operations)
             for span in self.ranges
         ]
         columns = ("key", _COUNT_COLUMN, _CPU_TIME, _DEVICE_TIME, Column("operations", show=number))
-        return _table(
+        return _make_table(
             "NVTX ranges: the host's time in them, and that of the work launched in them", columns, rows
         )
 
-    def _lines(self) -> Table:
+    def _make_line_table(self) -> Table:
         rows = [
             (
                 str(line.source),
                 line.source.text.strip(),
                 line.count,
                 line.device_time_total_ns,
-                _share(line.device_time_total_ns, self.wall_ns),
+                _make_percent_cell(line.device_time_total_ns, self.wall_ns),
                 Cell(listing(line.keys), listing(line.keys[:3]) + (" …" if len(line.keys) > 3 else "")),
             )
             for line in self.lines
         ]
         columns = ("line", SOURCE, _COUNT_COLUMN, _DEVICE_TIME, _OF_WALL, Column("gives", "keys"))
-        return _table("Lines that launch work on the device", columns, rows)
+        return _make_table("Lines that launch work on the device", columns, rows)
 
 
 class ProfileComparison(CardOfTables):
@@ -239,7 +239,7 @@ class ProfileComparison(CardOfTables):
         before, after = self.records
         return (
             f"{duration(before.wall_ns)}, then {duration(after.wall_ns)}"
-            f"{_factor_text(before.wall_ns, after.wall_ns)}"
+            f"{_format_time_factor(before.wall_ns, after.wall_ns)}"
         )
 
     @property
@@ -254,16 +254,18 @@ class ProfileComparison(CardOfTables):
         """Return a table with one row for each kernel, copy, wait and range. The first row has the largest
         change.
         """
-        rows_by_profile = [_rows_by_key(record) for record in self.records]
+        rows_by_profile = [_collect_rows(record) for record in self.records]
         row_keys = sorted(
             dict.fromkeys([*rows_by_profile[0], *rows_by_profile[1]]),
             key=lambda key: (
-                -abs(_time_ns(rows_by_profile[0].get(key)) - _time_ns(rows_by_profile[1].get(key)))
+                -abs(_read_time_ns(rows_by_profile[0].get(key)) - _read_time_ns(rows_by_profile[1].get(key)))
             ),
         )
-        longest_ns = max((_time_ns(row) for rows in rows_by_profile for row in rows.values()), default=0.0)
+        longest_ns = max(
+            (_read_time_ns(row) for rows in rows_by_profile for row in rows.values()), default=0.0
+        )
         rows = [
-            _comparison_row(key, rows_by_profile[0].get(key), rows_by_profile[1].get(key), longest_ns)
+            _make_comparison_row(key, rows_by_profile[0].get(key), rows_by_profile[1].get(key), longest_ns)
             for key in row_keys
         ]
         columns = (
@@ -273,24 +275,26 @@ class ProfileComparison(CardOfTables):
             Column("then", "count_after", number),
             Column("device_time_total", "device_time_total_before_ns", duration),
             Column("then", "device_time_total_after_ns", duration),
-            Column("change", "change_ns", _change),
-            Column("times as fast", "factor", _factor),
+            Column("change", "change_ns", _format_change),
+            Column("times as fast", "factor", _format_factor),
         )
-        return _table("", columns, rows, hide_empty=False)
+        return _make_table("", columns, rows, hide_empty=False)
 
     def tables(self) -> tuple[Table, ...]:
         """Return the table of the comparison in a tuple of one element."""
         return (self.table(),)
 
-    def _body(self) -> str:
+    def _make_body(self) -> str:
         before, after = self.records
-        return before_and_after((before.name, before.wall_ns), (after.name, after.wall_ns)) + super()._body()
+        return (
+            compare_times((before.name, before.wall_ns), (after.name, after.wall_ns)) + super()._make_body()
+        )
 
 
 _Row = tuple[int, float | None]  # count, and time where it is known
 
 
-def _rows_by_key(record: Profile) -> dict[tuple[str, str], _Row]:
+def _collect_rows(record: Profile) -> dict[tuple[str, str], _Row]:
     """Return the count and the time for each name and kind; kernels with several shapes are added."""
     rows_by_key: dict[tuple[str, str], _Row] = {}
     for entry_kind, rows in (
@@ -304,7 +308,7 @@ def _rows_by_key(record: Profile) -> dict[tuple[str, str], _Row]:
         (
             "copy",
             [
-                (_copy(profile_entry), profile_entry.count, profile_entry.device_time_total_ns)
+                (_describe_copy(profile_entry), profile_entry.count, profile_entry.device_time_total_ns)
                 for profile_entry in record.copies
             ],
         ),
@@ -324,58 +328,58 @@ def _rows_by_key(record: Profile) -> dict[tuple[str, str], _Row]:
     return rows_by_key
 
 
-def _time_ns(row: _Row | None) -> float:
+def _read_time_ns(row: _Row | None) -> float:
     return (row[1] or 0) if row else 0
 
 
-def _comparison_row(
+def _make_comparison_row(
     key: tuple[str, str], before: _Row | None, after: _Row | None, longest_ns: float
 ) -> tuple[Any, ...]:
     entry_counts = [row[0] if row else None for row in (before, after)]
     times_ns = [row[1] if row else None for row in (before, after)]
     has_unknown = any(row and row[1] is None for row in (before, after))
-    first_ns = _time_ns(before)
-    second_ns = _time_ns(after)
+    first_ns = _read_time_ns(before)
+    second_ns = _read_time_ns(after)
     change = None if has_unknown else second_ns - first_ns
-    cells = (_time_cell(time_ns, longest_ns) for time_ns in times_ns)
+    cells = (_make_time_cell(time_ns, longest_ns) for time_ns in times_ns)
     return *key, *entry_counts, *cells, change, first_ns / second_ns if first_ns and second_ns else None
 
 
-def _time_cell(time_ns: float | None, longest_ns: float) -> Cell | None:
+def _make_time_cell(time_ns: float | None, longest_ns: float) -> Cell | None:
     if time_ns is None:
         return None
     return Cell(time_ns, duration(time_ns), ((time_ns / longest_ns, "accent"),) if longest_ns else ())
 
 
-def _change(change_ns: float) -> str:
+def _format_change(change_ns: float) -> str:
     sign_text = ""
     if change_ns:
         sign_text = "+" if change_ns > 0 else "−"
     return f"{sign_text}{duration(abs(change_ns))}"
 
 
-def _factor(value: float) -> str:
+def _format_factor(value: float) -> str:
     return f"{number(value)} ×"
 
 
-def _factor_text(before: float, after: float) -> str:
+def _format_time_factor(before: float, after: float) -> str:
     return f", {number(before / after)} times as fast" if before and after else ""
 
 
-def _copy(copy: ProfiledCopy) -> str:
+def _describe_copy(copy: ProfiledCopy) -> str:
     memory_text = {None: "", True: ", page-locked", False: ", pageable"}[copy.pinned]
     return f"memcpy {copy.way}{memory_text}" if copy.way else "memset"
 
 
-def _share(value: float, total_ns: float) -> Cell | None:
-    return share_cell(value / total_ns, percent) if total_ns else None
+def _make_percent_cell(value: float, total_ns: float) -> Cell | None:
+    return make_share_cell(value / total_ns, percent) if total_ns else None
 
 
-def _integer(value: int) -> str:
+def _format_integer(value: int) -> str:
     return f"{value:,}"
 
 
-def _launch(grid: Dim3 | None, block: Dim3 | None) -> str | None:
+def _format_launch(grid: Dim3 | None, block: Dim3 | None) -> str | None:
     return f"{shape(grid)} × {shape(block)}" if grid and block else None
 
 
@@ -385,7 +389,7 @@ _CPU_TIME = Column("cpu_time_total", "cpu_time_total_ns", duration)
 _OF_WALL = Column("of wall", "share_of_wall", percent)
 
 
-def _table(
+def _make_table(
     title: str, columns: tuple[Column | str, ...], rows: Sequence[tuple[Any, ...]], hide_empty: bool = True
 ) -> Table:
     """Return a table that shows the `MAX_ROWS` rows with the longest times."""

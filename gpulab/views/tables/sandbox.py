@@ -53,10 +53,10 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         """Return a table with the line that raised the error and the line of the faulty launch, if the code
         failed.
         """
-        rows: list[tuple[Any, ...]] = [("raised", *_row(self.raised))] if self.raised else []
+        rows: list[tuple[Any, ...]] = [("raised", *_make_source_row(self.raised))] if self.raised else []
         if self.culprit is not None:
             launch_text = f"launch {self.culprit.launch}" if self.culprit.launch else "a launch"
-            rows.append((f"cause ({launch_text})", *_row(self.culprit.source)))
+            rows.append((f"cause ({launch_text})", *_make_source_row(self.culprit.source)))
             place = self.culprit.place
             if place is not None:
                 name = f"{self.culprit.kernel}, block {place.block}, thread {place.thread}"
@@ -80,12 +80,12 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         text = super(SandboxTable, self).__repr__()
         return f"{self.printed}\n\n{text}" if self.printed else text
 
-    def _body(self) -> str:
+    def _make_body(self) -> str:
         printed = f'<pre class="gl-listing">{html.escape(self.printed)}</pre>' if self.printed else ""
-        return printed + super(SandboxTable, self)._body()
+        return printed + super(SandboxTable, self)._make_body()
 
 
-def _row(source: SourceLine | None) -> tuple[str | None, int | None, str]:
+def _make_source_row(source: SourceLine | None) -> tuple[str | None, int | None, str]:
     if source is None:
         return None, None, ""
     return source.file, source.line, source.text.strip()

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from gpulab._deprecated import old_method
-from gpulab.views.parts.card import beside, paragraph, source_lines
+from gpulab.views.parts.card import make_paragraph, make_source_lines, place_beside
 from gpulab.views.tables import NOTHING, SOURCE, CardOfTables, Cell, Column, RecordTable, Table
 from gpulab.words import count, number, shape
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
@@ -100,12 +100,12 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
         """
         rows: list[tuple[Any, ...]] = []
         for row, hazard in enumerate(self.hazards, 1):
-            label: tuple[Any, ...] = (row, hazard.severity, _name(hazard), hazard.count)
-            for place, role in _places(hazard):
-                rows.append((*label, *_row(place), role))
+            label: tuple[Any, ...] = (row, hazard.severity, _name_hazard(hazard), hazard.count)
+            for place, role in _list_places(hazard):
+                rows.append((*label, *_make_place_row(place), role))
                 # The second location of a finding repeats its label in a data frame only.
                 label = tuple(
-                    Cell(value, "") for value in (row, hazard.severity, _name(hazard), hazard.count)
+                    Cell(value, "") for value in (row, hazard.severity, _name_hazard(hazard), hazard.count)
                 )
         columns = (
             Column("", "finding_index"),
@@ -114,8 +114,8 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
             Column("times", show=number),
             "line",
             SOURCE,
-            Column("block", show=_index),
-            Column("thread", show=_index),
+            Column("block", show=_format_index),
+            Column("thread", show=_format_index),
             Column("", "access"),
         )
         return (Table("", columns, tuple(rows)),) if rows else ()
@@ -124,26 +124,26 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
         """Return the explanation of each finding with its remedy."""
         return [hazard.message[:1].upper() + hazard.message[1:] for hazard in self.hazards]
 
-    def _body(self) -> str:
-        return "".join(self._finding(index, hazard) for index, hazard in enumerate(self.hazards, 1))
+    def _make_body(self) -> str:
+        return "".join(self._make_finding(index, hazard) for index, hazard in enumerate(self.hazards, 1))
 
-    def _finding(self, index: int, hazard: Hazard) -> str:
+    def _make_finding(self, index: int, hazard: Hazard) -> str:
         """Return a finding as HTML: its lines in the source, and its explanation."""
         marks_by_line: dict[int, str] = {}
         text_of_line: dict[int, str] = {}
-        for place, role in _places(hazard):
-            position = f"block {_index(place.block)}, thread {_index(place.thread)}"
+        for place, role in _list_places(hazard):
+            position = f"block {_format_index(place.block)}, thread {_format_index(place.thread)}"
             place_text = f"{role}: {position}" if role else position
             if place.line:
                 marks_by_line[place.line] = "; ".join(
                     filter(None, [marks_by_line.get(place.line), place_text])
                 )
                 text_of_line[place.line] = place.source.strip()
-        times = f"{hazard.severity}, {_times_text(hazard.count)}"
-        return beside(
-            source_lines(self.code, marks_by_line, text_of_line),
-            paragraph(f"{index}. {_name(hazard)} ({times})", "strong")
-            + paragraph(self.sentences()[index - 1]),
+        times = f"{hazard.severity}, {_format_times(hazard.count)}"
+        return place_beside(
+            make_source_lines(self.code, marks_by_line, text_of_line),
+            make_paragraph(f"{index}. {_name_hazard(hazard)} ({times})", "strong")
+            + make_paragraph(self.sentences()[index - 1]),
         )
 
 
@@ -176,7 +176,7 @@ class SanitizerComparison(CardOfTables):
     @property
     def remarks(self) -> Sequence[str]:
         """The part of the caption that states the limitations of each checker."""
-        return [f"{record.checker}: {_limits_text(record)}" for record in self.records]
+        return [f"{record.checker}: {_describe_limits(record)}" for record in self.records]
 
     @property
     def verdict(self) -> str:
@@ -188,7 +188,7 @@ class SanitizerComparison(CardOfTables):
         places = [hazard.second for report in self.records for hazard in report.hazards]
         lines = {(place.line, place.source) for place in places}
         rows = tuple(
-            (line or None, source_line, *(_findings_text(report, line) for report in self.records))
+            (line or None, source_line, *(_describe_findings(report, line) for report in self.records))
             for line, source_line in sorted(lines)
         )
         return Table("", ("line", SOURCE, *(record.checker for record in self.records)), rows)
@@ -197,11 +197,11 @@ class SanitizerComparison(CardOfTables):
         """Return a tuple with the only table, or an empty tuple if there are no findings."""
         return (self.table(),) if self.table().rows else ()
 
-    def _all_tables(self) -> tuple[Table, ...]:
+    def _list_all_tables(self) -> tuple[Table, ...]:
         return (self.table(),)
 
 
-def _limits_text(record: SanitizerReport) -> str:
+def _describe_limits(record: SanitizerReport) -> str:
     if record.unavailable:
         return f"{UNAVAILABLE}: {record.unavailable}."
     fault_text = f" The launch failed: {record.fault.rstrip('.')}." if record.fault else ""
@@ -209,24 +209,26 @@ def _limits_text(record: SanitizerReport) -> str:
     return f"{check_text}{fault_text} {record.left_out}".rstrip()
 
 
-def _findings_text(record: SanitizerReport, line: int) -> str:
+def _describe_findings(record: SanitizerReport, line: int) -> str:
     if record.unavailable:
         return UNAVAILABLE
     hazards = [hazard for hazard in record.hazards if hazard.second.line == line]
-    return "; ".join(f"{_name(hazard)} ({_times_text(hazard.count)})" for hazard in hazards) or NOTHING
+    return (
+        "; ".join(f"{_name_hazard(hazard)} ({_format_times(hazard.count)})" for hazard in hazards) or NOTHING
+    )
 
 
-def _times_text(count: int) -> str:
+def _format_times(count: int) -> str:
     """Return a number of times as text: once, 32 times."""
     return "once" if count == 1 else f"{number(count)} times"
 
 
-def _name(hazard: Hazard) -> str:
+def _name_hazard(hazard: Hazard) -> str:
     kind_text = f"{hazard.kind} race" if hazard.kind in ("RAW", "WAR", "WAW") else hazard.kind
     return f"{kind_text}, {hazard.space} memory" if hazard.space else kind_text
 
 
-def _places(hazard: Hazard) -> list[tuple[Place, str]]:
+def _list_places(hazard: Hazard) -> list[tuple[Place, str]]:
     """Return the locations of a finding, each with its access; the earlier access comes first."""
     if hazard.first is None:
         return [(hazard.second, "")]
@@ -234,11 +236,11 @@ def _places(hazard: Hazard) -> list[tuple[Place, str]]:
     return list(zip((hazard.first, hazard.second), roles, strict=True))
 
 
-def _row(place: Place) -> tuple[int | None, str, Dim3, Dim3]:
+def _make_place_row(place: Place) -> tuple[int | None, str, Dim3, Dim3]:
     return place.line or None, place.source.strip(), place.block, place.thread
 
 
-def _index(index: Dim3) -> str:
+def _format_index(index: Dim3) -> str:
     """Return the text of a block or thread index, without trailing zeros."""
     index_length = 3
     while index_length > 1 and index[index_length - 1] == 0:

@@ -55,9 +55,9 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
         rows: list[tuple[Any, ...]] = []
         for row, finding in enumerate(self.findings, 1):
             label = (row, finding.kind, finding.count, finding.array)
-            rows.append((*label, *_row(finding.first)))
+            rows.append((*label, *_make_use_row(finding.first)))
             # The second use of a finding repeats its label in a data frame only.
-            rows.append((*(Cell(value, "") for value in label), *_row(finding.second)))
+            rows.append((*(Cell(value, "") for value in label), *_make_use_row(finding.second)))
         columns = (
             Column("", "finding_index"),
             "finding",
@@ -75,7 +75,7 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
         """Return the explanation of each finding with the code that should be added."""
         return [finding.message for finding in self.findings]
 
-    def _body(self) -> str:
+    def _make_body(self) -> str:
         remedies = "".join(
             f"<li>{html.escape(f'{finding.cause} {finding.where}')}"
             + (f"<pre>{html.escape(finding.remedy)}</pre></li>" if finding.remedy else "</li>")
@@ -84,7 +84,7 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
         return "".join(f"{table.html()}<ol>{remedies}</ol>" for table in self.tables())
 
 
-def _row(use: StreamUse) -> tuple[str | None, str, str, str, str]:
+def _make_use_row(use: StreamUse) -> tuple[str | None, str, str, str, str]:
     line = None
     source_text = ""
     if use.source is not None:

@@ -64,14 +64,14 @@ class Answers(CardOfTables, tuple[R, ...]):
         """Return the results as sentences, or no sentences if the table shows the results."""
         return self._texts[3]
 
-    def _all_tables(self) -> tuple[Table, ...]:
+    def _list_all_tables(self) -> tuple[Table, ...]:
         return (self.table,)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
 
 
-def overlaps(records: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]:
+def make_overlap_table(records: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]:
     """Return a table of the overlap of each pair of engines or streams."""
     records = tuple(records)
     rows = tuple(
@@ -98,7 +98,7 @@ def overlaps(records: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]
     return Answers.of(records, caption, timeline, Table("", columns, rows))
 
 
-def gaps(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
+def make_gap_table(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
     """Return a table of the gaps in a timeline, with the longest first. Gaps with the same row, cause and
     source line are combined.
     """
@@ -107,27 +107,27 @@ def gaps(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
     def key(gap: Gap) -> tuple[str | None, ...]:
         has_general_reason = gap.cause in ("launch-bound", "host computing", "start-up")
         reason = None if has_general_reason and not gap.reason.startswith("the host ran ") else gap.reason
-        return gap.where, gap.cause, _line(gap.source), reason
+        return gap.where, gap.cause, _format_line(gap.source), reason
 
-    rows = _sums_by_key(records, key, timeline)
+    rows = _sum_by_key(records, key, timeline)
     columns = ("where", "cause", "line", "why", *_SUM_COLUMNS)
     return Answers.of(records, "Gaps by cause", timeline, Table("", columns, rows))
 
 
-def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
+def make_path_table(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
     """Return a table of the steps of the critical path, with the longest first. Equal steps are combined."""
     records = tuple(records)
 
     def key(step: PathStep) -> tuple[str | None, ...]:
-        return step.name, step.where, _line(step.source)
+        return step.name, step.where, _format_line(step.source)
 
-    rows = _sums_by_key(records, key, timeline)
+    rows = _sum_by_key(records, key, timeline)
     columns = ("link", "where", "line", *_SUM_COLUMNS)
     caption = "Critical path: the operations that determine the total time"
     return Answers.of(records, caption, timeline, Table("", columns, rows))
 
 
-def advice(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
+def make_advice_list(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
     """Return advice on a timeline as sentences, with the largest expected gain first."""
     records = tuple(records)
     sentences = tuple(record.text for record in records)
@@ -139,7 +139,7 @@ def advice(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
     return Answers.of(records, heading, timeline, Table("", columns, rows), sentences, empty_text)
 
 
-def _sums_by_key(
+def _sum_by_key(
     records: tuple[Any, ...], key: Callable[[Any], tuple[str | None, ...]], timeline: Timeline
 ) -> tuple[tuple[Any, ...], ...]:
     """Return rows with the number, total duration and share of the records with the same key."""
@@ -166,7 +166,7 @@ _SUM_COLUMNS = (
 )
 
 
-def _line(source: SourceLine | None) -> str | None:
+def _format_line(source: SourceLine | None) -> str | None:
     if source is None:
         return None
     return f"{source}: {source.text}" if source.text else str(source)

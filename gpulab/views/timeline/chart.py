@@ -33,7 +33,7 @@ PICKS = {"selected": "operation", "node": "node", "panel": "panel"}
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowPositions:
     """The vertical positions of the rows in all panels of a timeline chart."""
 
     index: dict[tuple[int, RowKey], int]
@@ -46,7 +46,9 @@ class Rows:
         return self.tops[row] + self.heights[row] / 2
 
 
-def lanes_of(records: Sequence[Timeline], names: Sequence[str] = (), rows_px: float = ROWS_PX) -> list[Lanes]:
+def make_lanes(
+    records: Sequence[Timeline], names: Sequence[str] = (), rows_px: float = ROWS_PX
+) -> list[Lanes]:
     """Return the bars and rows of the timelines that are drawn in one plot. If there are too many streams,
     some of them share a row.
 
@@ -56,19 +58,19 @@ def lanes_of(records: Sequence[Timeline], names: Sequence[str] = (), rows_px: fl
     panels = [
         Lanes(record, max_depth, "".join(names[index : index + 1])) for index, record in enumerate(records)
     ]
-    max_streams = int(_streams_px(panels, rows_px) / (MIN_STREAM_PX + GAP_PX) / len(panels))
+    max_streams = int(_compute_streams_px(panels, rows_px) / (MIN_STREAM_PX + GAP_PX) / len(panels))
     for lanes in panels:
         lanes.fold(max(2, max_streams))
     return panels
 
 
-def _streams_px(panels: Sequence[Lanes], rows_px: float) -> float:
+def _compute_streams_px(panels: Sequence[Lanes], rows_px: float) -> float:
     """Return the height in pixels that remains for the rows of streams."""
     small_rows = sum(lanes.small_rows for lanes in panels)
     return float(rows_px - small_rows * (SMALL_PX + GAP_PX) - HEADING_PX * len(panels) * (len(panels) > 1))
 
 
-def chart(
+def draw_chart(
     panels: Sequence[Lanes],
     label: str,
     picks: Mapping[str, str] = PICKS,
@@ -82,11 +84,11 @@ def chart(
     Parameters
     ----------
     panels
-        The timelines, as `lanes_of` returns them.
+        The timelines, as `make_lanes` returns them.
     picks
         For each trait of the view, the column (``operation``, ``node``, ``panel``) by which it selects bars.
     rows_px
-        Approximate height of all rows, as passed to `lanes_of`.
+        Approximate height of all rows, as passed to `make_lanes`.
     advice
         The pieces of advice. The trait ``advised`` selects one of them; then only the bars of its source
         lines are in colour.
@@ -94,8 +96,10 @@ def chart(
         The trait with the current time of a replay; later bars are dim.
     """
     streams = sum(len(lanes.row_keys) - lanes.small_rows for lanes in panels)
-    stream_px = min(STREAM_PX, max(MIN_STREAM_PX, _streams_px(panels, rows_px) / max(1, streams) - GAP_PX))
-    rows = Rows({}, [], [])
+    stream_px = min(
+        STREAM_PX, max(MIN_STREAM_PX, _compute_streams_px(panels, rows_px) / max(1, streams) - GAP_PX)
+    )
+    rows = RowPositions({}, [], [])
     headings: list[float] = []
     y = 0.0
     for panel, lanes in enumerate(panels):
@@ -110,7 +114,7 @@ def chart(
         rows.index.update({(panel, row_key): len(rows.tops) - 1 for row_key in lanes.folded})
         y += 4
     y = max(y, 40.0)
-    track = _tracks(panels, rows, picks, advice, moment)
+    track = _draw_tracks(panels, rows, picks, advice, moment)
     domain = (
         float(track.x0.min(initial=0)),
         float(max(1, track.x1.max(initial=0), *(lanes.record.duration_ns for lanes in panels))),
@@ -123,9 +127,9 @@ def chart(
         y + 36,
         domain,
         track,
-        _frames(panels, rows),
-        *_arrows(panels, rows),
-        *_marks(panels, rows),
+        _draw_frames(panels, rows),
+        *_draw_arrows(panels, rows),
+        *_draw_marks(panels, rows),
         plots.y_ticks(middles, names, domain),
         Labels(
             [domain[0]] * len(headings),
@@ -145,8 +149,12 @@ def chart(
     )
 
 
-def _tracks(
-    panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str], advice: Sequence[Advice], moment: str
+def _draw_tracks(
+    panels: Sequence[Lanes],
+    rows: RowPositions,
+    picks: Mapping[str, str],
+    advice: Sequence[Advice],
+    moment: str,
 ) -> Tracks:
     columns: dict[str, list[Any]] = {}
     texts_by_column: dict[str, Any] = {"names": [], "details": [], "lines": []}
@@ -174,13 +182,13 @@ def _tracks(
         name: _compact(np.concatenate(column_parts)[order]) for name, column_parts in columns.items()
     }
     # A kernel's name has the same colour in every panel.
-    colour_of_kernel = kernel_colours(name for lanes in panels for name in lanes.kernels)
+    colour_of_kernel = choose_kernel_colours(name for lanes in panels for name in lanes.kernels)
     colours = np.array([colour_of_kernel.get(name, 0) for name in texts_by_column["names"]], np.uint8)
     is_kernel = merged_columns["colour"] == 0
     merged_columns["colour"][is_kernel] = colours[merged_columns["name"][is_kernel]]
     device_names = {*np.unique(merged_columns["name"][merged_columns["colour"] < DEVICE_ENGINES]).tolist()}
     short_names = [
-        _short_name(name) if index in device_names else name
+        _shorten_name(name) if index in device_names else name
         for index, name in enumerate(texts_by_column["names"])
     ]
     return Tracks(
@@ -196,9 +204,9 @@ def _tracks(
             "shorts": short_names,
             "picks": dict(picks),
             "moment": moment,
-            "measured": _measured_names(panels),
+            "measured": _make_measured_names(panels),
             "origin": listing([*dict.fromkeys(lanes.record.provenance.source for lanes in panels)]),
-            "advised": [_advised_lines(panels, advice_piece) for advice_piece in advice],
+            "advised": [_find_advised_lines(panels, advice_piece) for advice_piece in advice],
         },
         say=[
             ["name", "names"],
@@ -214,7 +222,7 @@ def _tracks(
     )
 
 
-def _measured_names(panels: Sequence[Lanes]) -> list[str]:
+def _make_measured_names(panels: Sequence[Lanes]) -> list[str]:
     """Return the name of each row for the measurement of a selected time span; NVTX ranges are excluded."""
     prefixes = [
         f"{lanes.timeline_name or f'timeline {panel}'}, " if len(panels) > 1 else ""
@@ -227,7 +235,7 @@ def _measured_names(panels: Sequence[Lanes]) -> list[str]:
     ]
 
 
-def _advised_lines(panels: Sequence[Lanes], advice: Advice) -> list[int]:
+def _find_advised_lines(panels: Sequence[Lanes], advice: Advice) -> list[int]:
     """Return the indices of the source lines that a piece of advice names."""
     source_lines = [source_line for lanes in panels for source_line in lanes.sources]
     return [index for index, source_line in enumerate(source_lines) if source_line in advice.sources]
@@ -247,7 +255,7 @@ _ARGUMENTS_PATTERN = re.compile(r"<[^<>]*>|\([^()]*\)")
 _LEGEND_LETTERS = 56  # of a kernel's name; those of libraries have more than a hundred
 
 
-def _short_name(name: str) -> str:
+def _shorten_name(name: str) -> str:
     """Return the text on a bar: ``H2D`` for a copy, the name without arguments for a C++ function."""
     if match := OF_CUPY.fullmatch(name):
         return match[1]
@@ -261,7 +269,7 @@ def _short_name(name: str) -> str:
     )
 
 
-def _frames(panels: Sequence[Lanes], rows: Rows) -> Item | None:
+def _draw_frames(panels: Sequence[Lanes], rows: RowPositions) -> Item | None:
     """Return the outlines around graph launches, or None if there are none."""
     frames = [
         (start - lanes.record.start_ns, end - lanes.record.start_ns, rows.index[panel, row_key])
@@ -276,7 +284,7 @@ def _frames(panels: Sequence[Lanes], rows: Rows) -> Item | None:
     return Rects(start, end, row_top - 1, row_top + height + 1, "fg", outline=True)
 
 
-def _arrows(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
+def _draw_arrows(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
     """Yield arrows from the end of an operation to the start of the operation that waited for it."""
     for arrow_kind, colour in ((0, "fg"), (1, "tail-text"), (2, "error")):
         lines = []
@@ -301,7 +309,7 @@ def _arrows(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
             )
 
 
-def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
+def _draw_marks(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
     """Yield symbols at NVTX marks and hidden waits, which may be too short to see."""
     range_marks: list[tuple[int, float, str]] = []
     hidden_waits: list[tuple[int, float, str]] = []
@@ -336,20 +344,20 @@ def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
         )
 
 
-def tracks_of(plot: Plot) -> Tracks:
-    """Return the plot item that draws the bars of a timeline `chart`."""
+def find_tracks(plot: Plot) -> Tracks:
+    """Return the plot item that draws the bars of a timeline with `draw_chart`."""
     return next(item for item in plot.items if isinstance(item, Tracks))
 
 
-def kernel_colours(names: Iterable[str]) -> dict[str, int]:
+def choose_kernel_colours(names: Iterable[str]) -> dict[str, int]:
     """Return a colour index for each kernel name. If there are many names, the last ones share a colour."""
     return {name: min(index, len(KERNELS) - 1) for index, name in enumerate(dict.fromkeys(names))}
 
 
-def kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
+def make_kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
     """Return the legend entries for the colours of kernels in a timeline chart."""
     shown_names = names if len(names) <= len(KERNELS) else names[: len(KERNELS) - 1]
-    short_names = [_short_name(name) for name in shown_names]
+    short_names = [_shorten_name(name) for name in shown_names]
     labels = [
         name if len(name) <= _LEGEND_LETTERS else f"{name[: _LEGEND_LETTERS - 1]}…" for name in short_names
     ]
@@ -359,9 +367,9 @@ def kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
     return entries
 
 
-def legend_entries(plot: Plot) -> list[tuple[str, str]]:
-    """Return the legend entries for all colours that occur in a timeline `chart`."""
-    tracks = tracks_of(plot)
+def make_legend_entries(plot: Plot) -> list[tuple[str, str]]:
+    """Return the legend entries for all colours that occur in a timeline with `draw_chart`."""
+    tracks = find_tracks(plot)
     is_kernel = tracks.colour < len(KERNELS)
     colours = tracks.colour[is_kernel]
     names = tracks.columns["name"][is_kernel]
@@ -370,10 +378,10 @@ def legend_entries(plot: Plot) -> list[tuple[str, str]]:
     ordered_names = dict.fromkeys(kernel_names[name] for _, name in colour_names)
     entries = [*ENGINES.values()]
     other_engines = np.unique(tracks.colour[~is_kernel]).tolist()
-    return [*kernel_legend([*ordered_names]), *(entries[index] for index in other_engines)]
+    return [*make_kernel_legend([*ordered_names]), *(entries[index] for index in other_engines)]
 
 
-def arrow_words(panels: Sequence[Lanes]) -> str:
+def describe_arrows(panels: Sequence[Lanes]) -> str:
     """Return a sentence that explains the arrows and frames in a timeline chart."""
     waits, implicit = (sum(len(lanes.arrows[arrow_kind]) for lanes in panels) for arrow_kind in (0, 1))
     faults = sum(len(lanes.faults) for lanes in panels)

@@ -104,7 +104,7 @@ class Lanes:
             else f"{origin[:1].upper()}{origin[1:]}: {duration_text}"
         )
         self._max_depth = max_depth
-        host_bars = [*self._ranges(), *self._calls(), *self._waits()]
+        host_bars = [*self._make_range_bars(), *self._make_call_bars(), *self._make_wait_bars()]
         (
             start,
             end,
@@ -116,15 +116,18 @@ class Lanes:
             size,
             operation,
             node,
-        ) = ([*(bar[index] for bar in host_bars), *column] for index, column in enumerate(self._operations()))
+        ) = (
+            [*(bar[index] for bar in host_bars), *column]
+            for index, column in enumerate(self._make_operation_columns())
+        )
         start_ns = np.array(start, np.int64)
         order = np.argsort(start_ns, kind="stable")
         self.start = start_ns[order]
         self.end = np.maximum(self.start, np.array(end, np.int64)[order])
-        self._row_key, self._row_keys = _distinct(keys_of_bars)
-        self.name, self.names = _distinct(names_of_bars)
-        self.detail, self.details = _distinct(detail)
-        self.line, self.sources = _distinct(lines_of_bars)
+        self._row_key, self._row_keys = _index_distinct(keys_of_bars)
+        self.name, self.names = _index_distinct(names_of_bars)
+        self.detail, self.details = _index_distinct(detail)
+        self.line, self.sources = _index_distinct(lines_of_bars)
         self.lines = [
             f"; {line}{f': {line.text.strip()}' if line.text else ''}" if line else ""
             for line in self.sources
@@ -185,18 +188,18 @@ class Lanes:
 
     # Bars on the rows
 
-    def _ranges(self) -> Iterator[Bar]:
+    def _make_range_bars(self) -> Iterator[Bar]:
         """Yield the bars of NVTX ranges."""
-        threads = _thread_indices(span.thread for span in self.record.ranges)
+        threads = _number_threads(span.thread for span in self.record.ranges)
         for span in self.record.ranges:
             thread = min(threads[span.thread], MAX_THREAD_ROWS - 1)
             depth = min(span.depth, self._max_depth - 1)
             detail = MARK_DETAIL if span.is_mark else f", NVTX range of depth {span.depth}"
             yield Bar(span.start_ns, span.end_ns, ("range", thread, depth), "range", span.name, detail)
 
-    def _calls(self) -> Iterator[Bar]:
+    def _make_call_bars(self) -> Iterator[Bar]:
         """Yield the bars of the host's CUDA calls."""
-        threads = _thread_indices(call.thread for call in self.record.calls)
+        threads = _number_threads(call.thread for call in self.record.calls)
         for call in self.record.calls:
             row_key = ("call", min(threads[call.thread], MAX_THREAD_ROWS - 1), 0)
             yield Bar(
@@ -210,7 +213,7 @@ class Lanes:
                 operation=call.correlation_id or NO_OPERATION,
             )
 
-    def _waits(self) -> Iterator[Bar]:
+    def _make_wait_bars(self) -> Iterator[Bar]:
         """Yield the bars of the host's waits."""
         for wait in self.waits:
             reason = "hidden: the program has no explicit wait" if wait.hidden else "asked for"
@@ -224,7 +227,7 @@ class Lanes:
                 wait.source,
             )
 
-    def _operations(self) -> list[Sequence[Any]]:
+    def _make_operation_columns(self) -> list[Sequence[Any]]:
         """Return the operations as columns of `Bar` (lists, because there may be very many operations)."""
         sources = {call.correlation_id: call.source for call in self.record.calls if call.correlation_id}
         columns = ([*map(attrgetter(name), self.record.activities)] for name in _COLUMNS)
@@ -238,7 +241,7 @@ class Lanes:
             for value, copy_kind in zip(activity_kinds, copy_kinds, strict=True)
         ]
         detail_keys = list(zip(*details_of, strict=True))
-        details = {key: self._detail(*key) for key in set(detail_keys)}
+        details = {key: self._describe_operation(*key) for key in set(detail_keys)}
         return [
             start,
             end,
@@ -252,7 +255,7 @@ class Lanes:
             [node_id if graph_id else NO_OPERATION for graph_id, node_id in zip(graph, node, strict=True)],
         ]
 
-    def _detail(
+    def _describe_operation(
         self,
         device: int,
         stream: int,
@@ -389,12 +392,12 @@ class Lanes:
         return spans
 
 
-def _distinct(values: Sequence[Any]) -> tuple[npt.NDArray[Any], list[Any]]:
+def _index_distinct(values: Sequence[Any]) -> tuple[npt.NDArray[Any], list[Any]]:
     """Return the index of each value among the distinct values, and the distinct values."""
     index_of = {value: index for index, value in enumerate(dict.fromkeys(values))}
     return np.fromiter(map(index_of.__getitem__, values), np.int64, len(values)), list(index_of)
 
 
-def _thread_indices(threads: Iterable[int]) -> dict[int, int]:
+def _number_threads(threads: Iterable[int]) -> dict[int, int]:
     """Return the index of each thread, in order of appearance."""
     return {thread: index for index, thread in enumerate(dict.fromkeys(threads))}

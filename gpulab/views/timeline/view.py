@@ -10,9 +10,15 @@ import traitlets
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, legend, remarks, row, words
 from gpulab.views.parts.items import Tracks
-from gpulab.views.parts.plot_picture import element_sentence
+from gpulab.views.parts.plot_picture import make_element_sentence
 from gpulab.views.tables import Column, Table
-from gpulab.views.timeline.chart import arrow_words, chart, lanes_of, legend_entries, tracks_of
+from gpulab.views.timeline.chart import (
+    describe_arrows,
+    draw_chart,
+    find_tracks,
+    make_lanes,
+    make_legend_entries,
+)
 from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, HIDDEN, NO_OPERATION, WAIT, Lanes
 from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records import Advice, Timeline
@@ -80,7 +86,7 @@ class TimelineView(View):
         self.advice = advice
         self.records = (record, *others)
         self.summary = summary
-        self.panels = lanes_of(self.records, names)
+        self.panels = make_lanes(self.records, names)
         super().__init__(
             title="Timeline: streams over time" if not others else "Timelines on one axis",
             source=record.provenance.source,
@@ -103,7 +109,7 @@ class TimelineView(View):
     def describe(self) -> str:
         lines = [self.sentence(), *([self.summary] if self.summary else [])]
         lines += [f"Advice {index}: {advice.text}" for index, advice in enumerate(self.advice, 1)]
-        track = tracks_of(chart(self.panels, ""))
+        track = find_tracks(draw_chart(self.panels, ""))
         for index, lanes in enumerate(self.panels):
             lines += _panel_lines(lanes, track, index)
         return "\n".join([*lines, self.caption])
@@ -143,12 +149,12 @@ class TimelineView(View):
     def draw(self) -> Box:
         folded = sum(len(lanes.folded) for lanes in self.panels)
         notes = [
-            arrow_words(self.panels),
+            describe_arrows(self.panels),
             f"{number(folded)} streams with the least work share the last row." if folded else "",
             "No operation was recorded." if not any(lanes.record.activities for lanes in self.panels) else "",
         ]
         has_bars = any(lanes.start.size for lanes in self.panels)
-        plot = chart(
+        plot = draw_chart(
             self.panels,
             f"{self.sentence()} {KEYS}",
             hint=HINT if has_bars else "",
@@ -156,7 +162,7 @@ class TimelineView(View):
         )
         picture = column(
             words(self.summary) if self.summary else None,
-            legend(legend_entries(plot)) if has_bars else None,
+            legend(make_legend_entries(plot)) if has_bars else None,
             plot,
             words(text, "note") if (text := " ".join(filter(None, notes))) else None,
             gap=4,
@@ -197,7 +203,7 @@ def _panel_lines(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
     return [
         f"{lanes.heading}.",
         *([f"{count(wait_count, 'operation')} waited for an event of another stream."] if wait_count else []),
-        *(element_sentence(track, bar, track.say) for bar in order[:MAX_SENTENCES]),
+        *(make_element_sentence(track, bar, track.say) for bar in order[:MAX_SENTENCES]),
         *([f"And {number(len(order) - MAX_SENTENCES)} more."] if len(order) > MAX_SENTENCES else []),
     ]
 

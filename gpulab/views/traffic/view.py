@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, fold, legend, table, words
-from gpulab.views.parts.dag import DrawnNode, dag
+from gpulab.views.parts.dag import DrawnNode, draw_dag
 from gpulab.views.parts.items import Labels
 from gpulab.views.parts.palette import KERNELS
 from gpulab.views.parts.plots import boxes, plot, speaking, y_ticks
@@ -205,7 +205,7 @@ class TrafficView(View):
                 if (source_index := self._source_of(expression_index)) is not None
             )
         )
-        return dag(
+        return draw_dag(
             nodes,
             edges,
             label=f"{self.sentence()} {count(len(red), 'fusion boundary', 'fusion boundaries')}.",

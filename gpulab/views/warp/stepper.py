@@ -225,7 +225,7 @@ class WarpStepper(View, module="warp/stepper"):
                 lane_state.key: [lane_state.symbol, lane_state.name, lane_state.meaning]
                 for lane_state in LANE_STATES
             },
-            "code": cuda.tokens(first_trace.code.rstrip("\n")),
+            "code": cuda.split_tokens(first_trace.code.rstrip("\n")),
             "granularity": first_trace.granularity,
             "sentence": step_text.SENTENCE,
             "line_sentence": step_text.LINE_SENTENCE,

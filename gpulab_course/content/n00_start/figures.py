@@ -13,17 +13,17 @@ from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from gpulab.session import which_device
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab.words import count as counted
 from gpulab_course.teach.picture import Picture
 
 _DPI = 100
 # The boxes use pale tints of the views' colours, on which text stays readable.
-_HOST_FILL = (light("accent"), 0.16)
-_DEVICE_FILL = (light("good"), 0.18)
-_BLOCK_COLOURS = tuple(map(light, ("accent-2", "tail", "good", "warn")))
-_TEXT_COLOUR = light("fg")
-_MUTED_COLOUR = light("muted")
+_HOST_FILL = (find_hex("accent"), 0.16)
+_DEVICE_FILL = (find_hex("good"), 0.18)
+_BLOCK_COLOURS = tuple(map(find_hex, ("accent-2", "tail", "good", "warn")))
+_TEXT_COLOUR = find_hex("fg")
+_MUTED_COLOUR = find_hex("muted")
 
 
 def picture(iterations: npt.NDArray[np.int32]) -> Picture:
@@ -52,7 +52,7 @@ def paths(values_of_z: Mapping[complex, Sequence[complex]]) -> Picture:
     figure = Figure(figsize=(7.6, 3.7), dpi=_DPI)
     plane_axes = figure.add_axes((0.09, 0.14, 0.42, 0.76))
     distance_axes = figure.add_axes((0.62, 0.14, 0.36, 0.76))
-    plane_axes.add_patch(Circle((0, 0), 2, facecolor=(light("other"), 0.25), edgecolor=_MUTED_COLOUR))
+    plane_axes.add_patch(Circle((0, 0), 2, facecolor=(find_hex("other"), 0.25), edgecolor=_MUTED_COLOUR))
     plane_axes.text(0, -1.75, "distance 2", ha="center", fontsize=9, color=_MUTED_COLOUR)
     distance_axes.axhline(2, color=_MUTED_COLOUR, linewidth=1)
     text_transform = distance_axes.get_yaxis_transform()
@@ -66,9 +66,16 @@ def paths(values_of_z: Mapping[complex, Sequence[complex]]) -> Picture:
         z_points = np.array(z_values)
         c_text = f"c = {c.real:g} {'+' if c.imag >= 0 else '−'} {abs(c.imag):g}i"
         plane_axes.plot(
-            z_points.real, z_points.imag, marker=marker, color=light(colour), linewidth=1.2, label=c_text
+            z_points.real,
+            z_points.imag,
+            marker=marker,
+            color=find_hex(colour),
+            linewidth=1.2,
+            label=c_text,
         )
-        distance_axes.plot(np.abs(z_points), marker=marker, color=light(colour), linewidth=1.2, label=c_text)
+        distance_axes.plot(
+            np.abs(z_points), marker=marker, color=find_hex(colour), linewidth=1.2, label=c_text
+        )
         escape_steps = np.flatnonzero(np.abs(z_points) >= 2)
         outcomes.append(
             f"with {c_text}, z escapes after {counted(int(escape_steps[0]), 'iteration')}"
@@ -122,7 +129,7 @@ def blocks_of_picture(
             side,
             side,
             facecolor="none",
-            edgecolor=light("accent-2"),
+            edgecolor=find_hex("accent-2"),
             linewidth=3,
             zorder=3,
         )
@@ -143,7 +150,13 @@ def blocks_of_picture(
         block_axes.axhline(line_position, color="white", linewidth=0.5, antialiased=False)
     block_axes.add_patch(
         Rectangle(
-            (thread_x, thread_y), 1, 1, facecolor="none", edgecolor=light("accent-2"), linewidth=3, zorder=3
+            (thread_x, thread_y),
+            1,
+            1,
+            facecolor="none",
+            edgecolor=find_hex("accent-2"),
+            linewidth=3,
+            zorder=3,
         )
     )
     block_axes.xaxis.tick_top()
@@ -201,7 +214,7 @@ def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
                     (start, bottom),
                     end - start,
                     0.8,
-                    facecolor=(light(name), 0.55),
+                    facecolor=(find_hex(name), 0.55),
                     edgecolor=_TEXT_COLOUR,
                 )
             )
@@ -210,14 +223,18 @@ def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
             "",
             xy=(surplus_threads, bottom + 1.0),
             xytext=(0, bottom + 1.0),
-            arrowprops={"arrowstyle": "|-|, widthA=0.3, widthB=0.3", "color": light("tail"), "lw": 2},
+            arrowprops={
+                "arrowstyle": "|-|, widthA=0.3, widthB=0.3",
+                "color": find_hex("tail"),
+                "lw": 2,
+            },
         )
         axes.text(
             0,
             bottom + 1.18,
             f"{surplus_threads} spare threads write here",
             fontsize=9,
-            color=light("tail-text"),
+            color=find_hex("tail-text"),
         )
         overflow_count = max(surplus_threads - padding, 0)
         outcomes.append(

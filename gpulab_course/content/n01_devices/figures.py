@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import DeviceInfo
 
@@ -40,7 +40,7 @@ def rates_of(info: DeviceInfo) -> Picture:
     axes.axis("off")
 
     def text(x: float, y: float, string: str, **options: Any) -> None:
-        axes.text(x, y, string, color=light("fg"), **{"fontsize": 10, "va": "center", **options})
+        axes.text(x, y, string, color=find_hex("fg"), **{"fontsize": 10, "va": "center", **options})
 
     # The units of one SM.
     text(0.2, 8.2, "one SM", weight="bold")
@@ -51,7 +51,14 @@ def rates_of(info: DeviceInfo) -> Picture:
         row, column = divmod(lane, _UNITS_PER_ROW)
         corner = (0.2 + 0.26 * column, 6.6 - 0.32 * row)
         axes.add_patch(
-            Rectangle(corner, 0.2, 0.24, facecolor=light("accent-2"), edgecolor=light("fg"), linewidth=0.4)
+            Rectangle(
+                corner,
+                0.2,
+                0.24,
+                facecolor=find_hex("accent-2"),
+                edgecolor=find_hex("fg"),
+                linewidth=0.4,
+            )
         )
     bottom = 6.6 - 0.32 * (row_count - 1)
     # The chip with its SMs.
@@ -60,10 +67,17 @@ def rates_of(info: DeviceInfo) -> Picture:
         row, column = divmod(sm, _SMS_PER_ROW)
         corner = (5.3 + 0.36 * column, 7.5 - 0.42 * row)
         axes.add_patch(
-            Rectangle(corner, 0.28, 0.32, facecolor=light("accent-2"), edgecolor=light("fg"), linewidth=0.4)
+            Rectangle(
+                corner,
+                0.28,
+                0.32,
+                facecolor=find_hex("accent-2"),
+                edgecolor=find_hex("fg"),
+                linewidth=0.4,
+            )
         )
-    axes.plot([4.4, 5.3], [6.84, 7.82], color=light("muted"), linewidth=0.8)
-    axes.plot([4.4, 5.3], [bottom, 7.5], color=light("muted"), linewidth=0.8)
+    axes.plot([4.4, 5.3], [6.84, 7.82], color=find_hex("muted"), linewidth=0.8)
+    axes.plot([4.4, 5.3], [bottom, 7.5], color=find_hex("muted"), linewidth=0.8)
     chip_bottom = 7.5 - 0.42 * ((info.sm_count - 1) // _SMS_PER_ROW)
     # The stacks of memory.
     text(11.6, 8.2, f"memory: {stack_count} stacks", weight="bold")
@@ -71,12 +85,18 @@ def rates_of(info: DeviceInfo) -> Picture:
         y = 7.82 - (7.82 - chip_bottom) * (stack_index + 1) / stack_count
         height = (7.82 - chip_bottom) / stack_count - 0.15
         axes.add_patch(
-            Rectangle((12.3, y), 2.6, height, facecolor=(light("good"), 0.4), edgecolor=light("fg"))
+            Rectangle(
+                (12.3, y),
+                2.6,
+                height,
+                facecolor=(find_hex("good"), 0.4),
+                edgecolor=find_hex("fg"),
+            )
         )
         text(13.6, y + height / 2, f"{gbps / stack_count:,.0f} GB/s", ha="center", fontsize=9)
         for wire_index in range(5):
             wire_y = y + height * (wire_index + 0.5) / 5
-            axes.plot([9.75, 12.3], [wire_y, wire_y], color=light("muted"), linewidth=0.7)
+            axes.plot([9.75, 12.3], [wire_y, wire_y], color=find_hex("muted"), linewidth=0.7)
         text(
             11.0,
             y + height / 2,

@@ -16,7 +16,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from gpulab import session
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
@@ -45,7 +45,7 @@ class Series:
         figure.subplots_adjust(left=0.3, right=0.98, top=0.9, bottom=0.1, hspace=0.3)
         colours = ("accent", "good", "warn", "accent-2", "tail")
         for ax, name, colour in zip(axes, names, colours, strict=False):
-            ax.plot(self.time_s, self.columns[name], color=light(colour))
+            ax.plot(self.time_s, self.columns[name], color=find_hex(colour))
             ax.set_ylabel(
                 _break_last_word(f"{name} ({self.units[name]})"),
                 rotation=0,
@@ -57,7 +57,7 @@ class Series:
             ax.set_ylim(0, 1.15 * max(self.columns[name]) or 1)
             ax.margins(x=0)
             for _, phase_start in self.phases[1:]:
-                ax.axvline(phase_start, color=light("muted"), linewidth=0.6)
+                ax.axvline(phase_start, color=find_hex("muted"), linewidth=0.6)
         phase_ends = [phase_start for _, phase_start in self.phases[1:]] + [self.time_s[-1]]
         for (name, phase_start), phase_end in zip(self.phases, phase_ends, strict=True):
             axes[0].text(
@@ -73,7 +73,7 @@ class Series:
         caption = (
             f"Sensor readings over {self.time_s[-1]:.0f} s, at most {peak:.0f} W; {self.provenance.label}."
         )
-        figure.text(0.02, 0.965, self.provenance.label, fontsize=9, color=light("muted"))
+        figure.text(0.02, 0.965, self.provenance.label, fontsize=9, color=find_hex("muted"))
         return Picture.of(figure, caption)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab.words import count as counted
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import DeviceInfo, Provenance
@@ -36,8 +36,8 @@ def warps_of_block(warp_numbers: Any) -> Picture:
         for x in range(columns):
             warp_number = int(warp_numbers[y, x])
             name = _WARP_COLOURS[warp_number % len(_WARP_COLOURS)]
-            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=light(name), edgecolor="white"))
-            colour = light(f"on-{name}")
+            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=find_hex(name), edgecolor="white"))
+            colour = find_hex(f"on-{name}")
             axes.text(x + 0.5, y + 0.5, str(warp_number), ha="center", va="center", fontsize=9, color=colour)
     axes.set_xlim(0, columns)
     axes.set_ylim(rows, 0)
@@ -88,14 +88,14 @@ def sectors_of_warps(positions: Mapping[str, Any], cols: int) -> Picture:
                     (column, row),
                     _FLOATS_PER_SECTOR,
                     1,
-                    facecolor=light("accent-2") if sector in sectors else "white",
-                    edgecolor=light("muted"),
+                    facecolor=find_hex("accent-2") if sector in sectors else "white",
+                    edgecolor=find_hex("muted"),
                     linewidth=0.6,
                 )
             )
         for position in element_positions:
             row, column = divmod(int(position), cols)
-            axes.add_patch(Rectangle((column + 0.15, row + 0.2), 0.7, 0.6, facecolor=light("tail")))
+            axes.add_patch(Rectangle((column + 0.15, row + 0.2), 0.7, 0.6, facecolor=find_hex("tail")))
         axes.set_xlim(0, cols)
         axes.set_ylim(row_count, 0)
         axes.set_title(count_texts[-1], fontsize=11, pad=22)
@@ -128,7 +128,13 @@ def inside_sm(info: DeviceInfo) -> Picture:
 
     def box(left: float, bottom: float, width: float, height: float, name: str, text: str) -> None:
         axes.add_patch(
-            Rectangle((left, bottom), width, height, facecolor=(light(name), 0.45), edgecolor=light("fg"))
+            Rectangle(
+                (left, bottom),
+                width,
+                height,
+                facecolor=(find_hex(name), 0.45),
+                edgecolor=find_hex("fg"),
+            )
         )
         axes.text(left + width / 2, bottom + height / 2, text, ha="center", va="center", fontsize=9)
 
@@ -141,8 +147,8 @@ def inside_sm(info: DeviceInfo) -> Picture:
                     (left_x + 0.43 * column, 7.0 - 0.4 * row),
                     0.35,
                     0.3,
-                    facecolor=light("warn"),
-                    edgecolor=light("fg"),
+                    facecolor=find_hex("warn"),
+                    edgecolor=find_hex("fg"),
                     linewidth=0.5,
                 )
             )
@@ -152,13 +158,13 @@ def inside_sm(info: DeviceInfo) -> Picture:
             "",
             xy=(left_x + 1.7, 5.75),
             xytext=(left_x + 1.7, 7.0 - 0.4 * ((slots - 1) // 8) - 0.05),
-            arrowprops={"arrowstyle": "-|>", "color": light("fg")},
+            arrowprops={"arrowstyle": "-|>", "color": find_hex("fg")},
         )
         axes.annotate(
             "",
             xy=(left_x + 1.7, 4.25),
             xytext=(left_x + 1.7, 4.85),
-            arrowprops={"arrowstyle": "-|>", "color": light("fg")},
+            arrowprops={"arrowstyle": "-|>", "color": find_hex("fg")},
         )
         box(left_x, 3.4, 3.4, 0.8, "good", f"{units} FP32 units")
         box(left_x, 2.5, 1.6, 0.8, "good", "SFUs")
@@ -194,10 +200,10 @@ def waiting_warps(warp_counts: Sequence[int], latency: int) -> Picture:
         is_issuing = np.zeros(cycles, bool)
         for warp in range(warp_count):
             y = top_y - warp
-            axes.add_patch(Rectangle((warp, y), cycles - warp, 0.8, facecolor=(light("other"), 0.35)))
+            axes.add_patch(Rectangle((warp, y), cycles - warp, 0.8, facecolor=(find_hex("other"), 0.35)))
             for cycle in range(warp, cycles, latency):
                 is_issuing[cycle] = True
-                axes.add_patch(Rectangle((cycle, y), 1, 0.8, facecolor=light("accent"), edgecolor="white"))
+                axes.add_patch(Rectangle((cycle, y), 1, 0.8, facecolor=find_hex("accent"), edgecolor="white"))
             axes.text(-0.2, y + 0.4, f"warp {warp}", ha="right", va="center", fontsize=9)
         busy_cycles = int(is_issuing[:latency].sum())
         shares.append(
@@ -246,13 +252,13 @@ def latency_hiding(
     for (name, gbps), colour, marker in zip(
         bandwidth_gbps.items(), _LINE_COLOURS, _LINE_MARKERS, strict=False
     ):
-        axes.plot(warps, gbps, marker=marker, color=light(colour), label=name)
+        axes.plot(warps, gbps, marker=marker, color=find_hex(colour), label=name)
     axes.set_xscale("log", base=2)
     axes.set_xticks(list(warps), [str(warp_count) for warp_count in warps])
     axes.set_ylim(0, 1.1 * max(max(gbps) for gbps in bandwidth_gbps.values()))
     axes.set_xlabel(f"warps on each SM (of {info.max_warps_per_sm} slots)")
     axes.set_ylabel("GB/s read and written")
-    axes.set_title(origin.label, fontsize=10, color=light("muted"))
+    axes.set_title(origin.label, fontsize=10, color=find_hex("muted"))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="lower right")
     peaks_text = ", ".join(f"{name} reaches {max(gbps):,.0f} GB/s" for name, gbps in bandwidth_gbps.items())

@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 
@@ -36,7 +36,10 @@ def mask_strip(mask: int) -> Picture:
     for digit in range(_LANES // _DIGIT_BITS):
         x = 3.4 + _LANES - _DIGIT_BITS * (digit + 1)
         axes.plot(
-            [x + 0.2, x + 0.2, x + 3.8, x + 3.8], [2.5, 2.8, 2.8, 2.5], color=light("muted"), linewidth=1
+            [x + 0.2, x + 0.2, x + 3.8, x + 3.8],
+            [2.5, 2.8, 2.8, 2.5],
+            color=find_hex("muted"),
+            linewidth=1,
         )
         text = f"{mask >> _DIGIT_BITS * digit & 15:x}"
         draw_text(axes, x + 2, 3.45, text, ha="center", fontsize=12)

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from gpulab import session
 from gpulab.views import WarpStepper
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.errors import WatchError
@@ -171,7 +171,7 @@ def reuse(host_order: Sequence[str]) -> Picture:
         box = Rectangle(
             (start_times["z"], 1.9), end_times["add"] - start_times["z"], 2.5, fill=False, linewidth=1.8
         )
-        box.set_edgecolor(light("error"))
+        box.set_edgecolor(find_hex("error"))
         axes.add_patch(box)
         text = "side may still read doubled, but the memory already contains z"
         draw_text(axes, last_end, 5.1, text, "error", ha="right")

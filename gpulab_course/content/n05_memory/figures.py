@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
@@ -44,14 +44,14 @@ def traffic(
         [bar_position - 0.19 for bar_position in bar_positions],
         [requested_bytes[name] for name in names],
         0.36,
-        color=light("warn"),
+        color=find_hex("warn"),
         label="requested",
     )
     axes.barh(
         [bar_position + 0.19 for bar_position in bar_positions],
         [needed_bytes[name] for name in names],
         0.36,
-        color=light("good"),
+        color=find_hex("good"),
         label="needed",
     )
     for bar_position, name in enumerate(names):
@@ -68,7 +68,7 @@ def traffic(
     axes.invert_yaxis()
     axes.set_xlabel("bytes")
     axes.legend(frameon=False, loc="lower right", fontsize=9)
-    axes.set_title(origin.label, fontsize=10, color=light("muted"))
+    axes.set_title(origin.label, fontsize=10, color=find_hex("muted"))
     axes.spines[["top", "right"]].set_visible(False)
     ratios_text = ", ".join(
         f"{name} {requested_bytes[name] / needed_bytes[name]:,.0f} times" for name in names
@@ -114,7 +114,7 @@ def levels() -> Picture:
         draw_arrow(axes, (1.9, top_y), (1.9, bottom), linewidth=3.5, mutation_scale=20)
     draw_arrow(axes, (4.5, 1.5), (4.5, 2.2))
     draw_text(axes, 6.2, 1.85, "only by stores of your own code")
-    axes.plot([4.65, 6.1], [1.85, 1.85], color=light("rule"), linewidth=1)
+    axes.plot([4.65, 6.1], [1.85, 1.85], color=find_hex("rule"), linewidth=1)
     draw_text(axes, 2.1, 4.85, "a load")
     return Picture.of(
         figure,
@@ -158,7 +158,12 @@ def sector_map(requests: Mapping[str, Sequence[int]]) -> Picture:
             colour = "accent" if index in read_floats else "accent-2" if is_touched else "grid"
             alpha = 1.0 if index in read_floats or not is_touched else 0.45
             cell = Rectangle(
-                (map_left + index, top_y), 1, 0.7, facecolor=light(colour), edgecolor="none", alpha=alpha
+                (map_left + index, top_y),
+                1,
+                0.7,
+                facecolor=find_hex(colour),
+                edgecolor="none",
+                alpha=alpha,
             )
             axes.add_patch(cell)
         for sector in range(_SHOWN_SECTORS + 1):
@@ -189,20 +194,42 @@ def texture_curve(texels: Sequence[float], coordinates: Any, values: Any) -> Pic
     max_texel = max(texels)
     for index, texel in enumerate(texels):
         box = Rectangle(
-            (index, -0.28 * max_texel), 1, 0.18 * max_texel, facecolor=light("accent-2"), edgecolor="white"
+            (index, -0.28 * max_texel),
+            1,
+            0.18 * max_texel,
+            facecolor=find_hex("accent-2"),
+            edgecolor="white",
         )
         axes.add_patch(box)
         text = f"texel {index}: {texel:g}"
         box_middle_y = -0.19 * max_texel
         axes.text(
-            index + 0.5, box_middle_y, text, ha="center", va="center", fontsize=9, color=light("on-accent-2")
+            index + 0.5,
+            box_middle_y,
+            text,
+            ha="center",
+            va="center",
+            fontsize=9,
+            color=find_hex("on-accent-2"),
         )
-        axes.plot([index + 0.5] * 2, [-0.1 * max_texel, texel], color=light("rule"), linewidth=1, zorder=0)
-    axes.plot(coordinates, values, color=light("accent"), linewidth=2, label="returned")
+        axes.plot(
+            [index + 0.5] * 2,
+            [-0.1 * max_texel, texel],
+            color=find_hex("rule"),
+            linewidth=1,
+            zorder=0,
+        )
+    axes.plot(coordinates, values, color=find_hex("accent"), linewidth=2, label="returned")
     centres = [index + 0.5 for index in range(len(texels))]
-    axes.plot(centres, texels, "o", color=light("tail"), label="centre of a texel")
+    axes.plot(centres, texels, "o", color=find_hex("tail"), label="centre of a texel")
     halfway_value = float(np.interp(1.0, coordinates, values))
-    axes.plot([1.0], [halfway_value], "s", color=light("purple"), label=f"coordinate 1: {halfway_value:g}")
+    axes.plot(
+        [1.0],
+        [halfway_value],
+        "s",
+        color=find_hex("purple"),
+        label=f"coordinate 1: {halfway_value:g}",
+    )
     axes.set_xlim(float(min(coordinates)), float(max(coordinates)))
     axes.set_ylim(-0.32 * max_texel, 1.1 * max_texel)
     axes.set_xlabel("coordinate")
@@ -266,7 +293,7 @@ def transpose_through_tile(
         ((result_corner[0], stored_row), 32, 3, "tail"),
     )
     for corner, width, panel_height, colour in bars:
-        axes.add_patch(Rectangle(corner, width, panel_height, facecolor=light(colour)))
+        axes.add_patch(Rectangle(corner, width, panel_height, facecolor=find_hex(colour)))
     arrow_start, arrow_end = (x_corner[0] + 36, loaded_row + 1.5), (tile_x - 3, tile_row + 2)
     draw_arrow(axes, arrow_start, arrow_end, linewidth=2, mutation_scale=16)
     y = stored_row + 1.5

@@ -16,7 +16,7 @@ from gpulab.lab.run import launch
 from gpulab.lab.timeline import timeline
 from gpulab.views._base import Bundle, View, make_picture_bundle
 from gpulab.views.parts.boxes import Box, bars, column, words
-from gpulab.views.parts.picture import png
+from gpulab.views.parts.picture import draw_png
 from gpulab.views.tables import Table
 from gpulab.words import duration, number, size
 from gpulab_course.content import kernels, story
@@ -315,7 +315,9 @@ def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
 
         def draw_laps() -> Bundle:
             caption = f"{len(laps)} of {kernel_count} kernels. Times {provenance.label}."
-            return make_picture_bundle(png(_lap_bars(laps, copy_lap, kernel_count), title, caption), caption)
+            return make_picture_bundle(
+                draw_png(_lap_bars(laps, copy_lap, kernel_count), title, caption), caption
+            )
 
         for rung, limiter in zip(series.rungs, limiters, strict=True):
             begin_step(draw_laps)

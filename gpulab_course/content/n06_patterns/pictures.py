@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab_course.teach.drawing import WIDTH_IN, draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 
@@ -60,7 +60,7 @@ def fence_and_barrier() -> Picture:
         for start, end, colour in arrows:
             draw_arrow(axes, (start, panel_top + 1.5), (end, panel_top + 2.2), colour)
     draw_text(axes, 8.4, 2.0, "data becomes visible")
-    axes.plot([6.0, 6.0], [8.45, 11.0], color=light("tail"), linewidth=2.5)
+    axes.plot([6.0, 6.0], [8.45, 11.0], color=find_hex("tail"), linewidth=2.5)
     draw_text(axes, 6.15, 9.75, "barrier")
     draw_arrow(axes, (9.2, 11.4), (12.1, 11.4), "muted")
     draw_text(axes, 9.1, 11.4, "time", ha="right")
@@ -125,9 +125,15 @@ def look_back(own_sums: Sequence[int], known: int) -> Picture:
         text = f"{shown_sum}\nfrom the start" if is_prefix else f"{shown_sum}\nown sum"
         draw_box(axes, tile_index + 0.05, 0, 0.9, 1, "good" if is_prefix else "warn", text, fontsize=9)
     draw_arrow(axes, (last_tile + 0.5, 1.75), (known + 0.5, 1.75), "accent")
-    axes.plot([last_tile + 0.5] * 2, [1.05, 1.75], color=light("accent"), linewidth=1)
+    axes.plot([last_tile + 0.5] * 2, [1.05, 1.75], color=find_hex("accent"), linewidth=1)
     for tile_index in range(known, last_tile):
-        axes.plot([tile_index + 0.5] * 2, [1.05, 1.75], color=light("accent"), linewidth=1, linestyle=":")
+        axes.plot(
+            [tile_index + 0.5] * 2,
+            [1.05, 1.75],
+            color=find_hex("accent"),
+            linewidth=1,
+            linestyle=":",
+        )
     added_sums = [*(own_sums[tile_index] for tile_index in range(last_tile - 1, known, -1)), prefix]
     prefix_sum = int(sum(own_sums[:last_tile]))
     terms = " + ".join(str(added_sum) for added_sum in added_sums)
@@ -228,7 +234,7 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
             window_side,
             window_side,
             fill=False,
-            edgecolor=light("tail"),
+            edgecolor=find_hex("tail"),
             linewidth=2,
         )
     )

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from gpulab import session
 from gpulab.lab.timeline import timeline
 from gpulab.views.parts import boxes
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab.views.timeline.steered import SteeredTimeline
 from gpulab_course.content.n07_streams import clocks, work
 from gpulab_course.teach.picture import Picture
@@ -50,14 +50,14 @@ def three_clocks(
             line_style,
             marker=marker,
             markersize=size,
-            color=light(colour),
+            color=find_hex(colour),
             label=name,
-            markerfacecolor="none" if size > 6 else light(colour),
+            markerfacecolor="none" if size > 6 else find_hex(colour),
         )
     axes.set_xlabel("iterations in the kernel")
     axes.set_ylabel("ms")
     axes.set_ylim(bottom=0)
-    axes.set_title(origin.label, fontsize=10, color=light("muted"))
+    axes.set_title(origin.label, fontsize=10, color=find_hex("muted"))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="upper left")
     summary = "; ".join(
@@ -87,16 +87,16 @@ def clock_spans(no_wait_ms: float, with_wait_ms: float, events_ms: float, origin
     axes = figure.add_axes((0.2, 0.15, 0.76, 0.73))
     launch_us, end_us, kernel_us = 1e3 * no_wait_ms, 1e3 * with_wait_ms, 1e3 * events_ms
     begin_us = max(0.0, end_us - kernel_us)
-    axes.barh([0], [launch_us], 0.6, color=light("warn"))
-    axes.barh([0], [end_us - launch_us], 0.6, left=launch_us, color=light("other"))
-    axes.barh([1], [end_us - begin_us], 0.6, left=begin_us, color=light("good"))
+    axes.barh([0], [launch_us], 0.6, color=find_hex("warn"))
+    axes.barh([0], [end_us - launch_us], 0.6, left=launch_us, color=find_hex("other"))
+    axes.barh([1], [end_us - begin_us], 0.6, left=begin_us, color=find_hex("good"))
     middle_us = (begin_us + end_us) / 2
     axes.annotate("launch", (0, -0.36), (0, 3), textcoords="offset points", fontsize=9, va="bottom")
-    axes.text(middle_us, 0, "wait", ha="center", va="center", fontsize=9, color=light("fg"))
-    axes.text(middle_us, 1, "kernel", ha="center", va="center", fontsize=9, color=light("on-good"))
+    axes.text(middle_us, 0, "wait", ha="center", va="center", fontsize=9, color=find_hex("fg"))
+    axes.text(middle_us, 1, "kernel", ha="center", va="center", fontsize=9, color=find_hex("on-good"))
     spans = ((0.0, launch_us, "warn"), (0.0, end_us, "accent"), (begin_us, end_us, "good"))
     for row, (start, stop, colour) in enumerate(spans, start=2):
-        axes.plot([start, stop], [row, row], color=light(colour), marker="|", markersize=12, linewidth=2)
+        axes.plot([start, stop], [row, row], color=find_hex(colour), marker="|", markersize=12, linewidth=2)
         label = f"{stop - start:.1f} µs"
         axes.annotate(label, (stop, row), (8, 0), textcoords="offset points", va="center", fontsize=9)
     names = ("host", "GPU", "1: host, no wait", "2: host, with a wait", "3: two events")
@@ -107,7 +107,7 @@ def clock_spans(no_wait_ms: float, with_wait_ms: float, events_ms: float, origin
     axes.tick_params(axis="x", labelsize=9)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_title(origin.label, fontsize=10, color=light("muted"))
+    axes.set_title(origin.label, fontsize=10, color=find_hex("muted"))
     return Picture.of(
         figure,
         "Where three clocks start and stop. The host launches a kernel and waits; the GPU runs the kernel. "

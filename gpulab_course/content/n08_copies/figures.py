@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab.words import duration, size
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
@@ -47,8 +47,8 @@ def page_migration(
     axes = figure.add_axes((0.01, 0.02, 0.98, 0.86))
     for row, (step_name, time_text, memory_side, arrow) in enumerate(rows):
         y = 1.5 * row
-        axes.text(0, y + 0.3, step_name, fontsize=9, va="center", color=light("fg"))
-        axes.text(0, y + 0.75, time_text, fontsize=9, va="center", weight="bold", color=light("fg"))
+        axes.text(0, y + 0.3, step_name, fontsize=9, va="center", color=find_hex("fg"))
+        axes.text(0, y + 0.75, time_text, fontsize=9, va="center", weight="bold", color=find_hex("fg"))
         for name, x, colour in (("host", _HOST_X, "warn"), ("device", _DEVICE_X, "good")):
             for index in range(square_count):
                 is_here = memory_side == name
@@ -57,19 +57,25 @@ def page_migration(
                         (x + 0.8 * index, y + 0.15),
                         0.7,
                         0.7,
-                        facecolor=light(colour) if is_here else "white",
-                        edgecolor=light(colour if is_here else "rule"),
+                        facecolor=find_hex(colour) if is_here else "white",
+                        edgecolor=find_hex(colour if is_here else "rule"),
                     )
                 )
         if arrow:
             arrow_start, arrow_end = _HOST_X + 0.8 * square_count + 0.2, _DEVICE_X - 0.3
-            style = {"arrowstyle": "-|>", "color": light("tail"), "linewidth": 2}
+            style = {"arrowstyle": "-|>", "color": find_hex("tail"), "linewidth": 2}
             axes.annotate("", (arrow_end, y + 0.62), (arrow_start, y + 0.62), arrowprops=style)
             arrow_middle = (arrow_start + arrow_end) / 2
-            axes.text(arrow_middle, y + 0.2, arrow, fontsize=9, ha="center", color=light("tail-text"))
+            axes.text(arrow_middle, y + 0.2, arrow, fontsize=9, ha="center", color=find_hex("tail-text"))
     half_width = 0.4 * square_count
     axes.text(
-        _HOST_X + half_width, -0.3, "host memory", fontsize=9, ha="center", weight="bold", color=light("fg")
+        _HOST_X + half_width,
+        -0.3,
+        "host memory",
+        fontsize=9,
+        ha="center",
+        weight="bold",
+        color=find_hex("fg"),
     )
     axes.text(
         _DEVICE_X + half_width,
@@ -78,12 +84,12 @@ def page_migration(
         fontsize=9,
         ha="center",
         weight="bold",
-        color=light("fg"),
+        color=find_hex("fg"),
     )
     axes.set_xlim(0, _DEVICE_X + 0.8 * square_count + 0.1)
     axes.set_ylim(1.5 * len(rows) - 0.4, -0.8)
     axes.set_axis_off()
-    figure.text(0.5, 0.93, origin.label, fontsize=10, ha="center", color=light("muted"))
+    figure.text(0.5, 0.93, origin.label, fontsize=10, ha="center", color=find_hex("muted"))
     return Picture.of(
         figure,
         f"Where the pages of an array of {size(size_bytes)} are, {origin.label}. Managed memory: after the "

@@ -16,10 +16,10 @@ from gpulab.lab.monitor.monitor import Monitor
 from gpulab.lab.monitor.recorder import recorded_session
 from gpulab.lab.profiling.profile import ProfileReport, profile
 from gpulab.views._steered import Steered
-from gpulab.views.monitor.monitor_text import held as held
+from gpulab.views.monitor.monitor_text import find_clock_reasons as find_clock_reasons
 from gpulab.views.parts.boxes import Box, bars, column, slider, words
 from gpulab.views.parts.items import Rects
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab.views.parts.plots import plot
 from gpulab.words import number
 from gpulab_course.content.n09_profiling.phases import ADDITION as ADDITION
@@ -176,18 +176,18 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
     axes.loglog(
         [min_intensity, ridge],
         [min_intensity * bandwidth_gbps, peak_gflops],
-        color=light("accent"),
+        color=find_hex("accent"),
         linewidth=3,
     )
-    axes.loglog([ridge, max_intensity], [peak_gflops, peak_gflops], color=light("tail"), linewidth=3)
-    axes.axvline(ridge, color=light("muted"), linestyle="--", linewidth=1)
+    axes.loglog([ridge, max_intensity], [peak_gflops, peak_gflops], color=find_hex("tail"), linewidth=3)
+    axes.axvline(ridge, color=find_hex("muted"), linestyle="--", linewidth=1)
     min_gflops = min_intensity * bandwidth_gbps / 2
     axes.set_xlim(min_intensity, max_intensity)
     axes.set_ylim(min_gflops, 2.2 * peak_gflops)
     limit_texts = []
     for intensity in intensities:
         gflops = min(peak_gflops, intensity * bandwidth_gbps)
-        axes.plot(intensity, gflops, "o", color=light("fg"), markersize=9)
+        axes.plot(intensity, gflops, "o", color=find_hex("fg"), markersize=9)
         is_left = intensity < ridge
         axes.annotate(
             f"I = {number(intensity, 3)}: at most\n{gflops:,.0f} GFLOP/s",
@@ -205,7 +205,14 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
     )
     for low_intensity, high_intensity, text, colour in ridge_sides:
         label_intensity = (low_intensity * high_intensity) ** 0.5
-        axes.text(label_intensity, 1.3 * min_gflops, text, ha="center", color=light(colour), fontsize=_FONT)
+        axes.text(
+            label_intensity,
+            1.3 * min_gflops,
+            text,
+            ha="center",
+            color=find_hex(colour),
+            fontsize=_FONT,
+        )
     axes.text(
         ridge,
         2.3 * peak_gflops,
@@ -255,7 +262,7 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
                 (start_us, row - 0.36),
                 duration_us,
                 0.72,
-                facecolor=light(colour),
+                facecolor=find_hex(colour),
                 edgecolor="white",
                 hatch=hatch,
             )
@@ -268,7 +275,7 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
             va="center",
             fontsize=_FONT,
             color="black",
-            bbox={"facecolor": light(colour), "edgecolor": "none", "pad": 1.5},
+            bbox={"facecolor": find_hex(colour), "edgecolor": "none", "pad": 1.5},
         )
     axes.set_xlim(0, max((kernel.end_ns - start_ns) / 1e3 for kernel in kernels))
     axes.set_ylim(len(streams) - 0.5, -0.5)
@@ -303,10 +310,15 @@ def power_after(record: LoadSamples, name: str) -> Picture:
     energy_w = np.diff(record["energy"][shown_indices]) / np.diff(seconds)
     axes = _axes(3.0)
     axes.stairs(
-        energy_w, seconds, baseline=None, color=light("tail"), linewidth=2.5, label="from the counted energy"
+        energy_w,
+        seconds,
+        baseline=None,
+        color=find_hex("tail"),
+        linewidth=2.5,
+        label="from the counted energy",
     )
-    axes.plot(seconds, reported_w, "o-", color=light("accent"), markersize=4, label="reported by NVML")
-    axes.axvline(0, color=light("muted"), linestyle="--", linewidth=1)
+    axes.plot(seconds, reported_w, "o-", color=find_hex("accent"), markersize=4, label="reported by NVML")
+    axes.axvline(0, color=find_hex("muted"), linestyle="--", linewidth=1)
     axes.set_ylim(0, 1.1 * max(reported_w.max(), energy_w.max()))
     axes.set_xlabel("seconds since the phase began", fontsize=_FONT)
     axes.set_ylabel("W", fontsize=_FONT)

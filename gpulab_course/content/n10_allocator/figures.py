@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from gpulab import session
 from gpulab.session.pools.hook import ALLOC, FREE_COMPLETED
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab.views.tables import Table
 from gpulab_course.content import story
 from gpulab_course.teach.drawing import draw_box, draw_text, empty_axes
@@ -123,7 +123,7 @@ def reused(doubled_address: int, z_address: int) -> Picture:
     rows = {"host": 3, "default stream": 15, "side stream": 27}
     for name, y in rows.items():
         draw_text(axes, 15, y + 4, name, ha="right")
-        axes.plot([17, 99], [y + 9.5, y + 9.5], color=light("rule"), linewidth=1)
+        axes.plot([17, 99], [y + 9.5, y + 9.5], color=find_hex("rule"), linewidth=1)
     second_colour = "tail" if is_race else "accent-2"
     boxes = (
         ("host", 17, 14, "doubled\n= x * 2", "grid"),
@@ -185,7 +185,7 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
     size_axes = figure.add_axes((0.16, 0.12, 0.82, 0.24), sharex=lifetime_axes)
     for row, (start, end, size) in enumerate(bars):
         colour = "tail" if start <= peak < end else "accent-2"
-        lifetime_axes.add_patch(Rectangle((start, row - 0.38), end - start, 0.76, facecolor=light(colour)))
+        lifetime_axes.add_patch(Rectangle((start, row - 0.38), end - start, 0.76, facecolor=find_hex(colour)))
         text = f"{size / MIB:.3g} MiB"
         lifetime_axes.text(start + 0.1, row, text, ha="left", va="center", fontsize=9, color="black")
     lifetime_axes.set_yticks(range(len(bars)), names, fontsize=_FONT)
@@ -194,7 +194,7 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
         [size / MIB for size in live_bytes[1:]],
         np.arange(len(live_bytes)),
         fill=True,
-        color=light("accent-2"),
+        color=find_hex("accent-2"),
     )
     size_axes.set_ylabel("MiB", fontsize=_FONT)
     size_axes.set_ylim(0, 1.2 * max(live_bytes) / MIB)
@@ -204,7 +204,7 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
     size_axes.set_xticks([])
     lifetime_axes.tick_params(labelbottom=False, bottom=False)
     for axes in (lifetime_axes, size_axes):
-        axes.axvspan(peak, peak + 1, facecolor=light("grid"), zorder=0)
+        axes.axvspan(peak, peak + 1, facecolor=find_hex("grid"), zorder=0)
         axes.spines[["top", "right"]].set_visible(False)
     event_stacks = events.stacks[event_indices]
     stack_starts = [0, *(np.flatnonzero(np.diff(event_stacks)) + 1), len(event_indices)]
@@ -213,7 +213,7 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
         text = f"line {line_number}" if is_inside else "return" if end < len(event_indices) else ""
         lifetime_axes.text((start + end) / 2, -0.7, text, ha="center", va="bottom", fontsize=_FONT)
         if start:
-            lifetime_axes.axvline(start, color=light("muted"), linestyle=":", linewidth=1)
+            lifetime_axes.axvline(start, color=find_hex("muted"), linestyle=":", linewidth=1)
     peak_names = [name for name, (start, end, _) in zip(names, bars, strict=True) if start <= peak < end]
     return Picture.of(
         figure,

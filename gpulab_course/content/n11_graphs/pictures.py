@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab_course.content.n11_graphs.figures import BreakEven
 from gpulab_course.teach.drawing import WIDTH_IN, draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
@@ -95,15 +95,19 @@ def break_even_lines(even: BreakEven, work: str, origin: Provenance) -> Picture:
     axes = figure.add_axes((0.1, 0.16, 0.87, 0.74))
     eager_us = [launch_count * even.eager_us for launch_count in launch_counts]
     graph_us = [making_us + launch_count * even.launch_us for launch_count in launch_counts]
-    axes.plot(launch_counts, eager_us, color=light("warn"), marker="s", label=f"{work}, each time")
+    axes.plot(launch_counts, eager_us, color=find_hex("warn"), marker="s", label=f"{work}, each time")
     axes.plot(
-        launch_counts, graph_us, color=light("accent"), marker="o", label="make the graph, then launch it"
+        launch_counts,
+        graph_us,
+        color=find_hex("accent"),
+        marker="o",
+        label="make the graph, then launch it",
     )
     axes.set_xticks([*launch_counts])
     axes.set_xlabel("how often the work runs")
     axes.set_ylabel("host time in µs")
     axes.set_ylim(0, 1.05 * max(eager_us[-1], graph_us[-1]))
-    axes.set_title(origin.label, fontsize=10, color=light("muted"))
+    axes.set_title(origin.label, fontsize=10, color=find_hex("muted"))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="upper left")
     break_even_text = (
@@ -169,7 +173,7 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
     draw_text(axes, 6.9, 3.0, "now")
     draw_arrow(axes, (node_x, 7.4), (node_x, 5.6))
     draw_text(axes, node_x + 0.3, 6.5, "still the old batch" if is_stale else "the new batch")
-    axes.plot((10, 10), (0.3, 8.9), color=light("rule"), linewidth=1)
+    axes.plot((10, 10), (0.3, 8.9), color=find_hex("rule"), linewidth=1)
     draw_text(axes, 10.6, 0.5, "x[...] = batches[1]: the data moves", weight="bold")
     draw_box(axes, 10.8, 1.3, 4.0, 1.5, "accent", f"batches[0]\n{_short_address(first_address)}")
     draw_box(axes, 15.6, 1.3, 4.0, 1.5, "warn", f"batches[1]\n{_short_address(second_address)}")

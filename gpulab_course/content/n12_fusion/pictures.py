@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.patches import Rectangle
 
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 
@@ -114,7 +114,7 @@ def tile_of_a_block(rows: int, columns: int, step: int, thread: int) -> Picture:
     draw_text(axes, y_left, 0.55, f"w: {step} rows × {columns:,} columns per iteration", weight="bold")
     draw_box(axes, y_left, w_top, y_width, w_height, "panel")
     row_y = w_top + 0.45 * w_height
-    axes.add_patch(Rectangle((y_left, row_y), y_width, 0.42, facecolor=light("accent-2"), alpha=0.35))
+    axes.add_patch(Rectangle((y_left, row_y), y_width, 0.42, facecolor=find_hex("accent-2"), alpha=0.35))
     draw_box(axes, column_x, row_y, column_width, 0.42, "accent")
     draw_text(axes, column_x + column_width + 0.25, row_y + 0.21, "float4 v: row k, 4 columns")
     draw_text(axes, x_left + x_width / 2, y_top - 0.5, f"x: {rows} rows × {step}", ha="center", weight="bold")
@@ -127,14 +127,14 @@ def tile_of_a_block(rows: int, columns: int, step: int, thread: int) -> Picture:
     draw_box(axes, y_left, y_top, y_width, y_height, "panel")
     for row in range(1, rows):
         line_y = y_top + row * y_height / rows
-        axes.plot((y_left, y_left + y_width), (line_y, line_y), color=light("rule"), linewidth=0.8)
+        axes.plot((y_left, y_left + y_width), (line_y, line_y), color=find_hex("rule"), linewidth=0.8)
     draw_box(axes, column_x, y_top, column_width, y_height, "good")
     draw_text(
         axes,
         column_x + column_width + 0.25,
         y_top + y_height / 2,
         f"thread {thread}: sums[{rows}][4]\ncolumns {first_column} to {first_column + 3} of all rows",
-        bbox={"fc": light("panel"), "ec": "none", "pad": 1},
+        bbox={"fc": find_hex("panel"), "ec": "none", "pad": 1},
     )
     location_text = "in registers of the block's threads"
     draw_text(axes, y_left + y_width / 2, y_top + y_height + 0.5, location_text, ha="center")

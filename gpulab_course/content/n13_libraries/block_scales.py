@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from gpulab.analysis.formats import E2M1
 from gpulab.processes.errors import spelt
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab_course.teach.judge import Answer, NotYet
 from gpulab_course.teach.judge.python.functions import must_be_a_function
 from gpulab_course.teach.picture import Picture
@@ -196,20 +196,32 @@ def picture(x: Any, stored: Mapping[str, tuple[Any, int]]) -> Picture:
     sentences = []
     for axes, (name, (values, block)) in zip(all_axes, stored.items(), strict=True):
         axes.vlines(
-            index[is_shown], 0, np.asarray(values)[is_shown], color=light("accent"), lw=2.2, label="stored"
+            index[is_shown],
+            0,
+            np.asarray(values)[is_shown],
+            color=find_hex("accent"),
+            lw=2.2,
+            label="stored",
         )
-        axes.plot(index[is_shown], np.asarray(x)[is_shown], "o", ms=3, color=light("warn"), label="exact")
+        axes.plot(
+            index[is_shown],
+            np.asarray(x)[is_shown],
+            "o",
+            ms=3,
+            color=find_hex("warn"),
+            label="exact",
+        )
         for outlier_index in index[~is_shown]:
             axes.annotate(
                 f"{x[outlier_index]:g}",
                 (outlier_index, 3.4),
                 (outlier_index + 1.5, 2.6),
                 fontsize=9,
-                color=light("muted"),
+                color=find_hex("muted"),
             )
-            axes.vlines(outlier_index, 0, 3.6, color=light("tail"), lw=2.2)
+            axes.vlines(outlier_index, 0, 3.6, color=find_hex("tail"), lw=2.2)
         for edge in range(block, len(x), block):
-            axes.axvline(edge - 0.5, color=light("muted"), lw=0.8, ls=":")
+            axes.axvline(edge - 0.5, color=find_hex("muted"), lw=0.8, ls=":")
         zeros = int((np.asarray(values)[is_shown] == 0).sum())
         axes.set_title(
             f"{name}: {zeros} of {int(is_shown.sum())} are stored as 0", fontsize=10, loc="left", pad=3

@@ -13,10 +13,10 @@ from matplotlib.patches import Patch, Rectangle
 
 from gpulab.analysis.formats import BF16, E4M3, E5M2, FP16, FP32, TF32, Format
 from gpulab.views._base import View
-from gpulab.views.parts.axes import Axes, Axis, log_axis
+from gpulab.views.parts.axes import Axes, Axis, make_log_axis
 from gpulab.views.parts.boxes import Box, bars, column, table, words
 from gpulab.views.parts.items import Item, Labels, Line
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab.views.tables import Table
 from gpulab.words import number
 from gpulab_course.content.n13_libraries import errors
@@ -89,7 +89,10 @@ class Counters(View):
 
     def draw(self) -> Box:
         axes = Axes(
-            log_axis(1, self.most, "ones added", (1,)), log_axis(1, self.most, "counter", (1,)), 210, 12
+            make_log_axis(1, self.most, "ones added", (1,)),
+            make_log_axis(1, self.most, "counter", (1,)),
+            210,
+            12,
         )
         counter_lines: list[Item] = []
         names_by_count: dict[int, list[str]] = {}
@@ -147,12 +150,19 @@ def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP1
         unused_bits = _MEMORY_BITS.get(number_format.name, number_format.bits) - number_format.bits
         for index, bit in enumerate(bits + " " * unused_bits):
             part_index = 0 if index == 0 else 1 if index <= number_format.exponent_bits else 2
-            colour = light(_BIT_PARTS[part_index][1]) if index < len(bits) else "none"
+            colour = find_hex(_BIT_PARTS[part_index][1]) if index < len(bits) else "none"
             axes.add_patch(
-                Rectangle((left_x + index, row), 1, 0.72, facecolor=colour, edgecolor=light("muted"), lw=0.6)
+                Rectangle(
+                    (left_x + index, row),
+                    1,
+                    0.72,
+                    facecolor=colour,
+                    edgecolor=find_hex("muted"),
+                    lw=0.6,
+                )
             )
             if index < len(bits):
-                text_colour = light(f"on-{_BIT_PARTS[part_index][1]}")
+                text_colour = find_hex(f"on-{_BIT_PARTS[part_index][1]}")
                 axes.text(
                     left_x + index + 0.5,
                     row + 0.38,
@@ -173,9 +183,9 @@ def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP1
             f"{number_format.name} has exponent {exponent}, fraction {fraction}{unused_bits_text}, "
             f"and is {rounded_text}"
         )
-    axes.text(32.6, -0.35, "value", va="center", fontsize=10, color=light("muted"))
-    legend = [Patch(facecolor=light(colour), label=name) for name, colour in _BIT_PARTS]
-    legend.append(Patch(facecolor="none", edgecolor=light("muted"), label="in memory, not used"))
+    axes.text(32.6, -0.35, "value", va="center", fontsize=10, color=find_hex("muted"))
+    legend = [Patch(facecolor=find_hex(colour), label=name) for name, colour in _BIT_PARTS]
+    legend.append(Patch(facecolor="none", edgecolor=find_hex("muted"), label="in memory, not used"))
     axes.legend(handles=legend, ncols=4, loc="lower center", frameon=False, fontsize=10)
     axes.set_xlim(-5.2, 35.4)
     axes.set_ylim(len(formats) + 0.9, -0.75)
@@ -200,13 +210,13 @@ def numbers_next_to_zero(number_format: Format = E4M3, powers: int = 2) -> Pictu
     subnormal_count = step_count  # 0 has the smallest exponent as well
     figure = Figure(figsize=(7.6, 1.6), dpi=100)
     axes = figure.add_axes((0.03, 0.33, 0.94, 0.6))
-    axes.axhline(0, color=light("muted"), lw=1)
+    axes.axhline(0, color=find_hex("muted"), lw=1)
     number_groups = (
         ("0 and subnormal", "warn", values[:subnormal_count]),
         ("normal", "accent", values[subnormal_count:]),
     )
     for name, colour, group_values in number_groups:
-        axes.vlines(group_values, 0, 0.6, color=light(colour), lw=2, label=name)
+        axes.vlines(group_values, 0, 0.6, color=find_hex(colour), lw=2, label=name)
     interval_ends = [values[0], *values[subnormal_count::step_count]]
     min_exponent = number_format.least_exponent
     exponents = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -214,7 +224,7 @@ def numbers_next_to_zero(number_format: Format = E4M3, powers: int = 2) -> Pictu
         "0",
         *(f"2{str(min_exponent + index).translate(exponents)}" for index in range(len(interval_ends) - 1)),
     ]
-    axes.vlines(interval_ends, 0, 0.9, color=light("muted"), lw=1)
+    axes.vlines(interval_ends, 0, 0.9, color=find_hex("muted"), lw=1)
     for left_end, right_end in itertools.pairwise(interval_ends):
         axes.text(
             (left_end + right_end) / 2, 0.95, f"{step_count} steps", ha="center", va="center", fontsize=10
@@ -392,8 +402,8 @@ class ErrorsAndSpeeds(View):
     def draw(self) -> Box:
         speeds = [row[1] for row in self.rows]
         recorded_errors = [row[2] for row in self.rows]
-        speed_axis = log_axis(min(speeds) / 1.3, max(speeds) * 1.3, "TFLOP/s", (1, 2, 5))
-        error_axis = log_axis(min(recorded_errors) / 2, max(recorded_errors) * 2, "typical error", (1,))
+        speed_axis = make_log_axis(min(speeds) / 1.3, max(speeds) * 1.3, "TFLOP/s", (1, 2, 5))
+        error_axis = make_log_axis(min(recorded_errors) / 2, max(recorded_errors) * 2, "typical error", (1,))
         error_axis = Axis(
             error_axis.low,
             error_axis.high,

@@ -16,7 +16,7 @@ from gpulab import session
 from gpulab.lab.kernels import block_order
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, bars, column, fold, words
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab.views.tables import Table
 from gpulab_course.content.ranges import among as among
 from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
@@ -80,7 +80,7 @@ def orders_of_addition(
                 axes.plot(
                     (0.55 + 1.2 * addend_index, 0.55 + 1.2 * index),
                     (top_y + 0.6, top_y + 1.1),
-                    color=light("muted"),
+                    color=find_hex("muted"),
                     lw=1,
                 )
         tree_level = [tree_level[index] + tree_level[index + half_width] for index in range(half_width)]
@@ -184,7 +184,7 @@ def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> 
                 shown_points[is_chosen, 0],
                 shown_points[is_chosen, 1],
                 s=size,
-                color=light(colour),
+                color=find_hex(colour),
                 linewidths=0,
             )
         angles = np.linspace(0, np.pi / 2, 100)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
 from gpulab.views import CollectiveView
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab.words import count, number, size
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records.traffic.collective import Collective
@@ -51,12 +51,12 @@ def link_messages(*views: CollectiveView) -> Picture:
         port_text = f"busiest port: {number(in_arrays)} arrays in, {number(out_arrays)} out"
         heading = f"{name[0].upper()}{name[1:]}: step 1 of {len(record.steps)}"
         centre = (index + 0.5) * width
-        figure.text(centre, 0.93, heading, ha="center", fontsize=11, weight="bold", color=light("fg"))
+        figure.text(centre, 0.93, heading, ha="center", fontsize=11, weight="bold", color=find_hex("fg"))
         is_bidirectional = any((target, source) in messages for source, target in messages)
         direction_text = ", and as many back" if is_bidirectional else ", and none back"
         for height, text in ((0.115, f"whole operation: {message_text}"), (0.065, direction_text[2:])):
-            figure.text(centre, height, text, ha="center", fontsize=9, color=light("fg"))
-        figure.text(centre, 0.015, port_text, ha="center", fontsize=9, weight="bold", color=light("fg"))
+            figure.text(centre, height, text, ha="center", fontsize=9, color=find_hex("fg"))
+        figure.text(centre, 0.015, port_text, ha="center", fontsize=9, weight="bold", color=find_hex("fg"))
         captions.append(
             f"{heading}, {count(len(record.steps[0].moves), 'arrow')} between {record.gpus} GPUs in a "
             f"circle; in the whole operation {message_text}{direction_text}; {port_text}."
@@ -75,7 +75,7 @@ def _draw_step(axes: Axes, record: Collective) -> None:
             xytext=gpu_positions[move.source],
             arrowprops={
                 "arrowstyle": "-|>",
-                "color": light("accent"),
+                "color": find_hex("accent"),
                 "lw": 1.8,
                 "shrinkA": 15,
                 "shrinkB": 15,
@@ -86,8 +86,8 @@ def _draw_step(axes: Axes, record: Collective) -> None:
         in_bytes, out_bytes = record.traffic.in_bytes(gpu), record.traffic.out_bytes(gpu)
         is_busy = max(in_bytes, out_bytes) == max_port_bytes
         fill_colour = "warn" if is_busy else "grid"
-        axes.add_patch(Circle((x, y), 0.17, facecolor=light(fill_colour), edgecolor=light("muted")))
-        axes.text(x, y, str(gpu), ha="center", va="center", fontsize=11, color=light("on-warn"))
+        axes.add_patch(Circle((x, y), 0.17, facecolor=find_hex(fill_colour), edgecolor=find_hex("muted")))
+        axes.text(x, y, str(gpu), ha="center", va="center", fontsize=11, color=find_hex("on-warn"))
     moves = record.steps[0].moves
     if len({move.chunk for move in moves}) > 1:
         for move in moves:
@@ -102,7 +102,7 @@ def _draw_step(axes: Axes, record: Collective) -> None:
                 ha="center",
                 va="center",
                 fontsize=9,
-                color=light("fg"),
+                color=find_hex("fg"),
             )
 
 
@@ -139,16 +139,22 @@ def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
         axes.set_aspect("equal")
         axes.set_axis_off()
         figure.text(
-            0.25 + 0.5 * index, 0.93, heading, ha="center", fontsize=11, weight="bold", color=light("fg")
+            0.25 + 0.5 * index,
+            0.93,
+            heading,
+            ha="center",
+            fontsize=11,
+            weight="bold",
+            color=find_hex("fg"),
         )
         for (i, j, row, column), owner in np.ndenumerate(owners):
             name = _GPU_COLOURS[int(owner) % len(_GPU_COLOURS)]
             is_rim = not (1 <= row <= height and 1 <= column <= height)
-            fill_colour = light("grid") if owner < 0 else light(f"{name}-pale" if is_rim else name)
+            fill_colour = find_hex("grid") if owner < 0 else find_hex(f"{name}-pale" if is_rim else name)
             x, y = j * gpu_spacing + column, i * gpu_spacing + row
             axes.add_patch(Rectangle((x, y), 1, 1, facecolor=fill_colour, edgecolor="white"))
             if owner >= 0:
-                colour = light("fg") if is_rim else light(f"on-{name}")
+                colour = find_hex("fg") if is_rim else find_hex(f"on-{name}")
                 axes.text(x + 0.5, y + 0.5, str(owner), ha="center", va="center", fontsize=9, color=colour)
         for i in range(rows):
             for j in range(columns):
@@ -159,7 +165,7 @@ def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
                     ha="left",
                     va="bottom",
                     fontsize=9,
-                    color=light("fg"),
+                    color=find_hex("fg"),
                 )
         _draw_halo_messages(axes, rows, columns, height, gpu_spacing, by_rows=index == 0)
     last_part = rows * columns - 1
@@ -178,7 +184,7 @@ def _draw_halo_messages(
     axes: Axes, rows: int, columns: int, height: int, gpu_spacing: float, by_rows: bool
 ) -> None:
     """Draw an arrow for each message between neighbours, and a frame around the cells with corners."""
-    style = {"arrowstyle": "-|>", "color": light("fg"), "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
+    style = {"arrowstyle": "-|>", "color": find_hex("fg"), "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
     for i in range(rows - by_rows):
         for j in range(columns - (not by_rows)):
             for direction, offset in ((1, 0.25), (-1, 0.5)):
@@ -202,7 +208,7 @@ def _draw_halo_messages(
                 1,
                 1,
                 fill=False,
-                edgecolor=light("fg"),
+                edgecolor=find_hex("fg"),
                 linewidth=2.2,
             )
         )
@@ -225,18 +231,27 @@ def shardings(gpus: int = 4) -> Picture:
     axes.set_axis_off()
     columns = ((1.9, "tokens h"), (3.1, "weights of\nq, k and v"), (4.3, "scores"), (5.5, "output\nweights"))
     for x, text in (*columns, (6.8, "exchanged")):
-        axes.text(x, 0.3, text, ha="center", va="center", fontsize=10, color=light("fg"))
+        axes.text(x, 0.3, text, ha="center", va="center", fontsize=10, color=find_hex("fg"))
     for index, (name, *shapes, exchange) in enumerate(_SHARDINGS):
         y = 0.62 + 1.08 * index
-        axes.text(0.15, y + 0.45, name, ha="left", va="center", fontsize=11, weight="bold", color=light("fg"))
+        axes.text(
+            0.15,
+            y + 0.45,
+            name,
+            ha="left",
+            va="center",
+            fontsize=11,
+            weight="bold",
+            color=find_hex("fg"),
+        )
         for (x, _), shape in zip(columns, shapes, strict=True):
             _draw_shards(axes, x - 0.43, y, shape, gpus)
-        axes.text(6.8, y + 0.45, exchange, ha="center", va="center", fontsize=10, color=light("fg"))
+        axes.text(6.8, y + 0.45, exchange, ha="center", va="center", fontsize=10, color=find_hex("fg"))
     legend = [(f"GPU {gpu}", _GPU_COLOURS[gpu % len(_GPU_COLOURS)]) for gpu in range(gpus)]
     for index, (text, name) in enumerate([*legend, ("all of it on each GPU", _SHARED_COLOUR)]):
         x = 0.9 + 1.05 * index
-        axes.add_patch(Rectangle((x, 4.0), 0.2, 0.2, facecolor=light(name), edgecolor=light("muted")))
-        axes.text(x + 0.28, 4.1, text, ha="left", va="center", fontsize=9, color=light("fg"))
+        axes.add_patch(Rectangle((x, 4.0), 0.2, 0.2, facecolor=find_hex(name), edgecolor=find_hex("muted")))
+        axes.text(x + 0.28, 4.1, text, ha="left", va="center", fontsize=9, color=find_hex("fg"))
     return Picture.of(
         figure,
         f"Three ways to shard the attention layer over {gpus} GPUs. By sequences: each GPU has the tokens "
@@ -275,4 +290,6 @@ def _draw_shards(axes: Axes, left_x: float, top_y: float, shape: str, gpus: int)
                 )
             )
     for x, y, width, height, name in rectangles:
-        axes.add_patch(Rectangle((x, y), width, height, facecolor=light(name), edgecolor=light("muted")))
+        axes.add_patch(
+            Rectangle((x, y), width, height, facecolor=find_hex(name), edgecolor=find_hex("muted"))
+        )

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from gpulab.lab.libraries.follow import FollowReport
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab_course.content.n16_platform.exercises import GPUS, taken
 from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
@@ -37,7 +37,7 @@ def reach(targets: Sequence[str]) -> Picture:
     captions = []
     for row, build_target in enumerate(targets):
         can_run = [bool(taken([build_target], capability)) for capability in GPUS.values()]
-        colour = light("good") if build_target.startswith("sm_") else light("accent")
+        colour = find_hex("good") if build_target.startswith("sm_") else find_hex("accent")
         marker = "s" if build_target.startswith("sm_") else "o"
         columns = [column for column, is_run in enumerate(can_run) if is_run]
         is_open = bool(taken([build_target], _LATER_CAPABILITY))
@@ -57,7 +57,7 @@ def reach(targets: Sequence[str]) -> Picture:
             if is_run:
                 axes.plot(column, row, marker=marker, markersize=11, color=colour)
             else:
-                axes.plot(column, row, marker="_", markersize=9, color=light("muted"))
+                axes.plot(column, row, marker="_", markersize=9, color=find_hex("muted"))
         names = ", ".join(name for name, is_run in zip(GPUS, can_run, strict=True) if is_run)
         captions.append(f"{build_target} runs on {names}{' and all later GPUs' if is_open else ''}")
     labels = [f"{name}\n{major}.{minor}" for name, (major, minor) in GPUS.items()]
@@ -73,7 +73,7 @@ def reach(targets: Sequence[str]) -> Picture:
         "■ machine code runs at once    ● the driver compiles PTX first    – refused",
         ha="center",
         fontsize=9,
-        color=light("fg"),
+        color=find_hex("fg"),
     )
     return Picture.of(figure, f"GPUs in the order of their compute capabilities. {'; '.join(captions)}.")
 

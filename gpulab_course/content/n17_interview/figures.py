@@ -16,7 +16,7 @@ from gpulab.lab.run import launch
 from gpulab.lab.timeline import timeline
 from gpulab.lab.why.diagnose import diagnose as diagnosis
 from gpulab.views._saving import Savable, Writers, text_writer
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab.views.tables import Table
 from gpulab.views.tables.diagnosis import BOUND, NAMES, DiagnosisTable
 from gpulab.words import duration, number, percent, size
@@ -92,8 +92,8 @@ def warp_of_sgemm(row: Any, col: Any, k: int) -> Picture:
                         (c, r),
                         1,
                         1,
-                        facecolor=light(colour) if (r, c) in elements else "white",
-                        edgecolor=light("rule"),
+                        facecolor=find_hex(colour) if (r, c) in elements else "white",
+                        edgecolor=find_hex("rule"),
                         linewidth=0.5,
                     )
                 )
@@ -202,7 +202,7 @@ class Sheet(Savable):
     def _repr_html_(self) -> str:
         return "".join(table.card() for table in self.tables)
 
-    def _writers(self) -> Writers:
+    def _make_writers(self) -> Writers:
         page = '<!doctype html><meta charset="utf-8"><title>gpulab: a sheet</title>'
         return {
             ".html": text_writer(lambda: f"{page}{self._repr_html_()}\n"),

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from gpulab import session
 from gpulab.lab.kernels import count
 from gpulab.lab.run import launch
-from gpulab.views.parts.palette import light
+from gpulab.views.parts.palette import find_hex
 from gpulab.views.tables import Table
 from gpulab.words import duration, size
 from gpulab_course.content import story
@@ -163,9 +163,9 @@ def running_largest(row: Any) -> Picture:
     changes = np.flatnonzero(np.diff(largest, prepend=-np.inf) > 0)
     figure = Figure(figsize=(7.6, 2.9), dpi=100)
     axes = figure.add_axes((0.1, 0.2, 0.88, 0.72))
-    axes.scatter(np.arange(row.size), row, s=8, color=light("other"), label="score")
-    axes.step(np.arange(row.size), largest, where="post", color=light("accent"), label="largest so far")
-    axes.scatter(changes, largest[changes], s=40, color=light("tail"), zorder=3, label="change: rescale")
+    axes.scatter(np.arange(row.size), row, s=8, color=find_hex("other"), label="score")
+    axes.step(np.arange(row.size), largest, where="post", color=find_hex("accent"), label="largest so far")
+    axes.scatter(changes, largest[changes], s=40, color=find_hex("tail"), zorder=3, label="change: rescale")
     axes.set_xlabel("key")
     axes.set_ylabel("score")
     axes.legend(loc="lower right", fontsize=9, ncols=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any
 
-from gpulab.views.parts.card import card
+from gpulab.views.parts.card import make_card
 from gpulab.views.tables import Table
 from gpulab_course.teach import page
 from virtualgpu.errors import GpulabError
@@ -41,7 +41,7 @@ def page_of(talk: Interview) -> str:
         points_html = "".join(f"<li>{page.prose(point)}</li>" for point in talk.drawn.points)
         html_parts.append(f"<p>A strong answer says:</p><ol>{points_html}</ol>")
         html_parts.append(f"<p><i>{page.prose(talk.drawn.sentence)}</i></p>")
-    return card(talk.card.title, *html_parts, notes=[talk.source])
+    return make_card(talk.card.title, *html_parts, notes=[talk.source])
 
 
 def interview_form(talk: Interview) -> Form:

@@ -168,7 +168,7 @@ class Scorecard(Savable):
         }
         return json.dumps(record, indent=1, ensure_ascii=False)
 
-    def _writers(self) -> Writers:
+    def _make_writers(self) -> Writers:
         return {
             ".json": text_writer(lambda: f"{self.json()}\n"),
             ".html": text_writer(lambda: f"<!doctype html><meta charset='utf-8'>{self._repr_html_()}\n"),

@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gpulab.views.parts.card import card
+from gpulab.views.parts.card import make_card
 from gpulab.views.tables import Table
 from gpulab_course.teach import page
 from gpulab_course.teach.judge.budget import Score
@@ -79,6 +79,6 @@ class Verdict:
             return sentence
         rows = tuple((f"{_SIGNS[row.state]} {row.name}", row.said) for row in self._rows())
         scores = "".join(f"<p><b>Score:</b> {html.escape(score.said)}</p>" for score in self._golf_scores)
-        return card(
+        return make_card(
             f"Check of {self.exercise_id}", sentence, Table("", ("stage", "found"), rows).html(), scores
         )

@@ -40,6 +40,6 @@ class PauseReport(
     def _sentence(self) -> str:
         return PauseView.sentence(self)
 
-    def _writers(self) -> Writers:
+    def _make_writers(self) -> Writers:
         rows = text_writer(lambda: "".join(f"{ns}\n" for ns in self.record.took_ns))
-        return {".csv": rows, **super()._writers()}
+        return {".csv": rows, **super()._make_writers()}

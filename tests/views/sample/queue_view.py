@@ -9,7 +9,7 @@ import numpy as np
 
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, fold, legend, numbers, row, table
-from gpulab.views.parts.dag import dag
+from gpulab.views.parts.dag import draw_dag
 from gpulab.views.parts.items import Labels, Spans
 from gpulab.views.parts.plots import plot, x_axis
 from gpulab.words import count, duration, number, time_unit
@@ -84,7 +84,7 @@ class QueueView(View):
                 table(rows, headings=("work", "kind", "stream", "time")),
                 weights=[1, 2],
             ),
-            fold("What needs what", dag(nodes, edges, label="Pieces of work and what they wait for")),
+            fold("What needs what", draw_dag(nodes, edges, label="Pieces of work and what they wait for")),
             gap=10,
         )
 
