@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.browser.test_latency import RUN
 
 from gpulab.views import TimelineView
 from gpulab.views._base import read_module
@@ -19,7 +20,6 @@ from gpulab.views.parts import palette, picture
 from gpulab.views.parts.plots import time_ticks
 from gpulab.views.timeline.chart import draw_chart, make_lanes
 from gpulab.words import duration
-from tests.browser.test_latency import RUN
 from tests.views import timelines
 from virtualgpu.records import Advice, SourceLine, Timeline
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -63,9 +62,6 @@ alone
 """,
 ]
 
-# The words of shared memory on the page, and their state.
-WORDS = """selector => [...document.querySelectorAll(selector + ' .gl-words td')]
-    .map(cell => [cell.title, cell.dataset.state, cell.classList.contains('gl-touched')])"""
 REGISTERS = """selector => Object.fromEntries([...document.querySelectorAll(selector + ' .gl-register')]
     .map(row => [...row.querySelectorAll('span')].slice(0, 3).map(s => s.textContent))
     .map(([name, type, value]) => [name, [type, value]]))"""
@@ -89,52 +85,6 @@ def go_to(lab: Any, step: int, view: str = BLOCK) -> None:
         "([s, start]) => document.querySelector(s).textContent.startsWith(start)",
         arg=[f"{view} .gl-sentence", f"Step {step + 1} of"],
     )
-
-
-def test_shared_memory_and_registers_are_those_of_the_record(traces: tuple[Any, Any]) -> None:
-    lab, kernel = traces
-    total = kernel.value("len(whole.trace)")
-    order = np.random.default_rng(0).permutation(total)[:12].tolist()
-    for step in [0, total - 1, *order]:
-        go_to(lab, step)
-        sequence = f"int(whole.trace.detail.sequence[{step}])"
-        kernel.value(f"globals().update(m=shared_at(whole.trace.detail.shared, {sequence}))")
-        values = kernel.value("m[0].view('f4').astype(float).tolist()")
-        written = kernel.value("m[1].reshape(-1, 4).any(1).tolist()")
-        words = lab.page.evaluate(WORDS, BLOCK)[: len(values)]
-        for (text, state, _), value, is_written in zip(words, values, written, strict=True):
-            assert (state == "never") == (not is_written)
-            if is_written:
-                assert float(text) == pytest.approx(value, rel=1e-7)
-        state = f"registers_at(whole.trace, {step})"
-        expected = kernel.value(f"{{n: int(r.value[0]) for n, r in {state}.items() if r.written[0]}}")
-        registers = lab.page.evaluate(REGISTERS, BLOCK)
-        assert set(registers) == set(expected)
-        for name, (kind, text) in registers.items():
-            if kind in ("f32", "pred"):
-                value = float(np.uint32(expected[name]).view(np.float32))
-                number_ = float({"true": "1", "false": "0"}.get(text, text))
-                assert number_ == (expected[name] if kind == "pred" else pytest.approx(value, rel=1e-4))
-            elif kind.startswith("s"):
-                signed = int(np.uint64(expected[name]).astype(np.int64))
-                assert int(text, 0) in (signed, expected[name], expected[name] - (1 << 32))
-    assert lab.problems == []
-
-
-def test_a_step_marks_the_words_it_writes_and_loads(traces: tuple[Any, Any]) -> None:
-    lab, kernel = traces
-    step = kernel.value("int(np.flatnonzero(whole.trace.access_is_store)[0])")
-    go_to(lab, step)
-    states = [state for _, state, _ in lab.page.evaluate(WORDS, BLOCK)]
-    assert states[:32] == ["changed"] * 32
-    assert states.count("changed") == 32
-    load = kernel.value(
-        "int(np.flatnonzero((whole.trace.access_space == 1) & ~whole.trace.access_is_store)[0])"
-    )
-    go_to(lab, load)
-    touched = [index for index, (_, _, hit) in enumerate(lab.page.evaluate(WORDS, BLOCK)) if hit]
-    assert touched == list(range(32))
-    lab.picture("trace_block", BLOCK)
 
 
 def test_switching_the_warp_keeps_the_moment(traces: tuple[Any, Any]) -> None:
@@ -209,23 +159,3 @@ def test_loops_fold_and_can_be_stepped_by_iteration(traces: tuple[Any, Any]) -> 
     press(lab, "o", ALONE)
     lab.expect(kernel, "alone.step", kernel.value(f"int({loops}.turn_end[{loops}.turns(0)[-1]]) + 1"))
     assert "iteration" not in text.text_content()
-
-
-def test_dark_and_narrow_pages(traces: tuple[Any, Any]) -> None:
-    lab, _ = traces
-    lab.command("apputils:change-theme", {"theme": "JupyterLab Dark"})
-    lab.page.wait_for_function("document.body.dataset.jpThemeLight === 'false'")
-    lab.page.wait_for_timeout(500)
-    lab.picture("trace_dark", BLOCK)
-    lab.command("apputils:change-theme", {"theme": "JupyterLab Light"})
-    lab.page.wait_for_function("document.body.dataset.jpThemeLight === 'true'")
-    lab.page.set_viewport_size({"width": 760, "height": 1500})
-    lab.page.wait_for_timeout(500)
-    for view in (BLOCK, ALONE):
-        wide = lab.page.evaluate(
-            "s => [document.querySelector(s).scrollWidth, document.querySelector(s).clientWidth]", view
-        )
-        assert wide[0] <= wide[1] + 1
-    lab.picture("trace_narrow", BLOCK)
-    lab.page.set_viewport_size({"width": 1280, "height": 1500})
-    assert lab.problems == []

@@ -111,32 +111,6 @@ def check_step(lab: Any, kernel: Any, step: int) -> None:
     assert states == expected_states(trace, step)
 
 
-def test_keys_step_the_warp_along_the_record(views: tuple[Any, Any]) -> None:
-    lab, kernel = views
-    trace = synthetic.warp_trace(n=24)
-    lab.page.locator(f"{STEPPER} .gl-listing").focus()
-    for step in range(1, len(trace)):
-        lab.page.keyboard.press("ArrowRight")
-        check_step(lab, kernel, step)
-        if step in (4, 7, 9):
-            lab.picture(f"stepper_step_{step}", STEPPER)
-    lab.page.keyboard.press("ArrowRight")
-    check_step(lab, kernel, len(trace) - 1)
-    lab.expect(kernel, "stepper.step", len(trace) - 1)
-    for key, step in (
-        ("Home", 0),
-        ("PageDown", 4),
-        ("PageDown", 9),
-        ("PageUp", 4),
-        ("ArrowDown", 5),
-        ("ArrowUp", 4),
-        ("ArrowLeft", 3),
-        ("End", 13),
-    ):
-        lab.page.keyboard.press(key)
-        check_step(lab, kernel, step)
-
-
 def test_buttons_step_and_play(views: tuple[Any, Any]) -> None:
     lab, kernel = views
 
@@ -184,19 +158,9 @@ def test_source_line_steps_and_ptx_listing(views: tuple[Any, Any]) -> None:
     unit.select_option("step")
 
 
-def test_measured_masks_are_compared_in_words(views: tuple[Any, Any]) -> None:
-    lab, _ = views
-    note = lab.page.locator(f"{STEPPER} .gl-confirmation").first.text_content()
-    assert note == "Masks confirmed by NVIDIA H200: 6 of 6 basic blocks equal."
-
-
 def slide(lab: Any, key: str, selector: str = LAUNCH) -> None:
     lab.page.locator(f"{selector} input[type=range]").focus()
     lab.page.keyboard.press(key)
-
-
-def waves_on_page(lab: Any) -> str:
-    return lab.page.locator(f"{LAUNCH} .gl-waves").first.text_content()
 
 
 def test_slider_redraws_and_reports_its_time(
@@ -228,19 +192,6 @@ def test_fast_slides_end_on_the_last_place(views: tuple[Any, Any]) -> None:
     words = kernel_waves(32 + 12 * 32)
     wait_for_text(lab, f"{LAUNCH} .gl-waves", f"416 threads per block: {words}")
     lab.expect(kernel, "launch.trace.block[0]", 416)
-
-
-def test_keys_show_block_sm_start_and_end(views: tuple[Any, Any]) -> None:
-    lab, _ = views
-    lab.page.locator(f"{LAUNCH} canvas").focus()
-    text = lab.page.locator(f"{LAUNCH} .gl-said")
-    assert text.text_content().startswith("Block 0 on SM 0: from 0 ns to ")
-    lab.page.keyboard.press("ArrowDown")
-    assert text.text_content().startswith("Block 1 on SM 1: ")
-    box = lab.page.locator(f"{LAUNCH} canvas").bounding_box()
-    lab.page.mouse.move(box["x"] + 120, box["y"] + 100)
-    sm = int(re.search(r"on SM (\d+)", text.text_content()).group(1))
-    assert sm == int(100 / (170 / 108)), "108 rows share 170 pixels"
 
 
 def test_an_error_is_shown_and_the_kernel_lives(views: tuple[Any, Any]) -> None:

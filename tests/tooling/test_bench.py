@@ -4,38 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tools.bench import simulator as bench_simulator
 from tools.bench import table as bench
-from tools.bench import timelines
 from tools.bench.timelines import recorded_launches
 from tools.bench.traces import slowest_trace
 from tools.corpus import CASES
 from virtualgpu.errors import GpulabError
 from virtualgpu.model.recording.timeline import Recording
-from virtualgpu.records import Provenance, Timeline
-
-
-def test_row_sums_up_in_milliseconds() -> None:
-    row = bench.Row.of("x", [0.003, 0.001, 0.002], target_ms=2.0)
-    assert (row.median_ms, row.min_ms, row.max_ms) == (2.0, 1.0, 3.0)
-    assert row.verdict == "ok"
-    assert dataclasses.replace(row, target_ms=1.9).verdict == "slow"
-    assert dataclasses.replace(row, target_ms=None).verdict == ""
-
-
-def test_table_says_measured_and_where() -> None:
-    rows = [bench.Row("a", 1.5, 1.0, 2.0, 10.0), bench.Row("b", None, note="not available: no Numba")]
-    text = bench.table(rows, Provenance("measured", "Some CPU", "2 cores")).text()
-    assert "measured on Some CPU (2 cores)" in text
-    assert "≤ 10 ok" in text
-    assert "not available: no Numba" in text
+from virtualgpu.records import Timeline
 
 
 def test_mandelbrot_check_tells_right_from_wrong() -> None:
@@ -60,32 +41,6 @@ def test_wrong_result_is_not_timed() -> None:
     case = dataclasses.replace(bench.cases()[0], check=wrong)
     with pytest.raises(bench.BenchmarkError, match="differs from NumPy's"):
         bench.load(case)
-
-
-def test_simulator_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_simulator.importlib.util, "find_spec", lambda name: None)
-    times, why = bench_simulator.run_simulator()
-    assert times is None
-    assert "gpulab[bench]" in why
-
-
-def test_simulator_row_scales_by_threads() -> None:
-    case = bench.cases()[0]
-    loaded = bench.Loaded(case, "", "", None, None, b"", np.zeros(1), 0.0)  # type: ignore[arg-type]
-    times = bench_simulator.SimulatorTimes(
-        {"vector_add": bench_simulator.KernelTime(0.5, 4096)}, "numba 0, numba-cuda 0"
-    )
-    row = bench.simulator_row(loaded, 0.004, times, "")
-    assert row.median_ms == pytest.approx(0.5e3 * 256)
-    assert "32,000 ×" in row.note
-    assert bench.simulator_row(loaded, 0.004, None, "why").note == "not available: why"
-
-
-def test_recording_a_timeline_is_timed_beside_the_plain_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of the two times holds its own launches, by a clock that ticks once a launch."""
-    ticks = iter([0.0, 400.0, 1000.0])
-    monkeypatch.setattr(timelines, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
-    assert recorded_launches(400) == (600.0, 400.0)
 
 
 def test_a_timeline_that_lost_a_launch_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,7 @@ import pytest
 import yaml
 
 from tools import environment
-from tools.classroom import simulate
-from tools.release import addresses, contents, platforms, weekly
+from tools.release import addresses, contents, platforms
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = [tomllib.loads(file.read_text())["project"] for file in environment.project_files()]
@@ -41,11 +40,6 @@ def test_required_packages_have_licences_and_a_bounded_size() -> None:
     assert sum(package.size_bytes for package in packages) < 1_000_000_000
 
     assert not {"hypothesis", "playwright"} & {package.name.lower() for package in packages}
-
-
-def test_requirements_of_extras_are_left_out() -> None:
-    result = contents.required(["a>=1", "b[x]; python_version < '4'", "c; extra == 'test'", "d.e-f (>=2)"])
-    assert list(result) == ["a", "b", "d.e-f"]
 
 
 @pytest.mark.parametrize(
@@ -123,30 +117,6 @@ def test_a_new_failure_sets_the_exit_status(
 # --- what rots ---
 
 
-def test_addresses_are_collected_without_examples() -> None:
-    text = (
-        "See [a](https://cupy.dev/x#y), <https://a.example/z>, http://localhost:8000, "
-        "`http://this-computer:8000`, and https://docs.nvidia.com/cuda/."
-    )
-    assert weekly.addresses([text, text]) == ["https://cupy.dev/x", "https://docs.nvidia.com/cuda/"]
-    assert len(weekly.addresses(weekly._read_texts())) > 20
-
-
-def test_all_steps_run_even_if_one_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ran = []
-    monkeypatch.setattr(
-        weekly, "STEPS", {"a": lambda: bool(ran.append("a")), "b": lambda: not ran.append("b")}
-    )
-    assert weekly.main([]) == 1
-    assert ran == ["a", "b"]
-    assert capsys.readouterr().out.split() == ["FAILED", "a", "passed", "b"]
-    assert weekly.main(["b"]) == 0
-    with pytest.raises(SystemExit):
-        weekly.main(["c"])
-
-
 # --- files for others ---
 
 
@@ -198,22 +168,6 @@ def test_recipes_start_the_same_command() -> None:
     assert recipes <= set(re.findall(r"`([\w.-]+)`", text))
 
 
-def test_the_simulated_class_uses_the_recipe(tmp_path: Path) -> None:
-    hub = simulate.Hub(tmp_path, sys.executable, "some proxy")
-    text = hub.config.read_text()
-    ast.parse(text)
-    assert str(CLASSROOM / "jupyterhub_config.py") in text
-    assert hub.token in text
-    assert len(set(re.findall(r":(\d{4,5})", text))) == 2
-    learner = simulate.Learner(hub, "ada")
-    saved = tmp_path / "ada" / "gpulab-course" / simulate.NOTEBOOK
-    saved.parent.mkdir(parents=True)
-    for simulated, saved_ in (("ada", True), ("bob", False)):
-        saved.write_text(json.dumps({"metadata": {"simulated": simulated}}))
-        assert learner.is_saved() is saved_
-    assert (ROOT / "notebooks" / simulate.NOTEBOOK).is_file()
-
-
 def test_figures_of_a_shared_gpu_are_the_recorded_ones() -> None:
     record = json.loads((CLASSROOM / "recorded" / "h200_sharing.json").read_text())
 
@@ -254,16 +208,6 @@ def checkout(folder: Path, urls: str = "") -> Path:
 
 
 URLS = '[project.urls]\nRepository = "https://github.com/owner/name.git"\n'
-
-
-def test_no_address_no_badges_and_no_cells(capsys: pytest.CaptureFixture[str]) -> None:
-    """While pyproject.toml has no address, nothing pretends to have one."""
-    assert addresses.stale() == []
-    if not addresses.repository():
-        assert "badge" not in README
-        assert addresses.badges("") == ""
-        assert addresses.main([]) == 0
-        assert "no [project.urls] Repository" in capsys.readouterr().out
 
 
 def test_one_entry_feeds_badges_and_cells(tmp_path: Path) -> None:

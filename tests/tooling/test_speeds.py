@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,10 +33,3 @@ def test_a_slow_figure_fails_the_command_and_is_named(
     assert table.main(["--check"]) == status
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "import gpulab" in line]
     assert ("slow" in line) is bool(status)
-
-
-def test_processor_time_of_processes_counts() -> None:
-    start_s = speeds.spent_s()
-    with contextlib.chdir(speeds.ROOT):
-        speeds._run_import()
-    assert speeds.spent_s() > start_s
