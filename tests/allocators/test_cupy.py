@@ -115,15 +115,6 @@ def test_invalid_frees_limits_and_sizes_are_refused() -> None:
         CuPyAllocator(capacity_bytes=1 << 30).malloc((1 << 30) + 1, 0)
 
 
-def test_of_equal_blocks_the_first_one_is_taken() -> None:
-    pool = CuPyAllocator()
-    first = pool.malloc(1024, 0)
-    second = pool.malloc(1024, 0)
-    pool.free(second)
-    pool.free(first)
-    assert pool.malloc(1024, 0) == first
-
-
 def test_what_goes_back_to_the_device_can_be_taken_again() -> None:
     pool = CuPyAllocator(capacity_bytes=1000 << 20)
     for megabytes in (700, 800, 300, 900):  # each too large beside the one before

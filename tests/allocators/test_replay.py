@@ -10,7 +10,7 @@ import pytest
 from gpulab.allocators.replay import RequestError, replay, requests_of
 from gpulab.allocators.torch import TorchAllocator
 from tests.allocators.traces import trace_of
-from virtualgpu.records.memory import AllocatorTrace, BlockMap, Frame, Request
+from virtualgpu.records.memory import AllocatorTrace, BlockMap, Request
 
 MIB = 1 << 20
 
@@ -148,13 +148,6 @@ def test_failed_requests_are_freed_at_once_except_the_last() -> None:
         ("alloc", 1, 20),
         ("alloc", 2, 30),
     ]
-
-
-def test_a_replay_has_the_allocator_and_its_settings() -> None:
-    pool = TorchAllocator("max_split_size_mb:20", capacity_bytes=64 * MIB)
-    trace = replay([Request("alloc", 0, 100)], pool, ((Frame("a.py", 1, "f"),),))
-    assert (trace.settings, trace.capacity_bytes) == ("max_split_size_mb:20", 64 * MIB)
-    assert (trace.allocator, trace.stacks) == (pool.name, ((Frame("a.py", 1, "f"),),))
 
 
 @pytest.mark.parametrize(

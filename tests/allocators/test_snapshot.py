@@ -422,16 +422,6 @@ def test_unknown_events_are_noted(tmp_path: Path) -> None:
     assert "1 'user_defined'" in opened(path).traces[0].note
 
 
-def test_a_few_of_many_kinds_of_unknown_events_are_named(tmp_path: Path) -> None:
-    kinds = [{"action": "common"}] * 3 + [{"action": f"{n} " + "x" * 500} for n in range(300)]
-    path = tmp_path / "new.pickle"
-    path.write_bytes(_snapshot(lambda s: s["device_traces"][0].extend(kinds), tmp_path))
-    note = opened(path).traces[0].note
-    assert "3 'common'" in note
-    assert "296 of 296 other kinds" in note
-    assert len(note) < 600
-
-
 BOMBS = {
     "a memo of 64 GiB": b"\x80\x02]r" + struct.pack("<I", (1 << 32) - 1) + b".",
     "bytes of 8 TiB": b"\x80\x05\x96" + struct.pack("<Q", 1 << 43) + b"a.",

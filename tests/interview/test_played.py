@@ -481,15 +481,6 @@ def test_a_bug_is_named_and_repaired(index: int) -> None:
         repair.valid(repair.code)
 
 
-@pytest.mark.parametrize("name", bugs.BUGS)
-def test_a_missing_barrier_is_a_race(name: str) -> None:
-    for bug in bugs.BUGS[name]:
-        code = bug.program(judged.model(name))
-        assert code.count("{") == code.count("}")
-        if "barrier" in bug.name and name != "06-scan":
-            assert judged.RACE in judged.faults(name, code)[0], bug.name
-
-
 class TestLocks:
     """What cannot be tried does not use up the only attempt."""
 
@@ -544,13 +535,6 @@ class TestLocks:
         with pytest.raises(ValueError, match="still the program"):
             talk.answer(talk.part.code)
         assert not talk.outcomes
-
-
-def test_the_scan_card_asks_for_what_is_judged() -> None:
-    (part,) = CARDS["whiteboard-06-scan"].drawn(1).parts
-    assert part.question.startswith("Exclusive prefix sums")
-    inclusive, _ = whiteboards.wrong("06-scan")
-    assert "This is an inclusive scan" in part.outcome(inclusive).said
 
 
 def test_a_launch_of_ones_own_does_not_let_a_serial_kernel_pass() -> None:

@@ -18,7 +18,6 @@ from PIL import Image
 import gpulab as gl
 from gpulab.lab.memory import chart
 from gpulab.lab.memory.chart import parse_size
-from gpulab.session.pools import readings
 from gpulab.views import MemoryChart
 from gpulab.views.memory.chart import order_by_event
 from gpulab.views.memory.memory_text import describe_memory
@@ -128,19 +127,6 @@ def test_a_short_recording_is_shown_by_event_and_a_long_one_by_time():
     assert view.axis == "event"
     assert view.png() != before
     view.close()
-
-
-def test_very_many_lines_are_a_few_marks(monkeypatch):
-    monkeypatch.setattr(readings, "DETAILED_MARKS", 29)
-    cp = gl.cp
-    arrays = []
-    lines = "".join(f"arrays.append(cp.cuda.alloc({512 * (n + 1)}))\n" for n in range(30))
-    with gl.memory(rate_hz=2) as m:
-        exec(compile(lines, "<many>", "exec"), {"arrays": arrays, "cp": cp})
-    marks = m.record.marks
-    assert len(marks) <= 16
-    assert marks.allocations.sum() == 30
-    assert marks.allocated_bytes.sum() == sum(512 * (n + 1) for n in range(30))
 
 
 def test_the_thread_and_the_hook_end_with_the_block_or_a_forgotten_recording():
@@ -351,18 +337,3 @@ def test_a_page_gets_each_state_and_all_readings_at_the_end():
     view.show_state("stopped")
     assert (view.state, rows()) == ("stopped", 30)
     view.close()
-
-
-def test_the_default_rate_is_ten_readings_per_second(monkeypatch):
-    rates = []
-
-    class Recorder(chart.MemoryRecorder):
-        def __init__(self, rate_hz: float) -> None:
-            rates.append(rate_hz)
-            super().__init__(rate_hz)
-
-    monkeypatch.setattr(chart, "MemoryRecorder", Recorder)
-    for options in ({}, {"rate_hz": 25}):
-        with gl.memory(**options):
-            pass
-    assert rates == [10, 25]

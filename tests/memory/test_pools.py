@@ -17,7 +17,7 @@ from gpulab.session import current
 from gpulab.session.pools import hook, pinned, pool
 from gpulab.session.pools.hook import AllocationRecorder
 from gpulab.session.pools.pinned import PinnedRecorder
-from gpulab.session.pools.pool import PoolRecorder, block_map, current_pool, lies_here
+from gpulab.session.pools.pool import PoolRecorder, current_pool, lies_here
 from gpulab.session.pools.readings import MemoryRecorder, _Readings, marks_of
 from virtualgpu.records import Provenance
 from virtualgpu.records.memory import ACTIONS, AllocatorEvents, MemoryReading
@@ -36,30 +36,6 @@ def rows(recorder: AllocationRecorder, **options: Any) -> list[tuple[Any, ...]]:
 
 
 # -- events -----------------------------------------------------------------------------------------------
-
-
-def test_each_event_has_its_columns() -> None:
-    recorder = AllocationRecorder(device=1)
-    side = gl.cp.cuda.Stream()
-    recorder.taken(1, 2048, 9000)
-    with side:
-        recorder.allocated(1, 1000, 1024, 9000, True)
-    recorder.allocated(0, 7, 512, 9000, True)
-    recorder.allocated(1, 0, 0, 9100, True)
-    recorder.freed(1, 1024, 9000)
-    recorder.freed(1, 512, 9200)
-    assert rows(recorder) == [
-        ("segment_alloc", 9000, 2048, 0, 0),
-        ("alloc", 9000, 1024, 1000, side.ptr),
-        ("alloc", 9000, 512, 7, 0),
-        ("free_requested", 9000, 1024, 1000, side.ptr),
-        ("free_completed", 9000, 1024, 1000, side.ptr),
-        ("free_requested", 9200, 512, 0, 0),
-        ("free_completed", 9200, 512, 0, 0),
-    ]
-    assert rows(recorder, device=0) == [("alloc", 9000, 512, 7, 0)]
-    assert len(rows(recorder, device=1)) == 6
-    assert (np.diff(recorder.events().time_ns) >= 0).all()
 
 
 def test_held_bytes_are_those_of_one_device() -> None:
@@ -90,17 +66,6 @@ def test_the_last_events_are_kept_and_numbers_go_on() -> None:
     assert (len(events), following) == (1, 10)
     assert [len(recorder.news(10)[0]), recorder.news(10)[1]] == [0, 10]
     assert recorder.news(0, 1)[1] == 10
-
-
-def test_memory_that_comes_from_no_pool_is_noted() -> None:
-    cuda = gl.cp.cuda
-    recorder = AllocationRecorder()
-    assert recorder.note == ""
-    with cuda.using_allocator(None), recorder:
-        assert "do not use a MemoryPool" in recorder.note
-    own_pool = cuda.MemoryPool()
-    with cuda.using_allocator(own_pool.malloc), recorder:
-        assert recorder.note == ""
 
 
 def test_hooks_of_a_recorder_leave_with_it() -> None:
@@ -326,14 +291,6 @@ def test_an_array_is_on_the_current_device_or_not() -> None:
         assert lies_here(real) is (device_id == 0)
 
 
-def test_blocks_have_the_program_s_names() -> None:
-    kept = gl.cp.zeros(100, gl.cp.int8)
-    blocks, note = block_map(gl.cp.get_default_memory_pool())
-    (label,) = [block.label for block in blocks.blocks if block.address == int(kept.data.ptr)]
-    assert label.startswith("kept: ")
-    assert note == ""
-
-
 def test_segments_that_a_pool_gave_back_are_noticed_at_the_next_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -513,54 +470,6 @@ def test_reserved_bytes_are_limited_to_the_device_s_memory() -> None:
     reserved = iter([100, 1024, 1025, None, 50])
     readings = _Readings(lambda: MemoryReading(1, next(reserved), 0, 4, 0), AllocationRecorder(), 1024)
     assert [readings()[1] for _ in range(5)] == [100, 1024, 1024, None, 50]
-
-
-def test_a_recording_of_a_device_s_memory() -> None:
-    cp = gl.cp
-    recorder = MemoryRecorder(1.0)
-    ticks: list[tuple[Any, ...]] = []
-    recorder.sampler.start = lambda: recorder.sampler.take()
-    before = cp.cuda.alloc(512)
-    recorder.start()
-    kept = cp.cuda.alloc(1 << 20)
-    recorder.tell(lambda *tick: ticks.append(tick), 0)
-    recorder.sampler.take()
-    other = cp.cuda.alloc(1 << 21)
-    record = recorder.stop()
-    assert [number for number, *_ in ticks] == [1, 2]
-    assert [[row[1:3] for row in marks] for _, _, marks, _, _ in ticks] == [[(1, 1 << 20)], [(1, 1 << 21)]]
-    assert [[line.text for line in lines] for *_, lines, _ in ticks] == [
-        ["kept = cp.cuda.alloc(1 << 20)"],
-        ["other = cp.cuda.alloc(1 << 21)"],
-    ]
-    assert [line.text for line in record.lines] == [lines[0].text for *_, lines, _ in ticks]
-    assert record.marks.allocated_bytes.tolist() == [1 << 20, 1 << 21]
-    assert record.marks.line.tolist() == [0, 1]
-    assert (record.device_id, record.note) == (0, "")
-    assert record.capacity_bytes == current.backend().device_info().memory_bytes
-    assert record.provenance == current.backend().provenance
-    assert np.diff(record.used_bytes).tolist() == [1 << 20, 1 << 21]
-    assert (np.diff(record.time_ns) > 0).all()
-    cp.cuda.alloc(512)
-    recorder.sampler.take()
-    assert len(recorder.record().marks) == 2, "its hooks have left"
-    assert before.ptr
-    assert kept.ptr != other.ptr
-
-
-def test_a_reading_that_fails_is_noted() -> None:
-    recorder = MemoryRecorder(1.0)
-    recorder.sampler.take()
-    recorder.seen.failed = 1
-
-    def fail() -> Any:
-        raise RuntimeError("not the number of a device")
-
-    recorder.sampler._read = fail
-    recorder.sampler.take()
-    for part in ("1 event could not be recorded", "RuntimeError: not the number of a device"):
-        assert part in recorder.record().note
-    assert np.isnan(recorder.record().used_bytes[-1])
 
 
 def test_readings_keep_no_recorder_alive() -> None:
