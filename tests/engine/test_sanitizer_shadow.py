@@ -220,7 +220,6 @@ class Run:
         ]
 
 
-
 def run_steps(*steps: tuple[Any, ...], **options: Any) -> Run:
     """Accesses (block, site, thread, word) and waits (block, "barrier")."""
     run = Run(**({"unwritten": False} | options))

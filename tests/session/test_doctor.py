@@ -168,13 +168,6 @@ def test_a_check_that_fails_is_a_finding_and_hides_no_other(monkeypatch: pytest.
     assert python.status == "ok"
 
 
-def test_another_profiler_is_known_by_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LD_PRELOAD", "/opt/NCU/lib.so")
-    assert checks.cupti.rival() == "Nsight Compute"
-    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
-    assert checks.cupti.rival() == "Nsight Systems"
-
-
 def driver_of(
     code: int | None, version: tuple[int, int] | None = None, count: int = 0
 ) -> driver.DriverStatus:

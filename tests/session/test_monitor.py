@@ -148,18 +148,6 @@ def test_a_recording_has_the_device_and_the_day(nvml: Any) -> None:
     assert record.note == ""
 
 
-@pytest.mark.parametrize(
-    ("rate_hz", "updates"), [(10, [0, 5, 10]), (1, [*range(12)]), (5, [0, 2, 4, 6, 8, 10])]
-)
-def test_the_chart_is_updated_twice_a_second(nvml: Any, rate_hz: int, updates: list[int]) -> None:
-    samplings = recorder.LoadRecorder(LoadReader(NvmlDevice()), rate_hz)
-    numbers: list[int] = []
-    samplings.tell(lambda: numbers.append(samplings.sampler.added - 1))
-    for _ in range(12):
-        samplings.sampler.take()
-    assert numbers == updates
-
-
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_last_reading_is_taken_at_the_end_unless_the_thread_hangs(
     nvml: Any, monkeypatch: pytest.MonkeyPatch, ended: bool

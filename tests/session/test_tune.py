@@ -86,14 +86,6 @@ def test_a_choice_is_made_once_per_key() -> None:
     assert len(tuned.record.choices) == 6
 
 
-def test_numbers_belong_to_the_key() -> None:
-    tuned = gl.tune([lambda x, n: x * n], repeats=1)
-    x = matrix()
-    for number in (1, 1.0, True, 2):
-        tuned(x, number)
-    assert len(tuned.record.choices) == 4
-
-
 def test_candidates_get_copies_of_the_arguments() -> None:
     def doubles(x: Any) -> None:
         x *= 2
@@ -325,22 +317,6 @@ def test_calls_are_timed_until_the_next_would_be_too_long(monkeypatch: pytest.Mo
     clock = Clock(monkeypatch, 1, 9)
     clock.timed(warmup=2, repeats=1)
     assert clock.steps == ["call", "call", "all wait", "event", "call", "event", "waits"]
-
-
-def test_the_default_bounds_are_those_documented(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-
-    def counted(x: Any) -> Any:
-        calls.append(1)
-        return x
-
-    gl.tune([counted], matrix())
-    assert len(calls) == 2 + 2 + 20  # reference and result; warm-up; timed
-    monkeypatch.setattr(tune.Tuner, "_timed", lambda self, *_: (7,))
-    choice = gl.tune([counted], matrix()).record.choices[0]
-    assert choice.note == "Because of max_ms=30, fewer than 20 calls were timed for counted."
-    for bounds in ({"repeats": 1}, {"max_ms": 0.5, "repeats": 1}, {"warmup": 0, "repeats": 1}):
-        assert gl.tune([counted], matrix(), **bounds).record.choices[0].note == ""  # type: ignore[arg-type]
 
 
 def test_the_best_has_the_smallest_median_and_interrupted_candidates_are_named(

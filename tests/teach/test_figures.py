@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import math
 import struct
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import gpulab as gl
 from gpulab import session
@@ -25,7 +23,6 @@ from gpulab_course.content.n11_graphs import pictures as graph_pictures
 from gpulab_course.content.n13_libraries import figures as n13_figures
 from gpulab_course.content.n14_random import figures as n14_figures
 from gpulab_course.content.n14_random import generators
-from gpulab_course.content.n17_interview import figures as n17_figures
 from gpulab_course.teach import picture
 from virtualgpu.records import Provenance
 
@@ -76,21 +73,6 @@ def test_pictures_are_png_with_a_sentence() -> None:
     assert bundle["text/plain"] == repr(figures.stacks())
 
 
-def test_a_picture_has_a_white_background() -> None:
-    figure = figures.Figure(figsize=(1, 1), facecolor="black")
-    picture_ = picture.Picture.of(figure, "a caption")
-    with Image.open(io.BytesIO(picture_.png)) as image:
-        assert image.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
-    assert repr(picture_) == "a caption"
-
-
-def test_the_stacks_name_the_substitute_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "which_device", lambda: DeviceChoice("virtual", "T4", (7, 5)))
-    assert repr(figures.stacks()).endswith("the substitute for each layer without a GPU is in italics.")
-    monkeypatch.setattr(figures, "which_device", lambda: DeviceChoice("cuda", "NVIDIA H200", (9, 0)))
-    assert repr(figures.stacks()).endswith("CUDA runtime, CUDA driver, GPU.")
-
-
 def test_texts_stay_in_their_boxes_and_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     boxes = []
     picture_of = picture.Picture.of
@@ -113,11 +95,6 @@ def test_texts_stay_in_their_boxes_and_apart(monkeypatch: pytest.MonkeyPatch) ->
     assert not [pair for pair in apart if pair[0].overlaps(pair[1])]
 
 
-def test_a_picture_has_a_pixel_for_each_number() -> None:
-    turns = np.arange(12, dtype=np.int32).reshape(3, 4)
-    assert size_of(figures.picture(turns).png) == (4, 3)
-
-
 def test_the_paths_of_z_say_when_each_escapes() -> None:
     caption = repr(figures.paths({-0.5 + 0.5j: [0, -0.5 + 0.5j, -0.5], 1: [0, 1, 2]}))
     assert "with c = -0.5 + 0.5i, z stays within a distance of 0.7 for 2 iterations" in caption
@@ -128,12 +105,6 @@ def test_an_enlarged_block_names_the_pixel_of_its_thread() -> None:
     picture_ = figures.blocks_of_picture(np.zeros((12, 20), np.int32), 4, (3, 1), (2, 3))
     assert repr(picture_).startswith("The picture in 5 × 3 blocks of 4 × 4 threads.")
     assert repr(picture_).endswith("its thread (2, 3) computes the pixel x = 14, y = 7.")
-
-
-def test_writes_after_an_array_are_counted() -> None:
-    caption = repr(figures.after_the_end([(1000, 1024, 1024), (1100, 1280, 1152)]))
-    assert "24 spare threads, unused memory for 24 more elements, and none of the writes" in caption
-    assert "180 spare threads, unused memory for 52 more elements, and 128 of the writes" in caption
 
 
 def test_the_small_card_shows_three_numbers_and_their_origin() -> None:
@@ -181,17 +152,6 @@ def test_kernels_wait_for_their_launch_or_for_the_kernel_before() -> None:
     caption = repr(graph_pictures.launches_and_kernels(6, 1, 10))
     assert "Kernels of 1 µs start 6 µs apart: a gap of 5 µs before each kernel." in caption
     assert caption.endswith("Kernels of 10 µs start 10 µs apart: no gaps.")
-
-
-def test_the_lines_of_a_graphs_costs_name_their_break_even() -> None:
-    even = graph_figures.BreakEven(capture_us=70, end_us=130, eager_us=100, launch_us=10)
-    caption = repr(graph_pictures.break_even_lines(even, "forty launches", MODELLED))
-    assert caption.endswith(
-        "200 µs to make the graph and 10.0 µs per launch: the graph takes less host time "
-        "from launch number 3 on."
-    )
-    never = repr(graph_pictures.break_even_lines(replace(even, launch_us=100), "forty launches", MODELLED))
-    assert never.endswith("the graph never takes less host time.")
 
 
 def _model(batch: gl.cp.ndarray) -> gl.cp.ndarray:
@@ -255,14 +215,6 @@ def test_the_bits_of_a_number_are_those_of_each_format() -> None:
     assert caption.endswith("FP8 E5M2 has exponent 10001, fraction 10, and is 6.")
 
 
-def test_numbers_next_to_zero_have_equal_steps() -> None:
-    caption = repr(n13_figures.numbers_next_to_zero())
-    assert caption.startswith(
-        "The numbers of FP8 E4M3 from 0 to 0.0625: 8 steps from 0 to the smallest normal"
-    )
-    assert caption.endswith("A step is 0.00195312 from 0 to 0.03125, and 0.00390625 above.")
-
-
 def test_the_order_of_block_sums_changes_the_total() -> None:
     orders = [(0, 2, 1), (0, 1, 2)]
     picture_ = n14_figures.orders_of_addition([3, 1, 4, 1, 5, 9, 2, 6], [1e8, 1, -1e8], orders)
@@ -285,15 +237,6 @@ def test_the_picture_of_points_counts_those_in_the_circle() -> None:
     assert caption.endswith("four: 3 different points, 75.0% inside the circle.")
 
 
-def test_the_pictures_of_lanes_name_the_lanes_of_a_mask() -> None:
-    assert "0x0000004d" in repr(n03_figures.mask_strip(0b1001101))
-    assert repr(n03_figures.mask_strip(0b1001101)).endswith("The bits of the lanes 0, 2, 3, 6 are 1.")
-    caption = repr(n03_figures.compaction(0b1001101))
-    assert caption.endswith(
-        "lane 0 to position 0, lane 2 to position 1, lane 3 to position 2, lane 6 to position 3."
-    )
-
-
 def test_the_picture_of_a_sum_counts_its_steps_and_names_the_sum() -> None:
     values = np.array([[1, 2, 3, 4], [4, 6, 6, 8], [10, 12, 12, 16]])
     caption = repr(n03_figures.shuffle_sum(values))
@@ -311,16 +254,3 @@ def test_the_map_of_sectors_counts_those_that_a_request_touches() -> None:
     }
     caption = repr(n05_figures.sector_map(requests))
     assert caption.endswith(": 4 for neighbours, 5 for an offset, 4 for reversed, 32 for a stride of 9.")
-
-
-def test_the_levels_and_the_texture_say_what_they_show() -> None:
-    assert "from device memory (HBM, GDDR) through L2 and L1 to the registers" in repr(n05_figures.levels())
-    coordinates = np.linspace(-0.5, 2.5, 31)
-    values = np.interp(coordinates, (0.5, 1.5), (0, 8))
-    assert repr(n05_figures.texture_curve([0, 8], coordinates, values)).endswith("and 4 at the coordinate 1.")
-
-
-def test_a_warp_of_a_matrix_multiplication_loads_few_sectors() -> None:
-    thread = np.arange(32)
-    caption = repr(n17_figures.warp_of_sgemm(thread // 16, thread % 16, k=5))
-    assert "A[row, k]: 2 elements in 2 sectors; B[k, col]: 16 elements in 2 sectors" in caption

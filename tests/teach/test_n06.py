@@ -76,16 +76,3 @@ def test_private_bins_add_up_to_the_histogram() -> None:
     assert "Each block counts its 4 elements in 4 bins" in caption
     total = ", ".join(f"{count} times {value}" for value, count in enumerate(np.bincount(values)))
     assert caption.endswith(f"global memory: {total}.")
-
-
-def test_the_picture_of_a_halo_counts_its_pixels() -> None:
-    caption = repr(pictures.halo(32, 8, 2))
-    assert f"{36 * 12} pixels are loaded for {32 * 8} results" in caption
-    assert "needs 5 × 5 pixels" in caption
-
-
-def test_the_other_pictures_say_what_they_show() -> None:
-    assert "block 1 reads 0" in repr(pictures.fence_and_barrier())
-    assert repr(pictures.attention_tiles(6, 3, 2)).startswith(
-        "Block 3 keeps its tile of q. It is at tile 2 of 6"
-    )

@@ -7,7 +7,6 @@ import pytest
 
 import gpulab as gl
 from gpulab_course.content.n07_streams import clocks, exercises, figures, work
-from virtualgpu.records import Provenance
 
 
 @pytest.fixture(autouse=True, params=["virtual:T4", "virtual:H200"])
@@ -80,10 +79,3 @@ def test_two_environments_overlap_and_one_does_not() -> None:
     step_us = work.Environment.STEP_US
     assert turns.duration_ns / 8e3 > 1.3 * step_us
     assert step_us <= overlapped.duration_ns / 8e3 < 1.25 * step_us
-
-
-def test_the_spans_of_three_clocks_are_their_times() -> None:
-    caption = repr(figures.clock_spans(0.006, 0.0591, 0.0531, Provenance("modelled", "virtual T4")))
-    assert "covers the launch: 6.0 µs" in caption
-    assert "covers launch and kernel: 59.1 µs" in caption
-    assert "covers the kernel: 53.1 µs (modelled on virtual T4)" in caption

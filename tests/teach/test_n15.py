@@ -36,21 +36,6 @@ def test_the_picture_of_messages_counts_those_of_each_link_and_port() -> None:
     )
 
 
-def test_the_picture_of_halos_fills_rims_and_corners() -> None:
-    after_rows, after_columns = figures.halo_owners(2, 2, 4)
-    assert after_rows[1, 1, 0].tolist() == [-1, 1, 1, 1, 1, -1]
-    assert after_columns[1, 1, 0].tolist() == [0, 1, 1, 1, 1, -1]
-    assert after_columns[0, 0, -1].tolist() == [-1, 2, 2, 2, 2, 3]
-    assert "the corner of GPU 3 (framed) has the value of GPU 0" in repr(figures.halos())
-
-
-def test_the_picture_of_shards_names_what_is_exchanged() -> None:
-    caption = repr(figures.shardings())
-    assert caption.startswith("Three ways to shard the attention layer over 4 GPUs.")
-    for words in ("nothing is exchanged", "an all-reduce adds the results", "an all-gather brings k and v"):
-        assert words in caption
-
-
 @pytest.mark.parametrize("size", [4096, 1 << 20])
 def test_the_arithmetic_of_the_table_is_that_of_the_steps(size: int) -> None:
     """α and β by hand, for four GPUs."""

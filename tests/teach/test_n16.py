@@ -50,20 +50,6 @@ def test_the_picture_of_targets_follows_the_rules() -> None:
     assert "compute_100 runs on B200, B300 and all later GPUs; compute_90a runs on H200." in caption
 
 
-def test_the_picture_of_layers_shows_each_layer_of_both_frameworks() -> None:
-    caption = repr(figures.layers(gl.call_layers("x @ w")))
-    assert "CuPy: framework x @ w, " in caption
-    assert "PyTorch: framework dispatcher: matmul::call, ATen: native::matmul, " in caption
-    assert caption.count("driver cuLaunchKernelEx, ") == 2
-    assert "recorded on NVIDIA H200" in caption
-
-
-def test_the_picture_of_a_bulk_copy_names_its_four_steps() -> None:
-    caption = repr(figures.bulk_copy(4096))
-    assert [caption.count(f"({number})") for number in range(1, 6)] == [1, 1, 1, 1, 0]
-    assert caption.endswith("until there are 4,096.")
-
-
 def test_the_known_cells() -> None:
     rules = {
         ("PTX 9.0a", "H200"): "compiles",
@@ -90,12 +76,6 @@ def test_a_variable_is_verified_in_a_process_of_its_own() -> None:
     assert configuration._changes_text(plain, plain) == "nothing"
 
 
-def test_tables_without_a_record_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(configuration, "recorded", lambda: None)
-    assert "not recorded" in configuration.on_an_h200().text()
-    assert "not recorded" in configuration.options().text()
-
-
 @pytest.mark.parametrize(
     ("targets", "capability", "chosen"),
     [
@@ -116,8 +96,3 @@ def test_a_driver_selects_the_best_image(
     targets: list[str], capability: tuple[int, int], chosen: str | None
 ) -> None:
     assert exercises.taken(targets, capability) == chosen
-
-
-def test_the_shortest_wheel() -> None:
-    targets = exercises.wheel(["8.9", "10.0", "8.0", "10.3"])
-    assert targets == ["sm_80", "sm_100", "compute_103"]

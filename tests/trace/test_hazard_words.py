@@ -175,29 +175,6 @@ def test_the_wait_to_add_is_spelled_for_its_streams(acts: list[Act], place: str,
     assert message(*acts).endswith(f"{place}, add: {wait}")
 
 
-@pytest.mark.parametrize(
-    "acts",
-    [
-        [work(1, A, "writes"), HostWait("stream", 0, A), work(2, B, "reads")],
-        [work(1, A, "writes"), HostWait("device"), work(2, B, "reads")],
-        [work(1, A, "writes"), HostWait("work", number=1), work(2, B, "reads")],
-        [work(1, 0, "writes"), work(2, 1, "reads"), work(3, 0, "writes")],
-        [
-            work(1, A, "writes"),
-            work(2, B, "reads", Region(0, 0x1004, 4)),
-            work(3, B, "reads", Region(1, 0x1000, 4)),
-        ],
-        [Release(X, 0, A, line(3)), Allocation(Z, 0, A, line(4)), work(1, A, "writes")],
-        [GraphMade(1), Release(X, 0, A, line(3), True), graph(WRITTEN, number=1)],
-        [Release(X, 0, A, line(3)), Allocation(Z), GraphMade(1), graph(WRITTEN, number=1)],
-    ],
-)
-def test_nothing_is_found(acts: list[Act]) -> None:
-    report = find([*STREAMS, *acts], HERE)
-    assert report.findings == ()
-    assert report.left_out == ""
-
-
 def test_a_pair_of_lines_is_one_finding_of_the_worst_kind() -> None:
     update = Work(number=2, name="k", device_id=0, stream_id=B, reads=(X,), writes=(X,), source=line(2))
     iteration: list[Act] = [WRITTEN, update, HostWait("device")]

@@ -6,7 +6,6 @@ import base64
 import html
 import io
 import re
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -120,22 +119,6 @@ def test_a_learners_settings_and_the_picture_leave_each_other_alone() -> None:
         before = dict(matplotlib.rcParams)
         assert chart.png() == expected
         assert dict(matplotlib.rcParams) == before
-
-
-def test_pictures_from_several_threads() -> None:
-    charts = [FIGURES[name]() for name in ("ladder", "roofline", "occupancy")]
-    expected = [chart.png() for chart in charts]
-    pngs = [b""] * len(charts)
-
-    def draw(index: int) -> None:
-        pngs[index] = charts[index].png("light")
-
-    threads = [threading.Thread(target=draw, args=(index,)) for index in range(len(charts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert pngs == expected
 
 
 def test_files(chart: Any, bundle: Any, tmp_path: Path) -> None:
