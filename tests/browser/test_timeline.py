@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.browser.test_latency import RUN
 
 from gpulab.views import TimelineView
 from gpulab.views._base import read_module
@@ -24,6 +23,24 @@ from tests.views import timelines
 from virtualgpu.records import Advice, SourceLine, Timeline
 
 pytestmark = [pytest.mark.browser]
+
+# From the command to run a cell until the frame in which its new view stands on the page with all it shows.
+RUN = """([at, kind]) => new Promise((done, fail) => {
+    setTimeout(() => fail(new Error(`no ${kind} after 20 s`)), 20_000);
+    const notebook = window.jupyterapp.shell.currentWidget.content;
+    const cell = notebook.node.querySelectorAll('.jp-Cell')[at];
+    const old = cell.querySelector('.gpulab-view');
+    notebook.activeCellIndex = at;
+    const begun = performance.now();
+    const look = () => {
+        const view = cell.querySelector('.gpulab-' + kind);
+        if (view && view !== old && view.querySelector('.gl-body').getBoundingClientRect().height > 20) {
+            requestAnimationFrame(() => setTimeout(() => done(performance.now() - begun)));
+        } else requestAnimationFrame(look);
+    };
+    window.jupyterapp.commands.execute('notebook:run-cell');
+    look();
+})"""
 
 FIRST_PICTURE_MS = 1000
 # Zooms in by 20 steps, one a frame.
