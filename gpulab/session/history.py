@@ -24,11 +24,11 @@ def element_history(element: Any, name: str, function: Callable[[], Any]) -> Ele
             'gl.use_device("virtual"), create the arrays there, and call gl.who_wrote '
             "again."
         )
-    from virtualgpu.sanitizer.history import history_of
+    from virtualgpu.sanitizer.history import record_history
 
     backend = current.virtual_side()
     device = backend.machine.devices[element.device.id]
-    history, error = history_of(device, element.data.ptr, element.dtype, function)
+    history, error = record_history(device, element.data.ptr, element.dtype, function)
     return ElementHistory(
         provenance=backend.provenance,
         element=name,

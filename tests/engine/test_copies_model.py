@@ -11,7 +11,7 @@ import pytest
 
 from virtualgpu.engine import PackedLaunch, Program, RunOptions
 from virtualgpu.model.memory import DeviceMemory
-from virtualgpu.sanitizer.checker import Checker, Occurrences, Shape
+from virtualgpu.sanitizer.checker import Checker, FindingOccurrences, LaunchShape
 
 WARPS = 2
 WORDS = 14
@@ -233,7 +233,7 @@ class Words:
     def __init__(self) -> None:
         self.words: set[int] = set()
 
-    def add(self, occurrences: Occurrences) -> None:
+    def add(self, occurrences: FindingOccurrences) -> None:
         if occurrences.space == "shared":
             self.words.add(occurrences.word)
 
@@ -251,7 +251,7 @@ def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
     loaded = Program(f"{HEAD}{body}\nret;\n}}\n")
     kernel = loaded.generated("k", observe=True)
     checker = Checker(
-        Shape(1, THREADS, 4 * WORDS, 0, 4),
+        LaunchShape(1, THREADS, 4 * WORDS, 0, 4),
         memory,
         kernel.plans[0].function,
         [i for _, i in kernel.tables.accesses],

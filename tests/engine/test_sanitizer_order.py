@@ -13,7 +13,7 @@ from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.engine.ir import layout
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.sanitizer import structures
-from virtualgpu.sanitizer.checker import Checker, Occurrences, Shape
+from virtualgpu.sanitizer.checker import Checker, FindingOccurrences, LaunchShape
 
 _OBSERVER = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
@@ -125,9 +125,9 @@ class Racy:
     """The words that the checker found races on."""
 
     def __init__(self) -> None:
-        self.found: list[Occurrences] = []
+        self.found: list[FindingOccurrences] = []
 
-    def add(self, occurrences: Occurrences) -> None:
+    def add(self, occurrences: FindingOccurrences) -> None:
         assert occurrences.what == structures.RACE
         self.found.append(occurrences)
 
@@ -140,7 +140,7 @@ def simulate(seed: int, partial: bool) -> tuple[set, set]:
     memory.track(start, 4 * WORDS, "x")
     kernel = parse(PTX).entries["k"]
     racy = Racy()
-    shape = Shape(BLOCKS, THREADS, 4 * WORDS, 0, 4)
+    shape = LaunchShape(BLOCKS, THREADS, 4 * WORDS, 0, 4)
     checker = Checker(shape, memory, kernel, kernel.instructions[:6], racy, unwritten=False, partial=partial)
     checker.shared.room = 0  # each race is handed over by itself
     engine = Engine(checker)

@@ -15,21 +15,21 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Hazard, Place
 from virtualgpu.sanitizer import structures
-from virtualgpu.sanitizer.checker import Access, Arrival, Occurrences
+from virtualgpu.sanitizer.checker import Access, Arrival, FindingOccurrences
 from virtualgpu.sanitizer.findings import Findings
 from virtualgpu.sanitizer.ordering import Ordering
 from virtualgpu.sanitizer.report import sentences
-from virtualgpu.sanitizer.report.declarations import declarations
+from virtualgpu.sanitizer.report.declarations import read_declarations
 from virtualgpu.sanitizer.report.hazards import Report
-from virtualgpu.sanitizer.report.names import Names
-from virtualgpu.sanitizer.report.updates import checks, updates
+from virtualgpu.sanitizer.report.names import ElementNames
+from virtualgpu.sanitizer.report.updates import find_rechecks, find_updates
 from virtualgpu.sanitizer.sites import register_site, site
 
 # -- declarations -----------------------------------------------------------------------------------------
 
 
 def element(source: str, offset: int, size_bytes: int = 0, name: str = "a") -> str:
-    return declarations(source).element(name, offset, size_bytes)
+    return read_declarations(source).find_element_name(name, offset, size_bytes)
 
 
 @pytest.mark.parametrize(
@@ -163,21 +163,25 @@ def test_elements_by_their_declaration(name: str, offset: int, size_bytes: int, 
 # -- names ------------------------------------------------------------------------------------------------
 
 
-def names(memory: DeviceMemory, **changes: Any) -> Names:
+def names(memory: DeviceMemory, **changes: Any) -> ElementNames:
     fields = {
-        "declared": declarations("__shared__ float s[2][4], t[3];\n__device__ int box[2], other[3];"),
+        "declarations": read_declarations(
+            "__shared__ float s[2][4], t[3];\n__device__ int box[2], other[3];"
+        ),
         "offsets": {"s": 64},
         "sizes": {"s": 32},
         "pointers": {},
-        "words": 64,
+        "shared_words": 64,
         "local_words": 8,
     } | changes
-    return Names(memory=memory, **fields)
+    return ElementNames(memory=memory, **fields)
 
 
 def test_names_of_shared_memory() -> None:
     offsets = {"_ZZ1kvE1s": 64, "t": 96, "u": 128}
-    name = names(DeviceMemory(1 << 20), offsets=offsets, sizes={"_ZZ1kvE1s": 32, "t": 12, "u": 8}).shared
+    name = names(
+        DeviceMemory(1 << 20), offsets=offsets, sizes={"_ZZ1kvE1s": 32, "t": 12, "u": 8}
+    ).name_shared_element
     assert name(63) == "byte 63 of shared memory"
     assert name(64) == "s[0][0]"
     assert name(64 + 20) == "s[1][1]"
@@ -188,7 +192,7 @@ def test_names_of_shared_memory() -> None:
 
 def test_names_of_the_devices_memory() -> None:
     memory = DeviceMemory(1 << 20)
-    assert names(memory).device(1 << 40) == ""
+    assert names(memory).name_device_element(1 << 40) == ""
     starts = [memory.malloc(4096) for _ in range(5)]
     labels = (
         "float32 array of shape (4, 8)",
@@ -200,7 +204,7 @@ def test_names_of_the_devices_memory() -> None:
     for start, size, label in zip(starts, (128, 128, 8, 8, 4096), labels, strict=True):
         memory.track(start, size, label)
     matrix, row, box, mangled, plain = starts
-    name = names(memory, pointers={matrix: "m", row: "r", row + 64: "half"}).device
+    name = names(memory, pointers={matrix: "m", row: "r", row + 64: "half"}).name_device_element
     assert name(matrix + 4 * 13) == "m[13] ([1, 5] of shape (4, 8))"
     assert name(matrix + 4 * 32) == "m[32]", "past the array's end"
     assert name(matrix + 2) == "element 0 of the float32 array of shape (4, 8)"
@@ -209,7 +213,7 @@ def test_names_of_the_devices_memory() -> None:
     assert name(box + 4) == "box[1]"
     assert name(mangled + 4) == "byte 4 of the module variable s"
     assert name(plain + 1234) == "byte 1,234 of the copy of something"
-    inner = names(memory, pointers={matrix + 64: "m"}).device
+    inner = names(memory, pointers={matrix + 64: "m"}).name_device_element
     assert inner(matrix + 4 * 15) == "element 15 of the float32 array of shape (4, 8)"
     assert inner(matrix + 4 * 17) == "m[1]", "as the kernel counts, from where its pointer points"
 
@@ -238,7 +242,7 @@ STORE = "3| st.global.u32 [%rd1], %r2"
 def update_lines(*code: str) -> list[tuple[int, int, str]]:
     """Lines of the load and of the store of each update, and its atomic."""
     return sorted(
-        {(update.load, update.store, update.atomic) for update in updates(function(*code)).values()}
+        {(update.load, update.store, update.atomic) for update in find_updates(function(*code)).values()}
     )
 
 
@@ -339,7 +343,7 @@ def test_a_comparison_that_does_not_decide_about_the_store_is_none(code: list[st
 )
 def test_an_atomic_minimum_or_maximum_compares_again(atomic: str, lines: list[int]) -> None:
     kernel = function(LOAD, COMPARE, "@!%p1 bra END", f"4| {atomic}", "END:")
-    assert [i.line for i in kernel.instructions if id(i) in checks(kernel)] == lines
+    assert [i.line for i in kernel.instructions if id(i) in find_rechecks(kernel)] == lines
 
 
 # -- hazards ----------------------------------------------------------------------------------------------
@@ -394,7 +398,7 @@ class Case:
         )
         array = self.start if space == "global" and not start else start
         self.findings.add(
-            Occurrences(what, space, count, array, word, later, earlier, writes, relation, agree)
+            FindingOccurrences(what, space, count, array, word, later, earlier, writes, relation, agree)
         )
         return self
 
@@ -408,8 +412,8 @@ class Case:
             "names": self.names,
             "flow": cfg.build_flow(self.function),
             "function": self.function,
-            "updates": updates(self.function),
-            "checks": checks(self.function),
+            "updates": find_updates(self.function),
+            "checks": find_rechecks(self.function),
         } | changes
         return Report(**fields).hazards()
 
@@ -530,7 +534,7 @@ def test_addresses_count_in_units_of_the_launch() -> None:
     assert Case(*GLOBAL, unit=2).race(0, 1, space="global", word=3).hazard().address % 256 == 6
     case = Case("2| ld.local.u32 %r1, [%r2]")
     for word in (5, 13):  # of two threads, 8 words each
-        case.findings.add(Occurrences(structures.UNWRITTEN, "local", 2, 0, word, Access(0, 0, 4)))
+        case.findings.add(FindingOccurrences(structures.UNWRITTEN, "local", 2, 0, word, Access(0, 0, 4)))
     hazard = case.hazard()
     assert (hazard.array, hazard.count) == ("byte 20 of the thread's own stack", 4)
 
@@ -658,8 +662,8 @@ def test_a_lost_update_is_one_hazard() -> None:
     assert (hazard.kind, hazard.severity, hazard.count) == ("lost update", "error", 9)
     assert (hazard.first.line, hazard.second.line, hazard.array) == (4, 2, "x[16]")
     assert "Use atomicAdd(&x[16], ...)." in hazard.message
-    assert sentences.LOCK in hazard.message, "the compare-and-swap may be a lock"
-    assert sentences.LOCK not in Case(*code).race(0, 2, "WAR", space="global").hazard().message
+    assert sentences.LOCK_ADVICE in hazard.message, "the compare-and-swap may be a lock"
+    assert sentences.LOCK_ADVICE not in Case(*code).race(0, 2, "WAR", space="global").hazard().message
     read = Case(*code, "6| ld.global.u32 %r3, [%rd4]").race(2, 3, "RAW", space="global").hazard()
     assert read.kind == "RAW", "a read that writes nothing back loses none"
     swapped = Case(*code, ATOMICS[SWAP]).race(0, 2, "WAR", space="global").race(3, 0, "RAW", space="global")
@@ -668,7 +672,7 @@ def test_a_lost_update_is_one_hazard() -> None:
 
 def test_reads_of_uninitialized_memory_and_of_absent_lanes() -> None:
     case = Case("2| ld.global.u32 %r1, [%rd1]", "3| shfl.sync.idx.b32 %r1, %r2, 3, 31, -1")
-    case.findings.add(Occurrences(structures.UNWRITTEN, "global", 3, case.start, 9, Access(1, 0, 5)))
+    case.findings.add(FindingOccurrences(structures.UNWRITTEN, "global", 3, case.start, 9, Access(1, 0, 5)))
     case.findings.add_absent_lane(Access(2, 1, 6), 17)
     case.findings.add_absent_lane(Access(3, 1, 7), 18)
     unwritten, absent = case.hazards()
@@ -697,7 +701,9 @@ def test_an_access_that_left_its_array(instruction: str, index: int, words: list
     case.memory.track(case.start, 256, "float32 array of shape (64,) (parameter y)")
     case.names = names(case.memory)
     case.findings.sites = [site(0, function(instruction).instructions[0], bounds)]
-    case.findings.add(Occurrences(structures.OUTSIDE_ARRAY, "global", 1, case.start, index, Access(0, 0, 1)))
+    case.findings.add(
+        FindingOccurrences(structures.OUTSIDE_ARRAY, "global", 1, case.start, index, Access(0, 0, 1))
+    )
     hazard = case.hazard()
     assert (hazard.tool, hazard.kind, hazard.severity) == ("memory", "outside its array", "error")
     for text in (*words, "through a pointer to the float32 array of shape (64,) (parameter y)"):
@@ -729,8 +735,8 @@ def test_an_access_before_a_copy_has_arrived(second: int, threads: tuple[int, in
     )
     for text in ("__pipeline_wait_prior", *words):
         assert text in hazard.message
-    assert sentences.AFTER_COPY in Case(*code).race(0, 1).hazard().message
-    assert sentences.AFTER_COPY not in Case(*code).race(2, 3, "WAW").hazard().message
+    assert sentences.COPY_WAIT_ADVICE in Case(*code).race(0, 1).hazard().message
+    assert sentences.COPY_WAIT_ADVICE not in Case(*code).race(2, 3, "WAW").hazard().message
 
 
 def test_accesses_to_the_device_heap_outside_its_blocks() -> None:

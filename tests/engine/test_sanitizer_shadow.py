@@ -13,7 +13,7 @@ from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.engine.ir import layout
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.sanitizer import structures
-from virtualgpu.sanitizer.checker import Access, Arrival, Checker, Occurrences, Shape
+from virtualgpu.sanitizer.checker import Access, Arrival, Checker, FindingOccurrences, LaunchShape
 
 _OBSERVER = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
@@ -56,12 +56,12 @@ class Recorder:
     """Keeps the findings of a checker in their order."""
 
     def __init__(self) -> None:
-        self.occurrences: list[Occurrences] = []
+        self.occurrences: list[FindingOccurrences] = []
         self.absences: list[tuple[Access, int]] = []
         self.outside: list[tuple[Access, int]] = []
         self.barriers: list[tuple[int, Arrival, Arrival | None]] = []
 
-    def add(self, occurrences: Occurrences) -> None:
+    def add(self, occurrences: FindingOccurrences) -> None:
         self.occurrences.append(occurrences)
 
     def add_absent_lane(self, access: Access, source: int) -> None:
@@ -105,7 +105,7 @@ class Run:
         module = parse(f"{text}.reg .b64 %rd<9>;\n.reg .pred %p<9>;\n{code}}}\n")
         self.function = module.entries["k"]
         self.recorder = Recorder()
-        shape = Shape(blocks, 32 * warps, unit * words, unit * local, unit)
+        shape = LaunchShape(blocks, 32 * warps, unit * words, unit * local, unit)
         self.code = self.function.instructions
         self.unit = unit
         self.warps = warps
@@ -189,7 +189,7 @@ class Run:
     def barrier(self, block: int) -> None:
         self.tell(block, 0, layout.BLOCK_OPENS, None, 0)
 
-    def findings(self) -> list[Occurrences]:
+    def findings(self) -> list[FindingOccurrences]:
         self.checker.flush()
         findings = self.recorder.occurrences
         self.recorder.occurrences = []

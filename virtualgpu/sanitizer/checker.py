@@ -22,7 +22,7 @@ from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.memory.heap import DeviceHeap
 from virtualgpu.sanitizer import events, structures
 from virtualgpu.sanitizer.flags import Flags
-from virtualgpu.sanitizer.ordering import Message, Ordering, new_slot
+from virtualgpu.sanitizer.ordering import Message, Ordering, make_slot
 from virtualgpu.sanitizer.sites import UNBOUNDED, Site, register_site, site
 
 # Larger allocations are not checked, because their history would need several times their size.
@@ -35,11 +35,13 @@ _SPACES = {
     "": structures.NO_SPACE,
 }
 _CHECKED_SPACES = ("global", "shared", "local")
-_ENTRY = np.dtype([(name, "<i8") for name in ("key", "count", "differs", "start", "word", "first", "second")])
+_FINDING_DTYPE = np.dtype(
+    [(name, "<i8") for name in ("key", "count", "differs", "start", "word", "first", "second")]
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LaunchShape:
     """The size of a launch in blocks and threads, and the sizes of its memory that a checker needs."""
 
     blocks: int
@@ -83,7 +85,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Occurrences:
+class FindingOccurrences:
     """The occurrences of a finding at one pair of instructions, with the accesses of the first occurrence.
 
     The field ``what`` is the kind of finding, as defined in `shadow`; ``start`` is the address of the memory
@@ -106,7 +108,7 @@ class Occurrences:
 class Findings(Protocol):
     """The interface of an object that receives the findings of a checker."""
 
-    def add(self, occurrences: Occurrences) -> None:
+    def add(self, occurrences: FindingOccurrences) -> None:
         """Add a race, a read of uninitialized memory, or an access to another array or to a pending copy."""
 
     def add_absent_lane(self, access: Access, source: int) -> None:
@@ -148,7 +150,7 @@ class Checker:
 
     def __init__(
         self,
-        shape: Shape,
+        shape: LaunchShape,
         memory: DeviceMemory,
         function: ir.Function,
         accesses: Sequence[ir.Instruction],
@@ -182,33 +184,33 @@ class Checker:
         self._collects_findings = races or unwritten or strays or heap
         self._written_granules: dict[int, npt.NDArray[np.uint8]] = {}
         self._tables: list[npt.NDArray[Any]] = []
-        warps = -(-shape.threads // layout.LANES)
-        shared = self.shared = structures.Checker()
-        self.ordering = Ordering(warps * layout.LANES, shape.blocks, shared)
+        warp_count = -(-shape.threads // layout.LANES)
+        shared_state = self.shared = structures.Checker()
+        self.ordering = Ordering(warp_count * layout.LANES, shape.blocks, shared_state)
         self._flags = Flags(self.ordering)
         self._barrier_messages: dict[
             tuple[int, int], Message
         ] = {}  # messages at barriers, by block and number
         self._arrivals: dict[int, list[Arrival]] = {}  # arrivals at barrier 0, by block
-        shared.threads = warps * layout.LANES
-        shared.warps = warps
-        shared.shift = shape.granule_bytes.bit_length() - 1
-        shared.races = races
-        shared.shuffles = shuffles
-        shared.partial = races and partial
-        shared.shared_words = -(-shape.shared_bytes // shape.granule_bytes)
-        shared.local_words = -(-shape.local_bytes // shape.granule_bytes)
-        shared.room = structures.ENTRIES // 2
-        self._entries = self._new_table(_ENTRY, structures.ENTRIES)
-        shared.entries = self._entries.ctypes.data
+        shared_state.threads = warp_count * layout.LANES
+        shared_state.warps = warp_count
+        shared_state.shift = shape.granule_bytes.bit_length() - 1
+        shared_state.races = races
+        shared_state.shuffles = shuffles
+        shared_state.partial = races and partial
+        shared_state.shared_words = -(-shape.shared_bytes // shape.granule_bytes)
+        shared_state.local_words = -(-shape.local_bytes // shape.granule_bytes)
+        shared_state.room = structures.ENTRIES // 2
+        self._entries = self._new_table(_FINDING_DTYPE, structures.ENTRIES)
+        shared_state.entries = self._entries.ctypes.data
         self._site_rows = (structures.Site * max(len(accesses), 1))()  # type: ignore[operator]
-        shared.sites = ctypes.addressof(self._site_rows)
+        shared_state.sites = ctypes.addressof(self._site_rows)
         if barriers:
-            joins = self._new_table(np.dtype(np.uint8), len(function.instructions) + 1)
-            joins[: len(function.instructions)] = [
+            waits_for_block = self._new_table(np.dtype(np.uint8), len(function.instructions) + 1)
+            waits_for_block[: len(function.instructions)] = [
                 cfg.is_block_barrier(i) and cfg.waits_for_all(i) for i in function.instructions
             ]
-            shared.joins = joins.ctypes.data
+            shared_state.joins = waits_for_block.ctypes.data
         if heap and memory.heap is not None:
             self.watch_heap(memory.heap)
         self._find_regions()
@@ -234,9 +236,9 @@ class Checker:
         self.shared.regions = ctypes.addressof(self._regions)
         self.shared.starts = starts.ctypes.data
         self.shared.region_count = len(starts)
-        self._writable_starts = self._written_by_kernel() if self.races else set()
+        self._writable_starts = self._find_writable_starts() if self.races else set()
 
-    def _written_by_kernel(self) -> set[int] | None:
+    def _find_writable_starts(self) -> set[int] | None:
         """Return the starts of allocations that the kernel can write; None if it can write anywhere."""
         starts = set()
         for i in self.accesses:
@@ -248,7 +250,7 @@ class Checker:
                 starts.add(low_address)
         return starts
 
-    def never_written(self, start: int) -> npt.NDArray[np.bool_] | None:
+    def find_never_written(self, start: int) -> npt.NDArray[np.bool_] | None:
         """Return a mask of the uninitialized granules of an allocation, or None if no write to the allocation
         is known or expected.
         """
@@ -271,19 +273,19 @@ class Checker:
 
         The argument `ask` is the address of the function that compiled checks call in rare cases.
         """
-        slot = new_slot(self.shared, ask, races=self.races, unwritten=self.unwritten)
+        slot = make_slot(self.shared, ask, races=self.races, unwritten=self.unwritten)
         self.ordering.slots.append(slot)
-        return events.observer().address, address_of(slot.block_state)
+        return events.compile_observer().address, address_of(slot.block_state)
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
         site = self.sites[self._site_rows[number].number]
         block_state = self.ordering.slot(block).block_state
-        fenced, wide = (
+        fenced_mask, wide_fence_mask = (
             ctypes.c_int32.from_address(lanes + 4 * warp).value
             for lanes in (block_state.fenced, block_state.wide)
         )
         # Waiting warps get a turn, or this warp would run ahead and publish its next accesses as well.
-        return self._flags.handle_access(site, block, warp, addresses, mask, fenced, wide)
+        return self._flags.handle_access(site, block, warp, addresses, mask, fenced_mask, wide_fence_mask)
 
     def custom_event(
         self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
@@ -325,7 +327,7 @@ class Checker:
     def _describe_site(self, number: int, stores_scalar: bool) -> None:
         i = self.accesses[number]
         site_row = self._site_rows[number]
-        site_number = self._site_number(i, lambda new_number: self._site(new_number, i, stores_scalar))
+        site_number = self._number_site(i, lambda new_number: self._make_site(new_number, i, stores_scalar))
         site = self.sites[site_number]
         site_row.number = site_number
         site_row.space = _SPACES[site.space if self._collects_findings else ""]
@@ -346,11 +348,11 @@ class Checker:
             site_row.high = site.high - site.size_bytes
         site_row.known = 1
 
-    def _site(self, site_number: int, i: ir.Instruction, stores_scalar: bool) -> Site:
+    def _make_site(self, site_number: int, i: ir.Instruction, stores_scalar: bool) -> Site:
         description = site(site_number, i, self.bounds(i), self.polled)
         return description if stores_scalar else replace(description, scalar=False)
 
-    def _site_number(self, i: ir.Instruction, describe: Callable[[int], Site]) -> int:
+    def _number_site(self, i: ir.Instruction, describe: Callable[[int], Site]) -> int:
         site_number = self._numbers.get(id(i))
         if site_number is None:
             site_number = len(self.sites)
@@ -361,10 +363,10 @@ class Checker:
     def _open_region(self, region_number: int) -> None:
         region = self._regions[region_number]
         granule_count = -(-(region.end - region.start) // self.granule_bytes)
-        unwritten = self.unwritten_words.get(region.start) if self.unwritten else None
-        if unwritten is not None:
+        unwritten_granules = self.unwritten_words.get(region.start) if self.unwritten else None
+        if unwritten_granules is not None:
             write_table = self._new_table(np.dtype(np.uint8), granule_count)
-            write_table[:] = ~unwritten
+            write_table[:] = ~unwritten_granules
             region.written = write_table.ctypes.data
             self._written_granules[region.start] = write_table
         if self.races:
@@ -402,7 +404,7 @@ class Checker:
         for lane in range(layout.LANES):
             source_lane = int(sources[lane])
             if mask >> lane & 1 and not mask >> source_lane & 1:
-                site_number = self._site_number(i, lambda new_number: register_site(new_number, i))
+                site_number = self._number_site(i, lambda new_number: register_site(new_number, i))
                 segment = self.ordering.slot(block).block_state.segment
                 self.findings.add_absent_lane(
                     Access(segment, site_number, warp * layout.LANES + lane), source_lane
@@ -444,7 +446,7 @@ class Checker:
             key, occurrence_count, differs, start, word, first_record, second_record = entry
             finding_kind = key & 3
             self.findings.add(
-                Occurrences(
+                FindingOccurrences(
                     finding_kind,
                     _CHECKED_SPACES[key >> 6 & 3],
                     occurrence_count,

@@ -28,43 +28,45 @@ from virtualgpu.sanitizer.structures import (
 )
 
 
-def partial_barrier(context: Context, block: Block, checker: Checker, first_thread: int, group: int) -> None:
+def handle_lane_barrier(
+    context: Context, block: Block, checker: Checker, first_thread: int, group: int
+) -> None:
     """Record that some lanes of a warp have waited for each other. Their earlier accesses are then ordered
     before their later accesses.
     """
-    size = 4 * checker.threads
-    lane_matrix = block.known + first_thread * size
-    maximum = block.known + checker.threads * size  # one more row, for the maximum
+    row_bytes = 4 * checker.threads
+    lane_matrix = block.known + first_thread * row_bytes
+    maximum_row = block.known + checker.threads * row_bytes  # one more row, for the maximum
     offset = 0
-    while offset < size:
-        store32(maximum + offset, 0)
+    while offset < row_bytes:
+        store32(maximum_row + offset, 0)
         offset += 4
     remaining_lanes = group
     while remaining_lanes:
-        lane_row = lane_matrix + lowest(remaining_lanes) * size
+        lane_row = lane_matrix + lowest(remaining_lanes) * row_bytes
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         offset = 0
-        while offset < size:
-            if load32(lane_row + offset) > load32(maximum + offset):
-                store32(maximum + offset, load32(lane_row + offset))
+        while offset < row_bytes:
+            if load32(lane_row + offset) > load32(maximum_row + offset):
+                store32(maximum_row + offset, load32(lane_row + offset))
             offset += 4
     remaining_lanes = group
     while remaining_lanes:
-        store32(maximum + 4 * (first_thread + lowest(remaining_lanes)), block.cut)
+        store32(maximum_row + 4 * (first_thread + lowest(remaining_lanes)), block.cut)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
     remaining_lanes = group
     while remaining_lanes:
-        lane_row = lane_matrix + lowest(remaining_lanes) * size
+        lane_row = lane_matrix + lowest(remaining_lanes) * row_bytes
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         offset = 0
-        while offset < size:
-            store32(lane_row + offset, load32(maximum + offset))
+        while offset < row_bytes:
+            store32(lane_row + offset, load32(maximum_row + offset))
             offset += 4
     block.cut += 1
     renew(context, block, checker)
 
 
-def warp_sync(context: Context, block: Block, checker: Checker, members: int, mask: int) -> None:
+def handle_warp_sync(context: Context, block: Block, checker: Checker, members: int, mask: int) -> None:
     """Record a call of ``__syncwarp``, in which each lane waits for the lanes in its own mask."""
     if block.known == 0:
         call(block.ask, context, ALLOCATE_MATRIX, 0, 0, 0)
@@ -72,23 +74,23 @@ def warp_sync(context: Context, block: Block, checker: Checker, members: int, ma
     while remaining_lanes:
         lane = lowest(remaining_lanes)
         group_mask = load64(members + 8 * lane) & mask | 1 << lane
-        partial_barrier(context, block, checker, context.warp << 5, group_mask)
+        handle_lane_barrier(context, block, checker, context.warp << 5, group_mask)
         remaining_lanes = remaining_lanes & ~group_mask
 
 
-def wait(context: Context, block: Block, checker: Checker, lanes: int, mask: int) -> None:
+def check_block_arrival(context: Context, block: Block, checker: Checker, lanes: int, mask: int) -> None:
     """Check that all threads of the block arrive at the same barrier as the given lanes."""
     pc = load64(lanes)
     if mask == 0 or checker.joins == 0 or load8(checker.joins + pc) == 0:
         return
-    alive = 0
-    frame = context.frames + context.warp * context.frame_stride
+    running_mask = 0
+    warp_frame = context.frames + context.warp * context.frame_stride
     lane = 0
     while lane < layout.LANES:
-        if load32(frame + 4 * lane) != layout.EXITED:
-            alive = alive | 1 << lane
+        if load32(warp_frame + 4 * lane) != layout.EXITED:
+            running_mask = running_mask | 1 << lane
         lane += 1
-    if mask != alive:
+    if mask != running_mask:
         call(block.ask, context, layout.AT_BLOCK_BARRIER, lanes, mask, 0)
     if block.wait_pc < 0:
         block.wait_pc = pc
@@ -99,7 +101,7 @@ def wait(context: Context, block: Block, checker: Checker, lanes: int, mask: int
         call(block.ask, context, MIXED_BARRIER, lanes, mask, 0)
 
 
-def opens(context: Context, block: Block, checker: Checker) -> None:
+def handle_block_release(context: Context, block: Block, checker: Checker) -> None:
     """Record that all threads of the block have passed barrier 0."""
     if block.has_unfenced_reads:
         call(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
@@ -110,7 +112,9 @@ def opens(context: Context, block: Block, checker: Checker) -> None:
         full_barrier(context, block, checker)
 
 
-def shuffle(context: Context, block: Block, checker: Checker, lanes: int, mask: int, values: int) -> None:
+def check_shuffle(
+    context: Context, block: Block, checker: Checker, lanes: int, mask: int, values: int
+) -> None:
     """Check for each lane of a shuffle that its source lane is active."""
     remaining_lanes = mask
     while remaining_lanes:
@@ -142,18 +146,18 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
             call(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
         access(context, block, checker, site, lanes, mask, values, site.step)
         if site.meets:
-            fenced = load32(block.fenced + 4 * context.warp) & mask
-            if site.releases or checker.messages or (site.writes and fenced):
+            fenced_mask = load32(block.fenced + 4 * context.warp) & mask
+            if site.releases or checker.messages or (site.writes and fenced_mask):
                 call(block.ask, context, site_number, lanes, mask, values)
     elif site_number == layout.AT_BLOCK_BARRIER:
-        wait(context, block, checker, lanes, mask)
+        check_block_arrival(context, block, checker, lanes, mask)
     elif site_number == layout.BLOCK_OPENS:
-        opens(context, block, checker)
+        handle_block_release(context, block, checker)
     elif site_number == layout.WARP_SYNC:
-        warp_sync(context, block, checker, lanes, mask)
+        handle_warp_sync(context, block, checker, lanes, mask)
     elif site_number == layout.SHUFFLE:
         if checker.shuffles:
-            shuffle(context, block, checker, lanes, mask, values)
+            check_shuffle(context, block, checker, lanes, mask, values)
     elif site_number == layout.FENCE or site_number == layout.BLOCK_FENCE:
         address = block.fenced + 4 * context.warp
         store32(address, load32(address) | mask)
@@ -194,17 +198,17 @@ _COMPILED = (
     shadow.touch_global,
     shadow.touch_local,
     access,
-    partial_barrier,
-    warp_sync,
-    wait,
-    opens,
-    shuffle,
+    handle_lane_barrier,
+    handle_warp_sync,
+    check_block_arrival,
+    handle_block_release,
+    check_shuffle,
     observe,
 )
 
 
 @functools.cache
-def observer() -> jit.Library:
+def compile_observer() -> jit.Library:
     """Compile the checks, and return them as a library. The engine calls the exported function
     ``entry_of``.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.sanitizer import structures
-from virtualgpu.sanitizer.checker import Access, Arrival, Occurrences
+from virtualgpu.sanitizer.checker import Access, Arrival, FindingOccurrences
 from virtualgpu.sanitizer.ordering import Ordering
 from virtualgpu.sanitizer.sites import Site
 
@@ -65,7 +65,7 @@ class Findings:
         self.divergent_barriers: dict[tuple[int, int], DivergentBarrier] = {}
         self.heap_blocks: dict[tuple[str, str, int, int, int], tuple[int, int]] = {}
 
-    def add(self, occurrences: Occurrences) -> None:
+    def add(self, occurrences: FindingOccurrences) -> None:
         """Add the occurrences of a finding at one pair of instructions."""
         second_access = occurrences.second
         first_access = occurrences.first
@@ -80,9 +80,9 @@ class Findings:
             second_access,
         )
         if occurrences.what == structures.UNWRITTEN:
-            self._count((UNWRITTEN, occurrences.space, 0, source_line, 0), finding)
+            self._add_finding((UNWRITTEN, occurrences.space, 0, source_line, 0), finding)
         elif occurrences.what == structures.OUTSIDE_ARRAY:
-            self._count(
+            self._add_finding(
                 (OUTSIDE_ARRAY, "global", self.sites[second_access.site].low, source_line, 0), finding
             )
         else:
@@ -92,7 +92,7 @@ class Findings:
                 if occurrences.what == structures.PENDING_COPY
                 else _RACE_KINDS[occurrences.wrote]
             )
-            self._count(
+            self._add_finding(
                 (
                     finding_kind,
                     occurrences.space,
@@ -107,7 +107,7 @@ class Findings:
         """Add a shuffle from an inactive lane, or a vote whose mask contains an inactive lane."""
         site = self.sites[access.site]
         key = (ABSENT_LANE if site.instruction.root == "shfl" else ABSENT_MASK_LANE, "", 0, site.line, 0)
-        self._count(key, Finding(1, False, "", 0, source, None, access))
+        self._add_finding(key, Finding(1, False, "", 0, source, None, access))
 
     def add_divergent_barrier(self, block: int, arrival: Arrival, other: Arrival | None) -> None:
         """Add a barrier that only some threads reach, such as a part of a warp."""
@@ -125,13 +125,13 @@ class Findings:
         blocks = freed_blocks if finding_kind == FREED else heap.used
         start = max((start for start in blocks if start <= address), default=0)
         self.heap_blocks.setdefault(key, (start, blocks.get(start, 0)))
-        self._count(key, Finding(1, False, "global", address, 0, None, access))
+        self._add_finding(key, Finding(1, False, "global", address, 0, None, access))
 
-    def _count(self, key: tuple[str, str, int, int, int], finding: Finding) -> None:
-        previous = self.found.get(key)
-        if previous is not None:
-            previous.count += finding.count
-            previous.agree &= finding.agree
+    def _add_finding(self, key: tuple[str, str, int, int, int], finding: Finding) -> None:
+        earlier_finding = self.found.get(key)
+        if earlier_finding is not None:
+            earlier_finding.count += finding.count
+            earlier_finding.agree &= finding.agree
         elif len(self.found) < MAX_HAZARDS:
             self.found[key] = finding
         else:

@@ -31,8 +31,8 @@ class Flags:
         warp: int,
         addresses: npt.NDArray[np.int64],
         mask: int,
-        fenced: int,
-        wide: int,
+        fenced_mask: int,
+        wide_fence_mask: int,
     ) -> bool:
         """Update the order of accesses after an atomic, strong or volatile access to a flag.
 
@@ -45,7 +45,7 @@ class Flags:
         bool
             Whether other threads may wait for it: it published a message, or wrote to the address of one.
         """
-        releasing_mask = mask if site.releases else mask & fenced
+        releasing_mask = mask if site.releases else mask & fenced_mask
         releasing_mask = releasing_mask if site.writes else 0
         if not releasing_mask and not self._messages:
             return False
@@ -55,15 +55,19 @@ class Flags:
             same_address = [lane for lane in lanes if addresses[lane] == address]
             threads = [warp * layout.LANES + lane for lane in same_address]
             key = address if site.space in ("global", "generic") else ~(block << 20 | address)
-            message = self._messages.get(key)
-            may_be_awaited |= site.writes and message is not None
-            if site.reads and message is not None and self.ordering.has_news(block, threads, message):
-                self.ordering.acquire(block, threads, message, site.acquires)
+            known_message = self._messages.get(key)
+            may_be_awaited |= site.writes and known_message is not None
+            if (
+                site.reads
+                and known_message is not None
+                and self.ordering.orders_more_accesses(block, threads, known_message)
+            ):
+                self.ordering.acquire(block, threads, known_message, site.acquires)
             publishers = [warp * layout.LANES + lane for lane in same_address if releasing_mask >> lane & 1]
             if publishers:
-                message = self._messages.setdefault(key, Message())
+                known_message = self._messages.setdefault(key, Message())
                 for_other_blocks = site.releases and "cta" not in site.instruction.parts
-                for_other_blocks |= any(wide >> lane & 1 for lane in same_address)
-                self.ordering.release(block, publishers, message, for_other_blocks)
+                for_other_blocks |= any(wide_fence_mask >> lane & 1 for lane in same_address)
+                self.ordering.release(block, publishers, known_message, for_other_blocks)
         self.ordering.shared.messages = len(self._messages)
         return may_be_awaited

@@ -52,8 +52,8 @@ def check_write(context: Context, number: int, lanes: int, mask: int, values: in
     if number < 0:
         return
     element = struct_at(WatchedElement, context.watched)
-    size = load64(element.sites + 8 * number)
-    if size == 0:
+    write_bytes = load64(element.sites + 8 * number)
+    if write_bytes == 0:
         return
     remaining_lanes = mask
     while remaining_lanes:
@@ -64,20 +64,20 @@ def check_write(context: Context, number: int, lanes: int, mask: int, values: in
             address = address & _OFFSET_MASK
             if tag <= LOCAL:
                 address = 0
-        if address < element.end and address + size > element.start:
+        if address < element.end and address + write_bytes > element.start:
             remaining_lanes = 0
             call(element.ask, context, ELEMENT_WRITE - number, lanes, mask, 0)
 
 
 @functools.cache
-def observer() -> jit.Library:
+def compile_write_observer() -> jit.Library:
     """Compile the function `check_write` and return its library. The engine calls the exported function
     ``entry_of``.
     """
     return jit.Library(translate([check_write], "check_write", {"Context": layout.CONTEXT}), "entry_of")
 
 
-class History:
+class WriteHistory:
     """A recorder of the writes to one element of device memory. A `MachineObserver` calls the methods of the
     recorder.
 
@@ -117,13 +117,13 @@ class History:
             observer_of_launch = _ElementObserver(self, launch)
             return launch.run(replace(options or launch.options, observer=observer_of_launch)), no_regions
         finally:
-            self.settle()
+            self.read_pending_value()
             if (
                 is_observed
                 and self.count == writes_before
                 and not _is_equal(value_before, self._current_value())
             ):
-                self.note(
+                self.append_write(
                     Write(
                         kind="operation",
                         name=launch.kernel.name,
@@ -131,7 +131,7 @@ class History:
                         source=self._lines.here()[0],
                     )
                 )
-                self.settle()
+                self.read_pending_value()
 
     def add_act(self, act: Act) -> None:
         """Record a copy, a memset or a library kernel if it writes to the watched array element."""
@@ -147,23 +147,23 @@ class History:
         self.launches += is_kernel
         if any(self._overlaps(region) for region in (*act.writes, *act.atomics)):
             launch = self.launches if is_kernel else 0
-            self.note(Write(kind="operation", name=act.name, launch=launch, source=act.source))
-            self.settle()
+            self.append_write(Write(kind="operation", name=act.name, launch=launch, source=act.source))
+            self.read_pending_value()
 
-    def note(self, write: Write) -> None:
+    def append_write(self, write: Write) -> None:
         """Append a write to the history immediately before or after the write takes place."""
-        self.settle()
+        self.read_pending_value()
         self.writes.append(write)
         self.count += 1
         self._value_pending = True
 
-    def settle(self) -> None:
+    def read_pending_value(self) -> None:
         """Read the current value of the element from memory, and store it in the last recorded write."""
         if self._value_pending:
             self.writes[-1] = replace(self.writes[-1], value=self._current_value())
             self._value_pending = False
 
-    def hide(self) -> None:
+    def discard_pending_value(self) -> None:
         """Mark the value of the last write as unknown, because another lane writes the element at the same
         time.
         """
@@ -191,14 +191,14 @@ class History:
 class _ElementObserver:
     """An observer of one launch that records writes to the element."""
 
-    def __init__(self, history: History, launch: PreparedLaunch) -> None:
+    def __init__(self, history: WriteHistory, launch: PreparedLaunch) -> None:
         kernel = launch.kernel.program.generated(launch.packed.name, observe=True)
         self._sites = [site(access_index, i) for access_index, (_, i) in enumerate(kernel.tables.accesses)]
-        sizes = [
+        write_sizes = [
             access_site.size_bytes if access_site.writes and access_site.space in ("global", "generic") else 0
             for access_site in self._sites
         ]
-        self._sizes = np.array(sizes or [0], np.int64)
+        self._sizes = np.array(write_sizes or [0], np.int64)
         self._history = history
         self._launch = launch
         self._source = history.here()
@@ -210,7 +210,7 @@ class _ElementObserver:
 
     def watch(self, ask: int) -> tuple[int, int]:
         self._element.ask = ask
-        return observer().address, address_of(self._element)
+        return compile_write_observer().address, address_of(self._element)
 
     def custom_event(
         self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
@@ -221,14 +221,14 @@ class _ElementObserver:
         line_text = (
             self._code[access_site.line - 1].strip() if 0 < access_site.line <= len(self._code) else ""
         )
-        atomic = access_site.instruction.root in ("atom", "red")
+        is_atomic = access_site.instruction.root in ("atom", "red")
         is_first = True
         for lane in range(layout.LANES):
             address = int(lanes[lane]) & _OFFSET_MASK
             overlaps = address < history.end and address + access_site.size_bytes > history.start
             if mask >> lane & 1 and overlaps:
                 if not is_first:
-                    history.hide()
+                    history.discard_pending_value()
                 is_first = False
                 place = Place(
                     access_site.line,
@@ -236,9 +236,9 @@ class _ElementObserver:
                     unlinear(block, self._launch.grid),
                     unlinear(warp * layout.LANES + lane, self._launch.block),
                 )
-                history.note(
+                history.append_write(
                     Write(
-                        kind="atomic" if atomic else "store",
+                        kind="atomic" if is_atomic else "store",
                         name=self._launch.kernel.name,
                         launch=history.launches,
                         place=place,
@@ -259,9 +259,9 @@ def _is_equal(a: Any, b: Any) -> bool:
     return bool(a == b or (a != a and b != b))
 
 
-def history_of(
+def record_history(
     device: VirtualDevice, address: int, dtype: np.dtype[Any], function: Callable[[], Any]
-) -> tuple[History, Exception | None]:
+) -> tuple[WriteHistory, Exception | None]:
     """Call a function. Return all writes to an array element during the call, and the exception if one was
     raised.
 
@@ -275,7 +275,7 @@ def history_of(
             "Streams are already being recorded. Record the history outside of the block "
             "that records the streams."
         )
-    history = History(device, address, dtype)
+    history = WriteHistory(device, address, dtype)
     machine_observer = MachineObserver(device.machine, history.run_watched)
     machine_observer.start(history.add_act)
     error = None
@@ -285,5 +285,5 @@ def history_of(
         error = raised
     finally:
         machine_observer.stop()
-        history.settle()
+        history.read_pending_value()
     return history, error

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from virtualgpu.engine.ir.compiled import address_of
 from virtualgpu.sanitizer import structures
 
-_COLUMNS = ("blocks", "epochs", "cuts", "ticks")
+_SEGMENT_COLUMNS = ("blocks", "epochs", "cuts", "ticks")
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Message:
 
 
 @dataclass(slots=True)
-class Slot:
+class WorkerSlot:
     """The state of the block that one worker runs, and the memory of the worker's tables."""
 
     block_state: structures.Block
@@ -63,27 +63,27 @@ class Ordering:
         self.threads = threads
         self.blocks = blocks
         self.shared = shared
-        self.columns = np.zeros((len(_COLUMNS), 0), np.int64)
-        self.slots: list[Slot] = []
+        self.columns = np.zeros((len(_SEGMENT_COLUMNS), 0), np.int64)
+        self.slots: list[WorkerSlot] = []
         self.has_messages = False
-        self._slot_of_block: dict[int, Slot] = {}
+        self._slot_of_block: dict[int, WorkerSlot] = {}
         self.grow()
 
     def grow(self) -> None:
         """Enlarge the tables so that they can store more segments of accesses."""
-        size = self.columns.shape[1]
-        columns = np.zeros((len(_COLUMNS), max(1024, 2 * size)), np.int64)
-        columns[:, :size] = self.columns
-        self.columns = columns
-        for name, column in zip(_COLUMNS, columns, strict=True):
+        capacity = self.columns.shape[1]
+        new_columns = np.zeros((len(_SEGMENT_COLUMNS), max(1024, 2 * capacity)), np.int64)
+        new_columns[:, :capacity] = self.columns
+        self.columns = new_columns
+        for name, column in zip(_SEGMENT_COLUMNS, new_columns, strict=True):
             setattr(self.shared, name, column.ctypes.data)
-        self.shared.capacity = columns.shape[1]
+        self.shared.capacity = new_columns.shape[1]
 
     def block(self, segment: int) -> int:
         """Return the number of the block to which a segment belongs."""
         return int(self.columns[0, segment])
 
-    def slot(self, block: int) -> Slot:
+    def slot(self, block: int) -> WorkerSlot:
         """Return the slot of the worker that runs the given block."""
         slot = self._slot_of_block.get(block)
         if slot is None or slot.block_state.number != block:
@@ -124,7 +124,7 @@ class Ordering:
         slot.block_state.cut += 1
         self._begin_segment(slot.block_state)
 
-    def matrix(self, slot: Slot) -> npt.NDArray[np.int32]:
+    def matrix(self, slot: WorkerSlot) -> npt.NDArray[np.int32]:
         """Return the order between the block's threads as a matrix. Entry [t, u] is the last cut of thread u
         that happens before thread t.
         """
@@ -134,7 +134,7 @@ class Ordering:
         slot.block_state.known = slot.known.ctypes.data
         return slot.known[: self.threads]
 
-    def has_news(self, block: int, threads: Sequence[int], message: Message) -> bool:
+    def orders_more_accesses(self, block: int, threads: Sequence[int], message: Message) -> bool:
         """Return whether a message orders accesses that are not yet ordered before the threads' later
         accesses.
         """
@@ -203,30 +203,30 @@ class Ordering:
         self._begin_segment(slot.block_state)
 
 
-def new_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: bool) -> Slot:
+def make_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: bool) -> WorkerSlot:
     """Return a new slot for a worker. Compiled code calls the function at the address `ask` in rare cases."""
     block_state = structures.Block()
     arrays = []
 
-    def zeros(count: int, kind: npt.DTypeLike) -> int:
-        arrays.append(np.zeros(max(count, 1), kind))
+    def allocate_zeros(count: int, dtype: npt.DTypeLike) -> int:
+        arrays.append(np.zeros(max(count, 1), dtype))
         return arrays[-1].ctypes.data
 
     shared_words = shared.shared_words
     block_state.checker = address_of(shared)
     block_state.ask = ask
     block_state.number = -1
-    block_state.fenced = zeros(shared.warps, np.int32)
-    block_state.wide = zeros(shared.warps, np.int32)
+    block_state.fenced = allocate_zeros(shared.warps, np.int32)
+    block_state.wide = allocate_zeros(shared.warps, np.int32)
     if races:
-        block_state.planes = zeros(structures.PLANES * shared_words, np.int64)
+        block_state.planes = allocate_zeros(structures.PLANES * shared_words, np.int64)
         block_state.step = 8 * shared_words
         if shared.partial:
-            block_state.readers = zeros(shared_words * shared.warps, np.int64)
-        block_state.pending_copies = zeros(shared_words, np.int32)
-        block_state.latest = zeros(shared_words, np.int64)
-        block_state.barriers = zeros(shared_words, np.int32)
+            block_state.readers = allocate_zeros(shared_words * shared.warps, np.int64)
+        block_state.pending_copies = allocate_zeros(shared_words, np.int32)
+        block_state.latest = allocate_zeros(shared_words, np.int64)
+        block_state.barriers = allocate_zeros(shared_words, np.int32)
     if unwritten:
-        block_state.written = zeros(shared_words, np.int32)
-        block_state.local = zeros(shared.local_words * shared.threads, np.int32)
-    return Slot(block_state, arrays)
+        block_state.written = allocate_zeros(shared_words, np.int32)
+        block_state.local = allocate_zeros(shared.local_words * shared.threads, np.int32)
+    return WorkerSlot(block_state, arrays)

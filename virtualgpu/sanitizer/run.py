@@ -19,12 +19,12 @@ from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.protocol import TOOLS, Hazards
 from virtualgpu.records import Hazard, Place, SanitizerReport
 from virtualgpu.sanitizer.block_orders import IN_ORDER, REVERSED, block_sequence, turns_seed
-from virtualgpu.sanitizer.checker import Checker, Shape
+from virtualgpu.sanitizer.checker import Checker, LaunchShape
 from virtualgpu.sanitizer.findings import LEAK, MAX_HAZARDS, NOT_WRITTEN, UNWRITTEN, Findings
-from virtualgpu.sanitizer.report.declarations import declarations
+from virtualgpu.sanitizer.report.declarations import read_declarations
 from virtualgpu.sanitizer.report.hazards import Report
-from virtualgpu.sanitizer.report.names import Names
-from virtualgpu.sanitizer.report.updates import Update, checks, updates
+from virtualgpu.sanitizer.report.names import ElementNames
+from virtualgpu.sanitizer.report.updates import Update, find_rechecks, find_updates
 from virtualgpu.sanitizer.sites import UNBOUNDED, granule_bytes, has_partial_waits, polling_loads
 from virtualgpu.words import count
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # Factor on the device's watchdog, because checks take longer than a plain run.
 TIME_FACTOR = 3
-_TOOL_OF = {
+_TOOL_OF_FAULT = {
     "out of bounds": "memory",
     "misaligned": "memory",
     "stack overflow": "memory",
@@ -69,77 +69,81 @@ def sanitize(
     KernelFault
         For a fault of a kind that no chosen tool covers.
     """
-    names = options.tools
+    tool_names = options.tools
     traps_nan = options.nan
-    order = block_sequence(options.order, prod(launch.grid), options.seed)
+    block_order = block_sequence(options.order, prod(launch.grid), options.seed)
     kernel = launch.kernel.program.generated(launch.packed.name, observe=True, trap_nan=traps_nan)
-    memory = launch.device.memory
-    name = launch.kernel.name
+    device_memory = launch.device.memory
+    kernel_name = launch.kernel.name
     granule_size = granule_bytes([i for _, i in kernel.tables.accesses])
     shared_bytes = kernel.static_shared_bytes + launch.packed.shared_bytes
-    shape = Shape(order.size, prod(launch.block), shared_bytes, kernel.local_bytes, granule_size)
-    findings = Findings(memory, granule_size)
+    shape = LaunchShape(block_order.size, prod(launch.block), shared_bytes, kernel.local_bytes, granule_size)
+    findings = Findings(device_memory, granule_size)
     checker = None
-    fault = None
+    kernel_fault = None
     hazards: list[Hazard] = []
-    with _checked_heap(memory, bool(kernel.tables.services)) as leaked_sizes:
-        if names:
-            checker = _checker(launch, kernel, shape, findings, names)
+    with _watch_heap_leaks(device_memory, bool(kernel.tables.services)) as leaked_sizes:
+        if tool_names:
+            checker = _make_checker(launch, kernel, shape, findings, tool_names)
         run_options = replace(
             launch.options,
             instrument="none",
             observer=checker,
             trap_nan=traps_nan,
-            block_order=order,
+            block_order=block_order,
             turns_seed=turns_seed(options.order, options.seed),
             watchdog_s=TIME_FACTOR * launch.device.watchdog_s,
             patient=False,
             idle_s=None if launch.device.idle_s is None else TIME_FACTOR * launch.device.idle_s,
         )
-        progress = None
+        checked_progress = None
         try:
             launch.run(run_options)
         except KernelFault as error:
-            fault = error
+            kernel_fault = error
             if isinstance(error, LaunchTimeoutError) and error.progress is not None:
                 restore()
                 if error.progress.moving or _ends_in_time(launch, run_options):
-                    fault = None
-                    progress = error.progress
-            if fault is not None and _TOOL_OF.get(fault.kind, "program") in set(TOOLS) - set(names):
+                    kernel_fault = None
+                    checked_progress = error.progress
+            if kernel_fault is not None and _TOOL_OF_FAULT.get(kernel_fault.kind, "program") in set(
+                TOOLS
+            ) - set(tool_names):
                 raise
         if checker is not None:
             checker.flush()
-    if "memory" in names and leaked_sizes and fault is None and progress is None:
-        hazards.append(_leak_hazard(leaked_sizes, name))
+    if "memory" in tool_names and leaked_sizes and kernel_fault is None and checked_progress is None:
+        hazards.append(_make_leak_hazard(leaked_sizes, kernel_name))
     if checker is not None:
-        report = _report(launch, kernel, findings, shape)
+        report = _make_report(launch, kernel, findings, shape)
         hazards += report.hazards()
-        if "init" in names and fault is None and progress is None:
+        if "init" in tool_names and kernel_fault is None and checked_progress is None:
             hazards += _unwritten_hazards(launch, checker, report.names, hazards)
-    if fault is not None:
-        fault_key = (fault.kind, fault.site.line)
+    if kernel_fault is not None:
+        fault_key = (kernel_fault.kind, kernel_fault.site.line)
         hazards = [hazard for hazard in hazards if (hazard.kind, hazard.second.line) != fault_key]
-        hazards.insert(0, _hazard_of(fault, name))
+        hazards.insert(0, _hazard_of(kernel_fault, kernel_name))
     hazards.sort(key=lambda hazard: _SEVERITIES.index(hazard.severity))
     return SanitizerReport(
         provenance=launch.device.info.as_virtual,
-        kernel_name=name,
+        kernel_name=kernel_name,
         grid=launch.grid,
         block=launch.block,
         shared_bytes=launch.packed.shared_bytes,
-        tools=(*names, "nan") if traps_nan else names,
+        tools=(*tool_names, "nan") if traps_nan else tool_names,
         block_order=options.order
         if options.order in (IN_ORDER, REVERSED)
         else f"{options.order}, seed {options.seed}",
         hazards=tuple(hazards),
-        fault=type(fault).__name__ if fault is not None else "",
-        left_out=_missing_note(launch, fault, progress, run_options.watchdog_s, findings, checker),
-        blocks_checked=None if progress is None else progress.ended,
+        fault=type(kernel_fault).__name__ if kernel_fault is not None else "",
+        left_out=_missing_note(
+            launch, kernel_fault, checked_progress, run_options.watchdog_s, findings, checker
+        ),
+        blocks_checked=None if checked_progress is None else checked_progress.ended,
     )
 
 
-def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: Shape) -> Report:
+def _make_report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: LaunchShape) -> Report:
     """Return the report of a launch's findings, with names from the source."""
     module = launch.kernel.program.module
     plan = kernel.plans[0]
@@ -147,15 +151,15 @@ def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: S
     for function in module.functions.values():
         shared_variables += function.shared.values()
     granule_size = shape.granule_bytes
-    names = Names(
+    element_names = ElementNames(
         memory=launch.device.memory,
-        declared=declarations(launch.kernel.module.code),
+        declarations=read_declarations(launch.kernel.module.code),
         offsets=kernel.tables.shared,
         sizes={
             variable.name: 0 if variable.dynamic else variable.size_bytes for variable in shared_variables
         },
         pointers=launch.names,
-        words=-(-shape.shared_bytes // granule_size),
+        shared_words=-(-shape.shared_bytes // granule_size),
         local_words=-(-shape.local_bytes // granule_size),
     )
     checked_functions = {
@@ -165,15 +169,15 @@ def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: S
     rechecked_numbers: set[int] = set()
     if findings.found:
         for checked_function in checked_functions.values():
-            updates_by_id |= updates(checked_function)
-            rechecked_numbers |= checks(checked_function)
+            updates_by_id |= find_updates(checked_function)
+            rechecked_numbers |= find_rechecks(checked_function)
     return Report(
         findings,
         launch.kernel.name,
         launch.kernel.module.code.split("\n"),
         launch.grid,
         launch.block,
-        names,
+        element_names,
         plan.flow,
         plan.function,
         updates_by_id,
@@ -192,8 +196,8 @@ def _ends_in_time(launch: PreparedLaunch, options: RunOptions) -> bool:
     return True
 
 
-def _checker(
-    launch: PreparedLaunch, kernel: Kernel, shape: Shape, findings: Findings, names: Sequence[str]
+def _make_checker(
+    launch: PreparedLaunch, kernel: Kernel, shape: LaunchShape, findings: Findings, tool_names: Sequence[str]
 ) -> Checker:
     """Return a checker for the chosen tools, which reports to `findings`."""
     memory = launch.device.memory
@@ -207,12 +211,12 @@ def _checker(
         bounds=_pointer_bounds(launch, kernel),
         polled=polling_loads(kernel.plans),
         partial=program.cached(("partial", launch.packed.name), lambda: has_partial_waits(kernel.plans)),
-        strays="memory" in names,
-        heap="memory" in names,
-        shuffles="sync" in names,
-        barriers="sync" in names,
-        races="race" in names,
-        unwritten="init" in names,
+        strays="memory" in tool_names,
+        heap="memory" in tool_names,
+        shuffles="sync" in tool_names,
+        barriers="sync" in tool_names,
+        races="race" in tool_names,
+        unwritten="init" in tool_names,
         unwritten_words=_unwritten_granules(memory, shape.granule_bytes, list(launch.arrays)),
     )
     findings.sites = checker.sites
@@ -221,7 +225,7 @@ def _checker(
 
 
 @contextmanager
-def _checked_heap(memory: DeviceMemory, uses_heap: bool) -> Iterator[list[int]]:
+def _watch_heap_leaks(memory: DeviceMemory, uses_heap: bool) -> Iterator[list[int]]:
     """Context manager that checks the device heap.
 
     Its value is a list, to which the sizes of blocks that were not freed are added at the end.
@@ -237,8 +241,8 @@ def _checked_heap(memory: DeviceMemory, uses_heap: bool) -> Iterator[list[int]]:
         leaked_sizes += [size for start, size in heap.used.items() if start not in earlier_blocks]
 
 
-def _leak_hazard(sizes: Sequence[int], kernel: str) -> Hazard:
-    blocks = f"{count(len(sizes), 'block')} of {count(sum(sizes), 'byte')}"
+def _make_leak_hazard(leaked_sizes: Sequence[int], kernel: str) -> Hazard:
+    leaked_blocks = f"{count(len(leaked_sizes), 'block')} of {count(sum(leaked_sizes), 'byte')}"
     return Hazard(
         tool="memory",
         kind=LEAK,
@@ -249,8 +253,9 @@ def _leak_hazard(sizes: Sequence[int], kernel: str) -> Hazard:
         second=Place(0, "", (0, 0, 0), (0, 0, 0)),
         address=None,
         array="device heap",
-        count=len(sizes),
-        message=f"{blocks} that this launch allocated with malloc() or new stay on the device heap until a "
+        count=len(leaked_sizes),
+        message=f"{leaked_blocks} that this launch allocated with malloc() or new stay on the device "
+        "heap until a "
         "kernel frees them, because the heap exists as long as the CUDA context.",
     )
 
@@ -294,7 +299,7 @@ def _unwritten_granules(
 
 
 def _unwritten_hazards(
-    launch: PreparedLaunch, checker: Checker, names: Names, earlier_hazards: Sequence[Hazard]
+    launch: PreparedLaunch, checker: Checker, names: ElementNames, earlier_hazards: Sequence[Hazard]
 ) -> list[Hazard]:
     """Return hazards for elements of ``cp.empty`` arrays that no thread has written or read."""
     memory = launch.device.memory
@@ -305,7 +310,7 @@ def _unwritten_hazards(
     ]
     for address, size in launch.arrays.items():
         allocation = memory.nearest(address)
-        unwritten_words = None if allocation is None else checker.never_written(allocation.address)
+        unwritten_words = None if allocation is None else checker.find_never_written(allocation.address)
         is_reported = any(read is not None and address <= read < address + size for read in reads)
         if allocation is None or unwritten_words is None or is_reported:
             continue
@@ -315,7 +320,7 @@ def _unwritten_hazards(
         initially_unwritten = checker.unwritten_words[allocation.address][granules]
         if unwritten_granules.any():
             first_address = address + int(np.flatnonzero(unwritten_granules)[0]) * granule_size
-            array = names.device(first_address)
+            array = names.name_device_element(first_address)
             no_place = Place(0, "", (0, 0, 0), (0, 0, 0))
             missing_bytes = int(unwritten_granules.sum()) * granule_size
             initial_bytes = int(initially_unwritten.sum()) * granule_size
@@ -342,7 +347,7 @@ def _unwritten_hazards(
 def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
     fault_site = fault.site
     return Hazard(
-        tool=_TOOL_OF.get(fault.kind, "program"),
+        tool=_TOOL_OF_FAULT.get(fault.kind, "program"),
         kind=fault.kind or fault.error_name,
         severity="error",
         space=fault.space,

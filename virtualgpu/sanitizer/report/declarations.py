@@ -87,7 +87,7 @@ class Declarations:
     variables: Mapping[str, Sequence[Declaration]]
     constants: Mapping[str, str]
 
-    def element(self, name: str, offset: int, size_bytes: int) -> str:
+    def find_element_name(self, name: str, offset: int, size_bytes: int) -> str:
         """Return the name of the array element at a byte offset of a variable, such as ``tile[2][0]``.
 
         The name is empty if the declaration does not contain enough information.
@@ -101,16 +101,16 @@ class Declarations:
         size_bytes
             Size of the variable; 0 if the launch determines it.
         """
-        names = {
-            self._element_name(name, declaration, offset, size_bytes)
+        element_names = {
+            self._make_element_name(name, declaration, offset, size_bytes)
             for declaration in self.variables.get(name, ())
         }
-        names.discard("")
-        return names.pop() if len(names) == 1 else ""
+        element_names.discard("")
+        return element_names.pop() if len(element_names) == 1 else ""
 
-    def _element_name(self, name: str, declaration: Declaration, offset: int, size_bytes: int) -> str:
+    def _make_element_name(self, name: str, declaration: Declaration, offset: int, size_bytes: int) -> str:
         element_bytes = _TYPE_BYTES.get(declaration.type, 0)
-        shape = self._shape(
+        shape = self._find_shape(
             declaration.extents, size_bytes // element_bytes if element_bytes and size_bytes else 0
         )
         if shape is None:
@@ -134,22 +134,24 @@ class Declarations:
             return f"{element_name}.{'xyzw'[byte_offset // (element_bytes // int(vector_type[1]))]}"
         return f"byte {byte_offset} of {element_name}" if byte_offset else element_name
 
-    def _shape(self, extents: Sequence[str], element_count: int) -> list[int] | None:
+    def _find_shape(self, extents: Sequence[str], element_count: int) -> list[int] | None:
         """Return the extents of an array as numbers.
 
         If one name is unknown, its value is computed from `count`, the number of elements.
         """
         if extents and not extents[0].strip():  # an array of unknown length
-            inner_shape = self._shape(extents[1:], 0)
+            inner_shape = self._find_shape(extents[1:], 0)
             if inner_shape is None:
                 return None
             return [max(element_count // math.prod(inner_shape), 1), *inner_shape]
-        missing = {name for extent_text in extents for name in self._unknown_names(extent_text, ())}
-        if not missing:
+        unknown_names = {
+            name for extent_text in extents for name in self._find_unknown_names(extent_text, ())
+        }
+        if not unknown_names:
             return self._evaluate_extents(extents, {})
-        if len(missing) > 1 or not element_count:
+        if len(unknown_names) > 1 or not element_count:
             return None
-        (name,) = missing
+        (name,) = unknown_names
         for trial_value in range(1, min(element_count, _MAX_TRIALS) + 1):
             shape = self._evaluate_extents(extents, {name: trial_value})
             if shape is None or math.prod(shape) > element_count:
@@ -163,21 +165,21 @@ class Declarations:
         positive_values = [extent for extent in values if extent is not None and extent > 0]
         return positive_values if len(positive_values) == len(values) else None
 
-    def _unknown_names(self, text: str, outer_names: tuple[str, ...]) -> set[str]:
+    def _find_unknown_names(self, text: str, outer_names: tuple[str, ...]) -> set[str]:
         names = set(re.findall(r"[A-Za-z_]\w*", text))
         unknown_names = set()
         for name in names - {"int", "unsigned", "u", "U", "UL", "ull"}:
             if name in outer_names or name not in self.constants:
                 unknown_names.add(name)
             else:
-                unknown_names |= self._unknown_names(self.constants[name], (*outer_names, name))
+                unknown_names |= self._find_unknown_names(self.constants[name], (*outer_names, name))
         return unknown_names
 
     def _evaluate_text(self, text: str, constants: Mapping[str, int]) -> int | None:
         """Return the value of a constant integer expression in the source, or None if it is not known."""
         try:
-            plain = re.sub(r"(?<=\d)[uUlL]+\b", "", text).strip()
-            return self._evaluate_node(ast.parse(plain, mode="eval").body, constants)
+            plain_text = re.sub(r"(?<=\d)[uUlL]+\b", "", text).strip()
+            return self._evaluate_node(ast.parse(plain_text, mode="eval").body, constants)
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
             return None
 
@@ -212,7 +214,7 @@ class Declarations:
         raise ValueError
 
 
-def declarations(code: str) -> Declarations:
+def read_declarations(code: str) -> Declarations:
     """Return the declarations of shared, global and constant variables in CUDA C++ source."""
     clean_code = _ALIGNMENT_PATTERN.sub(" ", _COMMENT_PATTERN.sub(" ", code.replace("\\\n", " ")))
     constants = dict(_DEFINE_PATTERN.findall(clean_code))

@@ -29,7 +29,7 @@ from virtualgpu.sanitizer.findings import (
 )
 from virtualgpu.sanitizer.ordering import Ordering
 from virtualgpu.sanitizer.report import sentences
-from virtualgpu.sanitizer.report.names import Names
+from virtualgpu.sanitizer.report.names import ElementNames
 from virtualgpu.sanitizer.report.updates import Update
 from virtualgpu.sanitizer.sites import Site
 
@@ -45,8 +45,8 @@ class _Race:
     relation: int
     finding: Finding
     update: Update | None = None
-    sort: str = ""  # a word of `sentences`: the reason why the race may be intended
-    pairs: frozenset[tuple[int, int]] = frozenset()  # of lines, if there are several
+    intended_reason: str = ""  # a word of `sentences`: the reason why the race may be intended
+    line_pairs: frozenset[tuple[int, int]] = frozenset()  # of lines, if there are several
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Report:
     lines: Sequence[str]
     grid: Dim3
     block: Dim3
-    names: Names
+    names: ElementNames
     flow: cfg.ControlFlow
     function: ir.Function
     updates: Mapping[int, Update]
@@ -72,33 +72,36 @@ class Report:
         """Return one hazard for each mistake in the kernel. Memory that is reserved by the system is
         ignored.
         """
-        races: list[_Race] = []
+        found_races: list[_Race] = []
         other_hazards: list[Hazard] = []
-        for (hazard_kind, space, _, _, relation), finding in self.findings.found.items():
-            if space == "shared" and self._is_reserved(finding):
+        for (hazard_kind, memory_space, _, _, relation), finding in self.findings.found.items():
+            if memory_space == "shared" and self._is_reserved(finding):
                 continue
             if hazard_kind in _RACES:
-                races.append(_Race(hazard_kind, relation, finding, self._update(finding)))
+                found_races.append(_Race(hazard_kind, relation, finding, self._find_update(finding)))
             else:
-                other_hazards.append(self._other_hazard(hazard_kind, space, relation, finding))
+                other_hazards.append(self._make_other_hazard(hazard_kind, memory_space, relation, finding))
         barrier_hazards = [
-            self._barrier_hazard(finding) for finding in self.findings.divergent_barriers.values()
+            self._make_barrier_hazard(finding) for finding in self.findings.divergent_barriers.values()
         ]
         swapped_starts = {
             race.finding.start
-            for race in races
-            if race.finding.space == "global" and any(site.swaps for site in self._both_sites(race.finding))
+            for race in found_races
+            if race.finding.space == "global" and any(site.swaps for site in self._find_sites(race.finding))
         }
         grid_races = {
-            (race.finding.start, self._lines_of(race.finding))
-            for race in races
+            (race.finding.start, self._find_lines(race.finding))
+            for race in found_races
             if race.relation == sentences.GRID
         }
-        races = [replace(race, sort=self._sort(race, swapped_starts, grid_races)) for race in races]
-        merged_races = list(_merge_races(races, self._site_of))
+        found_races = [
+            replace(race, intended_reason=self._find_intended_reason(race, swapped_starts, grid_races))
+            for race in found_races
+        ]
+        merged_races = list(_merge_races(found_races, self._find_site))
         return [
             *barrier_hazards,
-            *(self._race_hazard(race, merged_races) for race in merged_races),
+            *(self._make_race_hazard(race, merged_races) for race in merged_races),
             *other_hazards,
         ]
 
@@ -107,65 +110,65 @@ class Report:
         assert self.findings.ordering is not None
         return self.findings.ordering
 
-    def _site_of(self, access: Access) -> Site:
+    def _find_site(self, access: Access) -> Site:
         return self.findings.sites[access.site]
 
-    def _update(self, finding: Finding) -> Update | None:
+    def _find_update(self, finding: Finding) -> Update | None:
         """Return the read-modify-write to which both accesses of a race belong, or None."""
         assert finding.first is not None
-        first_update = self.updates.get(id(self._site_of(finding.first).instruction))
-        second_update = self.updates.get(id(self._site_of(finding.second).instruction))
+        first_update = self.updates.get(id(self._find_site(finding.first).instruction))
+        second_update = self.updates.get(id(self._find_site(finding.second).instruction))
         return first_update if first_update == second_update else None
 
     def _is_reserved(self, finding: Finding) -> bool:
         start = self.names.offsets.get(layout.RESERVED_SHARED)
-        address = self._address_of("shared", finding)
+        address = self._find_address("shared", finding)
         return start is not None and start <= address < start + layout.RESERVED_SHARED_BYTES
 
-    def _address_of(self, space: str, finding: Finding) -> int:
+    def _find_address(self, space: str, finding: Finding) -> int:
         granule_bytes = self.findings.granule_bytes
         if space == "global":
             return finding.start + finding.word * granule_bytes
-        space_words = self.names.words if space == "shared" else self.names.local_words
+        space_words = self.names.shared_words if space == "shared" else self.names.local_words
         return finding.word % max(space_words, 1) * granule_bytes
 
-    def _element_name(self, space: str, address: int) -> str:
+    def _make_element_name(self, space: str, address: int) -> str:
         if space == "global":
-            return self.names.device(address)
+            return self.names.name_device_element(address)
         if space == "shared":
-            return self.names.shared(address)
+            return self.names.name_shared_element(address)
         return f"byte {address:,} of the thread's own stack"
 
-    def _place_of(self, access: Access) -> Place:
+    def _find_place(self, access: Access) -> Place:
         block_number = results.unlinear(self._ordering.block(access.segment), self.grid)
-        return self._place_at(
-            self._site_of(access).line, block_number, results.unlinear(access.thread, self.block)
+        return self._make_place(
+            self._find_site(access).line, block_number, results.unlinear(access.thread, self.block)
         )
 
-    def _place_at(self, line: int, block: Dim3, thread: Dim3) -> Place:
+    def _make_place(self, line: int, block: Dim3, thread: Dim3) -> Place:
         line_text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
         return Place(line, line_text, block, thread)
 
     # -- races ---------------------------------------------------------------------------------------
 
-    def _race_hazard(self, race: _Race, all_races: Sequence[_Race]) -> Hazard:
+    def _make_race_hazard(self, race: _Race, all_races: Sequence[_Race]) -> Hazard:
         finding = race.finding
         hazard_kind = race.kind
         assert finding.first is not None
-        first_place = self._place_of(finding.first)
-        second_place = self._place_of(finding.second)
-        address = self._address_of(finding.space, finding)
-        element = self._element_name(finding.space, address)
+        first_place = self._find_place(finding.first)
+        second_place = self._find_place(finding.second)
+        address = self._find_address(finding.space, finding)
+        element_name = self._make_element_name(finding.space, address)
         if race.update is not None:
-            in_loop, barrier_between, barrier_elsewhere = self._loop_barriers(finding, race.relation)
-            message = sentences.update_message(
+            is_in_loop, barrier_between, barrier_elsewhere = self._find_loop_barriers(finding, race.relation)
+            message = sentences.make_lost_update_message(
                 race.update,
                 first_place,
                 second_place,
-                element,
+                element_name,
                 race.relation,
                 self._uses_locks,
-                turns=in_loop and not barrier_between and not barrier_elsewhere,
+                is_in_loop=is_in_loop and not barrier_between and not barrier_elsewhere,
             )
             return Hazard(
                 tool="race",
@@ -176,33 +179,35 @@ class Report:
                 first=first_place,
                 second=second_place,
                 address=address,
-                array=element,
+                array=element_name,
                 count=finding.count,
                 message=message,
             )
         # The severity of compute-sanitizer, because lanes of a warp mostly run in step.
         copy_hint = ""
-        if self._site_of(finding.first).copies:
-            copy_hint = sentences.AFTER_COPY
-        elif hazard_kind == "WAR" and self._site_of(finding.second).copies:
-            copy_hint = sentences.IN_USE
+        if self._find_site(finding.first).copies:
+            copy_hint = sentences.COPY_WAIT_ADVICE
+        elif hazard_kind == "WAR" and self._find_site(finding.second).copies:
+            copy_hint = sentences.STAGE_IN_USE_ADVICE
         severity: Severity = (
             "warning" if race.relation == sentences.WARP and hazard_kind != "WAW" else "error"
         )
-        if race.sort in (sentences.STALE, sentences.CHECK) or (hazard_kind == "WAW" and finding.agree):
+        if race.intended_reason in (sentences.STALE_READ, sentences.REPEATED_CHECK) or (
+            hazard_kind == "WAW" and finding.agree
+        ):
             severity = "info"
-        elif race.sort:
+        elif race.intended_reason:
             severity = "warning"
-        context = self._remedy_context(race, all_races)
-        message = sentences.race_message(
+        remedy_context = self._make_remedy_context(race, all_races)
+        message = sentences.make_race_message(
             hazard_kind,
             first_place,
             second_place,
-            element,
-            context,
+            element_name,
+            remedy_context,
             finding.agree,
-            race.sort,
-            len(race.pairs),
+            race.intended_reason,
+            len(race.line_pairs),
         )
         return Hazard(
             tool="race",
@@ -213,63 +218,63 @@ class Report:
             first=first_place,
             second=second_place,
             address=address,
-            array=element,
+            array=element_name,
             count=finding.count,
             message=message + copy_hint,
         )
 
-    def _remedy_context(self, race: _Race, all_races: Sequence[_Race]) -> sentences.RemedyContext:
+    def _make_remedy_context(self, race: _Race, all_races: Sequence[_Race]) -> sentences.RemedyContext:
         """Return the context from which a race's remedy is written."""
-        lines = self._lines_of(race.finding)
+        race_lines = self._find_lines(race.finding)
         space = race.finding.space
         relation = max(
             other_race.relation
             for other_race in all_races
-            if self._lines_of(other_race.finding) == lines and other_race.finding.space == space
+            if self._find_lines(other_race.finding) == race_lines and other_race.finding.space == space
         )
-        in_loop, barrier_between, barrier_elsewhere = self._loop_barriers(race.finding, relation)
+        is_in_loop, barrier_between, barrier_elsewhere = self._find_loop_barriers(race.finding, relation)
         all_sites = self.findings.sites
-        polls = any(site.flag and site.reads for site in all_sites)
-        if relation == sentences.BLOCK and (self._ordering.has_messages or polls):
-            relation = sentences.FLAGS
-        sites_of_race = self._both_sites(race.finding)
+        has_polling = any(site.flag and site.reads for site in all_sites)
+        if relation == sentences.BLOCK and (self._ordering.has_messages or has_polling):
+            relation = sentences.BLOCK_WITH_FLAGS
+        sites_of_race = self._find_sites(race.finding)
         return sentences.RemedyContext(
             relation,
-            in_loop,
+            is_in_loop,
             barrier_between,
             barrier_elsewhere,
-            signals=polls or any(site.instruction.root == "atom" for site in all_sites),
+            has_signals=has_polling or any(site.instruction.root == "atom" for site in all_sites),
             is_flag=any(site.flag and site.reads for site in sites_of_race),
-            locks=self._uses_locks,
+            uses_locks=self._uses_locks,
         )
 
     @property
     def _uses_locks(self) -> bool:
         return any(site.swaps for site in self.findings.sites)
 
-    def _both_sites(self, finding: Finding) -> tuple[Site, Site]:
+    def _find_sites(self, finding: Finding) -> tuple[Site, Site]:
         assert finding.first is not None
-        return self._site_of(finding.first), self._site_of(finding.second)
+        return self._find_site(finding.first), self._find_site(finding.second)
 
-    def _lines_of(self, finding: Finding) -> frozenset[int]:
+    def _find_lines(self, finding: Finding) -> frozenset[int]:
         assert finding.first is not None
-        return frozenset((self._site_of(finding.first).line, self._site_of(finding.second).line))
+        return frozenset((self._find_site(finding.first).line, self._find_site(finding.second).line))
 
-    def _loop_barriers(self, finding: Finding, relation: int) -> tuple[bool, int, int]:
+    def _find_loop_barriers(self, finding: Finding, relation: int) -> tuple[bool, int, int]:
         """Return whether a loop contains both accesses, and lines of barriers between them and elsewhere.
 
         For lanes of one warp, barriers of a warp count, too.
         """
         assert finding.first is not None
-        first_instruction = self._site_of(finding.first).instruction
-        second_instruction = self._site_of(finding.second).instruction
+        first_instruction = self._find_site(finding.first).instruction
+        second_instruction = self._find_site(finding.second).instruction
         kernel_code = self.function.instructions
         if any(
             i.pc >= len(kernel_code) or kernel_code[i.pc] is not i
             for i in (first_instruction, second_instruction)
         ):
             return False, 0, 0
-        if not self._in_one_loop(first_instruction, second_instruction):
+        if not self._share_loop(first_instruction, second_instruction):
             return False, 0, 0
         first_line, last_line = sorted((first_instruction.line, second_instruction.line))
         barrier_between = 0
@@ -280,8 +285,8 @@ class Report:
             )
             if (
                 (is_warp_barrier or cfg.is_block_barrier(i))
-                and self._in_one_loop(first_instruction, i)
-                and self._in_one_loop(second_instruction, i)
+                and self._share_loop(first_instruction, i)
+                and self._share_loop(second_instruction, i)
             ):
                 if first_line < i.line < last_line:
                     barrier_between = barrier_between or i.line
@@ -289,17 +294,17 @@ class Report:
                     barrier_elsewhere = barrier_elsewhere or i.line
         return True, barrier_between, barrier_elsewhere
 
-    def _in_one_loop(self, a: ir.Instruction, b: ir.Instruction) -> bool:
+    def _share_loop(self, a: ir.Instruction, b: ir.Instruction) -> bool:
         """Return whether two instructions of the kernel are in the same loop, unrolled or not."""
-        pcs_a = self._copied_pcs(a)
-        pcs_b = self._copied_pcs(b)
+        pcs_a = self._find_copied_pcs(a)
+        pcs_b = self._find_copied_pcs(b)
         if a is b and len(pcs_a) > 1:
             return True
         is_interleaved = max(pcs_a) > min(pcs_b) and max(pcs_b) > min(pcs_a)
         is_unrolled = is_interleaved and min(len(pcs_a), len(pcs_b)) > 1
         return is_unrolled or cfg.share_a_loop(self.flow, a.pc, b.pc)
 
-    def _copied_pcs(self, i: ir.Instruction) -> list[int]:
+    def _find_copied_pcs(self, i: ir.Instruction) -> list[int]:
         """Return the program counters of all copies of an instruction in an unrolled loop."""
         source_place = (i.line, i.column, i.parts)
         return [
@@ -308,35 +313,41 @@ class Report:
             if (copy.line, copy.column, copy.parts) == source_place
         ]
 
-    def _sort(self, race: _Race, swapped: Set[int], grid_races: Set[tuple[int, frozenset[int]]]) -> str:
+    def _find_intended_reason(
+        self, race: _Race, swapped_starts: Set[int], grid_races: Set[tuple[int, frozenset[int]]]
+    ) -> str:
         """Return the reason why a race may be intended, as in programs without locks, or an empty string.
 
-        `swapped` are the arrays that compare-and-swaps change, `grid_races` those with the lines of races
-        between blocks.
+        `swapped_starts` are the arrays that compare-and-swaps change, `grid_races` those with the lines of
+        races between blocks.
         """
-        sites = self._both_sites(race.finding)
-        for site, other_site in (sites, sites[::-1]):
+        access_sites = self._find_sites(race.finding)
+        for site, other_site in (access_sites, access_sites[::-1]):
             if site.strong and site.writes and not other_site.writes and not other_site.strong:
                 if site.swaps:
-                    return sentences.STALE
+                    return sentences.STALE_READ
                 if id(other_site.instruction) in self.checks:
-                    return sentences.CHECK
+                    return sentences.REPEATED_CHECK
                 if (
                     race.finding.space == "global"
-                    and (race.finding.start, self._lines_of(race.finding)) in grid_races
+                    and (race.finding.start, self._find_lines(race.finding)) in grid_races
                 ):
-                    return sentences.WEAK
-        if race.finding.space == "global" and race.finding.start in swapped and race.update is None:
-            return sentences.MIXED
+                    return sentences.PLAIN_READ
+        if race.finding.space == "global" and race.finding.start in swapped_starts and race.update is None:
+            return sentences.PLAIN_WRITE
         return ""
 
     # -- everything else -----------------------------------------------------------------------------
 
-    def _other_hazard(self, hazard_kind: str, space: str, relation: int, finding: Finding) -> Hazard:
-        second_place = self._place_of(finding.second)
-        site = self._site_of(finding.second)
+    def _make_other_hazard(self, hazard_kind: str, space: str, relation: int, finding: Finding) -> Hazard:
+        second_place = self._find_place(finding.second)
+        site = self._find_site(finding.second)
         if hazard_kind in (ABSENT_LANE, ABSENT_MASK_LANE):
-            message_of = sentences.absent_message if hazard_kind == ABSENT_LANE else sentences.unmet_message
+            make_message = (
+                sentences.make_absent_lane_message
+                if hazard_kind == ABSENT_LANE
+                else sentences.make_absent_mask_lane_message
+            )
             return Hazard(
                 tool="sync",
                 kind=hazard_kind,
@@ -348,35 +359,37 @@ class Report:
                 address=None,
                 array="",
                 count=finding.count,
-                message=message_of(second_place, finding.word),
+                message=make_message(second_place, finding.word),
             )
-        address = self._address_of(space, finding)
-        element = self._element_name(space, address)
-        tool = "memory"
+        address = self._find_address(space, finding)
+        element_name = self._make_element_name(space, address)
+        tool_name = "memory"
         first_place = None
         severity: Severity = "error"
         if hazard_kind in (FREED, OUTSIDE_BLOCK):
             key = hazard_kind, space, 0, site.line, 0
-            element, message = sentences.heap_message(
+            element_name, message = sentences.make_heap_message(
                 hazard_kind == FREED, site, second_place, address, *self.findings.heap_blocks[key]
             )
         elif hazard_kind == OUTSIDE_ARRAY:
-            message = sentences.stray_message(self.findings.memory, site, second_place, address, element)
+            message = sentences.make_outside_array_message(
+                self.findings.memory, site, second_place, address, element_name
+            )
         elif hazard_kind == UNWRITTEN:
-            tool = "init"
+            tool_name = "init"
             severity = "warning"
-            message = sentences.unwritten_message(space, second_place, element)
+            message = sentences.make_unwritten_message(space, second_place, element_name)
         else:
             assert hazard_kind == PENDING_COPY
             assert finding.first is not None
-            tool = "race"
-            first_place = self._place_of(finding.first)
-            copy_site = self._site_of(finding.first)
-            message = sentences.hasty_message(
-                copy_site, site, first_place, second_place, element, relation != 0
+            tool_name = "race"
+            first_place = self._find_place(finding.first)
+            copy_site = self._find_site(finding.first)
+            message = sentences.make_pending_copy_message(
+                copy_site, site, first_place, second_place, element_name, relation != 0
             )
         return Hazard(
-            tool=tool,
+            tool=tool_name,
             kind=hazard_kind,
             severity=severity,
             space=space,
@@ -384,24 +397,24 @@ class Report:
             first=first_place,
             second=second_place,
             address=address,
-            array=element,
+            array=element_name,
             count=finding.count,
             message=message,
         )
 
-    def _barrier_hazard(self, barrier: DivergentBarrier) -> Hazard:
+    def _make_barrier_hazard(self, barrier: DivergentBarrier) -> Hazard:
         """Return the hazard of a barrier that not all threads reach together."""
 
-        def arrival_place(arrival: Arrival) -> Place:
-            return self._place_at(
+        def make_arrival_place(arrival: Arrival) -> Place:
+            return self._make_place(
                 arrival.instruction.line,
                 results.unlinear(barrier.block, self.grid),
                 results.unlinear(arrival.thread, self.block),
             )
 
-        second_place = arrival_place(barrier.here)
+        second_place = make_arrival_place(barrier.here)
         is_overlooked = barrier.other is None and self._is_overlooked(barrier.here.instruction)
-        first_place = None if barrier.other is None else arrival_place(barrier.other)
+        first_place = None if barrier.other is None else make_arrival_place(barrier.other)
         return Hazard(
             tool="sync",
             kind="divergent barrier",
@@ -413,7 +426,9 @@ class Report:
             address=None,
             array="",
             count=barrier.count,
-            message=sentences.apart_message(barrier.here.mask, first_place, second_place, is_overlooked),
+            message=sentences.make_barrier_message(
+                barrier.here.mask, first_place, second_place, is_overlooked
+            ),
         )
 
     def _is_overlooked(self, barrier: ir.Instruction) -> bool:
@@ -424,7 +439,7 @@ class Report:
         return "red" in barrier.parts or cfg.is_in_loop(self.flow, barrier.pc)
 
 
-def _merge_races(races: Iterable[_Race], site: Callable[[Access], Site]) -> Iterator[_Race]:
+def _merge_races(races: Iterable[_Race], find_site: Callable[[Access], Site]) -> Iterator[_Race]:
     """Merge races that have the same cause into one, which gets the widest relation between threads."""
     race_groups: dict[tuple[object, ...], list[_Race]] = {}
     for race in races:
@@ -433,19 +448,19 @@ def _merge_races(races: Iterable[_Race], site: Callable[[Access], Site]) -> Iter
         assert finding.first is not None
         if update is not None:
             key: tuple[object, ...] = finding.space, update.load, update.store
-        elif race.sort:
-            key = race.sort, finding.space, finding.start
+        elif race.intended_reason:
+            key = race.intended_reason, finding.space, finding.start
         else:
-            key = finding.space, race.kind, site(finding.first).line, site(finding.second).line
+            key = finding.space, race.kind, find_site(finding.first).line, find_site(finding.second).line
         race_groups.setdefault(key, []).append(race)
     for race_group in race_groups.values():
         widest_race = max(race_group, key=lambda race: (race.relation, not race.finding.agree))
         occurrence_count = sum(race.finding.count for race in race_group)
-        agree = all(race.finding.agree for race in race_group)
-        accesses = [(race.finding.first, race.finding.second) for race in race_group if race.sort]
-        line_pairs = frozenset((site(a).line, site(b).line) for a, b in accesses if a is not None)
+        values_agree = all(race.finding.agree for race in race_group)
+        accesses = [(race.finding.first, race.finding.second) for race in race_group if race.intended_reason]
+        line_pairs = frozenset((find_site(a).line, find_site(b).line) for a, b in accesses if a is not None)
         yield replace(
             widest_race,
-            finding=replace(widest_race.finding, count=occurrence_count, agree=agree),
-            pairs=line_pairs,
+            finding=replace(widest_race.finding, count=occurrence_count, agree=values_agree),
+            line_pairs=line_pairs,
         )

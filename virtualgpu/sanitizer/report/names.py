@@ -17,58 +17,62 @@ _VARIABLE_PATTERN = re.compile(r"module variable (\S+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ElementNames:
     """The names of the memory that a launch accesses.
 
     The dictionary ``offsets`` contains the byte offset of each shared variable, and ``sizes`` contains its
     size in bytes, or 0 if the launch determines the size. The dictionary ``pointers`` maps addresses to the
-    kernel's array parameters. The fields ``words`` and ``local_words`` are the numbers of granules in shared
-    memory and in each thread's local memory.
+    kernel's array parameters. The fields ``shared_words`` and ``local_words`` are the numbers of granules in
+    shared memory and in each thread's local memory.
     """
 
     memory: DeviceMemory
-    declared: Declarations
+    declarations: Declarations
     offsets: Mapping[str, int]
     sizes: Mapping[str, int]
     pointers: Mapping[int, str]
-    words: int
+    shared_words: int
     local_words: int
 
-    def shared(self, offset: int) -> str:
+    def name_shared_element(self, offset: int) -> str:
         """Return the name of the array element at a byte offset in shared memory."""
-        variables = [(start, symbol) for symbol, start in self.offsets.items() if start <= offset]
-        if not variables:
+        preceding_variables = [(start, symbol) for symbol, start in self.offsets.items() if start <= offset]
+        if not preceding_variables:
             return f"byte {offset:,} of shared memory"
-        start, symbol = max(variables)
-        name = source_name(symbol)
-        element = self.declared.element(name, offset - start, self.sizes.get(symbol, 0))
-        return element or f"byte {offset - start:,} of shared array {name}"
+        start, symbol = max(preceding_variables)
+        variable_name = source_name(symbol)
+        element_name = self.declarations.find_element_name(
+            variable_name, offset - start, self.sizes.get(symbol, 0)
+        )
+        return element_name or f"byte {offset - start:,} of shared array {variable_name}"
 
-    def device(self, address: int) -> str:
+    def name_device_element(self, address: int) -> str:
         """Return the name of the array element at an address in device memory."""
         allocation = self.memory.nearest(address)
         if allocation is None:
             return ""
         offset = address - allocation.address
-        variable = _VARIABLE_PATTERN.fullmatch(allocation.label)
-        if variable is not None:
-            name = source_name(variable[1])
-            return self.declared.element(name, offset, allocation.size_bytes) or (
+        variable_match = _VARIABLE_PATTERN.fullmatch(allocation.label)
+        if variable_match is not None:
+            name = source_name(variable_match[1])
+            return self.declarations.find_element_name(name, offset, allocation.size_bytes) or (
                 f"byte {offset:,} of the module variable {name}"
             )
-        array = _ARRAY_PATTERN.search(allocation.label)
-        if array is None:
+        array_match = _ARRAY_PATTERN.search(allocation.label)
+        if array_match is None:
             return f"byte {offset:,} of the {allocation.label}"
-        size = np.dtype(array[1]).itemsize
+        item_bytes = np.dtype(array_match[1]).itemsize
         pointers = [pointer for pointer in self.pointers if allocation.address <= pointer <= address]
         start = max(pointers, default=None)
-        if start is None or (address - start) % size:
-            return f"element {offset // size:,} of the {allocation.label}"
-        name = f"{self.pointers[start]}[{(address - start) // size}]"
-        shape = tuple(int(extent) for extent in array[2].strip("()").split(",") if extent.strip())
-        if len(shape) > 1 and start == allocation.address and offset // size < np.prod(shape):
-            index = ", ".join(str(int(position)) for position in np.unravel_index(offset // size, shape))
-            return f"{name} ([{index}] of shape {array[2]})"
+        if start is None or (address - start) % item_bytes:
+            return f"element {offset // item_bytes:,} of the {allocation.label}"
+        name = f"{self.pointers[start]}[{(address - start) // item_bytes}]"
+        shape = tuple(int(extent) for extent in array_match[2].strip("()").split(",") if extent.strip())
+        if len(shape) > 1 and start == allocation.address and offset // item_bytes < np.prod(shape):
+            index = ", ".join(
+                str(int(position)) for position in np.unravel_index(offset // item_bytes, shape)
+            )
+            return f"{name} ([{index}] of shape {array_match[2]})"
         return name
 
 

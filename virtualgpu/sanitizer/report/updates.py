@@ -10,8 +10,8 @@ from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.observe.origin import Writers, find_writers
 
 # Number of earlier instructions that are searched; an update has a few.
-_MAX_INSTRUCTIONS = 24
-_ATOMICS = {
+_MAX_SEARCHED = 24
+_ATOMIC_OF_OPCODE = {
     "add": "atomicAdd",
     "sub": "atomicAdd",
     "fma": "atomicAdd",
@@ -37,7 +37,7 @@ class Update:
     atomic: str
 
 
-def checks(function: ir.Function) -> set[int]:
+def find_rechecks(function: ir.Function) -> set[int]:
     """Return the ids of the loads that only check whether an atomic minimum or maximum is needed."""
     writers = find_writers(function)
     load_ids = set[int]()
@@ -45,12 +45,12 @@ def checks(function: ir.Function) -> set[int]:
         if i.root in ("atom", "red") and ("min" in i.parts or "max" in i.parts):
             target_operand = i.operands[0 if i.root == "red" else 1]
             if isinstance(target_operand, ir.Address):
-                load, _ = _compared_load(function, writers, target_operand, i)
+                load, _ = _find_compared_load(function, writers, target_operand, i)
                 load_ids |= {id(load)} if load is not None else set()
     return load_ids
 
 
-def updates(function: ir.Function) -> dict[int, Update]:
+def find_updates(function: ir.Function) -> dict[int, Update]:
     """Return the read-modify-writes of a function. The keys are the ids of their loads and stores."""
     writers = find_writers(function)
     updates_by_id: dict[int, Update] = {}
@@ -62,9 +62,9 @@ def updates(function: ir.Function) -> dict[int, Update]:
         if isinstance(target_operand, ir.Address) and isinstance(
             target_operand.base, ir.Register | ir.Symbol
         ):
-            load, atomic = _source_load(writers, target_operand, stored_operand, i.pc)
+            load, atomic = _find_source_load(writers, target_operand, stored_operand, i.pc)
             if load is None:
-                load, atomic = _compared_load(function, writers, target_operand, i)
+                load, atomic = _find_compared_load(function, writers, target_operand, i)
             if load is not None:
                 update = Update(load.line, i.line, atomic)
                 updates_by_id[id(i)] = update
@@ -72,20 +72,20 @@ def updates(function: ir.Function) -> dict[int, Update]:
     return updates_by_id
 
 
-def _source_load(
-    writers: Writers, target_address: ir.Address, value: ir.Operand | None, pc: int
+def _find_source_load(
+    writers: Writers, target_address: ir.Address, stored_operand: ir.Operand | None, pc: int
 ) -> tuple[ir.Instruction | None, str]:
     """Return the load on which the value stored at `pc` depends, and the equivalent atomic, if any.
 
-    Both access the same address, `target`.
+    Both access the same address, `target_address`.
     """
-    if not isinstance(value, ir.Register):
+    if not isinstance(stored_operand, ir.Register):
         return None, ""
-    pending = [value.name]
-    searched_names = {value.name}
+    pending_names = [stored_operand.name]
+    searched_names = {stored_operand.name}
     atomic = ""
-    for name in pending:
-        if len(searched_names) > _MAX_INSTRUCTIONS:
+    for name in pending_names:
+        if len(searched_names) > _MAX_SEARCHED:
             return None, ""
         for definition in writers.by_register.get(name, ()):
             if (
@@ -98,24 +98,24 @@ def _source_load(
             if definition.root in ("ld", "atom", "call") or definition.pc > pc:
                 continue
             if not atomic and definition.root not in _MOVE_OPCODES:
-                atomic = _ATOMICS.get(definition.root, "none")
+                atomic = _ATOMIC_OF_OPCODE.get(definition.root, "none")
                 if atomic in _WITHOUT_FLOATS and definition.type.startswith(("f", "bf")):
                     atomic = "none"
             for operand in definition.operands[1:]:
                 if isinstance(operand, ir.Register) and operand.name not in searched_names:
                     searched_names.add(operand.name)
-                    pending.append(operand.name)
+                    pending_names.append(operand.name)
     return None, ""
 
 
-def _compared_load(
+def _find_compared_load(
     function: ir.Function, writers: Writers, target_address: ir.Address, store: ir.Instruction
 ) -> tuple[ir.Instruction | None, str]:
-    """Return the load from the address `target` on which a branch around the store depends.
+    """Return the load from the address `target_address` on which a branch around the store depends.
 
     There is no barrier between the load and the store.
     """
-    instructions = function.instructions[max(0, store.pc - _MAX_INSTRUCTIONS) : store.pc]
+    instructions = function.instructions[max(0, store.pc - _MAX_SEARCHED) : store.pc]
     for i in instructions:
         if i.root != "setp" or not _decides_store(i, instructions, store):
             continue
@@ -136,7 +136,7 @@ def _decides_store(
     predicates = set(cfg.find_definitions_and_uses(comparison)[0])
     for i in instructions:
         if i.pc > comparison.pc and i.root in ("and", "or", "not") and "pred" in i.parts:
-            written, read = cfg.find_definitions_and_uses(i)
-            predicates |= set(written) if predicates & set(read) else set()
+            written_registers, read_registers = cfg.find_definitions_and_uses(i)
+            predicates |= set(written_registers) if predicates & set(read_registers) else set()
     branches = (i for i in instructions if i.root == "bra" and i.guard in predicates)
     return store.guard in predicates or any(i.target > store.pc for i in branches)
