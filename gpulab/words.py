@@ -14,7 +14,7 @@ from virtualgpu.words import count, listing, noun, number
 __all__ = [
     "count",
     "duration",
-    "filled",
+    "fill_template",
     "listing",
     "noun",
     "number",
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _CHOICE_PATTERN = re.compile(r"<(\w+) ([^|>]*)\|([^>]*)>")
-_NAME = re.compile(r"\{(\w+)\}")
+_NAME_PATTERN = re.compile(r"\{(\w+)\}")
 
 
 def percent(fraction: float) -> str:
@@ -65,13 +65,13 @@ def shape(dim: Sequence[int]) -> str:
     return " × ".join(map(number, sizes))
 
 
-def filled(text: str, words: Mapping[str, int | str]) -> str:
+def fill_template(text: str, words: Mapping[str, int | str]) -> str:
     """Replace each ``{name}`` in a text by its value, and each ``<name one|several>`` by the singular or
     plural form.
 
     Examples
     --------
-    >>> filled("{sectors} <sectors sector|sectors> a request", {"sectors": 4})
+    >>> fill_template("{sectors} <sectors sector|sectors> a request", {"sectors": 4})
     '4 sectors a request'
     """
     text_with_plurals = _CHOICE_PATTERN.sub(lambda match: match[2 if words[match[1]] == 1 else 3], text)
@@ -80,4 +80,4 @@ def filled(text: str, words: Mapping[str, int | str]) -> str:
         replacement = words[match[1]]
         return replacement if isinstance(replacement, str) else f"{replacement:,}"
 
-    return _NAME.sub(put, text_with_plurals)
+    return _NAME_PATTERN.sub(put, text_with_plurals)

@@ -94,7 +94,7 @@ def predict(
     >>> reveal("00-threads", 1024, "counted by the kernel", blocks=4, idle=24)
     ✗ 1,024 threads; you guessed 1,000 threads, 24 too few. Counted by the kernel. A launch starts ...
     """
-    return predictions.predict(_question(key), answer, sure, fields)
+    return predictions.predict(_find_question(key), answer, sure, fields)
 
 
 def reveal(key: str, found: Value, source: Provenance | str, **fields: Value) -> Reveal:
@@ -123,10 +123,10 @@ def reveal(key: str, found: Value, source: Provenance | str, **fields: Value) ->
     UnknownPredictionError
         If there is no such prediction; the message suggests the most similar key.
     """
-    return predictions.reveal(_question(key), found, source, fields)
+    return predictions.reveal(_find_question(key), found, source, fields)
 
 
-def _question(key: str) -> PredictionQuestion:
+def _find_question(key: str) -> PredictionQuestion:
     question = folders.prediction(key)
     if question is None:
         known_keys = folders.predictions()
@@ -215,9 +215,9 @@ def interview(
     >>> talk.answer(16, sure=True)
     >>> gl.interview("estimate", seed=7, chair="interviewer")
     """
-    return opening.interview(all_cards(), kind, seed, cards, chair, date.today)
+    return opening.interview(list_all_cards(), kind, seed, cards, chair, date.today)
 
 
-def all_cards() -> list[Card]:
+def list_all_cards() -> list[Card]:
     """Return all interview cards of the course."""
     return [card for folder in folders.folders() for card in folder.cards]

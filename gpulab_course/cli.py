@@ -13,17 +13,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpulab.cli import CommandError
-from gpulab_course.content.copies import default_folder
-from gpulab_course.content.copies import reset as reset_copies
-from gpulab_course.content.copies import update as update_copies
-from gpulab_course.content.courses import course, courses
+from gpulab_course.content.copies import find_default_folder, reset_copies, update_copies
+from gpulab_course.content.courses import find_course, read_courses
 
 FIRST_NOTEBOOK = "00*.ipynb"
 
 
 def lab(arguments: Sequence[str]) -> int:
     """Open your copies of the notebooks in JupyterLab, and pass all other arguments to JupyterLab."""
-    parser = _parser("lab", lab.__doc__)
+    parser = _make_parser("lab", lab.__doc__)
     parser.add_argument(
         "--notebooks", type=Path, metavar="FOLDER", help="open the notebooks of this folder and copy nothing"
     )
@@ -41,7 +39,7 @@ def lab(arguments: Sequence[str]) -> int:
     folder = options.notebooks
     course_folder = ""
     if folder is None:
-        folder = _copies_folder(options.folder)
+        folder = _find_copies_folder(options.folder)
         course_folder = _update_copies(folder, options)
         if is_hub:
             for private_folder in (folder, Path.home() / ".ipython"):
@@ -54,25 +52,25 @@ def lab(arguments: Sequence[str]) -> int:
 
 def copy(arguments: Sequence[str]) -> int:
     """Create or update your copies of the notebooks, without opening JupyterLab."""
-    parser = _parser("copy", copy.__doc__)
+    parser = _make_parser("copy", copy.__doc__)
     _add_course(parser)
     options = parser.parse_args(arguments)
-    _update_copies(_copies_folder(options.folder), options)
+    _update_copies(_find_copies_folder(options.folder), options)
     return 0
 
 
 def reset(arguments: Sequence[str]) -> int:
     """Replace your copies of notebooks with new ones, and move the old copies to another folder."""
-    parser = _parser("reset", reset.__doc__)
+    parser = _make_parser("reset", reset.__doc__)
     parser.add_argument(
         "names", nargs="+", metavar="NN", help="the start of the notebooks' names, such as 02"
     )
     options = parser.parse_args(arguments)
-    _print_sentences(reset_copies(_copies_folder(options.folder), options.names))
+    _print_sentences(reset_copies(_find_copies_folder(options.folder), options.names))
     return 0
 
 
-def _parser(name: str, description: str | None) -> argparse.ArgumentParser:
+def _make_parser(name: str, description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"gpulab {name}", description=description)
     parser.add_argument(
         "--folder", type=Path, metavar="FOLDER", help="the folder with your copies of the notebooks"
@@ -81,7 +79,7 @@ def _parser(name: str, description: str | None) -> argparse.ArgumentParser:
 
 
 def _add_course(parser: argparse.ArgumentParser) -> None:
-    names = ", ".join(courses())
+    names = ", ".join(read_courses())
     parser.add_argument("--course", metavar="NAME", help=f"copy only the cells of one of the courses {names}")
     parser.add_argument(
         "--without-solutions", action="store_true", help="with --course: leave out the solutions of exercises"
@@ -98,7 +96,7 @@ def _update_copies(folder: Path, options: argparse.Namespace) -> str:
             raise CommandError("--without-solutions needs a course, for example --course half-day.")
         _print_sentences(update_copies(folder))
         return ""
-    chosen_course = course(options.course)
+    chosen_course = find_course(options.course)
     _print_sentences(update_copies(folder))
     _print_sentences(
         update_copies(folder / chosen_course.name, chosen_course, solutions=not options.without_solutions)
@@ -106,8 +104,8 @@ def _update_copies(folder: Path, options: argparse.Namespace) -> str:
     return chosen_course.name
 
 
-def _copies_folder(folder: Path | None) -> Path:
-    return folder.expanduser().absolute() if folder else default_folder()
+def _find_copies_folder(folder: Path | None) -> Path:
+    return folder.expanduser().absolute() if folder else find_default_folder()
 
 
 def _print_sentences(sentences: Sequence[str]) -> None:
@@ -127,7 +125,7 @@ def _open_lab(notebook: Path, folder: Path, arguments: Sequence[str], *, is_hub:
     settings = f"--LabApp.app_settings_dir={data_folder / 'lab_settings'}"
     # CUDA C++ is coloured in a checkout as well, and in an environment that another tool created.
     colours = f"--LabApp.extra_labextensions_path={data_folder / 'labextensions'}"
-    options = [*_root_options(), settings, colours, url_option, *arguments]
+    options = [*_list_root_options(), settings, colours, url_option, *arguments]
     if is_hub:
         return _replace_process([sys.executable, "-m", "jupyterhub.singleuser", *options], folder)
     return _replace_process([sys.executable, "-m", "jupyterlab", *options, path], folder)
@@ -147,7 +145,7 @@ def _replace_process(command: Sequence[str], folder: Path) -> int:
                 continue  # JupyterLab received it as well and asks whether to stop
 
 
-def _root_options() -> list[str]:
+def _list_root_options() -> list[str]:
     # Containers often have no other user, and there JupyterLab would only print that it needs this option.
     return ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
 

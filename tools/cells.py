@@ -11,7 +11,7 @@ from typing import Any
 
 import nbformat
 
-from gpulab_course.content.cells import CHECK, SOLUTION
+from gpulab_course.content.cells import CHECK_CALL_PATTERN, SOLUTION_PATTERN
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,11 +29,11 @@ def cells(path: Path) -> Iterator[str]:
         (cell.cell_type, cell.source) for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells
     ]
     text = "\n".join(cell_source for cell_type, cell_source in sources if cell_type == "markdown")
-    answers = {match["id"]: match["code"] for match in SOLUTION.finditer(text)}
+    answers = {match["id"]: match["code"] for match in SOLUTION_PATTERN.finditer(text)}
     for cell_type, cell_source in sources:
         if cell_type != "code":
             continue
-        check = CHECK.search(cell_source)
+        check = CHECK_CALL_PATTERN.search(cell_source)
         yield f"{answers[check['id']]}\n\n{check[0]}" if check and check["id"] in answers else cell_source
 
 

@@ -13,8 +13,21 @@ from typing import Any
 
 import nbformat
 
-from gpulab_course.content.cells import CHECK, cell_minutes, section_minutes, sections, solutions
-from gpulab_course.content.courses import Course, Part, Session, chosen_ids, courses, opening_ids
+from gpulab_course.content.cells import (
+    CHECK_CALL_PATTERN,
+    estimate_cell_minutes,
+    estimate_section_minutes,
+    find_solutions,
+    split_sections,
+)
+from gpulab_course.content.courses import (
+    Course,
+    CourseSession,
+    SessionPart,
+    find_chosen_ids,
+    find_opening_ids,
+    read_courses,
+)
 from tools.cells import notebooks
 
 # Courses with slides and a handout.
@@ -35,26 +48,26 @@ def cells_of(number: str) -> list[Any]:
     return cells
 
 
-def part_minutes(part: Part, *, opens: bool) -> float:
+def part_minutes(part: SessionPart, *, opens: bool) -> float:
     """Return the minutes of a part. The first part of a notebook also contains its objectives."""
     if not part.notebook:
         return part.minutes
     cells = cells_of(part.notebook)
-    answers = solutions(cells)
-    ids = chosen_ids(cells, part) | (opening_ids(cells) if opens else set())
+    answers = find_solutions(cells)
+    ids = find_chosen_ids(cells, part) | (find_opening_ids(cells) if opens else set())
     total_min = 0.0
-    for section in sections(cells):
+    for section in split_sections(cells):
         chosen_cells = [cell for cell in section.cells if cell["id"] in ids]
         is_whole = chosen_cells == section.cells
         total_min += (
-            section_minutes(section, answers)
+            estimate_section_minutes(section, answers)
             if is_whole
-            else sum(cell_minutes(cell, answers) for cell in chosen_cells)
+            else sum(estimate_cell_minutes(cell, answers) for cell in chosen_cells)
         )
     return total_min
 
 
-def clock(session: Session, seen: set[str]) -> Iterator[tuple[float, float, Part]]:
+def clock(session: CourseSession, seen: set[str]) -> Iterator[tuple[float, float, SessionPart]]:
     """Yield the start and the length of each part in minutes; `seen` collects the notebooks that are open."""
     start_min = 0.0
     for part in session.parts:
@@ -116,25 +129,27 @@ def page(course: Course) -> str:
     return "\n".join(lines + _unused_sections(course)) + "\n"
 
 
-def _home_minutes(session: Session) -> int:
+def _home_minutes(session: CourseSession) -> int:
     """Return the minutes of the exercises for home, to the next five."""
     total_min = 0.0
     for part in session.parts:
         cells = cells_of(part.notebook) if part.home else []
         for cell in cells:
-            check = CHECK.search(cell["source"])
+            check = CHECK_CALL_PATTERN.search(cell["source"])
             if check and check["id"] in part.home:
-                total_min += cell_minutes(cell, solutions(cells))
+                total_min += estimate_cell_minutes(cell, find_solutions(cells))
     return 5 * round(total_min / 5)
 
 
-def _part_title(part: Part) -> str:
+def _part_title(part: SessionPart) -> str:
     if not part.notebook:
         return part.title
     link = f"[{part.notebook}](../notebooks/{path_of(part.notebook).name})"
     section_numbers = [name for name in part.sections if name.isdigit()]
     titles = [
-        section.title for section in sections(cells_of(part.notebook)) if section.number in section_numbers
+        section.title
+        for section in split_sections(cells_of(part.notebook))
+        if section.number in section_numbers
     ]
     topics = "; ".join([*titles, *(name for name in part.sections if not name.isdigit())])
     return f"{link}: {topics}"
@@ -148,7 +163,7 @@ def _unused_sections(course: Course) -> list[str]:
         used_sections = {name for part in parts for name in part.sections}
         unused_titles = [
             section.title
-            for section in sections(cells_of(notebook_number))
+            for section in split_sections(cells_of(notebook_number))
             if section.number.isdigit() and section.number not in used_sections
         ]
         if unused_titles:
@@ -158,7 +173,7 @@ def _unused_sections(course: Course) -> list[str]:
 
 def pages() -> dict[Path, str]:
     """Return the text of each course's page by its path."""
-    return {DOCS / f"course-{course.name}.md": page(course) for course in courses().values()}
+    return {DOCS / f"course-{course.name}.md": page(course) for course in read_courses().values()}
 
 
 def main() -> None:

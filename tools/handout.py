@@ -14,7 +14,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from gpulab_course.content.courses import Course, course
+from gpulab_course.content.courses import Course, find_course
 from tools import chromium
 from tools.courses import SHORT_COURSES, cells_of
 
@@ -96,7 +96,7 @@ def main() -> None:
     program = chromium.find()
     for name in SHORT_COURSES:
         path = folder / f"handout-{name}.html"
-        path.write_text(page(course(name)), encoding="utf-8")
+        path.write_text(page(find_course(name)), encoding="utf-8")
         print(print_pdf(path, program) if program else path)
     if program is None:
         print(

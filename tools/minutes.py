@@ -17,7 +17,7 @@ from typing import Any
 import nbformat
 
 from gpulab_course.content import cells
-from gpulab_course.content.cells import HEADING
+from gpulab_course.content.cells import HEADING_PATTERN
 from tools.cells import notebooks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,9 +40,9 @@ class Spent:
 
 def sections(notebook: Any) -> Iterator[Spent]:
     """Yield the minutes of a notebook's sections; the cells before the first heading belong to ``""``."""
-    answers = cells.solutions(notebook.cells)
-    for section in cells.sections(notebook.cells):
-        yield Spent(section.title, cells.section_minutes(section, answers))
+    answers = cells.find_solutions(notebook.cells)
+    for section in cells.split_sections(notebook.cells):
+        yield Spent(section.title, cells.estimate_section_minutes(section, answers))
 
 
 def total(notebook: Any) -> int:
@@ -79,7 +79,9 @@ def said_by_section(notebook: Any) -> dict[str, int]:
     """Return the minutes in the headings of a notebook, by the title of the section."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     return {
-        heading["title"]: int(heading["minutes"]) for heading in HEADING.finditer(text) if heading["minutes"]
+        heading["title"]: int(heading["minutes"])
+        for heading in HEADING_PATTERN.finditer(text)
+        if heading["minutes"]
     }
 
 
@@ -105,8 +107,12 @@ def write(path: Path) -> None:
         f"**{total_minutes} minutes{sittings_text}", notebook.cells[0].source, count=1
     )
     for cell in notebook.cells:
-        if cell.cell_type == "markdown" and (heading := HEADING.match(cell.source)) and heading["minutes"]:
-            cell.source = HEADING.sub(
+        if (
+            cell.cell_type == "markdown"
+            and (heading := HEADING_PATTERN.match(cell.source))
+            and heading["minutes"]
+        ):
+            cell.source = HEADING_PATTERN.sub(
                 f"## {heading['title']} ({minutes[heading['title']]} min)", cell.source, 1
             )
     nbformat.write(notebook, path)

@@ -24,10 +24,10 @@ from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.protocol import kernel_source
 from virtualgpu.records import KernelSource
 
-SUFFIXES = (".cu", ".py")
-_MAX_BYTES = 1 << 20
+ANSWER_SUFFIXES = (".cu", ".py")
+_MAX_FILE_BYTES = 1 << 20
 _KERNEL_LIMIT_S = 10.0
-_DEFAULT_NAME = "answer"
+_DEFAULT_ANSWER_NAME = "answer"
 
 
 class AnswerError(GpulabError):
@@ -35,7 +35,7 @@ class AnswerError(GpulabError):
 
 
 @dataclass(frozen=True, slots=True)
-class Module:
+class AnswerModule:
     """Python source text that can be pickled. Unpickling runs the text and returns the object `name` that it
     defines.
     """
@@ -45,10 +45,10 @@ class Module:
     file: str
 
     def __reduce__(self) -> tuple[Any, tuple[str, str, str]]:
-        return defined, (self.text, self.name, self.file)
+        return define_answer, (self.text, self.name, self.file)
 
 
-def defined(text: str, name: str, file: str) -> Any:
+def define_answer(text: str, name: str, file: str) -> Any:
     """Run Python source text, and return the object `name` that it defines. If there is no such object,
     return the object ``answer``.
 
@@ -61,7 +61,7 @@ def defined(text: str, name: str, file: str) -> Any:
     # Not "__main__": code that runs only in a program is not part of the answer.
     names: dict[str, Any] = {"__name__": Path(file).stem, "__file__": file}
     exec(compile(text, file, "exec"), names)
-    for attribute in (name, _DEFAULT_NAME):
+    for attribute in (name, _DEFAULT_ANSWER_NAME):
         if attribute in names:
             return names[attribute]
     raise NotYet(
@@ -69,7 +69,7 @@ def defined(text: str, name: str, file: str) -> Any:
     )
 
 
-def judged(exercise_id: str, path: Path) -> Verdict:
+def judge_file(exercise_id: str, path: Path) -> Verdict:
     """Judge the answer in a file, without storing the result in the learner's progress.
 
     Parameters
@@ -93,7 +93,7 @@ def judged(exercise_id: str, path: Path) -> Verdict:
     AnswerError
         If the file cannot be read, is not Python, or cannot be an answer to this exercise.
     """
-    exercise = exercise_called(exercise_id)
+    exercise = find_exercise(exercise_id)
     text = _read_answer(path)
     if path.suffix == ".cu":
         if not isinstance(exercise, KernelExercise):
@@ -109,11 +109,11 @@ def judged(exercise_id: str, path: Path) -> Verdict:
         raise AnswerError(
             f"{path.name}{location_text}: the code is not valid Python ({reason_text})."
         ) from None
-    module = Module(text, name_in_the_notebook(exercise_id), path.name)
+    module = AnswerModule(text, find_notebook_name(exercise_id), path.name)
     if not isinstance(exercise, KernelExercise):
         return judge(exercise, module)
     try:
-        return judge(exercise, _kernel_of(module))
+        return judge(exercise, _find_kernel(module))
     except ProcessError as reason:
         return Verdict(exercise_id, False, str(reason))
     except DamagedError:
@@ -125,7 +125,7 @@ def judged(exercise_id: str, path: Path) -> Verdict:
         )
 
 
-def exercise_called(exercise_id: str) -> Exercise:
+def find_exercise(exercise_id: str) -> Exercise:
     """Return the exercise with this name.
 
     Raises
@@ -143,19 +143,19 @@ def exercise_called(exercise_id: str) -> Exercise:
     return exercise
 
 
-def name_in_the_notebook(exercise_id: str) -> str:
+def find_notebook_name(exercise_id: str) -> str:
     """Return the name of the variable that the notebook passes to ``gl.check`` for an exercise."""
     check_call = re.compile(rf'gl\.check\(\\"{re.escape(exercise_id)}\\", (\w+)\)')
-    for path in copies.originals().values():
+    for path in copies.find_originals().values():
         if match := check_call.search(path.read_text(encoding="utf-8")):
             return match[1]
-    return _DEFAULT_NAME
+    return _DEFAULT_ANSWER_NAME
 
 
 def _read_answer(path: Path) -> str:
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise AnswerError(f"{path} is larger than {_MAX_BYTES >> 20} MiB, the limit for an answer.")
+        if path.stat().st_size > _MAX_FILE_BYTES:
+            raise AnswerError(f"{path} is larger than {_MAX_FILE_BYTES >> 20} MiB, the limit for an answer.")
         if not path.is_file():
             raise AnswerError(f"{path} is not a file.")
         return path.read_text(encoding="utf-8-sig")
@@ -165,23 +165,23 @@ def _read_answer(path: Path) -> str:
         raise AnswerError(f"{path} is not UTF-8 text: byte {error.start:,} is invalid.") from None
 
 
-def _kernel_of(module: Module) -> KernelSource | str:
+def _find_kernel(module: AnswerModule) -> KernelSource | str:
     """Run Python source text in a separate process, and return the kernel that it defines."""
     with Talk(f"virtual:{session.table_info(session.which_device().device).name}", _KERNEL_LIMIT_S) as talk:
         name, code, options, expressions = talk.ask(
-            "", _kernel_fields, module.text, module.name, module.file, "cupy" in module.text
+            "", _read_kernel_fields, module.text, module.name, module.file, "cupy" in module.text
         )
         return code if not name else KernelSource(name, code, tuple(options), tuple(expressions))
 
 
-def _kernel_fields(
+def _read_kernel_fields(
     _: Any, text: str, name: str, file: str, uses_cupy: bool
 ) -> tuple[str, str, list[str], list[str]]:
     if uses_cupy:
         import virtualgpu
 
         virtualgpu.as_cupy()
-    answer = defined(text, name, file)
+    answer = define_answer(text, name, file)
     if isinstance(answer, str):
         return "", answer, [], []
     try:
@@ -193,6 +193,6 @@ def _kernel_fields(
     return source.name, source.code, list(source.options), list(source.name_expressions)
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Return the text without control characters, which a terminal would interpret."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -17,7 +17,7 @@ from typing import Any
 
 from gpulab.words import count
 from gpulab_course import folders
-from gpulab_course.classroom.answers import SUFFIXES, AnswerError, judged, printable
+from gpulab_course.classroom.answers import ANSWER_SUFFIXES, AnswerError, judge_file, make_printable
 from gpulab_course.teach.judge.verdict import Verdict
 from virtualgpu.errors import GpulabError, did_you_mean
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.all is not None and options.exercise:
         parser.error("--all reads the names of the exercises from the file names, so pass only a folder")
     try:
-        answers = [(options.exercise, options.file)] if options.all is None else _answers_in(options.all)
+        answers = [(options.exercise, options.file)] if options.all is None else _find_answers(options.all)
     except AnswerError as error:
         print(f"gpulab: {error}", file=sys.stderr)
         return 2
@@ -75,7 +75,7 @@ def _make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _answers_in(folder: Path) -> list[tuple[str, Path]]:
+def _find_answers(folder: Path) -> list[tuple[str, Path]]:
     """Return pairs of an exercise and the file with its answer, for all files with names of exercises.
 
     Raises
@@ -88,14 +88,15 @@ def _answers_in(folder: Path) -> list[tuple[str, Path]]:
     exercises = folders.exercises()
     answers = []
     for path in sorted(folder.rglob("*")):
-        if path.suffix not in SUFFIXES or not path.is_file():
+        if path.suffix not in ANSWER_SUFFIXES or not path.is_file():
             continue
         if path.stem in exercises:
             answers.append((path.stem, path))
         elif path.stem[:2].isdigit():
             suggestion = did_you_mean(path.stem, exercises)
+            path_text = make_printable(str(path))
             print(
-                f"gpulab: {printable(str(path))} is left out, because no exercise has this name.{suggestion}",
+                f"gpulab: {path_text} is left out, because no exercise has this name.{suggestion}",
                 file=sys.stderr,
             )
     if not answers:
@@ -113,7 +114,7 @@ def _judge_file(exercise_id: str, path: Path) -> tuple[dict[str, Any], Verdict |
     try:
         # The output of answers is not part of the findings.
         with contextlib.redirect_stdout(sys.stderr):
-            verdict = judged(exercise_id, path)
+            verdict = judge_file(exercise_id, path)
     except GpulabError as error:
         return result | {"error": str(error)}, None
     stages, scores = ([asdict(record) for record in records] for records in (verdict.stages, verdict.scores))
@@ -129,4 +130,4 @@ def _print_result(result: dict[str, Any], verdict: Verdict | None) -> None:
         print(verdict, flush=True)
     else:
         state_text = "passed" if result["passed"] else "not yet"
-        print(f"{state_text:<7}  {printable(result['file'])}: {result['message']}", flush=True)
+        print(f"{state_text:<7}  {make_printable(result['file'])}: {result['message']}", flush=True)

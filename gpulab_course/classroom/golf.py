@@ -19,12 +19,12 @@ from filelock import FileLock
 import gpulab
 from gpulab.views.tables import Table
 from gpulab.words import count
-from gpulab_course.classroom.answers import SUFFIXES, exercise_called, judged, printable
+from gpulab_course.classroom.answers import ANSWER_SUFFIXES, find_exercise, judge_file, make_printable
 from virtualgpu.errors import GpulabError
 
 FORMAT = "gpulab-golf"
 VERSION = 1
-_MAX_BYTES = 16 << 20
+_MAX_FILE_BYTES = 16 << 20
 _MAX_NAME_LENGTH = 60
 
 
@@ -33,7 +33,7 @@ class GolfError(GpulabError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class GolfEntry:
     """The best score of a class for one counter of an exercise, with the name of its author and the date.
 
     The attribute ``rules`` is the version of the exercise's rules at that time. Scores under other rules are
@@ -72,12 +72,12 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     if options.exercise is None:
-        entries = read(options.file)
+        entries = read_entries(options.file)
         return _verify_entries(entries, options.verify) if options.verify else _print_table(entries)
     name = "".join(filter(str.isprintable, options.name)).strip()[:_MAX_NAME_LENGTH]
     if options.answer is None or not name or options.verify:
         parser.error("to enter a score, pass an exercise, a file and --name, and nothing else")
-    sentences = enter(options.file, options.exercise, options.answer, name)
+    sentences = enter_scores(options.file, options.exercise, options.answer, name)
     print(
         "\n".join(sentences)
         or (f"{options.exercise}: passed, but the score is not better than the stored one.")
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if sentences else 1
 
 
-def read(path: Path) -> tuple[Entry, ...]:
+def read_entries(path: Path) -> tuple[GolfEntry, ...]:
     """Return the entries of a file of scores, or an empty list if the file does not exist.
 
     Raises
@@ -96,13 +96,13 @@ def read(path: Path) -> tuple[Entry, ...]:
     if not path.exists():
         return ()
     try:
-        if path.stat().st_size > _MAX_BYTES:
+        if path.stat().st_size > _MAX_FILE_BYTES:
             raise ValueError
         data = json.loads(path.read_text(encoding="utf-8"))
         if (data["format"], data["version"]) != (FORMAT, VERSION):
             raise ValueError
         entries = tuple(
-            Entry(**{field.name: _printable_value(row[field.name]) for field in fields(Entry)})
+            GolfEntry(**{field.name: _make_value_printable(row[field.name]) for field in fields(GolfEntry)})
             for row in data["entries"]
         )
         if not all(
@@ -120,11 +120,11 @@ def read(path: Path) -> tuple[Entry, ...]:
         ) from None
 
 
-def _printable_value(value: Any) -> Any:
-    return printable(value) if isinstance(value, str) else value
+def _make_value_printable(value: Any) -> Any:
+    return make_printable(value) if isinstance(value, str) else value
 
 
-def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
+def enter_scores(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
     """Judge an answer, and store its scores that are better than those in the file.
 
     Returns
@@ -139,19 +139,19 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
     AnswerError, UnknownExerciseError
         As `gpulab_course.classroom.answers.judged`.
     """
-    read(path)  # before the answer is judged
-    scores = _judged_scores(exercise_id, answer)
-    digest = _digest(answer)
-    rules = int(getattr(exercise_called(exercise_id), "rules", 0))
+    read_entries(path)  # before the answer is judged
+    scores = _judge_scores(exercise_id, answer)
+    digest = _hash_file(answer)
+    rules = int(getattr(find_exercise(exercise_id), "rules", 0))
     sentences = list[str]()
     today = datetime.now(UTC).date().isoformat()
     with FileLock(f"{path}.lock", timeout=60):
-        entries = {(entry.exercise, entry.counter): entry for entry in read(path)}
+        entries = {(entry.exercise, entry.counter): entry for entry in read_entries(path)}
         for counter, (score, reference, score_text) in scores.items():
             previous_entry = entries.get((exercise_id, counter))
             if previous_entry is not None and previous_entry.rules == rules and previous_entry.score <= score:
                 continue
-            entries[exercise_id, counter] = Entry(
+            entries[exercise_id, counter] = GolfEntry(
                 exercise=exercise_id,
                 counter=counter,
                 score=score,
@@ -173,17 +173,17 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
     return sentences
 
 
-def _write_entries(path: Path, entries: Iterable[Entry]) -> None:
+def _write_entries(path: Path, entries: Iterable[GolfEntry]) -> None:
     data = {"format": FORMAT, "version": VERSION, "entries": [asdict(entry) for entry in entries]}
     temporary_path = path.with_name(f"{path.name}.{os.getpid()}")
     temporary_path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     temporary_path.replace(path)
 
 
-def _judged_scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:
+def _judge_scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:
     """Return the value, the reference's value and a text for each score of an answer that passes."""
     with contextlib.redirect_stdout(sys.stderr):
-        verdict = judged(exercise_id, answer)
+        verdict = judge_file(exercise_id, answer)
     if not verdict:
         raise GolfError(f"The answer does not pass, so its score was not stored: {verdict!r}")
     scores = {
@@ -194,14 +194,14 @@ def _judged_scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, 
     return scores
 
 
-def _verify_entries(entries: Sequence[Entry], folder: Path) -> int:
+def _verify_entries(entries: Sequence[GolfEntry], folder: Path) -> int:
     """Judge the answers in a folder again, and print which entries are confirmed."""
     if not folder.is_dir():
         raise GolfError(f"{folder} is not a folder.")
     files = {
-        _digest(path): path
+        _hash_file(path): path
         for path in sorted(folder.rglob("*"))
-        if path.suffix in SUFFIXES and path.is_file()
+        if path.suffix in ANSWER_SUFFIXES and path.is_file()
     }
     confirmed_count = 0
     judged_scores = dict[tuple[str, str], dict[str, tuple[int, int, str]] | str]()
@@ -211,7 +211,7 @@ def _verify_entries(entries: Sequence[Entry], folder: Path) -> int:
         if entry.sha256 in files:
             if key not in judged_scores:
                 try:
-                    judged_scores[key] = _judged_scores(entry.exercise, files[entry.sha256])
+                    judged_scores[key] = _judge_scores(entry.exercise, files[entry.sha256])
                 except GpulabError as error:
                     judged_scores[key] = str(error)
             scores = judged_scores[key]
@@ -229,14 +229,14 @@ def _verify_entries(entries: Sequence[Entry], folder: Path) -> int:
     return 0 if confirmed_count == len(entries) else 1
 
 
-def _digest(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise GolfError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
-def _print_table(entries: Sequence[Entry]) -> int:
+def _print_table(entries: Sequence[GolfEntry]) -> int:
     rows = tuple(
         (
             entry.exercise,

@@ -21,14 +21,14 @@ from gpulab_course.teach.question import PredictionQuestion, Question
 from virtualgpu.errors import GpulabError, did_you_mean
 
 _TEACHING_TABLE = Path(copies.__file__).with_name("teaching.toml")
-_HEADING = re.compile(r"^(?P<marks>##?) (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.M)
-_TOTAL_MINUTES = re.compile(r"\*\*(\d+) minutes")
-_COURSE_CALL = re.compile(r'gl\.(predict|reveal|check|quiz)\(\s*"([\w-]+)"')
-_SOLUTION = re.compile(r"<summary>Solution of ([\w-]+)</summary>\s*(.*?)\s*</details>", re.S)
-_ANSWER_FOLDS = re.compile(r"<details><summary>(Answers?[^<]*)</summary>\s*(.*?)\s*</details>", re.S)
-_OTHER_CALL = re.compile(r"gl\.(which_device|use_device|progress)\(")
+_HEADING_PATTERN = re.compile(r"^(?P<marks>##?) (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.M)
+_TOTAL_MINUTES_PATTERN = re.compile(r"\*\*(\d+) minutes")
+_COURSE_CALL_PATTERN = re.compile(r'gl\.(predict|reveal|check|quiz)\(\s*"([\w-]+)"')
+_SOLUTION_PATTERN = re.compile(r"<summary>Solution of ([\w-]+)</summary>\s*(.*?)\s*</details>", re.S)
+_ANSWER_FOLD_PATTERN = re.compile(r"<details><summary>(Answers?[^<]*)</summary>\s*(.*?)\s*</details>", re.S)
+_OTHER_CALL_PATTERN = re.compile(r"gl\.(which_device|use_device|progress)\(")
 # The output of the stored notebook where no prediction was made.
-_REVEAL_TEXT = re.compile(
+_REVEAL_TEXT_PATTERN = re.compile(
     r"^No prediction\. (.*?)(?: The usual wrong answer: (.*?)\.)?((?: [A-Z].*)?)$", re.S
 )
 
@@ -52,22 +52,22 @@ def main(arguments: Sequence[str]) -> int:
     if (options.notebook is None) == (options.all is None):
         parser.error("name a notebook, or --all FOLDER")
     if options.all is None:
-        print(_format_page(page(options.notebook), options.html))
+        print(_format_page(make_page(options.notebook), options.html))
         return 0
     options.all.mkdir(parents=True, exist_ok=True)
-    for notebook_number in notebooks():
+    for notebook_number in find_notebooks():
         path = options.all / f"{notebook_number}.{'html' if options.html else 'md'}"
-        path.write_text(_format_page(page(notebook_number), options.html) + "\n", encoding="utf-8")
+        path.write_text(_format_page(make_page(notebook_number), options.html) + "\n", encoding="utf-8")
         print(path, file=sys.stderr)
     return 0
 
 
-def notebooks() -> dict[str, Path]:
+def find_notebooks() -> dict[str, Path]:
     """Return the paths of the course's notebooks in a dict whose keys are numbers such as ``05a``."""
-    return {name.split("_")[0]: path for name, path in copies.originals().items() if name[0].isdigit()}
+    return {name.split("_")[0]: path for name, path in copies.find_originals().items() if name[0].isdigit()}
 
 
-def page(number: str) -> str:
+def make_page(number: str) -> str:
     """Return the instructor's page about a notebook in Markdown.
 
     Raises
@@ -75,66 +75,66 @@ def page(number: str) -> str:
     InstructorError
         If there is no such notebook.
     """
-    paths = notebooks()
+    paths = find_notebooks()
     if number not in paths:
         suggestion = did_you_mean(number, paths)
         raise InstructorError(f"There is no notebook {number!r}.{suggestion} Notebooks: {', '.join(paths)}.")
     cells = json.loads(paths[number].read_text(encoding="utf-8"))["cells"]
-    return "\n\n".join(_page_parts([(cell, "".join(cell["source"])) for cell in cells], number))
+    return "\n\n".join(_make_page_parts([(cell, "".join(cell["source"])) for cell in cells], number))
 
 
-Cells = list[tuple[dict[str, Any], str]]
+CellsWithSource = list[tuple[dict[str, Any], str]]
 
 
-def _page_parts(cells: Cells, notebook_number: str) -> Iterator[str]:
+def _make_page_parts(cells: CellsWithSource, notebook_number: str) -> Iterator[str]:
     markdown_text = "\n\n".join(cell_source for cell, cell_source in cells if cell["cell_type"] == "markdown")
-    minutes = _TOTAL_MINUTES.search(markdown_text)
-    title = next(heading["title"] for heading in _HEADING.finditer(markdown_text))
+    minutes = _TOTAL_MINUTES_PATTERN.search(markdown_text)
+    title = next(heading["title"] for heading in _HEADING_PATTERN.finditer(markdown_text))
     yield f"# {title}: for the instructor"
     yield (
         (f"{minutes[1]} minutes in total. " if minutes else "")
         + "This page is made from the notebook, with its stored results, and from the course's code."
     )
-    yield from _advice_parts(
-        notebook_number, [heading["title"] for heading in _HEADING.finditer(markdown_text)]
+    yield from _make_advice_parts(
+        notebook_number, [heading["title"] for heading in _HEADING_PATTERN.finditer(markdown_text)]
     )
     yield "## Sections and minutes"
     yield "\n".join(
         f"- {heading['title']}" + (f": {heading['minutes']} min" if heading["minutes"] else "")
-        for heading in _HEADING.finditer(markdown_text)
+        for heading in _HEADING_PATTERN.finditer(markdown_text)
         if heading["marks"] == "##"
     )
     yield "## What to project"
-    yield "\n".join(_shown_cells(cells))
+    yield "\n".join(_find_shown_cells(cells))
     calls = [
         (call_kind, key, cell)
         for cell, cell_source in cells
-        for call_kind, key in _COURSE_CALL.findall(cell_source)
+        for call_kind, key in _COURSE_CALL_PATTERN.findall(cell_source)
     ]
     results: dict[str, dict[str, str]] = {call_kind: {} for call_kind, *_ in calls}
     for call_kind, key, cell in calls:
-        results[call_kind][key] = _stored_result(cell)
+        results[call_kind][key] = _read_stored_result(cell)
     yield "## Predictions"
     for key in dict.fromkeys(key for call_kind, key, _ in calls if call_kind == "predict"):
         if (question := folders.prediction(key)) is not None:
             reveal_text = results.get("reveal", {}).get(key, "")
-            yield _prediction_text(question, results["predict"].get(key, ""), reveal_text)
+            yield _make_prediction_text(question, results["predict"].get(key, ""), reveal_text)
     yield "## Exercises"
-    solutions = dict(_SOLUTION.findall(markdown_text))
-    mistakes = _mistake_lines(notebook_number[:2])
+    solutions = dict(_SOLUTION_PATTERN.findall(markdown_text))
+    mistakes = _list_mistake_lines(notebook_number[:2])
     for name in dict.fromkeys(key for call_kind, key, _ in calls if call_kind == "check"):
-        yield from _exercise_parts(name, solutions.get(name, ""), mistakes.get(name, []))
+        yield from _make_exercise_parts(name, solutions.get(name, ""), mistakes.get(name, []))
     yield "## Questions"
     topics = [key for call_kind, key, _ in calls if call_kind == "quiz"]
     for topic in topics:
-        yield from _quiz_parts(topic)
-    for summary, answers in _ANSWER_FOLDS.findall(markdown_text):
+        yield from _make_quiz_parts(topic)
+    for summary, answers in _ANSWER_FOLD_PATTERN.findall(markdown_text):
         yield f"**{summary}.**\n\n{answers}"
     if not topics:
         yield "The quiz of this topic is in the last notebook of the topic."
 
 
-def _advice_parts(notebook_number: str, titles: list[str]) -> Iterator[str]:
+def _make_advice_parts(notebook_number: str, titles: list[str]) -> Iterator[str]:
     """Yield the sections on the most important thing and on what to leave out."""
     advice = tomllib.loads(_TEACHING_TABLE.read_text(encoding="utf-8"))[notebook_number]
     yield "## If you teach one thing"
@@ -146,26 +146,26 @@ def _advice_parts(notebook_number: str, titles: list[str]) -> Iterator[str]:
     yield "\n".join(f"- {title}" for title in skipped_titles)
 
 
-def _shown_cells(cells: Cells) -> Iterator[str]:
+def _find_shown_cells(cells: CellsWithSource) -> Iterator[str]:
     """Yield the cells worth showing on a projector: those whose stored output is a picture or a table."""
     section = ""
     for cell, cell_source in cells:
         if cell["cell_type"] == "markdown":
-            section = next((heading["title"] for heading in _HEADING.finditer(cell_source)), section)
-        if _COURSE_CALL.search(cell_source) or _OTHER_CALL.search(cell_source):
+            section = next((heading["title"] for heading in _HEADING_PATTERN.finditer(cell_source)), section)
+        if _COURSE_CALL_PATTERN.search(cell_source) or _OTHER_CALL_PATTERN.search(cell_source):
             continue
         for output in cell.get("outputs", ()):
             kinds = {"image/png": "picture", "text/html": "table"}
             if output_kind := next(
                 (kinds[output_kind] for output_kind in kinds if output_kind in output.get("data", {})), ""
             ):
-                description = _output_text(output).split("\n")[0]
+                description = _read_output_text(output).split("\n")[0]
                 yield f"- *{section}*, cell `{cell['id']}`, {output_kind}: {description}"
 
 
-def _prediction_text(question: PredictionQuestion, question_text: str, reveal_text: str) -> str:
+def _make_prediction_text(question: PredictionQuestion, question_text: str, reveal_text: str) -> str:
     question_text = question_text.split("\n")[0].removeprefix("Predict: ") or question.question
-    match = _REVEAL_TEXT.match(reveal_text)
+    match = _REVEAL_TEXT_PATTERN.match(reveal_text)
     wrong_answer = (match and match[2]) or f"{question.comparison} {question.unit}".rstrip()
     lines = [f"**{question.key}.** {question_text}"]
     if question.choices:
@@ -177,7 +177,7 @@ def _prediction_text(question: PredictionQuestion, question_text: str, reveal_te
     return "\n".join(lines)
 
 
-def _exercise_parts(name: str, solution: str, mistakes: list[str]) -> Iterator[str]:
+def _make_exercise_parts(name: str, solution: str, mistakes: list[str]) -> Iterator[str]:
     exercise = folders.exercise(name)
     if exercise is None:
         return
@@ -187,7 +187,7 @@ def _exercise_parts(name: str, solution: str, mistakes: list[str]) -> Iterator[s
         yield "\n".join(("Common wrong answers, and a part of the judge's message:\n", *mistakes))
 
 
-def _mistake_lines(notebook_number: str) -> dict[str, list[str]]:
+def _list_mistake_lines(notebook_number: str) -> dict[str, list[str]]:
     """Return lines of Markdown about the common wrong answers to each exercise."""
     lines: dict[str, list[str]] = {}
     for folder in folders.folders():
@@ -198,7 +198,7 @@ def _mistake_lines(notebook_number: str) -> dict[str, list[str]]:
     return lines
 
 
-def _quiz_parts(topic: str) -> Iterator[str]:
+def _make_quiz_parts(topic: str) -> Iterator[str]:
     title, questions = folders.quizzes()[topic]
     yield f"### {title}"
     for question_number, question in enumerate(questions, 1):
@@ -212,12 +212,12 @@ def _quiz_parts(topic: str) -> Iterator[str]:
         yield "\n".join((f"{question_number}. {question.text}", *lines))
 
 
-def _stored_result(cell: dict[str, Any]) -> str:
+def _read_stored_result(cell: dict[str, Any]) -> str:
     """Return the stored output of a cell as text."""
-    return next((_output_text(output) for output in cell["outputs"] if "data" in output), "")
+    return next((_read_output_text(output) for output in cell["outputs"] if "data" in output), "")
 
 
-def _output_text(output: dict[str, Any]) -> str:
+def _read_output_text(output: dict[str, Any]) -> str:
     return "".join(output["data"].get("text/plain", ""))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from gpulab.views.tables import Table
 from gpulab.words import count
-from gpulab_course.classroom.answers import printable
+from gpulab_course.classroom.answers import make_printable
 from virtualgpu.errors import GpulabError
 
 FORMAT = "gpulab-progress"
@@ -30,7 +30,7 @@ class ReportError(GpulabError):
     """Error for a folder without usable progress files. The message says what to change."""
 
 
-Share = tuple[int, int]
+RightAndTotal = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +44,12 @@ class Learner:
     learner: str
     file: str
     last: str
-    exercises: Share
-    predictions: Share
-    sure: Share
-    guesses: Share
-    quiz: Share
-    notebooks: dict[str, Share]
+    exercises: RightAndTotal
+    predictions: RightAndTotal
+    sure: RightAndTotal
+    guesses: RightAndTotal
+    quiz: RightAndTotal
+    notebooks: dict[str, RightAndTotal]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -65,19 +65,19 @@ def main(arguments: Sequence[str]) -> int:
     format_group.add_argument("--csv", action="store_true", help="print CSV, with a column for each notebook")
     format_group.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
-    learners, warnings = read(options.folder)
+    learners, warnings = read_learners(options.folder)
     for sentence in warnings:
         print(f"gpulab: {sentence}", file=sys.stderr)
     if options.json:
         print(json.dumps([asdict(learner) for learner in learners], indent=2, ensure_ascii=False))
     elif options.csv:
-        print(as_csv(learners), end="")
+        print(make_csv(learners), end="")
     else:
-        print(as_table(learners).text())
+        print(make_table(learners).text())
     return 1 if warnings else 0
 
 
-def read(folder: Path) -> tuple[list[Learner], list[str]]:
+def read_learners(folder: Path) -> tuple[list[Learner], list[str]]:
     """Read all ``.json`` files below a folder. Return the learners, and one sentence for each skipped file.
 
     Raises
@@ -106,7 +106,7 @@ def read(folder: Path) -> tuple[list[Learner], list[str]]:
     return learners, warnings
 
 
-def as_table(learners: Iterable[Learner]) -> Table:
+def make_table(learners: Iterable[Learner]) -> Table:
     """Return a text table of the results, with one row per learner."""
     rows = []
     for learner in learners:
@@ -121,7 +121,7 @@ def as_table(learners: Iterable[Learner]) -> Table:
     return Table(f"Progress of {count(len(rows), 'learner')}", _HEADINGS, tuple(rows))
 
 
-def as_csv(learners: Sequence[Learner]) -> str:
+def make_csv(learners: Sequence[Learner]) -> str:
     """Return the learners' results as CSV, with one row per learner."""
     notebook_numbers = sorted(
         {notebook_number for learner in learners for notebook_number in learner.notebooks}
@@ -142,12 +142,12 @@ def as_csv(learners: Sequence[Learner]) -> str:
             for cell in learner.notebooks.get(notebook_number, ("", ""))
         ]
         writer.writerow(
-            [_spreadsheet_text(learner.learner), _spreadsheet_text(learner.file), learner.last, *cells]
+            [_escape_formula(learner.learner), _escape_formula(learner.file), learner.last, *cells]
         )
     return csv_buffer.getvalue()
 
 
-def _spreadsheet_text(text: str) -> str:
+def _escape_formula(text: str) -> str:
     """Return text in a form that a spreadsheet does not interpret as a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
@@ -170,12 +170,12 @@ def _read_learner(path: Path, name: Path) -> Learner:
             f"its version is {record.get('version')!r}, not {VERSION}: install the newest gpulab"
         )
     notebooks = {
-        _field_value(notebook, "number", str): notebook for notebook in _record_list(record, "notebooks")
+        _read_field(notebook, "number", str): notebook for notebook in _read_record_list(record, "notebooks")
     }
     if not all(len(notebook_number) == 2 and notebook_number.isdecimal() for notebook_number in notebooks):
         raise ValueError("a notebook has no number")
-    predictions = [p for notebook in notebooks.values() for p in _record_list(notebook, "predictions")]
-    answers = [answer for notebook in notebooks.values() for answer in _record_list(notebook, "quiz")]
+    predictions = [p for notebook in notebooks.values() for p in _read_record_list(notebook, "predictions")]
+    answers = [answer for notebook in notebooks.values() for answer in _read_record_list(notebook, "quiz")]
     passed_by_notebook = {
         notebook_number: _count_passed(notebook) for notebook_number, notebook in notebooks.items()
     }
@@ -185,8 +185,10 @@ def _read_learner(path: Path, name: Path) -> Learner:
         notebook_number for notebook_number, notebook in notebooks.items() if _is_begun(notebook)
     ]
     return Learner(
-        learner=printable(name.parent.name if name.stem == "progress" and name.parent.name else name.stem),
-        file=printable(str(name)),
+        learner=make_printable(
+            name.parent.name if name.stem == "progress" and name.parent.name else name.stem
+        ),
+        file=make_printable(str(name)),
         last=max(started_notebooks, default="none yet"),
         notebooks=passed_by_notebook,
         exercises=(
@@ -200,25 +202,25 @@ def _read_learner(path: Path, name: Path) -> Learner:
     )
 
 
-def _record_list(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    records = _field_value(record, key, list)
+def _read_record_list(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    records = _read_field(record, key, list)
     if not all(isinstance(item, dict) for item in records):
         raise ValueError(f"the value of {key!r} has the wrong type")
     return list(records)
 
 
-def _field_value(record: dict[str, Any], key: str, value_type: type) -> Any:
+def _read_field(record: dict[str, Any], key: str, value_type: type) -> Any:
     if not isinstance(value := record.get(key), value_type):
         raise ValueError(f"{key!r} is missing")
     return value
 
 
-def _count_passed(notebook: dict[str, Any]) -> Share:
-    exercises = _record_list(notebook, "exercises")
+def _count_passed(notebook: dict[str, Any]) -> RightAndTotal:
+    exercises = _read_record_list(notebook, "exercises")
     return sum(exercise.get("passed") is True for exercise in exercises), len(exercises)
 
 
-def _count_right(results: Sequence[dict[str, Any]]) -> Share:
+def _count_right(results: Sequence[dict[str, Any]]) -> RightAndTotal:
     """Return the number of right results, and the number of results that are either right or wrong."""
     outcomes = [result["right"] for result in results if isinstance(result.get("right"), bool)]
     return sum(outcomes), len(outcomes)
@@ -226,10 +228,10 @@ def _count_right(results: Sequence[dict[str, Any]]) -> Share:
 
 def _is_begun(notebook: dict[str, Any]) -> bool:
     has_prediction = any(
-        prediction.get("value") is not None for prediction in _record_list(notebook, "predictions")
+        prediction.get("value") is not None for prediction in _read_record_list(notebook, "predictions")
     )
     return (
         has_prediction
         or _count_passed(notebook)[0] > 0
-        or _count_right(_record_list(notebook, "quiz"))[1] > 0
+        or _count_right(_read_record_list(notebook, "quiz"))[1] > 0
     )

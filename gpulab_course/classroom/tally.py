@@ -26,7 +26,7 @@ from virtualgpu.compile.cache import replace_file
 from virtualgpu.errors import GpulabError
 
 _MAX_BYTES = 1 << 20
-_MOST_ANSWERS = 6
+_MAX_SHOWN_ANSWERS = 6
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 20px/1.4 system-ui, sans-serif; margin: 1rem auto; max-width: 60rem; padding: 0 1rem; }
@@ -43,7 +43,7 @@ class TallyError(GpulabError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class AnswerCounts:
     """The number of learners of a class who gave each answer to one prediction, and how many of them were
     sure.
     """
@@ -53,11 +53,11 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ClassTally:
     """The number of learners in a class, and the counts of their predictions and passed exercises."""
 
     learners: int
-    predictions: dict[str, Answers]
+    predictions: dict[str, AnswerCounts]
     exercises: Counter[str]
     unreadable: tuple[str, ...] = ()
 
@@ -81,14 +81,16 @@ def main(arguments: Sequence[str]) -> int:
         raise TallyError(f"--every takes 1 to 3600 seconds, not {options.every:g}.")
     print(f"gpulab: open {options.page.absolute().as_uri()} in a browser. Press Ctrl+C to stop.", flush=True)
     while True:
-        html = page(read(options.folder), options.notebook, refresh_s=0 if options.once else options.every)
+        html = make_page(
+            read_tally(options.folder), options.notebook, refresh_s=0 if options.once else options.every
+        )
         replace_file(options.page, html.encode())
         if options.once:
             return 0
         time.sleep(options.every)
 
 
-def read(folder: Path) -> Tally:
+def read_tally(folder: Path) -> ClassTally:
     """Count the predictions and passed exercises in the summaries of a folder.
 
     Files that are damaged, too large or not regular files are skipped, and their names are returned.
@@ -102,7 +104,7 @@ def read(folder: Path) -> Tally:
         raise TallyError(
             f"{folder} is not a folder. Pass the folder in which GPULAB_TALLY stores the summaries."
         )
-    tally = Tally(0, {}, Counter())
+    tally = ClassTally(0, {}, Counter())
     learners = 0
     unreadable_files = []
     for path in sorted(folder.glob("*.json")):
@@ -116,11 +118,11 @@ def read(folder: Path) -> Tally:
         for key, answer in record["predictions"].items():
             question = folders.prediction(key)
             if question is not None:
-                answers = tally.predictions.setdefault(key, Answers(Counter(), Counter()))
-                value = _value_text(answer["value"], question)
+                answers = tally.predictions.setdefault(key, AnswerCounts(Counter(), Counter()))
+                value = _format_value(answer["value"], question)
                 answers.locked[value] += 1
                 answers.sure[value] += answer.get("sure") is True
-    return Tally(learners, tally.predictions, tally.exercises, tuple(unreadable_files))
+    return ClassTally(learners, tally.predictions, tally.exercises, tuple(unreadable_files))
 
 
 def _read_summary(path: Path) -> dict[str, Any]:
@@ -149,18 +151,18 @@ def _read_summary(path: Path) -> dict[str, Any]:
     return record
 
 
-def _value_text(value: float | str, question: PredictionQuestion) -> str:
+def _format_value(value: float | str, question: PredictionQuestion) -> str:
     if isinstance(value, str):
         return value[:80]
     return f"{value:g} {question.unit}".strip()
 
 
-def page(tally: Tally, notebook: str = "", *, refresh_s: float = 5) -> str:
+def make_page(tally: ClassTally, notebook: str = "", *, refresh_s: float = 5) -> str:
     """Return an HTML page with the counts of a class.
 
     Parameters
     ----------
-    tally : Tally
+    tally : ClassTally
         The counts.
     notebook : str
         The notebook whose predictions and exercises are shown; all if empty.
@@ -179,12 +181,14 @@ def page(tally: Tally, notebook: str = "", *, refresh_s: float = 5) -> str:
         )
     for key in sorted(tally.predictions, reverse=True):
         if key.startswith(notebook):
-            html_parts.append(_prediction_html(key, tally.predictions[key]))
+            html_parts.append(_make_prediction_html(key, tally.predictions[key]))
     passed_names = [
         name for name in folders.exercises() if tally.exercises[name] and name.startswith(notebook)
     ]
     if passed_names:
-        rows = "".join(_row_html(name, tally.exercises[name], 0, tally.learners) for name in passed_names)
+        rows = "".join(
+            _make_row_html(name, tally.exercises[name], 0, tally.learners) for name in passed_names
+        )
         html_parts.append(f"<h2>Passed exercises</h2><table>{rows}</table>")
     if len(html_parts) == 2:
         html_parts.append("<p>There is no locked prediction and no passed exercise yet.</p>")
@@ -193,18 +197,18 @@ def page(tally: Tally, notebook: str = "", *, refresh_s: float = 5) -> str:
     return f'<!doctype html><html lang="en"><head>{head_html}</head><body>{body_html}</body></html>\n'
 
 
-def _prediction_html(key: str, answers: Answers) -> str:
+def _make_prediction_html(key: str, answers: AnswerCounts) -> str:
     question = folders.prediction(key)
     assert question is not None
     locked_count = sum(answers.locked.values())
-    common_answers = answers.locked.most_common(_MOST_ANSWERS)
+    common_answers = answers.locked.most_common(_MAX_SHOWN_ANSWERS)
     rows = "".join(
-        _row_html(value, learner_count, answers.sure[value], locked_count)
+        _make_row_html(value, learner_count, answers.sure[value], locked_count)
         for value, learner_count in common_answers
     )
     other_count = locked_count - sum(learner_count for _, learner_count in common_answers)
     if other_count:
-        rows += _row_html("other answers", other_count, 0, locked_count)
+        rows += _make_row_html("other answers", other_count, 0, locked_count)
     sure_count = sum(answers.sure.values())
     return (
         f"<h2>{html.escape(key)} · {html.escape(question.question)}</h2>"
@@ -212,7 +216,7 @@ def _prediction_html(key: str, answers: Answers) -> str:
     )
 
 
-def _row_html(name: str, learner_count: int, sure_count: int, total_count: int) -> str:
+def _make_row_html(name: str, learner_count: int, sure_count: int, total_count: int) -> str:
     width = 100 * learner_count / max(total_count, 1)
     sure_width = 100 * sure_count / max(learner_count, 1)
     bar = f'<div class="bar" style="width:{width:.1f}%"><i style="width:{sure_width:.1f}%"></i></div>'

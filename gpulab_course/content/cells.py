@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 WORDS_PER_MINUTE = 100
-LINE_MIN = 4 / 60
-OUTPUT_MIN = 30 / 60
-PREDICTION_MIN = 45 / 60
-TASK_MIN = 2
-EXERCISE_MIN = (5, 35)
-SOLUTION_LINE_MIN = 45 / 60
-QUESTIONS_MIN = 10
-QUESTIONS = ("Questions", "Check yourself")
+CODE_LINE_MINUTES = 4 / 60
+OUTPUT_MINUTES = 30 / 60
+PREDICTION_MINUTES = 45 / 60
+TASK_MINUTES = 2
+EXERCISE_MINUTES = (5, 35)
+SOLUTION_LINE_MINUTES = 45 / 60
+QUESTIONS_MINUTES = 10
+QUESTION_TITLES = ("Questions", "Check yourself")
 
-HEADING = re.compile(r"^## (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.MULTILINE)
-SOLUTION = re.compile(
+HEADING_PATTERN = re.compile(r"^## (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.MULTILINE)
+SOLUTION_PATTERN = re.compile(
     r"<summary>Solution of (?P<id>[\w-]+)</summary>\s*```python\n(?P<code>.*?)\n```", re.DOTALL
 )
-CHECK = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", (?P<answer>.+)\)$', re.MULTILINE)
+CHECK_CALL_PATTERN = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", (?P<answer>.+)\)$', re.MULTILINE)
 _HELP_PATTERN = re.compile(r"<details><summary>(?:Hint|Solution|Answers).*?</details>", re.DOTALL)
 
 
@@ -45,31 +45,31 @@ class Section:
         return self.title.partition(" · ")[0]
 
 
-def sections(cells: Sequence[Any]) -> Iterator[Section]:
+def split_sections(cells: Sequence[Any]) -> Iterator[Section]:
     """Yield the sections of a notebook. Cells before the first heading belong to a section named ``""``."""
     section = Section("")
     for cell in cells:
-        if cell["cell_type"] == "markdown" and (heading := HEADING.match(cell["source"])):
+        if cell["cell_type"] == "markdown" and (heading := HEADING_PATTERN.match(cell["source"])):
             yield section
             section = Section(heading["title"])
         section.cells.append(cell)
     yield section
 
 
-def solutions(cells: Sequence[Any]) -> dict[str, str]:
+def find_solutions(cells: Sequence[Any]) -> dict[str, str]:
     """Return the source code of each folded solution in a notebook, by the name of its exercise."""
     markdown = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
-    return {match["id"]: match["code"] for match in SOLUTION.finditer(markdown)}
+    return {match["id"]: match["code"] for match in SOLUTION_PATTERN.finditer(markdown)}
 
 
-def section_minutes(section: Section, answers: dict[str, str]) -> float:
+def estimate_section_minutes(section: Section, answers: dict[str, str]) -> float:
     """Return the estimated number of minutes that a learner needs for a section."""
-    if section.title.startswith(QUESTIONS):
-        return QUESTIONS_MIN
-    return sum(cell_minutes(cell, answers) for cell in section.cells)
+    if section.title.startswith(QUESTION_TITLES):
+        return QUESTIONS_MINUTES
+    return sum(estimate_cell_minutes(cell, answers) for cell in section.cells)
 
 
-def cell_minutes(cell: Any, answers: dict[str, str]) -> float:
+def estimate_cell_minutes(cell: Any, answers: dict[str, str]) -> float:
     """Return the estimated number of minutes for one cell. Hints and solutions count as parts of their
     exercise.
     """
@@ -77,15 +77,15 @@ def cell_minutes(cell: Any, answers: dict[str, str]) -> float:
     if cell["cell_type"] == "markdown":
         visible_markdown = _HELP_PATTERN.sub("", source)
         word_count = len(re.findall(r"\w[\w'’.,-]*", visible_markdown))
-        return word_count / WORDS_PER_MINUTE + TASK_MIN * visible_markdown.count("**Your turn.**")
-    if check := CHECK.search(source):
+        return word_count / WORDS_PER_MINUTE + TASK_MINUTES * visible_markdown.count("**Your turn.**")
+    if check := CHECK_CALL_PATTERN.search(source):
         stub_lines = {line.strip() for line in source.splitlines()}
         added_lines = [
             line for line in answers[check["id"]].splitlines() if line.strip() not in stub_lines | {""}
         ]
-        min_minutes, max_minutes = EXERCISE_MIN
-        return min(min_minutes + SOLUTION_LINE_MIN * len(added_lines), max_minutes)
+        min_minutes, max_minutes = EXERCISE_MINUTES
+        return min(min_minutes + SOLUTION_LINE_MINUTES * len(added_lines), max_minutes)
     if "gl.predict(" in source:
-        return PREDICTION_MIN
-    code_min = LINE_MIN * len([line for line in source.splitlines() if line.strip()])
-    return code_min + OUTPUT_MIN * any(output["output_type"] != "stream" for output in cell["outputs"])
+        return PREDICTION_MINUTES
+    code_min = CODE_LINE_MINUTES * len([line for line in source.splitlines() if line.strip()])
+    return code_min + OUTPUT_MINUTES * any(output["output_type"] != "stream" for output in cell["outputs"])

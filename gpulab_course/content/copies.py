@@ -17,20 +17,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpulab_course.content.courses import Course, reduced
+from gpulab_course.content.courses import Course, reduce_notebook
 from virtualgpu.errors import GpulabError
 
-FOLDER = "gpulab-course"
+COPIES_FOLDER = "gpulab-course"
 EARLIER_FOLDER = "earlier"
 _NOTEBOOK_FORMAT = 4
-_PACKAGE = Path(__file__).parent.parent
+_PACKAGE_FOLDER = Path(__file__).parent.parent
 
 
 class CopyError(GpulabError):
     """Error for notebook copies that cannot be created. The message tells the user what to do instead."""
 
 
-def originals() -> dict[str, Path]:
+def find_originals() -> dict[str, Path]:
     """Return the paths of the course's original notebooks by file name, in the order of the course.
 
     Raises
@@ -38,7 +38,7 @@ def originals() -> dict[str, Path]:
     CopyError
         If there are no notebooks.
     """
-    for folder in (_PACKAGE / "notebooks", _PACKAGE.parent / "notebooks"):
+    for folder in (_PACKAGE_FOLDER / "notebooks", _PACKAGE_FOLDER.parent / "notebooks"):
         paths = sorted(folder.glob("[0-9][0-9]*_*.ipynb"))
         paths += folder.glob("glossary.ipynb")
         if paths:
@@ -46,19 +46,19 @@ def originals() -> dict[str, Path]:
     raise CopyError("This installation has no notebooks. Install gpulab again, or run it in a checkout.")
 
 
-def default_folder() -> Path:
+def find_default_folder() -> Path:
     """Return the default folder for copies of notebooks, ``gpulab-course``, in this checkout or the current
     folder.
     """
     current_folder = Path.cwd()
-    checkout = _PACKAGE.parent
-    if current_folder.name == FOLDER:
+    checkout = _PACKAGE_FOLDER.parent
+    if current_folder.name == COPIES_FOLDER:
         return current_folder
     is_in_checkout = (checkout / "pyproject.toml").is_file() and current_folder.is_relative_to(checkout)
-    return (checkout if is_in_checkout else current_folder) / FOLDER
+    return (checkout if is_in_checkout else current_folder) / COPIES_FOLDER
 
 
-def update(folder: Path, course: Course | None = None, *, solutions: bool = True) -> list[str]:
+def update_copies(folder: Path, course: Course | None = None, *, solutions: bool = True) -> list[str]:
     """Add missing notebooks to `folder`, and replace outdated copies that the learner has not edited.
 
     Parameters
@@ -80,26 +80,26 @@ def update(folder: Path, course: Course | None = None, *, solutions: bool = True
     CopyError
         If the folder cannot be written.
     """
-    notebooks = originals()
+    notebooks = find_originals()
     if course is not None:
-        notebooks = {name: notebooks[name] for name in _course_names(course, notebooks)}
+        notebooks = {name: notebooks[name] for name in _list_course_notebooks(course, notebooks)}
     messages = (
         []
         if folder.exists()
         else [f"The course is now in {folder}. These notebooks are your own copies, and you can change them."]
     )
     is_new_folder = bool(messages)
-    with _writable_folder(folder):
+    with _make_folder_writable(folder):
         for name, path in notebooks.items():
             copy_path = folder / name
-            new_notebook = as_copy(path, course, solutions=solutions)
+            new_notebook = make_copy(path, course, solutions=solutions)
             if not copy_path.exists():
                 _write_copy(new_notebook, copy_path)
                 messages += [] if is_new_folder else [f"{name} is new."]
                 continue
             old_notebook = _read_copy(copy_path)
-            new_hash = _copy_metadata(new_notebook)["made_from"]
-            if old_notebook is not None and _copy_metadata(old_notebook).get("made_from") == new_hash:
+            new_hash = _read_copy_metadata(new_notebook)["made_from"]
+            if old_notebook is not None and _read_copy_metadata(old_notebook).get("made_from") == new_hash:
                 continue
             if old_notebook is None or is_edited(old_notebook):
                 problem_text = (
@@ -124,7 +124,7 @@ def update(folder: Path, course: Course | None = None, *, solutions: bool = True
         for copy_path in sorted(folder.glob("*.ipynb")):
             # Only copies that still have their original name; learners' own or renamed notebooks stay.
             old_notebook = None if copy_path.name in notebooks else _read_copy(copy_path)
-            if old_notebook is not None and _copy_metadata(old_notebook).get("name") == copy_path.name:
+            if old_notebook is not None and _read_copy_metadata(old_notebook).get("name") == copy_path.name:
                 outcome = (
                     "has changes, so it was kept"
                     if is_edited(old_notebook)
@@ -136,7 +136,7 @@ def update(folder: Path, course: Course | None = None, *, solutions: bool = True
     return messages
 
 
-def reset(folder: Path, prefixes: Sequence[str]) -> list[str]:
+def reset_copies(folder: Path, prefixes: Sequence[str]) -> list[str]:
     """Replace the copies whose names start with one of `prefixes`. The old copies move to the folder
     ``earlier/``.
 
@@ -150,22 +150,22 @@ def reset(folder: Path, prefixes: Sequence[str]) -> list[str]:
     CopyError
         If a prefix matches no notebook, or the folder cannot be written.
     """
-    notebooks = originals()
+    notebooks = find_originals()
     for prefix in prefixes:
         if not prefix or not any(name.startswith(prefix) for name in notebooks):
             raise CopyError(f"No notebook's name starts with {prefix!r}. Notebooks: {', '.join(notebooks)}.")
     messages = []
-    with _writable_folder(folder):
+    with _make_folder_writable(folder):
         for name, path in notebooks.items():
             if name.startswith(tuple(prefixes)):
                 copy_path = folder / name
                 kept_note = f"Your copy is now {_move_to_earlier(copy_path)}." if copy_path.exists() else ""
-                _write_copy(as_copy(path), copy_path)
+                _write_copy(make_copy(path), copy_path)
                 messages.append(f"{copy_path} is a new copy of the course's notebook.{kept_note}")
     return [*messages, "If one is open in JupyterLab, choose File > Reload Notebook from Disk there."]
 
 
-def _course_names(course: Course, notebooks: Mapping[str, Path]) -> list[str]:
+def _list_course_notebooks(course: Course, notebooks: Mapping[str, Path]) -> list[str]:
     """Return the file names of the notebooks that a course uses, in the order of the course."""
     return [
         name
@@ -175,19 +175,19 @@ def _course_names(course: Course, notebooks: Mapping[str, Path]) -> list[str]:
     ]
 
 
-def as_copy(path: Path, course: Course | None = None, *, solutions: bool = True) -> Any:
+def make_copy(path: Path, course: Course | None = None, *, solutions: bool = True) -> Any:
     """Return the JSON of a learner's copy of a notebook, which contains no outputs.
 
     With a `course`, the copy contains only the cells that the course uses.
     """
     notebook = _load_notebook(path)
     if course is not None:
-        notebook = reduced(notebook, path.name.partition("_")[0], course, solutions=solutions)
+        notebook = reduce_notebook(notebook, path.name.partition("_")[0], course, solutions=solutions)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"] = []
             cell["execution_count"] = None
-    notebook["metadata"]["gpulab"] = {"name": path.name, "made_from": _cells_hash(notebook)}
+    notebook["metadata"]["gpulab"] = {"name": path.name, "made_from": _hash_cells(notebook)}
     return notebook
 
 
@@ -203,17 +203,17 @@ def _load_notebook(path: Path) -> Any:
 
 def is_edited(notebook: Any) -> bool:
     """Return whether the learner has changed the cells of a copied notebook."""
-    return bool(_copy_metadata(notebook).get("made_from") != _cells_hash(notebook))
+    return bool(_read_copy_metadata(notebook).get("made_from") != _hash_cells(notebook))
 
 
-def _cells_hash(notebook: Any) -> str:
+def _hash_cells(notebook: Any) -> str:
     # JupyterLab adds an empty cell when the last cell is run. This is not an edit.
     typed_sources = [(cell["cell_type"], cell["source"]) for cell in notebook["cells"]]
     cell_texts = [f"{cell_type}\0{source}" for cell_type, source in typed_sources if source.strip()]
     return hashlib.sha256("\0\0".join(cell_texts).encode()).hexdigest()[:16]
 
 
-def _copy_metadata(notebook: Any) -> dict[str, str]:
+def _read_copy_metadata(notebook: Any) -> dict[str, str]:
     metadata = notebook["metadata"].get("gpulab")
     return dict(metadata) if isinstance(metadata, dict) else {}
 
@@ -226,7 +226,7 @@ def _read_copy(path: Path) -> Any | None:
     """Return the JSON of a learner's notebook, or None if the file is damaged."""
     try:
         notebook = _load_notebook(path)
-        _copy_metadata(notebook), _cells_hash(notebook), _has_outputs(notebook)
+        _read_copy_metadata(notebook), _hash_cells(notebook), _has_outputs(notebook)
         return notebook
     except Exception:  # any error: one damaged file must not block the other notebooks
         return None
@@ -258,7 +258,7 @@ def _move_to_earlier(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _writable_folder(folder: Path) -> Iterator[None]:
+def _make_folder_writable(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
@@ -266,5 +266,5 @@ def _writable_folder(folder: Path) -> Iterator[None]:
         path = error.filename or folder
         raise CopyError(
             f"{path} cannot be written ({error.strerror or error}). Choose a folder in "
-            f"which you can create files: gpulab lab --folder ~/{FOLDER}"
+            f"which you can create files: gpulab lab --folder ~/{COPIES_FOLDER}"
         ) from None

@@ -19,16 +19,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gpulab_course.content.cells import CHECK, sections
+from gpulab_course.content.cells import CHECK_CALL_PATTERN, split_sections
 from virtualgpu.errors import GpulabError
 
-_TABLE = Path(__file__).with_name("courses.toml")
-_MAGIC = re.compile(r"^\s*[%!].*$", re.MULTILINE)
-_OPENING_MINUTES = re.compile(r"\*\*\d+ minutes[^*]*\*\*")
-_HEADING_MINUTES = re.compile(r"^(## .*) \(\d+ min\)$", re.MULTILINE)
-_LINK = re.compile(r"\]\((?=[\w-]+\.ipynb)")
-_SOLUTION = re.compile(r"<details><summary>Solution of .*?</details>\s*", re.DOTALL)
-_PREPARATION = "# Preparation for later cells: run this cell and go on.\n"
+_COURSE_TABLE = Path(__file__).with_name("courses.toml")
+_MAGIC_PATTERN = re.compile(r"^\s*[%!].*$", re.MULTILINE)
+_OPENING_MINUTES_PATTERN = re.compile(r"\*\*\d+ minutes[^*]*\*\*")
+_HEADING_MINUTES_PATTERN = re.compile(r"^(## .*) \(\d+ min\)$", re.MULTILINE)
+_LINK_PATTERN = re.compile(r"\]\((?=[\w-]+\.ipynb)")
+_SOLUTION_PATTERN = re.compile(r"<details><summary>Solution of .*?</details>\s*", re.DOTALL)
+_PREPARATION_COMMENT = "# Preparation for later cells: run this cell and go on.\n"
 
 
 class CourseError(GpulabError):
@@ -36,7 +36,7 @@ class CourseError(GpulabError):
 
 
 @dataclass(frozen=True)
-class Part:
+class SessionPart:
     """A part of a session, which is either a break or some sections and exercises of one notebook.
 
     Attributes
@@ -65,12 +65,12 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Session:
+class CourseSession:
     """A session of a course, with its title, its length in minutes and its parts."""
 
     title: str
     length_min: int
-    parts: tuple[Part, ...]
+    parts: tuple[SessionPart, ...]
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class Course:
     name: str
     title: str
     aim: str
-    sessions: tuple[Session, ...]
+    sessions: tuple[CourseSession, ...]
 
-    def parts_of(self, notebook: str) -> list[Part]:
+    def parts_of(self, notebook: str) -> list[SessionPart]:
         """Return the parts of all sessions that use the notebook with this number, such as ``"05a"``."""
         return [part for session in self.sessions for part in session.parts if part.notebook == notebook]
 
@@ -94,13 +94,13 @@ class Course:
 
 
 @lru_cache(1)
-def courses() -> dict[str, Course]:
+def read_courses() -> dict[str, Course]:
     """Return all courses by name."""
-    table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    table = tomllib.loads(_COURSE_TABLE.read_text(encoding="utf-8"))
     return {name: _read_course(name, course_entry) for name, course_entry in table.items()}
 
 
-def course(name: str) -> Course:
+def find_course(name: str) -> Course:
     """Return the course with this name.
 
     Raises
@@ -108,28 +108,30 @@ def course(name: str) -> Course:
     CourseError
         If there is no such course.
     """
-    if name not in courses():
-        raise CourseError(f"There is no course {name!r}. The courses are {', '.join(courses())}.")
-    return courses()[name]
+    if name not in read_courses():
+        raise CourseError(f"There is no course {name!r}. The courses are {', '.join(read_courses())}.")
+    return read_courses()[name]
 
 
-def _read_part(part_entry: Mapping[str, Any]) -> Part:
+def _read_part(part_entry: Mapping[str, Any]) -> SessionPart:
     part_fields: dict[str, Any] = dict(part_entry)
     for key, value in part_entry.items():
         if isinstance(value, list):
             part_fields[key] = tuple(value)
-    return Part(**part_fields)
+    return SessionPart(**part_fields)
 
 
 def _read_course(name: str, course_entry: Mapping[str, Any]) -> Course:
     sessions = (
-        Session(session["title"], session["length_min"], tuple(_read_part(part) for part in session["parts"]))
+        CourseSession(
+            session["title"], session["length_min"], tuple(_read_part(part) for part in session["parts"])
+        )
         for session in course_entry["sessions"]
     )
     return Course(name, course_entry["title"], course_entry["aim"], tuple(sessions))
 
 
-def chosen_ids(cells: Sequence[Any], part: Part) -> set[str]:
+def find_chosen_ids(cells: Sequence[Any], part: SessionPart) -> set[str]:
     """Return the ids of the cells in the sections and exercises of a part of a session.
 
     Raises
@@ -139,8 +141,8 @@ def chosen_ids(cells: Sequence[Any], part: Part) -> set[str]:
     """
     ids: set[str] = set()
     known_names: set[str] = set()
-    for section in sections(cells):
-        exercises = dict(_exercises(section.cells))
+    for section in split_sections(cells):
+        exercises = dict(_find_exercises(section.cells))
         if section.number in part.sections or section.title in part.sections:
             known_names |= {section.number, section.title}
             ids |= {cell["id"] for cell in section.cells}
@@ -156,20 +158,20 @@ def chosen_ids(cells: Sequence[Any], part: Part) -> set[str]:
     return ids - {*part.without}
 
 
-def opening_ids(cells: Sequence[Any]) -> set[str]:
+def find_opening_ids(cells: Sequence[Any]) -> set[str]:
     """Return the ids of the cells before the first numbered section of a notebook."""
     ids: set[str] = set()
-    for section in sections(cells):
+    for section in split_sections(cells):
         if section.number.isdigit():
             break
         ids |= {cell["id"] for cell in section.cells}
     return ids
 
 
-def _exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
+def _find_exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
     """Yield the exercises of a section: the name, and the ids of the cells that belong to it."""
     for index, cell in enumerate(cells):
-        check = CHECK.search(cell["source"]) if cell["cell_type"] == "code" else None
+        check = CHECK_CALL_PATTERN.search(cell["source"]) if cell["cell_type"] == "code" else None
         if not check:
             continue
         ids = {cell["id"]}
@@ -182,7 +184,7 @@ def _exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
         yield check["id"], ids
 
 
-def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
+def find_preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
     """Return the ids of all other code cells that define names which the chosen cells use.
 
     Raises
@@ -194,7 +196,7 @@ def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
     --------
     >>> cell = {"cell_type": "code"}
     >>> cells = [cell | {"id": "a", "source": "x = 1"}, cell | {"id": "b", "source": "print(x)"}]
-    >>> preparation_ids(cells, {"b"})
+    >>> find_preparation_ids(cells, {"b"})
     {'a'}
     """
     definers_by_cell: list[dict[str, str]] = []  # for each cell: the last cell before it that defines a name
@@ -202,15 +204,17 @@ def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
     for cell in cells:
         definers_by_cell.append(dict(last_definers))
         if cell["cell_type"] == "code":
-            last_definers |= dict.fromkeys(_names_of_cell(cell["source"])[0], cell["id"])
+            last_definers |= dict.fromkeys(_find_cell_names(cell["source"])[0], cell["id"])
     needed_ids: set[str] = set()
     for cell, defined_by in reversed([*zip(cells, definers_by_cell, strict=True)]):
         if cell["cell_type"] == "code" and cell["id"] in chosen | needed_ids:
             needed_ids |= {
-                defined_by[name] for name in _names_of_cell(cell["source"])[1] if name in defined_by
+                defined_by[name] for name in _find_cell_names(cell["source"])[1] if name in defined_by
             }
     answers = {
-        cell["id"] for cell in cells if cell["id"] in needed_ids - chosen and CHECK.search(cell["source"])
+        cell["id"]
+        for cell in cells
+        if cell["id"] in needed_ids - chosen and CHECK_CALL_PATTERN.search(cell["source"])
     }
     if answers:
         raise ValueError(f"the chosen cells need answers to the exercises in {', '.join(sorted(answers))}")
@@ -218,9 +222,9 @@ def preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
 
 
 @lru_cache(4096)
-def _names_of_cell(source: str) -> tuple[frozenset[str], frozenset[str]]:
+def _find_cell_names(source: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names that a cell defines at its top level, and the global names that the cell uses."""
-    plain_code = _MAGIC.sub("", source)
+    plain_code = _MAGIC_PATTERN.sub("", source)
     defined_names: set[str] = set()
     used_names: set[str] = set()
     tables = [symtable.symtable(plain_code, "<cell>", "exec")]
@@ -234,10 +238,10 @@ def _names_of_cell(source: str) -> tuple[frozenset[str], frozenset[str]]:
             if is_global and (symbol.is_assigned() or symbol.is_imported()):
                 defined_names.add(symbol.get_name())
     # A cell that assigns a name before it reads it needs no other cell for it.
-    return frozenset(defined_names), frozenset(used_names - _first_assigned_names(plain_code))
+    return frozenset(defined_names), frozenset(used_names - _find_first_assigned(plain_code))
 
 
-def _first_assigned_names(code: str) -> set[str]:
+def _find_first_assigned(code: str) -> set[str]:
     """Return the global names that a statement assigns before it reads them."""
     read_names: set[str] = set()
     assigned_names: set[str] = set()
@@ -255,7 +259,7 @@ def _first_assigned_names(code: str) -> set[str]:
     return assigned_names
 
 
-def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -> Any:
+def reduce_notebook(notebook: Any, number: str, of: Course, *, solutions: bool = True) -> Any:
     """Return a copy of a notebook that contains only the cells that a course uses.
 
     Parameters
@@ -271,16 +275,20 @@ def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -
     """
     cells = notebook["cells"]
     parts = of.parts_of(number)
-    selected_ids = opening_ids(cells).union(*(chosen_ids(cells, part) for part in parts))
+    selected_ids = find_opening_ids(cells).union(*(find_chosen_ids(cells, part) for part in parts))
     homework_names = {name for part in parts for name in part.home}
-    homework_ids = {cell_id for name, ids in _exercises(cells) if name in homework_names for cell_id in ids}
-    preparation = preparation_ids(cells, selected_ids) | preparation_ids(cells, selected_ids | homework_ids)
+    homework_ids = {
+        cell_id for name, ids in _find_exercises(cells) if name in homework_names for cell_id in ids
+    }
+    preparation = find_preparation_ids(cells, selected_ids) | find_preparation_ids(
+        cells, selected_ids | homework_ids
+    )
     kept_cells = []
     for cell in cells:
         if cell["id"] in selected_ids | preparation:
             cell = copy.deepcopy(cell)
             if cell["id"] in preparation:
-                cell["source"] = _PREPARATION + cell["source"]
+                cell["source"] = _PREPARATION_COMMENT + cell["source"]
                 cell["metadata"]["jupyter"] = {"source_hidden": True}
             kept_cells.append(cell)
     if homework_ids:
@@ -295,7 +303,7 @@ def reduced(notebook: Any, number: str, of: Course, *, solutions: bool = True) -
 def _adapt_text(text: str, course: Course, *, solutions: bool) -> str:
     """Return a cell's text with the minutes of the whole notebook removed and links adapted to the course."""
     opening = f"**These are the sections that the course “{course.title}” uses.**"
-    text = _OPENING_MINUTES.sub(opening, text, count=1)
-    text = _HEADING_MINUTES.sub(r"\1", text)
-    text = _LINK.sub("](../", text)
-    return text if solutions else _SOLUTION.sub("", text).strip()
+    text = _OPENING_MINUTES_PATTERN.sub(opening, text, count=1)
+    text = _HEADING_MINUTES_PATTERN.sub(r"\1", text)
+    text = _LINK_PATTERN.sub("](../", text)
+    return text if solutions else _SOLUTION_PATTERN.sub("", text).strip()

@@ -14,7 +14,7 @@ import gpulab as gl
 from gpulab import cp, session
 from gpulab.views import WarpStepper
 from gpulab.views.parts import palette
-from gpulab.views.warp.states import ACTIVE, INACTIVE, OFF
+from gpulab.views.warp.states import ACTIVE, INACTIVE, PREDICATED_OFF
 from tests.trace_state import registers_at, shared_at
 from tests.views import synthetic
 from virtualgpu.protocol import Block, Launch
@@ -118,7 +118,7 @@ def test_lanes_have_the_colours_of_the_picture(open_saved: Any) -> None:
                 ".map(lane => [lane.dataset.state, getComputedStyle(lane).backgroundColor])"
             )
         )
-    for state in (ACTIVE, INACTIVE, OFF):
+    for state in (ACTIVE, INACTIVE, PREDICATED_OFF):
         red, green, blue = bytes.fromhex(palette.find_hex(state.colour)[1:])
         assert colours[state.key] == f"rgb({red}, {green}, {blue})", state.name
 

@@ -16,7 +16,7 @@ import pytest
 
 import gpulab as gl
 from gpulab.views.tables.diagnosis import NAMES
-from gpulab_course.api import all_cards
+from gpulab_course.api import list_all_cards
 from gpulab_course.content.n17_interview.cards import (
     bugs,
     diagnoses,
@@ -32,7 +32,7 @@ from gpulab_course.teach.interview import Card, Drawn, Part
 from tests.interview import whiteboards
 from tools import sample
 
-CARDS = {card.key: card for card in all_cards()}
+CARDS = {card.key: card for card in list_all_cards()}
 
 
 @dataclass(frozen=True)

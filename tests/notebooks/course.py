@@ -8,7 +8,7 @@ from typing import Any
 
 import nbformat
 
-from gpulab_course.content.cells import CHECK, SOLUTION
+from gpulab_course.content.cells import CHECK_CALL_PATTERN, SOLUTION_PATTERN
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("[0-9][0-9]*_*.ipynb"))
@@ -44,7 +44,7 @@ def text(notebook: Any) -> str:
 
 def solutions(notebook: Any) -> dict[str, str]:
     """Exercise -> the code of its folded solution."""
-    return {match["id"]: match["code"] for match in SOLUTION.finditer(text(notebook))}
+    return {match["id"]: match["code"] for match in SOLUTION_PATTERN.finditer(text(notebook))}
 
 
 def hints(notebook: Any) -> set[str]:
@@ -55,7 +55,7 @@ def exercises(notebook: Any) -> dict[str, Any]:
     """Exercise -> the cell that holds its stub and its check."""
     result = {}
     for cell in code_cells(notebook):
-        match = CHECK.search(cell.source)
+        match = CHECK_CALL_PATTERN.search(cell.source)
         if match:
             result[match["id"]] = cell
     return result
@@ -65,7 +65,7 @@ def with_solutions(notebook: Any) -> Any:
     """Replace each exercise's stub by the folded solution; its check line stays."""
     answers = solutions(notebook)
     for name, cell in exercises(notebook).items():
-        match = CHECK.search(cell.source)
+        match = CHECK_CALL_PATTERN.search(cell.source)
         assert match is not None
         cell.source = f"{answers[name]}\n\n{match[0]}"
     return notebook

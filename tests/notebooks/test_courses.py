@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from gpulab_course.content import copies, courses
-from gpulab_course.content.cells import CHECK, SOLUTION
-from gpulab_course.content.courses import Part
+from gpulab_course.content.cells import CHECK_CALL_PATTERN, SOLUTION_PATTERN
+from gpulab_course.content.courses import SessionPart
 from tests.notebooks.test_elsewhere import run
 from tools import courses as pages
 from tools import sample
 
-COURSES = courses.courses()
+COURSES = courses.read_courses()
 NOTEBOOKS = [(name, number) for name, course in COURSES.items() for number in course.notebooks]
 HOURS = {"two-hours": [2], "half-day": [4], "two-half-days": [4, 4], "semester": [3] * 14}
 
 
 def reduced(course: str, number: str, *, solutions: bool = True) -> Any:
-    return copies.as_copy(pages.path_of(number), COURSES[course], solutions=solutions)
+    return copies.make_copy(pages.path_of(number), COURSES[course], solutions=solutions)
 
 
 def test_the_courses_have_the_promised_hours() -> None:
@@ -72,8 +72,8 @@ def test_a_cell_brings_the_cells_whose_names_it_needs() -> None:
         code("wanted", "x = 3\nprint(twice(), x)"),
     ]
     # The function reads x when it is called, so it brings the cells that assigned x before the function.
-    assert courses.preparation_ids(cells, {"wanted"}) == {"second", "first", "imports"}
-    assert courses.preparation_ids(cells, {"other"}) == set()
+    assert courses.find_preparation_ids(cells, {"wanted"}) == {"second", "first", "imports"}
+    assert courses.find_preparation_ids(cells, {"other"}) == set()
 
 
 def test_cells_that_need_the_answer_of_an_exercise_that_is_left_out_are_an_error() -> None:
@@ -81,9 +81,9 @@ def test_cells_that_need_the_answer_of_an_exercise_that_is_left_out_are_an_error
         {"id": "exercise", "cell_type": "code", "source": 'def f(x): ...\n\n\ngl.check("00-f", f)'},
         {"id": "use", "cell_type": "code", "source": "print(f(1))"},
     ]
-    assert courses.preparation_ids(cells, {"exercise", "use"}) == set()
+    assert courses.find_preparation_ids(cells, {"exercise", "use"}) == set()
     with pytest.raises(ValueError, match="answers of the exercises in exercise"):
-        courses.preparation_ids(cells, {"use"})
+        courses.find_preparation_ids(cells, {"use"})
 
 
 @pytest.mark.parametrize(("name", "number"), NOTEBOOKS)
@@ -94,21 +94,21 @@ def test_no_notebook_of_a_course_needs_an_answer_that_it_leaves_out(name: str, n
 def test_a_part_that_names_what_its_notebook_lacks_is_an_error() -> None:
     cells = pages.cells_of("02")
     for part in (
-        Part("02", sections=("19",)),
-        Part("02", exercises=("00-saxpy",)),
-        Part("02", home=("02-nothing",)),
-        Part("02", sections=("1",), without=("nowhere",)),
+        SessionPart("02", sections=("19",)),
+        SessionPart("02", exercises=("00-saxpy",)),
+        SessionPart("02", home=("02-nothing",)),
+        SessionPart("02", sections=("1",), without=("nowhere",)),
     ):
         with pytest.raises(ValueError, match="notebook 02 has no"):
-            courses.chosen_ids(cells, part)
+            courses.find_chosen_ids(cells, part)
 
 
 def test_a_reduced_notebook_has_the_exercises_of_class_and_then_the_homework() -> None:
     sources = [cell["source"] for cell in reduced("half-day", "02")["cells"]]
-    names = [check["id"] for source in sources if (check := CHECK.search(source))]
+    names = [check["id"] for source in sources if (check := CHECK_CALL_PATTERN.search(source))]
     assert names == ["02-index", "02-stride", "02-repair", "02-achieved"]
     home = sources.index("## Homework")
-    assert [bool(CHECK.search(source)) for source in sources[:home]].count(True) == 2
+    assert [bool(CHECK_CALL_PATTERN.search(source)) for source in sources[:home]].count(True) == 2
     text = "\n".join(sources)
     assert not re.search(r"\*\*\d+ minutes|^## .* min\)$", text, re.MULTILINE)
     assert "](03_lanes.ipynb)" not in text
@@ -119,24 +119,24 @@ def test_solutions_can_be_left_out() -> None:
         "\n".join(cell["source"] for cell in reduced("half-day", "02", solutions=some)["cells"])
         for some in (True, False)
     )
-    assert len(SOLUTION.findall(with_them)) == 4
-    assert not SOLUTION.findall(without)
+    assert len(SOLUTION_PATTERN.findall(with_them)) == 4
+    assert not SOLUTION_PATTERN.findall(without)
     assert with_them.count("<summary>Hint for") == without.count("<summary>Hint for") == 4
 
 
 def test_copies_of_a_course_keep_a_learners_changes(tmp_path: Path) -> None:
     folder = tmp_path / "two-hours"
     course = COURSES["two-hours"]
-    assert len(copies.update(folder, course)) == 1
+    assert len(copies.update_copies(folder, course)) == 1
     assert {path.name[:2] for path in folder.iterdir()} == {"00", "02", "05"}
-    assert copies.update(folder, course) == []
+    assert copies.update_copies(folder, course) == []
     path = folder / "02_grid_warps_waves.ipynb"
     path.write_text(path.read_text().replace("import numpy as np", "import numpy as np  # mine"))
-    assert copies.update(folder, course) == []
+    assert copies.update_copies(folder, course) == []
     assert "# mine" in path.read_text()
 
 
 def test_an_unknown_course_is_an_error_that_names_the_courses() -> None:
     with pytest.raises(courses.CourseError, match="half-day"):
-        courses.course("week")
+        courses.find_course("week")
     assert len({*itertools.chain.from_iterable(course.notebooks for course in COURSES.values())}) >= 20

@@ -26,7 +26,7 @@ DEVICES = (NAMED,) if NAMED else ("T4", "RTX 4090", "H100")
 CASES = sample.part(
     [
         pytest.param(path, device, id=f"{path.stem}-{device}")
-        for path in copies.originals().values()
+        for path in copies.find_originals().values()
         for device in DEVICES
     ],
     20,
@@ -43,7 +43,7 @@ assert not nvrtc.is_available()
 
 
 def run(path: Path, folder: Path, first: Sequence[str] = ()) -> None:
-    notebook = nbformat.from_dict(copies.as_copy(path))
+    notebook = nbformat.from_dict(copies.make_copy(path))
     notebook.cells[:0] = [nbformat.v4.new_code_cell(source) for source in first]
     place = {"metadata": {"path": str(folder)}}
     until_alive(

@@ -6,7 +6,7 @@ import csv
 import re
 from pathlib import Path
 
-from gpulab_course.api import all_cards
+from gpulab_course.api import list_all_cards
 from tests.notebooks.course import NOTEBOOKS, number, read
 
 FILE = Path(__file__).resolve().parents[2] / "gpulab_course/content/n17_interview/interview_questions.tsv"
@@ -22,7 +22,7 @@ def rows() -> list[dict[str, str]]:
 
 def places() -> set[str]:
     """What may be named: ``card:key``, ``02 §3``, ``02 cell-id``."""
-    result = {f"card:{card.key}" for card in all_cards()}
+    result = {f"card:{card.key}" for card in list_all_cards()}
     for path in NOTEBOOKS:
         for cell in read(path).cells:
             result.add(f"{number(path)} {cell.id}")

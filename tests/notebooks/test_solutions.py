@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab_course.content.cells import CHECK
+from gpulab_course.content.cells import CHECK_CALL_PATTERN
 from gpulab_course.folders import exercises as all_exercises
 from tests.kernels import until_alive
 from tests.notebooks import compiling
@@ -75,7 +75,7 @@ def folded() -> dict[str, str]:
 def checked() -> dict[str, str]:
     """What each exercise's cell hands to ``gl.check``, as it is written there."""
     cells = {name: cell for path in NOTEBOOKS for name, cell in exercises(read(path)).items()}
-    matches = {name: CHECK.search(cell.source) for name, cell in cells.items()}
+    matches = {name: CHECK_CALL_PATTERN.search(cell.source) for name, cell in cells.items()}
     return {name: match["answer"] for name, match in matches.items() if match is not None}
 
 

@@ -8,7 +8,7 @@ import operator
 
 import pytest
 
-from gpulab.words import count, duration, filled, listing, noun, number, percent, shape, size
+from gpulab.words import count, duration, fill_template, listing, noun, number, percent, shape, size
 
 
 def test_numbers_are_written_one_way() -> None:
@@ -83,7 +83,9 @@ def test_lists_end_with_and() -> None:
 
 def test_texts_are_filled_with_words_and_numbers() -> None:
     text = "{many} <many sector|sectors> of {whose}<many |, each {size} bytes>"
-    assert filled(text, {"many": 1, "whose": "{many}", "size": 32}) == "1 sector of {many}"
-    assert filled(text, {"many": 1024, "whose": "L2", "size": 32}) == "1,024 sectors of L2, each 32 bytes"
+    assert fill_template(text, {"many": 1, "whose": "{many}", "size": 32}) == "1 sector of {many}"
+    assert (
+        fill_template(text, {"many": 1024, "whose": "L2", "size": 32}) == "1,024 sectors of L2, each 32 bytes"
+    )
     with pytest.raises(KeyError):
-        filled(text, {"many": 1})
+        fill_template(text, {"many": 1})

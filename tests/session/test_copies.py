@@ -32,7 +32,7 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place.mkdir(parents=True)
     for name in ("00_start.ipynb", "01_next.ipynb"):
         nbformat.write(notebook("x = 1", "x + 1"), place / name)
-    monkeypatch.setattr(copies, "_PACKAGE", package)
+    monkeypatch.setattr(copies, "_PACKAGE_FOLDER", package)
     return place
 
 
@@ -40,7 +40,7 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def mine(course: Path, tmp_path: Path) -> Path:
     """A learner's folder with fresh copies."""
     folder = tmp_path / "learner" / "gpulab-course"
-    copies.update(folder)
+    copies.update_copies(folder)
     return folder
 
 
@@ -58,10 +58,10 @@ def change(path: Path, source: str | None = None, run: bool = False, cell: int =
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("path", copies.originals().values(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", copies.find_originals().values(), ids=lambda path: path.stem)
 def test_a_copy_shows_no_answer_below_its_question(path: Path) -> None:
     original = nbformat.read(path, as_version=4)
-    copy = nbformat.from_dict(copies.as_copy(path))
+    copy = nbformat.from_dict(copies.make_copy(path))
     nbformat.validate(copy)
     assert len(copy.cells) == len(original.cells)
     code = [cell for cell in copy.cells if cell.cell_type == "code"]
@@ -71,9 +71,9 @@ def test_a_copy_shows_no_answer_below_its_question(path: Path) -> None:
     prose = re.sub(r"```.*?```|`[^`\n]*`", "", prose, flags=re.DOTALL)  # f[x](y) is no link in code
     for link in re.findall(r"\]\((?!https?://|#)((?:[^()]|\([^()]*\))+)\)", prose):
         name, _, heading = link.partition("#")
-        assert name in copies.originals(), "a link that leads nowhere from a learner's folder"
+        assert name in copies.find_originals(), "a link that leads nowhere from a learner's folder"
         if heading:
-            cells = nbformat.read(copies.originals()[name], as_version=4).cells
+            cells = nbformat.read(copies.find_originals()[name], as_version=4).cells
             headings = [cell.source.partition("\n")[0].removeprefix("## ") for cell in cells]
             assert heading in [text.replace(" ", "-") for text in headings], link
 
@@ -81,7 +81,7 @@ def test_a_copy_shows_no_answer_below_its_question(path: Path) -> None:
 def test_copies_are_made_once_and_then_left_alone(course: Path, mine: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in mine.iterdir()}
     assert set(before) == {"00_start.ipynb", "01_next.ipynb"}
-    assert copies.update(mine) == []
+    assert copies.update_copies(mine) == []
     assert {path.name: path.stat().st_mtime_ns for path in mine.iterdir()} == before
 
 
@@ -96,22 +96,22 @@ def test_opening_running_and_saving_is_no_edit(course: Path, mine: Path) -> None
 def test_an_edited_copy_is_kept_and_the_newer_version_named(course: Path, mine: Path, cell: int) -> None:
     edited = change(mine / "01_next.ipynb", "my work", cell=cell)
     change(course / "01_next.ipynb", "x = 3")
-    (message,) = copies.update(mine)
+    (message,) = copies.update_copies(mine)
     assert "01_next.ipynb has a newer version" in message
     assert message.endswith("gpulab reset 01")
     assert (mine / "01_next.ipynb").read_bytes() == edited
-    assert copies.update(mine) == [message]
-    copies.reset(mine, ["01"])
+    assert copies.update_copies(mine) == [message]
+    copies.reset_copies(mine, ["01"])
     assert "x = 3" in (mine / "01_next.ipynb").read_text()
     assert [path.read_bytes() for path in (mine / "earlier").iterdir()] == [edited]
-    assert copies.update(mine) == []
+    assert copies.update_copies(mine) == []
 
 
 def test_a_copy_without_edits_is_renewed_and_its_outputs_kept(course: Path, mine: Path) -> None:
     change(course / "00_start.ipynb", "x = 3")
     change(course / "01_next.ipynb", "x = 4")
     content = change(mine / "01_next.ipynb", run=True)
-    messages = copies.update(mine)
+    messages = copies.update_copies(mine)
     assert [line.split(".ipynb")[0] for line in messages] == ["00_start", "01_next"]
     assert "x = 3" in (mine / "00_start.ipynb").read_text()
     assert "x = 4" in (mine / "01_next.ipynb").read_text()
@@ -121,7 +121,7 @@ def test_a_copy_without_edits_is_renewed_and_its_outputs_kept(course: Path, mine
 def test_new_and_deleted_notebooks_are_copied(course: Path, mine: Path) -> None:
     nbformat.write(notebook("y = 1"), course / "02_more.ipynb")
     (mine / "00_start.ipynb").unlink()
-    assert copies.update(mine) == ["00_start.ipynb is new.", "02_more.ipynb is new."]
+    assert copies.update_copies(mine) == ["00_start.ipynb is new.", "02_more.ipynb is new."]
 
 
 @pytest.mark.parametrize("edit", [None, "my work"])
@@ -129,7 +129,7 @@ def test_a_renamed_notebook_is_never_lost(course: Path, mine: Path, edit: str | 
     (course / "01_next.ipynb").rename(course / "01_renamed.ipynb")
     (course / "00_start.ipynb").rename(course / "07_start.ipynb")
     before = change(mine / "01_next.ipynb", edit)
-    messages = "\n".join(copies.update(mine))
+    messages = "\n".join(copies.update_copies(mine))
     for text in (
         "01_renamed.ipynb is new.",
         "01_next.ipynb became 01_renamed.ipynb.",
@@ -147,7 +147,7 @@ def test_a_notebook_that_was_split_becomes_both_halves(course: Path, mine: Path)
     names = ["01a_first.ipynb", "01b_second.ipynb"]
     for name in names:
         (course / name).write_bytes(original)
-    assert copies.update(mine)[:2] == [f"{name} is new." for name in names]
+    assert copies.update_copies(mine)[:2] == [f"{name} is new." for name in names]
     assert sorted(path.name for path in mine.glob("*.ipynb")) == ["00_start.ipynb", *names]
 
 
@@ -155,17 +155,17 @@ def test_learners_own_notebooks_are_not_touched(course: Path, mine: Path) -> Non
     nbformat.write(notebook("mine"), mine / "09_mine.ipynb")
     (mine / "01_next.ipynb").rename(mine / "01_renamed_by_me.ipynb")
     before = {path: path.read_bytes() for path in (mine / "09_mine.ipynb", mine / "01_renamed_by_me.ipynb")}
-    assert copies.update(mine) == ["01_next.ipynb is new."]
+    assert copies.update_copies(mine) == ["01_next.ipynb is new."]
     assert {path: path.read_bytes() for path in before} == before
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b'{"cells": 3}', b"[" * 100_000])
 def test_a_damaged_copy_is_named_kept_and_can_be_reset(course: Path, mine: Path, content: bytes) -> None:
     (mine / "00_start.ipynb").write_bytes(content)
-    (message,) = copies.update(mine)
+    (message,) = copies.update_copies(mine)
     assert "00_start.ipynb cannot be read" in message
     assert (mine / "00_start.ipynb").read_bytes() == content
-    copies.reset(mine, ["00"])
+    copies.reset_copies(mine, ["00"])
     assert [path.read_bytes() for path in (mine / "earlier").iterdir()] == [content]
 
 
@@ -175,7 +175,7 @@ def test_strange_metadata_of_one_copy_does_not_affect_the_others(course: Path, m
     damaged.metadata["gpulab"] = note
     nbformat.write(damaged, mine / "00_start.ipynb")
     (mine / "01_next.ipynb").unlink()
-    messages = copies.update(mine)
+    messages = copies.update_copies(mine)
     assert "01_next.ipynb is new." in messages
     assert any(text.startswith("00_start.ipynb has a newer version") for text in messages)
 
@@ -183,7 +183,7 @@ def test_strange_metadata_of_one_copy_does_not_affect_the_others(course: Path, m
 def test_resetting_often_keeps_every_old_one(course: Path, mine: Path) -> None:
     for number in range(4):
         change(mine / "00_start.ipynb", f"number {number}")
-        copies.reset(mine, ["0"])
+        copies.reset_copies(mine, ["0"])
     text = "".join(path.read_text() for path in (mine / "earlier").iterdir())
     assert all(f"number {number}" in text for number in range(4))
 
@@ -191,20 +191,20 @@ def test_resetting_often_keeps_every_old_one(course: Path, mine: Path) -> None:
 def test_a_name_that_fits_nothing_resets_nothing(course: Path, mine: Path) -> None:
     edited = change(mine / "00_start.ipynb", "my work")
     with pytest.raises(copies.CopyError, match=r"'07'.*00_start"):
-        copies.reset(mine, ["00", "07"])
+        copies.reset_copies(mine, ["00", "07"])
     with pytest.raises(copies.CopyError, match="starts with ''"):
-        copies.reset(mine, [""])
+        copies.reset_copies(mine, [""])
     assert (mine / "00_start.ipynb").read_bytes() == edited
 
 
 def test_folders_that_cannot_be_written_are_named(course: Path, mine: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(copies.CopyError, match=r"cannot be written.*--folder"):
-        copies.update(tmp_path / "file" / "gpulab-course")
+        copies.update_copies(tmp_path / "file" / "gpulab-course")
     change(mine / "00_start.ipynb", "my work")
     (mine / "earlier").write_text("")
     with pytest.raises(copies.CopyError, match=r"earlier cannot be written"):
-        copies.reset(mine, ["00"])
+        copies.reset_copies(mine, ["00"])
 
 
 def test_the_folder_of_the_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_the_folder_of_the_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (checkout / "gpulab").mkdir(parents=True)
     (checkout / "notebooks").mkdir()
     (checkout / "pyproject.toml").write_text("")
-    monkeypatch.setattr(copies, "_PACKAGE", checkout / "gpulab")
+    monkeypatch.setattr(copies, "_PACKAGE_FOLDER", checkout / "gpulab")
     elsewhere = tmp_path / "elsewhere"
     for folder, expected in [
         (elsewhere, elsewhere / "gpulab-course"),
@@ -222,7 +222,7 @@ def test_the_folder_of_the_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ]:
         folder.mkdir(parents=True, exist_ok=True)
         monkeypatch.chdir(folder)
-        assert copies.default_folder() == expected
+        assert copies.find_default_folder() == expected
 
 
 def test_git_ignores_the_copies_of_a_checkout() -> None:

@@ -190,29 +190,29 @@ def test_all_answers_of_a_class(workdir: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_every_exercise_is_called_as_its_notebook_calls_it() -> None:
-    names = {name: answers.name_in_the_notebook(name) for name in folders.exercises()}
+    names = {name: answers.find_notebook_name(name) for name in folders.exercises()}
     assert not [name for name, verdict in names.items() if verdict == "answer"]
     assert names["00-blocks"] == "shape_for"
 
 
 def test_an_unknown_exercise_names_those_of_the_notebook() -> None:
     with pytest.raises(ValueError, match="There is no exercise '05-nothing'") as error:
-        answers.exercise_called("05-nothing")
+        answers.find_exercise("05-nothing")
     names = str(error.value).partition("Examples: ")[2].rstrip(".").split(", ")
     assert names == [name for name in folders.exercises() if name.startswith("05-")]
 
 
 def test_an_answer_in_python_has_the_notebooks_name_or_answer() -> None:
-    assert answers.defined("answer = 1\nf = 2", "f", "a.py") == 2
-    assert answers.defined("answer = __name__, __file__", "f", "dir/a.py") == ("a", "dir/a.py")
+    assert answers.define_answer("answer = 1\nf = 2", "f", "a.py") == 2
+    assert answers.define_answer("answer = __name__, __file__", "f", "dir/a.py") == ("a", "dir/a.py")
     with pytest.raises(Exception, match=r"a\.py does not define `f`"):
-        answers.defined("g = 1", "f", "a.py")
-    function, arguments = answers.Module("f = 3", "f", "a.py").__reduce__()
+        answers.define_answer("g = 1", "f", "a.py")
+    function, arguments = answers.AnswerModule("f = 3", "f", "a.py").__reduce__()
     assert function(*arguments) == 3
 
 
 def test_lines_of_a_file_are_known_where_they_fail() -> None:
-    answers.defined("one = 1\nanswer = lambda: 1 / 0\n", "f", "made/up.py")
+    answers.define_answer("one = 1\nanswer = lambda: 1 / 0\n", "f", "made/up.py")
     assert linecache.getlines("made/up.py") == ["one = 1\n", "answer = lambda: 1 / 0\n"]
 
 
@@ -227,9 +227,9 @@ def test_a_file_is_read_up_to_its_limit(
         with (workdir / "a.json").open("wb") as file:
             file.truncate(size)  # takes no room
         with contextlib.suppress(golf.GolfError, answers.AnswerError):
-            events += report.read(workdir)[1] if module is report else ()
-            golf.read(workdir / "a.json") if module is golf else None
-            answers.judged("00-saxpy", workdir / "a.json") if module is answers else None
+            events += report.read_learners(workdir)[1] if module is report else ()
+            golf.read_entries(workdir / "a.json") if module is golf else None
+            answers.judge_file("00-saxpy", workdir / "a.json") if module is answers else None
         events.append("and then")
     assert events.count("read") == 1
     assert events.index("read") < events.index("and then")

@@ -37,8 +37,8 @@ class Course:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.verdict = verdict(True, 70, 90)
         self.rules = 1
-        monkeypatch.setattr(golf, "judged", lambda exercise, path: self.verdict)
-        monkeypatch.setattr(golf, "exercise_called", lambda exercise: SimpleNamespace(rules=self.rules))
+        monkeypatch.setattr(golf, "judge_file", lambda exercise, path: self.verdict)
+        monkeypatch.setattr(golf, "find_exercise", lambda exercise: SimpleNamespace(rules=self.rules))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def course(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
 
 
 def scores(path: str = "s.json") -> list[tuple[str, str, int, str, int]]:
-    return [(e.exercise, e.counter, e.score, e.name, e.rules) for e in golf.read(Path(path))]
+    return [(e.exercise, e.counter, e.score, e.name, e.rules) for e in golf.read_entries(Path(path))]
 
 
 def test_each_better_figure_is_entered_by_itself(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +73,7 @@ def test_each_better_figure_is_entered_by_itself(course: Course, capsys: pytest.
     course.rules = 2  # under other rules even a worse one counts
     assert run(capsys, "golf", "s.json", "05-x", "b.cu", "--name", "Eve")[0] == 0
     assert scores()[2] == ("05-x", "sector", 71, "Eve", 2)
-    (entry, *_) = golf.read(Path("s.json"))
+    (entry, *_) = golf.read_entries(Path("s.json"))
     assert (entry.sha256, entry.gpulab, entry.reference) == (
         hashlib.sha256(b"another").hexdigest(),
         gpulab.__version__,
@@ -121,37 +121,37 @@ def test_invalid_entries_are_refused(course: Course, capsys: pytest.CaptureFixtu
     ],
 )
 def test_entries_of_another_kind_are_refused(course: Course, change: dict[str, Any]) -> None:
-    golf.enter(Path("s.json"), "05-x", Path("a.cu"), "Ada")
+    golf.enter_scores(Path("s.json"), "05-x", Path("a.cu"), "Ada")
     data = json.loads(Path("s.json").read_text())
     (data if set(change) & set(data) else data["entries"][0]).update(change)
     Path("s.json").write_text(json.dumps(data))
     with pytest.raises(
         golf.GolfError, match=r"s\.json is not a file of scores, so it was not changed. Choose another file\."
     ):
-        golf.read(Path("s.json"))
+        golf.read_entries(Path("s.json"))
 
 
 def test_a_file_of_anything_else_is_named_before_an_answer_is_judged(
     course: Course, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("s.json").write_text("{}")
-    monkeypatch.setattr(golf, "judged", lambda *_: pytest.fail("it judges"))
+    monkeypatch.setattr(golf, "judge_file", lambda *_: pytest.fail("it judges"))
     with pytest.raises(golf.GolfError, match="is not a file of scores"):
-        golf.enter(Path("s.json"), "05-x", Path("a.cu"), "Ada")
+        golf.enter_scores(Path("s.json"), "05-x", Path("a.cu"), "Ada")
     assert Path("s.json").read_text() == "{}"
 
 
 def test_the_table_of_scores(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
-    golf.enter(Path("s.json"), "05-x", Path("a.cu"), "Ada")
+    golf.enter_scores(Path("s.json"), "05-x", Path("a.cu"), "Ada")
     status, out, _ = run(capsys, "golf", "s.json")
     assert status == 0
     title, head, *_ = out.splitlines()
     assert title == "Best scores, counted on the virtual GPU"
     assert head.split() == ["exercise", "counter", "best", "reference", "name", "date", "digest"]
     row = next(line.split() for line in out.splitlines() if "sector" in line)
-    (entry, _) = golf.read(Path("s.json"))
+    (entry, _) = golf.read_entries(Path("s.json"))
     assert row == ["05-x", "sector", "70", "1,000", "Ada", entry.date, entry.sha256[:12]]
-    assert golf.read(Path("none.json")) == ()
+    assert golf.read_entries(Path("none.json")) == ()
     assert run(capsys, "golf", "none.json")[0] == 0
 
 
@@ -181,12 +181,12 @@ def test_a_score_is_entered_with_an_answer_that_passes_and_beats_the_last(
     status, out, _ = play(capsys, "05-copy4", "good.cu", "--name", " Ada\x1b\n")
     assert status == 0
     assert out.startswith("05-copy4: ")
-    (entry, *_) = golf.read(workdir / "scores.json")
+    (entry, *_) = golf.read_entries(workdir / "scores.json")
     assert (entry.exercise, entry.name, entry.score) == ("05-copy4", "Ada", entry.reference)
     assert good not in (workdir / "scores.json").read_text()
     (workdir / "again.cu").write_text(f"// {good}" if good.startswith("//") else f"// again\n{good}")
     assert play(capsys, "05-copy4", "again.cu", "--name", "Bob")[0] == 1
-    assert golf.read(workdir / "scores.json")[0].name == "Ada"
+    assert golf.read_entries(workdir / "scores.json")[0].name == "Ada"
     status, out, _ = play(capsys)
     assert status == 0
     assert "Ada" in out

@@ -19,9 +19,9 @@ def parts(page: str, marks: str = "## ") -> dict[str, str]:
     return {piece.split("\n")[0]: piece.partition("\n")[2].strip() for piece in pieces}
 
 
-@pytest.mark.parametrize("number", list(instructor.notebooks()))
+@pytest.mark.parametrize("number", list(instructor.find_notebooks()))
 def test_every_notebook_has_an_instructors_page_without_gaps(number: str) -> None:
-    page = instructor.page(number)
+    page = instructor.make_page(number)
     sections = parts(page)
     assert list(sections) == [
         "If you teach one thing",
@@ -50,7 +50,7 @@ def test_every_notebook_has_an_instructors_page_without_gaps(number: str) -> Non
 
 
 def test_every_question_of_the_course_is_on_a_page() -> None:
-    text_ = "\n".join(instructor.page(number) for number in instructor.notebooks())
+    text_ = "\n".join(instructor.make_page(number) for number in instructor.find_notebooks())
     names = [*folders.exercises(), *folders.predictions()]
     assert not [name for name in names if name not in text_]
     questions = [question for _, questions in folders.quizzes().values() for question in questions]
@@ -68,7 +68,7 @@ def test_a_page_is_printed_or_written(workdir: Path, capsys: pytest.CaptureFixtu
     assert "There is no notebook '5b'. Did you mean '05b'?" in capsys.readouterr().err
     assert cli.main(["instructor", "--html", "--all", "pages"]) == 0
     pages = sorted(path.name for path in (workdir / "pages").iterdir())
-    assert pages == [f"{number}.html" for number in sorted(instructor.notebooks())]
+    assert pages == [f"{number}.html" for number in sorted(instructor.find_notebooks())]
     text = (workdir / "pages" / "00.html").read_text(encoding="utf-8")
     assert "<h2" in text
     assert "<strong>00-" in text
@@ -82,7 +82,7 @@ def test_either_a_notebook_or_all(arguments: list[str], capsys: pytest.CaptureFi
 
 
 def test_mistakes_are_those_of_the_notebooks_exercises() -> None:
-    sections = instructor._mistake_lines("00")
+    sections = instructor._list_mistake_lines("00")
     assert set(sections) <= set(folders.exercises())
     assert {name[:2] for name in sections} == {"00"}
     assert any(" (fails in *" in line for line in sections["00-saxpy"])
@@ -91,9 +91,9 @@ def test_mistakes_are_those_of_the_notebooks_exercises() -> None:
     assert any(line.endswith("”") for line in sections["00-saxpy"])
 
 
-@pytest.mark.parametrize("number", instructor.notebooks())
+@pytest.mark.parametrize("number", instructor.find_notebooks())
 def test_a_page_says_what_to_teach_first_and_names_sections_to_skip(number: str) -> None:
-    sections = parts(instructor.page(number))
+    sections = parts(instructor.make_page(number))
     first = sections["If you teach one thing"]
     assert re.search(rf"Ask first \({number[:2]}-[\w-]+\): .{{20}}", first)
     skipped = sections["What to skip if time is short"].splitlines()

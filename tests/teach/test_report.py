@@ -173,7 +173,7 @@ def test_values_of_other_kinds_count_as_nothing(workdir: Path) -> None:
     record["notebooks"][0]["exercises"][0]["passed"] = "true"
     record["notebooks"][0]["predictions"][0] |= {"right": 1e308, "sure": 1}
     (workdir / "eve.json").write_text(json.dumps(record))
-    ((learner_,), left_out) = report.read(workdir)
+    ((learner_,), left_out) = report.read_learners(workdir)
     assert left_out == []
     assert (learner_.exercises[0], learner_.predictions, learner_.sure, learner_.last) == (
         0,
@@ -207,4 +207,4 @@ def test_a_report_holds_any_name_in_any_encoding(workdir: Path, encoding: str) -
 
 def test_control_characters_of_a_name_are_replaced(workdir: Path) -> None:
     learner(workdir, "b\x1b/progress.json", notebook("01"))
-    assert [row.learner for row in report.read(workdir)[0]] == ["b?"]
+    assert [row.learner for row in report.read_learners(workdir)[0]] == ["b?"]

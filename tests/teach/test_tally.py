@@ -36,13 +36,13 @@ def learn(home: Path, number: int) -> None:
 def test_thirty_learners_are_counted_with_their_choices(folder: Path, tmp_path: Path) -> None:
     for number in range(LEARNERS):
         learn(tmp_path, number)
-    counted = tally.read(folder)
+    counted = tally.read_tally(folder)
     assert counted.learners == LEARNERS
     answers = counted.predictions["00-small"]
     assert answers.locked == {"the GPU": 20, "NumPy": 10}
     assert answers.sure == {"the GPU": 10, "NumPy": 5}
     assert counted.exercises == {"00-saxpy": 10}
-    text = tally.page(counted)
+    text = tally.make_page(counted)
     assert "30 learners" in text
     assert re.findall(r"(\d+) of 30", text) == ["20", "10", "10"]
     assert "02-" not in text
@@ -52,9 +52,9 @@ def test_a_changed_answer_replaces_the_old_one(folder: Path, tmp_path: Path) -> 
     store = LearnerStore(tmp_path / "learner.json")
     store.put("predictions", "00-small", {"value": "NumPy", "sure": True})
     store.put("predictions", "00-small", {"value": "the GPU", "sure": False})
-    assert tally.read(folder).predictions["00-small"].locked == {"the GPU": 1}
+    assert tally.read_tally(folder).predictions["00-small"].locked == {"the GPU": 1}
     store.forget("predictions", "00-small")
-    assert tally.read(folder).predictions == {}
+    assert tally.read_tally(folder).predictions == {}
 
 
 def test_answers_to_exercises_and_the_truth_are_not_published(folder: Path, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_nothing_that_a_learner_puts_there_stops_the_count(folder: Path, tmp_pat
     (folder / "strange.json").write_text(
         json.dumps(good | {"predictions": {"00-nothing": {"value": 1}}, "exercises": ["00-nothing"]})
     )
-    counted = tally.read(folder)
+    counted = tally.read_tally(folder)
     assert counted.learners == 2
     assert {*bad} < {*counted.unreadable}
     assert counted.predictions.keys() == {"00-small"}
@@ -95,7 +95,7 @@ def test_nothing_that_a_learner_puts_there_stops_the_count(folder: Path, tmp_pat
 
 def test_markup_in_an_answer_is_shown_as_text(folder: Path, tmp_path: Path) -> None:
     LearnerStore(tmp_path / "learner.json").put("predictions", "00-small", {"value": "<script>x</script>"})
-    text = tally.page(tally.read(folder))
+    text = tally.make_page(tally.read_tally(folder))
     assert "<script>" not in text
     assert "&lt;script&gt;" in text
 

@@ -39,7 +39,7 @@ def compiled_by_a_learner(home: Path, shared: Path) -> int:
 def test_a_class_reads_kernels_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
     nbformat.write(notebook, tmp_path / "00_small.ipynb")
-    monkeypatch.setattr(copies, "originals", lambda: {"00_small.ipynb": tmp_path / "00_small.ipynb"})
+    monkeypatch.setattr(copies, "find_originals", lambda: {"00_small.ipynb": tmp_path / "00_small.ipynb"})
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     shared = tmp_path / "shared"
     assert compile_ahead(shared, ["01"], "virtual:A100") == 0

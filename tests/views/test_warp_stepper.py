@@ -11,8 +11,8 @@ import gpulab as gl
 from gpulab import cp
 from gpulab.views import WarpStepper
 from gpulab.views.warp import step_text
-from gpulab.views.warp.columns import SharedStates, lane_rows, narrow
-from gpulab.views.warp.step_text import confirm, value_type
+from gpulab.views.warp.columns import SharedMemoryStates, encode_lane_rows, narrow_columns
+from gpulab.views.warp.step_text import compare_masks, find_value_type
 from gpulab.views.warp.steps import WarpSteps
 from tests.trace_state import shared_at
 from tests.views import synthetic
@@ -25,7 +25,9 @@ def steps() -> WarpSteps:
 
 
 def test_columns_are_sent_in_the_smallest_integer_types() -> None:
-    columns = narrow({"line": np.array([0, 200]), "step": np.array([-1, 70_000]), "empty": np.array([], int)})
+    columns = narrow_columns(
+        {"line": np.array([0, 200]), "step": np.array([-1, 70_000]), "empty": np.array([], int)}
+    )
     assert {name: column.itemsize for name, column in columns.items()} == {"line": 1, "step": 4, "empty": 1}
     assert columns["step"].tolist() == [-1, 70_000]
 
@@ -102,7 +104,7 @@ def test_rows_of_lanes_come_back_as_they_went_in() -> None:
     lanes = random.random((60, 32)) < random.random((60, 1))
     lanes[5] = False
     masks = (lanes << np.arange(32)).sum(axis=1).astype(np.uint32)
-    packed = lane_rows("x", values, masks)
+    packed = encode_lane_rows("x", values, masks)
     np.testing.assert_array_equal(rows_of(packed)[lanes], values[lanes])
     assert np.all(packed["x_at"][:15] < 0)
     assert packed["x_table"].size <= 32 * (20 + 2 * 25)
@@ -126,12 +128,12 @@ def test_an_empty_trace_still_displays() -> None:
 def test_confirmed_masks() -> None:
     trace = synthetic.warp_trace(n=24)
     measured = synthetic.measured_blocks(trace)
-    assert confirm(trace, measured) == "Masks confirmed by NVIDIA H200: 6 of 6 basic blocks equal."
+    assert compare_masks(trace, measured) == "Masks confirmed by NVIDIA H200: 6 of 6 basic blocks equal."
 
 
 def test_differing_masks_are_pointed_out() -> None:
     trace = synthetic.warp_trace(n=24)
-    text = confirm(trace, synthetic.measured_blocks(trace, flip_at=2))
+    text = compare_masks(trace, synthetic.measured_blocks(trace, flip_at=2))
     assert text.startswith(
         "NVIDIA H200 differs: 5 of 6 basic blocks equal. First difference at block visit 3"
     )
@@ -143,7 +145,7 @@ def test_paths_in_another_order_are_equal() -> None:
     measured = synthetic.measured_blocks(trace)
     order = [0, 1, 3, 2, 4, 5]
     swapped = replace(measured, pc=measured.pc[order], active_mask=measured.active_mask[order])
-    assert "another order" in confirm(trace, swapped)
+    assert "another order" in compare_masks(trace, swapped)
 
 
 def test_a_missing_block_is_not_a_confirmation() -> None:
@@ -155,7 +157,7 @@ def test_a_missing_block_is_not_a_confirmation() -> None:
         active_mask=np.append(measured.active_mask, measured.active_mask[-1]),
         line=np.append(measured.line, 16),
     )
-    assert "6 of 7 basic blocks equal" in confirm(trace, doubled)
+    assert "6 of 7 basic blocks equal" in compare_masks(trace, doubled)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +171,7 @@ def test_a_missing_block_is_not_a_confirmation() -> None:
     ],
 )
 def test_results_are_read_by_the_instructions_type(text: str, declared: str, expected: str) -> None:
-    assert value_type(text, declared) == expected
+    assert find_value_type(text, declared) == expected
 
 
 def test_shared_memory_follows_its_writes() -> None:
@@ -189,7 +191,7 @@ def test_shared_memory_follows_its_writes() -> None:
         type_index=np.zeros(rows, np.int16),
         types=("u32",),
     )
-    states = SharedStates(shared)
+    states = SharedMemoryStates(shared)
     moments = np.arange(-1, 32)
     for moment, message in zip(moments.tolist(), states.sentence_index(moments).tolist(), strict=True):
         memory, written = shared_at(shared, moment)
@@ -277,10 +279,10 @@ def test_moves_between_stops_are_those_that_a_walk_finds() -> None:
 
 
 def test_lanes_are_named_in_few_words() -> None:
-    assert step_text.lanes_named(0xFFFFFFFF) == "lanes 0 to 31"
-    assert step_text.lanes_named(1 << 31) == "lane 31"
-    assert step_text.lanes_named(0b1011) == "lanes 0 to 1 and 3"
-    assert step_text.lanes_named(0x55555555) == "lanes 0, 2, 4 and 13 more"
+    assert step_text.list_lanes(0xFFFFFFFF) == "lanes 0 to 31"
+    assert step_text.list_lanes(1 << 31) == "lane 31"
+    assert step_text.list_lanes(0b1011) == "lanes 0 to 1 and 3"
+    assert step_text.list_lanes(0x55555555) == "lanes 0, 2, 4 and 13 more"
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,12 @@ def compile_ahead(folder: Path, prefixes: Sequence[str], device: str) -> int:
             "GPULAB_DEVICE": device,
             "GPULAB_HOME": home_folder,
         }
-        for name, path in copies.originals().items():
+        for name, path in copies.find_originals().items():
             if not name.startswith(tuple(prefixes)):
                 continue
             print(name, flush=True)
             resources = {"metadata": {"path": home_folder}}
-            notebook_copy = nbformat.from_dict(copies.as_copy(path))  # type: ignore[no-untyped-call]
+            notebook_copy = nbformat.from_dict(copies.make_copy(path))  # type: ignore[no-untyped-call]
             client = NotebookClient(notebook_copy, timeout=CELL_S, kernel_name="python3", resources=resources)
             client.execute(env=environment)
     return opened(folder)

@@ -30,7 +30,7 @@ import psutil
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import websocket_connect
 
-from gpulab_course.classroom.tally import read as read_tally
+from gpulab_course.classroom.tally import read_tally as read_tally
 
 NOTEBOOK = "00_start_here.ipynb"
 START_S = 600.0

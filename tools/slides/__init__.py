@@ -20,8 +20,8 @@ from uuid import uuid4
 import nbformat
 from nbconvert import SlidesExporter
 
-from gpulab_course.content.cells import CHECK
-from gpulab_course.content.courses import Course, Part, chosen_ids, course, opening_ids
+from gpulab_course.content.cells import CHECK_CALL_PATTERN
+from gpulab_course.content.courses import Course, SessionPart, find_chosen_ids, find_course, find_opening_ids
 from tools.courses import SHORT_COURSES, cells_of, clock
 
 CODE_LINES = 16
@@ -48,19 +48,19 @@ def deck(of: Course) -> Any:
     return nbformat.from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
 
 
-def _part_slides(part: Part, *, opens: bool) -> Iterator[Any]:
+def _part_slides(part: SessionPart, *, opens: bool) -> Iterator[Any]:
     cells = cells_of(part.notebook)
-    section_ids = chosen_ids(cells, part)
+    section_ids = find_chosen_ids(cells, part)
     if opens:
         yield _slide(cells[0]["source"].split("\n\n")[0], "slide")
         objectives_text = next(cell["source"] for cell in cells if cell["source"].startswith("## Objectives"))
         yield _slide(objectives_text, "subslide")
     for cell in cells:
-        if cell["id"] not in section_ids - opening_ids(cells):
+        if cell["id"] not in section_ids - find_opening_ids(cells):
             continue
         if cell["cell_type"] == "markdown":
             yield from _text_slides(_HELP.sub("", cell["source"]).strip())
-        elif not (CHECK.search(cell["source"]) or "gl.quiz(" in cell["source"]):
+        elif not (CHECK_CALL_PATTERN.search(cell["source"]) or "gl.quiz(" in cell["source"]):
             yield from _code_slides(cell)
 
 
@@ -131,7 +131,9 @@ def write(folder: Path) -> list[Path]:
     )
     pages = []
     for name in SHORT_COURSES:
-        text, _ = exporter.from_notebook_node(deck(course(name)), {"metadata": {"name": course(name).title}})
+        text, _ = exporter.from_notebook_node(
+            deck(find_course(name)), {"metadata": {"name": find_course(name).title}}
+        )
         pages.append(folder / f"{name}.html")
         pages[-1].write_text(text, encoding="utf-8")
     return pages

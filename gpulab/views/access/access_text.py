@@ -9,7 +9,7 @@ import math
 from dataclasses import asdict
 from typing import NamedTuple
 
-from gpulab.words import count, filled, number
+from gpulab.words import count, fill_template, number
 from virtualgpu.records import SECTOR_BYTES
 from virtualgpu.records.access import ATOMIC_RULES, BANKS, WORD_BYTES, Access, AccessPattern
 from virtualgpu.records.kernel import LINE_BYTES
@@ -113,7 +113,10 @@ def _make_figures(access: Access, rows: tuple[tuple[str, str, str, str], ...]) -
     values = count_costs(access)
     return [
         Figure(
-            filled(value, values), filled(term, values), filled(detail, values), int(values[excess_name]) > 0
+            fill_template(value, values),
+            fill_template(term, values),
+            fill_template(detail, values),
+            int(values[excess_name]) > 0,
         )
         for value, term, detail, excess_name in rows
     ]
@@ -137,7 +140,7 @@ def make_lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
         min((address for address in access.addresses if address >= 0), default=0) // LINE_BYTES * LINE_BYTES
     )
     piece_of_lane = {lane_piece.lane: lane_piece for lane_piece in access.pieces()}
-    sentences = [filled(IDLE, {"lane": lane}) for lane in range(len(access.addresses))]
+    sentences = [fill_template(IDLE, {"lane": lane}) for lane in range(len(access.addresses))]
     for lane in access.lanes:
         address = access.addresses[lane]
         lane_piece = piece_of_lane[lane]
@@ -148,7 +151,7 @@ def make_lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
             if other_lane != lane and access.addresses[other_lane] == address
         ]
         text = ASKS + IN_MEMORY * memory + IN_BANKS * banks + SHARED * bool(sharing_lanes) + "."
-        sentences[lane] = filled(
+        sentences[lane] = fill_template(
             text,
             {
                 "lane": lane,
@@ -183,11 +186,11 @@ def explain_rules(access: Access, memory: bool, banks: bool) -> str:
 
 def make_expression(pattern: AccessPattern) -> str:
     """Return CUDA C++ code that loads the elements of an access pattern."""
-    stride = [filled(STRIDE, {"stride": pattern.stride})] if pattern.stride else []
+    stride = [fill_template(STRIDE, {"stride": pattern.stride})] if pattern.stride else []
     offset = [str(pattern.offset)] if pattern.offset or not pattern.stride else []
     text = EXPRESSIONS[bool(pattern.padding) + 2 * pattern.swizzle]
     values = {"type": TYPES[pattern.element_bytes], "element": " + ".join(stride + offset)}
-    return filled(text, values | {"padding": pattern.padding})
+    return fill_template(text, values | {"padding": pattern.padding})
 
 
 def describe_costs(access: Access, memory: bool, banks: bool) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from gpulab.views.allocator import pool_text
 from gpulab.views.allocator.layout import MAX_ROWS, compute_layouts
-from gpulab.words import filled, number
+from gpulab.words import fill_template, number
 from virtualgpu.records.memory import ACTIONS, AllocatorHistory, BlockMap, Fragmentation, Request
 
 Column = npt.NDArray[Any]
@@ -172,13 +172,13 @@ class PoolMaps:
             "last": self.last,
         }
         if not position:
-            return filled(pool_text.PAGE["before"], values)
+            return fill_template(pool_text.PAGE["before"], values)
         operation_kind, size_bytes, requested_bytes, stream, stack = self.operation_at(position - 1)
         name = self.streams.get(stream, pool_text.PAGE["elsewhere"])
         operation = pool_text.operation_text(
             operation_kind, size_bytes, requested_bytes, name, self.owners.of_stack(0, stack)
         )
-        return filled(pool_text.PAGE["moment"], values | {"told": operation})
+        return fill_template(pool_text.PAGE["moment"], values | {"told": operation})
 
     def map_at(self, panel: PoolPanel, position: int) -> tuple[BlockMap, Fragmentation]:
         """Return the memory map of a pool and its fragmentation at a slider position. The last result is

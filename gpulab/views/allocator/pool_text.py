@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpulab.words import filled, percent, size
+from gpulab.words import fill_template, percent, size
 from virtualgpu.records.memory import AllocatorHistory, Fragmentation, Stack
 
 # Templates for events and requests. {asked} and {at} begin with their separators.
@@ -70,9 +70,9 @@ def operation_text(kind: str, size_bytes: int, requested_bytes: int, stream: str
     a.py:12``.
     """
     is_rounded = requested_bytes and size(requested_bytes) != size(size_bytes)
-    requested_text = filled(PAGE["asked"], {"asked": size(requested_bytes)}) if is_rounded else ""
+    requested_text = fill_template(PAGE["asked"], {"asked": size(requested_bytes)}) if is_rounded else ""
     owner_text = f", {owner}" if owner else ""
-    return filled(
+    return fill_template(
         OPERATIONS[kind],
         {"size": size(size_bytes), "asked": requested_text, "stream": stream, "at": owner_text},
     )
@@ -128,7 +128,7 @@ def describe_free_memory(fragmentation: Fragmentation, refused_bytes: int = 0, s
     """
     values = _make_text_values(fragmentation)
     if not refused_bytes:
-        return filled(PAGE["lies"] if fragmentation.free_bytes else PAGE["full"], values)
+        return fill_template(PAGE["lies"] if fragmentation.free_bytes else PAGE["full"], values)
     largest_piece_bytes = max(
         (arena.largest_free_bytes for arena in fragmentation.arenas if arena.stream == stream), default=0
     )
@@ -143,7 +143,7 @@ def describe_free_memory(fragmentation: Fragmentation, refused_bytes: int = 0, s
         + PAGE["room"] * (fragmentation.room_bytes is not None)
         + "."
     )
-    return filled(text, values | {"refused": size(refused_bytes), "mine": size(largest_piece_bytes)})
+    return fill_template(text, values | {"refused": size(refused_bytes), "mine": size(largest_piece_bytes)})
 
 
 def describe_emptying(fragmentation: Fragmentation) -> str:
@@ -153,10 +153,12 @@ def describe_emptying(fragmentation: Fragmentation) -> str:
         if fragmentation.free_bytes
         else PAGE["nothing"]
     )
-    return filled(template, _make_text_values(fragmentation))
+    return fill_template(template, _make_text_values(fragmentation))
 
 
 def make_figures(fragmentation: Fragmentation) -> list[tuple[str, str, str]]:
     """Return the numbers that are shown next to the memory map, each with a name, a value and a detail."""
     values = _make_text_values(fragmentation)
-    return [(term, filled(value, values), filled(detail, values)) for term, value, detail in FIGURES]
+    return [
+        (term, fill_template(value, values), fill_template(detail, values)) for term, value, detail in FIGURES
+    ]

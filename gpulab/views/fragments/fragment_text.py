@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gpulab.words import filled, number
+from gpulab.words import fill_template, number
 from virtualgpu.records.access import BANKS, WORD_BYTES
 from virtualgpu.records.fragments import KIND_BITS, FragmentTrace, Matrix, MatrixExecution, decoded
 
@@ -102,8 +102,8 @@ def element_sentence(
     old_value_text = ""
     if matrix.name == "d" and instruction.role == "multiply":
         previous_values = decoded(execution.bits[index - 1], instruction.matrices[index - 1].kind)
-        old_value_text = filled(BEFORE, {"before": value_text(float(previous_values[element, lane]))})
-    return filled(
+        old_value_text = fill_template(BEFORE, {"before": value_text(float(previous_values[element, lane]))})
+    return fill_template(
         ELEMENT,
         {
             "matrix": name_matrix(matrix),
@@ -114,10 +114,10 @@ def element_sentence(
             "lane": lane,
             "register": find_first_register(matrix) + element // matrix.per_register,
             "name": matrix.registers[element // matrix.per_register],
-            "bits": filled(BITS, {"first": part_index * width, "last": (part_index + 1) * width - 1})
+            "bits": fill_template(BITS, {"first": part_index * width, "last": (part_index + 1) * width - 1})
             if width < 32
             else "",
-            "memory": filled(
+            "memory": fill_template(
                 ORIGIN[instruction.role],
                 {"address": str(address), "bank": address // WORD_BYTES % BANKS},
             )
@@ -134,7 +134,7 @@ def lane_sentence(matrices: list[Matrix], lane: int) -> str:
         positions = list(zip(matrix.row[:, lane].tolist(), matrix.column[:, lane].tolist(), strict=True))
         elements = ", ".join(f"({row}, {column})" for row, column in positions[:MAX_LISTED])
         texts.append(f"{name_matrix(matrix)} {elements}")
-    return filled(
+    return fill_template(
         LANE, {"lane": lane, "group": lane // 4, "position": lane % 4, "elements": "; ".join(texts)}
     )
 
@@ -144,7 +144,7 @@ def access_sentences(trace: FragmentTrace, execution: MatrixExecution) -> list[s
     (access,) = trace.accesses(execution)
     passes = {piece.lane: piece.row + 1 for piece in access.pieces()}
     return [
-        filled(
+        fill_template(
             ACCESS,
             {
                 "lane": lane,
@@ -154,6 +154,6 @@ def access_sentences(trace: FragmentTrace, execution: MatrixExecution) -> list[s
             },
         )
         if address >= 0
-        else filled(IDLE, {"lane": lane})
+        else fill_template(IDLE, {"lane": lane})
         for lane, address in enumerate(access.addresses)
     ]

@@ -23,7 +23,7 @@ from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, HIDDEN, NO_OPER
 from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records import Advice, Timeline
 
-METHODS = {
+METHOD_TEXTS = {
     "CUPTI": "CUPTI activity records",
     "events": "event pairs: a bar shows everything that ran between the two events, not one operation",
     "model": "the modelled clock",
@@ -90,7 +90,7 @@ class TimelineView(View):
         super().__init__(
             title="Timeline: streams over time" if not others else "Timelines on one axis",
             source=record.provenance.source,
-            caption=" ".join(dict.fromkeys(map(_caption, self.records))),
+            caption=" ".join(dict.fromkeys(map(_make_caption, self.records))),
             selected=selected,
             node=node,
             panel=panel,
@@ -103,7 +103,7 @@ class TimelineView(View):
         return self.records[0] if len(self.records) == 1 else self.records
 
     def sentence(self) -> str:
-        first_sentence, *other_sentences = map(_sentence, self.panels)
+        first_sentence, *other_sentences = map(_make_sentence, self.panels)
         return f"Timeline of {'; below it: '.join([first_sentence, *other_sentences])}."
 
     def describe(self) -> str:
@@ -111,7 +111,7 @@ class TimelineView(View):
         lines += [f"Advice {index}: {advice.text}" for index, advice in enumerate(self.advice, 1)]
         track = find_tracks(draw_chart(self.panels, ""))
         for index, lanes in enumerate(self.panels):
-            lines += _panel_lines(lanes, track, index)
+            lines += _list_panel_sentences(lanes, track, index)
         return "\n".join([*lines, self.caption])
 
     def tables(self) -> tuple[Table, ...]:
@@ -173,7 +173,7 @@ class TimelineView(View):
         return row(picture, advice_box, weights=[3, 1], least=[440, 200])
 
 
-def _counts(lanes: Lanes) -> str:
+def _make_counts_text(lanes: Lanes) -> str:
     engine_counts = dict(
         zip(ENGINES, np.bincount(lanes.engine, minlength=len(ENGINES)).tolist(), strict=True)
     )
@@ -182,10 +182,10 @@ def _counts(lanes: Lanes) -> str:
     )
 
 
-def _sentence(lanes: Lanes) -> str:
+def _make_sentence(lanes: Lanes) -> str:
     record = lanes.record
     streams = len(lanes.streams)
-    counts_text = f" ({_counts(lanes)})" if record.activities else ""
+    counts_text = f" ({_make_counts_text(lanes)})" if record.activities else ""
     devices_text = f" of {count(len(lanes.devices), 'device')}" if len(lanes.devices) > 1 else ""
     return (
         f"{count(len(record.activities), 'operation')}{counts_text} on {count(streams, 'stream')}"
@@ -193,7 +193,7 @@ def _sentence(lanes: Lanes) -> str:
     )
 
 
-def _panel_lines(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
+def _list_panel_sentences(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
     """Return sentences about the bars of a panel: hidden waits first, then other waits, then other bars."""
     in_panel = track.columns["panel"] == panel
     engine = track.colour
@@ -208,11 +208,11 @@ def _panel_lines(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
     ]
 
 
-def _caption(record: Timeline) -> str:
+def _make_caption(record: Timeline) -> str:
     lost_text = (
         f" {count(record.lost, 'record')} lost, because the recorder's buffer was full."
         if record.lost
         else ""
     )
     note_text = f" {record.note[0].upper()}{record.note[1:].rstrip('.')}." if record.note else ""
-    return f"Times {record.provenance.label}, from {METHODS[record.method]}.{lost_text}{note_text}"
+    return f"Times {record.provenance.label}, from {METHOD_TEXTS[record.method]}.{lost_text}{note_text}"

@@ -13,11 +13,11 @@ from gpulab.views.parts.plots import boxes, plot, speaking, y_ticks
 from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records.traffic import Expression, KernelSet, Traffic
 
-SHAPES = {"reduce": "hexagon", "matmul": "copy", "input": "round", "kernel": "set"}
+NODE_SHAPES = {"reduce": "hexagon", "matmul": "copy", "input": "round", "kernel": "set"}
 GRAPH_PX = 330
 ROW_PX = 22
 BAR_PX = 14
-NAMES_PX = 180
+NAME_COLUMN_PX = 180
 # Widths as shares: the longest bar, the text after it, and the start of the bars of time.
 BAR_WIDTH, TEXT_WIDTH = 0.3, 0.2
 TIME_X = BAR_WIDTH + TEXT_WIDTH
@@ -57,7 +57,7 @@ class TrafficView(View):
 
     def describe(self) -> str:
         lines = [self.sentence()]
-        lines += [_row_text(row) for row in self._traffic.expressions if row.kernel >= 0]
+        lines += [_make_row_text(row) for row in self._traffic.expressions if row.kernel >= 0]
         lines += self._reasons()
         lines += [f"Folded while tracing: {row}." for row in self._traffic.folded]
         lines += [f"Python needs a value here: {row}." for row in self._traffic.breaks]
@@ -119,13 +119,13 @@ class TrafficView(View):
         kernel_expressions = [expression for expression in record.expressions if expression.kernel >= 0]
         kernels = list(record.kernels)
         for kernel_parts in (kernel_expressions, kernels):
-            moved_bytes = sum(map(_moved_bytes, kernel_parts))
+            moved_bytes = sum(map(_count_moved_bytes, kernel_parts))
             if (len(kernel_parts), moved_bytes) == (kernel_set.kernels, kernel_set.moved_bytes):
                 return [
                     (
                         kernel_part.kernel,
-                        f"{kernel_set.way}: {_part_text(kernel_part)}.",
-                        _moved_bytes(kernel_part),
+                        f"{kernel_set.way}: {_make_part_text(kernel_part)}.",
+                        _count_moved_bytes(kernel_part),
                         kernel_part.time_ns,
                     )
                     for kernel_part in kernel_parts
@@ -178,7 +178,7 @@ class TrafficView(View):
             Labels(value_x, value_y, value_texts, dx=6, room=[0.96 * width for width in widths]),
             Labels([0, TIME_X], [BAR_PX / 2] * 2, headings, colour="muted"),
             y_ticks(names_y, [kernel_set.way for kernel_set in kernel_sets], domain),
-            left=NAMES_PX,
+            left=NAME_COLUMN_PX,
             label=self.sentence(),
             hint="Point at a part of a bar, or use the arrow keys.",
         )
@@ -190,9 +190,9 @@ class TrafficView(View):
             str(key): DrawnNode(
                 expression.name,
                 KERNELS[min(expression.kernel, len(KERNELS) - 1)] if expression.kernel >= 0 else "grid",
-                SHAPES.get(expression.kind, "box"),
+                NODE_SHAPES.get(expression.kind, "box"),
                 size(expression.read_bytes + expression.written_bytes) if expression.kernel >= 0 else "",
-                _row_text(expression) if expression.kernel >= 0 else expression.name,
+                _make_row_text(expression) if expression.kernel >= 0 else expression.name,
             )
             for key, expression in enumerate(expressions)
             if expression.kind not in ("view", "host")
@@ -235,19 +235,18 @@ class TrafficView(View):
         ]
 
 
-def _moved_bytes(expression: Expression) -> int:
+def _count_moved_bytes(expression: Expression) -> int:
     return expression.read_bytes + expression.written_bytes
 
 
-def _part_text(expression: Expression) -> str:
+def _make_part_text(expression: Expression) -> str:
     kernel = f"kernel {expression.kernel + 1}"
     kernel_text = "" if expression.name == kernel else f", {kernel}"
-    return (
-        f"{expression.name}{kernel_text}, {size(_moved_bytes(expression))} in {duration(expression.time_ns)}"
-    )
+    size_text = size(_count_moved_bytes(expression))
+    return f"{expression.name}{kernel_text}, {size_text} in {duration(expression.time_ns)}"
 
 
-def _row_text(expression: Expression) -> str:
+def _make_row_text(expression: Expression) -> str:
     return (
         f"{expression.name} reads {size(expression.read_bytes)} and writes {size(expression.written_bytes)}; "
         f"fused into kernel {expression.kernel + 1}."

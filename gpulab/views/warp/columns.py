@@ -23,7 +23,7 @@ _INTEGER_TYPES = [
 ]
 
 
-class Texts:
+class TextTable:
     """A collection that stores each distinct string once for use in many rows. The rows contain the number of
     a string instead of the string.
     """
@@ -45,7 +45,7 @@ class Texts:
         return self._lists[key]
 
 
-def narrow(columns: Columns) -> Columns:
+def narrow_columns(columns: Columns) -> Columns:
     """Convert columns of integers to the smallest types that can represent them."""
     for name, column in columns.items():
         minimum, maximum = (int(column.min()), int(column.max())) if column.size else (0, 0)
@@ -58,7 +58,7 @@ def narrow(columns: Columns) -> Columns:
     return columns
 
 
-def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.uint32]) -> Columns:
+def encode_lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.uint32]) -> Columns:
     """Return columns that encode rows of 32 values, one for each lane of a warp. Only the values of lanes in
     `masks` can be restored exactly.
 
@@ -104,7 +104,9 @@ def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.u
     return {f"{name}_{suffix}": column for suffix, column in encoded_columns.items()}
 
 
-def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) -> Columns:
+def make_warp_columns(
+    steps: WarpSteps, texts: TextTable, shared: SharedMemoryStates | None = None
+) -> Columns:
     """Return the columns of one warp. Strings are replaced by their numbers in the collection `texts`.
 
     Columns without a prefix have one row per step: the number of its site, of its pair of masks and of its
@@ -144,33 +146,35 @@ def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) 
         "visit_active": np.bitwise_count(visits.active | visits.lanes),
         "visit_ran": np.bitwise_count(visits.lanes),
     }
-    columns |= {"visit_place": texts.numbers(map(step_text.place, visits.line.tolist()))}
-    columns |= {"visit_moved": texts.numbers(map(step_text.moved_words, visits.moved))}
+    columns |= {"visit_place": texts.numbers(map(step_text.make_place_text, visits.line.tolist()))}
+    columns |= {"visit_moved": texts.numbers(map(step_text.make_moved_sentence, visits.moved))}
     if len(loops):
         columns |= {name: getattr(loops, name) for name in ("turn", "turn_begin", "turn_end", "turn_run")}
         columns |= {"turn_words": texts.numbers(loops.words), "turn_alone": texts.numbers(loops.alone)}
         columns |= {"run_turns": loops.run_turns, "run_outer": loops.run_outer}
     if steps.accesses.size:
         columns |= {"access_step": steps.accesses, "access_kind": steps.access_kinds.of}
-        for name, values in zip(step_text.Access._fields, zip(*steps.access_words, strict=True), strict=True):
+        for name, values in zip(
+            step_text.AccessText._fields, zip(*steps.access_words, strict=True), strict=True
+        ):
             are_texts = isinstance(values[0], str)
             columns[f"kind_{name}"] = texts.numbers(values) if are_texts else np.array(values, np.int32)
         if trace.address is not None:
             addresses = trace.address[steps.accesses].astype(np.uint64)
-            columns |= lane_rows("address", addresses, trace.executed_mask[steps.accesses])
+            columns |= encode_lane_rows("address", addresses, trace.executed_mask[steps.accesses])
     if steps.stop_words:
         columns |= {"stop_step": steps.stop_step, "stop_words": texts.numbers(steps.stop_words)}
-    columns |= _watch_columns(trace, texts)
+    columns |= _make_watch_columns(trace, texts)
     if trace.detail is not None:
         columns["sequence"] = trace.detail.sequence
         if shared is not None:
             columns["shared_words"] = texts.numbers(shared.sentences)[
                 shared.sentence_index(trace.detail.sequence)
             ]
-    return narrow(columns | _value_columns(trace, texts))
+    return narrow_columns(columns | _make_value_columns(trace, texts))
 
 
-def _watch_columns(trace: WarpTrace, texts: Texts) -> Columns:
+def _make_watch_columns(trace: WarpTrace, texts: TextTable) -> Columns:
     """Return the columns for values of watch expressions; expression i has rows ``watch_rows[i:i + 2]``."""
     watches = trace.watched
     if not watches:
@@ -187,10 +191,10 @@ def _watch_columns(trace: WarpTrace, texts: Texts) -> Columns:
         "watch_outside": outside_masks,
     }
     notes = texts.numbers(watch.note for watch in watches)
-    return columns | {"watch_note": notes} | lane_rows("watch", value, known_masks)
+    return columns | {"watch_note": notes} | encode_lane_rows("watch", value, known_masks)
 
 
-def _natural_key(register: str) -> list[tuple[int, str]]:
+def _make_natural_key(register: str) -> list[tuple[int, str]]:
     """Return a key that sorts ``%r2`` before ``%r10``."""
     return [
         (int(text_part or 0), "") if text_part.isdigit() else (0, text_part)
@@ -198,7 +202,7 @@ def _natural_key(register: str) -> list[tuple[int, str]]:
     ]
 
 
-def _value_columns(trace: WarpTrace, texts: Texts) -> Columns:
+def _make_value_columns(trace: WarpTrace, texts: TextTable) -> Columns:
     """Return the columns for values that steps write to registers (by call, name and time) and to memory.
 
     The rows of one register in one call are a *holder*: rows ``holder_rows[i:i + 2]``. The holders of a call
@@ -209,7 +213,7 @@ def _value_columns(trace: WarpTrace, texts: Texts) -> Columns:
         return {}
     names = list(trace.value_register)
     types = [
-        step_text.value_type(*texts_of_type)
+        step_text.find_value_type(*texts_of_type)
         for texts_of_type in zip(trace.instruction, trace.value_type, strict=True)
     ]
     value_step = np.flatnonzero(np.array([bool(name) for name in names])[trace.text_index])
@@ -223,7 +227,7 @@ def _value_columns(trace: WarpTrace, texts: Texts) -> Columns:
         names += detail.extra_register
         types += detail.extra_type
         call_of_step = number_calls(detail.depth)
-    order_of = {name: index for index, name in enumerate(sorted(set(names), key=_natural_key))}
+    order_of = {name: index for index, name in enumerate(sorted(set(names), key=_make_natural_key))}
     holder = (
         call_of_step[value_step] * len(order_of) + np.array([order_of[name] for name in names])[name_index]
     )
@@ -267,11 +271,11 @@ def _value_columns(trace: WarpTrace, texts: Texts) -> Columns:
         "value_what": name_numbers,
         "value_type": type_numbers,
     }
-    columns |= _variable_columns(trace, name_index, value_step[: name_index.size])
-    return columns | lane_rows("value", bits, trace.executed_mask[value_step])
+    columns |= _make_variable_columns(trace, name_index, value_step[: name_index.size])
+    return columns | encode_lane_rows("value", bits, trace.executed_mask[value_step])
 
 
-def _variable_columns(
+def _make_variable_columns(
     trace: WarpTrace, name_index: npt.NDArray[np.integer[Any]], step: npt.NDArray[np.integer[Any]]
 ) -> Columns:
     """Return the columns for the values of variables.
@@ -286,13 +290,13 @@ def _variable_columns(
     return {"variable_at": first_rows, "variable_rows": np.concatenate(sorted_rows)}
 
 
-class SharedStates(SharedEvents):
+class SharedMemoryStates(SharedEvents):
     """The contents of a block's shared memory after every step, as sentences and as columns."""
 
     def __init__(self, shared: SharedWrites) -> None:
         super().__init__(shared)
         self.sentences = [
-            step_text.shared_words(written_bytes, shared.size_bytes)
+            step_text.make_shared_bytes_text(written_bytes, shared.size_bytes)
             for written_bytes in self.written_bytes.tolist()
         ]
 
@@ -300,7 +304,7 @@ class SharedStates(SharedEvents):
         """Return the indices of the sentences that describe shared memory after the given positions."""
         return self.count_moments_until(sequence).astype(np.int32)
 
-    def columns(self, texts: Texts) -> Columns:
+    def columns(self, texts: TextTable) -> Columns:
         """Return all writes to shared memory as columns. The columns include the warp and the lane of each
         write.
         """
@@ -309,4 +313,4 @@ class SharedStates(SharedEvents):
         columns = {name: getattr(self, name) for name in ("word_events", "lane", "second", "bits")}
         columns |= {"sequence": shared.sequence[row], "warp": shared.warp[row]}
         columns |= {"width": shared.width_bytes[row]}
-        return narrow(columns | {"type": texts.numbers(shared.types)[shared.type_index[row]]})
+        return narrow_columns(columns | {"type": texts.numbers(shared.types)[shared.type_index[row]]})

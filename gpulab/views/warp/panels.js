@@ -57,7 +57,7 @@ export function valuesPanel(onChoose) {
   return { node: element("div", { class: "gl-register-panel" }, heading, list), show };
 }
 
-/** A panel with shared memory after a step; `memory` has the columns of `SharedStates`. */
+/** A panel with shared memory after a step; `memory` has the columns of `SharedMemoryStates`. */
 export function sharedPanel(memory, texts) {
   const words = memory.word_events.length - 1;
   const totalRows = Math.ceil(words / 32);

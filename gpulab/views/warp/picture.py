@@ -12,7 +12,7 @@ from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Labels, Line, Rects
 from gpulab.views.parts.plots import lane_grid, plot, x_axis, y_ticks
 from gpulab.views.warp import step_text
-from gpulab.views.warp.states import ACTIVE, INACTIVE, OFF
+from gpulab.views.warp.states import ACTIVE, INACTIVE, PREDICATED_OFF
 from gpulab.views.warp.steps import WarpSteps
 from gpulab.words import count, number
 from virtualgpu.records import WARP_SIZE
@@ -21,22 +21,28 @@ from virtualgpu.records.warp.columns import expand_lane_masks
 MAX_LINES = 26
 MAX_BINS = 800
 MAX_LOOPS = 200
-LINE_PX = 16
-LOOP_PX = 12
-ACTIVE_PX = 36
-_STATES = (INACTIVE, OFF, ACTIVE)  # by the number of masks (active, executing) that contain the lane
+LINE_HEIGHT_PX = 16
+LOOP_HEIGHT_PX = 12
+ACTIVE_PLOT_PX = 36
+_STATE_OF_MASK_COUNT = (
+    INACTIVE,
+    PREDICATED_OFF,
+    ACTIVE,
+)  # by the number of masks (active, executing) that contain the lane
 
 
-def draw(steps: WarpSteps, notes: str) -> Box:
+def draw_warp(steps: WarpSteps, notes: str) -> Box:
     """Return a picture of the source lines with their counts, next to a grid of all lanes over all steps."""
     note_box = paragraph(notes, "note") if notes else None
     if not len(steps):
-        return column(paragraph(step_text.EMPTY), note_box)
-    source_plot = _source(steps)
-    return column(row(source_plot, _lanes(steps, max(250, source_plot.height)), least=[420, 400]), note_box)
+        return column(paragraph(step_text.NO_STEPS_SENTENCE), note_box)
+    source_plot = _draw_source(steps)
+    return column(
+        row(source_plot, _draw_lanes(steps, max(250, source_plot.height)), least=[420, 400]), note_box
+    )
 
 
-def _source(steps: WarpSteps) -> Plot:
+def _draw_source(steps: WarpSteps) -> Plot:
     """Return a plot of the source lines that ran, with at most `MAX_LINES` lines."""
     code_lines = [text.expandtabs(4) for text in steps.trace.code.rstrip("\n").split("\n")]
     executed_lines = steps.line[steps.line > 0].tolist() or [1, len(code_lines)]
@@ -48,7 +54,7 @@ def _source(steps: WarpSteps) -> Plot:
     plot_items: list[Item] = [Labels([22, 66], [6, 6], ["line", "steps"], anchor="end", **label_style)]
     plot_items += [Labels([80], [6], ["mean active lanes (bar) and source"], **label_style)]
     for line, text in enumerate(code_lines[first_line - 1 : last_line], first_line):
-        y = (line - first_line + 1.5) * LINE_PX
+        y = (line - first_line + 1.5) * LINE_HEIGHT_PX
         visits_of_line = int(visits[line])
         line_text = text if len(text) <= 50 else f"{text[:49]}…"
         plot_items.append(Labels([22], [y], [str(line)], anchor="end", **label_style))
@@ -59,21 +65,21 @@ def _source(steps: WarpSteps) -> Plot:
         plot_items.append(
             Labels([80], [y], [line_text], size=10.5, mono=True, colour="fg" if visits_of_line else "muted")
         )
-    height = LINE_PX * (max(0, last_line - first_line + 1) + 1)
+    height = LINE_HEIGHT_PX * (max(0, last_line - first_line + 1) + 1)
     return plot(height, (0, 420), *plot_items, label="Source lines", left=0, right=0)
 
 
-def _lanes(steps: WarpSteps, height_px: float) -> Box:
+def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
     trace = steps.trace
     step_count = len(steps)
     domain = (0, step_count)
-    raster_px = height_px - ACTIVE_PX - LOOP_PX - 8
+    raster_px = height_px - ACTIVE_PLOT_PX - LOOP_HEIGHT_PX - 8
     executing_mask = trace.active_mask & trace.executed_mask
     state_index = expand_lane_masks(trace.active_mask).astype(np.uint8) + expand_lane_masks(executing_mask)
     bin_edges = np.unique(np.linspace(0, step_count, MAX_BINS + 1).astype(np.int64))
     lane_sums = np.add.reduceat(np.bitwise_count(trace.active_mask).astype(np.int64), bin_edges[:-1])
-    base_y = raster_px + LOOP_PX + ACTIVE_PX
-    heights = base_y - ACTIVE_PX / WARP_SIZE * lane_sums / np.diff(bin_edges)
+    base_y = raster_px + LOOP_HEIGHT_PX + ACTIVE_PLOT_PX
+    heights = base_y - ACTIVE_PLOT_PX / WARP_SIZE * lane_sums / np.diff(bin_edges)
     mark_steps = bin_edges[np.unique(np.searchsorted(bin_edges, steps.accesses, side="right") - 1)]
     cost_texts = [
         f"{count(int(costs.sum()), singular, plural)}, at best {number(int(ideal_costs[costs > 0].sum()))}"
@@ -85,13 +91,13 @@ def _lanes(steps: WarpSteps, height_px: float) -> Box:
     ]
     accesses = count(steps.accesses.size, "memory access", "memory accesses")
     return column(
-        legend((state_index.colour, state_index.name) for state_index in _STATES[::-1]),
+        legend((state_index.colour, state_index.name) for state_index in _STATE_OF_MASK_COUNT[::-1]),
         plot(
             base_y + 40,
             domain,
             lane_grid(
                 state_index.T,
-                [state_index.colour for state_index in _STATES],
+                [state_index.colour for state_index in _STATE_OF_MASK_COUNT],
                 top=0,
                 row_height=raster_px / WARP_SIZE,
             ),
@@ -100,11 +106,11 @@ def _lanes(steps: WarpSteps, height_px: float) -> Box:
                 ["0", "8", "16", "24", "31"],
                 domain,
             ),
-            *_loops(steps, raster_px + 1),
+            *_draw_loops(steps, raster_px + 1),
             Line(
                 bin_edges, np.append(heights, heights[-1]), "accent", fill="accent-2", base=base_y, step=True
             ),
-            y_ticks([base_y - ACTIVE_PX + 4, base_y - 4], ["32", "0"], domain),
+            y_ticks([base_y - ACTIVE_PLOT_PX + 4, base_y - 4], ["32", "0"], domain),
             Rects(
                 mark_steps,
                 mark_steps,
@@ -124,7 +130,7 @@ def _lanes(steps: WarpSteps, height_px: float) -> Box:
     )
 
 
-def _loops(steps: WarpSteps, top: float) -> list[Item]:
+def _draw_loops(steps: WarpSteps, top: float) -> list[Item]:
     """Return bars for outer loops, with their numbers of iterations if they fit."""
     loops = steps.loops
     runs = np.flatnonzero(loops.run_outer < 0)[:MAX_LOOPS]
@@ -137,7 +143,9 @@ def _loops(steps: WarpSteps, top: float) -> list[Item]:
         re.sub(r"iteration 1 of (\S+)", r"\1 iterations", loops.alone[iteration]).rpartition("\n")[0]
         for iteration in first_iterations.tolist()
     ]
-    tops, middles, bottoms = ([top + offset_y] * runs.size for offset_y in (0, LOOP_PX / 2 - 1, LOOP_PX - 2))
+    tops, middles, bottoms = (
+        [top + offset_y] * runs.size for offset_y in (0, LOOP_HEIGHT_PX / 2 - 1, LOOP_HEIGHT_PX - 2)
+    )
     labels = Labels(
         (first_step + end_step) / 2, middles, loop_texts, anchor="middle", size=10, room=end_step - first_step
     )

@@ -49,7 +49,7 @@ export class WarpRecord {
     return filled(this.contents[byLine ? "line_sentence" : "sentence"], words);
   }
 
-  /** The bits of a lane in a row, which `lane_rows` in Python encodes. */
+  /** The bits of a lane in a row, which `encode_lane_rows` in Python encodes. */
   bits(name, row, lane) {
     const [at, base, stride, table] = ["at", "base", "stride", "table"].map((suffix) => this[`${name}_${suffix}`]);
     if (at[row] < 0) return BigInt.asUintN(64, BigInt(base[~at[row]]) + BigInt(stride[~at[row]]) * BigInt(lane));

@@ -24,8 +24,8 @@ class LaneState(NamedTuple):
 
 ACTIVE = LaneState("active", "●", "active", "executes this")
 INACTIVE = LaneState("inactive", "○", "inactive", "at another instruction, or finished")
-OFF = LaneState(
+PREDICATED_OFF = LaneState(
     "off", "◐", "predicated off", "at this instruction, but inactive because its condition is false"
 )
 NO_THREAD = LaneState("none", "–", "no thread", "the block's last warp has fewer threads")
-LANE_STATES = (ACTIVE, INACTIVE, OFF, NO_THREAD)
+LANE_STATES = (ACTIVE, INACTIVE, PREDICATED_OFF, NO_THREAD)

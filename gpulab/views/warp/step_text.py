@@ -13,29 +13,35 @@ import numpy as np
 from gpulab.words import count, listing, noun, number
 from virtualgpu.records import WARP_SIZE, WarpTrace
 
-SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop} {text}.{access}"
-LINE_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop}{access}{moved}"
+STEP_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop} {text}.{access}"
+LINE_VISIT_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop}{access}{moved}"
 # Number of kinds of access in a sentence; the view lists all.
 MAX_BRIEFS = 3
-EMPTY = "The warp executed no instruction."
+NO_STEPS_SENTENCE = "The warp executed no instruction."
 OPTIMIZED_OUT = "optimized out; compile with -G to keep it"
 OPTIMIZED_OUT_HELP = (
     "The compiler does not keep this variable in a register of its own. To keep all variables, compile with "
     '-G: cp.RawKernel(code, name, options=("-G",)).'
 )
-LOCAL_NOTE = "Each lane has its own local memory. It is interleaved: equal offsets of the lanes are adjacent."
-WIDE_NOTE = "Accesses wider than 4 bytes per lane are split into halves or quarters of the warp."
+LOCAL_MEMORY_NOTE = (
+    "Each lane has its own local memory. It is interleaved: equal offsets of the lanes are adjacent."
+)
+WIDE_ACCESS_NOTE = "Accesses wider than 4 bytes per lane are split into halves or quarters of the warp."
 
 # Cache of texts, because all warps of a block need the same ones.
 _cached = lru_cache(4096)
 _PREDICATE_PATTERN = re.compile(r"^@!?%?\w+\s+")
-_TYPE = re.compile(r"\.([fsu])(?:8|16|32|64)\b")
-_SPACE_WORDS = {"const": "constant", "generic": "generic-address"}
-_VERBS = {"load": ("loads", "from"), "store": ("stores", "to"), "atomic": ("updates atomically", "in")}
-_PICTURES = {"shared": "banks", "global": "sectors", "generic": "sectors"}
+_TYPE_PATTERN = re.compile(r"\.([fsu])(?:8|16|32|64)\b")
+_WORD_OF_SPACE = {"const": "constant", "generic": "generic-address"}
+_VERB_AND_PREPOSITION = {
+    "load": ("loads", "from"),
+    "store": ("stores", "to"),
+    "atomic": ("updates atomically", "in"),
+}
+_PICTURE_OF_SPACE = {"shared": "banks", "global": "sectors", "generic": "sectors"}
 
 
-class Access(NamedTuple):
+class AccessText(NamedTuple):
     """A memory access of a warp, described by sentences and a picture for the view."""
 
     sentence: str
@@ -50,13 +56,13 @@ class Access(NamedTuple):
 
 
 @_cached
-def bare_text(text: str) -> str:
+def strip_predicate(text: str) -> str:
     """Return the text of an instruction without its predicate and semicolon."""
     return _PREDICATE_PATTERN.sub("", text.strip().rstrip(";"))
 
 
 @_cached
-def value_type(text: str, declared: str) -> str:
+def find_value_type(text: str, declared: str) -> str:
     """Return the type of an instruction's result, such as ``s64``.
 
     PTX declares registers by width only, so the kind of type comes from the instruction: ``mul.wide.s32``
@@ -66,13 +72,15 @@ def value_type(text: str, declared: str) -> str:
     declared = declared.lstrip(".")
     if not declared.startswith("b"):
         return declared
-    text_parts = bare_text(text).split()
-    match = _TYPE.search(text_parts[0]) if text_parts else None
+    text_parts = strip_predicate(text).split()
+    match = _TYPE_PATTERN.search(text_parts[0]) if text_parts else None
     return f"{match.group(1)}{declared[1:]}" if match else declared
 
 
 @_cached
-def lanes_words(active: int, executed: int, threads: int, executed_text: str = "not predicated off") -> str:
+def make_lanes_text(
+    active: int, executed: int, threads: int, executed_text: str = "not predicated off"
+) -> str:
     """Return a text with the number of active lanes, and the number of lanes that execute the instruction."""
     active_text = f"{active.bit_count()} of {threads} lanes active"
     return (
@@ -82,13 +90,13 @@ def lanes_words(active: int, executed: int, threads: int, executed_text: str = "
     )
 
 
-def place(line: int) -> str:
+def make_place_text(line: int) -> str:
     """Return a source line number as text, such as ``line 3``. Line 0 means that there is no source line."""
     return f"line {line}" if line else "no source line"
 
 
 @_cached
-def access(
+def describe_access(
     text: str,
     space: str,
     is_store: int,
@@ -98,17 +106,17 @@ def access(
     lanes: int,
     *,
     has_addresses: bool,
-) -> Access:
+) -> AccessText:
     """Return the sentences and the picture that describe a memory access in the view of a warp.
 
     The parameters `cost` and `ideal_cost` count passes for shared memory, and sectors for other memory. The
     value 0 means that the cost is not known.
     """
-    picture = _PICTURES.get(space, "")
-    is_atomic = bare_text(text).startswith(("atom", "red."))
+    picture = _PICTURE_OF_SPACE.get(space, "")
+    is_atomic = strip_predicate(text).startswith(("atom", "red."))
     access_kind = "atomic" if is_atomic else "store" if is_store else "load"
-    verb, preposition = _VERBS[access_kind]
-    space_word = _SPACE_WORDS.get(space, space)
+    verb, preposition = _VERB_AND_PREPOSITION[access_kind]
+    space_word = _WORD_OF_SPACE.get(space, space)
     sentence = f"It {verb} {count(size_bytes, 'byte')} per lane {preposition} {space_word} memory"
     cost_text = count(cost, "pass", "passes") if space == "shared" else count(cost, "sector")
     verdict = ""
@@ -119,9 +127,9 @@ def access(
         verdict = f"{cost_text}, at best {number(ideal_cost)} {excess_text}"
     access_note = ""
     if space == "local":
-        access_note = LOCAL_NOTE
+        access_note = LOCAL_MEMORY_NOTE
     elif space == "shared" and size_bytes > 4:
-        access_note = WIDE_NOTE
+        access_note = WIDE_ACCESS_NOTE
     title = "Banks" if space == "shared" else "Sectors"
     heading = (
         f"{title}: {space} {access_kind} · {count(size_bytes, 'byte')} per lane × {count(lanes, 'lane')}"
@@ -130,7 +138,7 @@ def access(
     drawn_picture = picture if has_addresses else ""
     costs = verdict.removesuffix(" ✓") or f"{count(size_bytes, 'byte')} per lane"
     brief = f"{space} {access_kind}: {costs}"
-    return Access(
+    return AccessText(
         f"{sentence}.",
         f"{brief[0].upper()}{brief[1:]}",
         heading,
@@ -144,12 +152,12 @@ def access(
 
 
 @_cached
-def shared_words(written_bytes: int, size_bytes: int) -> str:
+def make_shared_bytes_text(written_bytes: int, size_bytes: int) -> str:
     """Return a text with the number of bytes of shared memory that have been written so far."""
     return f"Shared memory: {number(written_bytes)} of {number(size_bytes)} bytes written so far."
 
 
-def briefly(accesses: Iterable[str]) -> str:
+def summarize_accesses(accesses: Iterable[str]) -> str:
     """Return a short text that lists the memory accesses of a source line. Equal accesses are combined."""
     brief_counts = Counter(accesses)
     brief_texts = [
@@ -162,7 +170,7 @@ def briefly(accesses: Iterable[str]) -> str:
 
 
 @_cached
-def moved_words(lines: tuple[int, ...]) -> str:
+def make_moved_sentence(lines: tuple[int, ...]) -> str:
     """Return a sentence about source lines whose instructions the compiler moved to the current position."""
     line_list = listing([number(line) for line in lines])
     return (
@@ -170,7 +178,7 @@ def moved_words(lines: tuple[int, ...]) -> str:
     )
 
 
-def lanes_named(mask: int) -> str:
+def list_lanes(mask: int) -> str:
     """Return the lanes of a mask as text with ranges, such as ``lanes 0 to 3 and 8``."""
     lanes = [lane for lane in range(WARP_SIZE) if mask >> lane & 1]
     first_lanes = [lane for lane in lanes if lane - 1 not in lanes]
@@ -186,32 +194,32 @@ def lanes_named(mask: int) -> str:
 
 
 @_cached
-def stop_words(text: str, kind: str, mask: int, index: int, total: int) -> str:
+def make_stop_text(text: str, kind: str, mask: int, index: int, total: int) -> str:
     """Return a sentence with the number of a stop, its stop condition, and the reason for the stop."""
     reason = {
         "line": "",
-        "write": f" by {lanes_named(mask)}",
-        "any": f": true in {lanes_named(mask)}",
+        "write": f" by {list_lanes(mask)}",
+        "any": f": true in {list_lanes(mask)}",
         "all": ": true in all lanes that have values",
     }[kind]
     return f"Stop {number(index)} of {number(total)}, {text}{reason}."
 
 
-def first_sentences(words: list[str]) -> str:
+def join_first_sentences(words: list[str]) -> str:
     """Return the first few sentences as one text, with a space before each sentence. An ellipsis follows if
     there are more sentences.
     """
     return "".join(f" {word}" for word in words[:MAX_BRIEFS]) + (" …" if len(words) > MAX_BRIEFS else "")
 
 
-def stops_note(text: str, note: str, times: int, first: str) -> str:
+def make_stops_sentence(text: str, note: str, times: int, first: str) -> str:
     """Return a sentence that states how often a warp stops at a stop condition, and where it stops first."""
     if not times:
         return f"Stop at {text}: never{f' ({note})' if note else ''}."
     return f"Stop at {text}: {count(times, 'time')}, first at {first}."
 
 
-def watched_words(trace: WarpTrace, step: int, lane: int) -> list[str]:
+def list_watch_sentences(trace: WarpTrace, step: int, lane: int) -> list[str]:
     """Return a sentence for each watch expression with its value in a lane after a step."""
     values = []
     for watch in trace.watched:
@@ -225,7 +233,7 @@ def watched_words(trace: WarpTrace, step: int, lane: int) -> list[str]:
     return values
 
 
-def optimized_out_words(trace: WarpTrace, line: int) -> str:
+def make_optimized_out_text(trace: WarpTrace, line: int) -> str:
     """Return a sentence about variables of a source line that the compiler has optimized out, or an empty
     string.
     """
@@ -252,7 +260,7 @@ def read_bits(bits: int, kind: str) -> str:
     return f"{value:.9g}" if letter == "f" else str(value)
 
 
-def keys(has_loops: bool, has_values: bool, has_many_warps: bool, has_stops: bool = False) -> str:
+def describe_keys(has_loops: bool, has_values: bool, has_many_warps: bool, has_stops: bool = False) -> str:
     """Return a sentence that explains the keyboard shortcuts of the warp view for the given trace."""
     text = "Keys: ← → step, ↑ ↓ source line, Page Up and Page Down memory access, Home, End, space plays"
     text += ", i and I iteration, o out of the loop" if has_loops else ""
@@ -262,7 +270,7 @@ def keys(has_loops: bool, has_values: bool, has_many_warps: bool, has_stops: boo
     return f"{text}."
 
 
-def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:
+def compare_masks(predicted: WarpTrace, measured: WarpTrace) -> str:
     """Return a sentence that compares the trace that was measured on a real GPU with a predicted trace.
 
     Each measured step is one basic block, which is identified by the number (`pc`) of its first instruction.

@@ -61,17 +61,19 @@ class WarpStepper(View, module="warp/stepper"):
         compared_warp = measured.warp_index if measured is not None else displayed_warp
         self.confirmation = ""
         if measured is not None and compared_warp in self._warps:
-            self.confirmation = step_text.confirm(self._warps[compared_warp].trace, measured)
+            self.confirmation = step_text.compare_masks(self._warps[compared_warp].trace, measured)
             if len(self._warps) > 1:
                 self.confirmation = f"Warp {compared_warp}: {self.confirmation}"
         detail = first_trace.detail
-        self._shared = columns.SharedStates(detail.shared) if detail and detail.shared.size_bytes else None
+        self._shared = (
+            columns.SharedMemoryStates(detail.shared) if detail and detail.shared.size_bytes else None
+        )
         sources = [trace.provenance.of_results] + ([measured.provenance.label] if measured else [])
         warps_text = f"Warp {displayed_warp}" if len(traces) == 1 else count(len(traces), "warp")
         contents_text = "Masks, addresses and values" if detail is not None else "Masks and addresses"
         page_data, data = pack(self._contents(first_trace))
         super().__init__(
-            title=f"{warps_text} of block {_block_text(trace)} in {trace.kernel_name}",
+            title=f"{warps_text} of block {_make_block_text(trace)} in {trace.kernel_name}",
             caption=f"{contents_text}: {'; masks also '.join(sources)}.",
             source=trace.provenance.of_results.split()[0],
             contents=page_data,
@@ -121,7 +123,7 @@ class WarpStepper(View, module="warp/stepper"):
         measured_text = f", with masks {self.measured.provenance.label}" if self.measured is not None else ""
         accesses = count(warp_steps.accesses.size, "memory access", "memory accesses")
         return (
-            f"Warp {trace.warp_index}{warps_text} of block {_block_text(trace)} "
+            f"Warp {trace.warp_index}{warps_text} of block {_make_block_text(trace)} "
             f"in kernel {trace.kernel_name}: {count(len(trace), trace.granularity)}, "
             f"{lanes_text}, {accesses}; {trace.provenance.of_results}{measured_text}."
             f"{''.join(f' {note}' for note in self._stop_notes())}"
@@ -132,7 +134,7 @@ class WarpStepper(View, module="warp/stepper"):
         if len(self.trace):
             sentences.append(self.steps.sentence(self.step, self.by_line))
             sentences += filter(None, [self._optimized_out()])
-            sentences += step_text.watched_words(self.trace, self._value_step, self.lane)
+            sentences += step_text.list_watch_sentences(self.trace, self._value_step, self.lane)
             if (shared := self._shared) is not None and self.trace.detail is not None:
                 sentences.append(
                     shared.sentences[int(shared.sentence_index(self.trace.detail.sequence)[self.step])]
@@ -148,7 +150,7 @@ class WarpStepper(View, module="warp/stepper"):
     def _optimized_out(self) -> str:
         """Return a sentence about the variables of the current line that the compiler has optimized out."""
         line = self.steps.visits.line[self.steps.visits.of[self.step]]
-        return step_text.optimized_out_words(self.trace, int(line))
+        return step_text.make_optimized_out_text(self.trace, int(line))
 
     def _stop_notes(self) -> list[str]:
         """Return a note for each stop condition: how often the warps stop, and where the first stop is."""
@@ -172,19 +174,25 @@ class WarpStepper(View, module="warp/stepper"):
             if stop_positions:
                 _, warp, step_index, line = min(stop_positions)
                 warp_text = f" of warp {warp}" if len(self._warps) > 1 else ""
-                first_text = f"instruction {number(step_index + 1)}{warp_text} ({step_text.place(line)})"
+                first_text = (
+                    f"instruction {number(step_index + 1)}{warp_text} ({step_text.make_place_text(line)})"
+                )
             notes.append(
-                step_text.stops_note(stop_condition.text, stop_condition.note, stop_count, first_text)
+                step_text.make_stops_sentence(
+                    stop_condition.text, stop_condition.note, stop_count, first_text
+                )
             )
         return notes
 
     def draw(self) -> Box:
         notes = [self.confirmation, *self._stop_notes()]
-        if len(self.trace) and (values := step_text.watched_words(self.trace, self._value_step, self.lane)):
+        if len(self.trace) and (
+            values := step_text.list_watch_sentences(self.trace, self._value_step, self.lane)
+        ):
             notes.append(f"At instruction {number(self.step + 1)}: {'; '.join(values)}.")
         if len(self.trace):
             notes.append(self._optimized_out())
-        return picture.draw(self.steps, " ".join(filter(None, notes)))
+        return picture.draw_warp(self.steps, " ".join(filter(None, notes)))
 
     def _notes(self, trace: WarpTrace) -> list[str]:
         """Return notes that the learner must read before the trace."""
@@ -203,11 +211,11 @@ class WarpStepper(View, module="warp/stepper"):
 
     def _contents(self, first_trace: WarpTrace) -> dict[str, Any]:
         """Return the data for the browser: strings, and columns with indices of strings."""
-        text_table = columns.Texts()
+        text_table = columns.TextTable()
         shared = self._shared
         all_steps = list(self._warps.values())
         warps = {
-            str(warp): columns.of_warp(warp_steps, text_table, shared)
+            str(warp): columns.make_warp_columns(warp_steps, text_table, shared)
             for warp, warp_steps in self._warps.items()
         }
         first_note_trace = next(
@@ -227,9 +235,9 @@ class WarpStepper(View, module="warp/stepper"):
             },
             "code": cuda.split_tokens(first_trace.code.rstrip("\n")),
             "granularity": first_trace.granularity,
-            "sentence": step_text.SENTENCE,
-            "line_sentence": step_text.LINE_SENTENCE,
-            "empty": step_text.EMPTY,
+            "sentence": step_text.STEP_SENTENCE,
+            "line_sentence": step_text.LINE_VISIT_SENTENCE,
+            "empty": step_text.NO_STEPS_SENTENCE,
             "optimized_out": [step_text.OPTIMIZED_OUT, step_text.OPTIMIZED_OUT_HELP],
             "notes": self._notes(first_note_trace),
             "most_briefs": step_text.MAX_BRIEFS,
@@ -246,7 +254,7 @@ class WarpStepper(View, module="warp/stepper"):
             ],
             "watches": [[variable.text, variable.type, variable.kind] for variable in first_trace.watched],
             "stopping": any(warp_steps.stop_words for warp_steps in all_steps),
-            "keys": step_text.keys(
+            "keys": step_text.describe_keys(
                 has_loops,
                 first_trace.detail is not None,
                 len(warps) > 1,
@@ -256,5 +264,5 @@ class WarpStepper(View, module="warp/stepper"):
         }
 
 
-def _block_text(trace: WarpTrace | BlockTrace) -> str:
+def _make_block_text(trace: WarpTrace | BlockTrace) -> str:
     return f"({', '.join(str(coordinate) for coordinate in trace.block_index)})"

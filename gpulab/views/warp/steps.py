@@ -17,18 +17,19 @@ class WarpSteps(TraceSteps):
     def __init__(self, trace: WarpTrace) -> None:
         super().__init__(trace)
         first_steps = self.sites.first
-        self.place_words = [step_text.place(line) for line in self.line[first_steps].tolist()]
+        self.place_words = [step_text.make_place_text(line) for line in self.line[first_steps].tolist()]
         self.site_words = [
-            step_text.bare_text(trace.instruction[text]) for text in trace.text_index[first_steps].tolist()
+            step_text.strip_predicate(trace.instruction[text])
+            for text in trace.text_index[first_steps].tolist()
         ]
         mask_pairs = np.stack([trace.active_mask, trace.executed_mask], axis=1)[self.masks.first].tolist()
         self.lanes_words = [
-            step_text.lanes_words(active_mask, executed_mask, self.threads)
+            step_text.make_lanes_text(active_mask, executed_mask, self.threads)
             for active_mask, executed_mask in mask_pairs
         ]
         visit_masks = zip(self.visits.active.tolist(), self.visits.lanes.tolist(), strict=True)
         self.visit_words = [
-            step_text.lanes_words(active_mask, executed_mask, self.threads, "taking part")
+            step_text.make_lanes_text(active_mask, executed_mask, self.threads, "taking part")
             for active_mask, executed_mask in visit_masks
         ]
         spaces = np.array(trace.space or [""])[self.space]
@@ -43,7 +44,7 @@ class WarpSteps(TraceSteps):
             column[self.access_kinds.first].tolist() for column in (text_indices, spaces, *access_columns)
         )
         self.access_words = [
-            step_text.access(trace.instruction[index], *row, has_addresses=trace.address is not None)
+            step_text.describe_access(trace.instruction[index], *row, has_addresses=trace.address is not None)
             for index, *row in zip(*rows, strict=True)
         ]
 
@@ -75,7 +76,7 @@ class WarpSteps(TraceSteps):
         stops = sorted(
             (
                 stop_step,
-                step_text.stop_words(
+                step_text.make_stop_text(
                     stop_condition.text, stop_condition.kind, mask, stop_number, stop_condition.step.size
                 ),
             )
@@ -103,20 +104,20 @@ class WarpSteps(TraceSteps):
         place_text = self.place_words[site_index]
         lanes_text = self.lanes_words[int(self.masks.of[step])]
         if by_line:
-            place_text = step_text.place(int(self.visits.line[visit]))
+            place_text = step_text.make_place_text(int(self.visits.line[visit]))
             lanes_text = self.visit_words[visit]
-        text: str = (step_text.LINE_SENTENCE if by_line else step_text.SENTENCE).format(
+        text: str = (step_text.LINE_VISIT_SENTENCE if by_line else step_text.STEP_SENTENCE).format(
             step=number((visit if by_line else step) + 1),
             steps=number(len(self.visits) if by_line else len(self)),
             place=place_text,
             lanes=lanes_text,
             turn=f", {self.loops.words[iteration]}" if iteration >= 0 else "",
             text=self.site_words[site_index],
-            access=step_text.briefly(access.brief for access in accesses)
+            access=step_text.summarize_accesses(access.brief for access in accesses)
             if by_line
             else "".join(f" {access.sentence}" for access in accesses),
-            moved=step_text.moved_words(self.visits.moved[visit]),
-            stop=step_text.first_sentences(
+            moved=step_text.make_moved_sentence(self.visits.moved[visit]),
+            stop=step_text.join_first_sentences(
                 self.stop_words[slice(*np.searchsorted(self.stop_step, (first_step, last_step + 1)))]
             ),
         )

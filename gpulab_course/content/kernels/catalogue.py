@@ -93,15 +93,15 @@ class Ladder:
 
 
 # With 8 x 16 elements per thread, shared memory delivers three quarters of the bytes that 8 x 8 would need.
-_SGEMM = {"BN": 256, "WN": 64, "TN": 16, "A_WIDTH": 2, "UNROLL": 8}
-_HGEMM = {"STAGES": 4, "MIN_BLOCKS": 2}
+_SGEMM_TUNING = {"BN": 256, "WN": 64, "TN": 16, "A_WIDTH": 2, "UNROLL": 8}
+_HGEMM_TUNING = {"STAGES": 4, "MIN_BLOCKS": 2}
 
 LADDERS = (
     Ladder(
         "copy",
         "A copy of n floats",
         (1 << 16,),
-        launches.copy,
+        launches.make_copy_launch,
         (
             Rung("copy_floats", "one float per thread"),
             Rung("copy_vectors", "four floats per load", "requests to memory", 4_096, 1_024),
@@ -111,7 +111,7 @@ LADDERS = (
         "transpose",
         "The transpose of a matrix",
         (256, 256),
-        launches.transpose,
+        launches.make_transpose_launch,
         (
             Rung("transpose_naive", "reads along rows, writes along columns"),
             Rung(
@@ -137,7 +137,7 @@ LADDERS = (
         "reduction",
         "The sum of n floats",
         (1 << 20,),
-        launches.reduction,
+        launches.make_sum_launches,
         (
             Rung("sum_interleaved", "every second thread adds, every fourth, every eighth"),
             Rung("sum_compacted", "neighbouring threads add", "idle lanes", 31_460_401, 5_412_772),
@@ -172,7 +172,7 @@ LADDERS = (
         "scan",
         "Prefix sums of n integers",
         (1 << 16,),
-        launches.scan,
+        launches.make_scan_launches,
         (
             Rung("scan_steps", "log n steps in shared memory, then a second pass"),
             Rung("scan_shuffled", "warps scan in registers", "barriers", 34_952, 2_056),
@@ -189,7 +189,7 @@ LADDERS = (
         "histogram",
         "A histogram of n bytes",
         (1 << 20,),
-        launches.histogram,
+        launches.make_histogram_launches,
         (
             Rung("histogram_global", "one atomic addition in memory per byte"),
             Rung(
@@ -212,7 +212,7 @@ LADDERS = (
         "stencil",
         "The mean of the 5 × 5 cells around each cell",
         (128, 128),
-        launches.stencil,
+        launches.make_stencil_launch,
         (
             Rung("stencil_naive", "25 loads per cell"),
             Rung(
@@ -231,7 +231,7 @@ LADDERS = (
         "softmax",
         "The softmax of each row",
         (256, 512),
-        launches.by_row,
+        launches.make_row_launch,
         (
             Rung("softmax_naive", "one thread per row"),
             Rung("softmax_three_pass", "one warp per row, coalesced", "sectors", 524_288, 65_536),
@@ -249,7 +249,7 @@ LADDERS = (
         "layer_norm",
         "Layer norm of each row",
         (256, 512),
-        launches.by_row,
+        launches.make_row_launch,
         (
             Rung("layer_norm_naive", "one thread per row"),
             Rung("layer_norm_three_pass", "one warp per row, coalesced", "sectors", 524_288, 65_536),
@@ -266,7 +266,7 @@ LADDERS = (
         "sgemm",
         "A multiplication of float matrices",
         (128, 128, 128),
-        launches.sgemm,
+        launches.make_sgemm_launch,
         (
             Rung("sgemm_naive", "one element per thread"),
             Rung("sgemm_tiled", "tiles of 16 × 16 in shared memory", "sectors", 264_192, 34_816),
@@ -283,7 +283,7 @@ LADDERS = (
                 "requests to memory",
                 2_560,
                 384,
-                _SGEMM,
+                _SGEMM_TUNING,
             ),
             Rung(
                 "sgemm_double",
@@ -291,7 +291,7 @@ LADDERS = (
                 "barriers",
                 128,
                 72,
-                _SGEMM,
+                _SGEMM_TUNING,
             ),
             Rung(
                 "sgemm_async",
@@ -299,7 +299,7 @@ LADDERS = (
                 "loads and stores",
                 4_848,
                 4_272,
-                _SGEMM,
+                _SGEMM_TUNING,
             ),
         ),
     ),
@@ -307,7 +307,7 @@ LADDERS = (
         "tensor_cores",
         "A multiplication of half-precision matrices",
         (128, 128, 128),
-        launches.tensor_cores,
+        launches.make_hgemm_launch,
         (
             Rung("hgemm_direct", "tensor cores fed from memory"),
             Rung(
@@ -316,7 +316,7 @@ LADDERS = (
                 "sectors",
                 86_016,
                 4_160,
-                _HGEMM,
+                _HGEMM_TUNING,
             ),
         ),
     ),

@@ -49,7 +49,7 @@ def example(name: str, size: tuple[int, ...] | None = None, seed: int = 1) -> Ex
     size = ladder(name).size if size is None else size
     cp.random.seed(seed)
     if name in ("sgemm", "tensor_cores"):
-        return _product_example(size, cp.float16 if name == "tensor_cores" else cp.float32)
+        return _make_product_example(size, cp.float16 if name == "tensor_cores" else cp.float32)
     if name == "scan":
         x = cp.random.randint(-9, 10, size).astype(cp.int32)
         return Example((x, cp.empty_like(x)), cp.cumsum(x).astype(cp.int32), 0, 2 * x.nbytes)
@@ -79,7 +79,7 @@ def example(name: str, size: tuple[int, ...] | None = None, seed: int = 1) -> Ex
     return Example((x, cp.empty_like(x)), expected, 1e-5, 2 * x.nbytes)
 
 
-def _product_example(size: tuple[int, ...], dtype: Any) -> Example:
+def _make_product_example(size: tuple[int, ...], dtype: Any) -> Example:
     cp, (m, n, k) = session.cp(), size
     a = cp.random.standard_normal((m, k), dtype=cp.float32).astype(dtype)
     b = cp.random.standard_normal((k, n), dtype=cp.float32).astype(dtype)

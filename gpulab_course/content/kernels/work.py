@@ -10,7 +10,7 @@ from typing import Any
 
 from gpulab import session
 
-_TUNABLE = re.compile(r"#ifndef (\w+)\n#define \1 (\d+)")
+_TUNABLE_PATTERN = re.compile(r"#ifndef (\w+)\n#define \1 (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ def source(file: str) -> str:
     return (resources.files("gpulab_course.content.kernels") / file).read_text(encoding="utf-8")
 
 
-def tunable(file: str) -> Mapping[str, int]:
+def read_tunable_macros(file: str) -> Mapping[str, int]:
     """Return the tunable macros of a CUDA C++ file with their default values."""
-    return {name: int(value) for name, value in _TUNABLE.findall(source(file))}
+    return {name: int(value) for name, value in _TUNABLE_PATTERN.findall(source(file))}
 
 
 def kernel(file: str, name: str, tuning: Mapping[str, int] | None = None, shared_bytes: int = 0) -> Any:
@@ -70,7 +70,7 @@ def kernel(file: str, name: str, tuning: Mapping[str, int] | None = None, shared
     file, name
         The source file and the name of the function.
     tuning
-        Values for the macros of `tunable`; other macros keep their default values.
+        Values for the macros of `read_tunable_macros`; other macros keep their default values.
     shared_bytes
         The dynamic shared memory of the launches, which must be announced if it exceeds 48 KiB.
     """
@@ -81,7 +81,7 @@ def kernel(file: str, name: str, tuning: Mapping[str, int] | None = None, shared
     return raw_kernel
 
 
-def blocks_for(count: int, each: int) -> int:
+def count_blocks(count: int, each: int) -> int:
     """Return the number of blocks that cover `count` elements with `each` elements per block. The number is
     at least 1.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpulab.words import filled
+from gpulab.words import fill_template
 from gpulab_course.teach.judge.exercise import Budget
 from virtualgpu.protocol import Counters
 from virtualgpu.records import KernelCounters, KernelStats
@@ -139,7 +139,7 @@ class Score:
     @property
     def figure(self) -> str:
         """The learner's count as text, such as ``2,048 sectors of global memory``."""
-        return f"{self.yours:,} {filled(self.words, {'n': self.yours})}"
+        return f"{self.yours:,} {fill_template(self.words, {'n': self.yours})}"
 
     @property
     def said(self) -> str:
