@@ -327,7 +327,7 @@ def test_a_number_is_right_by_the_model_sentence_and_in_another_style(key: str, 
 
 @pytest.mark.parametrize("ways", [2, 4, 8, 16, 32])
 def test_a_share_is_compared_without_rounding(ways: int, device: str) -> None:
-    part = estimates.divergence_card(Random(1)).parts[0]
+    part = estimates.make_divergence_card(Random(1)).parts[0]
     outcome = estimates._measure_lanes(device, ways)
     assert right(replace(part, measure=lambda: outcome), f"1/{ways}")
 
@@ -341,7 +341,7 @@ def test_half_of_the_bus_is_near_on_old_buses_only(mib: int, device: str) -> Non
 
 def test_the_registers_of_an_sm_limit_any_number_of_warps() -> None:
     for seed in range(12):
-        draw = napkins.registers_card(Random(seed))
+        draw = napkins.make_registers_card(Random(seed))
         part = measured(draw.parts[1])
         assert right(part, 65536 // (32 * draw.parameters["registers"])), "divided on a napkin"
         assert right(part, _warps(draw.parameters["registers"]))

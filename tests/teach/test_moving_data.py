@@ -85,15 +85,15 @@ def test_a_copy_has_a_path_a_rate_and_the_hosts_wait() -> None:
 
 
 def test_every_way_is_on_the_map() -> None:
-    places = set(where._PLACES)
-    for way, arrows in where._ARROWS.items():
+    places = set(where._MAP_BOXES)
+    for way, arrows in where._ARROWS_OF_WAY.items():
         assert {name for pair in arrows for name in pair} <= places
-        assert where._DESCRIPTIONS[way].endswith(".")
-        pictures = {str(where._draw_map(where.Move(way, back, MIB, 1000))) for back in (False, True)}
+        assert where._TEXT_OF_WAY[way].endswith(".")
+        pictures = {str(where._draw_map(where.DataTransfer(way, back, MIB, 1000))) for back in (False, True)}
         assert len(pictures) == 2, way
-    assert len({str(where._draw_map(where.Move(way, False, MIB, 1000))) for way in where._ARROWS}) == len(
-        where._ARROWS
-    )
+    assert len(
+        {str(where._draw_map(where.DataTransfer(way, False, MIB, 1000))) for way in where._ARROWS_OF_WAY}
+    ) == len(where._ARROWS_OF_WAY)
 
 
 def test_an_empty_timeline_says_what_to_do() -> None:
@@ -137,7 +137,7 @@ def test_recorded_tables_name_their_device(name: str) -> None:
 
 
 def test_recorded_numbers_agree_with_the_texts() -> None:
-    record = elsewhere.recorded()["h200"]
+    record = elsewhere.load_recordings()["h200"]
     assert record["torch"]["read before it came"] == 0.0
     assert record["torch"]["pageable to cuda, non_blocking"]["call_us"] > 8_000
     assert record["managed"]["kernel, pages on the host"] == pytest.approx(7_000, rel=0.05)

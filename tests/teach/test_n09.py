@@ -22,7 +22,7 @@ def test_one_block_is_a_hundred_per_cent_and_one_sm() -> None:
     view = figures.BusySms(recorded_session())
     assert "100 % GPU utilization, 0.76 % of the SMs" in view.sentence()
     first_png = view.png()
-    view.launch_index = len(figures.SPINS) - 1
+    view.launch_index = len(figures.SPIN_LAUNCH_SHAPES) - 1
     assert "100 % of the SMs active" in view.sentence()
     assert view.png() != first_png
     assert view.pictured == {"launch_index": view.launch_index}
@@ -123,7 +123,7 @@ def test_the_picture_of_a_critical_path_shows_what_it_hides() -> None:
 
 def test_nsight_computes_sectors_are_those_that_the_virtual_gpu_counts() -> None:
     """Its rule for uncoalesced accesses counts all sectors, and those above one per 32 bytes."""
-    rule = next(rule for rule in reports.launches()[0].rules if rule.name == "UncoalescedGlobalAccess")
+    rule = next(rule for rule in reports.read_launches()[0].rules if rule.name == "UncoalescedGlobalAccess")
     excess, total = (int(number) for number in re.findall(r"\d{6,}", rule.message))
     with session.on_device("virtual:H200"):
         example = kernels.example("transpose", (256, 256))
@@ -135,7 +135,7 @@ def test_nsight_computes_sectors_are_those_that_the_virtual_gpu_counts() -> None
 
 
 def test_the_report_of_nsight_compute_supports_the_notebook() -> None:
-    naive, tiled = reports.launches()
+    naive, tiled = reports.read_launches()
     assert (naive.kernel, tiled.kernel) == ("transpose_naive", "transpose_tiled")
     throughputs = (
         "DRAM Throughput",

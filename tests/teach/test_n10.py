@@ -116,7 +116,7 @@ def test_arrays_count_whichever_pool_they_are_from(pool: str) -> None:
 
 def test_traces_keep_the_rules_of_programs() -> None:
     """Nothing is freed that is not in use, all is freed at the end, and two streams differ in one bit."""
-    asks = pool.trace(Draw(3), 300)
+    asks = pool.draw_requests(Draw(3), 300)
     alive: set[int] = set()
     for ask in asks:
         if ask.kind == "malloc":
@@ -145,8 +145,12 @@ def test_a_block_of_another_stream_is_noticed_in_every_overlap() -> None:
                         block[1] = 1
             return super().malloc(size, stream)
 
-    asks = (pool.Request("malloc", 0, 4096), pool.Request("free", 0), pool.Request("malloc", 1, 512, 1))
+    asks = (
+        pool.PoolRequest("malloc", 0, 4096),
+        pool.PoolRequest("free", 0),
+        pool.PoolRequest("malloc", 1, 512, 1),
+    )
     with pytest.raises(NotYet, match="stream 0 has used"):
-        pool_rules.check_log(asks, tuple(pool.drive(Shares, asks)))
-    longer = (*asks, pool.Request("free", 1), pool.Request("empty"))
-    pool_rules.check_log(longer, tuple(pool.drive(pool.MyPool, longer)))
+        pool_rules.check_log(asks, tuple(pool.replay_requests(Shares, asks)))
+    longer = (*asks, pool.PoolRequest("free", 1), pool.PoolRequest("empty"))
+    pool_rules.check_log(longer, tuple(pool.replay_requests(pool.MyPool, longer)))

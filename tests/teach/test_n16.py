@@ -73,7 +73,7 @@ def test_a_variable_is_verified_in_a_process_of_its_own() -> None:
     set_before = configuration.child({"CUPY_GPU_MEMORY_LIMIT": "1048576"})
     assert plain["device"] == "T4"
     assert {name for name in plain if plain[name] != set_before[name]} == {"pool limit", "larger array"}
-    assert configuration._changes_text(plain, plain) == "nothing"
+    assert configuration._make_changes_text(plain, plain) == "nothing"
 
 
 @pytest.mark.parametrize(

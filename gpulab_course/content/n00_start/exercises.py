@@ -136,7 +136,7 @@ def _judge_shape(answer: Answer, n: int, info: DeviceInfo, condition: str) -> No
 BLOCKS = PythonExercise("00-blocks", "A grid for n elements", judge_blocks, level="warm-up")
 
 
-def saxpy_case(data: Draw, n: int, block: Dim3) -> Case:
+def draw_saxpy_case(data: Draw, n: int, block: Dim3) -> Case:
     """Return a test case for a kernel that computes ``y[i] = a * x[i] + y[i]``."""
     a = np.float32(data.rng.uniform(1.5, 3) * data.rng.choice((-1, 1)))
     x = data.floats(n)
@@ -157,24 +157,24 @@ def _make_saxpy_case(a: Any, x: Any, y: Any, block: Dim3) -> Case:
     return Case(blocks_for(n, block[0]), {"a": a, "x": x, "y": y, "n": n}, {"y": expected})
 
 
-def _saxpy_with_factor(a: float) -> Any:
+def _make_saxpy_case_maker(a: float) -> Any:
     """Return a function that creates a test case with factor `a` and elements of all kinds."""
 
-    def case(data: Draw, n: int, block: Dim3) -> Case:
+    def make_case(data: Draw, n: int, block: Dim3) -> Case:
         special_values = np.array((0, -0.0, np.inf, -np.inf, np.nan, 1.5, -1e30), np.float32)
         return _make_saxpy_case(
             a, data.rng.choice(special_values, n), data.rng.choice(special_values, n), block
         )
 
-    return case
+    return make_case
 
 
-_FACTOR_ROWS = tuple(
-    Row(f"a = {a}", _saxpy_with_factor(a), (40,)) for a in (0.0, -1.0, 1e-30, np.inf, np.nan)
+_FACTOR_TEST_ROWS = tuple(
+    Row(f"a = {a}", _make_saxpy_case_maker(a), (40,)) for a in (0.0, -1.0, 1e-30, np.inf, np.nan)
 )
 
 
-def _overruns_last_block(mistake: Mistake) -> bool:
+def _is_overrun_of_last_block(mistake: Mistake) -> bool:
     return mistake.fault == "out of bounds" and mistake["n"] % mistake.case.block[0] != 0
 
 
@@ -183,13 +183,13 @@ SAXPY = KernelExercise(
     "saxpy",
     "saxpy",
     "float a, const float* x, float* y, int n",
-    saxpy_case,
+    draw_saxpy_case,
     "saxpy.cu",
-    table=_FACTOR_ROWS,
+    table=_FACTOR_TEST_ROWS,
     budgets=(Budget("sectors", "Neighbouring threads should process neighbouring elements.", 1.5),),
     advice=(
         Advice(
-            _overruns_last_block,
+            _is_overrun_of_last_block,
             "The last block has more threads than there are elements left. Add the guard `if (i < n)`.",
         ),
         Advice(
@@ -217,7 +217,7 @@ SAXPY = KernelExercise(
 )
 
 
-def smooth_case(data: Draw, n: int, block: Dim3) -> Case:
+def make_smooth_case(data: Draw, n: int, block: Dim3) -> Case:
     """Return a test case for a kernel that averages each element and its neighbours, except at the ends."""
     x = data.floats(n)
     exact_x = x.astype(np.float64)
@@ -230,7 +230,7 @@ def smooth_case(data: Draw, n: int, block: Dim3) -> Case:
     return Case(blocks_for(n, block[0]), {"x": x, "n": n}, {"y": expected})
 
 
-def _only_ends_wrong(mistake: Mistake) -> bool:
+def _is_only_ends_wrong(mistake: Mistake) -> bool:
     return mistake.found is not None and mistake["n"] > 2 and not mistake.wrong[1:-1].any()
 
 
@@ -239,9 +239,9 @@ REPAIR = KernelExercise(
     "Three bugs",
     "smooth",
     "const float* x, float* y, int n",
-    smooth_case,
+    make_smooth_case,
     "smooth.cu",
-    table=(Row("hardly any elements", smooth_case, (2, 3, 4)),),
+    table=(Row("hardly any elements", make_smooth_case, (2, 3, 4)),),
     kind="repair",
     once=True,
     advice=(
@@ -254,7 +254,7 @@ REPAIR = KernelExercise(
             "Every mean is 0. What is 1 / 3, the division of two integers?",
         ),
         Advice(
-            advice.either(advice.out_of_bounds, _only_ends_wrong),
+            advice.either(advice.out_of_bounds, _is_only_ends_wrong),
             "Which neighbours does the first element have, and which does the last one have?",
         ),
         Advice(
@@ -266,7 +266,7 @@ REPAIR = KernelExercise(
 )
 
 
-def spotlight_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+def draw_spotlight_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Return a test case for a kernel that doubles the pixels in a circle (at most 255) and halves the
     others.
     """
@@ -291,50 +291,50 @@ def _make_spotlight_case(picture: Any, cx: int, cy: int, radius: int, block: Dim
     return Case(grid, inputs, {"out": expected})
 
 
-def _circle_case(cx: int, cy: int, radius: int) -> Any:
+def _make_circle_case_maker(cx: int, cy: int, radius: int) -> Any:
     """Return a function that creates a test case with this circle and a picture with all byte values."""
 
-    def case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+    def make_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
         picture = data.rng.permutation(np.resize(np.arange(256), size[0] * size[1])).astype(np.uint8)
         return _make_spotlight_case(picture.reshape(size), cx, cy, radius, block)
 
-    return case
+    return make_case
 
 
 # The far spots are so far away that the square of a distance just fits into an int; no pixel is near the rim.
-_SPOT_ROWS = (
-    Row("everything lit", _circle_case(10, 10, 400), ((20, 30),)),
-    Row("nothing lit", _circle_case(-3, 5, 2), ((20, 30), (1, 1))),
-    Row("one pixel lit", _circle_case(3, 5, 0), ((20, 30),)),
-    Row("a corner on the edge of the circle", _circle_case(-3, -4, 5), ((20, 30),)),
-    Row("a dark spot far to the left", _circle_case(-40_000, 3, 30_000), ((20, 300),)),
-    Row("a dark spot far below", _circle_case(3, 40_000, 30_000), ((300, 20),)),
-    Row("a large spot", _circle_case(-20_000, -20_000, 46_340), ((20, 30),)),
+_SPOTLIGHT_TEST_ROWS = (
+    Row("everything lit", _make_circle_case_maker(10, 10, 400), ((20, 30),)),
+    Row("nothing lit", _make_circle_case_maker(-3, 5, 2), ((20, 30), (1, 1))),
+    Row("one pixel lit", _make_circle_case_maker(3, 5, 0), ((20, 30),)),
+    Row("a corner on the edge of the circle", _make_circle_case_maker(-3, -4, 5), ((20, 30),)),
+    Row("a dark spot far to the left", _make_circle_case_maker(-40_000, 3, 30_000), ((20, 300),)),
+    Row("a dark spot far below", _make_circle_case_maker(3, 40_000, 30_000), ((300, 20),)),
+    Row("a large spot", _make_circle_case_maker(-20_000, -20_000, 46_340), ((20, 30),)),
 )
 
 
-def _squared_distance_from_rim(mistake: Mistake, has_swapped_axes: bool) -> Any:
+def _compute_rim_distance2(mistake: Mistake, has_swapped_axes: bool) -> Any:
     y, x = np.ogrid[: mistake["height"], : mistake["width"]]
     x, y = (y, x) if has_swapped_axes else (x, y)
     return (x - mistake["cx"]) ** 2 + (y - mistake["cy"]) ** 2 - mistake["r"] ** 2
 
 
-def _picture_with_wrapped_bytes(mistake: Mistake) -> Any:
+def _make_wrapped_picture(mistake: Mistake) -> Any:
     return np.where(
-        _squared_distance_from_rim(mistake, False) <= 0,
+        _compute_rim_distance2(mistake, False) <= 0,
         2 * mistake["picture"].astype(int) % 256,
         mistake["picture"] // 2,
     )
 
 
-def _picture_with_swapped_axes(mistake: Mistake) -> Any:
+def _make_swapped_picture(mistake: Mistake) -> Any:
     bright_picture = np.minimum(2 * mistake["picture"].astype(int), 255)
-    return np.where(_squared_distance_from_rim(mistake, True) <= 0, bright_picture, mistake["picture"] // 2)
+    return np.where(_compute_rim_distance2(mistake, True) <= 0, bright_picture, mistake["picture"] // 2)
 
 
-def _only_rim_wrong(mistake: Mistake) -> bool:
+def _is_only_rim_wrong(mistake: Mistake) -> bool:
     return mistake.found is not None and bool(
-        (_squared_distance_from_rim(mistake, False)[mistake.wrong] == 0).all()
+        (_compute_rim_distance2(mistake, False)[mistake.wrong] == 0).all()
     )
 
 
@@ -352,11 +352,11 @@ PICTURE = KernelExercise(
     "A spotlight",
     "spotlight",
     "const unsigned char* picture, unsigned char* out, int width, int height, int cx, int cy, int r",
-    spotlight_case,
+    draw_spotlight_case,
     "spotlight.cu",
     level="stretch",
     naive="spotlight_down_the_rows.cu",
-    table=_SPOT_ROWS,
+    table=_SPOTLIGHT_TEST_ROWS,
     sizes=_draw_picture_sizes,
     blocks=draw.planes,
     measured=Measured((190, 250), (32, 8, 1)),
@@ -377,15 +377,15 @@ PICTURE = KernelExercise(
             "Threads beyond the right edge write into the next row. Guard both x < width and y < height.",
         ),
         Advice(
-            advice.holds(_picture_with_wrapped_bytes),
+            advice.holds(_make_wrapped_picture),
             "A byte can store at most 255, and larger numbers start again at 0. Take the minimum with 255.",
         ),
         Advice(
-            advice.both(advice.holds(_picture_with_swapped_axes), _only_rim_wrong),
+            advice.both(advice.holds(_make_swapped_picture), _is_only_rim_wrong),
             "Pixels at a distance of exactly r must be bright as well; or x and y are swapped in the circle.",
         ),
-        Advice(advice.holds(_picture_with_swapped_axes), "x and y are swapped in the circle."),
-        Advice(_only_rim_wrong, "Pixels at a distance of exactly r must be bright as well."),
+        Advice(advice.holds(_make_swapped_picture), "x and y are swapped in the circle."),
+        Advice(_is_only_rim_wrong, "Pixels at a distance of exactly r must be bright as well."),
         Advice(
             advice.partly_unwritten,
             "Some pixels were never written. x counts columns, y counts rows; the pixel is y * width + x.",

@@ -28,7 +28,7 @@ _MUTED_COLOUR = find_hex("muted")
 
 def picture(iterations: npt.NDArray[np.int32]) -> Picture:
     """Draw the Mandelbrot set. The colour of a pixel depends on its number of iterations."""
-    log_iterations = _brightness(iterations)
+    log_iterations = _compute_brightness(iterations)
     file = io.BytesIO()
     imsave(file, log_iterations, cmap="inferno", format="png")
     height, width = iterations.shape
@@ -37,7 +37,7 @@ def picture(iterations: npt.NDArray[np.int32]) -> Picture:
     )
 
 
-def _brightness(iterations: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+def _compute_brightness(iterations: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
     return np.log1p(np.where(iterations == iterations.max(), 0, iterations))
 
 
@@ -114,7 +114,7 @@ def blocks_of_picture(
     height, width = iterations.shape
     (block_x, block_y), (thread_x, thread_y) = block, thread
     block_left, block_top = block_x * side, block_y * side
-    shades = np.round(3 * _brightness(iterations)) / 3  # few colours, so that the file is small
+    shades = np.round(3 * _compute_brightness(iterations)) / 3  # few colours, so that the file is small
     figure = Figure(figsize=(7.6, 3.9), dpi=_DPI)
     picture_axes = figure.add_axes((0.01, 0.1, 0.56, 0.82))
     block_axes = figure.add_axes((0.64, 0.22, 0.34, 0.66))
@@ -345,7 +345,7 @@ _LAUNCH_STEPS = (
     ("SM", "issues warps of 32 threads", _DEVICE_FILL),
 )
 # Layer, its contents, its replacement on a virtual GPU, and its fill.
-_LAYERS = (
+_SOFTWARE_LAYERS = (
     ("Framework", "PyTorch, JAX, CuPy", "cp", _HOST_FILL),
     ("Libraries", "cuBLAS, cuDNN, NCCL; NVRTC compiles", "NumPy; NVRTC", _HOST_FILL),
     ("CUDA runtime", "memory, streams, events", "modelled", _HOST_FILL),
@@ -364,7 +364,7 @@ def stacks() -> Picture:
     axes.text(0.3, 8.1, "The path of one launch", weight="bold", color=_TEXT_COLOUR, fontsize=11)
     axes.text(8.1, 8.1, "The software layers", weight="bold", color=_TEXT_COLOUR, fontsize=11)
     for row, ((step_name, action, fill), (layer, layer_contents, replacement, layer_fill)) in enumerate(
-        zip(_LAUNCH_STEPS, _LAYERS, strict=True)
+        zip(_LAUNCH_STEPS, _SOFTWARE_LAYERS, strict=True)
     ):
         bottom = 6.5 - 1.55 * row
         for box_left, width, name, text, colour in (

@@ -21,11 +21,11 @@ from virtualgpu.records import Provenance
 
 RECORDING_FILE = "h200_context.json"
 _TIMEOUT_S = 120
-_LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+_CUDA_LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CallStep:
     """One CUDA call, its duration, and the state of the process after the call.
 
     The attribute ``active`` is true if the process has a context. ``memory_bytes`` is the device memory of
@@ -43,7 +43,7 @@ class ContextSteps:
     data.
     """
 
-    def __init__(self, provenance: Provenance, steps: tuple[Step, ...]) -> None:
+    def __init__(self, provenance: Provenance, steps: tuple[CallStep, ...]) -> None:
         self.provenance = provenance
         self.record = steps
 
@@ -84,7 +84,7 @@ def first_calls() -> ContextSteps:
 def _make_context_steps(data: dict[str, Any], source: Any) -> ContextSteps:
     detail = ", ".join([*([data["date"]] if source == "recorded" else []), f"driver {data['driver']}"])
     return ContextSteps(
-        Provenance(source, data["device"], detail), tuple(Step(**step) for step in data["steps"])
+        Provenance(source, data["device"], detail), tuple(CallStep(**step) for step in data["steps"])
     )
 
 
@@ -94,21 +94,21 @@ def measure() -> dict[str, Any]:
     import cupy
     import pynvml
 
-    steps: list[Step] = []
+    steps: list[CallStep] = []
     pynvml.nvmlInit()
     device_handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     initial_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(device_handle).used)
-    driver: Any = ctypes.CDLL(_LIBRARY)
+    driver: Any = ctypes.CDLL(_CUDA_LIBRARY)
 
     def add_step(call: str, call_start_s: float) -> None:
         duration_ms = (time.perf_counter() - call_start_s) * 1e3
         memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(device_handle).used) - initial_bytes
-        steps.append(Step(call, duration_ms, _has_context(driver), memory_bytes))
+        steps.append(CallStep(call, duration_ms, _has_context(driver), memory_bytes))
 
     add_step("import cupy", start_s)
     calls = {
         "cupy.cuda.runtime.getDeviceCount()": cupy.cuda.runtime.getDeviceCount,
-        "cupy.RawKernel(code, name)": lambda: cupy.RawKernel(_KERNEL, "one"),
+        "cupy.RawKernel(code, name)": lambda: cupy.RawKernel(_KERNEL_CODE, "one"),
         "cupy.zeros(1)": lambda: cupy.zeros(1),
         "cupy.zeros(1), again": lambda: cupy.zeros(1),
     }
@@ -125,7 +125,7 @@ def measure() -> dict[str, Any]:
     }
 
 
-_KERNEL = 'extern "C" __global__ void one(int* x) { *x = 1; }'
+_KERNEL_CODE = 'extern "C" __global__ void one(int* x) { *x = 1; }'
 
 
 def _has_context(driver: Any) -> bool:

@@ -39,13 +39,13 @@ def judge_peak(answer: Answer) -> str:
             raise NotYet(
                 f"peak(info) of a {info.name} returns {spelt(result)}. Return two numbers, TFLOP/s and GB/s."
             )
-        tflops, gbps = _peak_rates(info)
+        tflops, gbps = _compute_peak_rates(info)
         _check_rate(info, "TFLOP/s", result_values[0], tflops, _TFLOPS_LESSONS)
         _check_rate(info, "GB/s", result_values[1], gbps, _GBPS_LESSONS)
     return "both rates are computed from counts, clocks and widths, also for imaginary devices."
 
 
-def _peak_rates(device: Any) -> tuple[float, float]:
+def _compute_peak_rates(device: Any) -> tuple[float, float]:
     """Return a device's peak rates in TFLOP/s and GB/s."""
     tflops = device.sm_count * device.fp32_lanes_per_sm * 2 * device.boost_clock_mhz / 1e6
     return tflops, 2 * device.memory_clock_mhz * device.memory_bus_bits / 8 / 1e3
@@ -173,7 +173,7 @@ def judge_limits(answer: Answer) -> str:
     limit.
     """
     info = table()[0]
-    for grid, block, shared_bytes, expected, lesson in _example_launches(info):
+    for grid, block, shared_bytes, expected, lesson in _list_example_launches(info):
         call_text = f"first_problem(info, {grid}, {block}, {shared_bytes})"
         result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=call_text)
         if not isinstance(result, str) or result != expected:
@@ -184,7 +184,7 @@ def judge_limits(answer: Answer) -> str:
     return "it finds every exceeded limit, on any device."
 
 
-def _first_problem(info: DeviceInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> str:
+def _find_first_problem(info: DeviceInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> str:
     if prod(block) > info.max_threads_per_block:
         return "threads"
     for name, sizes, limits in (("block", block, info.max_block_dim), ("grid", grid, info.max_grid_dim)):
@@ -231,7 +231,7 @@ def _draw_launch(rng: np.random.Generator, info: DeviceInfo) -> tuple[DeviceInfo
 
 
 def _judge_launch(answer: Answer, info: DeviceInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
-    expected = _first_problem(info, grid, block, shared_bytes)
+    expected = _find_first_problem(info, grid, block, shared_bytes)
     call_text = f"first_problem(info, {grid}, {block}, {shared_bytes})"
     result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=call_text)
     if result != expected:
@@ -277,7 +277,7 @@ def _check_reads_info(answer: Answer, info: DeviceInfo) -> None:
             )
 
 
-def _example_launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str], ...]:
+def _list_example_launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str], ...]:
     max_threads = info.max_threads_per_block
     max_x, max_y, max_z = info.max_block_dim
     max_shared = info.shared_per_block_bytes
@@ -396,7 +396,7 @@ def judge_choose(answer: Answer) -> str:
     return "it compares memory first, and then the time of the slower one of moving and computing."
 
 
-def _job_times_s(gpu: DeviceInfo, moved_bytes: float, flop: float) -> tuple[float, float]:
+def _compute_job_times_s(gpu: DeviceInfo, moved_bytes: float, flop: float) -> tuple[float, float]:
     return moved_bytes / ((gpu.memory_bandwidth_gbps or 0.0) * 1e9), flop / ((gpu.fp32_tflops or 0.0) * 1e12)
 
 
@@ -437,7 +437,7 @@ def _draw_distinguishing_jobs(rng: np.random.Generator, gpus: list[DeviceInfo]) 
             rng, gpus, uses_imaginary_gpus=bool(rng.integers(2))
         )
         if index % 2:  # as much memory as the fastest GPU has, or slightly more
-            fastest_gpu = min(job_gpus, key=lambda gpu: max(_job_times_s(gpu, moved_bytes, flop)))
+            fastest_gpu = min(job_gpus, key=lambda gpu: max(_compute_job_times_s(gpu, moved_bytes, flop)))
             memory_bytes = float(fastest_gpu.memory_bytes + int(rng.choice([0, 1, 1 << 20])))
         jobs.append(((job_gpus, memory_bytes, moved_bytes, flop), 0))
     return jobs
@@ -453,7 +453,7 @@ def _draw_jobs_against(
     for _ in range(2000):
         job = _draw_job(rng, gpus, uses_imaginary_gpus)
         fitting_gpus = [gpu for gpu in job[0] if gpu.memory_bytes >= job[1]]
-        gpu_times_s = [_job_times_s(gpu, *job[2:]) for gpu in fitting_gpus]
+        gpu_times_s = [_compute_job_times_s(gpu, *job[2:]) for gpu in fitting_gpus]
         if len(fitting_gpus) < 2:
             continue
         best_times = min(gpu_times_s, key=max)
@@ -500,14 +500,14 @@ def _explain_choice(job: Job, choice: str | None, mistake_index: int) -> str:
         return ": a GPU whose memory is too small cannot run it at all."
     if choice is None and any(info.memory_bytes == memory_bytes for info in gpus):
         return ": a job may fill the memory to the last byte."
-    fastest_gpu = min(gpus, key=lambda info: max(_job_times_s(info, moved_bytes, flop)))
+    fastest_gpu = min(gpus, key=lambda info: max(_compute_job_times_s(info, moved_bytes, flop)))
     if choice is None and fastest_gpu not in fitting_gpus:
         return ": a GPU whose memory is too small cannot run it at all. Choose one of the others."
     if choice not in [info.name for info in fitting_gpus]:
         return ": a GPU whose memory is too small cannot run it at all." if choice is not None else "."
     for mistaken_time, lesson in (_TIME_MISTAKES[mistake_index], *_TIME_MISTAKES):
         times_by_gpu = {
-            info.name: mistaken_time(*_job_times_s(info, moved_bytes, flop)) for info in fitting_gpus
+            info.name: mistaken_time(*_compute_job_times_s(info, moved_bytes, flop)) for info in fitting_gpus
         }
         if min(times_by_gpu, key=times_by_gpu.__getitem__) == choice:
             return f": {lesson}"
@@ -517,9 +517,11 @@ def _explain_choice(job: Job, choice: str | None, mistake_index: int) -> str:
 def _judge_choice(answer: Answer, job: Job, lesson: str = "", mistake_index: int = 0) -> None:
     gpus, memory_bytes, moved_bytes, flop = job
     fitting_gpus = [info for info in gpus if info.memory_bytes >= memory_bytes]
-    best_s = min((max(_job_times_s(info, moved_bytes, flop)) for info in fitting_gpus), default=0.0)
+    best_s = min((max(_compute_job_times_s(info, moved_bytes, flop)) for info in fitting_gpus), default=0.0)
     best_names = [
-        info.name for info in fitting_gpus if max(_job_times_s(info, moved_bytes, flop)) <= 1.001 * best_s
+        info.name
+        for info in fitting_gpus
+        if max(_compute_job_times_s(info, moved_bytes, flop)) <= 1.001 * best_s
     ]
     call_text = f"choose(gpus, {memory_bytes:.3g}, {moved_bytes:.3g}, {flop:.3g})"
     must_be_a_function("choose", answer.is_function, answer.kind)

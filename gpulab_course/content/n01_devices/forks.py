@@ -37,7 +37,7 @@ def tried() -> str:
     return process.stdout.rstrip()
 
 
-def first_array() -> str:
+def create_first_array() -> str:
     """Create a device array. Return text that states its number of elements or the error."""
     try:
         return f"an array of {session.cp().ones(4).size} elements"
@@ -47,13 +47,13 @@ def first_array() -> str:
 
 def main() -> None:
     """Create a device array in this process and in two workers, and print each result."""
-    print(f"{'parent':>6}: {first_array()}")
+    print(f"{'parent':>6}: {create_first_array()}")
     for method in START_METHODS:
         if method not in multiprocessing.get_all_start_methods():
             print(f"{method:>6}: not on this operating system")
             continue
         with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as worker:
-            print(f"{method:>6}: {worker.submit(first_array).result()}", flush=True)
+            print(f"{method:>6}: {worker.submit(create_first_array).result()}", flush=True)
 
 
 if __name__ == "__main__":

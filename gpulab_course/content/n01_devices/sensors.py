@@ -22,13 +22,13 @@ from virtualgpu.records import Provenance
 
 RECORDING_FILE = "h200_sensors.json"
 _INTERVAL_S = 0.05
-_PHASES = (("idle", 1.0), ("matrix products", 2.0), ("idle", 1.5), ("copies", 2.0), ("idle", 1.5))
+_PHASE_DURATIONS_S = (("idle", 1.0), ("matrix products", 2.0), ("idle", 1.5), ("copies", 2.0), ("idle", 1.5))
 _PHASE_LABELS = {"matrix products": "matrix multiplications"}
-_READINGS = ("power", "SM clock", "GPU utilization", "memory controller utilization", "temperature")
+_SENSOR_NAMES = ("power", "SM clock", "GPU utilization", "memory controller utilization", "temperature")
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class SensorReadings:
     """Sensor readings over time, with one column per sensor and the names and start times of the phases."""
 
     provenance: Provenance
@@ -40,7 +40,7 @@ class Series:
     def picture(self) -> Picture:
         """Draw one chart for each sensor, one below the other."""
         figure = Figure(figsize=(7.6, 4.6), dpi=100)
-        names = [name for name in _READINGS if name in self.columns]
+        names = [name for name in _SENSOR_NAMES if name in self.columns]
         axes = figure.subplots(len(names), 1, sharex=True)
         figure.subplots_adjust(left=0.3, right=0.98, top=0.9, bottom=0.1, hspace=0.3)
         colours = ("accent", "good", "warn", "accent-2", "tail")
@@ -77,7 +77,7 @@ class Series:
         return Picture.of(figure, caption)
 
 
-def series() -> Series:
+def series() -> SensorReadings:
     """Measure the sensors of this machine's GPU over time. Without a GPU, return readings from an H200."""
     if session.which_device().kind == "virtual":
         text = resources.files(__package__).joinpath(RECORDING_FILE).read_text(encoding="utf-8")
@@ -94,10 +94,10 @@ def _break_last_word(text: str) -> str:
     return f"{first_line}\nutilization{suffix}"
 
 
-def _make_series(data: dict[str, Any], source: Any) -> Series:
+def _make_series(data: dict[str, Any], source: Any) -> SensorReadings:
     columns = {name: tuple(values) for name, values in data["columns"].items()}
     detail = f"{data['date']}, driver {data['driver']}" if source == "recorded" else ""
-    return Series(
+    return SensorReadings(
         Provenance(source, data["device"], detail),
         tuple(data["time_s"]),
         columns,
@@ -139,7 +139,7 @@ def measure() -> dict[str, Any]:
     reader = threading.Thread(target=sample, daemon=True)
     reader.start()
     phases = []
-    for name, duration_s in _PHASES:
+    for name, duration_s in _PHASE_DURATIONS_S:
         phases.append((name, round(time.perf_counter() - start_s, 2)))
         end_s = time.perf_counter() + duration_s
         while time.perf_counter() < end_s:
@@ -150,7 +150,9 @@ def measure() -> dict[str, Any]:
                 time.sleep(0.02)
     stop_event.set()
     reader.join()
-    names = [name for name in _READINGS if all(isinstance(row[name][0], int | float) for _, row in samples)]
+    names = [
+        name for name in _SENSOR_NAMES if all(isinstance(row[name][0], int | float) for _, row in samples)
+    ]
     return {
         "device": session.which_device().device,
         "driver": backend.device_info().driver or "unknown",

@@ -37,19 +37,19 @@ _SECTOR_BUDGET = Budget(
 )
 
 
-def _covering_grid(rows: int, cols: int, block: Dim3) -> tuple[int, int]:
+def _make_covering_grid(rows: int, cols: int, block: Dim3) -> tuple[int, int]:
     return draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
 
 
-def scale2d_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_scale2d_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that doubles a row-major matrix, with its columns along x."""
     rows, cols = size
     x = data.floats((rows, cols))
     inputs = {"x": x, "rows": rows, "cols": cols}
-    return Case(_covering_grid(rows, cols, block), inputs, {"y": 2 * x})
+    return Case(_make_covering_grid(rows, cols, block), inputs, {"y": 2 * x})
 
 
-def add_row(data: Draw, size: Any, block: Dim3) -> Case:
+def make_add_row_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that adds the same row to each row of a matrix."""
     rows, cols = size
     m = data.floats((rows, cols))
@@ -57,10 +57,10 @@ def add_row(data: Draw, size: Any, block: Dim3) -> Case:
     with np.errstate(invalid="ignore"):
         out = m + row
     inputs = {"m": m, "row": row, "rows": rows, "cols": cols}
-    return Case(_covering_grid(rows, cols, block), inputs, {"out": out})
+    return Case(_make_covering_grid(rows, cols, block), inputs, {"out": out})
 
 
-def squares_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_squares_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that squares numbers. The launch has too few, enough or too many
     threads.
     """
@@ -80,7 +80,7 @@ def squares_case(data: Draw, size: Any, block: Dim3) -> Case:
         return Case(grid, {"x": x, "n": size}, {"y": x * x})
 
 
-def address_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_address_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel in which each thread stores its warp number, lane and y coordinate."""
     thread_numbers = np.arange(prod(block), dtype=np.int32)
     block_numbers = np.arange(prod(size), dtype=np.int32)
@@ -277,7 +277,7 @@ EXERCISES = (
         kernel="squares",
         parameters="const float* x, float* y, int n",
         once=True,
-        case=squares_case,
+        case=make_squares_case,
         reference="squares.cu",
         naive="squares_naive.cu",
         level="warm-up",
@@ -313,7 +313,7 @@ EXERCISES = (
         kernel="scale2d",
         parameters="const float* x, float* y, int rows, int cols",
         once=True,
-        case=scale2d_case,
+        case=make_scale2d_case,
         reference="scale2d.cu",
         naive="scale2d_naive.cu",
         sizes=draw.matrices,
@@ -346,7 +346,7 @@ EXERCISES = (
         kernel="add_row",
         parameters="const float* m, const float* row, float* out, int rows, int cols",
         once=True,
-        case=add_row,
+        case=make_add_row_case,
         reference="add_row.cu",
         naive="add_row_naive.cu",
         kind="repair",
@@ -380,11 +380,11 @@ EXERCISES = (
         kernel="address",
         parameters="int* warp, int* lane, int* row",
         once=True,
-        case=address_case,
+        case=make_address_case,
         table=(
             Row(
                 "more blocks than 16 bits can count",
-                address_case,
+                make_address_case,
                 ((66_000, 1, 1), (3, 22_000, 1)),
                 (2, 1, 1),
             ),

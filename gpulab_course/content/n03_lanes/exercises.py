@@ -39,7 +39,7 @@ def _split_by_warp(x: Any, warps: int, fill_value: int = 0) -> Any:
     return padded_x.reshape(warps, _WARP_SIZE)
 
 
-def two_rules_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_two_rules_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that treats elements with even and odd indices differently."""
     x = data.any_integers(size)
     even_values = x[0::2].copy()
@@ -63,7 +63,7 @@ def two_rules_case(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": y})
 
 
-def warp_sum_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_warp_sum_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that sums the elements of each warp. The last warp may be partly
     filled.
     """
@@ -72,7 +72,7 @@ def warp_sum_case(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(blocks, {"x": x, "n": size}, {"out": _split_by_warp(x, warps).sum(axis=1, dtype=np.int32)})
 
 
-def _many_warps_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_many_warps_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with far more warps than elements, so that a 16-bit warp number overflows."""
     x = data.integers(size, -_LARGE_INT, _LARGE_INT)
     blocks = (1 << 16) // (block[0] // _WARP_SIZE) + 1
@@ -82,7 +82,7 @@ def _many_warps_case(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(blocks, {"x": x, "n": size}, {"out": out})
 
 
-def warp_max_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_warp_max_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that finds the largest element of each warp. All elements may be
     negative.
     """
@@ -101,24 +101,24 @@ def _make_warp_max_case(x: Any, block: Dim3) -> Case:
     return Case(blocks, {"x": x, "n": x.size}, {"out": out})
 
 
-def _constant_case(value: int) -> Any:
+def _make_constant_case_maker(value: int) -> Any:
     """Return a function that creates a test case of equal elements, except a larger one in each warp."""
 
-    def case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
         x = np.full(size, value, np.int32)
         x[_WARP_SIZE - 1 :: _WARP_SIZE] += 1
         return _make_warp_max_case(x, block)
 
-    return case
+    return make_case
 
 
-_EXTREME_ROWS = tuple(
-    Row(f"elements of {value:,}", _constant_case(value), (1, 33, 500))
+_EXTREME_VALUE_ROWS = tuple(
+    Row(f"elements of {value:,}", _make_constant_case_maker(value), (1, 33, 500))
     for value in (-(1 << 31), -1, (1 << 31) - 2)
 )
 
 
-def count_keys(data: Draw, size: Any, block: Dim3) -> Case:
+def make_count_keys_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that counts how often each key occurs, and adds the counts to bins."""
     keys = data.integers(size, 0, _KEY_COUNT)
     bins = data.integers(_KEY_COUNT, -(10**9), 10**9)
@@ -133,26 +133,26 @@ def _make_count_case(keys: Any, bins: Any, block: Dim3) -> Case:
     return Case(draw.blocks_for(size, block[0]), {"keys": keys, "bins": bins, "n": size}, {"bins": expected})
 
 
-def _repeated_keys_case(*keys: int, bins: int = 0) -> Any:
+def _make_repeated_keys_case_maker(*keys: int, bins: int = 0) -> Any:
     """Return a function that creates a test case with the given keys, repeated, and given initial bins."""
 
-    def case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
         return _make_count_case(
             np.resize(np.array(keys, np.int32), size), np.full(_KEY_COUNT, bins, np.int32), block
         )
 
-    return case
+    return make_case
 
 
 _KEY_ROWS = (
-    Row("one key, the last", _repeated_keys_case(7)),
-    Row("one key, the first", _repeated_keys_case(0, bins=5)),
-    Row("two keys", _repeated_keys_case(3, 5, bins=-(1 << 31))),
-    Row("each key in turn", _repeated_keys_case(*range(_KEY_COUNT), bins=(1 << 31) - 2000)),
+    Row("one key, the last", _make_repeated_keys_case_maker(7)),
+    Row("one key, the first", _make_repeated_keys_case_maker(0, bins=5)),
+    Row("two keys", _make_repeated_keys_case_maker(3, 5, bins=-(1 << 31))),
+    Row("each key in turn", _make_repeated_keys_case_maker(*range(_KEY_COUNT), bins=(1 << 31) - 2000)),
 )
 
 
-def compact_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_compact_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that moves the positive elements of each warp to the front of its
     outputs.
 
@@ -179,26 +179,29 @@ def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
     return Case(blocks, inputs, {"out": expected.ravel(), "counts": is_kept.sum(axis=1, dtype=np.int32)})
 
 
-def _repeated_values_case(*values: float) -> Any:
+def _make_repeated_values_case_maker(*values: float) -> Any:
     """Return a function that creates a test case whose input repeats the given numbers."""
 
-    def case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
         return _make_compact_case(data, np.resize(np.array(values, np.float32), size), block)
 
-    return case
+    return make_case
 
 
 _COMPACT_ROWS = (
-    Row("all kept", _repeated_values_case(1, 2, 3, 4, 5)),
-    Row("none kept", _repeated_values_case(-1, -np.inf, np.nan, 0, -0.0)),
-    Row("0, -0, NaN and infinities", _repeated_values_case(0, np.inf, -0.0, np.nan, -np.inf)),
-    Row("one kept, the last of its warp", _repeated_values_case(*[-1] * 31, 7)),
-    Row("one kept, the first of its warp", _repeated_values_case(7, *[-1] * 31)),
-    Row("almost no element kept, also very small positive ones", _repeated_values_case(2e-38, -2e-38)),
+    Row("all kept", _make_repeated_values_case_maker(1, 2, 3, 4, 5)),
+    Row("none kept", _make_repeated_values_case_maker(-1, -np.inf, np.nan, 0, -0.0)),
+    Row("0, -0, NaN and infinities", _make_repeated_values_case_maker(0, np.inf, -0.0, np.nan, -np.inf)),
+    Row("one kept, the last of its warp", _make_repeated_values_case_maker(*[-1] * 31, 7)),
+    Row("one kept, the first of its warp", _make_repeated_values_case_maker(7, *[-1] * 31)),
+    Row(
+        "almost no element kept, also very small positive ones",
+        _make_repeated_values_case_maker(2e-38, -2e-38),
+    ),
 )
 
 
-def _only_ragged_warp_wrong(mistake: Mistake) -> bool:
+def _is_only_ragged_warp_wrong(mistake: Mistake) -> bool:
     """Return whether the results of all full warps are right, and only the last, partial warp is wrong."""
     full_warps = mistake["n"] // _WARP_SIZE
     return mistake.found is not None and full_warps > 0 and not mistake.wrong[:full_warps].any()
@@ -208,7 +211,7 @@ def _sort_values(values: Any) -> Any:
     return None if values is None else sorted(values)
 
 
-def _only_first_warps_written(mistake: Mistake) -> bool:
+def _is_only_first_warps_written(mistake: Mistake) -> bool:
     return advice.partly_unwritten(mistake) and mistake.case.block[0] > _WARP_SIZE
 
 
@@ -231,7 +234,7 @@ _WRITTEN_TWICE_ADVICE = Advice(
     advice.written_twice, "Only one lane of each warp must write the result of the warp."
 )
 _MISSING_WARPS_ADVICE = Advice(
-    _only_first_warps_written,
+    _is_only_first_warps_written,
     "Some warps wrote nothing: lane 0 of every warp must write, at the number of its warp in the whole grid.",
 )
 
@@ -242,7 +245,7 @@ EXERCISES = (
         kernel="two_rules",
         parameters="const int* x, int* y, int n",
         once=True,
-        case=two_rules_case,
+        case=make_two_rules_case,
         reference="two_rules.cu",
         naive="two_rules_naive.cu",
         level="warm-up",
@@ -280,8 +283,8 @@ EXERCISES = (
         kernel="warp_sum",
         parameters="const int* x, int* out, int n",
         once=True,
-        case=warp_sum_case,
-        table=(Row("more warps than 16 bits can count", _many_warps_case, (100,)),),
+        case=make_warp_sum_case,
+        table=(Row("more warps than 16 bits can count", _make_many_warps_case, (100,)),),
         reference="warp_sum.cu",
         blocks=draw.whole_warps,
         budgets=(
@@ -315,7 +318,7 @@ EXERCISES = (
             _MISSING_WARPS_ADVICE,
             _WRITTEN_TWICE_ADVICE,
             Advice(
-                _only_ragged_warp_wrong,
+                _is_only_ragged_warp_wrong,
                 "Full warps are right, but the incomplete one is not: lanes without an element must take "
                 "part, with the value 0.",
             ),
@@ -329,8 +332,8 @@ EXERCISES = (
         kernel="warp_max",
         parameters="const int* x, int* out, int n",
         once=True,
-        case=warp_max_case,
-        table=_EXTREME_ROWS,
+        case=draw_warp_max_case,
+        table=_EXTREME_VALUE_ROWS,
         reference="warp_max.cu",
         kind="repair",
         sizes=draw.some_lengths,
@@ -351,7 +354,7 @@ EXERCISES = (
                 "larger than another one?",
             ),
             Advice(
-                _only_ragged_warp_wrong,
+                _is_only_ragged_warp_wrong,
                 "Full warps are right, but the incomplete one is not: which value do lanes without an "
                 "element have?",
             ),
@@ -364,7 +367,7 @@ EXERCISES = (
         "Bins",
         kernel="count_keys",
         parameters="const int* keys, int* bins, int n",
-        case=count_keys,
+        case=make_count_keys_case,
         table=_KEY_ROWS,
         reference="count_keys.cu",
         naive="count_keys_naive.cu",
@@ -398,7 +401,7 @@ EXERCISES = (
         "Keep the order",
         kernel="compact",
         parameters="const float* x, float* out, int* counts, int n",
-        case=compact_case,
+        case=draw_compact_case,
         table=_COMPACT_ROWS,
         reference="compact.cu",
         level="stretch",

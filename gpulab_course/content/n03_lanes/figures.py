@@ -10,7 +10,7 @@ from gpulab.views.parts.palette import find_hex
 from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
 from gpulab_course.teach.picture import Picture
 
-_LANES = 32
+_LANE_COUNT = 32
 _DIGIT_BITS = 4
 
 
@@ -26,15 +26,15 @@ def _draw_cell(axes: Axes, x: float, y: float, text: str, colour: str | None, he
 
 def mask_strip(mask: int) -> Picture:
     """Draw the 32 bits of a lane mask, with bit 0 at the right, above its hexadecimal digits."""
-    figure, axes = empty_axes(1.25, (0, _LANES + 3.4), (0, 4.1))
-    for lane in range(_LANES):
-        x = 3.4 + _LANES - 1 - lane
+    figure, axes = empty_axes(1.25, (0, _LANE_COUNT + 3.4), (0, 4.1))
+    for lane in range(_LANE_COUNT):
+        x = 3.4 + _LANE_COUNT - 1 - lane
         _draw_cell(
             axes, x, 1, str(int(_has_bit(mask, lane))), "accent" if _has_bit(mask, lane) else None, 1.3
         )
         draw_text(axes, x + 0.5, 0.5, str(lane), "muted", ha="center", fontsize=9)
-    for digit in range(_LANES // _DIGIT_BITS):
-        x = 3.4 + _LANES - _DIGIT_BITS * (digit + 1)
+    for digit in range(_LANE_COUNT // _DIGIT_BITS):
+        x = 3.4 + _LANE_COUNT - _DIGIT_BITS * (digit + 1)
         axes.plot(
             [x + 0.2, x + 0.2, x + 3.8, x + 3.8],
             [2.5, 2.8, 2.8, 2.5],
@@ -45,7 +45,7 @@ def mask_strip(mask: int) -> Picture:
         draw_text(axes, x + 2, 3.45, text, ha="center", fontsize=12)
     for y, text in ((0.5, "lane"), (1.65, "bit"), (3.45, "hex digit")):
         draw_text(axes, 0, y, text)
-    active_lanes = [lane for lane in range(_LANES) if _has_bit(mask, lane)]
+    active_lanes = [lane for lane in range(_LANE_COUNT) if _has_bit(mask, lane)]
     return Picture.of(
         figure,
         f"The 32 bits of the mask {mask:#010x}, with lane 0 at the right; each hexadecimal digit has four "

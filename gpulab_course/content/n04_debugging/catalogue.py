@@ -11,13 +11,13 @@ from gpulab.lab.faults.sandbox import Sandboxed, sandbox
 from gpulab.views.tables import NOTHING, Table
 from virtualgpu.records import Provenance
 
-_CODE = (Path(__file__).parent / "kernels" / "errors.cu").read_text(encoding="utf-8")
+_ERROR_KERNELS_CODE = (Path(__file__).parent / "kernels" / "errors.cu").read_text(encoding="utf-8")
 
 
 def _run_kernel(name: str, dtype: str = "float32") -> None:
     cp = session.cp()
     x = cp.zeros(32, dtype=dtype)
-    cp.RawKernel(_CODE, name)((1,), (32,), (x,))
+    cp.RawKernel(_ERROR_KERNELS_CODE, name)((1,), (32,), (x,))
     y = cp.arange(32) + 1
     y.get()
 
@@ -30,7 +30,7 @@ def too_much_memory() -> None:
 def too_many_threads() -> None:
     """Try to launch blocks of 4,096 threads."""
     cp = session.cp()
-    cp.RawKernel(_CODE, "gives_up")((1,), (4096,), (cp.ones(4096, dtype=cp.float32),))
+    cp.RawKernel(_ERROR_KERNELS_CODE, "gives_up")((1,), (4096,), (cp.ones(4096, dtype=cp.float32),))
 
 
 def illegal_address() -> None:
@@ -59,31 +59,31 @@ def endless_kernel() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ErrorRow:
     """One row of the table of CUDA errors, with the function that causes the error, and its remedy."""
 
     function: Callable[[], None]
     remedy: str
 
 
-ROWS = (
-    Row(too_much_memory, "free memory, or use smaller or fewer arrays (10b)"),
-    Row(too_many_threads, "look up the limits of the device (01)"),
-    Row(illegal_address, "gl.sanitize reports the thread and the line"),
-    Row(misaligned_address, "wide loads need addresses that are multiples of their size (05a)"),
-    Row(device_assert, "read the condition that is printed, with its file and line"),
-    Row(launch_failure, "look for __trap() and for divergent barriers"),
-    Row(endless_kernel, "look for a value that no thread sets"),
+ERROR_ROWS = (
+    ErrorRow(too_much_memory, "free memory, or use smaller or fewer arrays (10b)"),
+    ErrorRow(too_many_threads, "look up the limits of the device (01)"),
+    ErrorRow(illegal_address, "gl.sanitize reports the thread and the line"),
+    ErrorRow(misaligned_address, "wide loads need addresses that are multiples of their size (05a)"),
+    ErrorRow(device_assert, "read the condition that is printed, with its file and line"),
+    ErrorRow(launch_failure, "look for __trap() and for divergent barriers"),
+    ErrorRow(endless_kernel, "look for a value that no thread sets"),
 )
 
 
-class Catalogue:
+class ErrorCatalogue:
     """A table of CUDA errors, with the sandbox result of each function in the dict ``runs``."""
 
     def __init__(self, runs: dict[str, Sandboxed], provenance: Provenance) -> None:
         self.runs = runs
         rows = []
-        for row in ROWS:
+        for row in ERROR_ROWS:
             record = runs[row.function.__name__].record
             error = record.error or f"ended: {record.ended.split(';')[0]}"
             context_state = "lost" if record.sticky or record.ended else "lives"
@@ -117,7 +117,7 @@ class Catalogue:
         return self._table.card()
 
 
-def run() -> Catalogue:
+def run() -> ErrorCatalogue:
     """Run the function of each row in a sandbox process, and return the table of CUDA errors."""
-    runs = {row.function.__name__: sandbox(row.function, limit_s=3.0) for row in ROWS}
-    return Catalogue(runs, session.backend().provenance)
+    runs = {row.function.__name__: sandbox(row.function, limit_s=3.0) for row in ERROR_ROWS}
+    return ErrorCatalogue(runs, session.backend().provenance)

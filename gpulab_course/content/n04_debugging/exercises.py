@@ -34,9 +34,9 @@ from virtualgpu.records import Dim3
 
 # 04-whodunit
 
-SUSPECTS = ("load_tokens", "scale", "add_bias")
+SUSPECT_KERNEL_NAMES = ("load_tokens", "scale", "add_bias")
 _STRAY_OFFSET = 1 << 44  # elements: far outside of all allocations
-_ELEMENTS = 64
+_ELEMENT_COUNT = 64
 
 
 def judge_whodunit(answer: Answer) -> str:
@@ -46,9 +46,9 @@ def judge_whodunit(answer: Answer) -> str:
     rng = answer.rng
     for fault_count, wait_count in ((1, 0), (0, 2), (1, 2), (2, 0), (1, 1), (0, 0), (2, 1)):
         launches = int(rng.integers(6, 14))
-        index_steps = rng.integers(1, len(SUSPECTS), launches)  # not 0, so that neighbours differ
-        name_indices = np.cumsum(index_steps) % len(SUSPECTS)
-        names = [SUSPECTS[index] for index in name_indices]
+        index_steps = rng.integers(1, len(SUSPECT_KERNEL_NAMES), launches)  # not 0, so that neighbours differ
+        name_indices = np.cumsum(index_steps) % len(SUSPECT_KERNEL_NAMES)
+        names = [SUSPECT_KERNEL_NAMES[index] for index in name_indices]
         failing_launches = sorted(
             int(n) for n in rng.choice(np.arange(2, launches), fault_count, replace=False)
         )
@@ -91,7 +91,7 @@ def _run_whodunit(
     """Run the answer in its own process; return its result, its program runs, and the host's waits."""
     must_be_a_function("whodunit", callable(answer), type(answer).__name__)
     cp = session.cp()
-    kernels = _suspect_kernels()
+    kernels = _compile_suspect_kernels()
     fault_records: list[Any] = []
     finished_calls: list[int] = []
     started_launches: list[int] = []
@@ -103,10 +103,10 @@ def _run_whodunit(
             fault_records.append(fault_record)
             finished_calls.append(0)
             started_launches.append(request_offset(True))
-            x = cp.zeros(_ELEMENTS, dtype=cp.float32)
+            x = cp.zeros(_ELEMENT_COUNT, dtype=cp.float32)
             for launch_number, name in enumerate(names, 1):
                 started_launches[-1] = launch_number
-                kernels[name]((2,), (32,), (x, np.int32(_ELEMENTS), np.int64(request_offset(False))))
+                kernels[name]((2,), (32,), (x, np.int32(_ELEMENT_COUNT), np.int64(request_offset(False))))
                 finished_calls[-1] = launch_number
                 after(name, launch_number)
                 if launch_number in waiting_launches:
@@ -133,9 +133,9 @@ def _run_whodunit(
     }
 
 
-def _suspect_kernels() -> dict[str, Any]:
+def _compile_suspect_kernels() -> dict[str, Any]:
     kernel_code = (Path(__file__).parent / "kernels" / "suspects.cu").read_text(encoding="utf-8")
-    return {name: session.cp().RawKernel(kernel_code, name) for name in SUSPECTS}
+    return {name: session.cp().RawKernel(kernel_code, name) for name in SUSPECT_KERNEL_NAMES}
 
 
 def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: list[int]) -> None:
@@ -196,7 +196,18 @@ WHODUNIT = PythonExercise("04-whodunit", "Whodunit", judge_whodunit, level="warm
 # 04-hunt
 
 _STEP_NAMES = ("normed", "scores", "weights", "mixed", "out", "gated", "masked")
-KINDS = ("made", "none", "in place", "input", "infinite", "two", "twice", "over the input", "last", "alone")
+HUNT_PROGRAM_KINDS = (
+    "made",
+    "none",
+    "in place",
+    "input",
+    "infinite",
+    "two",
+    "twice",
+    "over the input",
+    "last",
+    "alone",
+)
 
 
 def judge_hunt(answer: Answer) -> str:
@@ -205,7 +216,7 @@ def judge_hunt(answer: Answer) -> str:
     """
     unfinished_steps = ""
     for has_stale_nan in (False, True):  # whether arrays hold NaN before their step has run
-        for program_kind in KINDS:
+        for program_kind in HUNT_PROGRAM_KINDS:
             program = draw_program(answer.rng, program_kind, has_stale_nan)
             calls: list[str] = []
             changed_steps: list[str] = []
@@ -213,7 +224,7 @@ def judge_hunt(answer: Answer) -> str:
             def step(
                 name: str,
                 current_values: list[Any],
-                program: _Program = program,
+                program: _HuntProgram = program,
                 calls: list[str] = calls,
                 changed_steps: list[str] = changed_steps,
             ) -> Any:
@@ -243,7 +254,7 @@ def judge_hunt(answer: Answer) -> str:
 
 
 @dataclass(frozen=True)
-class _Program:
+class _HuntProgram:
     """A program of steps for exercise 04-hunt, with the values that each step writes and the first NaN.
 
     The judge's process keeps these values. A step in the answer's process requests the values that it writes.
@@ -264,9 +275,9 @@ class _Program:
         )
 
 
-def draw_program(rng: np.random.Generator, kind: str, has_stale_nan: bool) -> _Program:
-    """Return a random program of one of `KINDS`. If `has_stale_nan` is true, the arrays of the program
-    initially contain NaN.
+def draw_program(rng: np.random.Generator, kind: str, has_stale_nan: bool) -> _HuntProgram:
+    """Return a random program of one of `HUNT_PROGRAM_KINDS`. If `has_stale_nan` is true, the arrays of the
+    program initially contain NaN.
     """
     step_count = 1 if kind == "alone" else int(rng.integers(4, len(_STEP_NAMES) + 1))
     names = [str(name) for name in rng.permutation(_STEP_NAMES)[:step_count]]
@@ -295,7 +306,7 @@ def draw_program(rng: np.random.Generator, kind: str, has_stale_nan: bool) -> _P
     arrays["x"] = x
     states = [dict(arrays)]
     written_values = {}
-    first_nan = _first_nan("x", x)
+    first_nan = _find_first_nan("x", x)
     for step_number, name in enumerate(names, 1):
         with np.errstate(invalid="ignore"):
             input_name = names_with_input[step_number - 1]
@@ -314,11 +325,11 @@ def draw_program(rng: np.random.Generator, kind: str, has_stale_nan: bool) -> _P
         written_values[name] = step_values
         arrays = arrays | {array_names[name]: step_values}
         states.append(arrays)
-        first_nan = first_nan or _first_nan(name, step_values)
-    return _Program(kind, has_stale_nan, written_values, array_names, states, first_nan)
+        first_nan = first_nan or _find_first_nan(name, step_values)
+    return _HuntProgram(kind, has_stale_nan, written_values, array_names, states, first_nan)
 
 
-def _first_nan(name: str, values: Any) -> tuple[str, tuple[int, ...]] | None:
+def _find_first_nan(name: str, values: Any) -> tuple[str, tuple[int, ...]] | None:
     nan_cells = np.argwhere(np.isnan(values))
     return (name, tuple(int(v) for v in nan_cells[0])) if nan_cells.size else None
 
@@ -351,7 +362,7 @@ def _run_hunt(
     return {"result": result, "arrays": read_arrays()}
 
 
-def _is_initial_nan(result: Any, program: _Program) -> bool:
+def _is_initial_nan(result: Any, program: _HuntProgram) -> bool:
     """Return whether the named step writes a finite number to the named cell, so its NaN was older."""
     if not isinstance(result, tuple) or not isinstance(result[0], str):
         return False
@@ -366,7 +377,7 @@ def _is_initial_nan(result: Any, program: _Program) -> bool:
     return is_inside and bool(np.isfinite(values[cell]))
 
 
-def _judge_cell(result: Any, program: _Program, calls: list[str], is_unchanged: bool) -> None:
+def _judge_cell(result: Any, program: _HuntProgram, calls: list[str], is_unchanged: bool) -> None:
     program_kind = program.kind
     expected = program.expected
     if isinstance(result, tuple | list) and len(result) == 2:
@@ -429,7 +440,7 @@ HUNT = PythonExercise("04-hunt", "The first NaN", judge_hunt, level="core", limi
 _MATRIX_SIDES = (1, 33, 40_000, 46_341, 50_000, 70_000, 1_500_000)
 
 
-def places_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_places_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes 64-bit indices into a large matrix and its transpose."""
     rows, cols = (int(n) for n in data.rng.choice(_MATRIX_SIDES, 2))
     case_choice = data.rng.random()
@@ -448,22 +459,22 @@ def places_case(data: Draw, size: Any, block: Dim3) -> Case:
     return _make_places_case(row, col, rows, cols, block)
 
 
-def _corners_row(rows: int, cols: int) -> Row:
+def _make_corners_row(rows: int, cols: int) -> Row:
     """Return a table row for a matrix of this size, with elements at its corners and next to them."""
 
-    def case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
         row = data.rng.choice((0, min(1, rows - 1), rows - 1), size).astype(np.int32)
         col = data.rng.choice((0, min(1, cols - 1), cols - 1), size).astype(np.int32)
         row[-1] = rows - 1
         col[-1] = cols - 1
         return _make_places_case(row, col, rows, cols, block)
 
-    return Row(f"corners of a matrix of {rows:,} × {cols:,}", case, (40,))
+    return Row(f"corners of a matrix of {rows:,} × {cols:,}", make_case, (40,))
 
 
 _INT_MAX = (1 << 31) - 1
 _MATRIX_ROWS = tuple(
-    _corners_row(rows, cols)
+    _make_corners_row(rows, cols)
     for rows, cols in (
         (1, 1),
         (7, 5),
@@ -487,10 +498,10 @@ def _make_places_case(row: Any, col: Any, rows: int, cols: int, block: Dim3) -> 
     return Case(draw.blocks_for(size, block[0]), inputs, expected)
 
 
-def _narrow_product_matcher(dtype: Any) -> Callable[[Mistake], bool]:
+def _make_narrow_product_matcher(dtype: Any) -> Callable[[Mistake], bool]:
     """Return a matcher for results that were computed in 32 bits and then widened to 64."""
 
-    def matches(mistake: Mistake) -> bool:
+    def is_match(mistake: Mistake) -> bool:
         if mistake.found is None or mistake.wanted is None:
             return False
         factor_name, length_name, addend_name = (
@@ -502,7 +513,7 @@ def _narrow_product_matcher(dtype: Any) -> Callable[[Mistake], bool]:
         wrapped_sum = (product + addend).astype(dtype).astype(np.int64)
         return bool((mistake.found == sum_of_wrapped).all() or (mistake.found == wrapped_sum).all())
 
-    return matches
+    return is_match
 
 
 PLACES = KernelExercise(
@@ -511,18 +522,18 @@ PLACES = KernelExercise(
     kernel="places",
     parameters="const int* row, const int* col, long long* from, long long* to, int rows, int cols, int n",
     once=True,
-    case=places_case,
+    case=draw_places_case,
     table=_MATRIX_ROWS,
     reference="places.cu",
     kind="repair",
     advice=(
         Advice(
-            _narrow_product_matcher(np.int32),
+            _make_narrow_product_matcher(np.int32),
             "The product of two ints is an int, which cannot be above 2,147,483,647, even if you assign it "
             "to a long long: widen a factor before you multiply, in both lines.",
         ),
         Advice(
-            _narrow_product_matcher(np.uint32),
+            _make_narrow_product_matcher(np.uint32),
             "unsigned wraps around as well, only later: widen a factor to 64 bits before you multiply.",
         ),
         Advice(
@@ -542,26 +553,26 @@ PLACES = KernelExercise(
 # 04-barrier
 
 
-def tree_sum_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_tree_sum_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that sums the elements of each block."""
     return _make_sum_case(data.integers(size, -(1 << 20), 1 << 20), block)
 
 
-def _last_differs_case(value: int, other_value: int) -> Any:
+def _make_last_differs_case_maker(value: int, other_value: int) -> Any:
     """Return a function that creates a test case of equal elements, except the last one of each block."""
 
-    def case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
         x = np.full(size, other_value, np.int32)
         x[block[0] - 1 :: block[0]] = value
         return _make_sum_case(x, block)
 
-    return case
+    return make_case
 
 
 _SUM_ROWS = (
-    Row("0 except for the largest int", _last_differs_case((1 << 31) - 1, 0)),
-    Row("0 except for the least int", _last_differs_case(-(1 << 31), 0)),
-    Row("all -1,000,001", _last_differs_case(-1_000_001, -1_000_001)),
+    Row("0 except for the largest int", _make_last_differs_case_maker((1 << 31) - 1, 0)),
+    Row("0 except for the least int", _make_last_differs_case_maker(-(1 << 31), 0)),
+    Row("all -1,000,001", _make_last_differs_case_maker(-1_000_001, -1_000_001)),
 )
 
 
@@ -581,7 +592,7 @@ BARRIER = KernelExercise(
     kernel="tree_sum",
     parameters="const int* x, int* sums, int n",
     once=True,
-    case=tree_sum_case,
+    case=make_tree_sum_case,
     table=_SUM_ROWS,
     reference="tree_sum.cu",
     kind="repair",
@@ -611,7 +622,7 @@ BARRIER = KernelExercise(
 # 04-freed
 
 
-def freed_case(data: Draw, size: int) -> ProgramCase:
+def make_freed_case(data: Draw, size: int) -> ProgramCase:
     """Return a test case with integers, whose products are exact in floating point."""
     x = data.rng.integers(-900, 900, size).astype(np.float32)
     label = f"both(x) of {counted(size, 'element')}"
@@ -638,7 +649,7 @@ FREED = ProgramExercise(
     "04-freed",
     "Repair: freed too early",
     "both",
-    freed_case,
+    make_freed_case,
     both,
     kind="repair",
     sizes=lambda rng: (1, 33, 1000, int(rng.integers(5_000, 50_000)), 100_000),

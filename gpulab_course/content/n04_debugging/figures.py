@@ -121,7 +121,7 @@ class Stray:
 
 # Memory that is freed too early
 
-_DURATIONS = {"double": 2.0, "add": 4.0, "z": 2.2, "multiply": 2.0}
+_OPERATION_DURATIONS = {"double": 2.0, "add": 4.0, "z": 2.2, "multiply": 2.0}
 _OPERATION_TEXTS = {
     "double": "doubled = x * 2",
     "add": "y = doubled + 1",
@@ -141,8 +141,8 @@ def reuse(host_order: Sequence[str]) -> Picture:
         What the host does, in order: "double", "add" (in the other stream, which waits for "double"), "del",
         "z", "wait" (for the other stream) and "multiply".
     """
-    start_times, memory_free_at = _schedule(host_order)
-    end_times = {name: start + _DURATIONS[name] for name, start in start_times.items()}
+    start_times, memory_free_at = _schedule_operations(host_order)
+    end_times = {name: start + _OPERATION_DURATIONS[name] for name, start in start_times.items()}
     is_memory_reused = host_order.index("del") < host_order.index("z")
     is_too_early = is_memory_reused and start_times["z"] < end_times["add"]
     last_end = max(end_times.values())
@@ -156,7 +156,13 @@ def reuse(host_order: Sequence[str]) -> Picture:
 
     for name, start in start_times.items():
         y = 2.0 if name == "add" else 0.5
-        bar(start, y, _DURATIONS[name], "warn" if name == "add" else "accent", _OPERATION_TEXTS[name])
+        bar(
+            start,
+            y,
+            _OPERATION_DURATIONS[name],
+            "warn" if name == "add" else "accent",
+            _OPERATION_TEXTS[name],
+        )
     draw_arrow(axes, (end_times["double"], 1.3), (start_times["add"], 2.0))
     if "wait" in host_order:
         draw_arrow(axes, (end_times["add"], 2.0), (start_times["multiply"], 1.3))
@@ -186,21 +192,23 @@ def reuse(host_order: Sequence[str]) -> Picture:
     )
 
 
-def _schedule(host_order: Sequence[str]) -> tuple[dict[str, float], float]:
+def _schedule_operations(host_order: Sequence[str]) -> tuple[dict[str, float], float]:
     """Return the start of each operation in one valid order, and the time when `doubled` is freed."""
     start_times: dict[str, float] = {}
     stream_free_at = 0.0
     memory_free_at = 0.0
     for name in host_order:
         if name == "add":
-            start_times[name] = start_times["double"] + _DURATIONS["double"] + _EVENT_GAP
+            start_times[name] = start_times["double"] + _OPERATION_DURATIONS["double"] + _EVENT_GAP
         elif name == "wait":
-            stream_free_at = max(stream_free_at, start_times["add"] + _DURATIONS["add"] + _EVENT_GAP)
+            stream_free_at = max(
+                stream_free_at, start_times["add"] + _OPERATION_DURATIONS["add"] + _EVENT_GAP
+            )
         elif name == "del":
             memory_free_at = stream_free_at + 0.6
         else:
             start_times[name] = max(
                 stream_free_at, memory_free_at + 0.7 if name == "z" and memory_free_at else 0.0
             )
-            stream_free_at = start_times[name] + _DURATIONS[name]
+            stream_free_at = start_times[name] + _OPERATION_DURATIONS[name]
     return start_times, memory_free_at

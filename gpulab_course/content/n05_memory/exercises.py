@@ -32,13 +32,13 @@ _TILE_SIDE = 32
 _BANK_COUNT = 32
 
 
-def copy4_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_copy4_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that copies floats with one thread for every four elements."""
     x = data.floats(size, moved=True)
     return Case(draw.blocks_for(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": Near(x, 0.0, ulps=0)})
 
 
-def _tiny_values_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_tiny_values_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with values that arithmetic could change, such as -0, subnormal numbers and NaN."""
     x = np.array([0x80000000, 1, 0x80000001, 0x7FC00001, 0x7F800000], np.uint32).view(np.float32)
     inputs = {"x": np.resize(x, size), "n": size}
@@ -46,7 +46,7 @@ def _tiny_values_case(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(draw.blocks_for(-(-size // 4), block[0]), inputs, expected)
 
 
-def split(data: Draw, size: Any, block: Dim3) -> Case:
+def make_split_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that splits an array of points (x, y, z) into three arrays."""
     xyz = data.floats((size, 3), moved=True)
     expected: dict[str, Any] = {
@@ -55,7 +55,7 @@ def split(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(draw.blocks_for(size, block[0]), {"xyz": xyz, "n": size}, expected)
 
 
-def transpose(data: Draw, size: Any, block: Dim3) -> Case:
+def make_transpose_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that transposes a matrix with one block for every tile of 32 x 32."""
     rows, cols = size
     x = data.floats((rows, cols), moved=True)
@@ -63,7 +63,7 @@ def transpose(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": Near(x.T.copy(), 0.0, ulps=0)})
 
 
-def padded_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_padded_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that doubles the valid part of each row, and sets the padding to 0.
 
     The padding of the input contains arbitrary values, including NaN.
@@ -84,27 +84,27 @@ def _make_padded_case(data: Draw, x: Any, lengths: Any, block: Dim3) -> Case:
     return Case(grid, inputs, {"y": np.where(is_valid, 2 * x, np.float32(0))})
 
 
-def _valid_lengths_case(lengths_for: Any) -> Any:
+def _make_valid_lengths_case_maker(lengths_for: Any) -> Any:
     """Return a function that creates a test case; ``lengths_for(cols)`` elements of its rows are valid."""
 
-    def case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
         rows, cols = size
         special_values = np.array((1, -2, np.nan, np.inf, 0), np.float32)  # in valid parts, too
         lengths = np.resize(np.array(lengths_for(cols), np.int32), rows)
         return _make_padded_case(data, data.rng.choice(special_values, size), lengths, block)
 
-    return case
+    return make_case
 
 
 _PADDED_ROWS = (
-    Row("no padding", _valid_lengths_case(lambda cols: [cols])),
-    Row("nothing but padding", _valid_lengths_case(lambda cols: [0])),
-    Row("one element of padding, one valid", _valid_lengths_case(lambda cols: [cols - 1, 1])),
-    Row("empty and full rows", _valid_lengths_case(lambda cols: [0, cols])),
+    Row("no padding", _make_valid_lengths_case_maker(lambda cols: [cols])),
+    Row("nothing but padding", _make_valid_lengths_case_maker(lambda cols: [0])),
+    Row("one element of padding, one valid", _make_valid_lengths_case_maker(lambda cols: [cols - 1, 1])),
+    Row("empty and full rows", _make_valid_lengths_case_maker(lambda cols: [0, cols])),
 )
 
 
-def median5_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_median5_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the median of each element and its four neighbours."""
     x = data.any_integers(size)
     padded_x = np.pad(x, 2, mode="edge") if size else np.zeros(4, np.int32)
@@ -113,12 +113,12 @@ def median5_case(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": expected})
 
 
-def _lengths_around_five(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+def _draw_lengths_around_five(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Draw the lengths of `draw.lengths` and lengths below five."""
     return [*draw.lengths(rng, threads_at_once), 2, 3]
 
 
-def matmul_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_matmul_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that multiplies matrices. The sums are exact in any order of the terms.
 
     One matrix contains quarters up to 1,024, which neither a byte nor half precision represents; the other
@@ -135,12 +135,12 @@ def matmul_case(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(grid, inputs, {"c": a @ b})
 
 
-def _infinite_end_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_infinite_end_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Make a matrix multiplication whose last factors are infinite.
 
     Missing elements of a tile must be 0 in both matrices, because infinity times 0 is NaN.
     """
-    case = matmul_case(data, size, block)
+    case = make_matmul_case(data, size, block)
     a = case.values["a"]
     b = case.values["b"]
     a[:, -1] = 1
@@ -176,7 +176,7 @@ def _draw_matmul_sizes(rng: np.random.Generator, threads_at_once: int) -> list[A
     return [*small_sizes, (1, 1, 1), (37, 70, 65), (matrix_side - 5, matrix_side + 3, 4)]
 
 
-def _only_padding_wrong(mistake: Mistake) -> bool:
+def _is_only_padding_wrong(mistake: Mistake) -> bool:
     """Return whether only elements of the padding are wrong, and only those with NaN or infinity as input."""
     if mistake.found is None or mistake.wanted is None:
         return False
@@ -184,12 +184,12 @@ def _only_padding_wrong(mistake: Mistake) -> bool:
     return not np.isfinite(mistake["x"][mistake.wrong]).any() and bool(is_padding[mistake.wrong].all())
 
 
-def _only_end_unwritten(mistake: Mistake) -> bool:
+def _is_only_end_unwritten(mistake: Mistake) -> bool:
     """Return whether only elements after the last complete float4 were not written."""
     return advice.partly_unwritten(mistake) and not mistake.wrong[: mistake["n"] // 4 * 4].any()
 
 
-def _product_of_whole_tiles(mistake: Mistake) -> Any:
+def _multiply_whole_tiles(mistake: Mistake) -> Any:
     """Return the matrix product that results if the last, incomplete tiles are left out."""
     covered_size = mistake["inner"] // mistake.case.block[0] * mistake.case.block[0]
     return mistake["a"][:, :covered_size] @ mistake["b"][:covered_size]
@@ -412,8 +412,8 @@ EXERCISES = (
         kernel="copy4",
         parameters="const float* x, float* y, int n",
         once=True,
-        case=copy4_case,
-        table=(Row("next to nothing", _tiny_values_case, (1, 2, 3, 7, 43)),),
+        case=make_copy4_case,
+        table=(Row("next to nothing", _make_tiny_values_case, (1, 2, 3, 7, 43)),),
         reference="copy4.cu",
         naive="copy4_naive.cu",
         level="warm-up",
@@ -438,7 +438,7 @@ EXERCISES = (
                 advice.written_twice,
                 "Each of the last n % 4 floats must be written by only one thread, as all other floats.",
             ),
-            Advice(_only_end_unwritten, "The end was never copied: n need not be a multiple of 4."),
+            Advice(_is_only_end_unwritten, "The end was never copied: n need not be a multiple of 4."),
             Advice(
                 advice.partly_unwritten,
                 "Some elements were never copied: there is a thread for every four elements, and the float4s "
@@ -455,7 +455,7 @@ EXERCISES = (
         kernel="split",
         parameters="const float* xyz, float* x, float* y, float* z, int n",
         once=True,
-        case=split,
+        case=make_split_case,
         reference="split.cu",
         naive="split_naive.cu",
         budgets=(
@@ -500,7 +500,7 @@ EXERCISES = (
         kernel="transpose",
         parameters="const float* x, float* y, int rows, int cols",
         once=True,
-        case=transpose,
+        case=make_transpose_case,
         reference="transpose.cu",
         naive="transpose_naive.cu",
         sizes=draw.matrices,
@@ -559,10 +559,10 @@ EXERCISES = (
         kernel="median5",
         parameters="const int* x, int* y, int n",
         once=True,
-        case=median5_case,
+        case=make_median5_case,
         reference="median5.cu",
         naive="median5_naive.cu",
-        sizes=_lengths_around_five,
+        sizes=_draw_lengths_around_five,
         kind="repair",
         budgets=(
             Budget(
@@ -592,7 +592,7 @@ EXERCISES = (
         kernel="padded",
         parameters="const float* x, const int* length, float* y, int rows, int cols",
         once=True,
-        case=padded_case,
+        case=draw_padded_case,
         table=_PADDED_ROWS,
         reference="padded.cu",
         naive="padded_naive.cu",
@@ -614,7 +614,7 @@ EXERCISES = (
             ),
             Advice(advice.written_twice, "Threads beyond the last column write into the next row."),
             Advice(
-                _only_padding_wrong,
+                _is_only_padding_wrong,
                 "The padding can contain NaN and infinity, and 0 times these is NaN: select values, do not "
                 "multiply them.",
             ),
@@ -631,8 +631,8 @@ EXERCISES = (
         kernel="matmul",
         parameters="const float* a, const float* b, float* c, int rows, int cols, int inner",
         once=True,
-        case=matmul_case,
-        table=(Row("an infinity at the end", _infinite_end_case, ((5, 7, 35), (17, 3, 2))),),
+        case=make_matmul_case,
+        table=(Row("an infinity at the end", _make_infinite_end_case, ((5, 7, 35), (17, 3, 2))),),
         reference="matmul.cu",
         naive="matmul_naive.cu",
         level="stretch",
@@ -664,7 +664,7 @@ EXERCISES = (
             ),
             _BARRIER_ADVICE,
             Advice(
-                advice.holds(_product_of_whole_tiles),
+                advice.holds(_multiply_whole_tiles),
                 "The last tile can be incomplete: round the number of tiles up, and let elements outside the "
                 "matrix count as 0.",
             ),

@@ -27,7 +27,7 @@ _WARP_SIZE = 32
 _LARGE_INT = 1 << 25
 
 
-def block_stats_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_block_stats_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the sum and the maximum of each block's elements.
 
     Some blocks have only negative numbers.
@@ -53,64 +53,64 @@ def _make_stats_case(x: Any, block: Dim3) -> Case:
     return Case(blocks, {"x": x, "n": size}, {"sums": block_sums, "largest": block_maxima})
 
 
-def _last_differs_case(data: Draw, size: Any, block: Dim3, value: int, other_value: int) -> Case:
+def _make_last_differs_case(data: Draw, size: Any, block: Dim3, value: int, other_value: int) -> Case:
     """Return a test case with equal elements, except the last element of each full block."""
     x = np.full(size, other_value, np.int32)
     x[block[0] - 1 :: block[0]] = value
     return _make_stats_case(x, block)
 
 
-def _any_ints_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_any_ints_case(data: Draw, size: Any, block: Dim3) -> Case:
     return _make_stats_case(data.rng.integers(_INT_MIN, -_INT_MIN, size).astype(np.int32), block)
 
 
 _STATS_ROWS = (
-    Row("any ints", _any_ints_case, (1, 33, 1000)),
+    Row("any ints", _make_any_ints_case, (1, 33, 1000)),
     Row(
         "the largest int last, others just below",
-        lambda data, n, block: _last_differs_case(data, n, block, -_INT_MIN - 1, -_INT_MIN - 2),
+        lambda data, n, block: _make_last_differs_case(data, n, block, -_INT_MIN - 1, -_INT_MIN - 2),
     ),
     Row(
         "all elements the smallest int",
-        lambda data, n, block: _last_differs_case(data, n, block, _INT_MIN, _INT_MIN),
+        lambda data, n, block: _make_last_differs_case(data, n, block, _INT_MIN, _INT_MIN),
         (1, 40),
     ),
-    Row("zeros and one -1 per block", lambda data, n, block: _last_differs_case(data, n, block, -1, 0)),
-    Row("all -1", lambda data, n, block: _last_differs_case(data, n, block, -1, -1)),
+    Row("zeros and one -1 per block", lambda data, n, block: _make_last_differs_case(data, n, block, -1, 0)),
+    Row("all -1", lambda data, n, block: _make_last_differs_case(data, n, block, -1, -1)),
 )
 
 
-def warp_scan_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_warp_scan_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes inclusive prefix sums within each warp."""
     return _make_warp_scan_case(data.integers(size, -_LARGE_INT, _LARGE_INT), block)
 
 
 def _make_warp_scan_case(x: Any, block: Dim3) -> Case:
-    warp_sums = _warp_rows(x).cumsum(axis=1, dtype=np.int32)
+    warp_sums = _split_by_warp(x).cumsum(axis=1, dtype=np.int32)
     return Case(draw.blocks_for(x.size, block[0]), {"x": x, "n": x.size}, {"y": warp_sums.ravel()[: x.size]})
 
 
-def _warp_rows(x: Any) -> Any:
+def _split_by_warp(x: Any) -> Any:
     """Return the elements with one row per warp; missing elements are 0."""
     padded_x = np.zeros(-(-x.size // _WARP_SIZE) * _WARP_SIZE, x.dtype)
     padded_x[: x.size] = x
     return padded_x.reshape(-1, _WARP_SIZE)
 
 
-def _repeated_case(*values: int) -> Any:
+def _make_repeated_case(*values: int) -> Any:
     """Return a function that creates a warp scan test case whose input repeats the given numbers."""
     return lambda data, size, block: _make_warp_scan_case(np.resize(np.array(values, np.int32), size), block)
 
 
 _WARP_SCAN_ROWS = (
-    Row("all 1", _repeated_case(1)),
-    Row("all 0 but the last lane", _repeated_case(*[0] * 31, 5)),
-    Row("all 0 but the first lane", _repeated_case(7, *[0] * 31)),
-    Row("large numbers that cancel", _repeated_case((1 << 31) - 1, -(1 << 31) + 1)),
+    Row("all 1", _make_repeated_case(1)),
+    Row("all 0 but the last lane", _make_repeated_case(*[0] * 31, 5)),
+    Row("all 0 but the first lane", _make_repeated_case(7, *[0] * 31)),
+    Row("large numbers that cancel", _make_repeated_case((1 << 31) - 1, -(1 << 31) + 1)),
 )
 
 
-def scan(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_scan_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the exclusive prefix sums of an array.
 
     The prefix sums are drawn at random, and each element is the difference between neighbouring sums. Thus
@@ -141,7 +141,7 @@ def _make_scan_case(prefix_sums: Any, block: Dim3) -> Case:
     return Case(blocks, {"x": x, "state": state, "n": x.size}, {"y": prefix_sums[:-1].astype(np.int32)})
 
 
-def _extreme_sums_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_extreme_sums_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a scan test case whose sums at block ends are the largest int, the smallest int, or near 0."""
     extreme_sums = (0, -_INT_MIN - 1, 0, _INT_MIN, -1)
     positions = np.arange(size + 1)
@@ -154,7 +154,7 @@ def _extreme_sums_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 _SCAN_ROWS = (
-    Row("sums at both ends of the range of an int", _extreme_sums_case, (300, 1000)),
+    Row("sums at both ends of the range of an int", _make_extreme_sums_case, (300, 1000)),
     Row("all 0", lambda data, n, block: _make_scan_case(np.zeros(n + 1, np.int64), block)),
     Row("all -1", lambda data, n, block: _make_scan_case(-np.arange(n + 1), block)),
     Row(
@@ -166,7 +166,7 @@ _SCAN_ROWS = (
 )
 
 
-def compact_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_compact_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that moves all positive elements to the front and keeps their order."""
     x = data.any_integers(size)
     blocks = draw.blocks_for(size, block[0])
@@ -190,27 +190,27 @@ def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
     return Case(blocks, inputs, {"out": expected, "count": np.array([positive_values.size], np.int32)})
 
 
-def _repeated_values_case(*values: int, interval: int = 1) -> Any:
+def _make_repeated_values_case_maker(*values: int, interval: int = 1) -> Any:
     """Return a function that creates a compaction test case: repeated numbers, with zeros between them."""
 
-    def case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
         x = np.zeros(size, np.int32)
         x[::interval] = np.resize(np.array(values, np.int32), -(-size // interval))
         return _make_compact_case(data, x[::-1].copy(), block)
 
-    return case
+    return make_case
 
 
 _COMPACT_ROWS = (
-    Row("all kept", _repeated_values_case(7, 1, -_INT_MIN - 1)),
-    Row("none kept", _repeated_values_case(0, -1, _INT_MIN)),
-    Row("every second kept", _repeated_values_case(5, interval=2)),
-    Row("one of every 40 kept", _repeated_values_case(3, interval=40)),
-    Row("all but one of every 5 kept", _repeated_values_case(1, 2, 3, 4, _INT_MIN)),
+    Row("all kept", _make_repeated_values_case_maker(7, 1, -_INT_MIN - 1)),
+    Row("none kept", _make_repeated_values_case_maker(0, -1, _INT_MIN)),
+    Row("every second kept", _make_repeated_values_case_maker(5, interval=2)),
+    Row("one of every 40 kept", _make_repeated_values_case_maker(3, interval=40)),
+    Row("all but one of every 5 kept", _make_repeated_values_case_maker(1, 2, 3, 4, _INT_MIN)),
 )
 
 
-def blur_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_blur_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that averages 5 × 5 pixels, with fewer blocks than tiles in y.
 
     Outside the picture, the nearest pixel is used.
@@ -235,7 +235,7 @@ def blur_case(data: Draw, size: Any, block: Dim3) -> Case:
 _PLAIN_ROWS = 2
 
 
-def softmax_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_softmax_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the softmax of rows. Some rows contain only -infinity."""
     rows, cols = size
     offset = data.rng.choice((0, 0, 100, -100, 3000, -30_000, -1e31), (rows, 1))
@@ -269,7 +269,7 @@ def _make_softmax_case(x: Any) -> Case:
     return Case(rows, {"x": x, "rows": rows, "cols": cols}, {"y": comparison})
 
 
-def _extreme_scores_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_extreme_scores_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Make a softmax of rows with one finite score, equal scores, or both ends of a float's range."""
     x = np.full(size, -np.inf, np.float32)
     rows, cols = size
@@ -305,7 +305,7 @@ def _draw_row_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]
     ]
 
 
-def _sums_by_halving(mistake: Mistake) -> Any:
+def _compute_sums_by_halving(mistake: Mistake) -> Any:
     """Return the sums that result if each halving drops the last of an odd number of elements."""
     threads = mistake.case.block[0]
     padded_x = np.zeros(mistake.case.launch_grid[0] * threads, np.int32)
@@ -331,40 +331,40 @@ def _is_rounded_to_float(mistake: Mistake) -> bool:
     return is_float_exact and int((np.abs(mistake.found.astype(np.int64)) > 1 << 26).sum()) > 2
 
 
-def _scan_adding_own_values(mistake: Mistake) -> Any:
+def _compute_scan_of_own_values(mistake: Mistake) -> Any:
     """Return the scan that results if lanes without a left neighbour add their own value."""
-    warp_rows = _warp_rows(mistake["x"])
+    warp_rows = _split_by_warp(mistake["x"])
     for distance in (1, 2, 4, 8, 16):
         warp_rows = warp_rows + np.concatenate((warp_rows[:, :distance], warp_rows[:, :-distance]), axis=1)
     return warp_rows.ravel()[: mistake["x"].size]
 
 
-def _exclusive_warp_scan(mistake: Mistake) -> Any:
-    warp_rows = _warp_rows(mistake["x"])
+def _compute_exclusive_scan(mistake: Mistake) -> Any:
+    warp_rows = _split_by_warp(mistake["x"])
     return (warp_rows.cumsum(axis=1, dtype=np.int32) - warp_rows).ravel()[: mistake["x"].size]
 
 
-def _scan_from_the_right(mistake: Mistake) -> Any:
-    warp_sums = _warp_rows(mistake["x"])[:, ::-1].cumsum(axis=1, dtype=np.int32)[:, ::-1]
+def _compute_scan_from_right(mistake: Mistake) -> Any:
+    warp_sums = _split_by_warp(mistake["x"])[:, ::-1].cumsum(axis=1, dtype=np.int32)[:, ::-1]
     return warp_sums.ravel()[: mistake["x"].size]
 
 
-def _block_scan(mistake: Mistake) -> Any:
+def _compute_block_scan(mistake: Mistake) -> Any:
     """Return inclusive prefix sums that start again at each block instead of at each warp."""
     prefix_sums = np.cumsum(mistake["x"], dtype=np.int32)
     block_starts = np.arange(prefix_sums.size) // mistake.case.block[0] * mistake.case.block[0]
     return prefix_sums - np.where(block_starts > 0, prefix_sums[block_starts - 1], 0)
 
 
-def _only_later_lanes_wrong(mistake: Mistake) -> bool:
+def _is_only_later_lanes_wrong(mistake: Mistake) -> bool:
     """Return whether the first two lanes of each warp are right, and later lanes are wrong."""
     if mistake.found is None or mistake["n"] < _WARP_SIZE:
         return False
-    wrong_rows = _warp_rows(mistake.wrong)
+    wrong_rows = _split_by_warp(mistake.wrong)
     return bool(not wrong_rows[:, :2].any() and wrong_rows[:, 2:].any())
 
 
-def _inclusive_scan(mistake: Mistake) -> Any:
+def _compute_inclusive_scan(mistake: Mistake) -> Any:
     return np.cumsum(mistake["x"], dtype=np.int32)
 
 
@@ -379,7 +379,7 @@ def _has_same_elements(mistake: Mistake) -> bool:
     return sorted(mistake.found.tolist()) == sorted(mistake.wanted.tolist())
 
 
-def _only_tail_wrong(mistake: Mistake) -> bool:
+def _is_only_tail_wrong(mistake: Mistake) -> bool:
     """Return whether all kept elements are right, and only elements after them are wrong."""
     if mistake.name != "out" or mistake.found is None:
         return False
@@ -393,7 +393,7 @@ def _shows_uninitialized_nan(mistake: Mistake) -> bool:
     return bool(np.isfinite(mistake["x"]).all() and np.isnan(mistake.found[mistake.wrong]).any())
 
 
-def _only_edges_wrong(mistake: Mistake) -> bool:
+def _is_only_edges_wrong(mistake: Mistake) -> bool:
     """Return whether only pixels within 2 of the picture's edges are wrong."""
     return _is_larger_than(mistake) and not mistake.wrong[2:-2, 2:-2].any()
 
@@ -406,7 +406,7 @@ def _is_larger_than(mistake: Mistake, min_side: int = 4) -> bool:
 _EXP_LIMIT = 80  # beyond it, the exponential overflows or is about 0
 
 
-def _only_masked_rows_wrong(mistake: Mistake) -> bool:
+def _is_only_masked_rows_wrong(mistake: Mistake) -> bool:
     """Return whether all wrong rows contain -infinity and only 0 or NaN as results.
 
     Return False if the largest scores of all wrong rows are beyond `_EXP_LIMIT`: overflow explains these.
@@ -420,7 +420,7 @@ def _only_masked_rows_wrong(mistake: Mistake) -> bool:
     return bool((np.isnan(wrong_rows) | (wrong_rows == 0)).all())
 
 
-def _only_low_rows_wrong(mistake: Mistake) -> bool:
+def _is_only_low_rows_wrong(mistake: Mistake) -> bool:
     """Return whether all wrong rows have low scores and the result 0, and rows with higher ones are right."""
     if mistake.found is None or mistake["rows"] < 3 or mistake.found[mistake.wrong].any():
         return False
@@ -429,12 +429,12 @@ def _only_low_rows_wrong(mistake: Mistake) -> bool:
     return bool((row_maxima[is_wrong_row] < -20).all() and (row_maxima[~is_wrong_row] > -20).any())
 
 
-def _wrong_rows_have_infinity(mistake: Mistake) -> bool:
+def _have_wrong_rows_infinity(mistake: Mistake) -> bool:
     """Return whether all wrong rows contain -infinity."""
     return bool(np.isinf(mistake["x"][mistake.wrong.any(axis=1)]).any(axis=1).all())
 
 
-def _wrong_rows_are_extremely_low(mistake: Mistake) -> bool:
+def _are_wrong_rows_very_low(mistake: Mistake) -> bool:
     """Return whether all scores of the wrong rows are below -1e20, lower than any usual initial value."""
     return bool((mistake["x"].max(axis=1)[mistake.wrong.any(axis=1)] < -1e20).all())
 
@@ -446,7 +446,7 @@ def _is_nearly_right(mistake: Mistake) -> bool:
     return bool(np.allclose(mistake.found, mistake.wanted, rtol=0.01, atol=0))
 
 
-_ATOMIC_ORDER = (
+_ATOMIC_ORDER_ADVICE = (
     "The order of the atomics of blocks and lanes is not fixed: compute positions from votes and sums."
 )
 
@@ -457,7 +457,7 @@ EXERCISES = (
         kernel="block_stats",
         parameters="const int* x, int* sums, int* largest, int n",
         once=True,
-        case=block_stats_case,
+        case=make_block_stats_case,
         table=_STATS_ROWS,
         reference="block_stats.cu",
         naive="block_stats_naive.cu",
@@ -500,7 +500,7 @@ EXERCISES = (
                 lambda mistake: (
                     mistake.found is not None
                     and mistake.name == "sums"
-                    and bool((mistake.found == _sums_by_halving(mistake)).all())
+                    and bool((mistake.found == _compute_sums_by_halving(mistake)).all())
                 ),
                 "A block can have any number of threads: if an odd number is left, halving leaves one out.",
             ),
@@ -523,7 +523,7 @@ EXERCISES = (
         kernel="warp_scan",
         parameters="const int* x, int* y, int n",
         once=True,
-        case=warp_scan_case,
+        case=draw_warp_scan_case,
         table=_WARP_SCAN_ROWS,
         reference="warp_scan.cu",
         level="warm-up",
@@ -564,26 +564,26 @@ EXERCISES = (
                 "Each lane has only its own element: add the values of the lanes to its left.",
             ),
             Advice(
-                advice.holds(_scan_adding_own_values),
+                advice.holds(_compute_scan_of_own_values),
                 "A lane whose number is below the distance has no lane that far to its left, so "
                 "__shfl_up_sync returns its own value. Such a lane must not add it.",
             ),
             Advice(
-                advice.holds(_exclusive_warp_scan),
+                advice.holds(_compute_exclusive_scan),
                 "This is an exclusive scan. The sum must include the element itself.",
             ),
             Advice(
-                advice.holds(_scan_from_the_right),
+                advice.holds(_compute_scan_from_right),
                 "These are the sums from each element to the right end of the warp. Take values from the "
                 "left.",
             ),
             Advice(
-                advice.either(advice.holds(_inclusive_scan), advice.holds(_block_scan)),
+                advice.either(advice.holds(_compute_inclusive_scan), advice.holds(_compute_block_scan)),
                 "The sums must start again at the first lane of each warp.",
             ),
             Advice(_is_rounded_to_float, "A float keeps only 24 bits of an int: compute with ints."),
             Advice(
-                _only_later_lanes_wrong,
+                _is_only_later_lanes_wrong,
                 "The first lanes of each warp are right. Do the distances double up to 16, and does each "
                 "shuffle pass the sum so far?",
             ),
@@ -598,7 +598,7 @@ EXERCISES = (
         once=True,
         rules=4,
         crowded=True,
-        case=scan,
+        case=draw_scan_case,
         table=_SCAN_ROWS,
         reference="scan.cu",
         budgets=(
@@ -644,7 +644,7 @@ EXERCISES = (
                 "its flag, on both sides.",
             ),
             Advice(
-                advice.holds(_inclusive_scan),
+                advice.holds(_compute_inclusive_scan),
                 "This is an inclusive scan. The sum of the elements *before* an element does not include "
                 "the element itself.",
             ),
@@ -662,13 +662,13 @@ EXERCISES = (
         kernel="compact",
         parameters="const int* x, const int* before, int* out, int* count, int n",
         once=True,
-        case=compact_case,
+        case=draw_compact_case,
         table=_COMPACT_ROWS,
         reference="compact.cu",
         naive="compact_naive.cu",
         blocks=draw.whole_warps,
         budgets=(
-            Budget("atomics", _ATOMIC_ORDER, most=0),
+            Budget("atomics", _ATOMIC_ORDER_ADVICE, most=0),
             Budget(
                 "load_sectors",
                 "Each element must be loaded only once, by its own thread. Votes show how many are kept "
@@ -681,7 +681,7 @@ EXERCISES = (
                 advice.out_of_bounds,
                 "Threads beyond n must not load: they keep nothing, so they vote no.",
             ),
-            Advice(_only_tail_wrong, "The elements of `out` after the last kept element must not change."),
+            Advice(_is_only_tail_wrong, "The elements of `out` after the last kept element must not change."),
             Advice(
                 lambda mistake: (
                     mistake.name == "out" and mistake.found is not None and bool((mistake.found <= 0).any())
@@ -690,7 +690,7 @@ EXERCISES = (
             ),
             Advice(
                 _has_same_elements,
-                f"The elements are right, but in another order. {_ATOMIC_ORDER}",
+                f"The elements are right, but in another order. {_ATOMIC_ORDER_ADVICE}",
             ),
             Advice(
                 lambda mistake: mistake.name == "count",
@@ -718,7 +718,7 @@ EXERCISES = (
         kernel="blur",
         parameters="const float* x, float* y, int rows, int cols",
         once=True,
-        case=blur_case,
+        case=make_blur_case,
         reference="blur.cu",
         naive="blur_naive.cu",
         sizes=_draw_picture_sizes,
@@ -766,7 +766,7 @@ EXERCISES = (
                 "__syncthreads() between filling and reading.",
             ),
             Advice(
-                _only_edges_wrong,
+                _is_only_edges_wrong,
                 "The inside is right. At the edges the nearest pixel counts, in rows and in columns.",
             ),
             Advice(
@@ -786,11 +786,11 @@ EXERCISES = (
         kernel="softmax",
         parameters="const float* x, float* y, int rows, int cols",
         once=True,
-        case=softmax_case,
+        case=draw_softmax_case,
         table=(
             Row(
                 "one score, equal ones, both ends",
-                _extreme_scores_case,
+                _make_extreme_scores_case,
                 ((14, 70), (7, 33), (7, 1300), (7, 2)),
             ),
         ),
@@ -820,16 +820,16 @@ EXERCISES = (
                 "another one before it is overwritten.",
             ),
             Advice(
-                advice.both(_only_low_rows_wrong, advice.not_(_wrong_rows_have_infinity)),
+                advice.both(_is_only_low_rows_wrong, advice.not_(_have_wrong_rows_infinity)),
                 "The largest score of a row can be very low: begin with −∞, not with a number.",
             ),
             Advice(
-                advice.both(_only_low_rows_wrong, _wrong_rows_are_extremely_low),
+                advice.both(_is_only_low_rows_wrong, _are_wrong_rows_very_low),
                 "Each maximum must begin with −∞, not with a number. A lane, a warp or a row with only −∞ "
                 "then has the sum 0.",
             ),
             Advice(
-                _only_masked_rows_wrong,
+                _is_only_masked_rows_wrong,
                 "−∞ minus −∞ is NaN. A lane, a warp or a row with only −∞ must have the sum 0.",
             ),
             Advice(

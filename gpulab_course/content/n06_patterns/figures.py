@@ -28,8 +28,8 @@ ELEMENTS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Lap:
-    """The result of one kernel in a `Race`, with its GPU time, its bandwidth and its limiting counter."""
+class KernelRate:
+    """The result of one kernel in a `BandwidthRace`: its GPU time, its bandwidth and its limiting counter."""
 
     name: str
     description: str
@@ -53,10 +53,12 @@ def lap(work: Callable[[], Any]) -> tuple[int, Provenance]:
     ), report.record.provenance
 
 
-class Race(View):
+class BandwidthRace(View):
     """A bar chart of the bandwidth of each kernel in a series, and of a copy of the same number of bytes."""
 
-    def __init__(self, laps: tuple[Lap, ...], copy_lap: Lap, provenance: Provenance, title: str) -> None:
+    def __init__(
+        self, laps: tuple[KernelRate, ...], copy_lap: KernelRate, provenance: Provenance, title: str
+    ) -> None:
         self.laps = laps
         self.copy_lap = copy_lap
         self.provenance = provenance
@@ -64,7 +66,7 @@ class Race(View):
         self.redraw()
 
     @property
-    def record(self) -> tuple[Lap, ...]:
+    def record(self) -> tuple[KernelRate, ...]:
         """The measured results of the kernels in the series, in order."""
         return self.laps
 
@@ -88,10 +90,10 @@ class Race(View):
         return "\n".join([self.sentence(), *lines, f"{self.copy_lap.name}: {_format_lap(self.copy_lap)}."])
 
     def draw(self) -> Box:
-        return _lap_bars(self.laps, self.copy_lap, len(self.laps))
+        return _draw_rate_bars(self.laps, self.copy_lap, len(self.laps))
 
 
-def _lap_bars(laps: Sequence[Lap], copy_lap: Lap, kernel_count: int) -> Box:
+def _draw_rate_bars(laps: Sequence[KernelRate], copy_lap: KernelRate, kernel_count: int) -> Box:
     """Draw bandwidths as bars; the last of all `total` kernels has its own colour."""
     max_gbps = max(lap.gbps for lap in (*laps, copy_lap))
     rows = [
@@ -119,7 +121,7 @@ def _lap_bars(laps: Sequence[Lap], copy_lap: Lap, kernel_count: int) -> Box:
     )
 
 
-def _format_lap(lap: Lap) -> str:
+def _format_lap(lap: KernelRate) -> str:
     return f"{number(lap.gbps)} GB/s, {duration(lap.busy_ns)}"
 
 
@@ -134,7 +136,7 @@ def counted(counters_by_kernel: Mapping[str, KernelCounters], *counters: str) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class CodeListing:
     """The CUDA C++ source of each kernel in a series, which the reader can unfold in a notebook."""
 
     parts: tuple[tuple[kernels.Rung, str], ...]
@@ -152,7 +154,7 @@ class Listing:
         )
 
 
-def listing(series: str, *opened: str) -> Listing:
+def listing(series: str, *opened: str) -> CodeListing:
     """Return the source code of the kernels of a series.
 
     Parameters
@@ -171,7 +173,7 @@ def listing(series: str, *opened: str) -> Listing:
         (rung, series_code[kernel_start:kernel_end].strip())
         for rung, kernel_start, kernel_end in zip(rungs, kernel_starts, kernel_ends, strict=True)
     ]
-    return Listing(tuple(kernel_parts), opened)
+    return CodeListing(tuple(kernel_parts), opened)
 
 
 def passes(series: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Table:
@@ -193,7 +195,7 @@ def passes(series: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Tab
     return Table(title, ("kernel", "what is new", "sectors", "read from DRAM", "time"), tuple(rows))
 
 
-CHAIN_BLOCKS = 20_000  # more than any GPU runs at once
+WAITING_BLOCKS = 20_000  # more than any GPU runs at once
 
 
 def try_orders(code: str) -> Table:
@@ -208,10 +210,10 @@ def try_orders(code: str) -> Table:
     chain = cp.RawKernel(code, "chain")
 
     def outcome(use_ticket: int, order: str) -> str:
-        done_flags, ticket_counter = cp.zeros(CHAIN_BLOCKS, "int32"), cp.zeros(1, "int32")
+        done_flags, ticket_counter = cp.zeros(WAITING_BLOCKS, "int32"), cp.zeros(1, "int32")
         try:
             with block_order(order):
-                chain((CHAIN_BLOCKS,), (128,), (done_flags, ticket_counter, np.int32(use_ticket)))
+                chain((WAITING_BLOCKS,), (128,), (done_flags, ticket_counter, np.int32(use_ticket)))
             return "ends" if bool(done_flags.all()) else "ends too early"
         except cp.cuda.runtime.CUDARuntimeError:
             return "hangs"
@@ -222,7 +224,7 @@ def try_orders(code: str) -> Table:
         for use_ticket, name in enumerate(("block number", "ticket"))
     ]
     session.use_device(watchdog_s=20)
-    title = f"{CHAIN_BLOCKS:,} blocks that wait for their predecessor, executed on the virtual GPU"
+    title = f"{WAITING_BLOCKS:,} blocks that wait for their predecessor, executed on the virtual GPU"
     return Table(title, ("tile number", "blocks start in order", "in reversed order"), tuple(rows))
 
 
@@ -242,7 +244,7 @@ def row_times() -> Table:
     return Table(title, ("after notebook", "layer norm", "softmax", "result is right"), tuple(rows))
 
 
-WIDTH = 32  # floats of a row of q, k and v
+ROW_FLOATS = 32  # floats of a row of q, k and v
 
 
 def source(file: str) -> str:
@@ -254,7 +256,7 @@ def attend(n: int, threads: int) -> tuple[KernelCounters, list[Any]]:
     """Run tiled attention with `threads` rows per tile, and return its counters and its arrays."""
     cp = session.cp()
     rng = np.random.default_rng(6)
-    arrays = [cp.asarray(rng.standard_normal((n, WIDTH), dtype=np.float32)) for _ in range(3)]
+    arrays = [cp.asarray(rng.standard_normal((n, ROW_FLOATS), dtype=np.float32)) for _ in range(3)]
     arrays.append(cp.empty_like(arrays[0]))
     kernel = cp.RawKernel(source("attention.cu"), "attention")
     return count(kernel, n // threads, threads, (*arrays, np.int32(n))).record, arrays
@@ -284,12 +286,12 @@ def attention() -> Table:
             rows.append(
                 (f"{threads}", f"{n:,}", size(tile_bytes(counters)), size(dram_bytes), size(4 * n * n))
             )
-    title = f"Attention in tiles, rows of {WIDTH} floats, counted on {counters.provenance.device}"
+    title = f"Attention in tiles, rows of {ROW_FLOATS} floats, counted on {counters.provenance.device}"
     headings = "rows in a tile of q", "n", "k and v, read by the SMs", "read from DRAM", "scores, if stored"
     return Table(title, headings, tuple(rows))
 
 
-def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
+def race(ladder: str = "reduction", elements: int = ELEMENTS) -> BandwidthRace:
     """Measure all kernels of a series after a warm-up, and compare their bandwidths with that of a copy.
 
     Parameters
@@ -305,22 +307,22 @@ def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
     x, out = example.arrays
     limiters = [rung.mends for rung in series.rungs[1:]] + ["memory itself"]
     title = f"{series.title}: n = {elements:,}"
-    laps: list[Lap] = []
+    laps: list[KernelRate] = []
     kernel_count = len(series.rungs)
     with session.steps(kernel_count + 1, "figures.race") as begin_step:
         begin_step()
         copy_target = cp.empty_like(x)
         copy_ns, provenance = lap(lambda: copy_target.data.copy_from_device_async(x.data, x.nbytes))
-        copy_lap = Lap("cudaMemcpy", "a copy on the device", "", copy_ns, 2 * x.nbytes / copy_ns)
+        copy_lap = KernelRate("cudaMemcpy", "a copy on the device", "", copy_ns, 2 * x.nbytes / copy_ns)
 
         def draw_laps() -> Bundle:
             caption = f"{len(laps)} of {kernel_count} kernels. Times {provenance.label}."
             return make_picture_bundle(
-                draw_png(_lap_bars(laps, copy_lap, kernel_count), title, caption), caption
+                draw_png(_draw_rate_bars(laps, copy_lap, kernel_count), title, caption), caption
             )
 
         for rung, limiter in zip(series.rungs, limiters, strict=True):
             begin_step(draw_laps)
             busy_ns, _ = lap(kernels.launch(rung.name, x, out))
-            laps.append(Lap(rung.name, rung.says, limiter, busy_ns, example.moved_bytes / busy_ns))
-    return Race(tuple(laps), copy_lap, provenance, title)
+            laps.append(KernelRate(rung.name, rung.says, limiter, busy_ns, example.moved_bytes / busy_ns))
+    return BandwidthRace(tuple(laps), copy_lap, provenance, title)

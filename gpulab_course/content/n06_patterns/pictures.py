@@ -16,7 +16,7 @@ _ELEMENT_COLOURS = ("accent-2", "warn", "good", "purple")
 
 
 # What two blocks do over time: the start, the end, the text and the colour of each part.
-_TIME_LINES = (
+_BLOCK_TIME_LINES = (
     (
         "Without fences: the flag can become visible before the data",
         ((0, 2.2, "data = 42", "accent-2"), (2.2, 4.4, "flag = 1", "accent-2")),
@@ -49,7 +49,7 @@ _TIME_LINES = (
 def fence_and_barrier() -> Picture:
     """Draw two communicating blocks over time, without fences, with a flag and fences, and with a barrier."""
     figure, axes = empty_axes(5.3, (-1.5, 12.2), (-0.2, 11.6))
-    for panel, (title, first_block, second_block, arrows) in enumerate(_TIME_LINES):
+    for panel, (title, first_block, second_block, arrows) in enumerate(_BLOCK_TIME_LINES):
         panel_top = 3.95 * panel
         draw_text(axes, -1.45, panel_top + 0.2, title, weight="bold")
         for row, spans in enumerate((first_block, second_block)):

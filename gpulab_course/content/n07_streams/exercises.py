@@ -88,11 +88,11 @@ def _run_stopwatch(answer: Any, n: int, round_counts: list[int]) -> dict[str, An
         ],
         "events": [call.name for call in report.record.calls].count("cudaEventRecord"),
         "early_waits": sum(wait.start_ns < calls[-1] for wait in waits) if calls else 0,
-        "waits": sorted({_awaited_work(wait, stream.ptr) for wait in waits}),
+        "waits": sorted({_classify_wait(wait, stream.ptr) for wait in waits}),
     }
 
 
-def _awaited_work(wait: Any, stream_id: int) -> str:
+def _classify_wait(wait: Any, stream_id: int) -> str:
     """Return whether the host waited for the device, for the stopwatch's stream, or for another one."""
     if wait.type == "CONTEXT_SYNCHRONIZE":
         return "device"
@@ -186,14 +186,14 @@ STOPWATCH = PythonExercise(
 # 07-race
 
 
-def race_sizes(rng: np.random.Generator) -> tuple[int, ...]:
+def draw_race_sizes(rng: np.random.Generator) -> tuple[int, ...]:
     """Return the input lengths for the tests. The score of an answer is based on the input with the last
     length.
     """
     return 1, 33, 1000, int(rng.integers(5_000, 50_000)), 100_000
 
 
-def energy_case(data: Draw, size: int) -> ProgramCase:
+def make_energy_case(data: Draw, size: int) -> ProgramCase:
     """Return a test case whose numbers have both signs. In large arrays, the numbers are chosen so that their
     squares are exact.
     """
@@ -222,10 +222,10 @@ RACE = ProgramExercise(
     "07-race",
     "Repair a program with two missing waits",
     "energy",
-    energy_case,
+    make_energy_case,
     energy,
     kind="repair",
-    sizes=race_sizes,
+    sizes=draw_race_sizes,
     checked=True,
     budgets=(
         Budget("streams", "Keep the two streams, and let one wait for the other.", least=2),
@@ -244,7 +244,7 @@ RACE = ProgramExercise(
 FEW_ROUNDS = 3
 
 
-def conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+def draw_conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Return pairs of a length and a number of iterations for the tests, including empty arrays."""
     long_length = int(rng.integers(1_200_000, 1_300_000))
     medium_length = int(rng.integers(400_000, 500_000))
@@ -258,7 +258,7 @@ def conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     return *small_sizes, (medium_length, work.ROUNDS), ((1 << 19) + 5, work.ROUNDS)
 
 
-def conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
+def make_conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     """Return a test case with numbers from 0 to 1, a range that the kernel of `work.simmer` preserves."""
     n, round_count = size
     x = data.rng.random(n, dtype=np.float32)
@@ -311,10 +311,10 @@ CONVEYOR = ProgramExercise(
     "07-conveyor",
     "Overlap copies and work",
     "conveyor",
-    conveyor_case,
+    make_conveyor_case,
     conveyor,
     naive=conveyor_in_one_piece,
-    sizes=conveyor_sizes,
+    sizes=draw_conveyor_sizes,
     checked=True,
     calls=on_pinned,
     returns=False,
@@ -342,13 +342,13 @@ CONVEYOR = ProgramExercise(
 ENVIRONMENTS = 2
 
 
-def rollout_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+def draw_rollout_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Return pairs of a number of steps and the length of an observation for the tests."""
     widths = (int(n) for n in rng.integers(1, 100, 3))
     return *zip((1, 2, int(rng.integers(8, 11))), widths, strict=True), (12, 32)
 
 
-def rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
+def make_rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     """Return a test case with a number of steps and the initial observations of two environments."""
     step_count, width = size
     starts = data.rng.random((ENVIRONMENTS, width), dtype=np.float32)
@@ -408,11 +408,11 @@ ROLLOUT = ProgramExercise(
     "07-rollout",
     "Overlap decisions and steps",
     "rollout",
-    rollout_case,
+    make_rollout_case,
     rollout,
     naive=in_turns,
     level="stretch",
-    sizes=rollout_sizes,
+    sizes=draw_rollout_sizes,
     checked=True,
     calls=with_environments,
     budgets=(

@@ -20,7 +20,7 @@ DECISION_ROUNDS = 32_768
 
 
 @lru_cache(8)
-def _kernel(name: str, cp: Any) -> Any:
+def _compile_kernel(name: str, cp: Any) -> Any:
     kernel_code = (Path(__file__).parent / "kernels" / "streams.cu").read_text(encoding="utf-8")
     return cp.RawKernel(kernel_code, name)
 
@@ -32,7 +32,7 @@ def simmer(a: Any, rounds: int = ROUNDS, blocks: int = BLOCKS, stream: Any = Non
     """
     if a.size:
         args = (a, np.int32(a.size), np.int32(rounds))
-        _kernel("simmer", session.cp())((blocks,), (THREADS,), args, stream=stream)
+        _compile_kernel("simmer", session.cp())((blocks,), (THREADS,), args, stream=stream)
 
 
 def simmer_by_numpy(a: Floats, rounds: int = ROUNDS) -> Floats:
@@ -49,7 +49,7 @@ def decide(observation: Any, rounds: int = DECISION_ROUNDS) -> Any:
     action = cp.empty_like(observation)
     grid = (-(-observation.size // THREADS),)
     args = (observation, action, np.int32(observation.size), np.int32(rounds))
-    _kernel("decide", cp)(grid, (THREADS,), args)
+    _compile_kernel("decide", cp)(grid, (THREADS,), args)
     return action
 
 

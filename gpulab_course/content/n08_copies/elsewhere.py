@@ -42,18 +42,18 @@ class MeasurementTable:
 
 
 @functools.lru_cache(maxsize=1)
-def recorded() -> Any:
+def load_recordings() -> Any:
     """Load the recorded measurements of all GPUs by name. Rates are in GB/s, and times are in µs unless a key
     names ms or s.
     """
     return json.loads(resources.files(__package__).joinpath("recorded.json").read_text(encoding="utf-8"))
 
 
-def _recording_origin(recording: Any) -> Provenance:
+def _make_provenance(recording: Any) -> Provenance:
     return Provenance("recorded", recording["device"], f"{recording['date']}, driver {recording['driver']}")
 
 
-def _gpu_name(recording: Any) -> str:
+def _read_gpu_name(recording: Any) -> str:
     return str(recording["device"]).removeprefix("NVIDIA ").split()[0]
 
 
@@ -63,7 +63,7 @@ def _format_us(time_us: float) -> str:
 
 def rates() -> MeasurementTable:
     """Return a table of copy rates by size, for pageable and pinned memory in both directions."""
-    recording = recorded()["h200"]
+    recording = load_recordings()["h200"]
     kinds = ("HtoD pinned", "DtoH pinned", "HtoD pageable", "DtoH pageable")
     rows = [
         (size(size_bytes), *(f"{recording['rates'][kind][index]:.1f} GB/s" for kind in kinds))
@@ -71,7 +71,7 @@ def rates() -> MeasurementTable:
     ]
     names = ("pinned to device", "pinned to host", "pageable to device", "pageable to host")
     return MeasurementTable(
-        "Rates of copies", ("size", *names), rows, recording["rates"], _recording_origin(recording)
+        "Rates of copies", ("size", *names), rows, recording["rates"], _make_provenance(recording)
     )
 
 
@@ -79,7 +79,7 @@ def frameworks() -> MeasurementTable:
     """Return a table of PyTorch's copies of 64 MiB, with the times until the call returns and until the copy
     ends.
     """
-    recording = recorded()["h200"]["torch"]
+    recording = load_recordings()["h200"]["torch"]
     calls = {
         'pageable.to("cuda")': "pageable to cuda",
         'pageable.to("cuda", non_blocking=True)': "pageable to cuda, non_blocking",
@@ -102,7 +102,7 @@ def frameworks() -> MeasurementTable:
         ("call", "returns after", "done after", "asynchronous"),
         rows,
         recording,
-        _recording_origin(recorded()["h200"]),
+        _make_provenance(load_recordings()["h200"]),
     )
 
 
@@ -118,17 +118,17 @@ def managed() -> MeasurementTable:
         "kernel, pages never touched before": "kernel writes first",
         "kernel touches one float every 2 MiB": "kernel, one of every 2,097,152 bytes",
     }
-    recordings = [recorded()[name] for name in ("h200", "h100")]
+    recordings = [load_recordings()[name] for name in ("h200", "h100")]
     rows = [
         (step, *(_format_us(recording["managed"][key]) for recording in recordings))
         for step, key in steps.items()
     ]
     return MeasurementTable(
         "64 MiB of managed memory",
-        ("step", *map(_gpu_name, recordings)),
+        ("step", *map(_read_gpu_name, recordings)),
         rows,
         recordings,
-        *map(_recording_origin, recordings),
+        *map(_make_provenance, recordings),
     )
 
 
@@ -136,7 +136,7 @@ def pinning() -> MeasurementTable:
     """Return a table that compares the time for allocating pinned memory with the time of a copy of the same
     size.
     """
-    recordings = [recorded()[name] for name in ("h200", "h100")]
+    recordings = [load_recordings()[name] for name in ("h200", "h100")]
     pinning_us = [
         recording["arrays"]["first 128 MiB of pinned memory"]["call_us"] for recording in recordings
     ]
@@ -151,7 +151,11 @@ def pinning() -> MeasurementTable:
         ("how many times as long", *(f"{ratio:.0f}" for ratio in ratios)),
     )
     return MeasurementTable(
-        "Pinning", ("step", *map(_gpu_name, recordings)), rows, ratios, *map(_recording_origin, recordings)
+        "Pinning",
+        ("step", *map(_read_gpu_name, recordings)),
+        rows,
+        ratios,
+        *map(_make_provenance, recordings),
     )
 
 
@@ -159,7 +163,7 @@ def homeward() -> MeasurementTable:
     """Return a table of copies of 64 MiB from the device to pageable memory, into a new and into a used
     array.
     """
-    recordings = [recorded()[name] for name in ("h200", "h100")]
+    recordings = [load_recordings()[name] for name in ("h200", "h100")]
     calls = {"x.get()": "get", "x.get(out=a), with a used before": "get out pageable"}
     rows = [
         (call, *(_format_us(recording["arrays"][key]["call_us"]) for recording in recordings))
@@ -167,16 +171,19 @@ def homeward() -> MeasurementTable:
     ]
     return MeasurementTable(
         "64 MiB to the host",
-        ("call", *map(_gpu_name, recordings)),
+        ("call", *map(_read_gpu_name, recordings)),
         rows,
         recordings,
-        *map(_recording_origin, recordings),
+        *map(_make_provenance, recordings),
     )
 
 
 def after_prefetch() -> dict[str, float]:
     """Return the ratio of a kernel's times on prefetched managed memory and on device memory for each GPU."""
-    managed_times = {_gpu_name(recorded()[name]): recorded()[name]["managed"] for name in ("h200", "h100")}
+    managed_times = {
+        _read_gpu_name(load_recordings()[name]): load_recordings()[name]["managed"]
+        for name in ("h200", "h100")
+    }
     return {
         name: round(times["kernel after prefetch"] / times["device memory, kernel"], 1)
         for name, times in managed_times.items()
@@ -185,7 +192,7 @@ def after_prefetch() -> dict[str, float]:
 
 def two_gpus() -> MeasurementTable:
     """Return a table of copies between two H200 GPUs with and without peer access."""
-    recording = recorded()["two h200"]
+    recording = load_recordings()["two h200"]
     rows = [
         (f"a copy of {size(size_bytes)}", f"{host_gbps:g} GB/s", f"{peer_gbps:g} GB/s")
         for size_bytes, host_gbps, peer_gbps in zip(
@@ -251,5 +258,5 @@ def _measure_or_load(module: str, key: str) -> tuple[Any, Provenance]:
                 f"On this {choice.device} it failed: "
                 f"{error_lines[-1] if error_lines else type(error).__name__}"
             )
-    recording = recorded()["h200"]
-    return recording[key], _recording_origin(recording)
+    recording = load_recordings()["h200"]
+    return recording[key], _make_provenance(recording)

@@ -31,7 +31,7 @@ _NO_WAIT_ADVICE = (
 # 08-stay
 
 
-def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
+def draw_stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
     """Return pairs of a length and an upper limit for the tests. Some limits are 0 or negative."""
     n = int(rng.integers(2_000, 9_000))
     limit = float(rng.uniform(0.1, 3.0))
@@ -48,7 +48,7 @@ def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
     )
 
 
-def stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
+def draw_stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
     """Return a test case for a program that subtracts the minimum from an array, and then limits the
     differences.
     """
@@ -61,7 +61,7 @@ def stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
     return _make_stay_case(x, limit)
 
 
-def stay_matrix_case(data: Draw, shape: tuple[int, int]) -> ProgramCase:
+def make_stay_matrix_case(data: Draw, shape: tuple[int, int]) -> ProgramCase:
     """Return a test case with a matrix, whose minimum is taken over all of its elements."""
     return _make_stay_case(data.integers(shape, -100, 400).astype(np.float32), 150.0)
 
@@ -96,14 +96,14 @@ STAY = ProgramExercise(
     "08-stay",
     "Stay there",
     "prepare",
-    stay_case,
+    draw_stay_case,
     prepare,
     prepare_there_and_back,
     level="warm-up",
     kind="repair",
-    sizes=stay_sizes,
+    sizes=draw_stay_sizes,
     checked=True,
-    table=(Row("a matrix", stay_matrix_case, ((5, 9), (33, 2))),),
+    table=(Row("a matrix", make_stay_matrix_case, ((5, 9), (33, 2))),),
     rules=4,
     budgets=(
         Budget(
@@ -126,7 +126,7 @@ STAY = ProgramExercise(
 # 08-report
 
 
-def report_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+def draw_report_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Return pairs of a length and a sign for the tests. The sign 0 means that the numbers have both
     signs.
     """
@@ -140,7 +140,7 @@ def report_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     )
 
 
-def report_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
+def draw_report_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     """Return a test case for a program that returns the minimum, the maximum and the sum of numbers."""
     n, sign = size
     x = data.integers(n, -50, 51).astype(np.float32)
@@ -162,21 +162,21 @@ def _make_report_case(x: Any) -> ProgramCase:
     return ProgramCase((x,), tolerant_expected, True, label, mistakes, place="host", unchanged=True)
 
 
-def _special_values_case(*values: float) -> Any:
+def _make_special_values_case_maker(*values: float) -> Any:
     """Return a function that creates a test case with small numbers, in which these values replace some."""
 
-    def case(data: Draw, n: int) -> ProgramCase:
+    def make_case(data: Draw, n: int) -> ProgramCase:
         x = data.integers(n, -50, 51).astype(np.float32)
         x[data.rng.permutation(n)[: len(values)]] = values
         return _make_report_case(x)
 
-    return case
+    return make_case
 
 
 _REPORT_ROWS = (
-    Row("a NaN among them", _special_values_case(np.nan), (1, 40)),
-    Row("infinity among them", _special_values_case(np.inf), (1, 40)),
-    Row("infinities of both signs", _special_values_case(np.inf, -np.inf), (2, 40)),
+    Row("a NaN among them", _make_special_values_case_maker(np.nan), (1, 40)),
+    Row("infinity among them", _make_special_values_case_maker(np.inf), (1, 40)),
+    Row("infinities of both signs", _make_special_values_case_maker(np.inf, -np.inf), (2, 40)),
     Row(
         "a matrix",
         lambda data, shape: _make_report_case(data.integers(shape, -50, 51).astype(np.float32)),
@@ -201,10 +201,10 @@ REPORT = ProgramExercise(
     "08-report",
     "Three numbers, one copy",
     "report",
-    report_case,
+    draw_report_case,
     report,
     report_one_by_one,
-    sizes=report_sizes,
+    sizes=draw_report_sizes,
     table=_REPORT_ROWS,
     checked=True,
     rules=4,
@@ -228,13 +228,13 @@ REPORT = ProgramExercise(
 # 08-pack
 
 
-def pack_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+def draw_pack_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Return pairs of a number of arrays and the index of the empty array for the tests."""
     array_count = int(rng.integers(20, 60))
     return (1, -1), (2, 0), (3, 1), (3, 2), (array_count, array_count // 2), (64, 32)
 
 
-def pack_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
+def draw_pack_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     """Return a test case with arrays of several lengths, which contain special values. One of the arrays may
     be empty.
     """
@@ -250,7 +250,7 @@ def pack_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     return _make_pack_case(arrays)
 
 
-def pack_nothing(data: Draw, count: int) -> ProgramCase:
+def make_empty_pack_case(data: Draw, count: int) -> ProgramCase:
     """Return a test case with `count` empty arrays."""
     return _make_pack_case([np.empty(0, np.float32) for _ in range(count)])
 
@@ -282,11 +282,11 @@ PACK = ProgramExercise(
     "08-pack",
     "One parcel",
     "upload",
-    pack_case,
+    draw_pack_case,
     upload,
     upload_one_by_one,
-    sizes=pack_sizes,
-    table=(Row("all of them empty", pack_nothing, (1, 3)),),
+    sizes=draw_pack_sizes,
+    table=(Row("all of them empty", make_empty_pack_case, (1, 3)),),
     checked=True,
     rules=4,
     budgets=(
@@ -307,7 +307,7 @@ PACK = ProgramExercise(
 # 08-ring
 
 
-def ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
+def draw_ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
     """Return pairs of a shape and a dtype for the tests, where the first dimension is the number of
     pieces.
     """
@@ -329,7 +329,7 @@ def ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
     )
 
 
-def ring_case(data: Draw, size: Any) -> ProgramCase:
+def make_ring_case(data: Draw, size: Any) -> ProgramCase:
     """Return a test case with an array whose pieces must pass through two small pinned buffers."""
     shape, dtype = size
     if np.dtype(dtype).itemsize < 4:
@@ -375,12 +375,12 @@ RING = ProgramExercise(
     "08-ring",
     "The buffer that was still in use",
     "stream_in",
-    ring_case,
+    make_ring_case,
     stream_in,
     stream_in_pageable,
     level="stretch",
     kind="repair",
-    sizes=ring_sizes,
+    sizes=draw_ring_sizes,
     checked=True,
     budgets=(
         Budget("pageable_copies", "Copy from the pinned buffers, not from `data` itself.", most=0),
@@ -401,7 +401,7 @@ RING = ProgramExercise(
 # 08-lookup
 
 
-class ChosenRows:
+class RowChooser:
     """A callable that returns the indices of the chosen rows as a device array."""
 
     def __init__(self, rows: npt.NDArray[np.int32]) -> None:
@@ -411,14 +411,14 @@ class ChosenRows:
         return session.cp().asarray(self._rows) + 0
 
 
-def lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
+def draw_lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
     """Return the table sizes for the tests as tuples of rows, columns, chosen rows and dtype."""
     rows, width, chosen_count = (int(rng.integers(min_count, 2 * min_count)) for min_count in (20_000, 8, 20))
     small_sizes = (1, 1, 1, "f4"), (100, 8, 5, "i4"), (1000, 33, 7, "f8")
     return *small_sizes, (rows, width, chosen_count, "f4"), (50_000, 16, 40, "f4")
 
 
-def lookup_case(data: Draw, size: Any) -> ProgramCase:
+def make_lookup_case(data: Draw, size: Any) -> ProgramCase:
     """Return a test case for a program that reads the table rows that the device chooses."""
     rows, width, chosen_count, dtype = size
     table = (data.floats((rows, width), np.float64) * (1 << 20)).astype(dtype)
@@ -426,11 +426,11 @@ def lookup_case(data: Draw, size: Any) -> ProgramCase:
     chosen_rows[-3:] = (rows - 1, 0, chosen_rows[0])[-chosen_count:]
     label = f"lookup(table, choose) with {chosen_count} of {rows:,} rows"
     return ProgramCase(
-        (table, ChosenRows(chosen_rows)), table[chosen_rows], False, label, place="device", unchanged=True
+        (table, RowChooser(chosen_rows)), table[chosen_rows], False, label, place="device", unchanged=True
     )
 
 
-def with_pinned_table(bench: Any, program: Any, table: Any, choose: Any) -> Any:
+def call_with_pinned_table(bench: Any, program: Any, table: Any, choose: Any) -> Any:
     """Call a program with a table in pinned memory, which is freed only after all work has ended."""
     return program(bench.pinned(table), choose)
 
@@ -449,13 +449,13 @@ LOOKUP = ProgramExercise(
     "08-lookup",
     "Four rows of a large table",
     "lookup",
-    lookup_case,
+    make_lookup_case,
     lookup,
     lookup_in_a_copy,
     level="stretch",
-    sizes=lookup_sizes,
+    sizes=draw_lookup_sizes,
     checked=True,
-    calls=with_pinned_table,
+    calls=call_with_pinned_table,
     budgets=(
         Budget(
             "bus_bytes",

@@ -16,7 +16,7 @@ ELEMENTS = 16 << 20
 _TIMEOUT_S = 60
 
 # The program of the second process. The handle, 64 bytes, identifies an allocation of the first process.
-CHILD = """
+CHILD_CODE = """
 import sys, cupy
 runtime = cupy.cuda.runtime
 handle, n = bytes.fromhex(sys.stdin.readline()), int(sys.stdin.readline())
@@ -44,7 +44,7 @@ def measure() -> dict[str, Any]:
     ipc_handle = cp.cuda.runtime.ipcGetMemHandle(memory.ptr)
     start_s = time.perf_counter()
     child = subprocess.run(
-        [sys.executable, "-c", CHILD],
+        [sys.executable, "-c", CHILD_CODE],
         input=f"{ipc_handle.hex()}\n{ELEMENTS}\n",
         capture_output=True,
         text=True,

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-SIZE_BYTES = 64 << 20
-_REPEATS = 4
+FILE_BYTES = 64 << 20
+_REPEAT_COUNT = 4
 
 
 class _CuFileStatus(ctypes.Structure):
@@ -62,17 +62,17 @@ def _measure_in(folder: Path) -> dict[str, Any]:
         "kernel module": Path("/proc/driver/nvidia-fs").exists(),
     }
     result |= {"mode": "as cuFile chose", "from": "the disk: dropped from the page cache before each read"}
-    data = np.random.default_rng(1).random(SIZE_BYTES // 4, np.float32)
+    data = np.random.default_rng(1).random(FILE_BYTES // 4, np.float32)
     path = folder / "data.bin"
-    x = cp.zeros(SIZE_BYTES // 4, cp.float32)
+    x = cp.zeros(FILE_BYTES // 4, cp.float32)
     data.tofile(path)
     if library is not None:
         result["open"] = int(library.cuFileDriverOpen().error)
         result |= _read_by_cufile(cp, library, path, x)
         result["right"] = bool((x.get() == data).all())
     result["by NumPy"] = []
-    for _ in range(_REPEATS):
-        _drop_cached(path)
+    for _ in range(_REPEAT_COUNT):
+        _drop_from_page_cache(path)
         start_s = time.perf_counter()
         cp.asarray(np.fromfile(path, np.float32), blocking=True)
         result["by NumPy"].append(round((time.perf_counter() - start_s) * 1e3, 2))
@@ -83,7 +83,7 @@ def _measure_in(folder: Path) -> dict[str, Any]:
     return result
 
 
-def _drop_cached(path: Path) -> None:
+def _drop_from_page_cache(path: Path) -> None:
     """Remove a file from the page cache, so that the next read accesses the disk."""
     file = os.open(path, os.O_RDONLY)
     try:
@@ -103,10 +103,10 @@ def _read_by_cufile(cp: Any, library: Any, path: Path, x: Any) -> dict[str, Any]
     try:
         status = library.cuFileHandleRegister(ctypes.byref(file_handle), ctypes.byref(description))
         result: dict[str, Any] = {"register": int(status.error), "by cuFile": []}
-        for _ in range(0 if status.error else _REPEATS):
+        for _ in range(0 if status.error else _REPEAT_COUNT):
             x.fill(0)
             cp.cuda.Device().synchronize()
-            _drop_cached(path)
+            _drop_from_page_cache(path)
             start_s = time.perf_counter()
             result["bytes"] = int(library.cuFileRead(file_handle, x.data.ptr, x.nbytes, 0, 0))
             result["by cuFile"].append(round((time.perf_counter() - start_s) * 1e3, 2))

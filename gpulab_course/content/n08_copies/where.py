@@ -17,8 +17,8 @@ from gpulab.views.parts.plots import plot, speaking
 from gpulab.words import duration, number, size
 from virtualgpu.records import Activity, HostCall, Provenance
 
-Way = Literal["pageable", "pinned", "zero-copy", "managed", "prefetch", "at home", "peer"]
-_KERNEL = "CONCURRENT_KERNEL"
+TransferWay = Literal["pageable", "pinned", "zero-copy", "managed", "prefetch", "at home", "peer"]
+_KERNEL_ACTIVITY = "CONCURRENT_KERNEL"
 _HOST_MEMORY = 1
 _MANAGED_MEMORY = 3
 _BUS_GBPS = 64.0  # what PCIe 5.0 x16 carries in one direction: faster than that is not over it
@@ -26,14 +26,14 @@ _COPY_CALL_US = 50  # a call that takes longer than this has waited
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class DataTransfer:
     """A transfer of bytes in a timeline, with its path, size and time, and the source line that started it.
 
     The attribute ``text`` is the line of the program, and ``call_ns`` is the duration of its call, or 0 if
     the duration is not known. ``is_copy`` is true for a copy and false for a kernel that reads the bytes.
     """
 
-    way: Way
+    way: TransferWay
     to_host: bool
     size_bytes: int
     time_ns: int
@@ -60,7 +60,7 @@ class Move:
         return self.call_ns > max(self.time_ns / 2, _COPY_CALL_US * 1e3)
 
 
-class Place:
+class MapBox:
     """A box that represents a memory or the bus on the map of transfers."""
 
     def __init__(self, text: str, x: float, y: float, width: float = 17, height: float = 36) -> None:
@@ -79,18 +79,18 @@ class Place:
         return self.y + self.height / 2
 
 
-_PLACES = {
-    "pageable": Place("pageable memory", 2, 34),
-    "staging": Place("driver's buffer", 27, 34),
-    "pinned": Place("pinned memory", 2, 84),
-    "managed": Place("managed pages", 2, 134),
-    "engine": Place("copy engine", 60, 59, 15),
-    "sms": Place("SMs", 60, 134, 15),
-    "memory": Place("device memory", 83, 94, 15),
-    "peer": Place("another GPU", 83, 34, 15),
+_MAP_BOXES = {
+    "pageable": MapBox("pageable memory", 2, 34),
+    "staging": MapBox("driver's buffer", 27, 34),
+    "pinned": MapBox("pinned memory", 2, 84),
+    "managed": MapBox("managed pages", 2, 134),
+    "engine": MapBox("copy engine", 60, 59, 15),
+    "sms": MapBox("SMs", 60, 134, 15),
+    "memory": MapBox("device memory", 83, 94, 15),
+    "peer": MapBox("another GPU", 83, 34, 15),
 }
 # The arrows of each path, from place to place towards the device.
-_ARROWS: dict[Way, tuple[tuple[str, str], ...]] = {
+_ARROWS_OF_WAY: dict[TransferWay, tuple[tuple[str, str], ...]] = {
     "pageable": (("pageable", "staging"), ("staging", "engine"), ("engine", "memory")),
     "pinned": (("pinned", "engine"), ("engine", "memory")),
     "zero-copy": (("pinned", "sms"),),
@@ -99,7 +99,7 @@ _ARROWS: dict[Way, tuple[tuple[str, str], ...]] = {
     "at home": (("memory", "sms"),),
     "peer": (("memory", "engine"), ("engine", "peer")),
 }
-_DESCRIPTIONS: dict[Way, str] = {
+_TEXT_OF_WAY: dict[TransferWay, str] = {
     "pageable": "A core of the CPU copies the data piece by piece into a pinned buffer of the driver, and "
     "the copy engine reads each piece from there.",
     "pinned": "The copy engine moves the data by itself, at the rate of the bus, without a core of the CPU.",
@@ -111,14 +111,14 @@ _DESCRIPTIONS: dict[Way, str] = {
 }
 
 
-class WhereCopiesGo(View):
+class TransferMap(View):
     """A map that highlights the path of the selected transfer, above a bar chart of the rates of all
     transfers.
     """
 
     chosen = traitlets.Int().tag(sync=True, echo_update=False)
 
-    def __init__(self, moves: Sequence[Move], provenance: Provenance) -> None:
+    def __init__(self, moves: Sequence[DataTransfer], provenance: Provenance) -> None:
         if not moves:
             raise ValueError(
                 "Nothing was copied while this timeline was recorded. Put copies into the timeline's `with` "
@@ -136,22 +136,27 @@ class WhereCopiesGo(View):
         self.redraw()
 
     @property
-    def record(self) -> tuple[Move, ...]:
+    def record(self) -> tuple[DataTransfer, ...]:
         return self.moves
 
     def sentence(self) -> str:
-        rates = "; ".join(f"{_move_name(move)} {_format_rate(move)}" for move in self.moves)
+        rates = "; ".join(f"{_make_transfer_name(move)} {_format_rate(move)}" for move in self.moves)
         return f"Where copies go: {rates}; {self.provenance.label}."
 
     def describe(self) -> str:
         return "\n".join(
-            [self.sentence(), *(f"{_describe_move(move)} {_DESCRIPTIONS[move.way]}" for move in self.moves)]
+            [
+                self.sentence(),
+                *(f"{_describe_transfer(move)} {_TEXT_OF_WAY[move.way]}" for move in self.moves),
+            ]
         )
 
     def draw(self) -> Box:
         move_details = {
             index: column(
-                _draw_map(move), words(_describe_move(move), "strong"), words(_DESCRIPTIONS[move.way], "note")
+                _draw_map(move),
+                words(_describe_transfer(move), "strong"),
+                words(_TEXT_OF_WAY[move.way], "note"),
             )
             for index, move in enumerate(self.moves)
         }
@@ -176,7 +181,7 @@ class WhereCopiesGo(View):
         bar_tops = [chart_bottom - height * share for share in shares]
         bar_middles = [index + 0.5 for index in indices]
         rates = [f"{_format_rate(move)}{' (cut)' if move.gbps > 1.25 * max_gbps else ''}" for move in moves]
-        names = [_move_name(move) for move in moves]
+        names = [_make_transfer_name(move) for move in moves]
         sizes = [size(move.size_bytes) for move in moves]
         label_widths = [1.0] * move_count
         colours = [int(move.way == "at home") for move in moves]
@@ -191,7 +196,7 @@ class WhereCopiesGo(View):
                 colours,
                 ("accent", "other"),
                 inset=14,
-                **speaking([_describe_move(move) for move in moves]),
+                **speaking([_describe_transfer(move) for move in moves]),
             ),
             Labels(bar_middles, [y - 9 for y in bar_tops], rates, anchor="middle", weight="bold"),
             Labels(bar_middles, [chart_bottom + 12] * move_count, names, anchor="middle", room=label_widths),
@@ -212,18 +217,18 @@ class WhereCopiesGo(View):
         )
 
 
-def _draw_map(move: Move) -> Box:
-    arrows = _ARROWS[move.way]
+def _draw_map(move: DataTransfer) -> Box:
+    arrows = _ARROWS_OF_WAY[move.way]
     used_names = {name for place_pair in arrows for name in place_pair}
     unused_pairs = dict.fromkeys(
         place_pair
-        for route in _ARROWS.values()
+        for route in _ARROWS_OF_WAY.values()
         for place_pair in route
         if not {place_pair, place_pair[::-1]} & {*arrows}
     )
-    used_places = [place for name, place in _PLACES.items() if name in used_names]
-    unused_places = [place for name, place in _PLACES.items() if name not in used_names]
-    route = " to ".join(dict.fromkeys(_PLACES[name].text for place_pair in arrows for name in place_pair))
+    used_places = [place for name, place in _MAP_BOXES.items() if name in used_names]
+    unused_places = [place for name, place in _MAP_BOXES.items() if name not in used_names]
+    route = " to ".join(dict.fromkeys(_MAP_BOXES[name].text for place_pair in arrows for name in place_pair))
     return plot(
         184,
         (0.0, 100.0),
@@ -231,17 +236,17 @@ def _draw_map(move: Move) -> Box:
         Labels([1, 56], [17, 17], ["host", "device"], colour="muted"),
         Labels([50.5], [17], ["PCIe"], anchor="middle", colour="muted"),
         Rules([50.5], [28], [50.5], [178], "other", dash=True),
-        _place_arrows([*unused_pairs], False, "other", 1),
-        _place_boxes(unused_places, "grid"),
-        _place_arrows(arrows, move.to_host, "tail", 3),
-        _place_boxes(used_places, "accent"),
-        _place_labels(unused_places, "fg", "normal"),
-        _place_labels(used_places, "on-accent", "bold"),
-        label=f"{_move_name(move)}: {route}",
+        _make_map_arrows([*unused_pairs], False, "other", 1),
+        _make_map_boxes(unused_places, "grid"),
+        _make_map_arrows(arrows, move.to_host, "tail", 3),
+        _make_map_boxes(used_places, "accent"),
+        _make_map_labels(unused_places, "fg", "normal"),
+        _make_map_labels(used_places, "on-accent", "bold"),
+        label=f"{_make_transfer_name(move)}: {route}",
     )
 
 
-def _place_boxes(places: Sequence[Place], colour: str) -> Item:
+def _make_map_boxes(places: Sequence[MapBox], colour: str) -> Item:
     left_edges = [place.x for place in places]
     right_edges = [place.right for place in places]
     return Rects(
@@ -253,7 +258,7 @@ def _place_boxes(places: Sequence[Place], colour: str) -> Item:
     )
 
 
-def _place_labels(places: Sequence[Place], colour: str, weight: str) -> Item:
+def _make_map_labels(places: Sequence[MapBox], colour: str, weight: str) -> Item:
     box_middles = [place.x + place.width / 2 for place in places]
     place_texts = [place.text for place in places]
     return Labels(
@@ -266,24 +271,24 @@ def _place_labels(places: Sequence[Place], colour: str, weight: str) -> Item:
     )
 
 
-def _place_arrows(
+def _make_map_arrows(
     place_pairs: Sequence[tuple[str, str]], is_reversed: bool, colour: str, width: float
 ) -> Item:
-    line_ends = [_connecting_line(_PLACES[a], _PLACES[b]) for a, b in place_pairs]
+    line_ends = [_find_connecting_line(_MAP_BOXES[a], _MAP_BOXES[b]) for a, b in place_pairs]
     if is_reversed:
         line_ends = [(x1, y1, x0, y0) for x0, y0, x1, y1 in line_ends]
     x0, y0, x1, y1 = ([endpoints[index] for endpoints in line_ends] for index in range(4))
     return Rules(x0, y0, x1, y1, colour, width=width, arrow=True)
 
 
-def _connecting_line(a: Place, b: Place) -> tuple[float, float, float, float]:
+def _find_connecting_line(a: MapBox, b: MapBox) -> tuple[float, float, float, float]:
     """Return the end points of a line that connects the facing sides of two boxes."""
     if a.right <= b.x:
         return a.right, a.middle, b.x, b.middle
     return a.x, a.middle, b.right, b.middle
 
 
-def _move_name(move: Move) -> str:
+def _make_transfer_name(move: DataTransfer) -> str:
     if move.way == "at home":
         return "device memory"
     if move.way in ("zero-copy", "managed"):
@@ -293,11 +298,11 @@ def _move_name(move: Move) -> str:
     return f"{move.way} to {'host' if move.to_host else 'device'}"
 
 
-def _format_rate(move: Move) -> str:
+def _format_rate(move: DataTransfer) -> str:
     return f"{number(move.gbps)} GB/s{' read' if move.is_kernel_read else ''}"
 
 
-def _describe_move(move: Move) -> str:
+def _describe_transfer(move: DataTransfer) -> str:
     text = f"{move.text}: " if move.text else ""
     wait_text = ""
     if move.call_ns and move.way in ("pageable", "pinned"):
@@ -305,10 +310,10 @@ def _describe_move(move: Move) -> str:
             " The host waited until it was done." if move.host_waited else " The host continued at once."
         )
     summary = f"{size(move.size_bytes)} in {duration(move.time_ns)}, {_format_rate(move)}"
-    return f"{text}{_move_name(move)}, {summary}.{wait_text}"
+    return f"{text}{_make_transfer_name(move)}, {summary}.{wait_text}"
 
 
-def where(timeline: TimelineReport, reads: Sequence[Any] = ()) -> WhereCopiesGo:
+def where(timeline: TimelineReport, reads: Sequence[Any] = ()) -> TransferMap:
     """Return a map of the paths of a timeline's copies, and of the bytes that its kernels read.
 
     Parameters
@@ -326,41 +331,43 @@ def where(timeline: TimelineReport, reads: Sequence[Any] = ()) -> WhereCopiesGo:
     moves = []
     for activity in sorted(record.activities, key=lambda activity: activity.correlation_id):
         host_call = calls_by_id.get(activity.correlation_id)
-        if activity.kind == _KERNEL:
+        if activity.kind == _KERNEL_ACTIVITY:
             array = next(arrays, None)
             if array is not None:
-                moves.append(_kernel_move(activity, host_call, array))
+                moves.append(_make_kernel_transfer(activity, host_call, array))
         elif activity.copy_kind is not None:
-            moves.append(_copy_move(activity, host_call))
-    return WhereCopiesGo(moves, record.provenance)
+            moves.append(_make_copy_transfer(activity, host_call))
+    return TransferMap(moves, record.provenance)
 
 
-def _copy_move(activity: Activity, host_call: HostCall | None) -> Move:
-    ways: dict[Any, Way] = {"DtoD": "at home", "PtoP": "peer"}
-    way: Way = ways.get(activity.copy_kind) or ("pinned" if activity.pinned else "pageable")
+def _make_copy_transfer(activity: Activity, host_call: HostCall | None) -> DataTransfer:
+    ways: dict[Any, TransferWay] = {"DtoD": "at home", "PtoP": "peer"}
+    way: TransferWay = ways.get(activity.copy_kind) or ("pinned" if activity.pinned else "pageable")
     if activity.name.startswith("Memprefetch"):
         way = "prefetch"
-    return _make_move(way, activity, host_call, activity.size_bytes)
+    return _make_transfer(way, activity, host_call, activity.size_bytes)
 
 
-def _kernel_move(activity: Activity, host_call: HostCall | None, array: Any) -> Move:
+def _make_kernel_transfer(activity: Activity, host_call: HostCall | None, array: Any) -> DataTransfer:
     memory_kind = session.cp().cuda.runtime.pointerGetAttributes(array.data.ptr).type
-    ways: dict[int, Way] = {_HOST_MEMORY: "zero-copy", _MANAGED_MEMORY: "managed"}
+    ways: dict[int, TransferWay] = {_HOST_MEMORY: "zero-copy", _MANAGED_MEMORY: "managed"}
     way = ways.get(memory_kind, "at home")
     if array.nbytes / max(activity.duration_ns, 1) > _BUS_GBPS:
         way = "at home"  # no bus carries that: the pages were there
-    return _make_move(way, activity, host_call, int(array.nbytes))
+    return _make_transfer(way, activity, host_call, int(array.nbytes))
 
 
-def _make_move(way: Way, activity: Activity, host_call: HostCall | None, size_bytes: int) -> Move:
+def _make_transfer(
+    way: TransferWay, activity: Activity, host_call: HostCall | None, size_bytes: int
+) -> DataTransfer:
     text = host_call.source.text.strip() if host_call is not None and host_call.source is not None else ""
     call_ns = host_call.end_ns - host_call.start_ns if host_call is not None else 0
-    return Move(
+    return DataTransfer(
         way,
         activity.copy_kind == "DtoH",
         size_bytes,
         activity.duration_ns,
         text[:60],
         call_ns,
-        is_copy=activity.kind != _KERNEL,
+        is_copy=activity.kind != _KERNEL_ACTIVITY,
     )

@@ -26,7 +26,7 @@ from gpulab_course.content.n09_profiling.phases import ADDITION as ADDITION
 from gpulab_course.content.n09_profiling.phases import ADDITION_WIDE as ADDITION_WIDE
 from gpulab_course.content.n09_profiling.phases import ONES as ONES
 from gpulab_course.content.n09_profiling.phases import PRODUCT as PRODUCT
-from gpulab_course.content.n09_profiling.phases import SPINS as SPINS
+from gpulab_course.content.n09_profiling.phases import SPIN_LAUNCH_SHAPES as SPIN_LAUNCH_SHAPES
 from gpulab_course.content.n09_profiling.phases import phases as phases
 from gpulab_course.content.n09_profiling.phases import spinning as spinning
 from gpulab_course.content.n09_profiling.predictions import LESS_THAN_HALF as LESS_THAN_HALF
@@ -36,9 +36,9 @@ from virtualgpu.errors import GpulabError
 from virtualgpu.records import Timeline
 from virtualgpu.records.device.load import LoadSamples
 
-_SIDE_PX = 15
-_COLUMNS = 44
-_FONT = 10
+_CELL_SIDE_PX = 15
+_COLUMN_COUNT = 44
+_FONT_SIZE = 10
 
 
 # --- a session ------------------------------------------------------------------------------------------
@@ -60,8 +60,10 @@ class BusySms(Steered):
             "number of SMs that worked.",
             source=record.provenance.source,
         )
-        spin_texts = [spinning(*spin).removeprefix("spin: ") for spin in SPINS]
-        self.controls = [slider("Blocks that spin", "launch_index", range(len(SPINS)), spin_texts).wire()]
+        spin_texts = [spinning(*spin).removeprefix("spin: ") for spin in SPIN_LAUNCH_SHAPES]
+        self.controls = [
+            slider("Blocks that spin", "launch_index", range(len(SPIN_LAUNCH_SHAPES)), spin_texts).wire()
+        ]
         self.pictured = {"launch_index": self.launch_index}
         self.redraw()
         self.observe(self._moved, "launch_index")
@@ -78,7 +80,7 @@ class BusySms(Steered):
 
     def _median_values(self) -> tuple[float, float, float]:
         """Return the median utilization, active SMs and occupancy of the chosen launch, in percent."""
-        samples = self._record.within(spinning(*SPINS[self.launch_index]))
+        samples = self._record.within(spinning(*SPIN_LAUNCH_SHAPES[self.launch_index]))
         # NVML's utilization is an average that lags: the first samples still contain the previous launch.
         utilization, active_share, occupancy = (
             float(np.nanmedian(samples[name])) for name in ("utilization", "sm_active", "sm_occupancy")
@@ -88,9 +90,10 @@ class BusySms(Steered):
     def sentence(self) -> str:
         """Return a sentence with the values that the chart shows."""
         utilization, active_share, occupancy = (number(value, 2) for value in self._median_values())
+        phase_name = spinning(*SPIN_LAUNCH_SHAPES[self.launch_index])
         return (
-            f"{spinning(*SPINS[self.launch_index])}: {utilization} % GPU utilization, {active_share} % of "
-            f"the SMs active, {occupancy} % of their warp slots in use; {self._record.provenance.label}."
+            f"{phase_name}: {utilization} % GPU utilization, {active_share} % of the SMs active, "
+            f"{occupancy} % of their warp slots in use; {self._record.provenance.label}."
         )
 
     def describe(self) -> str:
@@ -106,21 +109,21 @@ class BusySms(Steered):
         ]
         active_sms = round(self._median_values()[1] / 100 * sms)  # no counter shows which SMs are active
         index = np.arange(sms)
-        x = index % _COLUMNS
-        y = index // _COLUMNS * float(_SIDE_PX)
+        x = index % _COLUMN_COUNT
+        y = index // _COLUMN_COUNT * float(_CELL_SIDE_PX)
         cells = Rects(
             x * 1.0,
             x + 1.0,
             y,
-            y + _SIDE_PX - 3,
+            y + _CELL_SIDE_PX - 3,
             (index >= active_sms).astype(np.int64),
             ["accent", "grid"],
             inset=1.5,
         )
-        height = float(y.max()) + _SIDE_PX
+        height = float(y.max()) + _CELL_SIDE_PX
         return column(
             bars(rows, label=0.2),
-            plot(height, (0, _COLUMNS), cells, label=f"{active_sms} of {sms} SMs active"),
+            plot(height, (0, _COLUMN_COUNT), cells, label=f"{active_sms} of {sms} SMs active"),
             words(f"{active_sms} of {sms} SMs", "note"),
         )
 
@@ -141,16 +144,16 @@ def profiled(loop: Callable[[Any, Any], object]) -> ProfileReport:
 
 
 # --- pictures -------------------------------------------------------------------------------------------
-def _axes(height_in: float, left: float = 0.11, bottom: float = 0.2) -> Axes:
+def _make_axes(height_in: float, left: float = 0.11, bottom: float = 0.2) -> Axes:
     """Create a figure, and return its axes without the upper and the right frame line."""
     figure = Figure(figsize=(7.6, height_in), dpi=100)
     axes = figure.add_axes((left, bottom, 0.97 - left, 0.95 - bottom))
     axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=_FONT)
+    axes.tick_params(labelsize=_FONT_SIZE)
     return axes
 
 
-def _picture(axes: Axes, caption: str) -> Picture:
+def _make_picture(axes: Axes, caption: str) -> Picture:
     """Return the figure of the axes as a picture with a caption."""
     figure = axes.figure
     assert isinstance(figure, Figure)
@@ -172,7 +175,7 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
     """
     ridge = peak_gflops / bandwidth_gbps
     min_intensity, max_intensity = ridge / 16, ridge * 16
-    axes = _axes(3.7, bottom=0.16)
+    axes = _make_axes(3.7, bottom=0.16)
     axes.loglog(
         [min_intensity, ridge],
         [min_intensity * bandwidth_gbps, peak_gflops],
@@ -196,7 +199,7 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
             textcoords="offset points",
             ha="right" if is_left else "left",
             va="bottom" if is_left else "top",
-            fontsize=_FONT,
+            fontsize=_FONT_SIZE,
         )
         limit_texts.append(f"with {number(intensity, 3)} operations per byte at most {gflops:,.0f} GFLOP/s")
     ridge_sides = (
@@ -211,7 +214,7 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
             text,
             ha="center",
             color=find_hex(colour),
-            fontsize=_FONT,
+            fontsize=_FONT_SIZE,
         )
     axes.text(
         ridge,
@@ -219,15 +222,15 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
         f"ridge: {peak_gflops:,.0f} / {bandwidth_gbps:,.0f} = {number(ridge, 3)} operations per byte",
         ha="center",
         va="bottom",
-        fontsize=_FONT,
+        fontsize=_FONT_SIZE,
     )
     axes.set_position((0.13, 0.16, 0.84, 0.74))
-    axes.set_xlabel("I, operations per byte", fontsize=_FONT)
-    axes.set_ylabel("GFLOP/s", fontsize=_FONT)
+    axes.set_xlabel("I, operations per byte", fontsize=_FONT_SIZE)
+    axes.set_ylabel("GFLOP/s", fontsize=_FONT_SIZE)
     axes.minorticks_off()
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _position: f"{value:,g}")
-    return _picture(
+    return _make_picture(
         axes,
         f"Roofline of a device with {peak_gflops:,.0f} GFLOP/s and {bandwidth_gbps:,.0f} GB/s. It rises up "
         f"to the ridge at {number(ridge, 3)} operations per byte, and then it is flat. A kernel reaches "
@@ -249,7 +252,7 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
     path_ids = {step.correlation_id for step in steps if step.kind == "operation"}
     streams = list(dict.fromkeys(kernel.stream_id for kernel in kernels))
     start_ns = min(kernel.start_ns for kernel in kernels)
-    axes = _axes(0.75 + 0.65 * len(streams), left=0.16, bottom=0.3)
+    axes = _make_axes(0.75 + 0.65 * len(streams), left=0.16, bottom=0.3)
     for kernel in kernels:
         is_critical = kernel.correlation_id in path_ids
         colour = "tail" if is_critical else "accent-2"
@@ -273,18 +276,18 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
             f"{kernel.name}, {duration_us:,.0f} µs",
             ha="center",
             va="center",
-            fontsize=_FONT,
+            fontsize=_FONT_SIZE,
             color="black",
             bbox={"facecolor": find_hex(colour), "edgecolor": "none", "pad": 1.5},
         )
     axes.set_xlim(0, max((kernel.end_ns - start_ns) / 1e3 for kernel in kernels))
     axes.set_ylim(len(streams) - 0.5, -0.5)
     names = [f"stream {row + 1}" for row in range(len(streams))]
-    axes.set_yticks(range(len(streams)), names, fontsize=_FONT)
-    axes.set_xlabel("µs since the first kernel began", fontsize=_FONT)
+    axes.set_yticks(range(len(streams)), names, fontsize=_FONT_SIZE)
+    axes.set_xlabel("µs since the first kernel began", fontsize=_FONT_SIZE)
     critical_names = [kernel.name for kernel in kernels if kernel.correlation_id in path_ids]
     hidden_names = [kernel.name for kernel in kernels if kernel.correlation_id not in path_ids]
-    return _picture(
+    return _make_picture(
         axes,
         f"{len(kernels)} kernels in {len(streams)} streams, {timeline.provenance.label}. On the critical "
         f"path: {', '.join(critical_names)}. Hidden behind it (hatched): "
@@ -308,7 +311,7 @@ def power_after(record: LoadSamples, name: str) -> Picture:
     seconds = seconds[shown_indices]
     reported_w = record["power"][shown_indices]
     energy_w = np.diff(record["energy"][shown_indices]) / np.diff(seconds)
-    axes = _axes(3.0)
+    axes = _make_axes(3.0)
     axes.stairs(
         energy_w,
         seconds,
@@ -320,12 +323,12 @@ def power_after(record: LoadSamples, name: str) -> Picture:
     axes.plot(seconds, reported_w, "o-", color=find_hex("accent"), markersize=4, label="reported by NVML")
     axes.axvline(0, color=find_hex("muted"), linestyle="--", linewidth=1)
     axes.set_ylim(0, 1.1 * max(reported_w.max(), energy_w.max()))
-    axes.set_xlabel("seconds since the phase began", fontsize=_FONT)
-    axes.set_ylabel("W", fontsize=_FONT)
-    axes.legend(frameon=False, loc="lower right", fontsize=_FONT)
+    axes.set_xlabel("seconds since the phase began", fontsize=_FONT_SIZE)
+    axes.set_ylabel("W", fontsize=_FONT_SIZE)
+    axes.legend(frameon=False, loc="lower right", fontsize=_FONT_SIZE)
     first_w = energy_w[np.abs(seconds).argmin()]
     late_s = float(seconds[np.flatnonzero(reported_w > 0.95 * energy_w[-1])[0]])
-    return _picture(
+    return _make_picture(
         axes,
         f"Power around the start of {name}, {record.provenance.label}. According to the counted energy it "
         f"jumps to {first_w:,.0f} W at once, and ends at {energy_w[-1]:,.0f} W. The reported power climbs, "

@@ -9,14 +9,14 @@ import numpy as np
 
 from gpulab import session
 
-SPIN = r"""
+SPIN_KERNEL_CODE = r"""
 extern "C" __global__ void spin(long long for_ns) {
     long long begin, now;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
     do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - begin < for_ns);
 }
 """
-WIDE = r"""
+WIDE_KERNEL_CODE = r"""
 extern "C" __global__ void add_one(float4* x, long long n) {
     long long step = (long long)gridDim.x * blockDim.x;
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
@@ -26,14 +26,14 @@ extern "C" __global__ void add_one(float4* x, long long n) {
 }
 """
 # Blocks and threads of the launches that only spin.
-SPINS = ((1, 32), (1, 1024), (66, 1024), (132, 256), (264, 1024))
+SPIN_LAUNCH_SHAPES = ((1, 32), (1, 1024), (66, 1024), (132, 256), (264, 1024))
 ADDITION = "x += 1 over 1 GiB"
 ADDITION_WIDE = "x += 1, 16 bytes per lane"
 ONES = "FP16 product 8192³, ones"
 PRODUCT = "FP16 product 8192³, random"
-LOADER = "loader that stalls"
-SMALL = "small kernels from Python"
-_SECONDS = 2.0
+LOADER_PHASE = "loader that stalls"
+SMALL_KERNELS_PHASE = "small kernels from Python"
+_PHASE_DURATION_S = 2.0
 
 
 def spinning(blocks: int, threads: int) -> str:
@@ -46,8 +46,8 @@ def phases() -> list[tuple[str, Callable[[], object]]]:
     if session.which_device().kind == "virtual":
         return []
     cp = session.cp()
-    spin = cp.RawKernel(SPIN, "spin")
-    add_one = cp.RawKernel(WIDE, "add_one")
+    spin = cp.RawKernel(SPIN_KERNEL_CODE, "spin")
+    add_one = cp.RawKernel(WIDE_KERNEL_CODE, "add_one")
     x = cp.zeros(1 << 28, cp.float32)
     small_array = cp.zeros(1024, cp.float32)
     ones_matrix = cp.ones((8192, 8192), cp.float16)
@@ -60,13 +60,13 @@ def phases() -> list[tuple[str, Callable[[], object]]]:
     blocks = 8 * session.backend().device_info().sm_count
 
     def spin_program(blocks: int, threads: int) -> Callable[[], object]:
-        return lambda: (spin((blocks,), (threads,), (np.int64(_SECONDS * 1e9),)), synchronize())
+        return lambda: (spin((blocks,), (threads,), (np.int64(_PHASE_DURATION_S * 1e9),)), synchronize())
 
     def repeat(
         operation: Callable[[], object], repetitions: int, pause_s: float = 0.0
     ) -> Callable[[], object]:
         def run() -> None:
-            end_s = time.perf_counter() + _SECONDS
+            end_s = time.perf_counter() + _PHASE_DURATION_S
             while time.perf_counter() < end_s:
                 time.sleep(pause_s)
                 for _ in range(repetitions):
@@ -80,11 +80,11 @@ def phases() -> list[tuple[str, Callable[[], object]]]:
         (ADDITION_WIDE, repeat(lambda: add_one((blocks,), (256,), (x, np.int64(x.size // 4))), 20)),
         (ONES, repeat(lambda: cp.matmul(ones_matrix, ones_matrix, out=product), 20)),
         (PRODUCT, repeat(lambda: cp.matmul(half_matrix, half_matrix, out=product), 20)),
-        (LOADER, repeat(lambda: cp.matmul(half_matrix, half_matrix, out=product), 4, pause_s=0.03)),
-        (SMALL, repeat(lambda: cp.add(small_array, 1, out=small_array), 2000)),
+        (LOADER_PHASE, repeat(lambda: cp.matmul(half_matrix, half_matrix, out=product), 4, pause_s=0.03)),
+        (SMALL_KERNELS_PHASE, repeat(lambda: cp.add(small_array, 1, out=small_array), 2000)),
     ]
     return [
-        ("idle", lambda: time.sleep(_SECONDS)),
-        *((spinning(*launch), spin_program(*launch)) for launch in SPINS),
+        ("idle", lambda: time.sleep(_PHASE_DURATION_S)),
+        *((spinning(*launch), spin_program(*launch)) for launch in SPIN_LAUNCH_SHAPES),
         *programs,
     ]

@@ -13,9 +13,9 @@ from gpulab.views.tables import Table
 from gpulab.words import duration
 from gpulab_course.content.screens import Screens
 
-PACKAGE = "gpulab_course.content.n09_profiling"
+REPORTS_PACKAGE = "gpulab_course.content.n09_profiling"
 # Metrics of `ncu --set full` that a first reading needs: the section, the metric, and how it is printed.
-_METRICS = (
+_SHOWN_METRICS = (
     ("GPU Speed Of Light Throughput", "Duration", duration),
     ("GPU Speed Of Light Throughput", "DRAM Throughput", "{:.0f} %".format),
     ("GPU Speed Of Light Throughput", "L2 Cache Throughput", "{:.0f} %".format),
@@ -29,17 +29,17 @@ _MAX_CHARACTERS = 84
 
 def path(name: str) -> Path:
     """Return the path of a recorded file, such as ``steps.json.gz``."""
-    return Path(str(resources.files(PACKAGE).joinpath(name)))
+    return Path(str(resources.files(REPORTS_PACKAGE).joinpath(name)))
 
 
 def nsight_compute() -> Screens:
     """Return the recorded session of Nsight Compute, in which two transpose kernels were profiled."""
-    return Screens(PACKAGE, "nsight_compute")
+    return Screens(REPORTS_PACKAGE, "nsight_compute")
 
 
 def nsight_systems() -> Screens:
     """Return the recorded session of Nsight Systems, in which eight steps of a small model were profiled."""
-    return Screens(PACKAGE, "nsight_systems")
+    return Screens(REPORTS_PACKAGE, "nsight_systems")
 
 
 def nsys_summary(report: str, *headings: str) -> Table:
@@ -65,27 +65,29 @@ def nsys_summary(report: str, *headings: str) -> Table:
     names = [lines[rule_row - 1][column_start:column_end].strip() for column_start, column_end in spans]
     chosen_spans = [spans[names.index(heading)] for heading in headings]
     rows = tuple(
-        tuple(_shorten(line[column_start:column_end].strip()) for column_start, column_end in chosen_spans)
+        tuple(
+            _shorten_text(line[column_start:column_end].strip()) for column_start, column_end in chosen_spans
+        )
         for line in itertools.takewhile(str.strip, lines[rule_row + 1 :])
     )
     return Table(f"nsys stats -r {report}, {nsight_systems().label}", headings, rows)
 
 
-def _shorten(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
 
 
-def launches() -> list[Launch]:
+def read_launches() -> list[Launch]:
     """Return the kernel launches of the recorded report, read from its CSV file."""
     return parse_csv(nsight_compute().screen("--csv"))
 
 
 def ncu_metrics() -> Table:
     """Tabulate the most important metrics of the report, with one column per kernel launch."""
-    profiled_launches = launches()
+    profiled_launches = read_launches()
     rows = tuple(
         (section, metric, *(format_value(launch.metrics[metric]) for launch in profiled_launches))
-        for section, metric, format_value in _METRICS
+        for section, metric, format_value in _SHOWN_METRICS
     )
     headings = ("section", "metric", *(launch.kernel for launch in profiled_launches))
     return Table(f"Nsight Compute, {nsight_compute().label}", headings, rows)
@@ -101,7 +103,7 @@ def ncu_rules(kernel: str, most: int = 3) -> Table:
     most
         The largest number of rules.
     """
-    launch = next(launch for launch in launches() if launch.kernel == kernel)
+    launch = next(launch for launch in read_launches() if launch.kernel == kernel)
     rules = [rule for rule in launch.rules if rule.saving is not None and rule.scope == "global"]
     rules.sort(key=lambda rule: -(rule.saving or 0))
     rows = tuple(

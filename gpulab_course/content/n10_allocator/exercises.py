@@ -118,13 +118,13 @@ def judge_after_one(answer: Answer) -> str:
                     f"after a request of {size:,} bytes, {expected:,} bytes are {part_name}, not "
                     f"{spelt(result_part)}."
                 )
-                raise NotYet(f"{message}{_size_lesson(size, part_name)}")
+                raise NotYet(f"{message}{_explain_wrong_size(size, part_name)}")
     return (
         "right for every size: requests are rounded up to 512 bytes, and segments follow rules of their own."
     )
 
 
-def _size_lesson(size: int, part_name: str) -> str:
+def _explain_wrong_size(size: int, part_name: str) -> str:
     """Return the feedback for a wrong number of used or reserved bytes."""
     if size == 0:
         return " A request of 0 bytes takes no pool block and no segment."
@@ -148,7 +148,7 @@ PREDICT = PythonExercise("10-predict", "Used and reserved, in both pools", judge
 # 10-scale
 
 
-def scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
+def draw_scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
     """Return array lengths and scales for the tests, as pairs. With a negative scale, all numbers have the
     same sign.
     """
@@ -165,7 +165,7 @@ def scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
     return *small_sizes, (size, 1.0), (100_000, 1.0)
 
 
-def scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:
+def make_scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:
     """Return a test case with numbers that are far apart, equal, or all of one sign."""
     n, factor = size
     x = random_data.whole(n, -1000, 1000) * np.float32(factor)
@@ -211,12 +211,12 @@ SCALE = ProgramExercise(
     "10-scale",
     "One new array, not four",
     "scaled",
-    scale_case,
+    make_scale_case,
     scaled,
     scaled_naive,
     kind="repair",
     level="warm-up",
-    sizes=scale_sizes,
+    sizes=draw_scale_sizes,
     checked=True,
     budgets=(
         Budget(
@@ -238,14 +238,14 @@ SCALE = ProgramExercise(
 KEPT = 1000
 
 
-def fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+def draw_fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Return window counts and window lengths for the tests, as pairs."""
     window_count = int(rng.integers(4, 7))
     n = int(rng.integers(60_000, 90_000))
     return (1, 1), (1, 1000), (2, 33), (window_count, n), (3, 100_000), (8, 1 << 19)
 
 
-def fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
+def make_fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
     """Return a test case whose program finds the maximum of several windows of one array. The largest
     magnitude of some windows is at an end of the window, or belongs to a negative number.
     """
@@ -318,11 +318,11 @@ FIT = ProgramExercise(
     "10-fit",
     "Make it fit",
     "tops",
-    fit_case,
+    make_fit_case,
     tops,
     None,
     kind="repair",
-    sizes=fit_sizes,
+    sizes=draw_fit_sizes,
     calls=call_with_limited_memory,
     checked=True,
     budgets=(
@@ -348,12 +348,12 @@ FIT = ProgramExercise(
 # 10-side
 
 
-def side_sizes(rng: np.random.Generator) -> tuple[int, ...]:
+def draw_side_sizes(rng: np.random.Generator) -> tuple[int, ...]:
     """Return the input lengths for the tests. The learner's score is computed for the last length."""
     return 1, 33, 1000, int(rng.integers(5_000, 90_000)), 100_000
 
 
-def side_case(random_data: Draw, n: int) -> ProgramCase:
+def make_side_case(random_data: Draw, n: int) -> ProgramCase:
     """Return a test case with much work on a side stream and little work on the main stream."""
     x = random_data.floats(n) * np.float32(100)
     side_result = Near(x * np.float32(2) + np.float32(40), np.abs(x) * 2 + 40)
@@ -400,11 +400,11 @@ SIDE = ProgramExercise(
     "10-side",
     "Freed too early",
     "both",
-    side_case,
+    make_side_case,
     both,
     None,
     kind="repair",
-    sizes=side_sizes,
+    sizes=draw_side_sizes,
     checked=True,
     budgets=(
         Budget("waits", _NO_WAIT, most=0),
@@ -428,11 +428,11 @@ SIDE = ProgramExercise(
 # 10-pool
 
 
-def pool_case(random_data: Draw, count: int) -> ProgramCase:
+def make_pool_case(random_data: Draw, count: int) -> ProgramCase:
     """Return a test case with requests to a memory pool. The test checks the driver calls that the pool
     made.
     """
-    requests = pool.trace(random_data, count)
+    requests = pool.draw_requests(random_data, count)
     return ProgramCase(
         (requests,),
         lambda log: pool_rules.check_log(requests, log),
@@ -441,16 +441,16 @@ def pool_case(random_data: Draw, count: int) -> ProgramCase:
     )
 
 
-def run_recorded(recorder: Any, program: Callable[..., Any], requests: tuple[pool.Request, ...]) -> Any:
+def run_recorded(recorder: Any, program: Callable[..., Any], requests: tuple[pool.PoolRequest, ...]) -> Any:
     """Send a trace of requests to two memory pools, and record the number of their driver calls."""
-    return recorder.watched(lambda: pool.drive(program, requests))
+    return recorder.watched(lambda: pool.replay_requests(program, requests))
 
 
 POOL = ProgramExercise(
     "10-pool",
     "A pool of your own",
     "MyPool",
-    pool_case,
+    make_pool_case,
     pool.MyPool,
     level="stretch",
     sizes=(1, 40, 300),
@@ -470,7 +470,7 @@ POOL = ProgramExercise(
 # 10-rows
 
 
-def rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
+def draw_rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
     """Return token counts, token lengths and scales for the tests, as triples."""
     odd_count = int(rng.integers(66, 127))
     row_count = int(rng.integers(129, 192))
@@ -478,7 +478,7 @@ def rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
     return *small_sizes, (row_count, 16, 1.0), (512, 16, 1.0)
 
 
-def rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCase:
+def make_rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCase:
     """Return a test case for attention with ``n`` tokens of ``d`` numbers. For a large scale, the
     exponentials overflow.
     """
@@ -520,10 +520,10 @@ ROWS_AT_A_TIME = ProgramExercise(
     "10-rows",
     "Attention, some rows at a time",
     "attend",
-    rows_case,
+    make_rows_case,
     attend,
     attend_naive,
-    sizes=rows_sizes,
+    sizes=draw_rows_sizes,
     checked=True,
     budgets=(
         Budget(

@@ -21,10 +21,10 @@ from gpulab_course.teach.picture import Picture
 from virtualgpu.records.memory.events import AllocatorTrace
 
 MIB = 1 << 20
-_FONT = 10
+_FONT_SIZE = 10
 
 
-def device_used_bytes() -> int:
+def read_device_used_bytes() -> int:
     """Return the device memory in use by all processes, in bytes, from ``cudaMemGetInfo``."""
     free_bytes, total_bytes = session.cp().cuda.runtime.memGetInfo()
     return int(total_bytes - free_bytes)
@@ -33,7 +33,7 @@ def device_used_bytes() -> int:
 def levels() -> dict[str, int]:
     """Return the bytes that arrays use, that the default pool reserves, and that the device uses."""
     pool = session.cp().get_default_memory_pool()
-    return {"used": pool.used_bytes(), "reserved": pool.total_bytes(), "device": device_used_bytes()}
+    return {"used": pool.used_bytes(), "reserved": pool.total_bytes(), "device": read_device_used_bytes()}
 
 
 def in_a_thread(function: Callable[[], Any]) -> Any:
@@ -188,7 +188,7 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
         lifetime_axes.add_patch(Rectangle((start, row - 0.38), end - start, 0.76, facecolor=find_hex(colour)))
         text = f"{size / MIB:.3g} MiB"
         lifetime_axes.text(start + 0.1, row, text, ha="left", va="center", fontsize=9, color="black")
-    lifetime_axes.set_yticks(range(len(bars)), names, fontsize=_FONT)
+    lifetime_axes.set_yticks(range(len(bars)), names, fontsize=_FONT_SIZE)
     lifetime_axes.set_ylim(len(bars) - 0.5, -0.5)
     size_axes.stairs(
         [size / MIB for size in live_bytes[1:]],
@@ -196,10 +196,12 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
         fill=True,
         color=find_hex("accent-2"),
     )
-    size_axes.set_ylabel("MiB", fontsize=_FONT)
+    size_axes.set_ylabel("MiB", fontsize=_FONT_SIZE)
     size_axes.set_ylim(0, 1.2 * max(live_bytes) / MIB)
-    size_axes.text(peak + 0.5, 1.02 * max(live_bytes) / MIB, "peak", ha="center", va="bottom", fontsize=_FONT)
-    size_axes.set_xlabel("allocations and frees, in the order of the program", fontsize=_FONT)
+    size_axes.text(
+        peak + 0.5, 1.02 * max(live_bytes) / MIB, "peak", ha="center", va="bottom", fontsize=_FONT_SIZE
+    )
+    size_axes.set_xlabel("allocations and frees, in the order of the program", fontsize=_FONT_SIZE)
     size_axes.set_xlim(0, len(event_indices))
     size_axes.set_xticks([])
     lifetime_axes.tick_params(labelbottom=False, bottom=False)
@@ -211,7 +213,7 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
     for line_number, (start, end) in enumerate(pairwise(stack_starts), 1):
         is_inside = len(trace.stacks[event_stacks[start]]) > len(trace.stacks[event_stacks[-1]])
         text = f"line {line_number}" if is_inside else "return" if end < len(event_indices) else ""
-        lifetime_axes.text((start + end) / 2, -0.7, text, ha="center", va="bottom", fontsize=_FONT)
+        lifetime_axes.text((start + end) / 2, -0.7, text, ha="center", va="bottom", fontsize=_FONT_SIZE)
         if start:
             lifetime_axes.axvline(start, color=find_hex("muted"), linestyle=":", linewidth=1)
     peak_names = [name for name, (start, end, _) in zip(names, bars, strict=True) if start <= peak < end]

@@ -90,7 +90,7 @@ class NoPool:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PoolRequest:
     """One request to a memory pool, as a part of a trace.
 
     A ``malloc`` request allocates `size` bytes under the number `number`, and a ``free`` request with this
@@ -106,14 +106,14 @@ class Request:
     pool: int = 0
 
 
-def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
+def draw_requests(random_data: Draw, count: int) -> tuple[PoolRequest, ...]:
     """Return a trace of requests to a memory pool. The first requests test each rule of a pool, and the
     following requests are random.
     """
     rng = random_data.rng
     unit_bytes = UNIT_BYTES
     request_number = 0
-    requests: list[Request] = []
+    requests: list[PoolRequest] = []
     # A pool must compare all bits of stream numbers.
     base_stream = int(rng.integers(1, 9))
     streams = 0, base_stream, base_stream + (1 << int(rng.integers(2, 21)))
@@ -121,32 +121,32 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
 
     def allocate(size: int, stream: int = 0, pool: int = 0) -> int:
         nonlocal request_number
-        requests.append(Request("malloc", request_number, size, stream, pool))
+        requests.append(PoolRequest("malloc", request_number, size, stream, pool))
         request_number += 1
         return request_number - 1
 
     def release(*numbers: int, pool: int = 0) -> None:
-        requests.extend(Request("free", number, pool=pool) for number in numbers)
+        requests.extend(PoolRequest("free", number, pool=pool) for number in numbers)
 
     # Sizes are rounded up: a freed block of 100 bytes can hold 500 bytes, but not 513.
     small_block = allocate(100)
     release(small_block)
-    requests.append(Request("refuse", small_block))
+    requests.append(PoolRequest("refuse", small_block))
     release(allocate(500))
-    requests += [Request("empty"), Request("refuse", small_block)]  # a block of a returned segment
+    requests += [PoolRequest("empty"), PoolRequest("refuse", small_block)]  # a block of a returned segment
     if count > 1:
         # Cut one segment into four blocks, free them in random order, and request the whole size again.
         release(allocate(64 * unit_bytes))
         quarters = [allocate(16 * unit_bytes) for _ in range(4)]
-        requests.append(Request("refuse", quarters[1], unit_bytes))
+        requests.append(PoolRequest("refuse", quarters[1], unit_bytes))
         release(*(quarters[k] for k in rng.permutation(4)))
-        requests.append(Request("refuse", quarters[2]))
+        requests.append(PoolRequest("refuse", quarters[2]))
         halves = allocate(64 * unit_bytes), allocate(64 * unit_bytes)
         release(*halves)
         # Two segments are adjacent: no block may reach from one into the other.
         release(allocate(65 * unit_bytes))
         # The remainder of a block must serve a request of exactly its size.
-        requests.append(Request("empty"))
+        requests.append(PoolRequest("empty"))
         release(allocate(64 * unit_bytes))
         for first_size, second_size in (
             (1, 63 * unit_bytes),
@@ -156,7 +156,7 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
             (62 * unit_bytes - 1, 2 * unit_bytes),
         ):
             release(allocate(first_size), allocate(second_size))
-        requests.append(Request("empty"))
+        requests.append(PoolRequest("empty"))
         # The smallest block that fits, whatever the order of addresses and of frees.
         for _ in range(3):
             sizes = [int(n) * unit_bytes for n in rng.permutation([9, 14, 20, 31])]
@@ -170,7 +170,7 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
                     )
                 ]
             )
-            requests.append(Request("empty"))
+            requests.append(PoolRequest("empty"))
         # The same within one segment, with blocks in use between.
         release(allocate(100 * unit_bytes))
         blocks = [allocate(int(n) * unit_bytes) for n in (30, 1, 12, 1, 20, 1, 35)]
@@ -181,7 +181,7 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
             blocks[3],
             blocks[5],
         )
-        requests.append(Request("empty"))
+        requests.append(PoolRequest("empty"))
         # Neighbours on both sides, on the left, on the right.
         release(allocate(48 * unit_bytes))
         blocks = [allocate(8 * unit_bytes) for _ in range(6)]
@@ -194,9 +194,9 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
         block_pair = allocate(20 * unit_bytes), allocate(20 * unit_bytes)
         large_block = allocate(90 * unit_bytes)
         release(block_pair[0], large_block)
-        requests.append(Request("empty"))
+        requests.append(PoolRequest("empty"))
         release(block_pair[1])
-        requests.append(Request("empty"))
+        requests.append(PoolRequest("empty"))
         # Blocks of different streams and of different pools must not be mixed.
         release(allocate(16 * unit_bytes, far_stream))
         release(allocate(16 * unit_bytes, 0))
@@ -204,11 +204,11 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
         release(allocate(40 * unit_bytes, pool=1), pool=1)
         release(allocate(16 * unit_bytes, far_stream, 1), allocate(40 * unit_bytes, pool=1), pool=1)
         release(allocate(40 * unit_bytes))
-        requests += [Request("empty", pool=1), Request("empty")]
+        requests += [PoolRequest("empty", pool=1), PoolRequest("empty")]
     live_numbers: list[int] = []
     for _ in range(count if count > 1 else 0):
         if rng.random() < 0.02:
-            requests.append(Request("empty"))
+            requests.append(PoolRequest("empty"))
         elif live_numbers and rng.random() < 0.47:
             release(live_numbers.pop(int(rng.integers(len(live_numbers)))))
         else:
@@ -218,11 +218,11 @@ def trace(random_data: Draw, count: int) -> tuple[Request, ...]:
             live_numbers.append(allocate(size + int(rng.integers(-1, 2)), int(rng.choice(streams))))
     release(*live_numbers)
     if live_numbers:
-        requests.append(Request("refuse", live_numbers[-1]))
-    return (*requests, Request("empty"))
+        requests.append(PoolRequest("refuse", live_numbers[-1]))
+    return (*requests, PoolRequest("empty"))
 
 
-class Driver:
+class DriverModel:
     """A model of the device driver, which records the calls of ``malloc(size)`` and ``free(address)`` by a
     pool.
 
@@ -256,7 +256,9 @@ class Driver:
         self.calls.append(("free", int(address)))
 
 
-def drive(make_pool: Callable[[Any], Any], requests: tuple[Request, ...]) -> list[tuple[Any, ...]]:
+def replay_requests(
+    make_pool: Callable[[Any], Any], requests: tuple[PoolRequest, ...]
+) -> list[tuple[Any, ...]]:
     """Send a trace of requests to two memory pools, until a pool raises an unexpected error.
 
     Returns
@@ -265,12 +267,12 @@ def drive(make_pool: Callable[[Any], Any], requests: tuple[Request, ...]) -> lis
         One entry for the construction of each pool and for each request: the error text or "", the returned
         value, and the driver calls during the request. `pool_rules` checks the entries.
     """
-    drivers = Driver(1 << 40), Driver(1 << 44)
+    drivers = DriverModel(1 << 40), DriverModel(1 << 44)
     log: list[tuple[Any, ...]] = []
     pools: list[Any] = []
     addresses: dict[int, Any] = {}
 
-    def record_call(driver: Driver, function: Any, *arguments: Any) -> Any:
+    def record_call(driver: DriverModel, function: Any, *arguments: Any) -> Any:
         error_text = ""
         return_value = None
         first_call = len(driver.calls)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpulab.processes.values import DamagedError, kind_of
-from gpulab_course.content.n10_allocator.pool import UNIT_BYTES, Request
+from gpulab_course.content.n10_allocator.pool import UNIT_BYTES, PoolRequest
 from gpulab_course.teach.judge import NotYet, is_whole
 
 _POOL_COUNT = 2
@@ -92,7 +92,7 @@ class _PoolState:
         self.blocks = [block for block in self.blocks if block.segment != segment]
 
 
-def check_log(requests: tuple[Request, ...], log: Any) -> None:
+def check_log(requests: tuple[PoolRequest, ...], log: Any) -> None:
     """Check the return values and driver calls of two memory pools for a trace of requests.
 
     Raises
@@ -128,7 +128,7 @@ def check_log(requests: tuple[Request, ...], log: Any) -> None:
 
 
 def _check_malloc(
-    pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any
+    pool: _PoolState, request: PoolRequest, error_text: str, return_value: Any, driver_calls: Any
 ) -> None:
     """Check the result of one allocation."""
     name = f"malloc({request.size:,}, stream {request.stream})"
@@ -196,7 +196,7 @@ def _check_malloc(
 
 
 def _check_free(
-    pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any
+    pool: _PoolState, request: PoolRequest, error_text: str, return_value: Any, driver_calls: Any
 ) -> None:
     """Check that a call of `free` does not call the driver."""
     (block,) = [candidate for candidate in pool.blocks if candidate.number == request.number]
@@ -211,7 +211,7 @@ def _check_free(
 
 
 def _check_refused(
-    pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any
+    pool: _PoolState, request: PoolRequest, error_text: str, return_value: Any, driver_calls: Any
 ) -> None:
     """Check that `free` raised an error for an address that is not an allocation."""
     if not error_text:
@@ -222,7 +222,7 @@ def _check_refused(
 
 
 def _check_empty_cache(
-    pool: _PoolState, request: Request, error_text: str, return_value: Any, driver_calls: Any
+    pool: _PoolState, request: PoolRequest, error_text: str, return_value: Any, driver_calls: Any
 ) -> None:
     """Check that `empty_cache` returned exactly the segments without used blocks."""
     if error_text:

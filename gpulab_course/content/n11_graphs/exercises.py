@@ -63,14 +63,14 @@ def _relax_on_host(x: npt.NDArray[np.float32], round_count: int) -> npt.NDArray[
     return x
 
 
-def replay_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+def draw_replay_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Return element counts and round counts for the tests, as pairs. One of the round counts is 0."""
     n = int(rng.integers(1000, 5000))
     round_count = int(rng.integers(14, 20))
     return (1, 1), (1000, 0), (33, 3), (n, 2), (int(rng.integers(100, 900)), round_count), (4096, 20)
 
 
-def replay_case(random_data: Draw, size: Any) -> ProgramCase:
+def make_replay_case(random_data: Draw, size: Any) -> ProgramCase:
     """Return a test case whose expected result is the array `x` after some calls of `one_round`."""
     n, round_count = size
     x = random_data.floats(n) * np.float32(1000) + np.float32(
@@ -135,13 +135,13 @@ def relax_naive(x: Any, rounds: int, one_round: Any) -> Any:
 # 11-static
 
 
-def serve_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
+def draw_serve_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
     """Return elements per batch, batch counts and request counts for the tests, as triples."""
     n, batch_count, request_count = (int(rng.integers(low, 2 * low)) for low in (100, 3, 7))
     return (1, 1, 1), (2, 3, 1), (33, 3, 5), (n, batch_count, request_count), (1000, 4, 12)
 
 
-def serve_case(random_data: Draw, size: Any) -> ProgramCase:
+def make_serve_case(random_data: Draw, size: Any) -> ProgramCase:
     """Return a test case with several batches of data, and a list of requests for these batches. Some batches
     are requested twice.
     """
@@ -233,12 +233,12 @@ def join(a: Any, b: Any, out: Any) -> None:
     session.cp().subtract(a, b, out=out)
 
 
-def fork_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+def draw_fork_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Return the elements per input and the input counts for the tests, as pairs."""
     return (1, 1), (33, 3), (int(rng.integers(100, 3000)), int(rng.integers(5, 9))), (2048, 4)
 
 
-def fork_case(random_data: Draw, size: Any) -> ProgramCase:
+def make_fork_case(random_data: Draw, size: Any) -> ProgramCase:
     """Return a test case with one input per graph launch. The elements of the inputs are multiples of 1/4."""
     n, input_count = size
     inputs = random_data.whole((input_count, n), -4000, 4000) / np.float32(4) + np.float32(7)
@@ -345,14 +345,14 @@ def hashed(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
     return (hashes ^ hashes >> np.uint64(16)).astype(np.uint32)
 
 
-def noise_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+def draw_noise_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Return random numbers per round and round counts for the tests, as pairs."""
     n = int(rng.integers(3_000, 9_000))
     round_count = int(rng.integers(6, 12))
     return (1, 1), (257, 3), (n, round_count), (1000, 9)
 
 
-def noise_case(random_data: Draw, size: Any) -> ProgramCase:
+def make_noise_case(random_data: Draw, size: Any) -> ProgramCase:
     """Return a test case with a random seed. The expected result contains the random numbers of each
     round.
     """
@@ -420,11 +420,11 @@ EXERCISES = (
         "11-replay",
         "Capture one round, replay them all",
         "relax",
-        replay_case,
+        make_replay_case,
         relax,
         relax_naive,
         level="warm-up",
-        sizes=replay_sizes,
+        sizes=draw_replay_sizes,
         budgets=(
             _ONE_GRAPH,
             Budget(
@@ -448,10 +448,10 @@ EXERCISES = (
         "11-static",
         "Repair the server",
         "serve",
-        serve_case,
+        make_serve_case,
         serve,
         kind="repair",
-        sizes=serve_sizes,
+        sizes=draw_serve_sizes,
         budgets=(
             _ONE_GRAPH,
             Budget(
@@ -477,10 +477,10 @@ EXERCISES = (
         "11-fork",
         "Two branches",
         "branches",
-        fork_case,
+        make_fork_case,
         branches,
         branches_naive,
-        sizes=fork_sizes,
+        sizes=draw_fork_sizes,
         budgets=(
             _ONE_GRAPH,
             Budget(
@@ -510,10 +510,10 @@ EXERCISES = (
         "11-noise",
         "Noise that changes",
         "draws",
-        noise_case,
+        make_noise_case,
         draws,
         level="stretch",
-        sizes=noise_sizes,
+        sizes=draw_noise_sizes,
         budgets=(
             _ONE_GRAPH,
             Budget(

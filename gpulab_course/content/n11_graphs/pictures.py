@@ -139,7 +139,7 @@ def _input_array(record: GraphRecord) -> GraphArray:
     return next(array for array in record.arrays if not array.is_output)
 
 
-def _reading_text(record: GraphRecord) -> str:
+def _make_reading_text(record: GraphRecord) -> str:
     """Return text with the first node that reads the graph's input, and the address of the input."""
     array = _input_array(record)
     return f"node {_node_name(record.nodes[record.users(array)[0]])}\nreads {_short_address(array.address)}"
@@ -166,7 +166,7 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
     draw_box(axes, 3.0, 1.3, 3.6, 1.1, "highlight", "name batch")
     draw_box(axes, 0.4, 4.1, 4.0, 1.5, "accent", f"batches[0]\n{_short_address(first_address)}")
     draw_box(axes, 5.2, 4.1, 4.0, 1.5, "warn", f"batches[1]\n{_short_address(second_address)}")
-    draw_box(axes, 0.4, 7.4, 8.8, 1.5, "panel", _reading_text(renamed))
+    draw_box(axes, 0.4, 7.4, 8.8, 1.5, "panel", _make_reading_text(renamed))
     draw_arrow(axes, (4.0, 2.4), (2.6, 4.1), "muted", linestyle="--")
     draw_text(axes, 2.9, 3.0, "before", ha="right", colour="muted")
     draw_arrow(axes, (5.6, 2.4), (7.0, 4.1))
@@ -178,7 +178,7 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
     draw_box(axes, 10.8, 1.3, 4.0, 1.5, "accent", f"batches[0]\n{_short_address(first_address)}")
     draw_box(axes, 15.6, 1.3, 4.0, 1.5, "warn", f"batches[1]\n{_short_address(second_address)}")
     draw_box(axes, 13.0, 4.4, 4.4, 1.5, "good", f"static buffer x\n{_short_address(buffer_address)}")
-    draw_box(axes, 10.8, 7.4, 8.8, 1.5, "panel", _reading_text(buffered))
+    draw_box(axes, 10.8, 7.4, 8.8, 1.5, "panel", _make_reading_text(buffered))
     draw_arrow(axes, (12.8, 2.8), (14.2, 4.4), "muted", linestyle="--")
     draw_text(axes, 13.0, 3.7, "before", ha="right", colour="muted")
     draw_arrow(axes, (17.6, 2.8), (16.2, 4.4))

@@ -38,13 +38,13 @@ from virtualgpu.records import Dim3
 # 12-elementwise
 
 
-def affine_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+def draw_affine_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Return matrix sizes (rows, columns) for the tests."""
     rows, columns = (int(n) for n in rng.integers(3, 90, 2))
     return (1, 1), (1, 33), (rows, 1), (rows, columns), (columns, 257), (300, 128)
 
 
-def affine_case(random_data: Draw, size: Any) -> ProgramCase:
+def draw_affine_case(random_data: Draw, size: Any) -> ProgramCase:
     """Return a test case with a random matrix, and with a factor and an offset for each column."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     factors, offsets = (random_data.rng.uniform(-2, 2, size[1]).astype(np.float32) for _ in range(2))
@@ -65,7 +65,7 @@ def _make_affine_case(x: Any, factors: Any, offsets: Any) -> ProgramCase:
     return ProgramCase((x, factors, offsets), near_expected, True, label, place="device", unchanged=True)
 
 
-def affine_extremes_case(random_data: Draw, size: Any) -> ProgramCase:
+def make_affine_extremes_case(random_data: Draw, size: Any) -> ProgramCase:
     """Return a test case whose columns contain values of every magnitude, an infinity and a NaN."""
     magnitudes = np.array([29, 31, 40, 87, 89, 130, 1e3, 1e4, 1e7, 1e15, 1e25])
     extreme_values = random_data.rng.permutation(
@@ -77,7 +77,7 @@ def affine_extremes_case(random_data: Draw, size: Any) -> ProgramCase:
     )
 
 
-def affine_zeros_case(random_data: Draw, size: Any) -> ProgramCase:
+def make_affine_zeros_case(random_data: Draw, size: Any) -> ProgramCase:
     """Return a test case in which the factor, the offset, or both are 0 for some columns."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     return _make_affine_case(x, np.array([0, 0, 1, -1], np.float32), np.array([0, -2, 0, 2], np.float32))
@@ -101,12 +101,12 @@ def affine_naive(x: Any, factors: Any, offsets: Any) -> Any:
 # 12-maxabs
 
 
-def largest_sizes(rng: np.random.Generator) -> tuple[int, ...]:
+def draw_largest_sizes(rng: np.random.Generator) -> tuple[int, ...]:
     """Return the array lengths for the tests, beginning with 0."""
     return 0, 1, 2, 31, int(rng.integers(400, 900)), int(rng.integers(1100, 3000)), 20_000
 
 
-def largest_case(random_data: Draw, n: Any) -> ProgramCase:
+def draw_largest_case(random_data: Draw, n: Any) -> ProgramCase:
     """Return a test case whose largest magnitude may belong to a negative number, an infinity or a NaN."""
     # Some are so large or so small that their squares are infinite or 0.
     x = (random_data.rng.standard_normal(n) * 10.0 ** random_data.rng.choice((2, 36, -25))).astype(np.float32)
@@ -188,7 +188,7 @@ def largest_naive(x: Any) -> Any:
 # 12-softmax
 
 
-def softmax_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def draw_softmax_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that scales scores, adds a bias, and computes the softmax of each
     row.
     """
@@ -229,7 +229,7 @@ def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[D
     return make_case
 
 
-def softmax_level_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_softmax_level_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a softmax test case with equal scores in each row. The scores of each row have a larger
     magnitude than those of the row before.
     """
@@ -237,7 +237,7 @@ def softmax_level_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _make_softmax_case(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
 
-def softmax_steep_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_softmax_steep_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a softmax test case in which one score of each row is far above all others."""
     x = random_data.rng.uniform(-3, 3, size)
     peak_columns = np.r_[0, size[1] - 1, random_data.rng.integers(0, size[1], size[0] - 2)]
@@ -392,7 +392,7 @@ def judge_cached(answer: Answer) -> str:
     for index, (request, run_number) in enumerate(zip(calls, results, strict=True)):
         if not is_whole(run_number) or not 0 <= run_number < len(compilers.runs):
             raise NotYet(
-                f"{_call_text(request)} returns {spelt(run_number)}. Return what the program returns."
+                f"{_make_call_text(request)} returns {spelt(run_number)}. Return what the program returns."
             )
         program, run_arguments = compilers.runs[run_number]
         compiler, compiled_arguments = compilers.compilations[program]
@@ -405,13 +405,13 @@ def judge_cached(answer: Answer) -> str:
             )
         if compiled_arguments != request:
             raise NotYet(
-                f"{_call_text(request)} ran the program that was compiled for "
-                f"{_call_text(compiled_arguments)}. {_key_lesson(compiled_arguments, request)}"
+                f"{_make_call_text(request)} ran the program that was compiled for "
+                f"{_make_call_text(compiled_arguments)}. {_explain_wrong_key(compiled_arguments, request)}"
             )
         if run_number < index:
             raise NotYet(
-                f"{_call_text(request)} was called again, and returned the result of an earlier call. Keep "
-                "programs, not their results, because the contents of the arrays may have changed."
+                f"{_make_call_text(request)} was called again, and returned the result of an earlier call. "
+                "Keep programs, not their results, because the contents of the arrays may have changed."
             )
         if run_number > index:
             raise NotYet("A program ran more than once for one call. Call the program only once.")
@@ -511,7 +511,7 @@ def _draw_calls(rng: np.random.Generator) -> list[list[Description]]:
     return calls
 
 
-def _key_lesson(compiled_key: Sequence[Description], requested_key: Sequence[Description]) -> str:
+def _explain_wrong_key(compiled_key: Sequence[Description], requested_key: Sequence[Description]) -> str:
     """Return the feedback that names the property which is missing in the key of the cache."""
     if len(compiled_key) != len(requested_key):
         return _KEY_LESSONS["count"]
@@ -528,7 +528,7 @@ def _key_lesson(compiled_key: Sequence[Description], requested_key: Sequence[Des
     return ""
 
 
-def _call_text(call_arguments: Sequence[Description]) -> str:
+def _make_call_text(call_arguments: Sequence[Description]) -> str:
     """Return the arguments of a call as text."""
 
     def argument_text(description: Description) -> str:
@@ -575,7 +575,7 @@ def _group_steps(steps: Sequence[Step]) -> list[list[Step]]:
     memory = _memory_of_steps(steps)
     for index, step in enumerate(steps):
         candidate = [*step_groups[-1], step] if step_groups else [step]
-        if step_groups and not _conflict_text(candidate, steps[index + 1 :], memory):
+        if step_groups and not _make_conflict_text(candidate, steps[index + 1 :], memory):
             step_groups[-1] = candidate
         else:
             step_groups.append([step])
@@ -590,7 +590,9 @@ def _memory_of_steps(steps: Sequence[Step]) -> dict[str, str]:
     return memory
 
 
-def _conflict_text(step_group: Sequence[Step], later_steps: Sequence[Step], memory: dict[str, str]) -> str:
+def _make_conflict_text(
+    step_group: Sequence[Step], later_steps: Sequence[Step], memory: dict[str, str]
+) -> str:
     """Return the reason why these steps cannot be one kernel, or "" if they can."""
     reductions = [step.name for step in step_group if step.does == "reduce"]
     if any(step.does == "product" for step in step_group):
@@ -630,7 +632,7 @@ def judge_kernels(answer: Answer) -> str:
     ]
     for program_steps in programs:
         descriptions = [(step.name, step.does, step.reads, step.into) for step in program_steps]
-        call_text = f"kernels({'; '.join(map(_step_text, program_steps))})"
+        call_text = f"kernels({'; '.join(map(_make_step_text, program_steps))})"
         result = call(answer, descriptions, name="kernels", shown=call_text)
         step_groups = (
             [[str(name) for name in step_group] for step_group in result]
@@ -653,12 +655,12 @@ def judge_kernels(answer: Answer) -> str:
         if step_groups != expected:
             raise NotYet(
                 f"{call_text} returns {step_groups}, but it should return {expected}: "
-                f"{_difference_text(program_steps, step_groups)}."
+                f"{_make_difference_text(program_steps, step_groups)}."
             )
     return "every kernel is as long as the rules allow."
 
 
-def _step_text(step: Step) -> str:
+def _make_step_text(step: Step) -> str:
     """Return a step as text, such as ``y = map(x)``."""
     return f"{step.name} = {step.does}({', '.join(step.reads)})" + (f" into {step.into}" if step.into else "")
 
@@ -669,13 +671,15 @@ def _is_list_of_groups(result: Any) -> bool:
     return isinstance(result, list_types) and all(isinstance(group, list_types) and group for group in result)
 
 
-def _difference_text(steps: Sequence[Step], step_groups: Sequence[Sequence[str]]) -> str:
+def _make_difference_text(steps: Sequence[Step], step_groups: Sequence[Sequence[str]]) -> str:
     """Return the feedback for a wrong division into kernels."""
     by_name = {step.name: step for step in steps}
     memory = _memory_of_steps(steps)
     for step_group in step_groups:
         last_index = max(index for index, step in enumerate(steps) if step.name in step_group)
-        conflict = _conflict_text([by_name[name] for name in step_group], steps[last_index + 1 :], memory)
+        conflict = _make_conflict_text(
+            [by_name[name] for name in step_group], steps[last_index + 1 :], memory
+        )
         if conflict:
             return conflict
     return "more steps fit into one kernel"
@@ -743,16 +747,16 @@ EXERCISES = (
         "12-elementwise",
         "Nine passes in one kernel",
         "fused_gelu",
-        affine_case,
+        draw_affine_case,
         affine_gelu,
         affine_naive,
         level="warm-up",
         kind="repair",
-        sizes=affine_sizes,
+        sizes=draw_affine_sizes,
         table=(
-            Row("values of every size, ∞ and NaN", affine_extremes_case, ((27, 5), (27, 70))),
-            Row("factors and offsets of 0", affine_zeros_case, ((9, 4),)),
-            Row("no rows", affine_case, ((0, 7),)),
+            Row("values of every size, ∞ and NaN", make_affine_extremes_case, ((27, 5), (27, 70))),
+            Row("factors and offsets of 0", make_affine_zeros_case, ((9, 4),)),
+            Row("no rows", draw_affine_case, ((0, 7),)),
         ),
         budgets=(
             Budget("launches", "One kernel is enough: put the whole expression into its operation.", most=1),
@@ -787,10 +791,10 @@ EXERCISES = (
         "12-maxabs",
         "The largest absolute value in one pass",
         "largest",
-        largest_case,
+        draw_largest_case,
         largest,
         largest_naive,
-        sizes=largest_sizes,
+        sizes=draw_largest_sizes,
         table=(
             Row("0 and −0 throughout", largest_uniform(-0.0), (40,)),
             Row("all equal, below 0", largest_uniform(-2.5), (1, 700)),
@@ -829,7 +833,7 @@ EXERCISES = (
         kernel="softmax",
         parameters="const float* x, const float* bias, float* y, float scale, int rows, int cols",
         once=True,
-        case=softmax_case,
+        case=draw_softmax_case,
         reference="softmax_fused.cu",
         naive="softmax_passes.cu",
         level="stretch",
@@ -839,9 +843,9 @@ EXERCISES = (
             Row("a scale of 0", softmax_like(0, 100, 30), ((3, 200),)),
             Row("biases of hundreds", softmax_like(0.5, 3, 300), ((5, 70), (2, 1300))),
             Row("scores of thousands on both sides", softmax_like(1, 5000, 4), ((5, 33), (2, 700))),
-            Row("rows of equal scores", softmax_level_case, ((5, 64), (5, 31))),
-            Row("a long row", softmax_case, ((1, 11_000),)),
-            Row("one score far above all others", softmax_steep_case, ((6, 40), (5, 900), (2, 2))),
+            Row("rows of equal scores", make_softmax_level_case, ((5, 64), (5, 31))),
+            Row("a long row", draw_softmax_case, ((1, 11_000),)),
+            Row("one score far above all others", make_softmax_steep_case, ((6, 40), (5, 900), (2, 2))),
         ),
         blocks=draw.whole_warps,
         budgets=(

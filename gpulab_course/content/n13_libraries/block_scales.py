@@ -113,7 +113,7 @@ def judge_blocks(answer: Answer) -> str:
             raise NotYet(
                 f"{call_text}: the exponent of block {block} is {exponents[block]:.6g}, but it should be "
                 f"{expected_exponents[block]}, because the largest absolute value of the block is "
-                f"{block_maximum:.9g}. {_exponent_lesson(x, exponents) or lesson}".rstrip()
+                f"{block_maximum:.9g}. {_explain_wrong_exponent(x, exponents) or lesson}".rstrip()
             )
         is_wrong = ~(elements == expected_elements)
         if is_wrong.any():
@@ -122,7 +122,7 @@ def judge_blocks(answer: Answer) -> str:
             raise NotYet(
                 f"{call_text}: element {index} is {elements[index]:.6g}, but it should be "
                 f"{expected_elements[index]:.6g}, because the number is {float(x[index]):.6g} and the "
-                f"exponent of its block is {exponent}. {_element_lesson(x, elements)}"
+                f"exponent of its block is {exponent}. {_explain_wrong_element(x, elements)}"
             )
     return "an outlier, a block of zeros and the ends of the range affect only their own blocks."
 
@@ -135,12 +135,12 @@ def _as_float64(values: Any) -> npt.NDArray[np.float64]:
         return np.empty((0, 0))
 
 
-def _exponent_lesson(x: Singles, exponents: npt.NDArray[np.float64]) -> str:
+def _explain_wrong_exponent(x: Singles, exponents: npt.NDArray[np.float64]) -> str:
     """Return the feedback for exponents that follow another rule."""
     blocks = x.astype(np.float64).reshape(-1, BLOCK)
     sizes = np.abs(blocks)
 
-    def matches(
+    def is_match(
         maxima: Any, rule: Callable[[Any], Any] = np.floor, top_exponent: int = _TOP_EXPONENT
     ) -> bool:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -148,22 +148,22 @@ def _exponent_lesson(x: Singles, exponents: npt.NDArray[np.float64]) -> str:
             right_exponents = np.floor(np.log2(sizes.max(axis=1))) - _TOP_EXPONENT
         return bool((rule_exponents != right_exponents).any() and (exponents == rule_exponents).all())
 
-    if matches(sizes.max(axis=1), top_exponent=0):
+    if is_match(sizes.max(axis=1), top_exponent=0):
         return "Subtract 2, the exponent of FP4's largest number, 6."
-    if matches(sizes.max()):
+    if is_match(sizes.max()):
         return "This is one scale for all. Each block needs its own."
-    if matches(blocks.max(axis=1)):
+    if is_match(blocks.max(axis=1)):
         return "The largest absolute value counts, also if the number is negative."
-    if any(matches(sizes.max(axis=1), rule) for rule in (np.ceil, np.round)) or matches(
+    if any(is_match(sizes.max(axis=1), rule) for rule in (np.ceil, np.round)) or is_match(
         sizes.max(axis=1) / 6, np.ceil, 0
     ):
         return "The logarithm must be rounded down, and the rule does not divide by 6."
-    if matches(sizes.reshape(BLOCK, -1).max(axis=0)):
+    if is_match(sizes.reshape(BLOCK, -1).max(axis=0)):
         return "A block consists of 32 neighbouring numbers."
     return ""
 
 
-def _element_lesson(x: Singles, elements: npt.NDArray[np.float64]) -> str:
+def _explain_wrong_element(x: Singles, elements: npt.NDArray[np.float64]) -> str:
     """Return the feedback for elements that follow another rule."""
     exponents, right_elements = mxfp4(x)
     scales = np.ldexp(1.0, np.repeat(exponents, BLOCK))

@@ -43,7 +43,7 @@ Halves = npt.NDArray[np.float16]
 _NAN_BITS = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001, 0x7F80FFFF, 0xFFC00000], np.uint32)
 
 
-def to_bf16_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_to_bf16_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that rounds floats to BF16. Many of these floats are halfway between
     two BF16 numbers or round to infinity.
     """
@@ -61,10 +61,10 @@ def to_bf16_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     if random_data.kind == draw.NAN:
         nan_words = random_data.rng.choice(_NAN_BITS, size)
         bits = np.where(np.isnan(x), nan_words, bits)
-    return _rounding_case(random_data, bits.view(np.float32), block)
+    return _make_rounding_case(random_data, bits.view(np.float32), block)
 
 
-def bf16_edges_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_bf16_edges_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with the smallest and largest floats of each kind and sign in random order."""
     upper_halves = np.array(
         [0, 1, 0x7F, 0x80, 0x3F80, 0x3F81, 0x7F7E, 0x7F7F, 0x7F80, 0x7F81, 0x7FBF, 0x7FC0, 0x7FFF]
@@ -72,10 +72,10 @@ def bf16_edges_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     lower_halves = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xC000, 0xFFFF])
     bits = (upper_halves[:, None] << 16 | lower_halves).ravel()
     x = random_data.rng.permutation(np.r_[bits, bits | 1 << 31]).astype(np.uint32).view(np.float32)
-    return _rounding_case(random_data, x, block)
+    return _make_rounding_case(random_data, x, block)
 
 
-def _rounding_case(random_data: Draw, x: Singles, block: Dim3) -> Case:
+def _make_rounding_case(random_data: Draw, x: Singles, block: Dim3) -> Case:
     """Return the test launch with these numbers, whose results are the nearest BF16 values."""
     size = x.size
     grid = int(random_data.rng.integers(1, draw.blocks_for(size, block[0]) + 2))
@@ -93,7 +93,7 @@ def _low_bits(mistake: Mistake) -> bool:
 def _is_rounded_by(rule: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]]) -> Callable[[Mistake], bool]:
     """Return a matcher for finite numbers that were rounded by another rule."""
 
-    def matches(m: Mistake) -> bool:
+    def is_match(m: Mistake) -> bool:
         if m.found is None or not m.wrong[np.isfinite(m["x"])].any():
             return False
         bits = m["x"].view(np.uint32)
@@ -101,7 +101,7 @@ def _is_rounded_by(rule: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]]) -
         rounded_bits = (rule(bits.astype(np.uint64)) & 0xFFFF0000).astype(np.uint32)
         return bool((rounded_bits == np.asarray(m.found).view(np.uint32))[is_finite].all())
 
-    return matches
+    return is_match
 
 
 def _is_tiny(x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -109,7 +109,7 @@ def _is_tiny(x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return np.asarray(np.abs(x) < np.finfo(np.float32).smallest_normal)
 
 
-def _only_selected_wrong(
+def _is_only_selected_wrong(
     mistake: Mistake, select_elements: Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]
 ) -> bool:
     """Return whether all wrong results belong to inputs that `select` marks."""
@@ -436,25 +436,25 @@ def judge_tf32x3(answer: Answer) -> str:
         if not error <= (1.6 if number_kind == "positive" else 1.28) * reference_error:
             raise NotYet(
                 f"{call_text} has an RMS error of {error:.2g} u (u of FP32); "
-                f"{reference_error:.2g} u are possible. {_product_lesson(result, a, b)}"
+                f"{reference_error:.2g} u are possible. {_explain_wrong_product(result, a, b)}"
             )
     return "three TF32 multiplications are as accurate as one in FP32."
 
 
-def _product_lesson(result: Singles, a: Singles, b: Singles) -> str:
+def _explain_wrong_product(result: Singles, a: Singles, b: Singles) -> str:
     """Return the feedback for a product that is not accurate enough."""
     magnitude = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
 
-    def matches(*results: Singles) -> bool:
+    def is_match(*results: Singles) -> bool:
         return any(
             bool(np.all(np.abs(result - candidate) <= 8 * FP32.roundoff * magnitude)) for candidate in results
         )
 
     large_a, large_b = (TF32.round_all(x).astype(np.float32) for x in (a, b))
     single_product = on_tensor_cores(large_a, large_b)
-    if matches(single_product, on_tensor_cores(a, b)):
+    if is_match(single_product, on_tensor_cores(a, b)):
         return "This is the error of a single product: the remainders of a and b must be multiplied as well."
-    if matches(
+    if is_match(
         single_product + on_tensor_cores(a - large_a, large_b),
         single_product + on_tensor_cores(large_a, b - large_b),
     ):
@@ -631,7 +631,7 @@ def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dic
         if not (np.abs(result - expected_weights) <= tolerance).all():
             raise NotYet(
                 f"{description} "
-                f"{_weights_lesson(is_skipped, half_gradients, weights, result, scale, state['rate'])}"
+                f"{_explain_wrong_weights(is_skipped, half_gradients, weights, result, scale, state['rate'])}"
             )
         if not is_unchanged:
             raise NotYet(f"{step_text} changes weights, which belongs to its caller. Return a new array.")
@@ -639,7 +639,7 @@ def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dic
             raise NotYet(
                 f"{description} leaves the scale at {new_state.get('scale', 'nothing')}, not "
                 f"{expected['scale']:,g}. "
-                f"{_scale_lesson(is_skipped, good_steps, state['interval'])}"
+                f"{_explain_wrong_scale(is_skipped, good_steps, state['interval'])}"
             )
         if new_state.get("good") != expected["good"]:
             raise NotYet(
@@ -649,7 +649,7 @@ def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dic
             )
 
 
-def _weights_lesson(
+def _explain_wrong_weights(
     is_skipped: bool, half_gradients: Halves, weights: Singles, result: Singles, scale: float, rate: float
 ) -> str:
     """Return the feedback for wrong weights."""
@@ -669,7 +669,7 @@ def _weights_lesson(
     )
 
 
-def _scale_lesson(is_skipped: bool, good_steps: int, interval: int) -> str:
+def _explain_wrong_scale(is_skipped: bool, good_steps: int, interval: int) -> str:
     """Return the feedback for a wrong loss scale."""
     if is_skipped:
         return "It was too large: halve it."
@@ -686,8 +686,8 @@ EXERCISES = (
         "Round to BF16",
         kernel="to_bf16",
         parameters="const float* x, float* y, int n",
-        case=to_bf16_case,
-        table=(Row("both ends and the middle of each kind of number", bf16_edges_case, (182,)),),
+        case=make_to_bf16_case,
+        table=(Row("both ends and the middle of each kind of number", make_bf16_edges_case, (182,)),),
         reference="to_bf16.cu",
         level="warm-up",
         once=True,
@@ -700,15 +700,15 @@ EXERCISES = (
                 "The lower 16 bits must be 0 in a NaN as well, because BF16 has only the upper ones.",
             ),
             Advice(
-                lambda m: _only_selected_wrong(m, np.isnan),
+                lambda m: _is_only_selected_wrong(m, np.isnan),
                 "NaN has to stay NaN: a carry must not change its sign, and its fraction must not become 0.",
             ),
             Advice(
-                lambda m: _only_selected_wrong(m, np.isinf),
+                lambda m: _is_only_selected_wrong(m, np.isinf),
                 "An infinity is not a NaN, and must stay unchanged.",
             ),
             Advice(
-                lambda m: _only_selected_wrong(m, _is_tiny),
+                lambda m: _is_only_selected_wrong(m, _is_tiny),
                 "Subnormal numbers and zeros are rounded like all others, and keep their sign. Work on the "
                 "bits: operations on floats can treat subnormal numbers as 0.",
             ),

@@ -33,26 +33,26 @@ from virtualgpu.records import Dim3
 # 14-philox
 
 
-def random_words_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_random_words_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that writes random words of Philox, with random keys and first
     counters.
     """
     rng = random_data.rng
     first_counter = int(rng.choice([0, 5, 2**32 - 3, 2**31 - 2, 2**40 + 2**32 - 7])) + int(rng.integers(3))
     keys = [int(rng.choice([0, 1, 2**31, 2**32 - 1, int(rng.integers(2**32))])) for _ in range(2)]
-    return _words_case(first_counter, keys, size, block)
+    return _make_words_case(first_counter, keys, size, block)
 
 
 def words_from(first_counter: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a function that creates a Philox test case with this first counter. If no keys are given, they
     are random.
     """
-    return lambda random_data, size, block: _words_case(
+    return lambda random_data, size, block: _make_words_case(
         first_counter, keys or [int(key) for key in random_data.rng.integers(2**32, size=2)], size, block
     )
 
 
-def _words_case(first_counter: int, keys: Sequence[int], size: int, block: Dim3) -> Case:
+def _make_words_case(first_counter: int, keys: Sequence[int], size: int, block: Dim3) -> Case:
     """Return the test launch with this first counter and these keys."""
     expected = philox_words(keys[0] | keys[1] << 32, first_counter, -(-size // 4)).ravel()[:size]
     grid = draw.blocks_for(-(-size // 4), block[0])
@@ -71,7 +71,7 @@ def _equals_philox_words(mistake: Mistake, **philox_options: Any) -> bool:
     return bool((words.ravel()[: mistake["n"]] == mistake.found).all())
 
 
-def _only_later_words_wrong(mistake: Mistake) -> bool:
+def _is_only_later_words_wrong(mistake: Mistake) -> bool:
     """Return whether the four words of the first counter are right, and only later words are wrong."""
     return mistake.found is not None and mistake.wanted is not None and not mistake.wrong[:4].any()
 
@@ -79,7 +79,7 @@ def _only_later_words_wrong(mistake: Mistake) -> bool:
 # 14-sum
 
 
-def tile_sums_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_tile_sums_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that sums tiles of 256 elements, with any number of blocks."""
     x = random_data.floats(size)
     x[~np.isfinite(x)] = 1
@@ -96,10 +96,10 @@ def tile_sums_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x[special_indices] = random_data.rng.choice((np.inf, -np.inf), special_indices.size)
     elif random_data.kind == draw.NAN:
         x[special_indices] = np.nan
-    return _sum_case(x, int(random_data.rng.integers(1, tiles + 3)))
+    return _make_sum_case(x, int(random_data.rng.integers(1, tiles + 3)))
 
 
-def _sum_case(x: Any, grid: int) -> Case:
+def _make_sum_case(x: Any, grid: int) -> Case:
     """Return the test launch with these elements and this grid."""
     return Case(grid, {"x": x, "n": x.size}, {"sums": Near(tile_tree(x), 0.0, ulps=0)})
 
@@ -109,23 +109,23 @@ def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x = random_data.rng.choice(np.array(values, np.float32), size)
-        return _sum_case(x, int(random_data.rng.integers(1, -(-size // 256) + 3)))
+        return _make_sum_case(x, int(random_data.rng.integers(1, -(-size // 256) + 3)))
 
     return make_case
 
 
-def many_warps_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_many_warps_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for tile sums, with as many blocks as tiles. With large blocks, the warp number does
     not fit into 16 bits.
     """
-    return _sum_case(random_data.floats(size), -(-size // 256))
+    return _make_sum_case(random_data.floats(size), -(-size // 256))
 
 
-def many_blocks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_many_blocks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with so many blocks that the block number does not fit into 16 bits. Most of the
     blocks have no tile.
     """
-    return _sum_case(random_data.floats(size), 2**16 + 40)
+    return _make_sum_case(random_data.floats(size), 2**16 + 40)
 
 
 def _only_other_zeros(mistake: Mistake) -> bool:
@@ -137,7 +137,7 @@ def _only_other_zeros(mistake: Mistake) -> bool:
     )
 
 
-def _only_sum_order_differs(mistake: Mistake) -> bool:
+def _is_only_sum_order_differs(mistake: Mistake) -> bool:
     """Return whether all sums are right up to the rounding of another order of additions."""
     if mistake.found is None or mistake.wanted is None:
         return False
@@ -151,7 +151,7 @@ def _only_sum_order_differs(mistake: Mistake) -> bool:
 # 14-dropout
 
 
-def dropout_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_dropout_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that applies dropout to random elements with a grid of any size."""
     rng = random_data.rng
     x = random_data.floats(size)
@@ -159,10 +159,12 @@ def dropout_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3, far_offset])) + int(rng.integers(4))
     # The limit is mostly one of the words, which is kept, or the next number, so that the word is dropped.
     limit_text = rng.choice(["0", "2**30", "3 * 2**30", "2**32 - 1", "a word", "a word", "a word + 1"])
-    return _dropout_case(random_data, x, block, offset, str(limit_text), float(rng.uniform(0.3, 9)))
+    return _make_dropout_case(random_data, x, block, offset, str(limit_text), float(rng.uniform(0.3, 9)))
 
 
-def _dropout_case(random_data: Draw, x: Any, block: Dim3, offset: int, limit_text: str, scale: float) -> Case:
+def _make_dropout_case(
+    random_data: Draw, x: Any, block: Dim3, offset: int, limit_text: str, scale: float
+) -> Case:
     """Return the test launch with these elements, offset, limit and scale."""
     rng = random_data.rng
     size = x.size
@@ -196,7 +198,7 @@ def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable
         x = random_data.floats(size)
         if edges:
             x[::5] = random_data.rng.choice(np.array(edges, np.float32), x[::5].size)
-        return _dropout_case(random_data, x, block, offset, limit, scale)
+        return _make_dropout_case(random_data, x, block, offset, limit, scale)
 
     return make_case
 
@@ -439,7 +441,7 @@ EXERCISES = (
         "Philox4x32-10, bit for bit",
         kernel="random_words",
         parameters="unsigned* words, unsigned key0, unsigned key1, long long first, int n",
-        case=random_words_case,
+        case=make_random_words_case,
         table=(
             Row("counter 0 and key 0", words_from(0, 0, 0), (1, 2, 3, 5)),
             Row("the largest key", words_from(1, 2**32 - 1, 2**32 - 1), (7,)),
@@ -476,7 +478,7 @@ EXERCISES = (
                 "The key grows *after* a round: the first round uses it unchanged.",
             ),
             Advice(lambda m: _equals_philox_words(m, counter_bits=32), _CARRY_ADVICE),
-            Advice(_only_later_words_wrong, _CARRY_ADVICE),
+            Advice(_is_only_later_words_wrong, _CARRY_ADVICE),
             Advice(
                 lambda m: m.found is not None,
                 "Compare with the table: multiply c.x and c.z without signs (__umulhi), move the halves of "
@@ -490,14 +492,14 @@ EXERCISES = (
         "The same sums for every launch",
         kernel="tile_sums",
         parameters="const float* x, float* sums, int n",
-        case=tile_sums_case,
+        case=make_tile_sums_case,
         table=(
             Row("tiles of −0 alone", tiles_of(-0.0), (256, 1024, 1)),
             Row("tiles of −0 and 0", tiles_of(-0.0, 0.0), (600,)),
             Row("infinities of both signs in a tile", tiles_of(np.inf, -np.inf, 1), (700,)),
             Row("sums beyond the largest float", tiles_of(3e38, -3e38, 1e38), (900,)),
-            Row("more blocks than 16 bits can count", many_blocks_case, (1500,)),
-            Row("more warps than 16 bits can count", many_warps_case, (540_000,)),
+            Row("more blocks than 16 bits can count", make_many_blocks_case, (1500,)),
+            Row("more warps than 16 bits can count", make_many_warps_case, (540_000,)),
         ),
         reference="tile_sums.cu",
         once=True,
@@ -524,7 +526,7 @@ EXERCISES = (
                 "The sign of a zero is wrong: −0 + −0 is −0, but −0 + 0 is 0. Elements beyond n count as +0.",
             ),
             Advice(
-                _only_sum_order_differs,
+                _is_only_sum_order_differs,
                 "The sums are right up to rounding, but not bit for bit. For every blockDim.x, the order "
                 "of the additions must be s[k] += s[k + half] for half = 128, 64, … 1.",
             ),
@@ -549,7 +551,7 @@ EXERCISES = (
             "const float* x, float* y, unsigned key0, unsigned key1, long long offset, unsigned dropped, "
             "float scale, int n"
         ),
-        case=dropout_case,
+        case=make_dropout_case,
         table=(
             Row("nothing dropped", dropout_of(0, "0", 1.25, np.inf, np.nan), (77,)),
             Row("nearly all dropped", dropout_of(5, "2**32 - 1", 2.0, np.inf, -np.inf, np.nan), (300,)),

@@ -42,7 +42,7 @@ def totals(kernel: Any, x: Any, blocks: int, runs: int = RUNS) -> list[float]:
     return results
 
 
-def _signed_text(value: float) -> str:
+def _make_signed_text(value: float) -> str:
     """Return a number as a term of a sum, such as ``+ 1``."""
     return f"{'−' if value < 0 else '+'} {abs(value):,.0f}"
 
@@ -98,7 +98,7 @@ def orders_of_addition(
         for index, (block, partial_sum) in enumerate(zip(order, partial_sums, strict=True)):
             is_last = index == len(order) - 1
             left_x = 0.1 + 3.2 * index
-            draw_text(axes, left_x, top_y + 0.3, _signed_text(block_sums[block]))
+            draw_text(axes, left_x, top_y + 0.3, _make_signed_text(block_sums[block]))
             colour = "good" if is_last else "accent"
             draw_box(axes, left_x + 1.5, top_y, 1.5, 0.6, colour, f"{partial_sum:,.0f}", edge="muted")
         names = ", ".join(map(str, order))

@@ -35,7 +35,7 @@ def _judge_run(call_text: str, outcome: Outcome, mode: Any) -> None:
             )
 
 
-def _mode_text(mode: Any) -> str:
+def _make_mode_text(mode: Any) -> str:
     """Return the words that describe a changed order of streams, for messages."""
     return "" if mode in ("as given", "checked") else " in another order that the streams allow"
 
@@ -97,8 +97,8 @@ def judge_ring(answer: Answer) -> str:
             is_right = [np.array_equal(result, expected) for result in outcome["found"]]
             if not all(is_right):
                 raise NotYet(
-                    _ring_lesson(
-                        f"{call_text}{_mode_text(mode)}", is_right, outcome["found"], expected, inputs
+                    _explain_wrong_ring(
+                        f"{call_text}{_make_mode_text(mode)}", is_right, outcome["found"], expected, inputs
                     )
                 )
             limit_bytes = 2 * (gpu_count - 1) * -(-length // gpu_count) * inputs[0].itemsize
@@ -115,7 +115,7 @@ def judge_ring(answer: Answer) -> str:
     return "every GPU has the sum, and no port passes more than 2·(n − 1) chunks in one direction."
 
 
-def _ring_lesson(
+def _explain_wrong_ring(
     call_text: str, is_right: Sequence[bool], results: Sequence[Any], expected: Any, inputs: Sequence[Any]
 ) -> str:
     """Return the feedback for wrong sums."""
@@ -258,7 +258,7 @@ def judge_broadcast(answer: Answer) -> str:
             for array_index, ((gpu, misalignment, result), expected) in enumerate(
                 zip(gpu_results, arrays, strict=True)
             ):
-                item_text = f"{call_text}{_mode_text(mode)}: array {array_index} of GPU {target_gpu}"
+                item_text = f"{call_text}{_make_mode_text(mode)}: array {array_index} of GPU {target_gpu}"
                 _judge_array(item_text, gpu, target_gpu, misalignment, result, expected)
         if not outcome["kept"]:
             raise NotYet(f"{call_text} changes the arrays on GPU 0, which belong to the caller.")
@@ -445,7 +445,7 @@ def judge_exchange(answer: Answer) -> str:
             for row in range(rows):
                 for column in range(columns):
                     _judge_part(
-                        f"{call_text}{_mode_text(mode)}: part ({row}, {column})",
+                        f"{call_text}{_make_mode_text(mode)}: part ({row}, {column})",
                         outcome["found"][row][column],
                         expected[row][column],
                     )
@@ -576,12 +576,12 @@ def judge_place(answer: Answer) -> str:
                         f"{call_text}: ranks {rank} and {next_rank} exchange data, but are on GPUs "
                         f"{gpus_by_rank[rank]} and {gpus_by_rank[next_rank]} without a link, so the "
                         "data go over PCIe. The linked pairs are "
-                        f"{_pairs_text(link_list)}; the rings are {rings}."
+                        f"{_make_pairs_text(link_list)}; the rings are {rings}."
                     )
     return "all ranks that exchange data have a link, on pairs, groups of four, mixed groups and a cube."
 
 
-def _pairs_text(gpu_pairs: Sequence[Sequence[int]]) -> str:
+def _make_pairs_text(gpu_pairs: Sequence[Sequence[int]]) -> str:
     """Return pairs of GPUs as text."""
     return ", ".join(f"{a}-{b}" for a, b in gpu_pairs)
 
@@ -616,7 +616,7 @@ def _attention(
     return gelu(weights @ gelu(h, gelu_first), gelu_last and not gelu_first and not gelu_between)
 
 
-def _shard_lesson(result: Any, inputs: npt.NDArray[Any], own_rows: slice) -> str:
+def _explain_wrong_shard(result: Any, inputs: npt.NDArray[Any], own_rows: slice) -> str:
     """Return the feedback for wrong rows: the mistake that explains them, or a list of all steps."""
     if not np.isfinite(result).all():
         return (
@@ -639,10 +639,10 @@ def _shard_lesson(result: Any, inputs: npt.NDArray[Any], own_rows: slice) -> str
         ),
     )
 
-    def matches(variant: npt.NDArray[Any]) -> bool:
+    def is_match(variant: npt.NDArray[Any]) -> bool:
         return np.allclose(result, variant[own_rows], rtol=1e-3, atol=1e-3 * np.abs(inputs).max())
 
-    lessons = [] if matches(expected) else [lesson for variant, lesson in mistakes if matches(variant)]
+    lessons = [] if is_match(expected) else [lesson for variant, lesson in mistakes if is_match(variant)]
     if lessons:
         return lessons[0]
     return (
@@ -698,7 +698,7 @@ def judge_shard(answer: Answer) -> str:
         mode = RUN_MODES[mode_indices[test_index]]
         outcome = answer.ask(_run_shard, shards, mode, shown=call_text)
         _judge_run(call_text, {**outcome, "waits": 0}, "as given")  # the host may wait here
-        call_text += _mode_text(mode)
+        call_text += _make_mode_text(mode)
         results = outcome["found"]
         if results is None or [gpu for gpu, _ in results] != list(range(len(shards))):
             raise NotYet(f"{call_text} should return a list of device arrays, with entry k on GPU k.")
@@ -734,7 +734,7 @@ def judge_shard(answer: Answer) -> str:
             raise NotYet(
                 f"{call_text}: GPU {gpu} returns {result[is_wrong][0]:.7g} where "
                 f"{expected[start:end][is_wrong][0]:.7g} is right. "
-                f"{_shard_lesson(result, inputs, slice(start, end))}"
+                f"{_explain_wrong_shard(result, inputs, slice(start, end))}"
             )
         for gpu, shard in enumerate(shards):
             limit_bytes = inputs.nbytes - shard.nbytes

@@ -77,8 +77,8 @@ def verified() -> Table:
             (
                 name,
                 value or '""',
-                _changes_text(ordinary_values, early_process.result()),
-                _changes_text(ordinary_values, late_values),
+                _make_changes_text(ordinary_values, early_process.result()),
+                _make_changes_text(ordinary_values, late_values),
             )
             for (name, early_process), value in zip(early_processes.items(), VARIABLES.values(), strict=True)
         ]
@@ -88,7 +88,7 @@ def verified() -> Table:
     )
 
 
-def _changes_text(ordinary_state: Mapping[str, Any], new_state: Mapping[str, Any]) -> str:
+def _make_changes_text(ordinary_state: Mapping[str, Any], new_state: Mapping[str, Any]) -> str:
     """Return the differences between the observations of two processes as text."""
     return (
         ", ".join(

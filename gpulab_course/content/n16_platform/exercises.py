@@ -64,7 +64,9 @@ def taken(targets: Iterable[str], capability: Capability) -> str | None:
     return targets_by_part[image_part] if image_part else None
 
 
-def _choice_lesson(targets: Sequence[str], capability: Capability, result: Any, expected: str | None) -> str:
+def _explain_wrong_choice(
+    targets: Sequence[str], capability: Capability, result: Any, expected: str | None
+) -> str:
     """Return the feedback for a wrong choice."""
     if result is not None and not (isinstance(result, str) and result in targets):
         return "Return one of the targets, or None."
@@ -144,7 +146,7 @@ def judge_matrix(answer: Answer) -> str:
         if not equals(result, expected):
             raise NotYet(
                 f"{spell('taken', (targets, capability))} returns {spelt(result)}, not {spelt(expected)}. "
-                + _choice_lesson(targets, capability, result, expected)
+                + _explain_wrong_choice(targets, capability, result, expected)
             )
     return (
         f"{len(programs)} programs, each on its GPU: for each, the target that a driver loads or "
@@ -199,14 +201,15 @@ def judge_wheel(answer: Answer) -> str:
             raise NotYet(f"{call_text} returns {spelt(result)}. Return a list of targets such as 'sm_80'.")
         if targets != expected:
             raise NotYet(
-                f"{call_text} returns {spelt(targets)}. {_wheel_lesson(capabilities, targets, expected)}"
+                f"{call_text} returns {spelt(targets)}. "
+                f"{_explain_wrong_wheel(capabilities, targets, expected)}"
             )
     return (
         "there is machine code once per major version, oldest first, and PTX of the newest for future GPUs."
     )
 
 
-def _wheel_lesson(capabilities: Sequence[str], targets: list[str], expected: list[str]) -> str:
+def _explain_wrong_wheel(capabilities: Sequence[str], targets: list[str], expected: list[str]) -> str:
     """Return the feedback for a wrong list of targets."""
     try:
         image_parts = [Part.of(target) for target in targets]

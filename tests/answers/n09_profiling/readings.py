@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from gpulab_course.content.n09_profiling.readings.exercises import (
-    HEAT,
-    LEAST_SHARE,
-    POWER,
-    dot_of,
-    throttled_shares,
+    HEAT_REASON_BITS,
+    MIN_CAUSE_SHARE,
+    POWER_REASON_BITS,
+    compute_roofline_dot,
+    compute_throttled_shares,
 )
 from tests.answers import Right, Wrong
 
@@ -28,7 +28,7 @@ def _dot(launches: Any, form: str, device: Any) -> tuple[float, float, float]:
 
 
 def _mistaken(**mistake: Any) -> Any:
-    return lambda launches, form, device: dot_of(launches, form, device, **mistake)
+    return lambda launches, form, device: compute_roofline_dot(launches, form, device, **mistake)
 
 
 def _flat(launches: Any, form: str, device: Any) -> tuple[float, float, float]:
@@ -124,7 +124,7 @@ Verdict = tuple[str, float]
 
 
 def _throttled(
-    samples: Any, power: int = POWER, heat: int = HEAT, least: float = LEAST_SHARE, busy_only: bool = True,
+    samples: Any, power: int = POWER_REASON_BITS, heat: int = HEAT_REASON_BITS, least: float = MIN_CAUSE_SHARE, busy_only: bool = True,
     lasts: Callable[[Any, Any], float] = lambda one, following: following["time_s"] - one["time_s"],
 ) -> Verdict:
     """The right answer, of which a part can be had wrong."""
@@ -166,26 +166,26 @@ def _tenth_of_all(samples: Any) -> Verdict:
 
 def _last_one(samples: Any) -> Verdict:
     bits = samples[-1]["clock_reasons"]
-    return ("power", 1.0) if bits & POWER else ("heat", 1.0) if bits & HEAT else ("no", 0.0)
+    return ("power", 1.0) if bits & POWER_REASON_BITS else ("heat", 1.0) if bits & HEAT_REASON_BITS else ("no", 0.0)
 
 
 def _by_temperature(samples: Any) -> Verdict:
     cause, share = _throttled(samples)
-    hot = max((one["temperature"] for one in samples if one["clock_reasons"] & (POWER | HEAT)), default=0)
+    hot = max((one["temperature"] for one in samples if one["clock_reasons"] & (POWER_REASON_BITS | HEAT_REASON_BITS)), default=0)
     return (cause, share) if cause == "no" else ("heat" if hot > 80 else "power", share)
 
 
 def _by_watts(samples: Any) -> Verdict:
     cause, share = _throttled(samples)
     most = max(one["power"] for one in samples)
-    held = [one["power"] for one in samples if one["clock_reasons"] & (POWER | HEAT)]
+    held = [one["power"] for one in samples if one["clock_reasons"] & (POWER_REASON_BITS | HEAT_REASON_BITS)]
     return (cause, share) if cause == "no" else ("power" if max(held) > 0.9 * most else "heat", share)
 
 
 def _first_cause(samples: Any) -> Verdict:
     cause, share = _throttled(samples)
-    first = next((one["clock_reasons"] for one in samples if one["clock_reasons"] & (POWER | HEAT)), 0)
-    return (cause, share) if cause == "no" else ("power" if first & POWER else "heat", share)
+    first = next((one["clock_reasons"] for one in samples if one["clock_reasons"] & (POWER_REASON_BITS | HEAT_REASON_BITS)), 0)
+    return (cause, share) if cause == "no" else ("power" if first & POWER_REASON_BITS else "heat", share)
 
 
 def _of_the_whole(samples: Any) -> Verdict:
@@ -197,8 +197,8 @@ def _of_the_whole(samples: Any) -> Verdict:
 
 def _together(samples: Any) -> Verdict:
     """Power and heat add up to more than a tenth."""
-    power, heat = throttled_shares(samples)
-    if power + heat <= LEAST_SHARE:
+    power, heat = compute_throttled_shares(samples)
+    if power + heat <= MIN_CAUSE_SHARE:
         return "no", 0.0
     return ("power", power) if power > heat else ("heat", heat)
 
@@ -236,14 +236,14 @@ def _with_sums(samples: Any) -> list[Any]:
 
 def _backwards(samples: Any) -> Verdict:
     """From the end, each reading with the one behind it."""
-    held = {0: 0.0, POWER: 0.0, HEAT: 0.0}
+    held = {0: 0.0, POWER_REASON_BITS: 0.0, HEAT_REASON_BITS: 0.0}
     until = samples[-1]["time_s"]
     for one in reversed(samples):
         for mask in held:
             if one["utilization"] > 0 and (mask == 0 or one["clock_reasons"] & mask):
                 held[mask] += until - one["time_s"]
         until = one["time_s"]
-    busy, power, heat = held[0], held[POWER], held[HEAT]
+    busy, power, heat = held[0], held[POWER_REASON_BITS], held[HEAT_REASON_BITS]
     if max(power, heat) <= busy / 10:
         return "no", 0.0
     return ("power", power / busy) if power > heat else ("heat", heat / busy)
@@ -261,16 +261,16 @@ _SESSIONS: tuple[Wrong | Right, ...] = (
     Wrong("09-throttled", "from a tenth on", _misread(least=0.1 - 1e-12), "", "not more than a tenth"),
     Wrong("09-throttled", "since the sample before", _since_the_one_before, "", ""),
     Wrong("09-throttled", "a twentieth counts", _misread(least=0.05), "", "is a burst"),
-    Wrong("09-throttled", "hardware slowdown is power", _misread(power=POWER | 0x08), "", "power brake"),
+    Wrong("09-throttled", "hardware slowdown is power", _misread(power=POWER_REASON_BITS | 0x08), "", "power brake"),
     Wrong("09-throttled", "a tenth of the whole", _tenth_of_all, "", "however long the GPU is idle"),
     Wrong("09-throttled", "two samples at least", lambda s: _throttled(s) if s[1] else None, "", "IndexError"),
     Wrong("09-throttled", "idle time counts", _misread(busy_only=False), "", ""),
     Wrong("09-throttled", "samples are counted", _misread(lasts=lambda one, following: 1.0), "", "until the next one"),
     Wrong("09-throttled", "ignores the power brake", _misread(power=0x04), "", "power brake"),
-    Wrong("09-throttled", "hardware slowdown is heat", _misread(heat=HEAT | 0x08), "", ""),
+    Wrong("09-throttled", "hardware slowdown is heat", _misread(heat=HEAT_REASON_BITS | 0x08), "", ""),
     Wrong("09-throttled", "only software's thermal slowdown", _misread(heat=0x20), "", "0x20 or 0x40"),
-    Wrong("09-throttled", "application clocks are power", _misread(power=POWER | 0x02), "", "are settings"),
-    Wrong("09-throttled", "idle is a power state", _misread(power=POWER | 0x01, busy_only=False), "", "idle GPU lowers"),
+    Wrong("09-throttled", "application clocks are power", _misread(power=POWER_REASON_BITS | 0x02), "", "are settings"),
+    Wrong("09-throttled", "idle is a power state", _misread(power=POWER_REASON_BITS | 0x01, busy_only=False), "", "idle GPU lowers"),
     Wrong("09-throttled", "whatever came first", _first_cause, "", "for longer"),
     Wrong("09-throttled", "a share of the whole", _of_the_whole, "", "not of the whole"),
     Wrong("09-throttled", "the share in percent", lambda s: (_throttled(s)[0], 100 * _throttled(s)[1]), "", "at most 1"),

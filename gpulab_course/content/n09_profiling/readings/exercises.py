@@ -21,12 +21,12 @@ from gpulab_course.teach.judge import (
 
 # 09-roofline
 
-_FORMATS = {"float64": 34e3, "float32": 67e3, "float16": 134e3}
+_PEAK_GFLOPS_OF_FORMAT = {"float64": 34e3, "float32": 67e3, "float16": 134e3}
 _RELATIVE_TOLERANCE = 1e-6
-_FIELDS = ("operations per byte", "GFLOP/s", "share of the roofline")
+_DOT_FIELDS = ("operations per byte", "GFLOP/s", "share of the roofline")
 
 
-def dot_of(
+def compute_roofline_dot(
     launches: list[dict[str, float]],
     format_name: str,
     device: dict[str, Any],
@@ -51,7 +51,7 @@ def dot_of(
     return intensity, gflops, gflops / ceiling_gflops
 
 
-_LESSONS: tuple[tuple[dict[str, Any], str], ...] = (
+_LESSON_OF_MISTAKE: tuple[tuple[dict[str, Any], str], ...] = (
     ({"fma": 1}, "a fused multiply-add is two operations."),
     (
         {"bytes_field": "requested_bytes"},
@@ -74,22 +74,22 @@ def judge_roofline(answer: Answer) -> str:
     chart.
     """
     for trial in range(16):
-        launches, format_name, device = _launches(answer.rng, trial)
+        launches, format_name, device = _draw_launches(answer.rng, trial)
         fma, dram_bytes = (launches[0][name] for name in ("fma", "dram_bytes"))
         call_text = f"dot of a {format_name} kernel with {fma:,} fma and {dram_bytes:,} dram_bytes"
         result = call(answer, launches, format_name, device, name="dot", shown=call_text)
         result_values = parts_of(result)
         if (
             result_values is None
-            or len(result_values) != len(_FIELDS)
+            or len(result_values) != len(_DOT_FIELDS)
             or not all(map(is_number, result_values))
         ):
-            raise NotYet(f"{call_text} is {spelt(result)}. Return three numbers, {', '.join(_FIELDS)}.")
+            raise NotYet(f"{call_text} is {spelt(result)}. Return three numbers, {', '.join(_DOT_FIELDS)}.")
         results = tuple(map(as_float, result_values))
-        expected_values = dot_of(launches, format_name, device)
-        for field, result_number, expected in zip(_FIELDS, results, expected_values, strict=True):
+        expected_values = compute_roofline_dot(launches, format_name, device)
+        for field, result_number, expected in zip(_DOT_FIELDS, results, expected_values, strict=True):
             if not _is_close(result_number, expected):
-                lesson = _lesson(results, launches, format_name, device)
+                lesson = _explain_wrong_dot(results, launches, format_name, device)
                 raise NotYet(
                     f"{call_text} returns {result_number:,.4g} {field}, but it should be "
                     f"{expected:,.4g}{lesson or '.'}"
@@ -104,16 +104,16 @@ def _is_close(value: float, expected: float) -> bool:
     return value == expected or bool(np.isclose(value, expected, rtol=_RELATIVE_TOLERANCE, atol=0))
 
 
-def _lesson(
+def _explain_wrong_dot(
     results: tuple[float, ...], launches: list[dict[str, float]], format_name: str, device: dict[str, Any]
 ) -> str:
     """Return the feedback for the known mistake that leads to exactly these numbers, or ""."""
-    intensity, gflops, peak_share = dot_of(launches, format_name, device)
+    intensity, gflops, peak_share = compute_roofline_dot(launches, format_name, device)
     bandwidth_share = launches[0]["dram_bytes"] / launches[0]["time_ns"] / device["gbps"]
     first_two_right = _is_close(results[0], intensity) and _is_close(results[1], gflops)
     explanation = ": where arithmetic is the limit, the share of the bandwidth is not the answer"
-    for mistake, lesson in _LESSONS:
-        if all(map(_is_close, results, dot_of(launches, format_name, device, **mistake))):
+    for mistake, lesson in _LESSON_OF_MISTAKE:
+        if all(map(_is_close, results, compute_roofline_dot(launches, format_name, device, **mistake))):
             # If memory is the limit in both formats, both mistakes have the same numbers.
             is_ambiguous = first_two_right and _is_close(results[2], bandwidth_share)
             return f"{explanation}; {lesson}" if is_ambiguous else f": {lesson}"
@@ -129,17 +129,20 @@ def _lesson(
     return ""
 
 
-def _launches(rng: np.random.Generator, trial: int) -> tuple[list[dict[str, float]], str, dict[str, Any]]:
+def _draw_launches(
+    rng: np.random.Generator, trial: int
+) -> tuple[list[dict[str, float]], str, dict[str, Any]]:
     """Draw two consecutive launches of a kernel, the number format, and the device.
 
     Memory-bound and compute-bound kernels alternate; one of the trials has no DRAM traffic.
     """
-    format_name = list(_FORMATS)[trial % 3]
+    format_name = list(_PEAK_GFLOPS_OF_FORMAT)[trial % 3]
     scale = float(rng.uniform(0.1, 2.0))
     device: dict[str, Any] = {
         "gbps": round(float(rng.uniform(200, 8000)), 1),
         "gflops": {
-            name: round(scale * peak * float(rng.uniform(0.5, 1.5)), 1) for name, peak in _FORMATS.items()
+            name: round(scale * peak * float(rng.uniform(0.5, 1.5)), 1)
+            for name, peak in _PEAK_GFLOPS_OF_FORMAT.items()
         },
     }
     ridge = device["gflops"][format_name] / device["gbps"]
@@ -171,16 +174,16 @@ ROOFLINE = PythonExercise("09-roofline", "A dot on the roofline, by hand", judge
 
 # 09-throttled
 
-POWER = 0x04 | 0x80  # software power cap, power brake
-HEAT = 0x20 | 0x40  # software and hardware thermal slowdown
-LEAST_SHARE = 0.1  # of the busy time, above which a cause counts
-_IDLE_REASON = 0x01
-_OTHER_REASONS = (0x02, 0x10, 0x100)
-CAUSES = ("no", "power", "heat")
-Samples = list[dict[str, float]]
+POWER_REASON_BITS = 0x04 | 0x80  # software power cap, power brake
+HEAT_REASON_BITS = 0x20 | 0x40  # software and hardware thermal slowdown
+MIN_CAUSE_SHARE = 0.1  # of the busy time, above which a cause counts
+_IDLE_REASON_BIT = 0x01
+_OTHER_REASON_BITS = (0x02, 0x10, 0x100)
+THROTTLING_CAUSES = ("no", "power", "heat")
+SensorSamples = list[dict[str, float]]
 
 
-def throttled_shares(samples: Samples) -> tuple[float, float]:
+def compute_throttled_shares(samples: SensorSamples) -> tuple[float, float]:
     """Return the share of the busy time in which power limited the clocks, and the share in which temperature
     did.
 
@@ -193,17 +196,17 @@ def throttled_shares(samples: Samples) -> tuple[float, float]:
         duration_s = next_sample["time_s"] - sample["time_s"]
         if sample["utilization"] > 0:
             busy_s += duration_s
-            power_s += duration_s * bool(int(sample["clock_reasons"]) & POWER)
-            heat_s += duration_s * bool(int(sample["clock_reasons"]) & HEAT)
+            power_s += duration_s * bool(int(sample["clock_reasons"]) & POWER_REASON_BITS)
+            heat_s += duration_s * bool(int(sample["clock_reasons"]) & HEAT_REASON_BITS)
     return (power_s / busy_s, heat_s / busy_s) if busy_s else (0.0, 0.0)
 
 
-def cause_of(samples: Samples) -> tuple[str, float]:
+def find_throttling_cause(samples: SensorSamples) -> tuple[str, float]:
     """Return the expected answer to the exercise 09-throttled, with the cause of the limit and its share of
     the busy time.
     """
-    power_share, heat_share = throttled_shares(samples)
-    if max(power_share, heat_share) <= LEAST_SHARE:
+    power_share, heat_share = compute_throttled_shares(samples)
+    if max(power_share, heat_share) <= MIN_CAUSE_SHARE:
         return "no", 0.0
     return ("power", power_share) if power_share > heat_share else ("heat", heat_share)
 
@@ -219,14 +222,14 @@ def judge_throttled(answer: Answer) -> str:
         if (
             result_values is None
             or len(result_values) != 2
-            or str(result_values[0]) not in CAUSES
+            or str(result_values[0]) not in THROTTLING_CAUSES
             or not is_number(result_values[1])
         ):
             raise NotYet(
                 f"{call_text} is {spelt(result)}. Return a cause and a share. The cause must be "
                 '"no", "power" or "heat".'
             )
-        cause, cause_share = cause_of(samples)
+        cause, cause_share = find_throttling_cause(samples)
         if str(result_values[0]) != cause:
             raise NotYet(f"{call_text} is {result_values[0]!s}, but it should be {cause}: {lesson}")
         share = as_float(result_values[1])
@@ -234,14 +237,14 @@ def judge_throttled(answer: Answer) -> str:
             explanation = (
                 f"{call_text} is {cause} for a share of {share:.4f}, but it should be {cause_share:.4f}"
             )
-            raise NotYet(f"{explanation}{_share_lesson(share, samples)}")
+            raise NotYet(f"{explanation}{_explain_wrong_share(share, samples)}")
     return "you distinguish idle clocks, bursts, power and heat, by time and not by count."
 
 
-def _share_lesson(share: float, samples: Samples) -> str:
+def _explain_wrong_share(share: float, samples: SensorSamples) -> str:
     """Return the feedback for a known mistake that leads to a wrong share, or ""."""
-    cause, _ = cause_of(samples)
-    mask = POWER if cause == "power" else HEAT
+    cause, _ = find_throttling_cause(samples)
+    mask = POWER_REASON_BITS if cause == "power" else HEAT_REASON_BITS
     busy_samples = [sample for sample in samples[:-1] if sample["utilization"] > 0]
     throttled_samples = [sample for sample in busy_samples if int(sample["clock_reasons"]) & mask]
     if busy_samples and np.isclose(share, len(throttled_samples) / len(busy_samples), atol=1e-9):
@@ -249,7 +252,7 @@ def _share_lesson(share: float, samples: Samples) -> str:
     if np.isclose(share, len(throttled_samples) / (len(samples) - 1), atol=1e-9):
         return ": samples are not evenly spaced, and only those of the busy time count."
     session_s = samples[-1]["time_s"] - samples[0]["time_s"]
-    power_share, heat_share = throttled_shares(samples)
+    power_share, heat_share = compute_throttled_shares(samples)
     busy_s = sum(
         next_sample["time_s"] - sample["time_s"]
         for sample, next_sample in pairwise(samples)
@@ -276,13 +279,13 @@ def _share_lesson(share: float, samples: Samples) -> str:
     return "." if cause != "no" else ': with "no" the share is 0.'
 
 
-def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
+def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, SensorSamples, str]]:
     """Draw sessions to judge: a description, the samples, and the feedback for a wrong answer."""
     boost_mhz = int(rng.integers(1200, 2600))
     limit_w = float(rng.integers(200, 900))
 
     def idle_phase(seconds: float) -> list[Any]:
-        return [(seconds, 0, 0.2 * boost_mhz, 0.12 * limit_w, 35, _IDLE_REASON)]
+        return [(seconds, 0, 0.2 * boost_mhz, 0.12 * limit_w, 35, _IDLE_REASON_BIT)]
 
     def work(
         seconds: float,
@@ -365,7 +368,7 @@ def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
         ),
     ]
     sessions = [
-        (description, _samples_of_phases(rng, phases), lesson)
+        (description, _make_samples_of_phases(rng, phases), lesson)
         for description, phases, lesson in phase_sessions
     ]
     for index in rng.permutation(len(sessions))[: len(sessions) // 2]:  # smaller cards
@@ -379,55 +382,59 @@ def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
     sessions += [
         (
             "power and heat, neither for a tenth",
-            _samples_by_second((84, 0), (8, 0x04), (8, 0x20)),
+            _make_samples_by_second((84, 0), (8, 0x04), (8, 0x20)),
             separate_lesson,
         ),
         (
             "heat and power, neither for a tenth",
-            _samples_by_second((5, 0x40), (86, 0), (9, 0x80)),
+            _make_samples_by_second((5, 0x40), (86, 0), (9, 0x80)),
             separate_lesson,
         ),
-        ("a power cap for exactly a tenth", _samples_by_second((45, 0), (10, 0x04), (45, 0)), tenth_lesson),
+        (
+            "a power cap for exactly a tenth",
+            _make_samples_by_second((45, 0), (10, 0x04), (45, 0)),
+            tenth_lesson,
+        ),
         (
             "heat for exactly a tenth, and a power cap for a little more",
-            _samples_by_second((10, 0x20), (11, 0x04), (79, 0)),
+            _make_samples_by_second((10, 0x20), (11, 0x04), (79, 0)),
             tenth_lesson,
         ),
         (
             "heat in a ninth, a power cap in half",
-            _samples_by_second((11, 0x40), (39, 0), (50, 0x80)),
+            _make_samples_by_second((11, 0x40), (39, 0), (50, 0x80)),
             longer_cause_lesson,
         ),
         (
             "a power cap in a ninth, heat in half",
-            _samples_by_second((11, 0x80), (39, 0), (50, 0x40)),
+            _make_samples_by_second((11, 0x80), (39, 0), (50, 0x40)),
             longer_cause_lesson,
         ),
         (
             "both at once, the power cap for longer",
-            _samples_by_second((8, 0x24), (6, 0x04), (86, 0)),
+            _make_samples_by_second((8, 0x24), (6, 0x04), (86, 0)),
             two_reasons_lesson,
         ),
         (
             "a power brake and heat at once, then heat",
-            _samples_by_second((30, 0xC8), (15, 0x20), (55, 0x1)),
+            _make_samples_by_second((30, 0xC8), (15, 0x20), (55, 0x1)),
             two_reasons_lesson,
         ),
-        ("heat from the first sample to the last", _samples_by_second((100, 0x20)), thermal_lesson),
+        ("heat from the first sample to the last", _make_samples_by_second((100, 0x20)), thermal_lesson),
     ]
     single_sample_lesson = "a sample is valid until the next one, so a single sample has no duration."
     sessions.append(
         (
             "one sample at the power cap",
-            _samples_of_phases(rng, work(1.0, 0x04, 0.9, 1.0))[:1],
+            _make_samples_of_phases(rng, work(1.0, 0x04, 0.9, 1.0))[:1],
             single_sample_lesson,
         )
     )
     # Few samples in the throttled phase and many in the other, and vice versa.
-    sparse_samples = _samples_of_phases(rng, work(5.0), 0.05) + _samples_of_phases(
+    sparse_samples = _make_samples_of_phases(rng, work(5.0), 0.05) + _make_samples_of_phases(
         rng, work(5.0, 0x04, 0.8, 1.0), 1.0, 5.0
     )
-    dense_samples = _samples_of_phases(rng, work(19.5), 1.0) + _samples_of_phases(
+    dense_samples = _make_samples_of_phases(rng, work(19.5), 1.0) + _make_samples_of_phases(
         rng, work(0.5, 0x20, 0.8, 0.9, 85), 0.02, 19.5
     )
     uneven_lesson = "samples are not evenly spaced; each counts for the time until the next one."
@@ -438,7 +445,7 @@ def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
     ]
 
 
-def _samples_by_second(*phases: tuple[int, int]) -> Samples:
+def _make_samples_by_second(*phases: tuple[int, int]) -> SensorSamples:
     """Return one sample per second of a busy GPU, for phases given as (seconds, reason bits)."""
     reasons = [reason for seconds, reason in phases for _ in range(seconds)]
     return [
@@ -454,11 +461,11 @@ def _samples_by_second(*phases: tuple[int, int]) -> Samples:
     ]
 
 
-def _samples_of_phases(
+def _make_samples_of_phases(
     rng: np.random.Generator, phases: list[Any], interval_s: float = 0.1, start_s: float = 0.0
-) -> Samples:
+) -> SensorSamples:
     """Return samples for phases given as (seconds, utilization, clock, power, temperature, reason bits)."""
-    samples: Samples = []
+    samples: SensorSamples = []
     for seconds, utilization, clock_mhz, power_w, temperature_c, reasons in phases:
         for index in range(max(2, round(seconds / interval_s))):
             time_shift_s = float(rng.uniform(0, 0.4)) * interval_s if index else 0.0

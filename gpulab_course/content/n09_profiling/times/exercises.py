@@ -20,11 +20,11 @@ from virtualgpu.records import Timeline
 
 # 09-nvtx
 
-_ANNOTATED = "annotated(layers)"
+_ANNOTATED_CALL_TEXT = "annotated(layers)"
 
 
 # The ways to call layers: gain by name, by position, all arguments by name, and additional arguments.
-_CALLS: tuple[Callable[[Any, float], tuple[tuple[Any, ...], dict[str, Any]]], ...] = (
+_LAYER_ARGUMENT_MAKERS: tuple[Callable[[Any, float], tuple[tuple[Any, ...], dict[str, Any]]], ...] = (
     lambda x, gain: ((x,), {"gain": gain}),
     lambda x, gain: ((x, gain), {}),
     lambda x, gain: ((), {"x": x, "gain": gain}),
@@ -34,10 +34,10 @@ _CALLS: tuple[Callable[[Any, float], tuple[tuple[Any, ...], dict[str, Any]]], ..
 
 def _call_arguments(layer_index: int, x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and keyword arguments with which layer `number` must be called."""
-    return _CALLS[layer_index % len(_CALLS)](x, layer_index + 0.5)
+    return _LAYER_ARGUMENT_MAKERS[layer_index % len(_LAYER_ARGUMENT_MAKERS)](x, layer_index + 0.5)
 
 
-def _argument_text(args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+def _make_argument_text(args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
     """Return the arguments of a layer as text, without the array."""
     return f"{args[1:]} {sorted((name, value) for name, value in keywords.items() if name != 'x')}"
 
@@ -72,7 +72,7 @@ class _Layers:
     def _layer(
         self, round_count: int, raises_error: bool, barrier: threading.Barrier | None
     ) -> Callable[..., Any]:
-        name = stages.NAMES[round_count % len(stages.NAMES)]
+        name = stages.STAGE_NAMES[round_count % len(stages.STAGE_NAMES)]
 
         def call_layer(*args: Any, **keywords: Any) -> Any:
             x = args[0] if args else keywords["x"]
@@ -81,7 +81,7 @@ class _Layers:
             stages.run(name, x, round_count)
             if barrier is not None:
                 barrier.wait(timeout=5)
-            self.argument_texts.append(_argument_text(args, keywords))
+            self.argument_texts.append(_make_argument_text(args, keywords))
             self.thread_ids.append(threading.get_ident())
             if raises_error:
                 raise self._error("this layer has no weights")
@@ -103,9 +103,9 @@ def run_annotated(
     layers = _Layers(rounds, broken_layer, barrier, error)
     arrays = [cp.full(64, 0.3, cp.float32) for _ in range(threads)]
     for round_count in sorted(set(rounds)):  # compile the kernels
-        stages.run(stages.NAMES[round_count % len(stages.NAMES)], arrays[0], 1)
+        stages.run(stages.STAGE_NAMES[round_count % len(stages.STAGE_NAMES)], arrays[0], 1)
     cp.cuda.Device().synchronize()
-    functions = call_here(answer, list(layers.functions), name="annotated", shown=_ANNOTATED)
+    functions = call_here(answer, list(layers.functions), name="annotated", shown=_ANNOTATED_CALL_TEXT)
     outcome: dict[str, Any] = {
         "made": -1 if not isinstance(functions, list | tuple) else len(functions),
         "notes": [],
@@ -142,7 +142,7 @@ def run_annotated(
             for worker in workers:
                 worker.join()
         with session.cupyx().profiler.time_range("afterwards"):
-            stages.run(stages.NAMES[0], arrays[0], 1)
+            stages.run(stages.STAGE_NAMES[0], arrays[0], 1)
     profile_record = report.record
     record = report.timeline.record
     operations = {activity.correlation_id: activity for activity in record.activities}
@@ -220,7 +220,7 @@ def judge_nvtx(answer: Answer) -> str:
         (round_counts[3:6], -1, 2, False, "three layers in two threads at once"),
     ):
         outcome = answer.ask(
-            run_annotated, layer_rounds, raising_layer, threads, is_interrupted, shown=_ANNOTATED
+            run_annotated, layer_rounds, raising_layer, threads, is_interrupted, shown=_ANNOTATED_CALL_TEXT
         )
         _judge_nvtx(outcome, layer_rounds, raising_layer, threads, description)
     return "each layer has its own range, in its own thread, and the range always ends."
@@ -231,7 +231,8 @@ def _judge_nvtx(
 ) -> None:
     if outcome["made"] != len(round_counts) or "right" not in outcome:
         raise NotYet(
-            f"{_ANNOTATED} should return a list of {len(round_counts)} functions, one for each layer."
+            f"{_ANNOTATED_CALL_TEXT} should return a list of {len(round_counts)} functions, "
+            "one for each layer."
         )
     event_notes = outcome["notes"]
     errors = [event_note for event_note in event_notes if event_note.startswith("raised")]
@@ -248,7 +249,7 @@ def _judge_nvtx(
             f"with {description}, the exception does not reach the caller. End the range, and raise it again."
         )
     if outcome["given"] != sorted(
-        [_argument_text(*_call_arguments(number, None)) for number in range(len(round_counts))] * threads
+        [_make_argument_text(*_call_arguments(number, None)) for number in range(len(round_counts))] * threads
     ):
         raise NotYet(
             f"with {description}, the layers do not receive their arguments. Call each layer once, and pass "
@@ -321,11 +322,11 @@ NVTX = PythonExercise("09-nvtx", "Time in layer 2", judge_nvtx)
 # 09-first
 
 _RELATIVE_TOLERANCE = 0.02
-Stage = tuple[str, int, int, int]
+StageStep = tuple[str, int, int, int]
 """Kernel, rounds of a call, calls, stream (0 or 1)."""
 
 
-def run_stages(steps: list[Stage], host_us: float = 0.0) -> None:
+def run_stages(steps: list[StageStep], host_us: float = 0.0) -> None:
     """Launch stages of kernels in two streams, keep the host busy, and synchronize both streams.
 
     Stages in the same stream run one after the other.
@@ -342,15 +343,17 @@ def run_stages(steps: list[Stage], host_us: float = 0.0) -> None:
     session.virtual_side().machine.clock.advance(1000 * host_us)
 
 
-def run_first(answer: Any, steps: list[Stage], host_us: float, faster: dict[str, float]) -> dict[str, Any]:
+def run_first(
+    answer: Any, steps: list[StageStep], host_us: float, faster: dict[str, float]
+) -> dict[str, Any]:
     """Run the answer in its own process. Return the learner's choice, and the wall time with a faster version
     of each kernel.
     """
     report = profile(run_stages, steps, host_us, warmup=1)
     choice = call_here(answer, report, dict(faster), name="first", shown="first(p, faster)")
-    empty_stages = profile(run_stages, [(name, 0, 1, 0) for name in stages.NAMES], warmup=1).record
+    empty_stages = profile(run_stages, [(name, 0, 1, 0) for name in stages.STAGE_NAMES], warmup=1).record
     walls_ns = {}
-    for name in stages.NAMES:
+    for name in stages.STAGE_NAMES:
         # A faster kernel is a call with fewer rounds; the time of an empty call cannot be reduced.
         call_ns, empty_ns = (p.kernel(name).device_time_ns for p in (report.record, empty_stages))
         remaining_share = (call_ns / faster[name] - empty_ns) / (call_ns - empty_ns)
@@ -363,20 +366,20 @@ def run_first(answer: Any, steps: list[Stage], host_us: float, faster: dict[str,
         "found": choice,
         "wall": report.record.wall_ns,
         "walls": walls_ns,
-        "kernels": _kernel_totals(report),
+        "kernels": _sum_kernel_times(report),
     }
 
 
-def _kernel_totals(report: ProfileReport) -> dict[str, tuple[int, int]]:
+def _sum_kernel_times(report: ProfileReport) -> dict[str, tuple[int, int]]:
     """Return the number of calls and the total time in ns of each kernel."""
     return {kernel.key: (kernel.count, kernel.device_time_total_ns) for kernel in report.record.kernels}
 
 
-def draw_programs(rng: np.random.Generator) -> list[tuple[str, list[Stage], float, dict[str, float]]]:
+def draw_programs(rng: np.random.Generator) -> list[tuple[str, list[StageStep], float, dict[str, float]]]:
     """Return random programs in which the kernel with the longest time is not the kernel to improve."""
 
     def names() -> list[str]:
-        return [str(name) for name in rng.permutation(stages.NAMES)]
+        return [str(name) for name in rng.permutation(stages.STAGE_NAMES)]
 
     def vary(rounds: float) -> int:
         return int(rounds * rng.uniform(0.95, 1.05))
@@ -467,17 +470,17 @@ def _judge_choice(outcome: dict[str, Any], speedup_factors: dict[str, float], de
         raise NotYet(
             f'{call_text} returns "{name}". If you improve it, the program is {wall_ns / walls_ns[name]:.3g} '
             f'times as fast; with "{best_kernel}" it is {wall_ns / walls_ns[best_kernel]:.3g} '
-            f"times as fast{_choice_lesson(name, walls_ns, kernels, speedup_factors)}."
+            f"times as fast{_explain_wrong_choice(name, walls_ns, kernels, speedup_factors)}."
         )
     expected = wall_ns / walls_ns[best_kernel]
     if not np.isclose(speedup, expected, rtol=_RELATIVE_TOLERANCE):
         raise NotYet(
             f'{call_text}: "{name}" is right, but {speedup:.4g} times as fast is not: '
-            + _speedup_lesson(speedup, outcome, name, speedup_factors)
+            + _explain_wrong_speedup(speedup, outcome, name, speedup_factors)
         )
 
 
-def _choice_lesson(
+def _explain_wrong_choice(
     name: str,
     walls_ns: dict[str, float],
     kernels: dict[str, tuple[int, int]],
@@ -497,7 +500,7 @@ def _choice_lesson(
     return ": compute for each kernel how much time the program saves if you improve it"
 
 
-def _speedup_lesson(
+def _explain_wrong_speedup(
     speedup: float, outcome: dict[str, Any], name: str, speedup_factors: dict[str, float]
 ) -> str:
     """Return the feedback for a wrong speedup."""
@@ -533,8 +536,8 @@ FIRST = PythonExercise("09-first", "Which kernel first?", judge_first, level="wa
 # 09-timelines
 
 # Causes of a program's waits, each with the largest share of the time that may remain without the cause.
-CAUSES = {"launches": 0.5, "copies": 0.6, "waits": 0.8, "one stream": 0.9}
-_FAULTS = {
+MAX_DURATION_OF_CAUSE = {"launches": 0.5, "copies": 0.6, "waits": 0.8, "one stream": 0.9}
+_HAZARD_TEXTS = {
     "launches": "its kernels are shorter than the calls that launch them, so the host limits the speed",
     "copies": "most of its time goes into a copy of data that does not change",
     "waits": "in each iteration the host waits for the device, and then the device waits for the host",
@@ -578,7 +581,7 @@ PROGRAMS: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 
 
-def arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
+def make_arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
     """Create the arguments of the program with the letter `key`, which is A, B, C or D."""
     cp = session.cp()
     rng = np.random.default_rng(seed)
@@ -619,30 +622,32 @@ def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
     for is_large in (False, True):
         for version, function in (("right", slow_program), ("result", program)):
             with check_streams() as hazards, session.cp().cuda.Stream(non_blocking=True):
-                call_values = arguments(key, is_large, seed)  # still being written when the program begins
+                call_values = make_arguments(
+                    key, is_large, seed
+                )  # still being written when the program begins
                 result = call_here(function, *call_values, name=key, shown=f"program {key}")
-                outcome[f"{version}/{is_large}"] = _on_host(result)
-                outcome[f"{version} left/{is_large}"] = _on_host(list(call_values))
+                outcome[f"{version}/{is_large}"] = _copy_to_host(result)
+                outcome[f"{version} left/{is_large}"] = _copy_to_host(list(call_values))
                 host_arrays = [value for value in call_values if isinstance(value, np.ndarray)]
         outcome[f"hazards/{is_large}"] = [
             f"nothing orders {finding.first.name} and {finding.second.name}, which use the same memory"
             for finding in hazards.findings
         ]
     for version, function in (("before", slow_program), ("after", program)):
-        call_values = arguments(key, True, seed + 1)
+        call_values = make_arguments(key, True, seed + 1)
         # Other numbers in the same host arrays: results that the program has kept are wrong.
-        call_values = (*(_refill(host_arrays, value) for value in call_values),)
+        call_values = (*(_overwrite_host_array(host_arrays, value) for value in call_values),)
         session.cp().cuda.Device().synchronize()
         with timeline() as recording, session.cp().cuda.Stream(non_blocking=True) as stream:
             result = function(*call_values)
             stream.synchronize()
-        outcome[f"{version} again"] = _on_host(result)
+        outcome[f"{version} again"] = _copy_to_host(result)
         outcome[version] = recording.record.duration_ns
-        outcome[f"{version}/counts"] = _operation_counts(recording.record)
+        outcome[f"{version}/counts"] = _count_operations(recording.record)
     return outcome
 
 
-def _refill(host_arrays: list[Any], new_value: Any) -> Any:
+def _overwrite_host_array(host_arrays: list[Any], new_value: Any) -> Any:
     """Overwrite the contents of a host array that belongs to the program; return other values unchanged."""
     for array in host_arrays:
         if isinstance(new_value, np.ndarray) and array.shape == new_value.shape:
@@ -651,16 +656,16 @@ def _refill(host_arrays: list[Any], new_value: Any) -> Any:
     return new_value
 
 
-def _on_host(result: Any) -> Any:
+def _copy_to_host(result: Any) -> Any:
     """Copy the arrays of a result to the host; copies of device arrays are wrapped in `OnDevice`."""
     if isinstance(result, list | tuple):
-        return [_on_host(item) for item in result]
+        return [_copy_to_host(item) for item in result]
     if isinstance(result, np.ndarray):
         return result.copy()
     return OnDevice(result.get()) if isinstance(result, session.cp().ndarray) else result
 
 
-def _operation_counts(record: Timeline) -> dict[str, int]:
+def _count_operations(record: Timeline) -> dict[str, int]:
     """Return the counts of a timeline that show whether each cause of waits is still present."""
     kernels = [a for a in record.activities if a.kind == "CONCURRENT_KERNEL"]
     graphs = {a.graph_id for a in kernels if a.graph_id}
@@ -669,7 +674,7 @@ def _operation_counts(record: Timeline) -> dict[str, int]:
         "launches": len([a for a in kernels if not a.graph_id]) + len(graphs),
         "copies": sum(a.size_bytes for a in record.activities if a.copy_kind == "HtoD"),
         "waits": len(waits),
-        "one stream": len({a.stream_id for a in kernels if a.name in stages.NAMES}),
+        "one stream": len({a.stream_id for a in kernels if a.name in stages.STAGE_NAMES}),
     }
 
 
@@ -680,18 +685,18 @@ def judge_timelines(answer: Answer) -> str:
         if not outcome["shape"]:
             raise NotYet(
                 'return a dictionary of four pairs, {"A": (cause, program), "B": …}. A cause is one of '
-                f"{', '.join(spelt(name) for name in CAUSES)}, and a program is a function."
+                f"{', '.join(spelt(name) for name in MAX_DURATION_OF_CAUSE)}, and a program is a function."
             )
         _judge_pair(key, cause, outcome)
     return "four causes, four remedies, and four new timelines that show it."
 
 
 def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
-    if outcome["cause"] not in CAUSES:
-        names = ", ".join(f'"{name}"' for name in CAUSES)
+    if outcome["cause"] not in MAX_DURATION_OF_CAUSE:
+        names = ", ".join(f'"{name}"' for name in MAX_DURATION_OF_CAUSE)
         raise NotYet(f"the cause of program {key}, {spelt(outcome['cause'])}, is not one of {names}.")
     if outcome["cause"] != cause:
-        raise NotYet(f'"{outcome["cause"]}" is not the cause of program {key}: {_FAULTS[cause]}.')
+        raise NotYet(f'"{outcome["cause"]}" is not the cause of program {key}: {_HAZARD_TEXTS[cause]}.')
     for is_large in (False, True):
         _judge_results(key, outcome[f"result/{is_large}"], outcome[f"right/{is_large}"])
         if not _are_equal(outcome[f"result left/{is_large}"], outcome[f"right left/{is_large}"]):
@@ -729,7 +734,7 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
             f'program {key}: the cause "{cause}" is right, but your program still has this cause: '
             f"{evidence[cause]}. The program runs {speedup_text}."
         )
-    if outcome["after"] > CAUSES[cause] * outcome["before"]:
+    if outcome["after"] > MAX_DURATION_OF_CAUSE[cause] * outcome["before"]:
         raise NotYet(
             f'program {key}: your program no longer has the cause "{cause}", but its '
             f"timeline is hardly shorter. The program runs {speedup_text}. Look at the new "
@@ -741,16 +746,16 @@ def _judge_results(key: str, result: Any, expected: Any) -> None:
     if not _are_equal(result, expected):
         problem_text = (
             "in another place: numbers must stay numbers, and device arrays must stay on the device."
-            if _are_equal(_plain_values(result), _plain_values(expected))
+            if _are_equal(_read_contents(result), _read_contents(expected))
             else "not the same as that of the old program."
         )
         raise NotYet(f"the cause of program {key} is right, but the result of your program is {problem_text}")
 
 
-def _plain_values(result: Any) -> Any:
+def _read_contents(result: Any) -> Any:
     """Return the contents of arrays that are on the host or on a device."""
     if isinstance(result, list | tuple):
-        return [_plain_values(item) for item in result]
+        return [_read_contents(item) for item in result]
     return result.values if isinstance(result, OnDevice) else result
 
 

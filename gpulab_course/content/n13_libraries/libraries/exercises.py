@@ -81,7 +81,7 @@ def judge_product(answer: Answer) -> str:
             )
         result = np.asarray(memory).reshape(-1, ldc)
         if not np.array_equal(result, expected):
-            raise NotYet(f"{call_text} {_product_lesson(result, expected, a[:, :k], b[:, :n], shape)}")
+            raise NotYet(f"{call_text} {_explain_wrong_product(result, expected, a[:, :k], b[:, :n], shape)}")
         replay_arrays = dict(zip("abc", (np.array(matrix) for matrix in matrices), strict=True))
         args: Any = [
             replay_arrays[argument[0]][argument[1] : argument[2]] if isinstance(argument, tuple) else argument
@@ -97,7 +97,7 @@ def judge_product(answer: Answer) -> str:
     )
 
 
-def _product_lesson(result: Any, expected: Any, a: Any, b: Any, shape: Shape) -> str:
+def _explain_wrong_product(result: Any, expected: Any, a: Any, b: Any, shape: Shape) -> str:
     """Return the feedback for a wrong product."""
     m, n, k = shape
     if not np.array_equal(result[:, n:], expected[:, n:]):
@@ -268,13 +268,13 @@ def judge_tuner(answer: Answer) -> str:
     earlier_kinds: list[Kind] = []
     for array_kind, choice, timings in zip(calls, choices[:-1], candidates.timed[:-1], strict=True):
         is_new = array_kind not in earlier_kinds
-        call_text = f"for {_kind_text(array_kind)} choose(x)"
+        call_text = f"for {_make_kind_text(array_kind)} choose(x)"
         if choice not in behaviour:
             raise NotYet(f"{call_text} returns {choice}, but it should return the name of a candidate.")
         if choice != best_names[array_kind] or (is_new and not timings):
             raise NotYet(
                 f"{call_text} is {choice!r}: "
-                f"{_choice_lesson(array_kind, choice, timings, earlier_kinds, behaviour, best_names)}"
+                f"{_explain_wrong_choice(array_kind, choice, timings, earlier_kinds, behaviour, best_names)}"
             )
         if not is_new and timings:
             raise NotYet(
@@ -297,7 +297,7 @@ def judge_tuner(answer: Answer) -> str:
     return "it checks results, takes medians of warm calls, and has one choice per device, dtype and shape."
 
 
-def _choice_lesson(
+def _explain_wrong_choice(
     array_kind: Kind,
     choice: str,
     timings: dict[str, int],
@@ -319,7 +319,7 @@ def _choice_lesson(
             ]
             if best_names[earlier_kind] == choice and len(differences) == 1:
                 return (
-                    f"it is the choice for {_kind_text(earlier_kind)}. The {differences[0]} belongs in "
+                    f"it is the choice for {_make_kind_text(earlier_kind)}. The {differences[0]} belongs in "
                     "the key."
                 )
         return "it was chosen for another kind of array. Device, dtype and shape belong in the key."
@@ -411,7 +411,7 @@ def _draw_delays(rng: np.random.Generator, phase: int, min_factor: float) -> tup
     return tuple(np.roll(factors, phase % 4).tolist())
 
 
-def _kind_text(array_kind: Kind) -> str:
+def _make_kind_text(array_kind: Kind) -> str:
     """Return a kind of array as text."""
     return f"{array_kind[0]} {'×'.join(map(str, array_kind[1]))} on device {array_kind[2]}"
 

@@ -83,7 +83,10 @@ class Hidden:
                 f"{duration(diagnosis_table.time_ns)}; the host's launch {duration(diagnosis_table.host_ns)}",
             ),
             ("DRAM", f"{size(moved_bytes)}, {percent(bandwidth_share)} of its bandwidth"),
-            ("L1, L2 hits", f"{_share_text(caches.l1_hit_rate)}, {_share_text(caches.l2_hit_rate)}"),
+            (
+                "L1, L2 hits",
+                f"{_make_share_text(caches.l1_hit_rate)}, {_make_share_text(caches.l2_hit_rate)}",
+            ),
             ("L2 sectors", f"{caches.l2_sectors:,}"),
             ("global loads", _sectors_per_request(counters, "load")),
             ("global stores", _sectors_per_request(counters, "store")),
@@ -115,7 +118,7 @@ class Hidden:
         return Table(title, ("counter", "value"), tuple(rows))
 
 
-def _share_text(rate: float | None) -> str:
+def _make_share_text(rate: float | None) -> str:
     return "–" if rate is None else percent(rate)
 
 
@@ -237,11 +240,13 @@ def diagnose(rng: Random, cause: str) -> Drawn:
     )
 
 
-def _hidden_card(card_number: int, cause: str) -> Card:
+def _make_hidden_card(card_number: int, cause: str) -> Card:
     # The key must not reveal the cause.
     draw_questions: Callable[[Random], Any] = partial(diagnose, cause=cause)
     level = "L5" if cause in ("in flight", "latency", "grid", SOUND) else "L4"
     return Card(f"diagnose-{card_number:02}", "diagnose", level, "A hidden kernel", draw_questions, ("09",))
 
 
-CARDS = tuple(_hidden_card(card_index, cause) for card_index, cause in enumerate((*CAUSES, SOUND), start=1))
+CARDS = tuple(
+    _make_hidden_card(card_index, cause) for card_index, cause in enumerate((*CAUSES, SOUND), start=1)
+)

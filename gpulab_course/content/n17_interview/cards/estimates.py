@@ -43,7 +43,7 @@ def measure_resident(device: str, threads: int, kib: int) -> Found:
     )
 
 
-def resident_card(rng: Random) -> Drawn:
+def make_resident_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     threads = rng.choice([32, 64, 96, 128])
     kib = rng.choice([4, 6, 10, 12, 14, 20, 27])
@@ -54,7 +54,7 @@ def resident_card(rng: Random) -> Drawn:
     )
     fields = {"threads": threads, "kib": kib}
 
-    def part(name: str) -> Part:
+    def make_part(name: str) -> Part:
         return Part(
             question=question.format(device=name, a=article(name), **fields),
             measure=lambda: measure_resident(name, threads, kib),
@@ -63,7 +63,7 @@ def resident_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(device), part(other_device)),
+        parts=(make_part(device), make_part(other_device)),
         points=(
             "There are four limits: warps, blocks, registers and shared memory. The tightest one decides.",
             (
@@ -78,7 +78,7 @@ def resident_card(rng: Random) -> Drawn:
     )
 
 
-def waves_card(rng: Random) -> Drawn:
+def make_waves_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     threads = rng.choice([128, 256, 512])
     other_device = draw_other_device(rng, device)
@@ -96,7 +96,7 @@ def waves_card(rng: Random) -> Drawn:
             f"{blocks:,} / {blocks_at_once:,} = {number(blocks / blocks_at_once)}, rounded up.",
         )
 
-    def part(name: str) -> Part:
+    def make_part(name: str) -> Part:
         return Part(
             question=f"A launch has {blocks:,} equal blocks of {threads} threads, few registers, no shared "
             f"memory. In how many waves does {article(name)} {name} run them? The last wave "
@@ -107,7 +107,7 @@ def waves_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(device), part(other_device)),
+        parts=(make_part(device), make_part(other_device)),
         points=(
             "Blocks at the same time = SMs × resident blocks per SM.",
             "A last wave that is nearly empty (the tail) can take almost as long as a full one.",
@@ -137,13 +137,13 @@ def _measure_sectors(device: str, stride_floats: int, n: int) -> Found:
     )
 
 
-def sectors_card(rng: Random) -> Drawn:
+def make_sectors_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     stride = rng.choice([2, 3, 4, 5, 6, 8, 16])
     other_stride = rng.choice([step for step in (1, 2, 4, 7, 8, 32) if step != stride])
     n = 1 << 13
 
-    def part(step: int) -> Part:
+    def make_part(step: int) -> Part:
         return Part(
             question=f"Lane i of a warp loads the float `x[{step} * i]`; the array is aligned. How many sectors of "
             "32 bytes does one such request touch?",
@@ -153,7 +153,7 @@ def sectors_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(stride), part(other_stride)),
+        parts=(make_part(stride), make_part(other_stride)),
         points=(
             "A request is one instruction of one warp. Memory moves sectors of 32 bytes, four per line.",
             "32 neighbouring floats are 128 bytes, so 4 sectors is the smallest number.",
@@ -186,12 +186,12 @@ def _measure_wavefronts(device: str, stride_words: int) -> Found:
     )
 
 
-def conflicts_card(rng: Random) -> Drawn:
+def make_conflicts_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     stride = rng.choice([2, 4, 6, 8, 12, 16, 24, 32])
     other_stride = rng.choice([5, 9, 17, 31, 33])
 
-    def part(step: int) -> Part:
+    def make_part(step: int) -> Part:
         return Part(
             question=f"Lane i of a warp reads word `{step} * i` of shared memory, 4 bytes wide. How many wavefronts does "
             "one request take?",
@@ -201,7 +201,7 @@ def conflicts_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(stride), part(other_stride)),
+        parts=(make_part(stride), make_part(other_stride)),
         points=(
             "There are 32 banks of 4 bytes, and a pass returns one word per bank.",
             (
@@ -233,11 +233,11 @@ def _measure_matrices(device: str, row_bytes: int) -> Found:
     )
 
 
-def matrices_card(rng: Random) -> Drawn:
+def make_matrices_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     row_bytes = rng.choice([32, 64, 128, 256])
 
-    def part(bytes_per_row: int) -> Part:
+    def make_part(bytes_per_row: int) -> Part:
         return Part(
             question="A tile in shared memory starts at a multiple of 128 bytes and has rows of "
             f"{bytes_per_row} bytes. `ldmatrix.x4` loads four 8 × 8 matrices of FP16 numbers, and "
@@ -249,7 +249,7 @@ def matrices_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(row_bytes), part(row_bytes + 16)),
+        parts=(make_part(row_bytes), make_part(row_bytes + 16)),
         points=(
             "A pass reads 128 bytes from 32 banks, which are the 8 rows of 16 bytes of one matrix.",
             "Without conflicts, ldmatrix.x4 takes 4 passes.",
@@ -261,7 +261,7 @@ def matrices_card(rng: Random) -> Drawn:
     )
 
 
-def stages_card(rng: Random) -> Drawn:
+def make_stages_card(rng: Random) -> Drawn:
     device = rng.choice([name for name in DEVICES if info(name).has_async_copies])
     tile_side, tile_depth, stages = rng.choice(
         [(64, 32, 2), (64, 32, 3), (64, 32, 4), (128, 32, 2), (128, 32, 3), (128, 32, 4), (64, 64, 3)]
@@ -334,12 +334,12 @@ def _measure_scaling(device: str, n: int) -> Found:
     )
 
 
-def scaling_card(rng: Random) -> Drawn:
+def make_scaling_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     n = rng.choice([8, 12, 16]) << 20
     other_device = draw_other_device(rng, device)
 
-    def part(name: str) -> Part:
+    def make_part(name: str) -> Part:
         return Part(
             question=f"`y = 2 * x` for {n:,} floats, from cold caches, on {article(name)} {name}. How long does the kernel "
             "take?",
@@ -349,7 +349,7 @@ def scaling_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(device), part(other_device)),
+        parts=(make_part(device), make_part(other_device)),
         points=(
             "The kernel is memory-bound, because it computes one operation per 8 bytes.",
             "The bytes that are read and the bytes that are written both count.",
@@ -385,23 +385,23 @@ def _measure_copy(device: str, size_bytes: int, is_pinned: bool) -> Found:
     )
 
 
-def copy_card(rng: Random) -> Drawn:
+def make_copy_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     mib = rng.choice([32, 48, 64, 96])
     pinned = rng.random() < 0.5
     other_device = draw_other_device(rng, device)
 
-    def part(name: str, is_pinned: bool) -> Part:
+    def make_part(name: str, is_pinned: bool) -> Part:
         return Part(
             question=f"How long does a copy of {mib} MiB from {'pinned' if is_pinned else 'pageable'} host memory "
-            f"to {article(name)} {name} take (PCIe {_pcie_text(name)})?",
+            f"to {article(name)} {name} take (PCIe {_make_pcie_text(name)})?",
             measure=lambda: _measure_copy(name, mib * MIB, is_pinned),
             unit="ms",
             near=1.6 if is_pinned else 2.0,
         )
 
     return Drawn(
-        parts=(part(device, pinned), part(device, not pinned), part(other_device, True)),
+        parts=(make_part(device, pinned), make_part(device, not pinned), make_part(other_device, True)),
         points=(
             "The bus is the limit, because it is tens of times slower than the memory of the card.",
             "Pageable memory is first copied into a pinned (page-locked) buffer, and the host waits.",
@@ -412,7 +412,7 @@ def copy_card(rng: Random) -> Drawn:
     )
 
 
-def _pcie_text(name: str) -> str:
+def _make_pcie_text(name: str) -> str:
     return {15.75: "3.0 x16", 31.5: "4.0 x16", 63: "5.0 x16"}.get(info(name).pcie_gbps, "x16")
 
 
@@ -429,12 +429,12 @@ def _measure_lanes(device: str, path_count: int) -> Found:
     )
 
 
-def divergence_card(rng: Random) -> Drawn:
+def make_divergence_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     path_count = rng.choice([2, 4, 8, 16])
     other_path_count = rng.choice([branches for branches in (2, 4, 8, 32) if branches != path_count])
 
-    def part(branches: int) -> Part:
+    def make_part(branches: int) -> Part:
         return Part(
             question=f"A kernel has {branches} long branches of equal length, and thread i takes branch `i "
             f"% {branches}`. What share of the lanes is active, on average over the instructions?",
@@ -444,7 +444,7 @@ def divergence_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(path_count), part(other_path_count)),
+        parts=(make_part(path_count), make_part(other_path_count)),
         points=(
             "A warp runs its branches one after the other, while the other lanes are idle.",
             (
@@ -486,11 +486,11 @@ def measure_launches(device: str, launch_count: int, graph: bool) -> Found:
     return Found(round(time_ns / 1000, 1), origin, f"{number(time_ns / 1000 / launch_count)} µs per kernel.")
 
 
-def launches_card(rng: Random) -> Drawn:
+def make_launches_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     launch_count = rng.choice([100, 200, 400])
 
-    def part(graph: bool) -> Part:
+    def make_part(graph: bool) -> Part:
         method = (
             "replayed as one CUDA graph"
             if graph
@@ -505,7 +505,7 @@ def launches_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(False), part(True)),
+        parts=(make_part(False), make_part(True)),
         points=(
             (
                 "A launch from Python takes the host about 5 to 10 µs, and from C++ about 2 to 3 µs: with "
@@ -521,7 +521,7 @@ def launches_card(rng: Random) -> Drawn:
 
 
 # --- memory of the device ---------------------------------------------------------------------------
-def pool_card(rng: Random) -> Drawn:
+def make_pool_card(rng: Random) -> Drawn:
     n = rng.choice([1_000_001, 250_001, 2_500_003, 700_001])
     array_count = rng.choice([2, 3])
 
@@ -541,7 +541,7 @@ def pool_card(rng: Random) -> Drawn:
         )
         return Found(counted_bytes, Provenance("modelled", "virtual T4", "CuPy's pool"), explanation)
 
-    def part(is_total: bool) -> Part:
+    def make_part(is_total: bool) -> Part:
         state_text = (
             "has the pool taken from the driver (`total_bytes()`)"
             if is_total
@@ -556,7 +556,7 @@ def pool_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(False), part(True)),
+        parts=(make_part(False), make_part(True)),
         points=(
             "Sizes are rounded up to 512 bytes.",
             "Freed memory stays in the pool, for the next array of this size.",
@@ -567,7 +567,7 @@ def pool_card(rng: Random) -> Drawn:
     )
 
 
-def segments_card(rng: Random) -> Drawn:
+def make_segments_card(rng: Random) -> Drawn:
     kib, tensor_count = rng.choice([(300, 5), (700, 4), (900, 3), (1500, 3)])
     requests = [kib << 10] * tensor_count
 
@@ -609,16 +609,23 @@ def segments_card(rng: Random) -> Drawn:
 
 
 CARDS = (
-    Card("estimate-resident", "estimate", "L3", "Resident blocks", resident_card, ("02",)),
-    Card("estimate-waves", "estimate", "L3", "Waves of a launch", waves_card, ("02",)),
-    Card("estimate-sectors", "estimate", "L3", "Sectors of a request", sectors_card, ("05a",)),
-    Card("estimate-banks", "estimate", "L4", "Passes of shared memory", conflicts_card, ("05b",)),
-    Card("estimate-matrices", "estimate", "L5", "Passes of ldmatrix", matrices_card, ("18",)),
-    Card("estimate-stages", "estimate", "L5", "Stages of a pipeline", stages_card, ("18",)),
-    Card("estimate-scaling", "estimate", "L4", "Time of an element-wise kernel", scaling_card, ("05a", "07")),
-    Card("estimate-copy", "estimate", "L4", "Time of a copy", copy_card, ("08",)),
-    Card("estimate-lanes", "estimate", "L3", "Active lanes", divergence_card, ("03",)),
-    Card("estimate-launches", "estimate", "L4", "Launches and a graph", launches_card, ("11a",)),
-    Card("estimate-pool", "estimate", "L4", "Bytes of a pool", pool_card, ("10a",)),
-    Card("estimate-segments", "estimate", "L5", "Reserved by PyTorch", segments_card, ("10a", "10b")),
+    Card("estimate-resident", "estimate", "L3", "Resident blocks", make_resident_card, ("02",)),
+    Card("estimate-waves", "estimate", "L3", "Waves of a launch", make_waves_card, ("02",)),
+    Card("estimate-sectors", "estimate", "L3", "Sectors of a request", make_sectors_card, ("05a",)),
+    Card("estimate-banks", "estimate", "L4", "Passes of shared memory", make_conflicts_card, ("05b",)),
+    Card("estimate-matrices", "estimate", "L5", "Passes of ldmatrix", make_matrices_card, ("18",)),
+    Card("estimate-stages", "estimate", "L5", "Stages of a pipeline", make_stages_card, ("18",)),
+    Card(
+        "estimate-scaling",
+        "estimate",
+        "L4",
+        "Time of an element-wise kernel",
+        make_scaling_card,
+        ("05a", "07"),
+    ),
+    Card("estimate-copy", "estimate", "L4", "Time of a copy", make_copy_card, ("08",)),
+    Card("estimate-lanes", "estimate", "L3", "Active lanes", make_divergence_card, ("03",)),
+    Card("estimate-launches", "estimate", "L4", "Launches and a graph", make_launches_card, ("11a",)),
+    Card("estimate-pool", "estimate", "L4", "Bytes of a pool", make_pool_card, ("10a",)),
+    Card("estimate-segments", "estimate", "L5", "Reserved by PyTorch", make_segments_card, ("10a", "10b")),
 )

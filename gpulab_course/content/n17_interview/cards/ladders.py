@@ -140,12 +140,14 @@ def climb(rng: Random, ladder: str) -> Drawn:
             "Said when to stop: which ceiling remains, and how close the kernel is to it.",
             "Said how the size of the problem matters: with few blocks, no version helps.",
         ),
-        sentence=_times_text({name: version_table.time_ns for name, version_table in tables_by_name.items()}),
+        sentence=_make_times_text(
+            {name: version_table.time_ns for name, version_table in tables_by_name.items()}
+        ),
         parameters={"device": device, "ladder": ladder},
     )
 
 
-def _times_text(times_ns: dict[str, float]) -> str:
+def _make_times_text(times_ns: dict[str, float]) -> str:
     """Return a sentence about the speedups of the series."""
     names = list(times_ns)
     rung_pairs = list(itertools.pairwise(names))
@@ -166,15 +168,15 @@ def _times_text(times_ns: dict[str, float]) -> str:
     return f"{summary} I measure after each step, and stop where only fewer bytes would help."
 
 
-def _ladder_card(ladder: str, sections: tuple[str, ...]) -> Card:
+def _make_ladder_card(ladder: str, sections: tuple[str, ...]) -> Card:
     title = f"A ladder: {kernels.ladder(ladder).title[0].lower()}{kernels.ladder(ladder).title[1:]}"
     return Card(f"ladder-{ladder}", "ladder", "L5", title, partial(climb, ladder=ladder), sections)
 
 
 CARDS = (
-    _ladder_card("transpose", ("05b",)),
-    _ladder_card("reduction", ("06a",)),
-    _ladder_card("softmax", ("06b",)),
-    _ladder_card("histogram", ("06b",)),
-    _ladder_card("stencil", ("06b",)),
+    _make_ladder_card("transpose", ("05b",)),
+    _make_ladder_card("reduction", ("06a",)),
+    _make_ladder_card("softmax", ("06b",)),
+    _make_ladder_card("histogram", ("06b",)),
+    _make_ladder_card("stencil", ("06b",)),
 )

@@ -26,7 +26,7 @@ GIB = 1 << 30
 
 
 # --- what the card can do ---------------------------------------------------------------------------
-def ridge_card(rng: Random) -> Drawn:
+def make_ridge_card(rng: Random) -> Drawn:
     device, other_device = rng.sample(DEVICES, 2)
 
     def compute_ridge(name: str, tensor: bool) -> Found:
@@ -38,7 +38,7 @@ def ridge_card(rng: Random) -> Drawn:
             f"{tflops} TFLOPS over {device_info.memory_bandwidth_gbps:,} GB/s.",
         )
 
-    def part(name: str, tensor: bool = False) -> Part:
+    def make_part(name: str, tensor: bool = False) -> Part:
         operation_kind = (
             "FP16 operations on tensor cores (dense, sums in FP32)"
             if tensor
@@ -53,7 +53,7 @@ def ridge_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(device), part(other_device), part(device, tensor=True)),
+        parts=(make_part(device), make_part(other_device), make_part(device, tensor=True)),
         points=(
             "It is the ridge of the roofline, that is, peak rate / bandwidth.",
             "A multiply-add counts as two operations.",
@@ -65,7 +65,7 @@ def ridge_card(rng: Random) -> Drawn:
     )
 
 
-def product_card(rng: Random) -> Drawn:
+def make_product_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     n = rng.choice([2048, 4096, 6144, 8192])
     other_device = draw_other_device(rng, device)
@@ -84,7 +84,7 @@ def product_card(rng: Random) -> Drawn:
             f"{number(memory_ms)} ms.",
         )
 
-    def part(name: str, tensor: bool = False) -> Part:
+    def make_part(name: str, tensor: bool = False) -> Part:
         method = (
             "in FP16 on tensor cores (dense, sums in FP32)" if tensor else "in FP32, without tensor cores"
         )
@@ -96,7 +96,7 @@ def product_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(device), part(other_device), part(device, tensor=True)),
+        parts=(make_part(device), make_part(other_device), make_part(device, tensor=True)),
         points=(
             "2 n³ operations on 3 n² numbers, so the operations per byte grow with n.",
             "There are two lower bounds, arithmetic and memory, and the larger one counts.",
@@ -107,14 +107,14 @@ def product_card(rng: Random) -> Drawn:
     )
 
 
-def formats_card(rng: Random) -> Drawn:
+def make_formats_card(rng: Random) -> Drawn:
     n = rng.choice([4096, 6144, 8192])
     device, other_device = (
         rng.choice([name for name in DEVICES if tensor_tflops(name, format_name)] or ["H100"])
         for format_name in ("tf32 to f32", "f8 to f32")
     )
 
-    def part(name: str, format_name: str, format_text: str) -> Part:
+    def make_part(name: str, format_name: str, format_text: str) -> Part:
         fp16_tflops = info(name).fp16_tensor_tflops
 
         def shortest_time() -> Found:
@@ -136,7 +136,7 @@ def formats_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(device, "tf32 to f32", "TF32"), part(other_device, "f8 to f32", "FP8")),
+        parts=(make_part(device, "tf32 to f32", "TF32"), make_part(other_device, "f8 to f32", "FP8")),
         points=(
             "The rate doubles when the factors have half the width. TF32 numbers are stored in 32 bits.",
             "2 n³ operations: a multiply-add counts as two.",
@@ -151,7 +151,7 @@ def formats_card(rng: Random) -> Drawn:
     )
 
 
-def registers_card(rng: Random) -> Drawn:
+def make_registers_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     registers_per_thread = rng.choice([40, 64, 72, 96, 128, 168])
     other_device = draw_other_device(rng, device)
@@ -206,7 +206,7 @@ def registers_card(rng: Random) -> Drawn:
     )
 
 
-def in_flight_card(rng: Random) -> Drawn:
+def make_in_flight_card(rng: Random) -> Drawn:
     device = rng.choice(DEVICES)
     latency_ns = rng.choice([400, 500, 600, 800])
     other_device = draw_other_device(rng, device)
@@ -221,7 +221,7 @@ def in_flight_card(rng: Random) -> Drawn:
             f"{size(device_info.memory_bandwidth_gbps * latency_ns)}, over {device_info.sm_count} SMs.",
         )
 
-    def part(name: str) -> Part:
+    def make_part(name: str) -> Part:
         return Part(
             question=f"A load from DRAM takes {latency_ns} ns. How many KiB must each SM of {article(name)} {name} "
             "have in flight to use all of its bandwidth?",
@@ -231,7 +231,7 @@ def in_flight_card(rng: Random) -> Drawn:
         )
 
     return Drawn(
-        parts=(part(device), part(other_device)),
+        parts=(make_part(device), make_part(other_device)),
         points=(
             "Little's law: bytes in flight = bandwidth × latency.",
             "More warps, more independent loads per thread, or wider loads all put more bytes in flight.",
@@ -242,7 +242,7 @@ def in_flight_card(rng: Random) -> Drawn:
     )
 
 
-def key_cache_card(rng: Random) -> Drawn:
+def make_key_cache_card(rng: Random) -> Drawn:
     layers, heads, dim = rng.choice([(32, 8, 128), (80, 8, 128), (32, 32, 128), (40, 10, 128)])
     tokens = rng.choice([4096, 8192, 32768])
     batch = rng.choice([1, 4, 8])
@@ -308,7 +308,7 @@ def key_cache_card(rng: Random) -> Drawn:
     )
 
 
-def decoding_card(rng: Random) -> Drawn:
+def make_decoding_card(rng: Random) -> Drawn:
     billion_parameters = rng.choice([7, 8, 13, 70])
     weight_bytes = rng.choice([1, 2])
     device, other_device = rng.choice(
@@ -370,7 +370,7 @@ def decoding_card(rng: Random) -> Drawn:
     )
 
 
-def halves_card(rng: Random) -> Drawn:
+def make_halves_card(rng: Random) -> Drawn:
     additions = rng.choice([3000, 4096, 6000])
 
     def count_in_half() -> Found:
@@ -416,7 +416,7 @@ def halves_card(rng: Random) -> Drawn:
     )
 
 
-def all_reduce_card(rng: Random) -> Drawn:
+def make_all_reduce_card(rng: Random) -> Drawn:
     gpus = rng.choice([4, 8, 16])
     mib = rng.choice([256, 512, 1024])
 
@@ -465,7 +465,7 @@ def all_reduce_card(rng: Random) -> Drawn:
     )
 
 
-def amdahl_card(rng: Random) -> Drawn:
+def make_amdahl_card(rng: Random) -> Drawn:
     kernel_percent = rng.choice([20, 35, 60, 80])
     factor = rng.choice([3, 5, 10])
 
@@ -502,21 +502,21 @@ def amdahl_card(rng: Random) -> Drawn:
 
 
 CARDS = (
-    Card("estimate-ridge", "estimate", "L4", "The ridge of a roofline", ridge_card, ("09",)),
+    Card("estimate-ridge", "estimate", "L4", "The ridge of a roofline", make_ridge_card, ("09",)),
     Card(
         "estimate-product",
         "estimate",
         "L4",
         "Shortest time of a matrix multiplication",
-        product_card,
+        make_product_card,
         ("05b", "09"),
     ),
-    Card("estimate-formats", "estimate", "L4", "Formats of tensor cores", formats_card, ("13a", "18")),
-    Card("estimate-registers", "estimate", "L3", "The register file", registers_card, ("01", "02")),
-    Card("estimate-flight", "estimate", "L5", "Bytes in flight", in_flight_card, ("02",)),
-    Card("estimate-keys", "estimate", "L5", "Keys and values", key_cache_card, ("16",)),
-    Card("estimate-decode", "estimate", "L5", "Tokens a second", decoding_card, ("09", "01")),
-    Card("estimate-halves", "estimate", "L4", "Counting in half precision", halves_card, ("13a",)),
-    Card("estimate-ring", "estimate", "L5", "Traffic of an all-reduce", all_reduce_card, ("15",)),
-    Card("estimate-amdahl", "estimate", "L3", "A faster kernel in a step", amdahl_card, ("09",)),
+    Card("estimate-formats", "estimate", "L4", "Formats of tensor cores", make_formats_card, ("13a", "18")),
+    Card("estimate-registers", "estimate", "L3", "The register file", make_registers_card, ("01", "02")),
+    Card("estimate-flight", "estimate", "L5", "Bytes in flight", make_in_flight_card, ("02",)),
+    Card("estimate-keys", "estimate", "L5", "Keys and values", make_key_cache_card, ("16",)),
+    Card("estimate-decode", "estimate", "L5", "Tokens a second", make_decoding_card, ("09", "01")),
+    Card("estimate-halves", "estimate", "L4", "Counting in half precision", make_halves_card, ("13a",)),
+    Card("estimate-ring", "estimate", "L5", "Traffic of an all-reduce", make_all_reduce_card, ("15",)),
+    Card("estimate-amdahl", "estimate", "L3", "A faster kernel in a step", make_amdahl_card, ("09",)),
 )

@@ -309,7 +309,7 @@ def unpadded_tile(rng: random.Random) -> Case:
     n = rng.choice([512, 1024])
     round_count = rng.choice([8, 16])
 
-    def body(pad_columns: int) -> str:
+    def make_body(pad_columns: int) -> str:
         return f"""    __shared__ float t[32][{32 + pad_columns}];
     int x = threadIdx.x & 31, y = threadIdx.x >> 5;
     for (int k = y; k < 32; k += 8) t[k][x] = in[(blockIdx.x * 32 + k) * 32 + x];
@@ -324,7 +324,7 @@ def unpadded_tile(rng: random.Random) -> Case:
         "unpadded_tile",
         "bank conflicts",
         device,
-        _kernel_pair("const float* in, float* out", body(0), body(1)),
+        _kernel_pair("const float* in, float* out", make_body(0), make_body(1)),
         (_float_array(n * 1024), _zero_array(n * 256)),
         shape,
         shape,
@@ -337,7 +337,7 @@ def records_of_a_thread(rng: random.Random) -> Case:
     fields = rng.choice([8, 16])
     n = rng.choice([1 << 17, 1 << 18])
 
-    def body(index: str) -> str:
+    def make_body(index: str) -> str:
         return f"""    __shared__ float s[128 * {fields}];
     for (int k = 0; k < {fields}; k++) s[{index}] = x[i] + k;
     __syncthreads();
@@ -347,7 +347,9 @@ def records_of_a_thread(rng: random.Random) -> Case:
     y[i] = v;"""
 
     code = _kernel_pair(
-        "const float* x, float* y", body(f"threadIdx.x * {fields} + k"), body("k * 128 + threadIdx.x")
+        "const float* x, float* y",
+        make_body(f"threadIdx.x * {fields} + k"),
+        make_body("k * 128 + threadIdx.x"),
     )
     shape = n // 128, 128, 0
     return Case(
@@ -361,7 +363,7 @@ def strided_table(rng: random.Random) -> Case:
     stride = rng.choice([4, 8, 16])
     n = rng.choice([1 << 18, 1 << 19])
 
-    def body(index: str) -> str:
+    def make_body(index: str) -> str:
         return f"""    __shared__ float t[128 * {stride}];
     for (int k = threadIdx.x; k < 128 * {stride}; k += 128) t[k] = x[k];
     __syncthreads();
@@ -371,8 +373,8 @@ def strided_table(rng: random.Random) -> Case:
 
     code = _kernel_pair(
         "const float* x, float* y",
-        body(f"((threadIdx.x + r) & 127) * {stride}"),
-        body("(threadIdx.x + r) & 127"),
+        make_body(f"((threadIdx.x + r) & 127) * {stride}"),
+        make_body("(threadIdx.x + r) & 127"),
     )
     shape = n // 128, 128, 0
     return Case(
@@ -511,7 +513,7 @@ def local_queue(rng: random.Random) -> Case:
     n = rng.choice([1 << 17, 1 << 18])
     round_count = rng.choice([64, 96])
 
-    def body(declaration: str, element: str) -> str:
+    def make_body(declaration: str, element: str) -> str:
         return f"""    {declaration}
     for (int k = 0; k < 16; k++) {element.format("k")} = x[i] + k;
     int head = i & 15;
@@ -523,8 +525,8 @@ def local_queue(rng: random.Random) -> Case:
 
     code = _kernel_pair(
         "const float* x, float* y, int n",
-        body("float q[16];", "q[{0}]"),
-        body("__shared__ float q[16][128];", "q[{0}][threadIdx.x]"),
+        make_body("float q[16];", "q[{0}]"),
+        make_body("__shared__ float q[16][128];", "q[{0}][threadIdx.x]"),
     )
     shape = n // 128, 128, 0
     return Case(

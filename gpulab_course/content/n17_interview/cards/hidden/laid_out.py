@@ -27,7 +27,7 @@ def odd_and_even(rng: random.Random) -> Case:
     branch_count = rng.choice([2, 4, 8])
     n = rng.choice([1 << 17, 1 << 18])
 
-    def body(branch_expression: str) -> str:
+    def make_body(branch_expression: str) -> str:
         lines = [f"    float v = x[i];\n    int way = {branch_expression};"]
         lines += [
             f"    {'else ' if branch_index else ''}if (way == {branch_index}) for (int k = 0; k < 64; k++) "
@@ -37,7 +37,9 @@ def odd_and_even(rng: random.Random) -> Case:
         return "\n".join([*lines, "    y[i] = v;"])
 
     code = _kernel_pair(
-        "const float* x, float* y, int n", body(f"i % {branch_count}"), body(f"(i / 32) % {branch_count}")
+        "const float* x, float* y, int n",
+        make_body(f"i % {branch_count}"),
+        make_body(f"(i / 32) % {branch_count}"),
     )
     shape = n // 256, 256, 0
     return Case(
@@ -461,7 +463,7 @@ def doubles_by_accident(rng: random.Random) -> Case:
     round_count = rng.choice([16, 32, 64])
     n = rng.choice([1 << 18, 1 << 19])
 
-    def body(number: str) -> str:
+    def make_body(number: str) -> str:
         return f"    float v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = v * 0.999{number} + 0.5{number};\n    y[i] = v;"
 
     shape = n // 256, 256, 0
@@ -469,7 +471,7 @@ def doubles_by_accident(rng: random.Random) -> Case:
         "doubles_by_accident",
         "compute",
         device,
-        _kernel_pair("const float* x, float* y", body(""), body("f")),
+        _kernel_pair("const float* x, float* y", make_body(""), make_body("f")),
         (_float_array(n), _zero_array(n)),
         shape,
         shape,
@@ -505,7 +507,7 @@ def double_polynomial(rng: random.Random) -> Case:
     terms = rng.choice([12, 20])
     n = rng.choice([1 << 18, 1 << 19])
 
-    def body(kind: str) -> str:
+    def make_body(kind: str) -> str:
         lines = "\n".join(f"    v = v * t + ({kind}){term / 7:.3f};" for term in range(terms))
         return f"    {kind} t = x[i], v = 1;\n{lines}\n    y[i] = v;"
 
@@ -514,7 +516,7 @@ def double_polynomial(rng: random.Random) -> Case:
         "double_polynomial",
         "compute",
         device,
-        _kernel_pair("const float* x, float* y", body("double"), body("float")),
+        _kernel_pair("const float* x, float* y", make_body("double"), make_body("float")),
         (_float_array(n), _zero_array(n)),
         shape,
         shape,
@@ -531,7 +533,7 @@ def accurate_functions(rng: random.Random) -> Case:
     def call_text(name: str, prefix: str) -> str:
         return f"{prefix}{name}f(v{', 1.7f' if name == 'pow' else ''})"
 
-    def body(prefix: str) -> str:
+    def make_body(prefix: str) -> str:
         return f"""    float v = x[i] + 0.5f;
     for (int k = 0; k < {round_count}; k++) v = fabsf({call_text(first_function, prefix)}) * 0.4f + fabsf({call_text(second_function, prefix)}) * 0.5f;
     y[i] = v;"""
@@ -541,7 +543,7 @@ def accurate_functions(rng: random.Random) -> Case:
         "accurate_functions",
         "compute",
         device,
-        _kernel_pair("const float* x, float* y", body(""), body("__")),
+        _kernel_pair("const float* x, float* y", make_body(""), make_body("__")),
         (_float_array(n), _zero_array(n)),
         shape,
         shape,
