@@ -28,7 +28,7 @@ ALLOWED = {
     "_cell": "the progress of the notebook cell that runs",
     "_slot": "the virtual machine that cp works on",
     # Filled while modules load, and only read afterwards.
-    "OPERANDS": "instructions register themselves",
+    "OPERANDS_BY_ROOT": "instructions register themselves",
     "FAMILIES": "ways for a kernel to be slow register themselves",
     # Facts about this computer, found out once.
     "_load_library": "NVRTC's library",
@@ -37,7 +37,7 @@ ALLOWED = {
     "read_version": "of the one library",
     "_read_targets": "of the one library",
     "_find_nvdisasm": "where the program lies",
-    "_store": "a file of the package, read once",
+    "_load_store": "a file of the package, read once",
     "_host_target": "this machine's architecture",
     "native": "this machine's processor",
     "observer": "machine code of what looks on as kernels run",

@@ -39,7 +39,7 @@ class Request:
         """Return the key of its shipped image."""
         from virtualgpu.compile import shipped
 
-        return shipped.key_of(self.code, target, self.options, self.name_expressions)
+        return shipped.make_key(self.code, target, self.options, self.name_expressions)
 
 
 @dataclass(frozen=True)
@@ -200,9 +200,9 @@ def write(requests: Sequence[Request]) -> int:
             )
             images[request.key(ptx_target)] = shipped.ShippedImage(image.ptx, image.lowered_names, resources)
     version = ".".join(map(str, nvrtc.read_version()))
-    path = ROOT / "gpulab_course" / "data" / shipped.FILE
+    path = ROOT / "gpulab_course" / "data" / shipped.FILE_NAME
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(shipped.pack(images.items(), version))
+    path.write_bytes(shipped.pack_images(images.items(), version))
     summary = f"{len(distinct_requests)} sources for {len(shipped.TARGETS)} targets by NVRTC {version}"
     print(f"{summary}: {path.relative_to(ROOT)}, {path.stat().st_size:,} bytes")
     return 0
@@ -223,7 +223,7 @@ def same_compiler() -> bool:
     """Return whether images compiled here can be compared with the shipped ones."""
     from virtualgpu.compile import nvrtc, shipped
 
-    return nvrtc.is_available() and ".".join(map(str, nvrtc.read_version())) == shipped.compiler()
+    return nvrtc.is_available() and ".".join(map(str, nvrtc.read_version())) == shipped.get_compiler_version()
 
 
 def compiled_by() -> dict[str, set[str]]:
@@ -254,7 +254,7 @@ def problems(name: str, images: Sequence[CompiledImage]) -> list[str]:
     for compiled in images:
         location = f"{compiled.request.code.strip()[:60]!r} for {compiled.target}: run `make shipped-ptx`"
         # A device of another compute capability takes the image of one before.
-        image = shipped.image(
+        image = shipped.get_image(
             compiled.request.key(
                 max(ptx_target for ptx_target in shipped.TARGETS if ptx_target <= compiled.target)
             )
@@ -263,7 +263,7 @@ def problems(name: str, images: Sequence[CompiledImage]) -> list[str]:
         if image is None:
             messages.append(f"There is no image of {location}")
         elif is_comparable and (image.ptx, image.lowered_names) != (
-            shipped.strip(compiled.ptx),
+            shipped.strip_ptx(compiled.ptx),
             compiled.lowered_names,
         ):
             messages.append(f"NVRTC makes something else of {location}")

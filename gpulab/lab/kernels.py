@@ -224,7 +224,7 @@ def machine_code(
     """
     from virtualgpu.compile import as_run, sass
 
-    if not sass.available():
+    if not sass.is_available():
         raise sass.NvdisasmMissingError
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     counters = session.observe(launch, Counters()).record

@@ -14,7 +14,7 @@ from gpulab.lab.monitor import recorder as sessions
 from gpulab.lab.monitor.monitor import Monitor
 from gpulab.lab.timeline import TimelineReport
 from gpulab.views.tables import Table
-from virtualgpu.compile.same_program import same_program
+from virtualgpu.compile.same_program import is_same_program
 from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.protocol import Launch
 from virtualgpu.records import Dim3, KernelSource, LaunchTrace, Timeline, io
@@ -173,7 +173,7 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
     """Return the recorded block trace of the same launch on the GPU `device`, with the same program, shape
     and arguments.
 
-    See `same_program`. Arrays are compared by type and shape, not by their contents.
+    See `is_same_program`. Arrays are compared by type and shape, not by their contents.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
         if (recording.grid, recording.block, recording.shared_bytes) == shape
     ]
     for record in [recording for recording in same_shape if recording.arguments == in_words(launch.args)]:
-        if same_program(KernelSource(record.kernel, record.code, record.options), launch.source):
+        if is_same_program(KernelSource(record.kernel, record.code, record.options), launch.source):
             trace: LaunchTrace = record.trace
             return trace
     if on_device:

@@ -20,7 +20,12 @@ from typing import Any
 import cupy
 
 from gpulab.analysis.cupti.names import kernel_name
-from virtualgpu.compile.ptx.parameter_uses import ATOMIC, READ, WRITTEN, uses_of_parameters
+from virtualgpu.compile.ptx.parameter_uses import (
+    PARAMETER_ATOMIC,
+    PARAMETER_READ,
+    PARAMETER_WRITTEN,
+    find_parameter_uses,
+)
 from virtualgpu.errors import GpulabError
 from virtualgpu.protocol import kernel_source
 from virtualgpu.records.acts import Region
@@ -83,7 +88,7 @@ class Kernels:
         used_regions = [
             (use, region) for use, region in zip(uses, regions, strict=True) if region is not None
         ]
-        use_kinds = (READ, WRITTEN, ATOMIC)
+        use_kinds = (PARAMETER_READ, PARAMETER_WRITTEN, PARAMETER_ATOMIC)
         return Touched(
             *(tuple(region for use, region in used_regions if use & use_kind) for use_kind in use_kinds)
         )
@@ -131,7 +136,7 @@ class Kernels:
             self._uses[function] = None
             with suppress(GpulabError, KeyError, TypeError, ValueError):
                 if len({kernel_source(kernel) for kernel in regions}) == 1:
-                    self._uses[function] = uses_of_parameters(self._ptx(regions[0]), symbol)
+                    self._uses[function] = find_parameter_uses(self._ptx(regions[0]), symbol)
         return self._uses[function]
 
     def _arguments(self, params: Sequence[bytes]) -> list[Region | None]:

@@ -15,7 +15,7 @@ from virtualgpu.compile.as_run import convert_counts
 from virtualgpu.records import KernelCounters
 from virtualgpu.records.as_run import AsRun
 
-pytestmark = pytest.mark.skipif(not sass.available(), reason="needs nvidia-cuda-nvdisasm")
+pytestmark = pytest.mark.skipif(not sass.is_available(), reason="needs nvidia-cuda-nvdisasm")
 
 LAUNCHES = [(c.kernel, size) for c in CASES for size in c.sizes]
 TARGET = 90

@@ -475,15 +475,15 @@ def test_only_functions_that_wait_are_copied() -> None:
         name.split("P")[0].lstrip("_Z0123456789") for name in callgraph.find_waiting_functions(module, "k")
     }
     assert {n.rstrip("i") for n in names} == {"next_of", "around"}
-    merged = inline.inline(module, "k").functions["k"]
+    merged = inline.inline_waiting_functions(module, "k").functions["k"]
     assert {i.root for i in merged.instructions if i.call_depth == 0 and i.opcode.startswith("call")} == {
         "bra",
         "call",
     }
     assert merged.registers.keys() > module.functions["k"].registers.keys()
-    assert inline.inline(module, "k") is not module
+    assert inline.inline_waiting_functions(module, "k") is not module
     harmless = parser.parse(nvrtc.compile_ptx(code.replace("__syncthreads();", ""), target=80).ptx)
-    assert inline.inline(harmless, "k") is harmless
+    assert inline.inline_waiting_functions(harmless, "k") is harmless
 
 
 def test_too_many_copies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from virtualgpu.compile.ptx.contract import contract_products, find_fusions
 from virtualgpu.compile.ptx.entry_text import find_entry
 from virtualgpu.compile.ptx.parser import parse
 
-needs_nvdisasm = pytest.mark.skipif(not sass.available(), reason="needs nvidia-cuda-nvdisasm")
+needs_nvdisasm = pytest.mark.skipif(not sass.is_available(), reason="needs nvidia-cuda-nvdisasm")
 RECORDED = json.loads(arithmetic.RECORDED.read_text(encoding="utf-8"))
 
 

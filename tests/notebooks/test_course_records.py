@@ -41,7 +41,7 @@ def test_recorded_sensors_follow_the_load_behind_it() -> None:
     assert series.provenance.label in repr(series.picture())
 
 
-@pytest.mark.skipif(not (nvrtc.is_available() and sass.available()), reason="NVRTC or nvdisasm is missing")
+@pytest.mark.skipif(not (nvrtc.is_available() and sass.is_available()), reason="NVRTC or nvdisasm is missing")
 def test_the_shipped_machine_code_equals_the_compiled_one(monkeypatch: pytest.MonkeyPatch) -> None:
     (cell,) = [cell for cell in code_cells(read(FOLDER / "03_lanes.ipynb")) if cell.id == "predicate"]
     gl.use_device("virtual:A100")

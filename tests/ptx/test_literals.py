@@ -30,15 +30,15 @@ def test_integers(text: str) -> None:
     expected = integer(text)
     if expected is None:
         with pytest.raises(PtxError, match="not an integer constant of PTX"):
-            literals.integer(text)
+            literals.parse_integer(text)
     else:
-        assert literals.integer(text) == expected
+        assert literals.parse_integer(text) == expected
 
 
 @given(st.integers(-(2**63), 2**64 - 1), st.sampled_from(["{}", "{:#x}", "{:#b}", "{}U"]))
 def test_integers_of_every_size(value: int, form: str) -> None:
-    assert literals.integer(form.format(value)) == value
-    assert literals.immediate(form.format(value)).value == value
+    assert literals.parse_integer(form.format(value)) == value
+    assert literals.parse_immediate(form.format(value)).value == value
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["f32", "f64"]))
@@ -49,18 +49,18 @@ def test_decimal_fractions_have_the_bits_of_the_type(value: float, kind: str) ->
         expected = int.from_bytes(struct.pack(f"<{code}", float(text)), "little")
     except OverflowError:
         with pytest.raises(PtxError, match="not a constant of PTX"):
-            literals.immediate(text, kind)
+            literals.parse_immediate(text, kind)
     else:
-        result = literals.immediate(text, kind)
+        result = literals.parse_immediate(text, kind)
         assert (result.value, result.float_bits) == (expected, 32 if kind == "f32" else 64)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1))
 def test_bits_of_floats_in_hexadecimal(single: int, double: int) -> None:
     for prefix in ("0f", "0F"):
-        result = literals.immediate(f"{prefix}{single:08X}")
+        result = literals.parse_immediate(f"{prefix}{single:08X}")
         assert (result.value, result.float_bits) == (single, 32)
-    result = literals.immediate(f"0d{double:016x}")
+    result = literals.parse_immediate(f"0d{double:016x}")
     assert (result.value, result.float_bits) == (double, 64)
 
 
@@ -69,7 +69,7 @@ def test_bits_of_floats_in_hexadecimal(single: int, double: int) -> None:
 )
 def test_what_is_no_float(text: str) -> None:
     with pytest.raises(PtxError, match=r"is not an? (?:integer )?constant of PTX"):
-        literals.immediate(text)
+        literals.parse_immediate(text)
 
 
 LISTS = st.recursive(
@@ -84,4 +84,4 @@ LISTS = st.recursive(
 @given(st.lists(LISTS, min_size=1, max_size=5))
 def test_lists_are_parted_at_their_own_commas_only(parts: list[str]) -> None:
     text = ",".join(parts)
-    assert list(literals.split(text)) == (parts if text.strip() else [])
+    assert list(literals.split_operands(text)) == (parts if text.strip() else [])

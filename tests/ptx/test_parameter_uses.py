@@ -9,7 +9,12 @@ import pytest
 
 from virtualgpu import cp
 from virtualgpu.backend import VirtualBackend
-from virtualgpu.compile.ptx.parameter_uses import ATOMIC, READ, WRITTEN, uses_of_parameters
+from virtualgpu.compile.ptx.parameter_uses import (
+    PARAMETER_ATOMIC,
+    PARAMETER_READ,
+    PARAMETER_WRITTEN,
+    find_parameter_uses,
+)
 from virtualgpu.launch.launch import Launch
 from virtualgpu.model import machine as slot
 from virtualgpu.sanitizer.touched import run_watched
@@ -17,28 +22,37 @@ from virtualgpu.sanitizer.touched import run_watched
 N = 64
 HEAD = 'extern "C" __global__ void k(const float* a, float* b, int* c, float* d, int n) '
 KERNELS: dict[str, tuple[str, list[int]]] = {
-    "one to another": ("{ int i = threadIdx.x; if (i < n) b[i] = a[i]; }", [READ, WRITTEN, 0, 0]),
-    "in place": ("{ b[threadIdx.x] *= 2; }", [0, READ | WRITTEN, 0, 0]),
-    "atomics": ("{ atomicAdd(c, 1); atomicAdd(d + 1, a[0]); }", [READ, 0, ATOMIC, ATOMIC]),
-    "result of an atomic": ("{ d[atomicAdd(c, 1) % 64] = 1; }", [0, 0, ATOMIC, WRITTEN]),
+    "one to another": (
+        "{ int i = threadIdx.x; if (i < n) b[i] = a[i]; }",
+        [PARAMETER_READ, PARAMETER_WRITTEN, 0, 0],
+    ),
+    "in place": ("{ b[threadIdx.x] *= 2; }", [0, PARAMETER_READ | PARAMETER_WRITTEN, 0, 0]),
+    "atomics": (
+        "{ atomicAdd(c, 1); atomicAdd(d + 1, a[0]); }",
+        [PARAMETER_READ, 0, PARAMETER_ATOMIC, PARAMETER_ATOMIC],
+    ),
+    "result of an atomic": ("{ d[atomicAdd(c, 1) % 64] = 1; }", [0, 0, PARAMETER_ATOMIC, PARAMETER_WRITTEN]),
     "loop with moving pointers": (
         "{ const float* p = a; float* q = b; for (int i = 0; i < n; i++) *q++ = *p++; }",
-        [READ, WRITTEN, 0, 0],
+        [PARAMETER_READ, PARAMETER_WRITTEN, 0, 0],
     ),
     "either of two": (
         "{ float* p = n > 10 ? b : d; p[threadIdx.x] = a[threadIdx.x]; }",
-        [READ, WRITTEN, 0, WRITTEN],
+        [PARAMETER_READ, PARAMETER_WRITTEN, 0, PARAMETER_WRITTEN],
     ),
-    "index from memory": ("{ b[c[threadIdx.x] & 63] = 1; }", [0, WRITTEN, READ, 0]),
+    "index from memory": ("{ b[c[threadIdx.x] & 63] = 1; }", [0, PARAMETER_WRITTEN, PARAMETER_READ, 0]),
     "through shared memory": (
         "{ __shared__ float s[64]; int i = threadIdx.x; s[i] = a[i]; __syncthreads(); b[i] = s[63 - i]; }",
-        [READ, WRITTEN, 0, 0],
+        [PARAMETER_READ, PARAMETER_WRITTEN, 0, 0],
     ),
     "vectors": (
         "{ ((float4*)b)[threadIdx.x % 16] = ((const float4*)a)[threadIdx.x % 16]; }",
-        [READ, WRITTEN, 0, 0],
+        [PARAMETER_READ, PARAMETER_WRITTEN, 0, 0],
     ),
-    "a call": ("{ other(b, threadIdx.x); d[0] = a[0]; }", [READ, READ | WRITTEN, 0, WRITTEN]),
+    "a call": (
+        "{ other(b, threadIdx.x); d[0] = a[0]; }",
+        [PARAMETER_READ, PARAMETER_READ | PARAMETER_WRITTEN, 0, PARAMETER_WRITTEN],
+    ),
     "nothing": ("{ }", [0, 0, 0, 0]),
 }
 OTHER = "__device__ __noinline__ void other(float* x, int i) { x[i] += 1; }\n"
@@ -55,10 +69,10 @@ def compiled(body: str) -> tuple[Any, Any, tuple[Any, ...]]:
 def test_uses_are_those_seen_when_it_runs(name: str) -> None:
     body, expected = KERNELS[name]
     _, prepared, args = compiled(body)
-    uses = uses_of_parameters(prepared.kernel.module.ptx, "k")[:4]
+    uses = find_parameter_uses(prepared.kernel.module.ptx, "k")[:4]
     _, touched = run_watched(prepared)
     observed_uses = [0] * 4
-    for use_kind, regions in zip((READ, WRITTEN, ATOMIC), touched, strict=True):
+    for use_kind, regions in zip((PARAMETER_READ, PARAMETER_WRITTEN, PARAMETER_ATOMIC), touched, strict=True):
         for region in regions:
             for number, array in enumerate(args[:4]):
                 if array.data.ptr <= region.start < array.data.ptr + array.nbytes:

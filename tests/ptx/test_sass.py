@@ -19,7 +19,7 @@ from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, KernelSource, Provenance
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
-needs_nvdisasm = pytest.mark.skipif(not sass.available(), reason="needs nvidia-cuda-nvdisasm")
+needs_nvdisasm = pytest.mark.skipif(not sass.is_available(), reason="needs nvidia-cuda-nvdisasm")
 
 PRINTED = """
 	.section	.text.copy,"ax",@progbits
@@ -44,7 +44,7 @@ copy:
 
 
 def test_reading_what_nvdisasm_prints() -> None:
-    code = sass.parse(PRINTED)["copy"]
+    code = sass.parse_disassembly(PRINTED)["copy"]
     accesses = [(i.space, i.kind, i.size_bytes, i.guarded, i.ptx_line) for i in code if i.space]
     assert accesses == [
         ("global", "load", 16, False, 31),
@@ -82,7 +82,7 @@ def test_every_memory_instruction_comes_from_one_of_the_ptx(target: int) -> None
 
 
 def test_what_is_no_cubin_is_refused() -> None:
-    if not sass.available():
+    if not sass.is_available():
         pytest.skip("needs nvidia-cuda-nvdisasm")
     with pytest.raises(gl.errors.GpulabError, match="nvdisasm cannot read"):
         sass.disassemble(b"no ELF file at all")

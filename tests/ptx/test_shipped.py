@@ -61,7 +61,7 @@ def test_doctor_and_readme_compile_what_ships(tmp_path: Path, monkeypatch: pytes
 
 def test_nothing_else_ships() -> None:
     asked = shipped_ptx.keys_of_files().union(*shipped_ptx.compiled_by().values())
-    assert len(shipped.keys()) == len(asked) * len(shipped.TARGETS), "run `make shipped-ptx`"
+    assert len(shipped.list_keys()) == len(asked) * len(shipped.TARGETS), "run `make shipped-ptx`"
     of = [
         shipped_ptx.title(path.name, each) for path in notebooks() for each in shipped_ptx.devices(path.name)
     ]
@@ -75,18 +75,18 @@ FROM_FILES = shipped_ptx.of_files()
 @pytest.mark.parametrize("number", range(len(FROM_FILES)))
 def test_what_files_hold_ships(number: int) -> None:
     request, (target, *others) = FROM_FILES[number], shipped.TARGETS
-    assert {request.key(each) for each in others} <= shipped.keys(), "run `make shipped-ptx`"
-    image = shipped.image(request.key(target))
+    assert {request.key(each) for each in others} <= shipped.list_keys(), "run `make shipped-ptx`"
+    image = shipped.get_image(request.key(target))
     assert image is not None, "run `make shipped-ptx`"
     if shipped_ptx.same_compiler():
         now = nvrtc.compile_ptx(request.code, target=target, options=request.options)
-        assert image.ptx == shipped.strip(now.ptx)
+        assert image.ptx == shipped.strip_ptx(now.ptx)
 
 
 @pytest.mark.parametrize("target", shipped.TARGETS)
 @pytest.mark.parametrize("file", kernel_files())
 def test_the_corpus_is_there_for_every_target(file: str, target: int) -> None:
-    image = shipped.find(kernel_code(file), target=target, options=nvrtc.CUPY_OPTIONS)
+    image = shipped.find_image(kernel_code(file), target=target, options=nvrtc.CUPY_OPTIONS)
     assert image is not None, "run `make shipped-ptx`"
     module = parse(image.ptx)
     assert set(module.entries) == set(image.resources)
@@ -95,8 +95,8 @@ def test_the_corpus_is_there_for_every_target(file: str, target: int) -> None:
 
 
 def test_targets_cover_the_devices() -> None:
-    assert shipped.targets() == shipped.TARGETS
-    assert shipped.compiler()
+    assert shipped.list_targets() == shipped.TARGETS
+    assert shipped.get_compiler_version()
 
 
 @pytest.mark.usefixtures("without_nvrtc")
@@ -165,9 +165,9 @@ def test_the_doctor_says_what_runs_without_nvrtc() -> None:
 def test_only_comments_may_differ(change: Any, same: bool) -> None:
     code = kernel_code("vector_add.cu")
     assert code.startswith("//")
-    image = shipped.find(change(code), target=80, options=nvrtc.CUPY_OPTIONS)
+    image = shipped.find_image(change(code), target=80, options=nvrtc.CUPY_OPTIONS)
     assert (image is not None) is same
-    assert shipped.find(code, target=80) is None, "options count"
+    assert shipped.find_image(code, target=80) is None, "options count"
 
 
 def test_comments_in_strings_are_none() -> None:
@@ -180,7 +180,9 @@ def test_names_that_hold_a_process_number_are_made_alike() -> None:
         "_ZN45_INTERNAL_00000000_9_kernel_cu_ff6e0fe2_292024cuda3std3__45__cpo9iter_swapE",
         "_ZN44_INTERNAL_00000000_9_kernel_cu_ee908c4c_94334cuda3std3__45__cpo9iter_swapE",
     )
-    stripped = {shipped.strip(f".global .align 1 .b8 {name}[1];\nmov.u64 %rd1, {name};") for name in names}
+    stripped = {
+        shipped.strip_ptx(f".global .align 1 .b8 {name}[1];\nmov.u64 %rd1, {name};") for name in names
+    }
     name = "_ZN9_INTERNAL4cuda3std3__45__cpo9iter_swapE"
     assert stripped == {f".global .align 1 .b8 {name}[1];\nmov.u64 %rd1, {name};"}
 
@@ -188,7 +190,7 @@ def test_names_that_hold_a_process_number_are_made_alike() -> None:
 def test_what_is_stripped() -> None:
     code = "#include <cooperative_groups.h>\n" + kernel_code("vector_add.cu")
     ptx = nvrtc.compile_ptx(code, target=90).ptx
-    stripped = shipped.strip(ptx)
+    stripped = shipped.strip_ptx(ptx)
     assert ".section" not in stripped
     assert str(Path(sys.prefix)) not in stripped
     assert len(stripped) < len(ptx)
@@ -198,13 +200,13 @@ def test_what_is_stripped() -> None:
 
 
 def test_the_file_is_read_back_as_it_was_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    image = shipped.find(kernel_code("saxpy.cu"), target=75, options=nvrtc.CUPY_OPTIONS)
+    image = shipped.find_image(kernel_code("saxpy.cu"), target=75, options=nvrtc.CUPY_OPTIONS)
     assert image is not None
-    packed = shipped.pack([("key", image)], "13.0")
-    monkeypatch.setattr(shipped, "_store", lambda: shipped.unpack(packed))
-    assert shipped.image("key") == image
-    assert shipped.keys() == {"key"}
-    assert shipped.compiler() == "13.0"
+    packed = shipped.pack_images([("key", image)], "13.0")
+    monkeypatch.setattr(shipped, "_load_store", lambda: shipped.unpack_images(packed))
+    assert shipped.get_image("key") == image
+    assert shipped.list_keys() == {"key"}
+    assert shipped.get_compiler_version() == "13.0"
 
 
 def test_a_file_of_another_version_is_as_good_as_none() -> None:
@@ -212,7 +214,7 @@ def test_a_file_of_another_version_is_as_good_as_none() -> None:
     import lzma
 
     other = lzma.compress(json.dumps({"format": "gpulab-ptx", "version": 99, "images": {"k": {}}}).encode())
-    assert shipped.unpack(other)["images"] == {}
+    assert shipped.unpack_images(other)["images"] == {}
 
 
 @pytest.mark.parametrize("folder", ["/opt/a b/include/", "C:\\cuda\\include\\"])
@@ -221,4 +223,4 @@ def test_folders_of_headers_in_assertions_are_removed(folder: str) -> None:
         return f".global .align 1 .b8 $str$1[{len(text) + 1}] = {{{', '.join(map(str, text.encode()))}}};"
 
     kept = stored("size == 4 / 8 || is_shared")
-    assert shipped.strip(stored(f"{folder}cuda_pipeline.h") + kept) == stored("cuda_pipeline.h") + kept
+    assert shipped.strip_ptx(stored(f"{folder}cuda_pipeline.h") + kept) == stored("cuda_pipeline.h") + kept

@@ -59,7 +59,7 @@ def test_an_old_function_is_the_new_one(old: str, new: str) -> None:
     "name", [name for name, renamed in _deprecated.PARAMETERS.items() if "shared_bytes" in renamed]
 )
 def test_shared_bytes_is_shared_mem(name: str) -> None:
-    if name == "machine_code" and not sass.available():
+    if name == "machine_code" and not sass.is_available():
         pytest.skip("needs nvdisasm")
     args = launch()[::2] if name == "occupancy" else launch()
     function = getattr(gl, name)

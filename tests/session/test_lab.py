@@ -226,7 +226,7 @@ def test_the_default_access_is_adjacent_and_of_the_first_warp() -> None:
 
 
 def test_machine_code_is_shown_with_the_program_s_lines() -> None:
-    if not sass.available():
+    if not sass.is_available():
         pytest.skip("needs nvdisasm")
     table = gl.machine_code(
         gl.cp.RawKernel(COUNT_UP, "count_up"), 1, 32, (gl.cp.zeros(32, np.int32), np.int32(32))

@@ -169,7 +169,7 @@ def test_copies_do_not_show_in_a_timeline() -> None:
 
 @pytest.mark.parametrize("name", [*QUESTIONS, "launch", "machine_code"])
 def test_a_kernel_runs_in_the_stream_that_is_passed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "machine_code" and not sass.available():
+    if name == "machine_code" and not sass.is_available():
         pytest.skip("needs nvdisasm")
     stream = gl.cp.cuda.Stream(non_blocking=True)
     launch = described()

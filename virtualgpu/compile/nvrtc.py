@@ -141,7 +141,7 @@ def supported_targets() -> tuple[int, ...]:
 
     Without NVRTC, the result contains the targets of the course's precompiled kernels.
     """
-    return _read_targets() if is_available() else shipped.targets()
+    return _read_targets() if is_available() else shipped.list_targets()
 
 
 @functools.cache
@@ -218,7 +218,7 @@ def _compile_both(
 
 
 def _find_shipped(code: str, target: int, options: Sequence[str], expressions: Sequence[str]) -> PtxImage:
-    shipped_image = shipped.find(code, target=target, options=options, name_expressions=expressions)
+    shipped_image = shipped.find_image(code, target=target, options=options, name_expressions=expressions)
     if shipped_image is None:
         raise NvrtcMissingError(
             "This kernel has to be compiled, and NVRTC, NVIDIA's run-time compiler, is "

@@ -14,28 +14,28 @@ from virtualgpu.records import KernelSource
 _TARGET = TARGETS[-1]
 
 
-def same_program(first: KernelSource, second: KernelSource) -> bool:
+def is_same_program(first: KernelSource, second: KernelSource) -> bool:
     """Return whether two kernels differ only in comments, spaces, names and other details without an effect.
 
     The texts must be equal except for comments and spaces, or both kernels must compile to the same
     instructions. If the compiler is missing, or rejects one of them, the texts decide.
     """
-    if (first.name, first.options) == (second.name, second.options) and _code_without_comments(
+    if (first.name, first.options) == (second.name, second.options) and _strip_comments(
         first.code
-    ) == _code_without_comments(second.code):
+    ) == _strip_comments(second.code):
         return True
     try:
-        return _compiled_code(first) == _compiled_code(second)
+        return _compile_instructions(first) == _compile_instructions(second)
     except (GpulabError, KeyError):  # KeyError: a template, whose name in PTX is another
         return False
 
 
-def _code_without_comments(code: str) -> str:
+def _strip_comments(code: str) -> str:
     # A space matters only between two words.
     return re.sub(r"(?<!\w) | (?!\w)", "", " ".join(remove_comments(code).split()))
 
 
-def _compiled_code(source: KernelSource) -> list[str]:
+def _compile_instructions(source: KernelSource) -> list[str]:
     """Return the instructions of a kernel and of the functions it may call, without its own name."""
     options = (*source.options, *nvrtc.CUPY_OPTIONS)
     module = parse(nvrtc.compile_ptx(source.code, target=_TARGET, options=options).ptx)

@@ -20,7 +20,7 @@ _LINE_PATTERN = re.compile(r'//## File "\.nv_debug_ptx_txt", line (\d+)')
 _INSTRUCTION_PATTERN = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?)(U?P[\dT]+)\s+)?([A-Z][\w.]*)\s*([^;]*)")
 _TIMEOUT_S = 60.0
 
-_SPACES = {
+_SPACE_OF_ROOT = {
     "LDG": "global",
     "STG": "global",
     "ATOMG": "global",
@@ -35,7 +35,7 @@ _SPACES = {
     "ST": "generic",
     "ATOM": "generic",
 }
-_BRANCHES = ("BRA", "BRX", "JMP", "JMX", "EXIT", "RET")
+_BRANCH_ROOTS = ("BRA", "BRX", "JMP", "JMX", "EXIT", "RET")
 
 
 class NvdisasmMissingError(ToolMissingError):
@@ -71,7 +71,7 @@ class SassInstruction:
         """Name of the state space that the instruction accesses. The name is empty if the instruction does
         not access memory.
         """
-        return _SPACES.get(self.root, "")
+        return _SPACE_OF_ROOT.get(self.root, "")
 
     @property
     def kind(self) -> str:
@@ -96,10 +96,10 @@ class SassInstruction:
         """Return whether the instruction is a branch or an exit that only some lanes may take."""
         if ".DIV" in self.opcode:  # tests whether the warp has diverged, with the same result in all lanes
             return False
-        return self.root in _BRANCHES and (self.guarded or self.root in ("BRX", "JMX"))
+        return self.root in _BRANCH_ROOTS and (self.guarded or self.root in ("BRX", "JMX"))
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Return whether NVIDIA's disassembler is installed on this machine."""
     return _find_nvdisasm() is not None
 
@@ -114,42 +114,48 @@ def disassemble(cubin: bytes) -> dict[str, tuple[SassInstruction, ...]]:
     GpulabError
         If it cannot read the cubin.
     """
-    tool = _find_nvdisasm()
-    if tool is None:
+    nvdisasm_path = _find_nvdisasm()
+    if nvdisasm_path is None:
         raise NvdisasmMissingError
-    return parse(_run(tool, cubin))
+    return parse_disassembly(_run_nvdisasm(nvdisasm_path, cubin))
 
 
-def parse(text: str) -> dict[str, tuple[SassInstruction, ...]]:
+def parse_disassembly(text: str) -> dict[str, tuple[SassInstruction, ...]]:
     """Parse the output of ``nvdisasm -gp -c``, and return the machine instructions of every function."""
     functions: dict[str, list[SassInstruction]] = {}
-    current: list[SassInstruction] = []
-    source_line = 0
+    function_instructions: list[SassInstruction] = []
+    ptx_line = 0
     for text_line in text.splitlines():
         if match := _SECTION_PATTERN.match(text_line):
-            current = functions.setdefault(match[1], [])
-            source_line = 0
+            function_instructions = functions.setdefault(match[1], [])
+            ptx_line = 0
         elif match := _LINE_PATTERN.search(text_line):
-            source_line = int(match[1])
+            ptx_line = int(match[1])
         elif match := _INSTRUCTION_PATTERN.search(text_line):
             guarded = match[3] is not None and not match[3].endswith("T")
-            current.append(
-                SassInstruction(int(match[1], 16), match[4], guarded, match[5].strip(), source_line)
+            function_instructions.append(
+                SassInstruction(int(match[1], 16), match[4], guarded, match[5].strip(), ptx_line)
             )
     return {name: tuple(instructions) for name, instructions in functions.items() if instructions}
 
 
-def _run(tool: str, cubin: bytes) -> str:
+def _run_nvdisasm(nvdisasm_path: str, cubin: bytes) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernel.cubin"
-        path.write_bytes(cubin)
-        result = subprocess.run(
-            [tool, "-gp", "-c", str(path)], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        cubin_path = Path(folder) / "kernel.cubin"
+        cubin_path.write_bytes(cubin)
+        completed_process = subprocess.run(
+            [nvdisasm_path, "-gp", "-c", str(cubin_path)],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
         )
-    if result.returncode:
-        reason = (result.stderr or result.stdout).strip().splitlines()
-        raise GpulabError(f"nvdisasm cannot read this machine code: {reason[-1] if reason else 'no reason'}.")
-    return result.stdout
+    if completed_process.returncode:
+        error_lines = (completed_process.stderr or completed_process.stdout).strip().splitlines()
+        raise GpulabError(
+            f"nvdisasm cannot read this machine code: {error_lines[-1] if error_lines else 'no reason'}."
+        )
+    return completed_process.stdout
 
 
 @functools.cache
@@ -157,7 +163,7 @@ def _find_nvdisasm() -> str | None:
     from cuda.pathfinder import find_nvidia_binary_utility
 
     try:
-        location = find_nvidia_binary_utility("nvdisasm")
+        nvdisasm_path = find_nvidia_binary_utility("nvdisasm")
     except Exception:
         return None
-    return str(location) if location else None
+    return str(nvdisasm_path) if nvdisasm_path else None

@@ -19,10 +19,10 @@ from typing import Any
 
 from virtualgpu.compile.cubin import KernelResources
 
-GROUP = "virtualgpu.shipped_ptx"
+ENTRY_POINT_GROUP = "virtualgpu.shipped_ptx"
 FORMAT = "gpulab-ptx"
-VERSION = 1
-FILE = "course_ptx.json.xz"
+FORMAT_VERSION = 1
+FILE_NAME = "course_ptx.json.xz"
 # One target for each architecture in the device table that NVRTC 13 supports.
 TARGETS = (75, 80, 90, 100)
 
@@ -53,7 +53,7 @@ class ShippedImage:
     resources: dict[str, KernelResources] = field(default_factory=dict)
 
 
-def find(
+def find_image(
     code: str, *, target: int, options: Sequence[str] = (), name_expressions: Sequence[str] = ()
 ) -> ShippedImage | None:
     """Return the compiled image of source code that was compiled in advance. The result is None if there is
@@ -61,96 +61,96 @@ def find(
 
     Comments, and spaces at the ends of lines, may differ.
     """
-    return image(key_of(code, target, options, name_expressions))
+    return get_image(make_key(code, target, options, name_expressions))
 
 
-def image(key: str) -> ShippedImage | None:
-    """Return the image with a given key that was compiled in advance, or None. The function `key_of` computes
+def get_image(key: str) -> ShippedImage | None:
+    """Return the image with a given key that was compiled in advance, or None. `make_key` computes
     the key.
     """
-    image_record = _store()["images"].get(key)
+    image_record = _load_store()["images"].get(key)
     if image_record is None:
         return None
     kernel_resources = {name: KernelResources(**values) for name, values in image_record["resources"].items()}
     return ShippedImage(image_record["ptx"], image_record["lowered_names"], kernel_resources)
 
 
-def targets() -> tuple[int, ...]:
+def list_targets() -> tuple[int, ...]:
     """Return the compute capabilities for which PTX was compiled in advance, as integers."""
-    return tuple(_store()["targets"])
+    return tuple(_load_store()["targets"])
 
 
-def compiler() -> str:
+def get_compiler_version() -> str:
     """Return the version of the NVRTC that compiled the shipped PTX, such as ``13.5``."""
-    return str(_store()["nvrtc"])
+    return str(_load_store()["nvrtc"])
 
 
-def keys() -> frozenset[str]:
-    """Return the keys of all sources that were compiled in advance, as `key_of` computes them."""
-    return frozenset(_store()["images"])
+def list_keys() -> frozenset[str]:
+    """Return the keys of all sources that were compiled in advance, as `make_key` computes them."""
+    return frozenset(_load_store()["images"])
 
 
-def key_of(code: str, target: int, options: Sequence[str], name_expressions: Sequence[str]) -> str:
+def make_key(code: str, target: int, options: Sequence[str], name_expressions: Sequence[str]) -> str:
     """Return the key of source code, which is a digest of its text, its target and its options."""
     key_parts = (str(target), *options, "", *name_expressions, "", remove_comments(code))
     return hashlib.sha256("\0".join(key_parts).encode()).hexdigest()[:32]
 
 
-def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
+def pack_images(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
     """Return the bytes of a file that stores the given compiled images. Each item of `images` is a pair of a
     key and an image.
     """
     store_content = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": FORMAT_VERSION,
         "nvrtc": nvrtc,
         "targets": list(TARGETS),
-        "images": {key: {**asdict(image), "ptx": strip(image.ptx)} for key, image in sorted(images)},
+        "images": {key: {**asdict(image), "ptx": strip_ptx(image.ptx)} for key, image in sorted(images)},
     }
     json_text = json.dumps(store_content, sort_keys=True, separators=(",", ":"))
     return lzma.compress(json_text.encode(), preset=9 | lzma.PRESET_EXTREME)
 
 
-def strip(ptx: str) -> str:
+def strip_ptx(ptx: str) -> str:
     """Remove debug sections, comment lines, folder names and process-dependent names from PTX."""
-    ptx = _STRING_PATTERN.sub(_remove_folder, ptx)
+    ptx = _STRING_PATTERN.sub(_remove_header_folder, ptx)
     ptx = _COMMENT_LINE_PATTERN.sub("", _FOLDER_PATTERN.sub(r"\1\2", _DEBUG_SECTION_PATTERN.sub("", ptx)))
     for length in {match[1] for match in _INTERNAL_PATTERN.finditer(ptx)}:
         ptx = re.sub(rf"_ZN{length}_INTERNAL_.{{{int(length) - len('_INTERNAL_')}}}", "_ZN9_INTERNAL", ptx)
     return ptx
 
 
-def _remove_folder(match: re.Match[str]) -> str:
-    path = _HEADER_PATH_PATTERN.fullmatch(bytes(int(byte) for byte in match[2].split(",")))
-    if path is None:
+def _remove_header_folder(match: re.Match[str]) -> str:
+    path_match = _HEADER_PATH_PATTERN.fullmatch(bytes(int(byte) for byte in match[2].split(",")))
+    if path_match is None:
         return match[0]
-    return f"{match[1]}[{len(path[1]) + 1}] = {{{', '.join(map(str, path[1]))}}}"
+    return f"{match[1]}[{len(path_match[1]) + 1}] = {{{', '.join(map(str, path_match[1]))}}}"
 
 
 def remove_comments(code: str) -> str:
     """Remove comments and trailing spaces from source text without changing line numbers."""
 
-    def replacement(match: re.Match[str]) -> str:
+    def replace_comment(match: re.Match[str]) -> str:
         token = match[0]
         return "\n" * token.count("\n") if token.startswith(("//", "/*")) else token
 
-    return "\n".join(line.rstrip() for line in _TOKEN_PATTERN.sub(replacement, code).split("\n")).rstrip()
+    return "\n".join(line.rstrip() for line in _TOKEN_PATTERN.sub(replace_comment, code).split("\n")).rstrip()
 
 
-def unpack(data: bytes) -> dict[str, Any]:
-    """Return the compiled images that `pack` stored. The result is empty if the file has a different
+def unpack_images(data: bytes) -> dict[str, Any]:
+    """Return the compiled images that `pack_images` stored. The result is empty if the file has a different
     version.
     """
     store_content = json.loads(lzma.decompress(data))
-    if store_content.get("format") == FORMAT and store_content.get("version") == VERSION:
+    if store_content.get("format") == FORMAT and store_content.get("version") == FORMAT_VERSION:
         return dict(store_content)
     return {"nvrtc": "", "targets": list(TARGETS), "images": {}}
 
 
 @functools.cache
-def _store() -> dict[str, Any]:
-    for package in metadata.entry_points(group=GROUP):
-        file = resources.files(package.value) / "data" / FILE
+def _load_store() -> dict[str, Any]:
+    for entry_point in metadata.entry_points(group=ENTRY_POINT_GROUP):
+        file = resources.files(entry_point.value) / "data" / FILE_NAME
         if file.is_file():
-            return unpack(file.read_bytes())
+            return unpack_images(file.read_bytes())
     return {"nvrtc": "", "targets": list(TARGETS), "images": {}}

@@ -19,19 +19,21 @@ def find_tool(tool: str) -> str:
     ToolMissingError
         If it is not on this machine.
     """
-    if location := shutil.which(tool):
-        return location
-    homes = [home for name in ("CUDA_HOME", "CUDA_PATH") if (home := os.environ.get(name))]
-    for home in (*homes, "/usr/local/cuda"):
+    if path_on_search_path := shutil.which(tool):
+        return path_on_search_path
+    toolkit_folders = [
+        toolkit_folder for name in ("CUDA_HOME", "CUDA_PATH") if (toolkit_folder := os.environ.get(name))
+    ]
+    for toolkit_folder in (*toolkit_folders, "/usr/local/cuda"):
         for folder in ("bin", tool, "nsight-compute*"):  # the newest of several
-            for path in sorted(Path(home).glob(f"{folder}/{tool}"), reverse=True):
+            for path in sorted(Path(toolkit_folder).glob(f"{folder}/{tool}"), reverse=True):
                 if os.access(path, os.X_OK):
                     return str(path)
     with suppress(Exception):  # of an older version, which does not know the tool
         from cuda.pathfinder import find_nvidia_binary_utility
 
-        if location := find_nvidia_binary_utility(tool):
-            return str(location)
+        if path_on_search_path := find_nvidia_binary_utility(tool):
+            return str(path_on_search_path)
     raise ToolMissingError(
         f"{tool} was not found. It is part of the CUDA Toolkit. Add its folder to PATH, or set CUDA_HOME."
     )

@@ -17,12 +17,12 @@ from virtualgpu.compile.ptx.flow import callgraph
 from virtualgpu.errors import NotSupportedError
 
 # Separates a copied name from the number of the copy.
-COPY_MARK = "@"
+INLINE_COPY_MARK = "@"
 _MAX_INSTRUCTIONS = 50_000
-_BODY_ENDS = ("ret", "exit", "trap", "bra", "brx")
+_BODY_END_ROOTS = ("ret", "exit", "trap", "bra", "brx")
 
 
-def inline(module: ir.Module, entry: str) -> ir.Module:
+def inline_waiting_functions(module: ir.Module, entry: str) -> ir.Module:
     """Return a new module in which a kernel contains the code of all functions that wait for other threads.
 
     Raises
@@ -33,13 +33,13 @@ def inline(module: ir.Module, entry: str) -> ir.Module:
     waiting_names = callgraph.find_waiting_functions(module, entry)
     if not waiting_names:
         return module
-    merged_function = _Merger(module, waiting_names).run(module.functions[entry])
+    merged_function = _InlineMerger(module, waiting_names).merge_into_entry(module.functions[entry])
     return dataclasses.replace(module, functions={**module.functions, entry: merged_function})
 
 
-def original_name(register: str) -> str:
+def strip_copy_mark(register: str) -> str:
     """Return the name that a register had before its function was inlined."""
-    return register.split(COPY_MARK, 1)[0]
+    return register.split(INLINE_COPY_MARK, 1)[0]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,15 +51,15 @@ class _Call:
     actual: tuple[str, ...]
 
 
-class _Merger:
+class _InlineMerger:
     def __init__(self, module: ir.Module, inlined: Set[str]) -> None:
         self.module = module
         self.inlined = inlined
         self.code: list[ir.Instruction] = []
         self.calls: deque[_Call] = deque()
 
-    def run(self, entry: ir.Function) -> ir.Function:
-        result = dataclasses.replace(
+    def merge_into_entry(self, entry: ir.Function) -> ir.Function:
+        merged_function = dataclasses.replace(
             entry,
             instructions=self.code,
             registers=dict(entry.registers),
@@ -69,33 +69,37 @@ class _Merger:
             labels={},
             branch_tables={},
         )
-        self.body(entry, {}, None)
-        copies = 0
+        self.append_body(entry, {}, None)
+        copy_count = 0
         while self.calls:
             call = self.calls.popleft()
-            copies += 1
+            copy_count += 1
             callee = self.module.functions[call.callee]
             self.code[call.pc].target = len(self.code)
-            formal = [p.name for p in (*callee.returns, *callee.params)]
-            names = {name: f"{name}{COPY_MARK}{copies}" for name in _local_names(callee)}
-            names |= dict(zip(formal, call.actual, strict=True))
-            result.registers |= {names[n]: register_type for n, register_type in callee.registers.items()}
-            result.local |= {names[n]: dataclasses.replace(v, name=names[n]) for n, v in callee.local.items()}
-            result.call_params |= {
-                names[n]: dataclasses.replace(p, name=names[n]) for n, p in callee.call_params.items()
+            formal_names = [p.name for p in (*callee.returns, *callee.params)]
+            new_names = {name: f"{name}{INLINE_COPY_MARK}{copy_count}" for name in _list_local_names(callee)}
+            new_names |= dict(zip(formal_names, call.actual, strict=True))
+            merged_function.registers |= {
+                new_names[n]: register_type for n, register_type in callee.registers.items()
+            }
+            merged_function.local |= {
+                new_names[n]: dataclasses.replace(v, name=new_names[n]) for n, v in callee.local.items()
+            }
+            merged_function.call_params |= {
+                new_names[n]: dataclasses.replace(p, name=new_names[n]) for n, p in callee.call_params.items()
             }
             for name, variable in callee.shared.items():
-                result.shared.setdefault(name, variable)
-            self.body(callee, names, call)
+                merged_function.shared.setdefault(name, variable)
+            self.append_body(callee, new_names, call)
             if len(self.code) > _MAX_INSTRUCTIONS:
                 raise NotSupportedError(
                     f"Kernel {entry.name} is too large for the virtual GPU. Functions that contain "
                     "__syncthreads() are copied to every place that calls them, which results in more than "
                     f"{_MAX_INSTRUCTIONS:,} instructions. Call these functions from fewer places."
                 )
-        return result
+        return merged_function
 
-    def body(self, function: ir.Function, names: dict[str, str], call: _Call | None) -> None:
+    def append_body(self, function: ir.Function, new_names: dict[str, str], call: _Call | None) -> None:
         """Append a copy of a function's instructions in place of a call. If `call` is None, the kernel itself
         is copied.
         """
@@ -103,7 +107,7 @@ class _Merger:
         call_depth = 0 if call is None else self.code[call.pc].call_depth + 1
         instructions = list(function.instructions)
         if (
-            not instructions or instructions[-1].guard or instructions[-1].root not in _BODY_ENDS
+            not instructions or instructions[-1].guard or instructions[-1].root not in _BODY_END_ROOTS
         ):  # no path may continue into the next body
             last_line = instructions[-1].line if instructions else 0
             instructions.append(
@@ -113,8 +117,8 @@ class _Merger:
             instruction_copy = dataclasses.replace(
                 instruction,
                 pc=base_pc + instruction.pc,
-                operands=tuple(_rename(operand, names) for operand in instruction.operands),
-                guard=names.get(instruction.guard, instruction.guard) if instruction.guard else None,
+                operands=tuple(_rename(operand, new_names) for operand in instruction.operands),
+                guard=new_names.get(instruction.guard, instruction.guard) if instruction.guard else None,
                 target=base_pc + instruction.target if instruction.target >= 0 else -1,
                 targets=tuple(base_pc + branch_target for branch_target in instruction.targets),
                 origin=(function.name, instruction.pc),
@@ -132,20 +136,20 @@ class _Merger:
                     self.calls.append(_Call(instruction_copy.pc, callee, (*results, *arguments)))
 
 
-def _local_names(function: ir.Function) -> list[str]:
+def _list_local_names(function: ir.Function) -> list[str]:
     return [*function.registers, *function.local, *function.call_params]
 
 
-def _rename(operand: ir.Operand | None, names: dict[str, str]) -> ir.Operand | None:
+def _rename(operand: ir.Operand | None, new_names: dict[str, str]) -> ir.Operand | None:
     if isinstance(operand, ir.Register | ir.Symbol):
-        name = names.get(operand.name)
+        name = new_names.get(operand.name)
         return operand if name is None else dataclasses.replace(operand, name=name)
     if isinstance(operand, ir.Address):
-        base_operand = _rename(operand.base, names)
+        base_operand = _rename(operand.base, new_names)
         assert isinstance(base_operand, ir.Register | ir.Symbol | ir.Immediate)
         return ir.Address(base_operand, operand.offset)
     if isinstance(operand, ir.Vector):
-        return ir.Vector(tuple(_rename(item, names) for item in operand.items))
+        return ir.Vector(tuple(_rename(item, new_names) for item in operand.items))
     if isinstance(operand, ir.Pair):
-        return ir.Pair(_rename(operand.first, names), _rename(operand.second, names))
+        return ir.Pair(_rename(operand.first, new_names), _rename(operand.second, new_names))
     return operand

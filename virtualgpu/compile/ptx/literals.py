@@ -15,26 +15,26 @@ _FLOAT_BITS_PATTERN = re.compile(r"(?P<single>0[fF][0-9a-fA-F]{8})|0[dD][0-9a-fA
 _FRACTION_PATTERN = re.compile(r"-?[0-9]*\.[0-9]*(?:[eE][-+]?[0-9]+)?")
 
 
-def split(text: str) -> Iterator[str]:
+def split_operands(text: str) -> Iterator[str]:
     """Split a text at the commas outside of brackets, and yield the parts."""
     if not text.strip():
         return
     if not _BRACKET_PATTERN.search(text):
         yield from text.split(",")
         return
-    depth = start = 0
+    bracket_depth = start = 0
     for position, character in enumerate(text):
         if character in "[{(":
-            depth += 1
+            bracket_depth += 1
         elif character in "]})":
-            depth -= 1
-        elif character == "," and depth == 0:
+            bracket_depth -= 1
+        elif character == "," and bracket_depth == 0:
             yield text[start:position]
             start = position + 1
     yield text[start:]
 
 
-def integer(text: str) -> int:
+def parse_integer(text: str) -> int:
     """Parse an integer constant in decimal, hexadecimal, octal or binary notation (PTX ISA 9.0, chapter
     4.5.1).
 
@@ -50,7 +50,7 @@ def integer(text: str) -> int:
     return int(digits, 8 if match["octal"] else 0)
 
 
-def immediate(text: str, kind: str = "f64") -> ir.Immediate:
+def parse_immediate(text: str, kind: str = "f64") -> ir.Immediate:
     """Parse a numeric constant of PTX. A decimal fraction is converted to the bits of a number of type
     `kind`.
 
@@ -67,4 +67,4 @@ def immediate(text: str, kind: str = "f64") -> ir.Immediate:
         except (ValueError, OverflowError):
             raise PtxError(f"{text!r} is not a constant of PTX.") from None
         return ir.Immediate(int.from_bytes(number_bytes, "little"), 8 * len(number_bytes))
-    return ir.Immediate(integer(text))
+    return ir.Immediate(parse_integer(text))

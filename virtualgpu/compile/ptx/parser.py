@@ -9,8 +9,8 @@ import functools
 import re
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.compile.ptx.literals import immediate, integer, split
-from virtualgpu.compile.ptx.validate import validate
+from virtualgpu.compile.ptx.literals import parse_immediate, parse_integer, split_operands
+from virtualgpu.compile.ptx.validate import check_module
 from virtualgpu.errors import PtxError
 
 _BLANK_PATTERN = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)+", re.S)
@@ -44,7 +44,7 @@ _REG_PATTERN = re.compile(r"\.reg\s*\.(\w+)\s+(.*);", re.S)
 _REG_RANGE_PATTERN = re.compile(r"([%\w$]+)<(\d+)>")
 # Above any real program: damaged text must not exhaust memory.
 _MAX_REGISTERS = 1 << 20
-_MAX_BYTES = 1 << 40
+_MAX_VARIABLE_BYTES = 1 << 40
 _MAX_ALIGNMENT = 1 << 15
 _CLUSTER_PATTERN = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _MAXNTID_PATTERN = re.compile(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
@@ -59,8 +59,8 @@ def parse(ptx: str) -> ir.Module:
         If the text is not PTX that this parser supports, or an instruction has wrong operands; the message
         contains the line.
     """
-    module = _Parser(ptx).run()
-    validate(module)
+    module = _Parser(ptx).parse_module()
+    check_module(module)
     return module
 
 
@@ -86,43 +86,47 @@ class _Parser:
             str, ir.Operand
         ] = {}  # the function's registers outside scopes, by their text
 
-    def fail(self, message: str) -> PtxError:
+    def make_error(self, message: str) -> PtxError:
         line_number = self.text.count("\n", 0, self.offset) + 1
         return PtxError(f"PTX line {line_number}: {message}")
 
-    def skip(self) -> bool:
+    def skip_blanks(self) -> bool:
         if match := _BLANK_PATTERN.match(self.text, self.offset):
             self.offset = match.end()
         return self.offset < len(self.text)
 
-    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    def match_pattern(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         match = pattern.match(self.text, self.offset)
         if match:
             self.offset = match.end()
         return match
 
-    def run(self) -> ir.Module:
-        while self.skip():
+    def parse_module(self) -> ir.Module:
+        while self.skip_blanks():
             start = self.offset
-            if match := self.take(_HEADER_PATTERN):
+            if match := self.match_pattern(_HEADER_PATTERN):
                 if match[1] == "version":
                     self.module.version = match[2].strip()
                 elif match[1] == "target":
                     self.module.target = match[2].split(",")[0].strip()
-            elif self.take(_LOC_PATTERN) or self.take(_FILE_PATTERN) or self.take(_SECTION_PATTERN):
+            elif (
+                self.match_pattern(_LOC_PATTERN)
+                or self.match_pattern(_FILE_PATTERN)
+                or self.match_pattern(_SECTION_PATTERN)
+            ):
                 continue
-            elif match := self.take(_FUNCTION_PATTERN):
+            elif match := self.match_pattern(_FUNCTION_PATTERN):
                 self.read_function(match)
-            elif match := self.take(_VARIABLE_PATTERN):
-                variable = self.variable(match)
+            elif match := self.match_pattern(_VARIABLE_PATTERN):
+                variable = self.parse_variable(match)
                 self.module.variables[variable.name] = variable
-            elif match := self.take(_STATEMENT_PATTERN):
+            elif match := self.match_pattern(_STATEMENT_PATTERN):
                 statement = match[0].strip()
                 if not statement.startswith((".pragma", ".alias", ".weak", ".visible")):
                     self.offset = start
-                    raise self.fail(f"cannot read {statement[:60]!r}.")
+                    raise self.make_error(f"cannot read {statement[:60]!r}.")
             else:
-                raise self.fail(f"cannot read {self.text[self.offset : self.offset + 60]!r}.")
+                raise self.make_error(f"cannot read {self.text[self.offset : self.offset + 60]!r}.")
         if not re.fullmatch(r"\d+\.\d+", self.module.version):
             raise PtxError("This is not PTX: it has no .version line with a number such as 8.5.")
         return self.module
@@ -130,74 +134,74 @@ class _Parser:
     # -- functions -------------------------------------------------------------------------------
 
     def read_function(self, match: re.Match[str]) -> None:
-        function_kind, returns, name, params, attributes, ending = match.groups()
+        function_kind, returns, name, params, attributes, last_character = match.groups()
         function = ir.Function(name, function_kind == "entry")
-        function.returns, _ = self.params(returns or "")
-        function.params, function.param_bytes = self.params(params or "")
+        function.returns, _ = self.parse_params(returns or "")
+        function.params, function.param_bytes = self.parse_params(params or "")
         if limit_match := _MAXNTID_PATTERN.search(attributes or ""):
             function.max_threads = int(limit_match[1]) * int(limit_match[2] or 1) * int(limit_match[3] or 1)
         if limit_match := _CLUSTER_PATTERN.search(attributes or ""):
             function.cluster_blocks = (
                 int(limit_match[1]) * int(limit_match[2] or 1) * int(limit_match[3] or 1)
             )
-        if ending == ";":
+        if last_character == ";":
             self.module.externals.add(name)
             return
         self.function = function
         self.scopes = []
         self.operand_cache = {}
         self.line = self.column = 0
-        self.body(function)
+        self.parse_body(function)
         self.module.externals.discard(name)
         self.module.functions[name] = function
         self.function = None
-        self.resolve(function)
+        self.resolve_labels(function)
 
-    def params(self, text: str) -> tuple[tuple[ir.Param, ...], int]:
-        params_: list[ir.Param] = []
+    def parse_params(self, text: str) -> tuple[tuple[ir.Param, ...], int]:
+        parsed_params: list[ir.Param] = []
         offset = 0
         for declaration in _BLANK_PATTERN.sub(" ", text).split(","):
             if not declaration.strip():
                 continue
             match = _PARAM_PATTERN.match(declaration.strip())
             if not match or match[2] not in ir.TYPE_BYTES:
-                raise self.fail(f"cannot read parameter {declaration.strip()!r}.")
-            width = ir.TYPE_BYTES[match[2]]
-            size = self.size_bytes(width * int(match[4] or 1), match[3])
-            align = self.alignment(int(match[1] or width), match[3])
+                raise self.make_error(f"cannot read parameter {declaration.strip()!r}.")
+            type_bytes = ir.TYPE_BYTES[match[2]]
+            size_bytes = self.check_size(type_bytes * int(match[4] or 1), match[3])
+            align = self.check_alignment(int(match[1] or type_bytes), match[3])
             offset = -(-offset // align) * align
-            params_.append(ir.Param(match[3], match[2], offset, size, align))
-            offset += size
-        return tuple(params_), offset
+            parsed_params.append(ir.Param(match[3], match[2], offset, size_bytes, align))
+            offset += size_bytes
+        return tuple(parsed_params), offset
 
-    def body(self, function: ir.Function) -> None:
-        depth = 1
-        while depth:
-            if not self.skip():
-                raise self.fail(f"function {function.name} does not end.")
+    def parse_body(self, function: ir.Function) -> None:
+        brace_depth = 1
+        while brace_depth:
+            if not self.skip_blanks():
+                raise self.make_error(f"function {function.name} does not end.")
             character = self.text[self.offset]
             if character == "{":
-                depth += 1
+                brace_depth += 1
                 self.offset += 1
                 self.scopes.append({})
                 self.scope_count += 1
             elif character == "}":
-                depth -= 1
+                brace_depth -= 1
                 self.offset += 1
                 if self.scopes:
                     self.scopes.pop()
-            elif match := self.take(_LOC_PATTERN):
-                self.location(match)
-            elif self.take(_FILE_PATTERN) or self.take(_SECTION_PATTERN):
+            elif match := self.match_pattern(_LOC_PATTERN):
+                self.read_location(match)
+            elif self.match_pattern(_FILE_PATTERN) or self.match_pattern(_SECTION_PATTERN):
                 continue
-            elif character != "." and (match := self.take(_LABEL_PATTERN)):
-                self.label(function, match[1])
-            elif match := self.take(_STATEMENT_PATTERN):
-                self.statement(function, match[0])
+            elif character != "." and (match := self.match_pattern(_LABEL_PATTERN)):
+                self.add_label(function, match[1])
+            elif match := self.match_pattern(_STATEMENT_PATTERN):
+                self.parse_statement(function, match[0])
             else:
-                raise self.fail(f"cannot read {self.text[self.offset : self.offset + 60]!r}.")
+                raise self.make_error(f"cannot read {self.text[self.offset : self.offset + 60]!r}.")
 
-    def location(self, match: re.Match[str]) -> None:
+    def read_location(self, match: re.Match[str]) -> None:
         """Set the source line of the following instructions. This line is the innermost source position in
         the learner's own file.
 
@@ -205,47 +209,54 @@ class _Parser:
         location names only the caller in the header, whose own location was given before, perhaps much
         earlier. If there were several, it is the next one in the source, or else the latest.
         """
-        location, caller = (tuple(int(part) for part in match.groups()[i : i + 3] if part) for i in (0, 3))
-        file, line, column = location
-        if file == self.learner_file:
+        own_location, caller_location = (
+            tuple(int(number_text) for number_text in match.groups()[i : i + 3] if number_text)
+            for i in (0, 3)
+        )
+        file_number, line, column = own_location
+        if file_number == self.learner_file:
             self.line = line
             self.column = column
-        elif caller:
-            is_learners = caller[0] == self.learner_file
+        elif caller_location:
+            is_in_learner_file = caller_location[0] == self.learner_file
             current_position = self.line, self.column
-            inline_places = [(caller[1], caller[2])] if is_learners else self.inlined_at.get(caller, [])
+            inline_places = (
+                [(caller_location[1], caller_location[2])]
+                if is_in_learner_file
+                else self.inlined_at.get(caller_location, [])
+            )
             if inline_places:
                 call_position = min(
                     (call_position for call_position in inline_places if call_position >= current_position),
                     default=inline_places[-1],
                 )
-                call_positions = self.inlined_at.setdefault(location, [])
+                call_positions = self.inlined_at.setdefault(own_location, [])
                 if call_position in call_positions:
                     call_positions.remove(call_position)
                 call_positions.append(call_position)
                 self.line, self.column = call_position
 
-    def label(self, function: ir.Function, name: str) -> None:
+    def add_label(self, function: ir.Function, name: str) -> None:
         if self.scopes:
             unique_name = f"{name}#{self.scope_count}"
             self.scopes[-1][name] = unique_name
             function.labels[unique_name] = len(function.instructions)
         function.labels.setdefault(name, len(function.instructions))
 
-    def statement(self, function: ir.Function, statement: str) -> None:
+    def parse_statement(self, function: ir.Function, statement: str) -> None:
         if statement.startswith(".reg"):
-            self.registers(function, statement)
+            self.declare_registers(function, statement)
         elif statement.startswith((".shared", ".local", ".global", ".const", ".extern")):
             match = _VARIABLE_PATTERN.match(statement)
             if not match:
-                raise self.fail(f"cannot read {statement[:60]!r}.")
-            variable = self.variable(match)
-            table = {"shared": function.shared, "local": function.local}.get(variable.space)
-            (self.module.variables if table is None else table)[variable.name] = variable
+                raise self.make_error(f"cannot read {statement[:60]!r}.")
+            variable = self.parse_variable(match)
+            variable_table = {"shared": function.shared, "local": function.local}.get(variable.space)
+            (self.module.variables if variable_table is None else variable_table)[variable.name] = variable
         elif statement.startswith(".param"):
-            params, _ = self.params(statement.rstrip(";"))
+            params, _ = self.parse_params(statement.rstrip(";"))
             if len(params) != 1:
-                raise self.fail(f"cannot read {statement[:60]!r}.")
+                raise self.make_error(f"cannot read {statement[:60]!r}.")
             param = params[0]
             unique_name = f"{param.name}#{self.scope_count}" if self.scopes else param.name
             if self.scopes:
@@ -254,28 +265,30 @@ class _Parser:
                 unique_name, param.type, 0, param.size_bytes, param.align
             )
         elif ".branchtargets" in statement:
-            names = statement.split(".branchtargets", 1)[1].rstrip(";")
+            label_names = statement.split(".branchtargets", 1)[1].rstrip(";")
             if not function.labels:
-                raise self.fail("a list of branch targets has no label.")
+                raise self.make_error("a list of branch targets has no label.")
             table_name = list(function.labels)[-1]
-            function.branch_tables[table_name.split("#")[0]] = tuple(n.strip() for n in names.split(","))
+            function.branch_tables[table_name.split("#")[0]] = tuple(
+                n.strip() for n in label_names.split(",")
+            )
         elif (
             statement.startswith((".pragma", ".maxn", ".minn", ".callprototype")) or statement.strip() == ";"
         ):
             return
         elif statement.startswith("."):
-            raise self.fail(f"cannot read {statement[:60]!r}.")
+            raise self.make_error(f"cannot read {statement[:60]!r}.")
         else:
-            self.instruction(function, statement)
+            self.parse_instruction(function, statement)
 
-    def registers(self, function: ir.Function, statement: str) -> None:
+    def declare_registers(self, function: ir.Function, statement: str) -> None:
         match = _REG_PATTERN.match(statement)
         if not match or match[1] not in ir.TYPE_BYTES:
-            raise self.fail(f"cannot read {statement!r}.")
+            raise self.make_error(f"cannot read {statement!r}.")
         for declarator in (p.strip() for p in match[2].split(",")):
             if range_match := _REG_RANGE_PATTERN.fullmatch(declarator):
                 if int(range_match[2]) > _MAX_REGISTERS:
-                    raise self.fail(f"{range_match[2]} registers are more than PTX allows.")
+                    raise self.make_error(f"{range_match[2]} registers are more than PTX allows.")
                 names = [f"{range_match[1]}{i}" for i in range(int(range_match[2]))]
             else:
                 names = [declarator]
@@ -286,34 +299,40 @@ class _Parser:
                     self.scopes[-1][name] = unique_name
                 function.registers[unique_name] = match[1]
 
-    def variable(self, match: re.Match[str]) -> ir.Variable:
+    def parse_variable(self, match: re.Match[str]) -> ir.Variable:
         space, align, vector, type_name, name, dimensions, initial = match.groups()
         if type_name not in ir.TYPE_BYTES:
-            raise self.fail(f"type .{type_name} of {name} is not known.")
+            raise self.make_error(f"type .{type_name} of {name} is not known.")
         width = ir.TYPE_BYTES[type_name]
         size = width * int(vector or 1)
-        dynamic = False
+        is_dynamic = False
         for dimension in re.findall(r"\[(\d*)\]", dimensions):
-            dynamic |= not dimension
+            is_dynamic |= not dimension
             size *= int(dimension or 0)
-        self.size_bytes(size, name)
-        data, pointers = self.initial(initial, type_name, width) if initial else (b"", ())
-        if len(data) > size and not dynamic:
-            raise self.fail(f"{name} has {size} bytes, but its initial values have {len(data)} bytes.")
-        alignment = self.alignment(int(align or width), name)
-        return ir.Variable(name, space, size, alignment, data, pointers, dynamic)
+        self.check_size(size, name)
+        initial_bytes, initial_pointers = (
+            self.parse_initial_values(initial, type_name, width) if initial else (b"", ())
+        )
+        if len(initial_bytes) > size and not is_dynamic:
+            raise self.make_error(
+                f"{name} has {size} bytes, but its initial values have {len(initial_bytes)} bytes."
+            )
+        alignment = self.check_alignment(int(align or width), name)
+        return ir.Variable(name, space, size, alignment, initial_bytes, initial_pointers, is_dynamic)
 
-    def size_bytes(self, size: int, name: str) -> int:
-        if size > _MAX_BYTES:
-            raise self.fail(f"{name} has {size} bytes, more than any GPU's memory.")
+    def check_size(self, size: int, name: str) -> int:
+        if size > _MAX_VARIABLE_BYTES:
+            raise self.make_error(f"{name} has {size} bytes, more than any GPU's memory.")
         return size
 
-    def alignment(self, align: int, name: str) -> int:
+    def check_alignment(self, align: int, name: str) -> int:
         if not 1 <= align <= _MAX_ALIGNMENT or align & (align - 1):
-            raise self.fail(f"{name} has the alignment {align}, which is not a power of two from 1 to 32768.")
+            raise self.make_error(
+                f"{name} has the alignment {align}, which is not a power of two from 1 to 32768."
+            )
         return align
 
-    def initial(
+    def parse_initial_values(
         self, text: str, type_name: str, width: int
     ) -> tuple[bytes, tuple[tuple[int, ir.Symbol], ...]]:
         data = bytearray()
@@ -325,121 +344,121 @@ class _Parser:
             elif element_text[:2] in ("0f", "0F", "0d", "0D") or (
                 type_name in ("f32", "f64") and re.search(r"[.eE]", element_text)
             ):
-                number_value = immediate(element_text, type_name).value
+                number_value = parse_immediate(element_text, type_name).value
             else:
-                number_value = integer(element_text)
+                number_value = parse_integer(element_text)
             data += (number_value & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
         return bytes(data), tuple(pointers)
 
     # -- instructions ----------------------------------------------------------------------------
 
-    def instruction(self, function: ir.Function, statement: str) -> None:
+    def parse_instruction(self, function: ir.Function, statement: str) -> None:
         without_comments = _BLANK_PATTERN.sub(" ", statement) if "/" in statement else statement
         text = " ".join(without_comments.split()).rstrip(" ;")
         guard = None
-        negated = False
-        unparsed = text
-        if match := _GUARD_PATTERN.match(unparsed):
-            negated = bool(match[1])
-            guard = self.rename(match[2])
-            unparsed = unparsed[match.end() :]
-        opcode = _OPCODE_PATTERN.fullmatch(unparsed)
-        if not opcode:
-            raise self.fail(f"cannot read {text[:60]!r}.")
+        is_negated = False
+        unparsed_text = text
+        if match := _GUARD_PATTERN.match(unparsed_text):
+            is_negated = bool(match[1])
+            guard = self.find_scoped_name(match[2])
+            unparsed_text = unparsed_text[match.end() :]
+        opcode_match = _OPCODE_PATTERN.fullmatch(unparsed_text)
+        if not opcode_match:
+            raise self.make_error(f"cannot read {text[:60]!r}.")
         if guard is not None and guard not in function.registers:
-            raise self.fail(f"predicate {guard} is not declared.")
-        opcode_parts = tuple(opcode[1].split("."))
-        operands = tuple(self.operand(operand_text) for operand_text in split(opcode[2]))
+            raise self.make_error(f"predicate {guard} is not declared.")
+        opcode_parts = tuple(opcode_match[1].split("."))
+        operands = tuple(self.get_operand(operand_text) for operand_text in split_operands(opcode_match[2]))
         function.instructions.append(
             ir.Instruction(
                 len(function.instructions),
-                opcode[1],
+                opcode_match[1],
                 opcode_parts,
                 operands,
                 guard,
-                negated,
+                is_negated,
                 self.line,
                 self.column,
                 text,
             )
         )
 
-    def rename(self, name: str) -> str:
+    def find_scoped_name(self, name: str) -> str:
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
         return name
 
-    def operand(self, text: str) -> ir.Operand | None:
+    def get_operand(self, text: str) -> ir.Operand | None:
         text = text.strip()
         parsed_operand = self.operand_cache.get(text)
         if parsed_operand is None or self.scopes:
-            parsed_operand = self.new_operand(text)
+            parsed_operand = self.parse_operand(text)
             if isinstance(parsed_operand, ir.Register) and not self.scopes:
                 self.operand_cache[text] = parsed_operand
         return parsed_operand
 
-    def new_operand(self, text: str) -> ir.Operand | None:
+    def parse_operand(self, text: str) -> ir.Operand | None:
         if text == "_":
             return None
         if not text:
-            raise self.fail("an operand is missing.")
+            raise self.make_error("an operand is missing.")
         if text[0] == "[":
-            operands = tuple(split(text[1:-1]))
+            operands = tuple(split_operands(text[1:-1]))
             if len(operands) > 1:  # a texture or surface and its coordinates
-                return ir.Vector(tuple(self.operand(operand_text) for operand_text in operands))
-            return self.address(text[1:-1].strip())
+                return ir.Vector(tuple(self.get_operand(operand_text) for operand_text in operands))
+            return self.parse_address(text[1:-1].strip())
         if text == "WARP_SZ":
             return ir.Immediate(32)
         if text[0] in "{(":
-            return ir.Vector(tuple(self.operand(item_text) for item_text in split(text[1:-1])))
+            return ir.Vector(tuple(self.get_operand(item_text) for item_text in split_operands(text[1:-1])))
         if "|" in text:
             first_text, second_text = text.split("|", 1)
-            return ir.Pair(self.operand(first_text), self.operand(second_text))
+            return ir.Pair(self.get_operand(first_text), self.get_operand(second_text))
         if text[0] == "!":
-            return ir.Register(self.rename(text[1:].strip()), True)
+            return ir.Register(self.find_scoped_name(text[1:].strip()), True)
         if text[0].isdigit() or text[0] == "-":
-            return immediate(text)
-        name = self.rename(text)
+            return parse_immediate(text)
+        name = self.find_scoped_name(text)
         if self.function is not None and name in self.function.registers:
             return ir.Register(name)
         if text[0] == "%":
             return ir.Special(text)
         if match := re.fullmatch(r"([\w$]+)\s*\+\s*(\d+)", text):
-            return ir.Symbol(self.rename(match[1]), int(match[2]))
+            return ir.Symbol(self.find_scoped_name(match[1]), int(match[2]))
         if not re.fullmatch(r"[\w$#]+", name):
-            raise self.fail(f"cannot read operand {text!r}.")
+            raise self.make_error(f"cannot read operand {text!r}.")
         return ir.Symbol(name)
 
-    def address(self, text: str) -> ir.Address:
+    def parse_address(self, text: str) -> ir.Address:
         match = re.fullmatch(r"([%\w$]+)\s*(?:\+\s*(-?\w+))?", text)
         if not match:
-            raise self.fail(f"cannot read address [{text}].")
-        offset = integer(match[2]) if match[2] else 0
-        base_operand = self.operand(match[1])
+            raise self.make_error(f"cannot read address [{text}].")
+        offset = parse_integer(match[2]) if match[2] else 0
+        base_operand = self.get_operand(match[1])
         if isinstance(base_operand, ir.Immediate):
             return ir.Address(base_operand, offset)
         if not isinstance(base_operand, ir.Register | ir.Symbol):
-            raise self.fail(f"cannot read address [{text}].")
+            raise self.make_error(f"cannot read address [{text}].")
         return ir.Address(base_operand, offset)
 
-    def resolve(self, function: ir.Function) -> None:
+    def resolve_labels(self, function: ir.Function) -> None:
         for instruction in list(function.instructions):
             if instruction.root in ("bra", "brx") and not instruction.operands:
-                raise self.fail(f"{instruction.text!r} has no target label.")
+                raise self.make_error(f"{instruction.text!r} has no target label.")
             if instruction.root == "bra":
-                instruction.target = self.label_index(function, instruction.operands[-1])
+                instruction.target = self.find_label_index(function, instruction.operands[-1])
             elif instruction.root == "brx":
                 table = instruction.operands[-1]
                 names = function.branch_tables.get(table.name if isinstance(table, ir.Symbol) else "", ())
                 if not names:
-                    raise self.fail(f"{instruction.text!r} has no list of branch targets.")
-                instruction.targets = tuple(self.label_index(function, ir.Symbol(n)) for n in names)
+                    raise self.make_error(f"{instruction.text!r} has no list of branch targets.")
+                instruction.targets = tuple(self.find_label_index(function, ir.Symbol(n)) for n in names)
 
-    def label_index(self, function: ir.Function, operand: ir.Operand | None) -> int:
+    def find_label_index(self, function: ir.Function, operand: ir.Operand | None) -> int:
         name = operand.name if isinstance(operand, ir.Symbol) else str(operand)
         if name not in function.labels:
-            raise self.fail(f"label {name} does not exist in function {function.name}.")
+            raise self.make_error(f"label {name} does not exist in function {function.name}.")
         index = function.labels[name]
         if index == len(
             function.instructions

@@ -11,21 +11,21 @@ from collections.abc import Sequence
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.operands import (
-    BITS,
     COMPARISONS,
-    CONVERTIBLE,
+    CONVERTIBLE_TYPES,
     FLOAT_COMPARISONS,
-    FLOATS,
-    INTEGERS,
-    OPERANDS,
-    TYPED_OPERANDS,
+    FLOAT_TYPES,
+    INTEGER_TYPES,
+    OPERANDS_BY_ROOT,
+    TYPE_BITS,
+    TYPED_OPERAND_CODES,
     UNSIGNED_COMPARISONS,
-    WIDER_ALLOWED,
+    WIDER_REGISTER_ROOTS,
 )
 from virtualgpu.errors import PtxError
 
 
-def validate(module: ir.Module) -> None:
+def check_module(module: ir.Module) -> None:
     """Check every instruction of a PTX module, and raise an error for the first one with wrong operands.
 
     Raises
@@ -37,9 +37,9 @@ def validate(module: ir.Module) -> None:
         for offset, pointer in variable.pointers:
             _check_pointer(module, variable, offset, pointer)
     for function in module.functions.values():
-        check = _Checker(module, function)
+        function_checker = _FunctionChecker(module, function)
         for instruction in function.instructions:
-            check.instruction(instruction)
+            function_checker.check_instruction(instruction)
 
 
 def _check_pointer(module: ir.Module, variable: ir.Variable, offset: int, pointer: ir.Symbol) -> None:
@@ -51,75 +51,75 @@ def _check_pointer(module: ir.Module, variable: ir.Variable, offset: int, pointe
         raise PtxError(f"The variable {variable.name} cannot hold the address of {pointer.name}.")
 
 
-class _Checker:
+class _FunctionChecker:
     def __init__(self, module: ir.Module, function: ir.Function) -> None:
         self.module = module
         self.function = function
         self.current: ir.Instruction | None = None
 
-    def fail(self, problem: str) -> PtxError:
+    def make_error(self, problem: str) -> PtxError:
         instruction = self.current
         assert instruction is not None
         location = f" (line {instruction.line})" if instruction.line else ""
         return PtxError(f"{instruction.text!r} in {self.function.name}{location}: {problem}.")
 
-    def instruction(self, i: ir.Instruction) -> None:
-        self.current = i
-        for operand in i.operands:
-            self.declared(operand)
-        if i.guard is not None and self.function.registers.get(i.guard) != "pred":
-            raise self.fail(f"the guard {i.guard} is not a predicate")
-        special = _SPECIAL.get(i.root)
-        if special is not None:
-            special(self, i)
+    def check_instruction(self, instruction: ir.Instruction) -> None:
+        self.current = instruction
+        for operand in instruction.operands:
+            self.check_declared(operand)
+        if instruction.guard is not None and self.function.registers.get(instruction.guard) != "pred":
+            raise self.make_error(f"the guard {instruction.guard} is not a predicate")
+        special_check = _SPECIAL_CHECKS.get(instruction.root)
+        if special_check is not None:
+            special_check(self, instruction)
             return
-        if i.root not in OPERANDS or self.is_unusual(i):
+        if instruction.root not in OPERANDS_BY_ROOT or self.has_lop3_operation(instruction):
             return
-        operands, types = OPERANDS[i.root]
-        type_name = next((p for p in reversed(i.parts[1:]) if p in BITS), "")
-        if TYPED_OPERANDS & set(operands):
+        operand_codes, allowed_types = OPERANDS_BY_ROOT[instruction.root]
+        type_name = next((p for p in reversed(instruction.parts[1:]) if p in TYPE_BITS), "")
+        if TYPED_OPERAND_CODES & set(operand_codes):
             if not type_name:
-                raise self.fail("the type of the instruction is missing")
-            if type_name not in types:
-                raise self.fail(f"the instruction does not take the type .{type_name}")
-        if "wide" in i.parts and i.root in ("mul", "mad"):
-            if type_name not in INTEGERS or BITS[type_name] == 64:
-                raise self.fail(f"the instruction does not take the type .{type_name}")
-            operands = "Wss" if i.root == "mul" else "Wssw"
-        if i.root == "setp":
-            self.comparison(i.parts[1], type_name, i.parts[2:])
-        self.operands(i, operands, type_name)
+                raise self.make_error("the type of the instruction is missing")
+            if type_name not in allowed_types:
+                raise self.make_error(f"the instruction does not take the type .{type_name}")
+        if "wide" in instruction.parts and instruction.root in ("mul", "mad"):
+            if type_name not in INTEGER_TYPES or TYPE_BITS[type_name] == 64:
+                raise self.make_error(f"the instruction does not take the type .{type_name}")
+            operand_codes = "Wss" if instruction.root == "mul" else "Wssw"
+        if instruction.root == "setp":
+            self.check_comparison(instruction.parts[1], type_name, instruction.parts[2:])
+        self.check_operands(instruction, operand_codes, type_name)
 
     @staticmethod
-    def is_unusual(instruction: ir.Instruction) -> bool:
+    def has_lop3_operation(instruction: ir.Instruction) -> bool:
         """Return whether an instruction is ``lop3`` with a Boolean operation, which is not supported."""
         return instruction.root == "lop3" and len(instruction.parts) > 2
 
-    def declared(self, operand: ir.Operand | None) -> None:
+    def check_declared(self, operand: ir.Operand | None) -> None:
         if isinstance(operand, ir.Register):
             if operand.name not in self.function.registers:
-                raise self.fail(f"the register {operand.name} is not declared")
+                raise self.make_error(f"the register {operand.name} is not declared")
         elif isinstance(operand, ir.Address):
-            self.declared(operand.base)
+            self.check_declared(operand.base)
         elif isinstance(operand, ir.Vector):
             for item in operand.items:
-                self.declared(item)
+                self.check_declared(item)
         elif isinstance(operand, ir.Pair):
-            self.declared(operand.first)
-            self.declared(operand.second)
+            self.check_declared(operand.first)
+            self.check_declared(operand.second)
         elif isinstance(operand, ir.Special):
             stem, _, axis = operand.name.partition(".")
             if stem in ("%tid", "%ntid", "%ctaid", "%nctaid") and axis not in ("x", "y", "z"):
-                raise self.fail(f"the special register {operand.name} does not exist")
+                raise self.make_error(f"the special register {operand.name} does not exist")
 
-    def operands(self, instruction: ir.Instruction, expected: str, type_name: str) -> None:
-        required, _, optional = expected.partition("?")
-        if not len(required) <= len(instruction.operands) <= len(required) + len(optional):
-            raise self.fail(
-                f"the instruction takes {len(required)} operands, not {len(instruction.operands)}"
+    def check_operands(self, instruction: ir.Instruction, operand_codes: str, type_name: str) -> None:
+        required_codes, _, optional_codes = operand_codes.partition("?")
+        if not len(required_codes) <= len(instruction.operands) <= len(required_codes) + len(optional_codes):
+            raise self.make_error(
+                f"the instruction takes {len(required_codes)} operands, not {len(instruction.operands)}"
             )
-        allows_wider = instruction.root in WIDER_ALLOWED
-        for operand_code, operand in zip(required + optional, instruction.operands, strict=False):
+        allows_wider = instruction.root in WIDER_REGISTER_ROOTS
+        for operand_code, operand in zip(required_codes + optional_codes, instruction.operands, strict=False):
             self.check_operand(operand_code, operand, type_name, instruction, allows_wider)
 
     def check_operand(
@@ -131,266 +131,284 @@ class _Checker:
         allows_wider: bool,
     ) -> None:
         if operand_code == "d":
-            self.destination(operand, type_name, allows_wider)
+            self.check_destination(operand, type_name, allows_wider)
         elif operand_code == "s":
-            self.source(operand, type_name, allows_wider)
+            self.check_source(operand, type_name, allows_wider)
         elif operand_code in "Du":
-            check = self.destination if operand_code == "D" else self.source
-            check(operand, "b32", False)
+            check_register = self.check_destination if operand_code == "D" else self.check_source
+            check_register(operand, "b32", False)
         elif operand_code in "Ww":
-            double = f"b{2 * BITS[type_name]}"
-            check = self.destination if operand_code == "W" else self.source
-            check(operand, double, False)
+            double_width_type = f"b{2 * TYPE_BITS[type_name]}"
+            check_register = self.check_destination if operand_code == "W" else self.check_source
+            check_register(operand, double_width_type, False)
         elif operand_code == "P" or (operand_code == "Q" and not isinstance(operand, ir.Pair)):
-            self.destination(operand, "pred", False)
+            self.check_destination(operand, "pred", False)
         elif operand_code == "Q":
             assert isinstance(operand, ir.Pair)
-            self.destination(operand.first, "pred", False)
-            self.destination(operand.second, "pred", False)
+            self.check_destination(operand.first, "pred", False)
+            self.check_destination(operand.second, "pred", False)
         elif operand_code == "p":
-            self.source(operand, "pred", False)
+            self.check_source(operand, "pred", False)
         elif operand_code == "i":
             if not isinstance(operand, ir.Immediate):
-                raise self.fail("a constant is missing")
+                raise self.make_error("a constant is missing")
         elif operand_code == "m":
-            self.address(operand)
+            self.check_address(operand)
         elif operand_code in "vV":
             self.check_elements(operand, type_name, instruction, operand_code == "v")
 
-    def address(self, operand: ir.Operand | None) -> None:
+    def check_address(self, operand: ir.Operand | None) -> None:
         if not isinstance(operand, ir.Address):
-            raise self.fail("an address in brackets is missing")
+            raise self.make_error("an address in brackets is missing")
         if isinstance(operand.base, ir.Register):
             register_type = self.function.registers[operand.base.name]
-            if BITS[register_type] not in (32, 64) or operand.base.negated:
-                raise self.fail(f"{operand.base.name} ({register_type}) is not an address")
+            if TYPE_BITS[register_type] not in (32, 64) or operand.base.negated:
+                raise self.make_error(f"{operand.base.name} ({register_type}) is not an address")
 
     def check_elements(
         self, operand: ir.Operand | None, type_name: str, instruction: ir.Instruction, loads: bool
     ) -> None:
         """Check the number and types of the registers that a load writes or a store reads."""
-        width = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
+        element_count = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
         elements = operand.items if isinstance(operand, ir.Vector) else (operand,)
-        if len(elements) != width:
-            raise self.fail(f"the instruction moves {width} elements, but its operand has {len(elements)}")
+        if len(elements) != element_count:
+            raise self.make_error(
+                f"the instruction moves {element_count} elements, but its operand has {len(elements)}"
+            )
         for element in elements:
             if loads:
-                self.destination(element, type_name, True)
+                self.check_destination(element, type_name, True)
             else:
-                self.source(element, type_name, True)
+                self.check_source(element, type_name, True)
 
-    def destination(self, operand: ir.Operand | None, type_name: str, allows_wider: bool) -> None:
+    def check_destination(self, operand: ir.Operand | None, type_name: str, allows_wider: bool) -> None:
         if operand is None:
             return
         if not isinstance(operand, ir.Register) or operand.negated:
-            raise self.fail("the result must be written to a register")
+            raise self.make_error("the result must be written to a register")
         self.check_width(operand, type_name, allows_wider)
 
-    def source(self, operand: ir.Operand | None, type_name: str, allows_wider: bool) -> None:
+    def check_source(self, operand: ir.Operand | None, type_name: str, allows_wider: bool) -> None:
         if isinstance(operand, ir.Register):
             if operand.negated and type_name != "pred":
-                raise self.fail(f"only predicates can be negated, and {operand.name} is not a predicate")
+                raise self.make_error(
+                    f"only predicates can be negated, and {operand.name} is not a predicate"
+                )
             self.check_width(operand, type_name, allows_wider)
         elif isinstance(operand, ir.Immediate):
             if type_name in ("f32", "f64") and not operand.float_bits:
-                raise self.fail(f"{operand.value} is not a floating-point constant")
+                raise self.make_error(f"{operand.value} is not a floating-point constant")
             if type_name == "pred" and operand.float_bits:
-                raise self.fail("a floating-point constant is not a predicate")
+                raise self.make_error("a floating-point constant is not a predicate")
         elif isinstance(operand, ir.Symbol):
-            if type_name in FLOATS or BITS[type_name] < 32:
-                raise self.fail(f"{operand.name} is an address, not a .{type_name}")
+            if type_name in FLOAT_TYPES or TYPE_BITS[type_name] < 32:
+                raise self.make_error(f"{operand.name} is an address, not a .{type_name}")
         elif not isinstance(operand, ir.Special) or type_name == "pred":
-            raise self.fail("an operand is missing or has the wrong kind")
+            raise self.make_error("an operand is missing or has the wrong kind")
 
     def check_width(self, register: ir.Register, type_name: str, allows_wider: bool) -> None:
         register_type = self.function.registers[register.name]
-        register_bits = BITS[register_type]
-        type_bits = BITS[type_name]
+        register_bits = TYPE_BITS[register_type]
+        type_bits = TYPE_BITS[type_name]
         is_wide_enough = register_bits >= type_bits if allows_wider else register_bits == type_bits
         if (register_type == "pred") != (type_name == "pred") or not is_wide_enough:
-            raise self.fail(f"{register.name} is declared .{register_type}, which is not a .{type_name}")
+            raise self.make_error(
+                f"{register.name} is declared .{register_type}, which is not a .{type_name}"
+            )
         is_float = type_name in ("f32", "f64")
         is_integer = type_name[0] in "us"
         if not allows_wider and (
             (is_float and register_type[0] in "us") or (is_integer and register_type in ("f32", "f64"))
         ):
-            raise self.fail(f"{register.name} is declared .{register_type}, which is not a .{type_name}")
+            raise self.make_error(
+                f"{register.name} is declared .{register_type}, which is not a .{type_name}"
+            )
 
-    def comparison(self, comparison_name: str, type_name: str, modifiers: Sequence[str]) -> None:
-        comparisons = COMPARISONS | (FLOAT_COMPARISONS if type_name in FLOATS else UNSIGNED_COMPARISONS)
+    def check_comparison(self, comparison_name: str, type_name: str, modifiers: Sequence[str]) -> None:
+        comparisons = COMPARISONS | (FLOAT_COMPARISONS if type_name in FLOAT_TYPES else UNSIGNED_COMPARISONS)
         if comparison_name not in comparisons:
-            raise self.fail(f"values of type .{type_name} cannot be compared with .{comparison_name}")
-        combines = any(p in ("and", "or", "xor") for p in modifiers)
+            raise self.make_error(f"values of type .{type_name} cannot be compared with .{comparison_name}")
+        combines_predicate = any(p in ("and", "or", "xor") for p in modifiers)
         assert self.current is not None
-        if combines != (len(self.current.operands) == 4):
-            raise self.fail(
+        if combines_predicate != (len(self.current.operands) == 4):
+            raise self.make_error(
                 "the predicate that is combined with the comparison is missing, or is not allowed here"
             )
 
     # -- instructions with special rules -------------------------------------------------------------
 
-    def last_types(self, instruction: ir.Instruction) -> tuple[str, str]:
-        kinds = instruction.parts[-2:]
+    def find_last_types(self, instruction: ir.Instruction) -> tuple[str, str]:
+        type_names = instruction.parts[-2:]
         if len(instruction.parts) < 3 or not all(
-            type_name in BITS and type_name != "pred" for type_name in kinds
+            type_name in TYPE_BITS and type_name != "pred" for type_name in type_names
         ):
-            raise self.fail("the instruction needs two types")
-        return kinds[0], kinds[1]
+            raise self.make_error("the instruction needs two types")
+        return type_names[0], type_names[1]
 
-    def convert(self, instruction: ir.Instruction) -> None:
+    def check_conversion(self, instruction: ir.Instruction) -> None:
         if any(p.startswith(("e4m3", "e5m2", "e2m", "e3m", "tf32", "ue8", "s2f")) for p in instruction.parts):
-            self.convert_narrow(instruction)
+            self.check_narrow_conversion(instruction)
             return
         if "pack" in instruction.parts:
             return  # the virtual GPU refuses it
-        target_type, source_type = self.last_types(instruction)
-        packs = target_type in ("f16x2", "bf16x2") and source_type == "f32"
-        if len(instruction.operands) != (3 if packs else 2):
-            raise self.fail(
-                f"the instruction takes {3 if packs else 2} operands, not {len(instruction.operands)}"
+        target_type, source_type = self.find_last_types(instruction)
+        is_packing = target_type in ("f16x2", "bf16x2") and source_type == "f32"
+        if len(instruction.operands) != (3 if is_packing else 2):
+            raise self.make_error(
+                f"the instruction takes {3 if is_packing else 2} operands, not {len(instruction.operands)}"
             )
-        if not packs and not {target_type, source_type} <= CONVERTIBLE:
-            raise self.fail(f"there is no conversion from .{source_type} to .{target_type}")
-        self.destination(instruction.operands[0], target_type, True)
+        if not is_packing and not {target_type, source_type} <= CONVERTIBLE_TYPES:
+            raise self.make_error(f"there is no conversion from .{source_type} to .{target_type}")
+        self.check_destination(instruction.operands[0], target_type, True)
         for operand in instruction.operands[1:]:
-            self.source(operand, source_type, True)
+            self.check_source(operand, source_type, True)
 
-    def convert_narrow(self, instruction: ir.Instruction) -> None:
+    def check_narrow_conversion(self, instruction: ir.Instruction) -> None:
         """Check a conversion to or from one of the narrow tensor-core types that virtualgpu supports."""
         kinds = {"e4m3x2": "b16", "e5m2x2": "b16", "tf32": "b32", "f32": "f32", "f16x2": "b32"}
         target_type, source_type = instruction.parts[-2:]
         if {target_type, source_type} <= kinds.keys():
             operand_count = 3 if kinds[target_type] == "b16" and source_type == "f32" else 2
             if len(instruction.operands) != operand_count:
-                raise self.fail(
+                raise self.make_error(
                     f"the instruction takes {operand_count} operands, not {len(instruction.operands)}"
                 )
-            self.destination(instruction.operands[0], kinds[target_type], False)
+            self.check_destination(instruction.operands[0], kinds[target_type], False)
             for operand in instruction.operands[1:]:
-                self.source(operand, kinds[source_type], False)
+                self.check_source(operand, kinds[source_type], False)
 
-    def set(self, instruction: ir.Instruction) -> None:
-        target_type, source_type = self.last_types(instruction)
+    def check_set(self, instruction: ir.Instruction) -> None:
+        target_type, source_type = self.find_last_types(instruction)
         if source_type in ("f16x2", "bf16x2"):
             return
-        if BITS[target_type] not in (16, 32) or source_type not in INTEGERS | FLOATS:
-            raise self.fail(f"the instruction does not take the types .{target_type} and .{source_type}")
-        self.comparison_of_set(instruction, source_type)
-        self.destination(instruction.operands[0], target_type, False)
+        if TYPE_BITS[target_type] not in (16, 32) or source_type not in INTEGER_TYPES | FLOAT_TYPES:
+            raise self.make_error(
+                f"the instruction does not take the types .{target_type} and .{source_type}"
+            )
+        self.check_set_comparison(instruction, source_type)
+        self.check_destination(instruction.operands[0], target_type, False)
         for operand in instruction.operands[1:3]:
-            self.source(operand, source_type, False)
+            self.check_source(operand, source_type, False)
         if len(instruction.operands) == 4:
-            self.source(instruction.operands[3], "pred", False)
+            self.check_source(instruction.operands[3], "pred", False)
 
-    def comparison_of_set(self, instruction: ir.Instruction, source_type: str) -> None:
+    def check_set_comparison(self, instruction: ir.Instruction, source_type: str) -> None:
         if len(instruction.operands) not in (3, 4):
-            raise self.fail(f"the instruction takes 3 or 4 operands, not {len(instruction.operands)}")
-        self.comparison(instruction.parts[1], source_type, instruction.parts[2:])
+            raise self.make_error(f"the instruction takes 3 or 4 operands, not {len(instruction.operands)}")
+        self.check_comparison(instruction.parts[1], source_type, instruction.parts[2:])
 
-    def select_by_sign(self, instruction: ir.Instruction) -> None:
-        type_name, test_type = self.last_types(instruction)
-        if test_type not in ("s32", "f32") or type_name not in INTEGERS | {"f32", "f64"}:
-            raise self.fail(f"the instruction does not take the types .{type_name} and .{test_type}")
-        self.operands(instruction, "dssa", type_name)
-        self.source(instruction.operands[3], test_type, False)
+    def check_slct(self, instruction: ir.Instruction) -> None:
+        type_name, test_type = self.find_last_types(instruction)
+        if test_type not in ("s32", "f32") or type_name not in INTEGER_TYPES | {"f32", "f64"}:
+            raise self.make_error(f"the instruction does not take the types .{type_name} and .{test_type}")
+        self.check_operands(instruction, "dssa", type_name)
+        self.check_source(instruction.operands[3], test_type, False)
 
-    def move(self, instruction: ir.Instruction) -> None:
+    def check_move(self, instruction: ir.Instruction) -> None:
         type_name = instruction.type
-        if type_name not in INTEGERS | {"pred", "f32", "f64", "b128"}:
-            raise self.fail(
+        if type_name not in INTEGER_TYPES | {"pred", "f32", "f64", "b128"}:
+            raise self.make_error(
                 "the type of the instruction is missing"
-                if type_name not in BITS
+                if type_name not in TYPE_BITS
                 else f"the instruction does not take the type .{type_name}"
             )
         if len(instruction.operands) != 2:
-            raise self.fail(f"the instruction takes 2 operands, not {len(instruction.operands)}")
+            raise self.make_error(f"the instruction takes 2 operands, not {len(instruction.operands)}")
         target_operand, source_operand = instruction.operands
         for operand in (target_operand, source_operand):
             if isinstance(operand, ir.Vector):
-                self.halves(operand, type_name, operand is target_operand)
+                self.check_halves(operand, type_name, operand is target_operand)
         if isinstance(target_operand, ir.Vector) and isinstance(source_operand, ir.Vector):
-            raise self.fail("one operand of the instruction must be a single register")
+            raise self.make_error("one operand of the instruction must be a single register")
         if not isinstance(target_operand, ir.Vector):
-            self.destination(target_operand, type_name, False)
+            self.check_destination(target_operand, type_name, False)
         if not isinstance(source_operand, ir.Vector):
-            self.source(source_operand, type_name, False)
+            self.check_source(source_operand, type_name, False)
 
-    def halves(self, operand: ir.Vector, type_name: str, is_destination: bool) -> None:
+    def check_halves(self, operand: ir.Vector, type_name: str, is_destination: bool) -> None:
         element_count = len(operand.items)
-        if element_count not in (2, 4) or BITS[type_name] % (8 * element_count):
-            raise self.fail(f"a .{type_name} cannot be divided into {element_count} parts")
-        element_type = f"b{BITS[type_name] // element_count}"
+        if element_count not in (2, 4) or TYPE_BITS[type_name] % (8 * element_count):
+            raise self.make_error(f"a .{type_name} cannot be divided into {element_count} parts")
+        element_type = f"b{TYPE_BITS[type_name] // element_count}"
         for element in operand.items:
             if is_destination:
-                self.destination(element, element_type, False)
+                self.check_destination(element, element_type, False)
             else:
-                self.source(element, element_type, False)
+                self.check_source(element, element_type, False)
 
-    def shuffle(self, instruction: ir.Instruction) -> None:
+    def check_shuffle(self, instruction: ir.Instruction) -> None:
         if not any(p in ("up", "down", "bfly", "idx") for p in instruction.parts):
-            raise self.fail("the direction of the shuffle is missing")
-        self.result_and_predicate(instruction)
+            raise self.make_error("the direction of the shuffle is missing")
+        self.check_result_pair(instruction)
         required = 5 if "sync" in instruction.parts else 4
         if len(instruction.operands) != required:
-            raise self.fail(f"the instruction takes {required} operands, not {len(instruction.operands)}")
+            raise self.make_error(
+                f"the instruction takes {required} operands, not {len(instruction.operands)}"
+            )
         for operand in instruction.operands[1:]:
-            self.source(operand, "b32", False)
+            self.check_source(operand, "b32", False)
 
-    def result_and_predicate(self, instruction: ir.Instruction) -> None:
+    def check_result_pair(self, instruction: ir.Instruction) -> None:
         destination = instruction.operands[0] if instruction.operands else None
         if isinstance(destination, ir.Pair):
-            self.destination(destination.second, "pred", False)
+            self.check_destination(destination.second, "pred", False)
             destination = destination.first
-        self.destination(destination, "b32", False)
+        self.check_destination(destination, "b32", False)
 
-    def atomic(self, instruction: ir.Instruction) -> None:
+    def check_atomic(self, instruction: ir.Instruction) -> None:
         type_name = instruction.type
         width = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
-        if type_name not in BITS or type_name == "pred":
-            raise self.fail("the type of the instruction is missing")
-        if width > 1 and (type_name not in _IN_VECTORS or width * BITS[type_name] > 128):
-            raise self.fail(f"no atomic operation has the type .v{width}.{type_name}")
-        results = 1 if instruction.root == "atom" else 0
-        values = 2 if "cas" in instruction.parts else 1
-        required = results + 1 + values
+        if type_name not in TYPE_BITS or type_name == "pred":
+            raise self.make_error("the type of the instruction is missing")
+        if width > 1 and (type_name not in _VECTOR_ATOMIC_TYPES or width * TYPE_BITS[type_name] > 128):
+            raise self.make_error(f"no atomic operation has the type .v{width}.{type_name}")
+        result_count = 1 if instruction.root == "atom" else 0
+        value_count = 2 if "cas" in instruction.parts else 1
+        required = result_count + 1 + value_count
         if not required <= len(instruction.operands) <= required + ("L2::cache_hint" in instruction.parts):
-            raise self.fail(f"the instruction takes {required} operands, not {len(instruction.operands)}")
-        if results:
-            for element in self.elements(instruction.operands[0], width):
-                self.destination(element, type_name, False)
-        self.address(instruction.operands[results])
-        for operand in instruction.operands[results + 1 : required]:
-            for element in self.elements(operand, width):
-                self.source(element, type_name, False)
+            raise self.make_error(
+                f"the instruction takes {required} operands, not {len(instruction.operands)}"
+            )
+        if result_count:
+            for element in self.list_elements(instruction.operands[0], width):
+                self.check_destination(element, type_name, False)
+        self.check_address(instruction.operands[result_count])
+        for operand in instruction.operands[result_count + 1 : required]:
+            for element in self.list_elements(operand, width):
+                self.check_source(element, type_name, False)
 
-    def elements(self, operand: ir.Operand | None, width: int) -> tuple[ir.Operand | None, ...]:
+    def list_elements(self, operand: ir.Operand | None, width: int) -> tuple[ir.Operand | None, ...]:
         elements = operand.items if width > 1 and isinstance(operand, ir.Vector) else (operand,)
         if len(elements) != width:
-            raise self.fail(f"the instruction takes {width} elements, not {len(elements)}")
+            raise self.make_error(f"the instruction takes {width} elements, not {len(elements)}")
         return elements
 
-    def vote(self, instruction: ir.Instruction) -> None:
+    def check_vote(self, instruction: ir.Instruction) -> None:
         if not any(p in ("all", "any", "uni", "ballot") for p in instruction.parts):
-            raise self.fail("the mode of the vote is missing")
+            raise self.make_error("the mode of the vote is missing")
         required = 3 if "sync" in instruction.parts else 2
         if len(instruction.operands) != required:
-            raise self.fail(f"the instruction takes {required} operands, not {len(instruction.operands)}")
-        self.destination(instruction.operands[0], "b32" if "ballot" in instruction.parts else "pred", False)
-        self.source(instruction.operands[1], "pred", False)
+            raise self.make_error(
+                f"the instruction takes {required} operands, not {len(instruction.operands)}"
+            )
+        self.check_destination(
+            instruction.operands[0], "b32" if "ballot" in instruction.parts else "pred", False
+        )
+        self.check_source(instruction.operands[1], "pred", False)
         if required == 3:
-            self.source(instruction.operands[2], "b32", False)
+            self.check_source(instruction.operands[2], "b32", False)
 
-    def match(self, instruction: ir.Instruction) -> None:
+    def check_match(self, instruction: ir.Instruction) -> None:
         if instruction.type not in ("b32", "b64") or not any(p in ("any", "all") for p in instruction.parts):
-            raise self.fail("the instruction takes .any or .all, and .b32 or .b64")
+            raise self.make_error("the instruction takes .any or .all, and .b32 or .b64")
         if len(instruction.operands) != 3:
-            raise self.fail(f"the instruction takes 3 operands, not {len(instruction.operands)}")
-        self.result_and_predicate(instruction)
-        self.source(instruction.operands[1], instruction.type, False)
-        self.source(instruction.operands[2], "b32", False)
+            raise self.make_error(f"the instruction takes 3 operands, not {len(instruction.operands)}")
+        self.check_result_pair(instruction)
+        self.check_source(instruction.operands[1], instruction.type, False)
+        self.check_source(instruction.operands[2], "b32", False)
 
     @staticmethod
-    def take_list(operands: list[ir.Operand | None]) -> tuple[ir.Operand | None, ...]:
+    def pop_list(operands: list[ir.Operand | None]) -> tuple[ir.Operand | None, ...]:
         """Remove the first operand if it is a list in braces or parentheses, and return its items."""
         list_operand = operands[0] if operands else None
         if not isinstance(list_operand, ir.Vector):
@@ -398,36 +416,36 @@ class _Checker:
         operands.pop(0)
         return list_operand.items
 
-    def call(self, instruction: ir.Instruction) -> None:
+    def check_call(self, instruction: ir.Instruction) -> None:
         operands = list(instruction.operands)
-        results = self.take_list(operands)
+        results = self.pop_list(operands)
         if not operands:
-            raise self.fail("the called function is missing")
+            raise self.make_error("the called function is missing")
         callee = operands.pop(0)
-        arguments = self.take_list(operands)
+        arguments = self.pop_list(operands)
         if not isinstance(callee, ir.Symbol) or callee.name not in self.module.functions:
             return
         function = self.module.functions[callee.name]
         if function.is_entry:
-            raise self.fail(f"{callee.name} is a kernel, not a device function")
+            raise self.make_error(f"{callee.name} is a kernel, not a device function")
         for role, actual, expected in (
             ("arguments", arguments, function.params),
             ("results", results, function.returns),
         ):
             if len(actual) != len(expected):
-                raise self.fail(f"{callee.name} has {len(expected)} {role}, not {len(actual)}")
+                raise self.make_error(f"{callee.name} has {len(expected)} {role}, not {len(actual)}")
 
 
-_IN_VECTORS = {"f16", "f16x2", "bf16", "bf16x2", "f32"}
-_SPECIAL = {
-    "atom": _Checker.atomic,
-    "red": _Checker.atomic,
-    "cvt": _Checker.convert,
-    "set": _Checker.set,
-    "slct": _Checker.select_by_sign,
-    "mov": _Checker.move,
-    "shfl": _Checker.shuffle,
-    "vote": _Checker.vote,
-    "match": _Checker.match,
-    "call": _Checker.call,
+_VECTOR_ATOMIC_TYPES = {"f16", "f16x2", "bf16", "bf16x2", "f32"}
+_SPECIAL_CHECKS = {
+    "atom": _FunctionChecker.check_atomic,
+    "red": _FunctionChecker.check_atomic,
+    "cvt": _FunctionChecker.check_conversion,
+    "set": _FunctionChecker.check_set,
+    "slct": _FunctionChecker.check_slct,
+    "mov": _FunctionChecker.check_move,
+    "shfl": _FunctionChecker.check_shuffle,
+    "vote": _FunctionChecker.check_vote,
+    "match": _FunctionChecker.check_match,
+    "call": _FunctionChecker.check_call,
 }

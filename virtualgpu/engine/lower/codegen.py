@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import callgraph
-from virtualgpu.compile.ptx.inline import inline
+from virtualgpu.compile.ptx.inline import inline_waiting_functions
 from virtualgpu.engine.ir import common as common_ir
 from virtualgpu.engine.ir import driver as driver_ir
 from virtualgpu.engine.ir import layout
@@ -120,7 +120,7 @@ def generate(
             f"{blocks} blocks. Remove __cluster_dims__, and exchange data between blocks "
             "through global memory."
         )
-    module = inline(module, entry)
+    module = inline_waiting_functions(module, entry)
     functions = reachable(module, entry)
     plans = {
         function.name: plan(function, function_index, callgraph.find_memory_results(module, function))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
-from virtualgpu.compile.ptx.inline import original_name
+from virtualgpu.compile.ptx.inline import strip_copy_mark
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.fragments import items_of
 from virtualgpu.engine.lower.ops import memory_ops
@@ -392,7 +392,7 @@ def _matrix(
         rows=rows,
         columns=columns,
         registers=tuple(
-            original_name(register.name) if isinstance(register, ir.Register) else ""
+            strip_copy_mark(register.name) if isinstance(register, ir.Register) else ""
             for register in items_of(operand)[:registers]
         ),
         row=row.T.astype(np.int64),

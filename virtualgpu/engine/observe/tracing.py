@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
-from virtualgpu.compile.ptx.inline import original_name
+from virtualgpu.compile.ptx.inline import strip_copy_mark
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.lower.ops import memory_ops
@@ -62,7 +62,7 @@ def listing(kernel: Kernel) -> Listing:
         kinds = register_types.infer(function)
         for instruction in function.instructions:
             names = tuple(cfg.find_definitions_and_uses(instruction)[0])
-            registers.append(tuple(original_name(name) for name in names))
+            registers.append(tuple(strip_copy_mark(name) for name in names))
             types.append(tuple(kinds.get(name, "") for name in names))
             stored_types.append(_stored_type(instruction, kinds))
     access = [memory_ops.is_access(instruction) for instruction in instructions]

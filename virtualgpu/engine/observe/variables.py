@@ -19,7 +19,7 @@ import numpy.typing as npt
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.dwarf import DeclaredVariable
 from virtualgpu.compile.ptx.flow import cfg
-from virtualgpu.compile.ptx.inline import original_name
+from virtualgpu.compile.ptx.inline import strip_copy_mark
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.records import WARP_SIZE, WarpTrace
 from virtualgpu.records.warp.columns import Variable, expand_lane_masks
@@ -215,7 +215,7 @@ def _is_copy(instruction: ir.Instruction, variable: DeclaredVariable) -> bool:
         instruction.operands[1] if instruction.root == "mov" and len(instruction.operands) > 1 else None
     )
     return (
-        isinstance(source_operand, ir.Register) and original_name(source_operand.name) in variable.registers
+        isinstance(source_operand, ir.Register) and strip_copy_mark(source_operand.name) in variable.registers
     )
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir, parser
 from virtualgpu.compile.ptx.contract import contract_products
-from virtualgpu.compile.ptx.inline import inline
+from virtualgpu.compile.ptx.inline import inline_waiting_functions
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower import calls, codegen
 from virtualgpu.engine.lower.ops import memory_ops
@@ -147,7 +147,7 @@ class Program:
 
     def static_shared_bytes(self, name: str) -> int:
         """Return the size in bytes of a kernel's static shared memory, as its PTX declares it."""
-        module = inline(self.module, name)
+        module = inline_waiting_functions(self.module, name)
         return codegen.shared_layout(module, codegen.reachable(module, name))[1]
 
     def generated(self, name: str, *, observe: bool = False, trap_nan: bool = False) -> codegen.Kernel:
