@@ -203,7 +203,7 @@ class VirtualBackend:
         compiled_kernel = module.kernel(kernel.name, device)
         if not isinstance(kernel, RawKernel):
             return prepare(device, compiled_kernel, launch)
-        prepared = prepare(device, compiled_kernel, launch, kernel.max_dynamic_on(device))
+        prepared = prepare(device, compiled_kernel, launch, kernel.get_max_dynamic_bytes(device))
         return prepared.as_cooperative() if kernel.enable_cooperative_groups else prepared
 
     def _compile_kernel(self, kernel: Any) -> CompiledModule:

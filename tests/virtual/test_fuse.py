@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from virtualgpu import cp
-from virtualgpu.cp._elementwise.expressions import _BY_KIND
+from virtualgpu.cp._elementwise.expressions import _EXPRESSIONS_BY_KIND
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -23,7 +23,7 @@ KINDS = {"f": ("f2", "f4", "f8"), "i": ("i1", "i4", "i8"), "u": ("u1", "u8"), "b
 TOGETHER = 16
 GROUPS = [
     (dtype, tuple(names)[start : start + TOGETHER])
-    for kind, names in _BY_KIND.items()
+    for kind, names in _EXPRESSIONS_BY_KIND.items()
     for dtype in KINDS[kind]
     for start in range(0, len(names), TOGETHER)
 ]
@@ -54,7 +54,7 @@ def defined(name: str, dtype: str) -> bool:
         loop = function.resolve_dtypes((*(np.dtype(dtype),) * function.nin, None))
     except TypeError:
         return False
-    return name in _BY_KIND[loop[0].kind]
+    return name in _EXPRESSIONS_BY_KIND[loop[0].kind]
 
 
 @pytest.mark.parametrize(("dtype", "names"), GROUPS)
@@ -81,7 +81,7 @@ def test_functions_agree_with_those_outside(dtype: str, names: tuple[str, ...]) 
 
 def test_every_listed_function_is_tried() -> None:
     tried = {name for dtype, names in GROUPS for name in names if defined(name, dtype)}
-    assert tried == {name for names in _BY_KIND.values() for name in names}
+    assert tried == {name for names in _EXPRESSIONS_BY_KIND.values() for name in names}
 
 
 def same(results: Any, references: Any, rtol: float = 1e-6) -> None:

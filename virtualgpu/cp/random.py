@@ -17,7 +17,7 @@ import numpy as np
 
 from virtualgpu.cp._core.arguments import check_device
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.dtypes import checked_dtype
+from virtualgpu.cp._core.dtypes import check_dtype
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.cp._random.bits import XORWOW, BitGenerator
@@ -55,8 +55,8 @@ def _check_capture() -> None:
 
 def _device_array(host: Any, dtype: Any, name: str) -> ndarray:
     _check_capture()
-    host_values = np.asarray(host, dtype=checked_dtype(dtype))
-    return ndarray._computed(f"curand_{name}", host_values, lambda: host_values)
+    host_values = np.asarray(host, dtype=check_dtype(dtype))
+    return ndarray._from_library_kernel(f"curand_{name}", host_values, lambda: host_values)
 
 
 def _float_dtype(dtype: Any) -> np.dtype[Any]:

@@ -94,8 +94,8 @@ class _FunctionCopier:
     def _make_copy(self, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return self._change_view(value)
-        if hasattr(value, "_view_anywhere"):
-            return value._view_anywhere(self.changed(value._host))
+        if hasattr(value, "_make_outside_view"):
+            return value._make_outside_view(self.changed(value._host))
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*map(self.changed, value))
         if type(value) in (list, tuple):

@@ -39,23 +39,24 @@ def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None
         If no link joins the devices (CuPy's error), or the array belongs to a machine that is no longer
         used.
     """
-    owner = array._mem.owner
+    owner_device = array._mem.owner
     device = device or current().current_device
-    if owner is device or not array._mem.ptr:
+    if owner_device is device or not array._mem.ptr:
         return
-    if owner.machine is not device.machine:
-        raise other_machine_error(owner)
+    if owner_device.machine is not device.machine:
+        raise other_machine_error(owner_device)
     location_sentence = (
-        f"The device where the array resides ({owner.id}) is different from the current device ({device.id})."
+        f"The device where the array resides ({owner_device.id}) is different from the current device "
+        f"({device.id})."
     )
     links = device.machine.links
-    if not links.can_access(device.id, owner.id):
+    if not links.can_access(device.id, owner_device.id):
         raise ValueError(
             f"{location_sentence} Peer access is unavailable between these devices. Use the array "
-            f"inside `with cp.cuda.Device({owner.id}):`, or copy the array with "
+            f"inside `with cp.cuda.Device({owner_device.id}):`, or copy the array with "
             "cp.asarray."
         )
-    links.enable(device.id, owner.id)
+    links.enable(device.id, owner_device.id)
     warnings.warn(
         f"{location_sentence} Peer access has been activated automatically.", PerformanceWarning, stacklevel=4
     )
@@ -65,7 +66,7 @@ class PerformanceWarning(RuntimeWarning):
     """Warning about an operation that works but is slow, with CuPy's class name."""
 
 
-def unsupported(value: object) -> TypeError:
+def make_type_error(value: object) -> TypeError:
     """Return CuPy's ``TypeError`` for an argument that is not a device array. The message suggests how to
     convert it.
     """

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from virtualgpu.cp._core.arguments import check_device
-from virtualgpu.cp._core.dtypes import Flags, checked_dtype, extents_of
-from virtualgpu.cp._core.exports import Exports
-from virtualgpu.cp._core.indexing import host_key
+from virtualgpu.cp._core.dtypes import LayoutFlags, check_dtype, parse_shape
+from virtualgpu.cp._core.exports import ExportMethods
+from virtualgpu.cp._core.indexing import make_host_key
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._core.numpy_protocols import call_numpy_function, call_numpy_ufunc
-from virtualgpu.cp._core.operators import FunctionMethods, Operators
+from virtualgpu.cp._core.operators import FunctionMethods, OperatorMethods
 from virtualgpu.cp.cuda._memory.copies import copy, enable_peer_access
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda._memory.pool import alloc
@@ -27,7 +27,7 @@ from virtualgpu.model.machine import current
 from virtualgpu.model.memory.host import check_host_memory
 
 
-class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 - CuPy's name
+class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # noqa: N801 - CuPy's name
     """An array in the memory of a virtual GPU.
 
     Parameters
@@ -59,37 +59,37 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         strides: tuple[int, ...] | None = None,
         order: str | None = "C",
     ) -> None:
-        extents = extents_of(shape)
-        element_dtype = checked_dtype(dtype)
+        extents = parse_shape(shape)
+        element_dtype = check_dtype(dtype)
         element_count = 1
         for n in extents:
             element_count *= n
-        size = element_count * element_dtype.itemsize
+        size_bytes = element_count * element_dtype.itemsize
         if memptr is None:
-            memptr = alloc(size)
+            memptr = alloc(size_bytes)
             label = f"{element_dtype.name} array of shape {extents}"
-            memptr.mem.owner.memory.track(memptr.ptr, size, label)
+            memptr.mem.owner.memory.track(memptr.ptr, size_bytes, label)
         elif strides is not None and element_count:
-            size = (
+            size_bytes = (
                 sum((n - 1) * abs(stride) for n, stride in zip(extents, strides, strict=True))
                 + element_dtype.itemsize
             )
         self._mem = memptr.mem
         self.base = None
-        buffer = memptr.mem.owner.memory.view(memptr.ptr, size) if size else None
+        buffer = memptr.mem.owner.memory.view(memptr.ptr, size_bytes) if size_bytes else None
         layout: Any = "F" if order and order.upper() == "F" else "C"
         self._host = np.ndarray(extents, element_dtype, buffer=buffer, strides=strides, order=layout)
 
     # Creation
 
     @classmethod
-    def _filled(cls, shape: Any, dtype: np.dtype[Any], value: Any, order: str = "C") -> ndarray:
+    def _make_filled(cls, shape: Any, dtype: np.dtype[Any], value: Any, order: str = "C") -> ndarray:
         array = cls(shape, dtype, order=order)
         array.fill(value)
         return array
 
     @classmethod
-    def _stored(cls, host: Any, order: str = "C") -> ndarray:
+    def _from_host(cls, host: Any, order: str = "C") -> ndarray:
         """Return a new array with the contents of a NumPy array; the copy takes no modelled time."""
         host = np.asarray(host)
         check_host_memory(host.nbytes)
@@ -98,7 +98,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         return array
 
     @classmethod
-    def _computed(
+    def _from_library_kernel(
         cls,
         kernel: str,
         host: Any,
@@ -145,7 +145,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         with np.errstate(all="ignore"):
             self._host[...] = host
 
-    def _view_of(self, host: np.ndarray[Any, Any]) -> ndarray:
+    def _make_view(self, host: np.ndarray[Any, Any]) -> ndarray:
         if not host.flags.writeable:
             host.flags.writeable = True  # NumPy guards diagonals and broadcast views, CuPy does not
         view: ndarray = ndarray.__new__(type(self))
@@ -154,7 +154,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         view.base = self if self.base is None else self.base
         return view
 
-    def _view_anywhere(self, host: np.ndarray[Any, Any]) -> ndarray:
+    def _make_outside_view(self, host: np.ndarray[Any, Any]) -> ndarray:
         """Return an array that is a view of `host`, which can be outside this array's allocation."""
         array: ndarray = ndarray.__new__(type(self))
         array._host = host
@@ -162,13 +162,13 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         array.base = None
         return array
 
-    def _view_if_inside(self, host: Any) -> ndarray | None:
+    def _make_inside_view(self, host: Any) -> ndarray | None:
         """Return an array view of `host` if it is in this array's memory, else None."""
         if not isinstance(host, np.ndarray) or not host.size or not self._mem.ptr:
             return None
-        address = host.__array_interface__["data"][0]
-        is_inside = self._mem.ptr <= address < self._mem.ptr + self._mem.size
-        return self._view_of(host) if is_inside else None
+        start_address = host.__array_interface__["data"][0]
+        is_inside = self._mem.ptr <= start_address < self._mem.ptr + self._mem.size
+        return self._make_view(host) if is_inside else None
 
     # Layout
 
@@ -197,7 +197,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
     @shape.setter
     def shape(self, shape: Any) -> None:
         reshaped = self._host.reshape(shape)
-        if self._view_if_inside(reshaped) is None and self.size:
+        if self._make_inside_view(reshaped) is None and self.size:
             raise AttributeError("incompatible shape for a non-contiguous array")
         self._host = reshaped
 
@@ -222,22 +222,22 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         return int(self._host.nbytes)
 
     @property
-    def flags(self) -> Flags:
-        return Flags(self._host, self.base is None)
+    def flags(self) -> LayoutFlags:
+        return LayoutFlags(self._host, self.base is None)
 
     @property
     def T(self) -> ndarray:  # noqa: N802 - NumPy's name
         """View of the array with its axes reversed."""
-        return self if self.ndim < 2 else self._view_of(self._host.T)
+        return self if self.ndim < 2 else self._make_view(self._host.T)
 
     @property
     def mT(self) -> ndarray:  # noqa: N802 - NumPy's name
         """View of the array with its last two axes exchanged."""
-        return self._view_of(self._host.mT)
+        return self._make_view(self._host.mT)
 
     @property
     def real(self) -> ndarray:
-        return self._view_of(self._host.real) if self.dtype.kind == "c" else self
+        return self._make_view(self._host.real) if self.dtype.kind == "c" else self
 
     @real.setter
     def real(self, value: Any) -> None:
@@ -246,8 +246,8 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
     @property
     def imag(self) -> ndarray:
         if self.dtype.kind == "c":
-            return self._view_of(self._host.imag)
-        return ndarray._filled(self.shape, self.dtype, 0)
+            return self._make_view(self._host.imag)
+        return ndarray._make_filled(self.shape, self.dtype, 0)
 
     @imag.setter
     def imag(self, value: Any) -> None:
@@ -335,7 +335,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
 
         With ``copy=False``, the array itself is returned if its dtype and order already match.
         """
-        target_dtype = checked_dtype(dtype)
+        target_dtype = check_dtype(dtype)
         layout: Any = order or "K"
         if not copy and target_dtype == self.dtype and self._has_order(layout):
             return self
@@ -369,7 +369,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
 
     def view(self, dtype: Any = None, type: Any = None) -> ndarray:
         """Return a view of the same memory with another dtype."""
-        return self._view_of(self._host.view() if dtype is None else self._host.view(checked_dtype(dtype)))
+        return self._make_view(self._host.view() if dtype is None else self._host.view(check_dtype(dtype)))
 
     def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> ndarray:
         """Return the array with another shape. The result is a view if possible."""
@@ -378,7 +378,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
 
     def transpose(self, *axes: Any) -> ndarray:
         """Return a view of the array with permuted axes."""
-        return self._view_of(self._host.transpose(*axes))
+        return self._make_view(self._host.transpose(*axes))
 
     def flatten(self, order: Any = "C") -> ndarray:
         """Return a one-dimensional copy of the array."""
@@ -386,7 +386,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
 
     # Indexing
 
-    def _key(self, key: Any) -> Any:
+    def _make_host_key(self, key: Any) -> Any:
         def to_host(key_part: Any) -> Any:
             if not isinstance(key_part, ndarray):
                 return None
@@ -394,21 +394,21 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
             settle(self._mem.owner)
             return key_part._host
 
-        return host_key(key, self.shape, to_host)
+        return make_host_key(key, self.shape, to_host)
 
     def __getitem__(self, key: Any) -> ndarray:
-        index_key = self._key(key)
+        index_key = self._make_host_key(key)
         if not index_key.advanced:
-            return self._view_of(self._host[index_key.key])
+            return self._make_view(self._host[index_key.key])
         check_device(self)
         if index_key.masked:
             refuse_in_capture("D2H transfers", device=self._mem.owner)  # the result's size depends on data
         settle(self._mem.owner)
         host = self._host[index_key.key]
-        result = ndarray._computed(
+        result = ndarray._from_library_kernel(
             "cupy_take",
             host,
-            lambda: self._host[self._key(key).key],
+            lambda: self._host[self._make_host_key(key).key],
             host.nbytes + index_key.index_bytes,
             reads=(self, key),
         )
@@ -417,7 +417,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        index_key = self._key(key)
+        index_key = self._make_host_key(key)
         if index_key.advanced or isinstance(value, ndarray):
             check_device(self)
         if isinstance(value, ndarray):
@@ -426,7 +426,7 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         elif index_key.advanced:
             source_array = np.asarray(value)
         else:
-            self._view_of(self._host[index_key.key]).fill(value)
+            self._make_view(self._host[index_key.key]).fill(value)
             return
         target_view = self._host[index_key.key]
         if index_key.advanced:
@@ -439,11 +439,11 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         def store(_reference: Any = value) -> None:
             with np.errstate(all="ignore"):
                 if index_key.advanced:
-                    self._host[self._key(key).key] = source_array
+                    self._host[self._make_host_key(key).key] = source_array
                 else:
                     target_view[...] = source_array
 
-        output = self if index_key.advanced else self._view_of(target_view)
+        output = self if index_key.advanced else self._make_view(target_view)
         device = current().current_device
         run_kernel(device, "cupy_copy", moved_bytes, store, reads=(value, key), writes=(output,))
 

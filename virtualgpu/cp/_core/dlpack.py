@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.dtypes import checked_dtype, extents_of
+from virtualgpu.cp._core.dtypes import check_dtype, parse_shape
 from virtualgpu.cp._core.exports import DLPACK_CUDA
 from virtualgpu.cp.cuda._memory.pointer import MemoryPointer, UnownedMemory
 from virtualgpu.model import machine as _machine
@@ -24,20 +24,20 @@ def from_interface(obj: Any) -> ndarray:
     interface = obj.__cuda_array_interface__
     if interface.get("mask") is not None:
         raise ValueError("CuPy does not support masked arrays.")
-    shape = extents_of(interface["shape"])
-    dtype = checked_dtype(interface["typestr"])
+    shape = parse_shape(interface["shape"])
+    dtype = check_dtype(interface["typestr"])
     address = int(interface["data"][0])
     strides = interface.get("strides")
     byte_strides = strides or tuple(
         dtype.itemsize * int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))
     )
-    size = sum((n - 1) * stride for n, stride in zip(shape, byte_strides, strict=True)) + dtype.itemsize
+    size_bytes = sum((n - 1) * stride for n, stride in zip(shape, byte_strides, strict=True)) + dtype.itemsize
     if 0 in shape:
         return ndarray(shape, dtype)
     for device in _machine.current().devices:
         base_address = device.memory.base_address
-        if base_address <= address and address + size <= base_address + device.memory.arena_bytes:
-            memory = UnownedMemory(address, size, obj, device.id)
+        if base_address <= address and address + size_bytes <= base_address + device.memory.arena_bytes:
+            memory = UnownedMemory(address, size_bytes, obj, device.id)
             return ndarray(shape, dtype, MemoryPointer(memory, 0), strides)
     raise ValueError(
         f"The memory at {address:#x} does not belong to a virtual GPU. Copy the "

@@ -10,7 +10,7 @@ import numpy as np
 SUPPORTED_DTYPES = frozenset("?bhilqBHILQefdFD")
 
 
-def checked_dtype(dtype: Any) -> np.dtype[Any]:
+def check_dtype(dtype: Any) -> np.dtype[Any]:
     """Convert `dtype` to a NumPy dtype, and check that device arrays support it.
 
     Raises
@@ -24,7 +24,7 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
     return result
 
 
-def extents_of(shape: Any) -> tuple[int, ...]:
+def parse_shape(shape: Any) -> tuple[int, ...]:
     """Convert a shape, which can be an integer or a sequence of integers, to a tuple of axis lengths.
 
     Raises
@@ -45,7 +45,7 @@ def extents_of(shape: Any) -> tuple[int, ...]:
     return extents
 
 
-class Flags:
+class LayoutFlags:
     """Flags that describe the memory layout of an array, such as ``c_contiguous``."""
 
     def __init__(self, host: np.ndarray[Any, Any], owndata: bool) -> None:

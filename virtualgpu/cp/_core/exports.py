@@ -25,7 +25,7 @@ class _SharedArray:
         self.__array_interface__ = owner._host.__array_interface__
 
 
-class Exports(HostAccess):
+class ExportMethods(HostAccess):
     """Base class of `ndarray` with the methods that write files or pass the array to other libraries."""
 
     __slots__ = ()
@@ -46,8 +46,8 @@ class Exports(HostAccess):
         return bytes(self.get())
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        managed = self._host.size > 0 and is_managed(self._host.ctypes.data)
-        return DLPACK_MANAGED if managed else DLPACK_CUDA, self._mem.device_id
+        is_managed_memory = self._host.size > 0 and is_managed(self._host.ctypes.data)
+        return DLPACK_MANAGED if is_managed_memory else DLPACK_CUDA, self._mem.device_id
 
     def __dlpack__(
         self,
@@ -77,14 +77,18 @@ class Exports(HostAccess):
             For any other request: no other library can access the memory of a virtual GPU.
         """
         if self.__dlpack_device__()[0] == DLPACK_MANAGED and not copy:
-            current = get_current_stream(self._mem.owner.id)
+            current_stream = get_current_stream(self._mem.owner.id)
             if dl_device is not None and stream is None:
-                current.synchronize()
+                current_stream.synchronize()
             elif stream != -1:
-                _BaseStream(stream or 1, -1).wait_event(current.record())
+                _BaseStream(stream or 1, -1).wait_event(current_stream.record())
             touch_on_host(self._host.ctypes.data, self._host.nbytes)
-            shared: Any = np.asarray(_SharedArray(self))
-            return shared.__dlpack__() if max_version is None else shared.__dlpack__(max_version=max_version)
+            shared_view: Any = np.asarray(_SharedArray(self))
+            return (
+                shared_view.__dlpack__()
+                if max_version is None
+                else shared_view.__dlpack__(max_version=max_version)
+            )
         if dl_device != (DLPACK_CPU, 0):
             raise BufferError(
                 "Other libraries cannot use the memory of a virtual GPU. Pass x.get() to "

@@ -60,10 +60,10 @@ class HostAccess:
                 )
             result = out
         else:
-            layout: Any = order.upper()
-            if layout == "A":
-                layout = "F" if self._host.flags.f_contiguous else "C"
-            result = np.empty_like(self._host, order=layout)
+            memory_order: Any = order.upper()
+            if memory_order == "A":
+                memory_order = "F" if self._host.flags.f_contiguous else "C"
+            result = np.empty_like(self._host, order=memory_order)
 
         declare_synchronize()
 
@@ -88,10 +88,10 @@ class HostAccess:
         The copy is asynchronous if `arr` is in pinned memory; otherwise, the host waits until `arr` has been
         read.
         """
-        self._set(arr, stream)
+        self._copy_from_host(arr, stream)
 
-    def _set(
-        self, arr: np.ndarray[Any, Any], stream: _BaseStream | None = None, staged: bool = False
+    def _copy_from_host(
+        self, arr: np.ndarray[Any, Any], stream: _BaseStream | None = None, is_staged: bool = False
     ) -> None:
         if not isinstance(arr, np.ndarray):
             raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")
@@ -113,7 +113,7 @@ class HostAccess:
             target=self._mem.owner,
             host=arr,
             stream=stream,
-            staged=staged,
+            staged=is_staged,
             arrays=(self._host, arr),
         )
 

@@ -35,7 +35,7 @@ class HostKey:
     index_bytes: int
 
 
-def host_key(key: Any, shape: tuple[int, ...], to_host: Callable[[Any], Any]) -> HostKey:
+def make_host_key(key: Any, shape: tuple[int, ...], to_host: Callable[[Any], Any]) -> HostKey:
     """Convert an index of a device array with a given shape to an index that NumPy accepts.
 
     Parameters
@@ -49,29 +49,29 @@ def host_key(key: Any, shape: tuple[int, ...], to_host: Callable[[Any], Any]) ->
         For an object that is not an index, as in CuPy.
     """
     key_parts = [
-        _host_key_part(key_part, to_host) for key_part in (key if isinstance(key, tuple) else (key,))
+        _convert_key_part(key_part, to_host) for key_part in (key if isinstance(key, tuple) else (key,))
     ]
-    arrays = [key_part for key_part in key_parts if isinstance(key_part, np.ndarray)]
-    if any(array.dtype.kind not in "biu" for array in arrays):
+    index_arrays = [key_part for key_part in key_parts if isinstance(key_part, np.ndarray)]
+    if any(array.dtype.kind not in "biu" for array in index_arrays):
         raise IndexError("arrays used as indices must be of integer or boolean type")
-    if arrays:
+    if index_arrays:
         key_parts = _wrap_indices(key_parts, shape)
     elif not any(key_part is Ellipsis for key_part in key_parts):
         key_parts.append(Ellipsis)  # NumPy then returns a view of any dimension, never a scalar
     return HostKey(
         key=tuple(key_parts),
-        advanced=bool(arrays),
-        masked=any(array.dtype.kind == "b" for array in arrays),
-        index_bytes=sum(array.nbytes for array in arrays),
+        advanced=bool(index_arrays),
+        masked=any(array.dtype.kind == "b" for array in index_arrays),
+        index_bytes=sum(array.nbytes for array in index_arrays),
     )
 
 
-def _host_key_part(key_part: Any, to_host: Callable[[Any], Any]) -> Any:
+def _convert_key_part(key_part: Any, to_host: Callable[[Any], Any]) -> Any:
     if key_part is None or key_part is Ellipsis:
         return key_part
     if isinstance(key_part, slice):
         return slice(
-            *(_slice_bound(bound, to_host) for bound in (key_part.start, key_part.stop, key_part.step))
+            *(_convert_bound(bound, to_host) for bound in (key_part.start, key_part.stop, key_part.step))
         )
     host = to_host(key_part)
     if host is not None:
@@ -97,12 +97,12 @@ def _host_key_part(key_part: Any, to_host: Callable[[Any], Any]) -> Any:
     )
 
 
-def _slice_bound(bound: Any, to_host: Callable[[Any], Any]) -> Any:
+def _convert_bound(bound: Any, to_host: Callable[[Any], Any]) -> Any:
     host = None if bound is None else to_host(bound)
     return bound if host is None else int(host)
 
 
-def _axis_count(key_part: Any) -> int:
+def _count_axes(key_part: Any) -> int:
     """Return the number of array axes to which one part of an index applies."""
     if key_part is None:
         return 0
@@ -112,7 +112,7 @@ def _axis_count(key_part: Any) -> int:
 
 
 def _wrap_indices(key_parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
-    used_axes = sum(_axis_count(key_part) for key_part in key_parts if key_part is not Ellipsis)
+    used_axes = sum(_count_axes(key_part) for key_part in key_parts if key_part is not Ellipsis)
     if used_axes > len(shape):
         raise IndexError("too many indices for array")
     axis = 0
@@ -129,7 +129,7 @@ def _wrap_indices(key_parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
             if key_part.size:
                 key_part = key_part.astype(np.int64) % extent
         result.append(key_part)
-        axis += _axis_count(key_part)
+        axis += _count_axes(key_part)
     return result
 
 
@@ -161,7 +161,7 @@ class flatiter:  # noqa: N801 - CuPy's name
     def __getitem__(self, ind: Any) -> Any:
         if isinstance(ind, slice) or ind is Ellipsis:
             return self.base.ravel()[ind].copy()
-        return self.base[self._multi_index(ind)].copy()
+        return self.base[self._unravel_index(ind)].copy()
 
     def __setitem__(self, ind: Any, value: Any) -> None:
         if isinstance(ind, slice) or ind is Ellipsis:
@@ -169,11 +169,11 @@ class flatiter:  # noqa: N801 - CuPy's name
             values = np.resize(np.asarray(value._host if hasattr(value, "_host") else value), indices.size)
             flat = self.base.ravel().get()
             flat[indices] = values
-            self.base[...] = type(self.base)._stored(flat.reshape(self.base.shape))
+            self.base[...] = type(self.base)._from_host(flat.reshape(self.base.shape))
         else:
-            self.base[self._multi_index(ind)] = value
+            self.base[self._unravel_index(ind)] = value
 
-    def _multi_index(self, ind: Any) -> tuple[int, ...]:
+    def _unravel_index(self, ind: Any) -> tuple[int, ...]:
         if isinstance(ind, bool) or not isinstance(ind, (int, np.integer)):
             raise IndexError("unsupported iterator index")
         index = int(ind)

@@ -49,45 +49,47 @@ def run_kernel(
         other devices are read over the bus or a link.
     """
     duration_ns = max(device.kernel_ns(bytes_moved * passes, flop), least_ns)
-    sources = list(_numpy_arrays(reads))
-    results = list(_numpy_arrays(writes))
+    sources = list(_find_numpy_arrays(reads))
+    results = list(_find_numpy_arrays(writes))
     arrays = (*sources, *results)
     if device.machine.library_calls is not None:
-        library_call = name, tuple(map(_array_layout, sources)), tuple(map(_array_layout, results))
+        library_call = name, tuple(map(_describe_layout, sources)), tuple(map(_describe_layout, results))
         device.machine.library_calls.append(library_call)
     size_bytes_by_address = (
         {a.ctypes.data: a.nbytes for a in arrays} if device.memory.uses_remote_memory else {}
     )
     # CuPy's kernels have a thread for each element, in blocks of 128; a library's products fill the device.
-    blocks = -(-max((a.size for a in arrays), default=0) // 128) if arrays and not flop else 0
+    block_count = -(-max((a.size for a in arrays), default=0) // 128) if arrays and not flop else 0
     resident_blocks = device.info.sm_count * (device.info.max_warps_per_sm // 4)
 
-    passage = Passage()
+    link_passage = Passage()
 
-    def kernel() -> float:
+    def run_and_time() -> float:
         device.machine.count_launch()
         run()
         if not size_bytes_by_address:
             return duration_ns
-        taken_ns = bus.kernel_ns(device, duration_ns, size_bytes_by_address, bytes_moved)
-        return bus.over_links_ns(device, taken_ns, _peer_bytes(device, sources, results), passage)
+        local_duration_ns = bus.kernel_ns(device, duration_ns, size_bytes_by_address, bytes_moved)
+        return bus.over_links_ns(
+            device, local_duration_ns, _count_peer_bytes(device, sources, results), link_passage
+        )
 
     get_current_stream(device.id).enqueue(
         "CONCURRENT_KERNEL",
         name,
-        kernel,
+        run_and_time,
         size_bytes=int(bytes_moved),
         counted=KernelCounts(int(bytes_moved), int(flop) or None),
         device=device,
-        sm_share=min(1.0, blocks / resident_blocks) if blocks else 1.0,
-        waves=max(1, -(-blocks // resident_blocks)),
+        sm_share=min(1.0, block_count / resident_blocks) if block_count else 1.0,
+        waves=max(1, -(-block_count // resident_blocks)),
         reads=sources,
         writes=results,
-        passage=passage,
+        passage=link_passage,
     )
 
 
-def _peer_bytes(
+def _count_peer_bytes(
     device: VirtualDevice, reads: list[npt.NDArray[Any]], writes: list[npt.NDArray[Any]]
 ) -> dict[tuple[int, int], int]:
     """Return the bytes that a kernel moves from and to other devices, by (source, target) device."""
@@ -100,13 +102,13 @@ def _peer_bytes(
     return moved_bytes
 
 
-def _array_layout(array: npt.NDArray[Any]) -> ArrayLayout:
+def _describe_layout(array: npt.NDArray[Any]) -> ArrayLayout:
     return array.dtype.name, array.shape, array.strides
 
 
-def _numpy_arrays(values: Iterable[object]) -> Iterator[npt.NDArray[Any]]:
+def _find_numpy_arrays(values: Iterable[object]) -> Iterator[npt.NDArray[Any]]:
     for array_or_value in values:
         if isinstance(array_or_value, HostAccess):
             yield array_or_value._host
         elif isinstance(array_or_value, (list, tuple)):
-            yield from _numpy_arrays(array_or_value)
+            yield from _find_numpy_arrays(array_or_value)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from virtualgpu.cp._core.arguments import unsupported
+from virtualgpu.cp._core.arguments import make_type_error
 
-_COMPARISONS = (np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal)
+_COMPARISON_UFUNCS = (np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal)
 
 
 def call_numpy_ufunc(
@@ -19,19 +19,21 @@ def call_numpy_ufunc(
 ) -> Any:
     """Evaluate a NumPy ufunc or an operator on device arrays, as CuPy's ``__array_ufunc__`` does."""
     cupy_function = getattr(array_class._module, function.__name__, None)
-    out = kwargs.pop("out", None)
+    output_arrays = kwargs.pop("out", None)
     if cupy_function is None or (method != "__call__" and not hasattr(cupy_function, method)):
         return NotImplemented
     supported_types = (array_class, np.ndarray, np.generic, bool, int, float, complex)
-    for operand in (*inputs, *(out or ())):
+    for operand in (*inputs, *(output_arrays or ())):
         if isinstance(operand, (list, tuple, range)):
-            raise unsupported(operand)
+            raise make_type_error(operand)
         if not isinstance(operand, supported_types):
             return NotImplemented
-    if function in _COMPARISONS:  # NumPy scalars come here as arrays of no dimension (numpy/numpy#12142)
+    if (
+        function in _COMPARISON_UFUNCS
+    ):  # NumPy scalars come here as arrays of no dimension (numpy/numpy#12142)
         inputs = tuple(x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs)
-    if out is not None:
-        kwargs["out"] = out[0] if len(out) == 1 else out
+    if output_arrays is not None:
+        kwargs["out"] = output_arrays[0] if len(output_arrays) == 1 else output_arrays
     return (cupy_function if method == "__call__" else getattr(cupy_function, method))(*inputs, **kwargs)
 
 

@@ -20,22 +20,22 @@ from virtualgpu.model.machine import current
 
 def _must_defer(other: Any) -> bool:
     """Return whether an operator must leave the operation to `other`, according to NumPy's rules."""
-    if isinstance(other, (Operators, np.ndarray, np.generic, int, float, complex)):
+    if isinstance(other, (OperatorMethods, np.ndarray, np.generic, int, float, complex)):
         return False
     if hasattr(other, "__array_ufunc__"):
         return other.__array_ufunc__ is None
-    return float(getattr(other, "__array_priority__", -1.0)) > Operators.__array_priority__
+    return float(getattr(other, "__array_priority__", -1.0)) > OperatorMethods.__array_priority__
 
 
-def _binary_method(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+def _make_binary_method(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return lambda self, other: NotImplemented if _must_defer(other) else ufunc(self, other)
 
 
-def _reflected_method(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+def _make_reflected_method(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return lambda self, other: NotImplemented if _must_defer(other) else ufunc(other, self)
 
 
-def _in_place_method(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+def _make_in_place_method(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return lambda self, other: ufunc(self, other, out=self)
 
 
@@ -44,7 +44,7 @@ def _compares_by_identity(value: Any) -> bool:
     return getattr(type(value), "__eq__", None) is getattr(object, "__eq__", None)
 
 
-def _comparison_method(
+def _make_comparison_method(
     ufunc: Callable[..., Any], result_for_others: bool | None = None
 ) -> Callable[[Any, Any], Any]:
     def compare(self: Any, other: Any) -> Any:
@@ -53,13 +53,13 @@ def _comparison_method(
         if isinstance(other, np.ndarray) and other.ndim == 0:
             other = other.item()
         if result_for_others is not None and (other is None or _compares_by_identity(other)):
-            return type(self)._filled(self.shape, np.dtype(np.bool_), result_for_others)
+            return type(self)._make_filled(self.shape, np.dtype(np.bool_), result_for_others)
         return ufunc(self, other)
 
     return compare
 
 
-def _forwarded_method(name: str) -> Callable[..., Any]:
+def _make_forwarded_method(name: str) -> Callable[..., Any]:
     """Return a method that passes the array to the function of ``cp`` with the same name."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -70,58 +70,58 @@ def _forwarded_method(name: str) -> Callable[..., Any]:
     return method
 
 
-class Operators:
+class OperatorMethods:
     """Base class of `ndarray` with the arithmetic, comparison and bitwise operators."""
 
     __slots__ = ()
     __array_priority__ = 100.0
 
-    __add__ = _binary_method(np.add)
-    __radd__ = _reflected_method(np.add)
-    __iadd__ = _in_place_method(np.add)
-    __sub__ = _binary_method(np.subtract)
-    __rsub__ = _reflected_method(np.subtract)
-    __isub__ = _in_place_method(np.subtract)
-    __mul__ = _binary_method(np.multiply)
-    __rmul__ = _reflected_method(np.multiply)
-    __imul__ = _in_place_method(np.multiply)
-    __truediv__ = _binary_method(np.true_divide)
-    __rtruediv__ = _reflected_method(np.true_divide)
-    __itruediv__ = _in_place_method(np.true_divide)
-    __floordiv__ = _binary_method(np.floor_divide)
-    __rfloordiv__ = _reflected_method(np.floor_divide)
-    __ifloordiv__ = _in_place_method(np.floor_divide)
-    __mod__ = _binary_method(np.remainder)
-    __rmod__ = _reflected_method(np.remainder)
-    __imod__ = _in_place_method(np.remainder)
-    __pow__ = _binary_method(np.power)
-    __rpow__ = _reflected_method(np.power)
-    __ipow__ = _in_place_method(np.power)
-    __divmod__ = _binary_method(np.divmod)
-    __rdivmod__ = _reflected_method(np.divmod)
-    __matmul__ = _binary_method(np.matmul)
-    __rmatmul__ = _reflected_method(np.matmul)
-    __lshift__ = _binary_method(np.left_shift)
-    __rlshift__ = _reflected_method(np.left_shift)
-    __ilshift__ = _in_place_method(np.left_shift)
-    __rshift__ = _binary_method(np.right_shift)
-    __rrshift__ = _reflected_method(np.right_shift)
-    __irshift__ = _in_place_method(np.right_shift)
-    __and__ = _binary_method(np.bitwise_and)
-    __rand__ = _reflected_method(np.bitwise_and)
-    __iand__ = _in_place_method(np.bitwise_and)
-    __or__ = _binary_method(np.bitwise_or)
-    __ror__ = _reflected_method(np.bitwise_or)
-    __ior__ = _in_place_method(np.bitwise_or)
-    __xor__ = _binary_method(np.bitwise_xor)
-    __rxor__ = _reflected_method(np.bitwise_xor)
-    __ixor__ = _in_place_method(np.bitwise_xor)
-    __lt__ = _comparison_method(np.less)
-    __le__ = _comparison_method(np.less_equal)
-    __gt__ = _comparison_method(np.greater)
-    __ge__ = _comparison_method(np.greater_equal)
-    __eq__ = _comparison_method(np.equal, result_for_others=False)
-    __ne__ = _comparison_method(np.not_equal, result_for_others=True)
+    __add__ = _make_binary_method(np.add)
+    __radd__ = _make_reflected_method(np.add)
+    __iadd__ = _make_in_place_method(np.add)
+    __sub__ = _make_binary_method(np.subtract)
+    __rsub__ = _make_reflected_method(np.subtract)
+    __isub__ = _make_in_place_method(np.subtract)
+    __mul__ = _make_binary_method(np.multiply)
+    __rmul__ = _make_reflected_method(np.multiply)
+    __imul__ = _make_in_place_method(np.multiply)
+    __truediv__ = _make_binary_method(np.true_divide)
+    __rtruediv__ = _make_reflected_method(np.true_divide)
+    __itruediv__ = _make_in_place_method(np.true_divide)
+    __floordiv__ = _make_binary_method(np.floor_divide)
+    __rfloordiv__ = _make_reflected_method(np.floor_divide)
+    __ifloordiv__ = _make_in_place_method(np.floor_divide)
+    __mod__ = _make_binary_method(np.remainder)
+    __rmod__ = _make_reflected_method(np.remainder)
+    __imod__ = _make_in_place_method(np.remainder)
+    __pow__ = _make_binary_method(np.power)
+    __rpow__ = _make_reflected_method(np.power)
+    __ipow__ = _make_in_place_method(np.power)
+    __divmod__ = _make_binary_method(np.divmod)
+    __rdivmod__ = _make_reflected_method(np.divmod)
+    __matmul__ = _make_binary_method(np.matmul)
+    __rmatmul__ = _make_reflected_method(np.matmul)
+    __lshift__ = _make_binary_method(np.left_shift)
+    __rlshift__ = _make_reflected_method(np.left_shift)
+    __ilshift__ = _make_in_place_method(np.left_shift)
+    __rshift__ = _make_binary_method(np.right_shift)
+    __rrshift__ = _make_reflected_method(np.right_shift)
+    __irshift__ = _make_in_place_method(np.right_shift)
+    __and__ = _make_binary_method(np.bitwise_and)
+    __rand__ = _make_reflected_method(np.bitwise_and)
+    __iand__ = _make_in_place_method(np.bitwise_and)
+    __or__ = _make_binary_method(np.bitwise_or)
+    __ror__ = _make_reflected_method(np.bitwise_or)
+    __ior__ = _make_in_place_method(np.bitwise_or)
+    __xor__ = _make_binary_method(np.bitwise_xor)
+    __rxor__ = _make_reflected_method(np.bitwise_xor)
+    __ixor__ = _make_in_place_method(np.bitwise_xor)
+    __lt__ = _make_comparison_method(np.less)
+    __le__ = _make_comparison_method(np.less_equal)
+    __gt__ = _make_comparison_method(np.greater)
+    __ge__ = _make_comparison_method(np.greater_equal)
+    __eq__ = _make_comparison_method(np.equal, result_for_others=False)
+    __ne__ = _make_comparison_method(np.not_equal, result_for_others=True)
 
     def __neg__(self) -> Any:
         return np.negative(self)  # type: ignore[call-overload]
@@ -141,43 +141,43 @@ class FunctionMethods:
 
     __slots__ = ()
 
-    all = _forwarded_method("all")
-    any = _forwarded_method("any")
-    sum = _forwarded_method("sum")
-    prod = _forwarded_method("prod")
-    mean = _forwarded_method("mean")
-    std = _forwarded_method("std")
-    var = _forwarded_method("var")
-    ptp = _forwarded_method("ptp")
-    max = _forwarded_method("max")
-    min = _forwarded_method("min")
-    argmax = _forwarded_method("argmax")
-    argmin = _forwarded_method("argmin")
-    cumsum = _forwarded_method("cumsum")
-    cumprod = _forwarded_method("cumprod")
-    trace = _forwarded_method("trace")
-    clip = _forwarded_method("clip")
-    round = _forwarded_method("round")
-    conj = _forwarded_method("conj")
-    conjugate = _forwarded_method("conjugate")
-    dot = _forwarded_method("dot")
-    take = _forwarded_method("take")
-    repeat = _forwarded_method("repeat")
-    ravel = _forwarded_method("ravel")
-    squeeze = _forwarded_method("squeeze")
-    swapaxes = _forwarded_method("swapaxes")
-    nonzero = _forwarded_method("nonzero")
-    compress = _forwarded_method("compress")
-    diagonal = _forwarded_method("diagonal")
-    argsort = _forwarded_method("argsort")
-    searchsorted = _forwarded_method("searchsorted")
-    argpartition = _forwarded_method("argpartition")
-    put = _forwarded_method("put")
-    choose = _forwarded_method("choose")
+    all = _make_forwarded_method("all")
+    any = _make_forwarded_method("any")
+    sum = _make_forwarded_method("sum")
+    prod = _make_forwarded_method("prod")
+    mean = _make_forwarded_method("mean")
+    std = _make_forwarded_method("std")
+    var = _make_forwarded_method("var")
+    ptp = _make_forwarded_method("ptp")
+    max = _make_forwarded_method("max")
+    min = _make_forwarded_method("min")
+    argmax = _make_forwarded_method("argmax")
+    argmin = _make_forwarded_method("argmin")
+    cumsum = _make_forwarded_method("cumsum")
+    cumprod = _make_forwarded_method("cumprod")
+    trace = _make_forwarded_method("trace")
+    clip = _make_forwarded_method("clip")
+    round = _make_forwarded_method("round")
+    conj = _make_forwarded_method("conj")
+    conjugate = _make_forwarded_method("conjugate")
+    dot = _make_forwarded_method("dot")
+    take = _make_forwarded_method("take")
+    repeat = _make_forwarded_method("repeat")
+    ravel = _make_forwarded_method("ravel")
+    squeeze = _make_forwarded_method("squeeze")
+    swapaxes = _make_forwarded_method("swapaxes")
+    nonzero = _make_forwarded_method("nonzero")
+    compress = _make_forwarded_method("compress")
+    diagonal = _make_forwarded_method("diagonal")
+    argsort = _make_forwarded_method("argsort")
+    searchsorted = _make_forwarded_method("searchsorted")
+    argpartition = _make_forwarded_method("argpartition")
+    put = _make_forwarded_method("put")
+    choose = _make_forwarded_method("choose")
 
     def sort(self: Any, axis: int = -1, kind: str | None = None) -> None:
         """Sort the array in place with a stable algorithm."""
-        check_kind(kind)
+        check_sort_kind(kind)
         check_device(self)
 
         def sort() -> None:
@@ -211,7 +211,7 @@ class FunctionMethods:
         raise AttributeError(missing_array_attribute(type(self), name))
 
 
-def check_kind(kind: str | None) -> None:
+def check_sort_kind(kind: str | None) -> None:
     """Raise ``ValueError`` for a sort `kind` other than ``"stable"`` or None, as CuPy does."""
     if kind is not None and kind != "stable":
         raise ValueError(f"kind can only be None or 'stable', not {kind!r}")

@@ -101,9 +101,9 @@ class RawKernel:
         TypeError, ValueError
             If the arguments do not fit the kernel's parameters.
         """
-        cooperative = self.enable_cooperative_groups or enable_cooperative_groups
+        is_cooperative = self.enable_cooperative_groups or enable_cooperative_groups
         launch = Launch.as_cupy(self, grid, block, args, shared_mem)
-        self.kernel.submit(launch, stream, cooperative)
+        self.kernel.submit(launch, stream, is_cooperative)
 
     def __getitem__(self, shape: Any) -> Any:
         raise TypeError(
@@ -115,7 +115,7 @@ class RawKernel:
         """Compile the kernel now instead of at its first launch. NVRTC's warnings are written to
         `log_stream`.
         """
-        module = self._module()
+        module = self._compile_module()
         module.symbol(self.name)
         if log_stream is not None:
             module.write_log(log_stream)
@@ -123,7 +123,7 @@ class RawKernel:
     @property
     def stats(self) -> KernelStats:
         """Registers and memory that the compiled kernel uses on the current device."""
-        module = self._module()
+        module = self._compile_module()
         return module.stats(module.symbol(self.name), _machine.current().current_device.info)
 
     @property
@@ -154,7 +154,7 @@ class RawKernel:
     @property
     def binary_version(self) -> int:
         """Compute capability of the kernel's machine code, as a number such as 90."""
-        return self._module().target
+        return self._compile_module().target
 
     ptx_version = binary_version
 
@@ -167,15 +167,15 @@ class RawKernel:
         """Maximum dynamic shared memory of a launch, in bytes. A kernel that uses more than 48 KiB must set
         this attribute.
         """
-        return self.max_dynamic_on(_machine.current().current_device)
+        return self.get_max_dynamic_bytes(_machine.current().current_device)
 
     @max_dynamic_shared_size_bytes.setter
     def max_dynamic_shared_size_bytes(self, size_bytes: int) -> None:
         self.kernel.max_dynamic_shared_bytes = size_bytes
 
-    def max_dynamic_on(self, device: VirtualDevice) -> int:
+    def get_max_dynamic_bytes(self, device: VirtualDevice) -> int:
         """Return the maximum dynamic shared memory of a launch on a given device, in bytes."""
-        return self._function_on(device).max_dynamic_shared_bytes
+        return self._load_function(device).max_dynamic_shared_bytes
 
     @property
     def preferred_shared_memory_carveout(self) -> int:
@@ -215,11 +215,11 @@ class RawKernel:
     @property
     def kernel(self) -> Function:
         """The compiled kernel, loaded on the current device."""
-        return self._function_on(_machine.current().current_device)
+        return self._load_function(_machine.current().current_device)
 
-    def _function_on(self, device: VirtualDevice) -> Function:
+    def _load_function(self, device: VirtualDevice) -> Function:
         if device not in self._functions:
-            module = self._module(device)
+            module = self._compile_module(device)
             module.warn()
             self._functions[device] = Module.from_compiled(module, device).get_function(self.name)
         return self._functions[device]
@@ -233,7 +233,7 @@ class RawKernel:
         self.__init__(**state)  # type: ignore[misc]
         self.name_expressions = expressions
 
-    def _module(self, device: VirtualDevice | None = None) -> CompiledModule:
+    def _compile_module(self, device: VirtualDevice | None = None) -> CompiledModule:
         if self._from_file is not None:
             return self._from_file()
         info = (device or _machine.current().current_device).info
@@ -292,7 +292,7 @@ class RawModule:
 
     def compile(self, log_stream: Any = None) -> None:
         """Compile the module now instead of at its first use, and write NVRTC's warnings to `log_stream`."""
-        module = self._module()
+        module = self._compile_module()
         if log_stream is not None:
             module.write_log(log_stream)
 
@@ -304,7 +304,7 @@ class RawModule:
         CUDADriverError
             ``CUDA_ERROR_NOT_FOUND``, with the names of the module's kernels.
         """
-        symbol = self._module().symbol(name)
+        symbol = self._compile_module().symbol(name)
         kernel = RawKernel(
             self.code or "",
             symbol,
@@ -315,7 +315,7 @@ class RawModule:
         kernel.name_expressions = self.name_expressions or ()
         if self.file_path is not None:
             kernel.file_path = self.file_path
-            kernel._from_file = self._module
+            kernel._from_file = self._compile_module
         return kernel
 
     def get_global(self, name: str) -> MemoryPointer:
@@ -327,10 +327,10 @@ class RawModule:
             ``CUDA_ERROR_NOT_FOUND``, if there is no such variable.
         """
         device = _machine.current().current_device
-        address, size = Module.from_compiled(self._module(), device).variable(name)
+        address, size = Module.from_compiled(self._compile_module(), device).variable(name)
         return MemoryPointer(UnownedMemory(address, size, self, device.id), 0)
 
-    def _module(self) -> CompiledModule:
+    def _compile_module(self) -> CompiledModule:
         device = _machine.current().current_device
         info = device.info
         if self.code is None:

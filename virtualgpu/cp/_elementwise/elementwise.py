@@ -7,29 +7,29 @@ from typing import Any
 
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.raw_kernel import RawKernel
-from virtualgpu.cp._elementwise.header import header
+from virtualgpu.cp._elementwise.header import make_header
 from virtualgpu.cp._elementwise.operands import (
     Operand,
-    broadcast,
-    checked,
-    dtype_of,
+    broadcast_arguments,
+    check_arguments,
+    find_loop_shape,
+    get_dtype,
     lay_out,
-    layout_value,
-    loop_shape,
-    outputs,
+    make_layout_value,
+    prepare_outputs,
 )
 from virtualgpu.cp._elementwise.parameters import (
     TypeMap,
-    c_name,
     check_identifiers,
     check_name,
-    compiled,
+    compile_generated,
     decide_types,
-    parameters,
-    typedefs,
+    get_cpp_type,
+    make_typedefs,
+    parse_parameters,
 )
 
-MAX_GRID = 2**31 - 1
+MAX_GRID_BLOCKS = 2**31 - 1
 
 
 class ElementwiseKernel:
@@ -72,7 +72,7 @@ class ElementwiseKernel:
         after_loop: str = "",
     ) -> None:
         check_name(name)
-        self.in_params, self.out_params = parameters(in_params), parameters(out_params)
+        self.in_params, self.out_params = parse_parameters(in_params), parse_parameters(out_params)
         self.params = self.in_params + self.out_params
         if any(parameter.name == "i" for parameter in self.params):
             raise ValueError(
@@ -124,24 +124,24 @@ class ElementwiseKernel:
                 f"Wrong number of arguments for {self.name!r}. It must be either {self.nin} or {self.nargs} "
                 f"(with outputs), but given {len(args)}."
             )
-        values = checked(args)
-        in_args = values[: self.nin]
-        out_args = values[self.nin :]
+        checked_args = check_arguments(args)
+        in_args = checked_args[: self.nin]
+        out_args = checked_args[self.nin :]
         for array in out_args:
             if not isinstance(array, ndarray):
                 raise TypeError("Output arguments type must be cupy.ndarray")
-        shape = loop_shape(values, self.params, size)
+        shape = find_loop_shape(checked_args, self.params, size)
         in_types, out_types, type_map = decide_types(
             self.in_params,
             self.out_params,
-            [dtype_of(a) for a in in_args],
+            [get_dtype(a) for a in in_args],
             [a.dtype for a in out_args],
         )
-        results = outputs(out_args, self.out_params, out_types, shape, size is not None)
+        results = prepare_outputs(out_args, self.out_params, out_types, shape, size is not None)
         if 0 not in shape:
-            inputs = broadcast(in_args, self.in_params, shape)
+            inputs = broadcast_arguments(in_args, self.in_params, shape)
             is_constant = [True] * self.nin + [False] * self.nout
-            operands, arguments, loop = lay_out(
+            operands, arguments, merged_shape = lay_out(
                 [*inputs, *results],
                 self.params,
                 [*in_types, *out_types],
@@ -149,13 +149,15 @@ class ElementwiseKernel:
                 shape,
                 self.reduce_dims,
             )
-            kernel = self._compile_kernel(operands, type_map, len(loop))
+            kernel = self._compile_kernel(operands, type_map, len(merged_shape))
             element_count = 1
-            for extent in loop:
+            for extent in merged_shape:
                 element_count *= extent
-            threads = min(block_size, element_count)
-            blocks = min(MAX_GRID, -(-element_count // threads))
-            kernel((blocks,), (threads,), (*arguments, layout_value(loop)), stream=stream)
+            block_threads = min(block_size, element_count)
+            block_count = min(MAX_GRID_BLOCKS, -(-element_count // block_threads))
+            kernel(
+                (block_count,), (block_threads,), (*arguments, make_layout_value(merged_shape)), stream=stream
+            )
         if self.no_return:
             return None
         return results[0] if self.nout == 1 and not self.return_tuple else tuple(results)
@@ -166,28 +168,32 @@ class ElementwiseKernel:
             source_code = self._generate_source(operands, type_map, ndim)
             check_identifiers(self.params, source_code, self.name)
             code_parts = {"operation": self.operation, "preamble": self.preamble}
-            self._kernels[key] = compiled(RawKernel(source_code, self.name, self.options), code_parts)
+            self._kernels[key] = compile_generated(
+                RawKernel(source_code, self.name, self.options), code_parts
+            )
         return self._kernels[key]
 
     def _generate_source(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> str:
         declarations = ", ".join(
-            [*(operand.declared for operand in operands), f"CLayout<{ndim}> _whole_layout"]
+            [*(operand.declaration for operand in operands), f"CLayout<{ndim}> _whole_layout"]
         )
-        setup = "\n  ".join(line for operand in operands if (line := operand.setup))
-        elements = "\n    ".join(line for operand in operands if (line := operand.element("_ind", "i")))
+        array_setup = "\n  ".join(cpp_line for operand in operands if (cpp_line := operand.setup_statement))
+        element_definitions = "\n    ".join(
+            cpp_line for operand in operands if (cpp_line := operand.define_element("_ind", "i"))
+        )
         type_names = frozenset(
-            [operand.c_type for operand in operands] + [c_name(dtype) for _, dtype in type_map]
+            [operand.c_type for operand in operands] + [get_cpp_type(dtype) for _, dtype in type_map]
         )
-        return f"""{header(type_names, self.preamble + self.operation)}
-{typedefs(type_map)}{self.preamble}
+        return f"""{make_header(type_names, self.preamble + self.operation)}
+{make_typedefs(type_map)}{self.preamble}
 extern "C" __global__ void {self.name}({declarations}) {{
-  {setup}
+  {array_setup}
   CIndexer<{ndim}> _ind(_whole_layout);
   {self.loop_prep};
   for (ptrdiff_t i = (ptrdiff_t)blockIdx.x * blockDim.x + threadIdx.x; i < _ind.size();
        i += (ptrdiff_t)blockDim.x * gridDim.x) {{
     _ind.set(i);
-    {elements}
+    {element_definitions}
     {self.operation};
   }}
   {self.after_loop};

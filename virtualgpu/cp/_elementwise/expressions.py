@@ -8,7 +8,7 @@ import numpy as np
 
 # Functions with NumPy's rules, which differ from C++: integer division by zero returns 0, results take the
 # divisor's sign, shifts by too many bits return 0 or the sign, integer powers wrap.
-HELPERS = """\
+HELPER_FUNCTIONS = """\
 template <typename T> __device__ T _floor_divide(T a, T b) {
   if (b == 0) return 0;
   T q = a / b;
@@ -47,7 +47,7 @@ template <typename T> __device__ T _right_shift(T a, T b) {
 }
 """
 
-_ANY_TYPE = {
+_ANY_TYPE_EXPRESSIONS = {
     "subtract": "{0} - {1}",
     "negative": "-{0}",
     "positive": "{0}",
@@ -55,11 +55,11 @@ _ANY_TYPE = {
     "equal": "{0} == {1}",
     "not_equal": "{0} != {1}",
 }
-_NUMBER_TYPES = {
+_NUMBER_EXPRESSIONS = {
     "add": "{0} + {1}",
     "multiply": "{0} * {1}",
 }
-_ORDERED_TYPES = {
+_ORDERED_EXPRESSIONS = {
     "less": "{0} < {1}",
     "less_equal": "{0} <= {1}",
     "greater": "{0} > {1}",
@@ -73,14 +73,14 @@ _ORDERED_TYPES = {
     "sign": "{0} != {0} ? {0} : ({0} > 0) - ({0} < 0)",
     "conjugate": "{0}",
 }
-_SAME_NAME = (
+_SAME_NAME_FUNCTIONS = (
     *("sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
     *("sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil", "trunc", "rint", "fabs"),
 )
 _TWO_OPERAND_NAMES = {"arctan2": "atan2", "hypot": "hypot", "fmod": "fmod", "fmax": "fmax", "fmin": "fmin"}
 _INVERTIBLE_NAMES = ("sin", "cos", "tan", "sinh", "cosh", "tanh")
-_REAL_TYPES = {
-    **{name: f"{name}({{0}})" for name in _SAME_NAME},
+_REAL_EXPRESSIONS = {
+    **{name: f"{name}({{0}})" for name in _SAME_NAME_FUNCTIONS},
     **{f"arc{name}": f"a{name}({{0}})" for name in _INVERTIBLE_NAMES},
     **{name: f"{c}({{0}}, {{1}})" for name, c in (*_TWO_OPERAND_NAMES.items(), ("copysign", "copysign"))},
     "divide": "{0} / {1}",
@@ -99,7 +99,7 @@ _REAL_TYPES = {
     "rad2deg": "{0} * 57.29577951308232",
     "degrees": "{0} * 57.29577951308232",
 }
-_INTEGER_TYPES = {
+_INTEGER_EXPRESSIONS = {
     "absolute": "{0} < 0 ? -{0} : {0}",
     "floor_divide": "_floor_divide({0}, {1})",
     "remainder": "_remainder({0}, {1})",
@@ -117,7 +117,7 @@ _INTEGER_TYPES = {
     "isinf": "{0} != {0}",
     "isfinite": "{0} == {0}",
 }
-_BOOL_TYPE = {
+_BOOL_EXPRESSIONS = {
     "add": "{0} || {1}",
     "multiply": "{0} && {1}",
     "bitwise_and": "{0} && {1}",
@@ -130,7 +130,7 @@ _BOOL_TYPE = {
     "isinf": "{0} != {0}",
     "isfinite": "{0} == {0}",
 }
-_COMPLEX_TYPES = {
+_COMPLEX_EXPRESSIONS = {
     "divide": "{0} / {1}",
     "absolute": "abs({0})",
     "conjugate": "conj({0})",
@@ -138,15 +138,21 @@ _COMPLEX_TYPES = {
     "log": "log({0})",
     "sqrt": "sqrt({0})",
 }
-_BY_KIND: dict[str, dict[str, str]] = {
-    "f": {**_ANY_TYPE, **_NUMBER_TYPES, **_ORDERED_TYPES, **_REAL_TYPES},
-    "i": {**_ANY_TYPE, **_NUMBER_TYPES, **_ORDERED_TYPES, **_INTEGER_TYPES},
-    "u": {**_ANY_TYPE, **_NUMBER_TYPES, **_ORDERED_TYPES, **_INTEGER_TYPES, "absolute": "{0}"},
-    "b": {**_ANY_TYPE, **_ORDERED_TYPES, **_BOOL_TYPE},
-    "c": {**_ANY_TYPE, **_NUMBER_TYPES, **_COMPLEX_TYPES},
+_EXPRESSIONS_BY_KIND: dict[str, dict[str, str]] = {
+    "f": {**_ANY_TYPE_EXPRESSIONS, **_NUMBER_EXPRESSIONS, **_ORDERED_EXPRESSIONS, **_REAL_EXPRESSIONS},
+    "i": {**_ANY_TYPE_EXPRESSIONS, **_NUMBER_EXPRESSIONS, **_ORDERED_EXPRESSIONS, **_INTEGER_EXPRESSIONS},
+    "u": {
+        **_ANY_TYPE_EXPRESSIONS,
+        **_NUMBER_EXPRESSIONS,
+        **_ORDERED_EXPRESSIONS,
+        **_INTEGER_EXPRESSIONS,
+        "absolute": "{0}",
+    },
+    "b": {**_ANY_TYPE_EXPRESSIONS, **_ORDERED_EXPRESSIONS, **_BOOL_EXPRESSIONS},
+    "c": {**_ANY_TYPE_EXPRESSIONS, **_NUMBER_EXPRESSIONS, **_COMPLEX_EXPRESSIONS},
 }
 
 
-def expression(function: np.ufunc, dtype: np.dtype[Any]) -> str | None:
+def find_expression(function: np.ufunc, dtype: np.dtype[Any]) -> str | None:
     """Return the C++ expression that implements a NumPy function for one dtype, or None."""
-    return _BY_KIND[dtype.kind].get(function.__name__)
+    return _EXPRESSIONS_BY_KIND[dtype.kind].get(function.__name__)

@@ -12,16 +12,22 @@ import numpy as np
 
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._elementwise.elementwise import ElementwiseKernel
-from virtualgpu.cp._elementwise.expressions import HELPERS
-from virtualgpu.cp._elementwise.parameters import c_name
+from virtualgpu.cp._elementwise.expressions import HELPER_FUNCTIONS
+from virtualgpu.cp._elementwise.parameters import get_cpp_type
 from virtualgpu.cp._elementwise.reduction import ReductionKernel
-from virtualgpu.cp._elementwise.traced import Argument, NotOneLoop, Reduction, Trace, Traced
+from virtualgpu.cp._elementwise.traced import (
+    FusionTrace,
+    NotOneLoopError,
+    TracedArgument,
+    TracedReduction,
+    TracedValue,
+)
 from virtualgpu.cuda_errors import CompileException
 
 _ACCEPTED_TYPES = (ndarray, np.ndarray, np.generic, int, float, complex, type(None))
 
 
-class Fused:
+class FusedFunction:
     """A function whose operations run as one kernel. Each combination of argument types is traced and
     compiled once.
 
@@ -31,7 +37,7 @@ class Fused:
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self.func = function
         self.name = name or function.__name__
-        self._plans: dict[tuple[Any, ...], Plan | None] = {}
+        self._plans: dict[tuple[Any, ...], FusionPlan | None] = {}
 
     def __repr__(self) -> str:
         return f"<Fusion {self.name!r}>"
@@ -46,7 +52,7 @@ class Fused:
                 f"{self.name}() got an unexpected keyword argument {next(iter(kwargs))!r}. Pass the "
                 "arguments of a fused function by position."
             )
-        if any(isinstance(a, Traced) for a in args) or not any(isinstance(a, ndarray) for a in args):
+        if any(isinstance(a, TracedValue) for a in args) or not any(isinstance(a, ndarray) for a in args):
             return self.func(*args)
         if not all(isinstance(a, _ACCEPTED_TYPES) for a in args):
             types = ", ".join(repr(type(a)) for a in args)
@@ -58,18 +64,18 @@ class Fused:
                 f"{self.name}() got a NumPy array next to device arrays. Copy it to the device with "
                 "cp.asarray(x)."
             )
-        key = tuple(_argument_signature(a) for a in args)
+        key = tuple(_describe_argument(a) for a in args)
         if key not in self._plans:
-            self._plans[key] = self._plan(args)
+            self._plans[key] = self._make_plan(args)
         plan = self._plans[key]
         return _check_result(self.func(*args)) if plan is None else plan(args)
 
-    def _plan(self, args: tuple[Any, ...]) -> Plan | None:
+    def _make_plan(self, args: tuple[Any, ...]) -> FusionPlan | None:
         """Return the kernel for arguments of these types, or None if one loop cannot compute the function."""
         plan = None
         is_identifier = self.name.isascii() and self.name.isidentifier()
-        with contextlib.suppress(NotOneLoop):
-            plan = _plan(self.func, args, self.name if is_identifier else "unnamed")
+        with contextlib.suppress(NotOneLoopError):
+            plan = _make_plan(self.func, args, self.name if is_identifier else "unnamed")
         if not is_identifier:
             raise CompileException(
                 f"error: expected an identifier as the kernel's name, not {self.name!r}. Define a function "
@@ -97,22 +103,22 @@ def _check_result(result: Any) -> Any:
     return result
 
 
-def _argument_signature(value: Any) -> Any:
+def _describe_argument(value: Any) -> Any:
     if isinstance(value, ndarray):
         return value.dtype.char, value.ndim
     return value.dtype.char if isinstance(value, np.generic) else type(value)
 
 
 @dataclass(slots=True)
-class Plan:
+class FusionPlan:
     """A callable plan of a fused function, with its kernel and the order of its arguments."""
 
     kernel: ElementwiseKernel | ReductionKernel
-    arguments: list[Argument]
+    arguments: list[TracedArgument]
     written_positions: list[int]
     result_dtypes: list[np.dtype[Any]]
     returns: str
-    reduction: Reduction | None
+    reduction: TracedReduction | None
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
         inputs = [a.constant if a.position is None else args[a.position] for a in self.arguments]
@@ -143,7 +149,7 @@ def _check_elements(name: str, inputs: list[Any]) -> None:
         raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
 
 
-def _plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Plan:
+def _make_plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> FusionPlan:
     """Trace a function and generate its kernel.
 
     Raises
@@ -151,8 +157,8 @@ def _plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Pla
     Exception
         If the function is not a single loop, or cannot be fused.
     """
-    trace = Trace()
-    result = function(*(None if a is None else trace.argument(a, i) for i, a in enumerate(args)))
+    trace = FusionTrace()
+    result = function(*(None if a is None else trace.add_argument(a, i) for i, a in enumerate(args)))
     if result is None:
         returns = "none"
     elif isinstance(result, tuple):
@@ -164,9 +170,9 @@ def _plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Pla
         for result_item in (result if isinstance(result, tuple) else (result,))
         if result_item is not None
     ]
-    if not all(isinstance(result_item, Traced) for result_item in result_items):
-        raise NotOneLoop
-    result_values = [trace.operand(result_item) for result_item in result_items]
+    if not all(isinstance(result_item, TracedValue) for result_item in result_items):
+        raise NotOneLoopError
+    result_values = [trace.as_operand(result_item) for result_item in result_items]
     outputs = [*result_values, *trace.written_positions.values()]
     in_declarations = ", ".join(f"{a.dtype.name} {a.name}" for a in trace.arguments)
     out_declarations = ", ".join(f"{output.dtype.name} out{k}" for k, output in enumerate(outputs))
@@ -175,36 +181,36 @@ def _plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Pla
     if trace.reduction is None:
         operation = "\n    ".join([*trace.statements[0], *assignments])
         kernel = ElementwiseKernel(
-            in_declarations, out_declarations, operation, name, preamble=HELPERS, return_tuple=True
+            in_declarations, out_declarations, operation, name, preamble=HELPER_FUNCTIONS, return_tuple=True
         )
     else:
         if not outputs:
-            raise NotOneLoop
-        kernel = _reduction_kernel(
+            raise NotOneLoopError
+        kernel = _make_reduction_kernel(
             trace, trace.reduction, outputs, in_declarations, out_declarations, assignments, name
         )
     result_dtypes = [output.dtype for output in result_values]
-    return Plan(
+    return FusionPlan(
         kernel, trace.arguments, list(trace.written_positions), result_dtypes, returns, trace.reduction
     )
 
 
-def _reduction_kernel(
-    trace: Trace,
-    reduction: Reduction,
-    outputs: list[Traced],
+def _make_reduction_kernel(
+    trace: FusionTrace,
+    reduction: TracedReduction,
+    outputs: list[TracedValue],
     in_declarations: str,
     out_declarations: str,
     assignments: list[str],
     name: str,
 ) -> ReductionKernel:
-    parameters = ", ".join(f"const {c_name(a.dtype)}& {a.name}" for a in trace.arguments)
-    c_type = c_name(reduction.dtype)
-    results = "".join(f", {c_name(o.dtype)}& out{k}" for k, o in enumerate(outputs))
+    parameters = ", ".join(f"const {get_cpp_type(a.dtype)}& {a.name}" for a in trace.arguments)
+    c_type = get_cpp_type(reduction.dtype)
+    results = "".join(f", {get_cpp_type(o.dtype)}& out{k}" for k, o in enumerate(outputs))
     constants = [a for a in trace.arguments if a.position is None]
-    constant_parameters = "".join(f", const {c_name(a.dtype)}& {a.name}" for a in constants)
+    constant_parameters = "".join(f", const {get_cpp_type(a.dtype)}& {a.name}" for a in constants)
     preamble = (
-        f"{HELPERS}__device__ {c_type} _map({parameters}) {{ {' '.join(trace.statements[0])} "
+        f"{HELPER_FUNCTIONS}__device__ {c_type} _map({parameters}) {{ {' '.join(trace.statements[0])} "
         f"return {reduction.value.converted(reduction.dtype)}; }}\n"
         f"__device__ void _post({c_type} a{results}{constant_parameters}) "
         f"{{ {' '.join([*trace.statements[1], *assignments])} }}\n"
@@ -255,9 +261,9 @@ def fuse(*args: Any, **kwargs: Any) -> Any:
         From a call, if the kernel's name is not an identifier in C++, such as that of a lambda.
     """
     if len(args) == 1 and not kwargs and callable(args[0]):
-        return functools.update_wrapper(Fused(args[0]), args[0])
+        return functools.update_wrapper(FusedFunction(args[0]), args[0])
 
     def decorate(function: Callable[..., Any], kernel_name: str | None = None) -> Any:
-        return functools.update_wrapper(Fused(function, kernel_name), function)
+        return functools.update_wrapper(FusedFunction(function, kernel_name), function)
 
     return lambda function: decorate(function, *args, **kwargs)

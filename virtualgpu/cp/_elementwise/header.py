@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from virtualgpu.compile.headers.complex_numbers import COMPLEX_HEADER
 
-ARRAYS = """\
+ARRAY_CLASSES = """\
 template <int ndim>
 struct CLayout { ptrdiff_t shape[ndim]; ptrdiff_t strides[ndim]; };
 
@@ -63,7 +63,7 @@ class CIndexer {
 """
 
 # Half precision is a storage type: arithmetic uses float, as in CuPy.
-FLOAT16 = """\
+FLOAT16_STRUCT = """\
 struct float16 {
   unsigned short bits_;
   float16() = default;
@@ -81,11 +81,11 @@ struct float16 {
 """
 
 
-def header(type_names: frozenset[str], code: str = "") -> str:
+def make_header(type_names: frozenset[str], code: str = "") -> str:
     """Return the C++ declarations that a kernel needs for its types and its code."""
-    header_texts = [ARRAYS]
+    header_texts = [ARRAY_CLASSES]
     if "float16" in type_names or "float16" in code:
-        header_texts.append(FLOAT16)
+        header_texts.append(FLOAT16_STRUCT)
     if any(name.startswith("complex") for name in type_names) or "complex<" in code:
         header_texts.append(COMPLEX_HEADER)
     return "\n".join(header_texts)

@@ -9,39 +9,39 @@ from typing import Any
 
 import numpy as np
 
-from virtualgpu.cp._core.arguments import check_device, unsupported
+from virtualgpu.cp._core.arguments import check_device, make_type_error
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.dtypes import checked_dtype
-from virtualgpu.cp._elementwise.parameters import Parameter, c_name
+from virtualgpu.cp._core.dtypes import check_dtype
+from virtualgpu.cp._elementwise.parameters import Parameter, get_cpp_type
 from virtualgpu.cp.cuda.texture import TextureObject
 
 Shape = tuple[int, ...]
 
 
-def checked(args: Sequence[Any]) -> list[Any]:
+def check_arguments(arguments: Sequence[Any]) -> list[Any]:
     """Check that all arguments of a kernel are scalars or arrays of the current device, and return them as a
     list.
 
     Any other argument raises CuPy's ``TypeError``.
     """
-    for argument in args:
+    for argument in arguments:
         if isinstance(argument, ndarray):
             check_device(argument)
         elif isinstance(argument, np.generic):
-            checked_dtype(argument.dtype)
+            check_dtype(argument.dtype)
         elif not isinstance(argument, (bool, int, float, complex, TextureObject)):
-            raise unsupported(argument)
-    return list(args)
+            raise make_type_error(argument)
+    return list(arguments)
 
 
-def dtype_of(value: Any) -> np.dtype[Any] | None:
+def get_dtype(value: Any) -> np.dtype[Any] | None:
     """Return the dtype of an array or a texture handle, or None for a number."""
     if isinstance(value, TextureObject):
         return np.dtype(np.uint64)
     return value.dtype if isinstance(value, ndarray) else None
 
 
-def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | None) -> Shape:
+def find_loop_shape(args: Sequence[Any], params: Sequence[Parameter], loop_size: int | None) -> Shape:
     """Return the shape of the loop in which a kernel computes its elements. The result is the broadcast shape
     of the non-raw arrays, or `size`.
 
@@ -53,24 +53,24 @@ def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | Non
     shapes = [
         a.shape for a, param in zip(args, params, strict=False) if isinstance(a, ndarray) and not param.raw
     ]
-    if size is not None:
+    if loop_size is not None:
         if shapes:
             raise ValueError("Specified 'size' can be used only if all of the ndarray are 'raw'.")
-        return (size,)
+        return (loop_size,)
     if not shapes:
         raise ValueError("Loop size is undecided. Pass size=, because every array argument is raw.")
     return np.broadcast_shapes(*shapes)
 
 
-def broadcast(args: Sequence[Any], params: Sequence[Parameter], shape: Shape) -> list[Any]:
+def broadcast_arguments(args: Sequence[Any], params: Sequence[Parameter], shape: Shape) -> list[Any]:
     """Return the arguments of a kernel, with each non-raw array broadcast to `shape`."""
     return [
-        a._view_of(np.broadcast_to(a._host, shape)) if isinstance(a, ndarray) and not param.raw else a
+        a._make_view(np.broadcast_to(a._host, shape)) if isinstance(a, ndarray) and not param.raw else a
         for a, param in zip(args, params, strict=True)
     ]
 
 
-def outputs(
+def prepare_outputs(
     out_args: Sequence[Any],
     params: Sequence[Parameter],
     dtypes: Sequence[np.dtype[Any]],
@@ -101,7 +101,7 @@ def outputs(
     return list(out_args)
 
 
-def as_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
+def convert_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
     """Convert a Python or NumPy scalar to the type of a kernel parameter by the rules of C++."""
     with np.errstate(all="ignore"):
         if dtype.kind in "iu" and isinstance(value, int):
@@ -111,27 +111,29 @@ def as_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
         return np.asarray(value).astype(dtype)[()]
 
 
-def merged(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
+def merge_axes(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
     """Merge adjacent axes of a loop that are contiguous in all arrays. The kernel then needs fewer index
     calculations.
     """
-    axes: list[list[int]] = []
+    merged_axes: list[list[int]] = []
     for axis, extent in enumerate(shape):
         if extent == 1 and len(shape) > 1:
             continue
-        if axes and all(
-            axis_strides[axes[-1][-1]] == axis_strides[axis] * extent for axis_strides in strides
+        if merged_axes and all(
+            axis_strides[merged_axes[-1][-1]] == axis_strides[axis] * extent for axis_strides in strides
         ):
-            axes[-1].append(axis)
+            merged_axes[-1].append(axis)
         else:
-            axes.append([axis])
-    if not axes:
+            merged_axes.append([axis])
+    if not merged_axes:
         return (1,), [(0,) for _ in strides]
-    new_shape = tuple(math.prod(shape[a] for a in axis_group) for axis_group in axes)
-    return new_shape, [tuple(axis_strides[axis_group[-1]] for axis_group in axes) for axis_strides in strides]
+    new_shape = tuple(math.prod(shape[a] for a in axis_group) for axis_group in merged_axes)
+    return new_shape, [
+        tuple(axis_strides[axis_group[-1]] for axis_group in merged_axes) for axis_strides in strides
+    ]
 
 
-def layout_value(shape: Shape, strides: Shape | None = None) -> Any:
+def make_layout_value(shape: Shape, strides: Shape | None = None) -> Any:
     """Return a kernel argument of the C++ type ``CLayout`` with the given shape and strides. The default
     strides are 0.
     """
@@ -157,7 +159,7 @@ class Operand:
     is_array: bool
 
     @property
-    def declared(self) -> str:
+    def declaration(self) -> str:
         """C++ declarations of the argument in the signature of the kernel."""
         name = self.parameter.name
         if not self.is_array:
@@ -165,7 +167,7 @@ class Operand:
         return f"{self.c_type}* _{name}_, CLayout<{self.ndim}> _layout_{name}"
 
     @property
-    def setup(self) -> str:
+    def setup_statement(self) -> str:
         """C++ statement that creates the array object of the argument."""
         if not self.is_array:
             return ""
@@ -175,7 +177,7 @@ class Operand:
         flags = f"{self.ndim}, {str(self.contiguous).lower()}"
         return f"{const}CArray<{self.c_type}, {flags}> {variable}(_{name}_, _layout_{name});"
 
-    def element(self, indexer: str, linear: str) -> str:
+    def define_element(self, indexer: str, linear: str) -> str:
         """Return the C++ statement that defines a reference to one array element in a loop iteration."""
         if not self.is_array or self.parameter.raw:
             return ""
@@ -206,29 +208,29 @@ def lay_out(
         shape = (1,)
         strides_by_position = dict.fromkeys(loop_positions, (0,))
     elif merge:
-        shape, merged_strides = merged(shape, [strides_by_position[i] for i in loop_positions])
+        shape, merged_strides = merge_axes(shape, [strides_by_position[i] for i in loop_positions])
         strides_by_position = dict(zip(loop_positions, merged_strides, strict=True))
     operands = []
-    values = []
+    launch_arguments = []
     for i, (a, param, dtype) in enumerate(zip(args, params, dtypes, strict=True)):
-        c_type = c_name(dtype)
+        c_type = get_cpp_type(dtype)
         if not isinstance(a, ndarray):
             operands.append(Operand(param, True, c_type, 0, True, False))
-            values.append(a if isinstance(a, TextureObject) else as_scalar(a, dtype))
+            launch_arguments.append(a if isinstance(a, TextureObject) else convert_scalar(a, dtype))
             continue
         extents, strides = (
             (a.shape or (1,), a.strides or (0,)) if param.raw else (shape, strides_by_position[i])
         )
         contiguous = _is_contiguous(extents, strides, dtype.itemsize)
         operands.append(Operand(param, constant[i], c_type, len(extents), contiguous, True))
-        values += [a, layout_value(extents, strides)]
-    return operands, values, shape
+        launch_arguments += [a, make_layout_value(extents, strides)]
+    return operands, launch_arguments, shape
 
 
 def _is_contiguous(shape: Shape, strides: Shape, itemsize: int) -> bool:
-    expected = itemsize
+    expected_stride = itemsize
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent != 1 and stride != expected:
+        if extent != 1 and stride != expected_stride:
             return False
-        expected *= extent
+        expected_stride *= extent
     return True

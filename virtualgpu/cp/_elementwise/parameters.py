@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from virtualgpu.cp._core.dtypes import checked_dtype
+from virtualgpu.cp._core.dtypes import check_dtype
 from virtualgpu.cp._core.raw_kernel import RawKernel
 from virtualgpu.cuda_errors import CompileException
 
 _IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_]\w*")
-C_NAMES = {
+CPP_TYPE_NAMES = {
     "bool": "bool",
     "int8": "signed char",
     "int16": "short",
@@ -36,9 +36,9 @@ C_NAMES = {
 TypeMap = tuple[tuple[str, np.dtype[Any]], ...]
 
 
-def c_name(dtype: np.dtype[Any]) -> str:
+def get_cpp_type(dtype: np.dtype[Any]) -> str:
     """Return the name of the C++ type for elements of a dtype."""
-    return C_NAMES["bool" if dtype.kind == "b" else np.dtype(f"{dtype.kind}{dtype.itemsize}").name]
+    return CPP_TYPE_NAMES["bool" if dtype.kind == "b" else np.dtype(f"{dtype.kind}{dtype.itemsize}").name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class Parameter:
     @property
     def c_type(self) -> str:
         """C++ type of the parameter in the generated source."""
-        return self.placeholder if self.dtype is None else c_name(self.dtype)
+        return self.placeholder if self.dtype is None else get_cpp_type(self.dtype)
 
 
 @lru_cache(maxsize=512)
-def parameters(text: str) -> tuple[Parameter, ...]:
+def parse_parameters(text: str) -> tuple[Parameter, ...]:
     """Parse the parameter list of a kernel, such as ``"T x, raw float32 y"``.
 
     Raises
@@ -84,7 +84,7 @@ def _parse_parameter(text: str) -> Parameter:
     if len(type_name) == 1:
         return Parameter(name, type_name, None, bool(qualifiers))
     try:
-        dtype = checked_dtype(type_name)
+        dtype = check_dtype(type_name)
     except (TypeError, ValueError):
         raise TypeError(
             f"data type {type_name!r} not understood. Write a NumPy type, such as "
@@ -112,7 +112,7 @@ def check_identifiers(params: Sequence[Parameter], code: str, kernel_name: str) 
             )
 
 
-def compiled(kernel: RawKernel, user_parts: Mapping[str, str]) -> RawKernel:
+def compile_generated(kernel: RawKernel, user_parts: Mapping[str, str]) -> RawKernel:
     """Compile the source of a generated kernel, and return the compiled kernel.
 
     Parameters
@@ -132,19 +132,19 @@ def compiled(kernel: RawKernel, user_parts: Mapping[str, str]) -> RawKernel:
     except CompileException as error:
         source_code = kernel.code
 
-        def part_and_line(match: re.Match[str]) -> str:
+        def locate_line(match: re.Match[str]) -> str:
             line_number = int(match[1])
-            for name, text in user_parts.items():
-                first_line = source_code.count("\n", 0, source_code.rfind(text)) + 1
+            for name, part_code in user_parts.items():
+                first_line = source_code.count("\n", 0, source_code.rfind(part_code)) + 1
                 if (
-                    text
-                    and text in source_code
-                    and first_line <= line_number <= first_line + text.count("\n")
+                    part_code
+                    and part_code in source_code
+                    and first_line <= line_number <= first_line + part_code.count("\n")
                 ):
                     return f"{name} of {kernel.name!r}, line {line_number - first_line + 1}"
             return match[0]
 
-        log = re.sub(r"\bkernel\.cu\((\d+)\)", part_and_line, error.log)
+        log = re.sub(r"\bkernel\.cu\((\d+)\)", locate_line, error.log)
         raise CompileException(log, source_code, error.name, error.options) from None
     return kernel
 
@@ -171,16 +171,16 @@ def decide_types(
     for parameter, dtype in typed_parameters:
         if dtype is None:
             continue
-        expected = parameter.dtype or placeholder_dtypes.setdefault(parameter.placeholder, dtype)
-        if expected != dtype:
+        expected_dtype = parameter.dtype or placeholder_dtypes.setdefault(parameter.placeholder, dtype)
+        if expected_dtype != dtype:
             type_note = f" (type {parameter.placeholder})" if parameter.dtype is None else ""
             raise TypeError(
                 f"Type is mismatched. {parameter.name} is {dtype} but the kernel takes "
-                f"{expected}{type_note}. Convert the array with "
-                f"x.astype(cp.{expected.name}), or declare the parameter with a different "
+                f"{expected_dtype}{type_note}. Convert the array with "
+                f"x.astype(cp.{expected_dtype.name}), or declare the parameter with a different "
                 "type or letter."
             )
-    types = []
+    dtypes = []
     for parameter in (*inputs, *outputs):
         parameter_dtype = parameter.dtype or placeholder_dtypes.get(parameter.placeholder)
         if parameter_dtype is None:
@@ -188,10 +188,10 @@ def decide_types(
                 f"The type {parameter.placeholder} of {parameter.name} is not determined. Pass an array for "
                 f"{parameter.name}, pass the output array, or write a type, such as float32."
             )
-        types.append(parameter_dtype)
-    return types[: len(inputs)], types[len(inputs) :], tuple(sorted(placeholder_dtypes.items()))
+        dtypes.append(parameter_dtype)
+    return dtypes[: len(inputs)], dtypes[len(inputs) :], tuple(sorted(placeholder_dtypes.items()))
 
 
-def typedefs(type_map: TypeMap) -> str:
+def make_typedefs(type_map: TypeMap) -> str:
     """Return a C++ ``typedef`` for each type placeholder such as ``T``."""
-    return "".join(f"typedef {c_name(dtype)} {letter};\n" for letter, dtype in type_map)
+    return "".join(f"typedef {get_cpp_type(dtype)} {letter};\n" for letter, dtype in type_map)

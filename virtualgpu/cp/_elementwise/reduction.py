@@ -13,32 +13,32 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.raw_kernel import RawKernel
-from virtualgpu.cp._elementwise.header import header
+from virtualgpu.cp._elementwise.header import make_header
 from virtualgpu.cp._elementwise.operands import (
     Operand,
     Shape,
-    broadcast,
-    checked,
+    broadcast_arguments,
+    check_arguments,
+    find_loop_shape,
     lay_out,
-    layout_value,
-    loop_shape,
-    outputs,
+    make_layout_value,
+    prepare_outputs,
 )
 from virtualgpu.cp._elementwise.parameters import (
     Parameter,
     TypeMap,
-    c_name,
     check_identifiers,
     check_name,
-    compiled,
+    compile_generated,
     decide_types,
-    parameters,
-    typedefs,
+    get_cpp_type,
+    make_typedefs,
+    parse_parameters,
 )
 
 BLOCK_SIZE = 512
 # Outputs per warp, if neighbouring outputs are also neighbours in memory.
-_COALESCED_OUTPUTS = 32
+_COALESCED_OUTPUT_COUNT = 32
 
 
 class ReductionKernel:
@@ -84,7 +84,7 @@ class ReductionKernel:
         options: tuple[str, ...] = (),
     ) -> None:
         check_name(name)
-        self.in_params, self.out_params = parameters(in_params), parameters(out_params)
+        self.in_params, self.out_params = parse_parameters(in_params), parse_parameters(out_params)
         self.nin, self.nout = len(self.in_params), len(self.out_params)
         self.nargs = self.nin + self.nout
         self.map_expr = map_expr
@@ -133,8 +133,8 @@ class ReductionKernel:
         CompileException
             If the C++ is wrong.
         """
-        inputs, out_args = self._split(args, out)
-        shape = loop_shape(inputs, self.in_params, None)
+        inputs, out_args = self._split_arguments(args, out)
+        shape = find_loop_shape(inputs, self.in_params, None)
         in_types, out_types, type_map = decide_types(
             self.in_params,
             self.out_params,
@@ -149,25 +149,27 @@ class ReductionKernel:
         out_shape = tuple(
             1 if a in reduced_axes else n for a, n in enumerate(shape) if keepdims or a in kept_axes
         )
-        results = outputs(out_args, self.out_params, out_types, out_shape, False)
+        results = prepare_outputs(out_args, self.out_params, out_types, out_shape, False)
         if 0 not in out_shape:
             if not self.identity and 0 in shape:
                 raise ValueError(f"zero-size array to reduction operation {self.name} which has no identity")
-            order = reduced_axes + kept_axes
-            permuted = _move_reduced_axes(broadcast(inputs, self.in_params, shape), self.in_params, order)
+            axis_order = reduced_axes + kept_axes
+            permuted_inputs = _move_reduced_axes(
+                broadcast_arguments(inputs, self.in_params, shape), self.in_params, axis_order
+            )
             self._launch(
-                permuted,
+                permuted_inputs,
                 results,
                 in_types,
                 out_types,
                 type_map,
-                tuple(shape[a] for a in order),
+                tuple(shape[a] for a in axis_order),
                 out_shape,
                 stream,
             )
         return results[0]
 
-    def _split(self, args: Sequence[Any], out: ndarray | None) -> tuple[list[Any], list[Any]]:
+    def _split_arguments(self, args: Sequence[Any], out: ndarray | None) -> tuple[list[Any], list[Any]]:
         if len(args) not in (self.nin, self.nargs):
             raise TypeError(
                 f"Wrong number of arguments for {self.name}. It takes {self.nin}, or {self.nargs} with "
@@ -185,7 +187,7 @@ class ReductionKernel:
         for array in out_args:
             if not isinstance(array, ndarray):
                 raise TypeError("Output arguments type must be cupy.ndarray")
-        return checked(args[: self.nin]), checked(out_args)
+        return check_arguments(args[: self.nin]), check_arguments(out_args)
 
     def _launch(
         self,
@@ -198,18 +200,31 @@ class ReductionKernel:
         out_shape: Shape,
         stream: Any,
     ) -> None:
-        count_in = math.prod(in_shape)
-        count_out = math.prod(out_shape)
-        in_operands, in_values, in_loop = lay_out(
-            inputs, self.in_params, in_types, [True] * self.nin, in_shape, self.reduce_dims and count_in > 0
+        input_count = math.prod(in_shape)
+        output_count = math.prod(out_shape)
+        in_operands, in_values, in_loop_shape = lay_out(
+            inputs,
+            self.in_params,
+            in_types,
+            [True] * self.nin,
+            in_shape,
+            self.reduce_dims and input_count > 0,
         )
-        out_operands, out_values, out_loop = lay_out(
+        out_operands, out_values, out_loop_shape = lay_out(
             results, self.out_params, out_types, [False] * self.nout, out_shape, self.reduce_dims
         )
-        outputs_per_block = _outputs_per_block(count_in // count_out, count_out, in_operands, inputs)
-        kernel = self._compile_kernel(in_operands, out_operands, type_map, len(in_loop), len(out_loop))
-        blocks = min(2**31 - 1, -(-count_out // outputs_per_block))
-        layouts = (layout_value(in_loop), layout_value(out_loop), np.int32(outputs_per_block))
+        outputs_per_block = _choose_outputs_per_block(
+            input_count // output_count, output_count, in_operands, inputs
+        )
+        kernel = self._compile_kernel(
+            in_operands, out_operands, type_map, len(in_loop_shape), len(out_loop_shape)
+        )
+        blocks = min(2**31 - 1, -(-output_count // outputs_per_block))
+        layouts = (
+            make_layout_value(in_loop_shape),
+            make_layout_value(out_loop_shape),
+            np.int32(outputs_per_block),
+        )
         kernel((blocks,), (BLOCK_SIZE,), (*in_values, *out_values, *layouts), stream=stream)
 
     def _compile_kernel(
@@ -230,7 +245,9 @@ class ReductionKernel:
                 "post_map_expr": "POST_MAP(_reduced);",
                 "preamble": self.preamble,
             }
-            self._kernels[key] = compiled(RawKernel(source_code, self.name, self.options), code_parts)
+            self._kernels[key] = compile_generated(
+                RawKernel(source_code, self.name, self.options), code_parts
+            )
         return self._kernels[key]
 
     def _generate_source(
@@ -244,32 +261,34 @@ class ReductionKernel:
         operands = [*in_operands, *out_operands]
         declarations = ", ".join(
             [
-                *(operand.declared for operand in operands),
+                *(operand.declaration for operand in operands),
                 f"CLayout<{in_ndim}> _whole_layout",
                 f"CLayout<{out_ndim}> _result_layout",
                 "int _block_stride",
             ]
         )
-        setup = "\n  ".join(line for operand in operands if (line := operand.setup))
-        reads = "\n      ".join(line for operand in in_operands if (line := operand.element("_in_ind", "_j")))
-        writes = "\n      ".join(
-            line for operand in out_operands if (line := operand.element("_out_ind", "_i"))
+        array_setup = "\n  ".join(cpp_line for operand in operands if (cpp_line := operand.setup_statement))
+        element_reads = "\n      ".join(
+            cpp_line for operand in in_operands if (cpp_line := operand.define_element("_in_ind", "_j"))
+        )
+        element_writes = "\n      ".join(
+            cpp_line for operand in out_operands if (cpp_line := operand.define_element("_out_ind", "_i"))
         )
         type_names = frozenset(
             [operand.c_type for operand in operands]
-            + [c_name(dtype) for _, dtype in type_map]
+            + [get_cpp_type(dtype) for _, dtype in type_map]
             + [self.reduce_type]
         )
         # Threads of a block are split into _block_stride outputs and the parts that reduce each of them.
-        return f"""{header(type_names, self.preamble)}
-{typedefs(type_map)}{self.preamble}
+        return f"""{make_header(type_names, self.preamble)}
+{make_typedefs(type_map)}{self.preamble}
 typedef {self.reduce_type} _type_reduce;
 #define REDUCE(a, b) ({_join_lines(self.reduce_expr)})
 #define POST_MAP(a) ({_join_lines(self.post_map_expr)})
 extern "C" __global__ void {self.name}({declarations}) {{
   __shared__ alignas(16) char _shared_bytes[{BLOCK_SIZE} * sizeof(_type_reduce)];
   _type_reduce* _shared = reinterpret_cast<_type_reduce*>(_shared_bytes);
-  {setup}
+  {array_setup}
   CIndexer<{in_ndim}> _in_ind(_whole_layout);
   CIndexer<{out_ndim}> _out_ind(_result_layout);
   const unsigned int _tid = threadIdx.x;
@@ -282,7 +301,7 @@ extern "C" __global__ void {self.name}({declarations}) {{
     if (_i < _out_ind.size()) for (ptrdiff_t _j = _J * _out_ind.size() + _i; _j < _in_ind.size();
          _j += _parts * _out_ind.size(), _J += _parts) {{
       _in_ind.set(_j);
-      {reads}
+      {element_reads}
       _type_reduce _mapped = static_cast<_type_reduce>({self.map_expr});
       _sum = REDUCE(_sum, _mapped);
     }}
@@ -297,7 +316,7 @@ extern "C" __global__ void {self.name}({declarations}) {{
     }}
     if (_tid < _block_stride && _i < _out_ind.size()) {{
       _out_ind.set(_i);
-      {writes}
+      {element_writes}
       _type_reduce _reduced = _shared[_tid];
       POST_MAP(_reduced);
     }}
@@ -345,21 +364,21 @@ def _move_reduced_axes(args: Sequence[Any], params: Sequence[Parameter], order: 
     return [a.transpose(order) if isinstance(a, ndarray) else a for a in args]
 
 
-def _outputs_per_block(
-    length: int, count_out: int, in_operands: Sequence[Operand], inputs: Sequence[Any]
+def _choose_outputs_per_block(
+    reduced_count: int, total_outputs: int, in_operands: Sequence[Operand], inputs: Sequence[Any]
 ) -> int:
     """Return the number of outputs that one thread block computes, a power of two.
 
     It is larger if each output has few elements, and at least a warp's size if neighbouring outputs are
     neighbours in memory.
     """
-    outputs_that_fit = BLOCK_SIZE // max(1, min(length, BLOCK_SIZE))
+    outputs_that_fit = BLOCK_SIZE // max(1, min(reduced_count, BLOCK_SIZE))
     arrays = [
         a
         for a, operand in zip(inputs, in_operands, strict=True)
         if operand.is_array and not operand.parameter.raw
     ]
     has_rows = any(a.ndim and a.shape[-1] > 1 and a.strides[-1] == a.itemsize for a in arrays)
-    coalesced = min(_COALESCED_OUTPUTS, count_out) if has_rows and count_out > 1 else 1
-    output_count = min(max(outputs_that_fit, coalesced), BLOCK_SIZE)
-    return 1 << (output_count.bit_length() - 1)
+    coalesced_outputs = min(_COALESCED_OUTPUT_COUNT, total_outputs) if has_rows and total_outputs > 1 else 1
+    outputs_per_block = min(max(outputs_that_fit, coalesced_outputs), BLOCK_SIZE)
+    return 1 << (outputs_per_block.bit_length() - 1)

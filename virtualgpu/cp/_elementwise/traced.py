@@ -1,6 +1,6 @@
 """Placeholder values that record the operations of a fused function as C++ statements.
 
-`NotOneLoop` means that a function has to run operation by operation. All other errors are meant for the
+`NotOneLoopError` means that a function has to run operation by operation. All other errors are meant for the
 learner; most of them are also CuPy's.
 """
 
@@ -14,38 +14,38 @@ import numpy as np
 
 from virtualgpu.cp._core.arguments import Traceable
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.dtypes import checked_dtype
-from virtualgpu.cp._elementwise.expressions import expression
-from virtualgpu.cp._elementwise.parameters import c_name
+from virtualgpu.cp._core.dtypes import check_dtype
+from virtualgpu.cp._elementwise.expressions import find_expression
+from virtualgpu.cp._elementwise.parameters import get_cpp_type
 
 _SUM_REDUCTIONS = {"sum": ("a + b", "0"), "prod": ("a * b", "1")}
-_EXTREMES = {"max": "(a != a || a > b) ? a : b", "min": "(a != a || a < b) ? a : b"}
+_EXTREME_REDUCTIONS = {"max": "(a != a || a > b) ? a : b", "min": "(a != a || a < b) ? a : b"}
 _BOOLEAN_REDUCTIONS = {"all": ("a && b", "true"), "any": ("a || b", "false")}
 _UNSUPPORTED_TYPES = frozenset("gGOSUVMm")
 # NumPy's functions that work on any Python object with operators, and so on a fused value.
-_BY_OPERATOR = frozenset(
+_OPERATOR_UFUNCS = frozenset(
     {
         *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "negative"),
         *("left_shift", "right_shift", "bitwise_and", "bitwise_or", "bitwise_xor", "invert"),
     }
 )
-_AS_OPERATION: dict[str, Callable[[Any], Any]] = {"square": lambda x: x * x, "reciprocal": lambda x: 1 / x}
-_BY_METHOD = frozenset({"fmod", "arctan2", "hypot"})
-_REDUCTIONS = frozenset({"sum", "prod", "max", "min", "all", "any", "nansum", "nanprod"})
+_REPLACED_UFUNCS: dict[str, Callable[[Any], Any]] = {"square": lambda x: x * x, "reciprocal": lambda x: 1 / x}
+_METHOD_UFUNCS = frozenset({"fmod", "arctan2", "hypot"})
+_REDUCTION_NAMES = frozenset({"sum", "prod", "max", "min", "all", "any", "nansum", "nanprod"})
 # CuPy fuses these too, but not into one plain loop.
 _UNFUSED_NAMES = frozenset({"round", "real", "imag", "angle", "sinc", "copyto"})
 _WHERE_REMEDY = "use cp.where(condition, x, y), and combine conditions with & or |"
 
 
-class NotOneLoop(Exception):
+class NotOneLoopError(Exception):
     """Error for a function that cannot be fused into one loop with a final reduction."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction:
+class TracedReduction:
     """A recorded reduction of a fused function, with its axes and its C++ expression."""
 
-    value: Traced
+    value: TracedValue
     expression: str
     identity: str
     dtype: np.dtype[Any]
@@ -54,7 +54,7 @@ class Reduction:
 
 
 @dataclass(slots=True)
-class Argument:
+class TracedArgument:
     """A parameter of a fused kernel. The parameter is an argument of the function, or a constant in its
     code.
     """
@@ -66,13 +66,13 @@ class Argument:
 
 
 @dataclass(slots=True)
-class Trace:
+class FusionTrace:
     """A record of a fused function's operations as C++ statements before and after its reduction."""
 
-    arguments: list[Argument] = field(default_factory=list)
+    arguments: list[TracedArgument] = field(default_factory=list)
     statements: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
-    written_positions: dict[int, Traced] = field(default_factory=dict)
-    reduction: Reduction | None = None
+    written_positions: dict[int, TracedValue] = field(default_factory=dict)
+    reduction: TracedReduction | None = None
     count: int = 0
 
     @property
@@ -80,96 +80,100 @@ class Trace:
         """Number of the current stage: 0 before the reduction, and 1 after it."""
         return int(self.reduction is not None)
 
-    def argument(self, value: Any, position: int | None = None) -> Traced:
+    def add_argument(self, value: Any, position: int | None = None) -> TracedValue:
         """Add a kernel parameter for an argument or a constant of the function."""
         if isinstance(value, ndarray):
             scalar_type = None
             dtype = value.dtype
         elif isinstance(value, (bool, int, float, complex, np.generic)):
             scalar_type = type(value)
-            dtype = checked_dtype(np.dtype(scalar_type))
+            dtype = check_dtype(np.dtype(scalar_type))
         elif isinstance(value, np.ndarray):
-            raise _concrete_array_error()
+            raise _make_concrete_array_error()
         else:
             raise TypeError(
                 f"{type(value)} type is not supported in cp.fuse. Pass device arrays and numbers."
             )
         name = f"in{len(self.arguments)}"
-        self.arguments.append(Argument(name, dtype, position, value if position is None else None))
+        self.arguments.append(TracedArgument(name, dtype, position, value if position is None else None))
         ndim = value.ndim if isinstance(value, ndarray) else -1
         stage = 0 if position is not None else self.stage
-        return (Traced if scalar_type else TracedArray)(self, name, dtype, ndim, scalar_type, stage, position)
+        return (TracedValue if scalar_type else TracedArray)(
+            self, name, dtype, ndim, scalar_type, stage, position
+        )
 
-    def operand(self, value: Any) -> Traced:
-        """Return an operand as a traced value. The error `NotOneLoop` is raised if the operand was computed
-        before the reduction.
+    def as_operand(self, value: Any) -> TracedValue:
+        """Return an operand as a traced value. The error `NotOneLoopError` is raised if the operand was
+        computed before the reduction.
         """
         if isinstance(value, ndarray):
-            raise _concrete_array_error()
-        traced = value if isinstance(value, Traced) else self.argument(value)
-        if traced.stage != self.stage:
-            raise NotOneLoop
-        return traced
+            raise _make_concrete_array_error()
+        traced_value = value if isinstance(value, TracedValue) else self.add_argument(value)
+        if traced_value.stage != self.stage:
+            raise NotOneLoopError
+        return traced_value
 
-    def value(self, text: str, dtype: np.dtype[Any], operands: Sequence[Traced]) -> Traced:
+    def add_value(self, text: str, dtype: np.dtype[Any], operands: Sequence[TracedValue]) -> TracedValue:
         """Add a C++ variable for an expression, and return it as a traced value."""
         name = f"v{self.count}"
         self.count += 1
-        self.statements[self.stage].append(f"const {c_name(dtype)} {name} = {text};")
+        self.statements[self.stage].append(f"const {get_cpp_type(dtype)} {name} = {text};")
         ndim = max(operand.ndim for operand in operands)
-        traced_class = TracedArray if ndim >= 0 else Traced
+        traced_class = TracedArray if ndim >= 0 else TracedValue
         return traced_class(self, name, dtype, ndim, None, self.stage, None)
 
-    def apply(self, function: np.ufunc, inputs: Sequence[Any], out: Any, dtype: Any) -> Any:
+    def record_ufunc(self, function: np.ufunc, inputs: Sequence[Any], out: Any, dtype: Any) -> Any:
         """Record the call of an element-wise function, and return its result."""
-        operands = [self.operand(input_value) for input_value in inputs]
+        operands = [self.as_operand(input_value) for input_value in inputs]
         if function.nout != 1 or dtype is not None:
-            raise NotOneLoop
-        loop = _ufunc_loop(function, operands)
-        operand_dtype = loop[0]
-        result_dtype = checked_dtype(loop[-1])
-        cpp_text = expression(function, operand_dtype)
-        if cpp_text is None or any(k != operand_dtype for k in loop[1 : function.nin]):
-            raise NotOneLoop
-        operand_texts = [operand.converted(operand_dtype) for operand in operands]
-        traced = self.value(
+            raise NotOneLoopError
+        loop_dtypes = _find_ufunc_loop(function, operands)
+        operand_dtype = loop_dtypes[0]
+        result_dtype = check_dtype(loop_dtypes[-1])
+        cpp_text = find_expression(function, operand_dtype)
+        if cpp_text is None or any(k != operand_dtype for k in loop_dtypes[1 : function.nin]):
+            raise NotOneLoopError
+        operand_texts = [operand.convert_to(operand_dtype) for operand in operands]
+        result_value = self.add_value(
             _convert_text(cpp_text.format(*operand_texts), result_dtype), result_dtype, operands
         )
-        return traced if out is None else self.assign(out, traced)
+        return result_value if out is None else self.record_assignment(out, result_value)
 
-    def assign(self, target: Any, value: Traced) -> Traced:
+    def record_assignment(self, target: Any, value: TracedValue) -> TracedValue:
         """Record an assignment to an argument, such as ``x += y`` or ``out=x``. The argument becomes an
         output of the kernel.
         """
         if not isinstance(target, TracedArray) or target.stage != self.stage or target.ndim < value.ndim:
-            raise NotOneLoop
+            raise NotOneLoopError
         if not np.can_cast(value.dtype, target.dtype, "same_kind"):
-            raise NotOneLoop
-        new_value = self.value(value.converted(target.dtype), target.dtype, [value, target])
+            raise NotOneLoopError
+        new_value = self.add_value(value.convert_to(target.dtype), target.dtype, [value, target])
         target.name = new_value.name
         if target.position is not None:
             self.written_positions[target.position] = target
         return target
 
-    def where(self, condition: Any, x: Any, y: Any) -> Traced:
+    def record_where(self, condition: Any, x: Any, y: Any) -> TracedValue:
         """Record a call of ``cp.where`` with three arguments."""
-        condition_value, *choices = (self.operand(argument) for argument in (condition, x, y))
+        condition_value, *choices = (self.as_operand(argument) for argument in (condition, x, y))
         if condition_value.dtype.kind != "b":
             raise TypeError(
                 "Wrong type of arguments for cupy_where. Inside cp.fuse the condition must be a boolean, "
                 "such as x != 0."
             )
-        dtype = _narrowest_loop([(type_letter, type_letter) for type_letter in "?bBhHiIlLefdFD"], choices)[0]
-        choice_texts = [operand.converted(dtype) for operand in choices]
-        return self.value(
+        dtype = _find_narrowest_loop(
+            [(type_letter, type_letter) for type_letter in "?bBhHiIlLefdFD"], choices
+        )[0]
+        choice_texts = [operand.convert_to(dtype) for operand in choices]
+        return self.add_value(
             f"{condition_value.name} ? {choice_texts[0]} : {choice_texts[1]}",
             dtype,
             [condition_value, *choices],
         )
 
-    def reduce(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+    def record_reduction(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracedValue:
         """Record a reduction. Operations after the reduction can use only its result."""
-        options = _reduction_arguments(name, args, kwargs)
+        options = _parse_reduction(name, args, kwargs)
         reduced_value = args[0]
         if (
             self.stage
@@ -177,32 +181,32 @@ class Trace:
             or options.get("out") is not None
             or self.written_positions
         ):
-            raise NotOneLoop
+            raise NotOneLoopError
         dtype = reduced_value.dtype
         if name in _SUM_REDUCTIONS:
             reduction_text, identity = _SUM_REDUCTIONS[name]
             if options.get("dtype") is None:  # with one, CuPy's kernel keeps the elements' type
                 dtype = getattr(np, name)(np.zeros(1, dtype)).dtype
-        elif name in _EXTREMES and dtype.kind != "c":
-            reduction_text = _EXTREMES[name]
-            identity = _extreme_value(dtype, lowest=name == "max")
+        elif name in _EXTREME_REDUCTIONS and dtype.kind != "c":
+            reduction_text = _EXTREME_REDUCTIONS[name]
+            identity = _format_extreme(dtype, lowest=name == "max")
         elif name in _BOOLEAN_REDUCTIONS and dtype.kind != "c":
             (reduction_text, identity), dtype = _BOOLEAN_REDUCTIONS[name], np.dtype(bool)
         else:
-            raise NotOneLoop
+            raise NotOneLoopError
         axis = options.get("axis")
         ndim = (
             0 if axis is None else reduced_value.ndim - (len(axis) if isinstance(axis, (tuple, list)) else 1)
         )
         if ndim < 0:
-            raise NotOneLoop
-        self.reduction = Reduction(
-            reduced_value, reduction_text, identity, checked_dtype(dtype), axis, name in _EXTREMES
+            raise NotOneLoopError
+        self.reduction = TracedReduction(
+            reduced_value, reduction_text, identity, check_dtype(dtype), axis, name in _EXTREME_REDUCTIONS
         )
-        return (TracedArray if ndim else Traced)(self, "a", dtype, ndim or -1, None, 1, None)
+        return (TracedArray if ndim else TracedValue)(self, "a", dtype, ndim or -1, None, 1, None)
 
 
-def _ufunc_loop(function: np.ufunc, operands: Sequence[Traced]) -> tuple[np.dtype[Any], ...]:
+def _find_ufunc_loop(function: np.ufunc, operands: Sequence[TracedValue]) -> tuple[np.dtype[Any], ...]:
     """Return the operand and result dtypes with which a fused kernel computes an element-wise function.
 
     If some operands are numbers, the result is the first loop whose types can represent the values of all
@@ -214,14 +218,14 @@ def _ufunc_loop(function: np.ufunc, operands: Sequence[Traced]) -> tuple[np.dtyp
         if all(operand.scalar_type is None for operand in operands):
             return tuple(dtypes)
     except TypeError:  # which the function itself explains
-        raise NotOneLoop from None
+        raise NotOneLoopError from None
     signatures = [types.replace("->", "") for types in function.types]
     supported_loops = [tuple(types) for types in signatures if not _UNSUPPORTED_TYPES & set(types)]
-    return _narrowest_loop(supported_loops, operands)
+    return _find_narrowest_loop(supported_loops, operands)
 
 
-def _narrowest_loop(
-    loops: Sequence[tuple[str, ...]], operands: Sequence[Traced]
+def _find_narrowest_loop(
+    loops: Sequence[tuple[str, ...]], operands: Sequence[TracedValue]
 ) -> tuple[np.dtype[Any], ...]:
     for loop in loops:
         dtypes = [np.dtype(char) for char in loop]
@@ -230,10 +234,10 @@ def _narrowest_loop(
             for candidate_dtype, operand in zip(dtypes, operands, strict=False)
         ):
             return tuple(dtypes)
-    raise NotOneLoop
+    raise NotOneLoopError
 
 
-def _accepts_operand(loop_dtype: np.dtype[Any], operand: Traced) -> bool:
+def _accepts_operand(loop_dtype: np.dtype[Any], operand: TracedValue) -> bool:
     if np.can_cast(operand.dtype, loop_dtype):
         return True
     return (
@@ -241,33 +245,33 @@ def _accepts_operand(loop_dtype: np.dtype[Any], operand: Traced) -> bool:
     )
 
 
-def _extreme_value(dtype: np.dtype[Any], lowest: bool) -> str:
+def _format_extreme(dtype: np.dtype[Any], lowest: bool) -> str:
     """Return the C++ expression of the smallest or largest value of a type."""
     if dtype.kind == "b":
         return "false" if lowest else "true"
     if dtype.kind == "f":
-        return f"{c_name(dtype)}(__int_as_float({0xFF800000 if lowest else 0x7F800000:#x}))"
+        return f"{get_cpp_type(dtype)}(__int_as_float({0xFF800000 if lowest else 0x7F800000:#x}))"
     extreme = np.iinfo(dtype).min if lowest else np.iinfo(dtype).max
     return f"{extreme + 1}LL - 1" if extreme < 0 else f"{extreme}ULL"
 
 
 def _convert_text(text: str, dtype: np.dtype[Any]) -> str:
-    return f"{c_name(dtype)}({text})" if dtype.char == "e" else f"({text})"
+    return f"{get_cpp_type(dtype)}({text})" if dtype.char == "e" else f"({text})"
 
 
-def _binary_method(function: np.ufunc) -> Callable[[Any, Any], Any]:
-    return lambda self, other: self.ufunc(function, (self, other))
+def _make_binary_method(function: np.ufunc) -> Callable[[Any, Any], Any]:
+    return lambda self, other: self.record_ufunc(function, (self, other))
 
 
-def _reflected_method(function: np.ufunc) -> Callable[[Any, Any], Any]:
-    return lambda self, other: self.ufunc(function, (other, self))
+def _make_reflected_method(function: np.ufunc) -> Callable[[Any, Any], Any]:
+    return lambda self, other: self.record_ufunc(function, (other, self))
 
 
-def _in_place_method(function: np.ufunc) -> Callable[[Any, Any], Any]:
-    return lambda self, other: self.ufunc(function, (self, other), self)
+def _make_in_place_method(function: np.ufunc) -> Callable[[Any, Any], Any]:
+    return lambda self, other: self.record_ufunc(function, (self, other), self)
 
 
-class Traced(Traceable):
+class TracedValue(Traceable):
     """A placeholder for a scalar or a reduction's result while a fused function is traced.
 
     The attribute `scalar_type` is the Python type of a number from outside of the function.
@@ -278,7 +282,7 @@ class Traced(Traceable):
 
     def __init__(
         self,
-        trace: Trace,
+        trace: FusionTrace,
         name: str,
         dtype: np.dtype[Any],
         ndim: int,
@@ -297,54 +301,56 @@ class Traced(Traceable):
     def __repr__(self) -> str:
         return f"<{self.dtype} value within cp.fuse>"
 
-    def converted(self, dtype: np.dtype[Any]) -> str:
+    def convert_to(self, dtype: np.dtype[Any]) -> str:
         """Return the C++ expression that converts the value to another type."""
         if dtype == self.dtype:
             return f"float({self.name})" if dtype.char == "e" else self.name
         if dtype.kind == "b":
             return f"({self.name} != 0)"
         if self.dtype.kind == "c" and dtype.kind != "c":
-            return f"{c_name(dtype)}({self.name}.real())"
-        c_type = "float" if dtype.char == "e" else c_name(dtype)
-        rounded = f"{c_name(dtype)}({self.name})" if dtype.char == "e" else self.name
+            return f"{get_cpp_type(dtype)}({self.name}.real())"
+        c_type = "float" if dtype.char == "e" else get_cpp_type(dtype)
+        rounded = f"{get_cpp_type(dtype)}({self.name})" if dtype.char == "e" else self.name
         return f"(({c_type})({rounded}))"
 
-    def copy(self) -> Traced:
+    def copy(self) -> TracedValue:
         """Return a copy of the value as a new traced value."""
         return self.astype(self.dtype)
 
     def astype(
         self, dtype: Any, order: Any = None, casting: Any = None, subok: Any = None, copy: Any = True
-    ) -> Traced:
+    ) -> TracedValue:
         """Return the value converted to another dtype."""
         for keyword, option in (("order", order), ("casting", casting), ("subok", subok)):
             if option is not None:
                 raise TypeError(
                     f"{keyword} is not supported yet by astype inside cp.fuse. Remove this argument."
                 )
-        target_dtype = checked_dtype(dtype)
-        value = self.trace.operand(self)
+        target_dtype = check_dtype(dtype)
+        value = self.trace.as_operand(self)
         if not copy and target_dtype == self.dtype:
             return self
-        return self.trace.value(
-            _convert_text(value.converted(target_dtype), target_dtype), target_dtype, [value]
+        return self.trace.add_value(
+            _convert_text(value.convert_to(target_dtype), target_dtype), target_dtype, [value]
         )
 
-    def ufunc(self, function: np.ufunc, inputs: Sequence[Any], out: Any = None, dtype: Any = None) -> Any:
+    def record_ufunc(
+        self, function: np.ufunc, inputs: Sequence[Any], out: Any = None, dtype: Any = None
+    ) -> Any:
         """Record the call of an element-wise function."""
-        return self.trace.apply(function, inputs, out, dtype)
+        return self.trace.record_ufunc(function, inputs, out, dtype)
 
     def fused_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the call of a ``cp`` function that is not a NumPy ufunc, such as ``cp.where``."""
-        if name in _REDUCTIONS:
-            return self.trace.reduce(name, args, kwargs)
+        if name in _REDUCTION_NAMES:
+            return self.trace.record_reduction(name, args, kwargs)
         if name == "where" and len(args) == 3:
-            return self.trace.where(*args)
+            return self.trace.record_where(*args)
         if name == "clip":
-            lower_bound, upper_bound = _clip_bounds(args, kwargs)
+            lower_bound, upper_bound = _parse_clip_bounds(args, kwargs)
             return np.minimum(np.maximum(args[0], lower_bound, dtype=None), upper_bound, dtype=None)
         if name in _UNFUSED_NAMES:
-            raise NotOneLoop
+            raise NotOneLoopError
         raise AttributeError(
             f"A fused value has no attribute {name!r}. cp.{name} cannot be fused, because it is neither an "
             "element-wise function nor one of cp.sum, prod, max, min, all and any. Call it outside of "
@@ -358,47 +364,47 @@ class Traced(Traceable):
             "arguments, such as x.size."
         )
 
-    def _method(self, *_: Any, **__: Any) -> Any:
-        """Raise `NotOneLoop` for a reduction that is called as a method, which CuPy fuses in another way."""
-        raise NotOneLoop
+    def _raise_not_one_loop(self, *_: Any, **__: Any) -> Any:
+        """Raise `NotOneLoopError` for a reduction called as a method, which CuPy fuses in another way."""
+        raise NotOneLoopError
 
-    sum = prod = max = min = all = any = _method
+    sum = prod = max = min = all = any = _raise_not_one_loop
 
-    __add__ = _binary_method(np.add)
-    __radd__ = _reflected_method(np.add)
-    __sub__ = _binary_method(np.subtract)
-    __rsub__ = _reflected_method(np.subtract)
-    __mul__ = _binary_method(np.multiply)
-    __rmul__ = _reflected_method(np.multiply)
-    __truediv__ = _binary_method(np.true_divide)
-    __rtruediv__ = _reflected_method(np.true_divide)
-    __floordiv__ = _binary_method(np.floor_divide)
-    __rfloordiv__ = _reflected_method(np.floor_divide)
-    __mod__ = _binary_method(np.remainder)
-    __rmod__ = _reflected_method(np.remainder)
-    __pow__ = _binary_method(np.power)
-    __lshift__ = _binary_method(np.left_shift)
-    __rlshift__ = _reflected_method(np.left_shift)
-    __rshift__ = _binary_method(np.right_shift)
-    __rrshift__ = _reflected_method(np.right_shift)
-    __and__ = _binary_method(np.bitwise_and)
-    __rand__ = _reflected_method(np.bitwise_and)
-    __or__ = _binary_method(np.bitwise_or)
-    __ror__ = _reflected_method(np.bitwise_or)
-    __xor__ = _binary_method(np.bitwise_xor)
-    __rxor__ = _reflected_method(np.bitwise_xor)
-    __lt__ = _binary_method(np.less)
-    __le__ = _binary_method(np.less_equal)
-    __gt__ = _binary_method(np.greater)
-    __ge__ = _binary_method(np.greater_equal)
-    __eq__ = _binary_method(np.equal)
-    __ne__ = _binary_method(np.not_equal)
+    __add__ = _make_binary_method(np.add)
+    __radd__ = _make_reflected_method(np.add)
+    __sub__ = _make_binary_method(np.subtract)
+    __rsub__ = _make_reflected_method(np.subtract)
+    __mul__ = _make_binary_method(np.multiply)
+    __rmul__ = _make_reflected_method(np.multiply)
+    __truediv__ = _make_binary_method(np.true_divide)
+    __rtruediv__ = _make_reflected_method(np.true_divide)
+    __floordiv__ = _make_binary_method(np.floor_divide)
+    __rfloordiv__ = _make_reflected_method(np.floor_divide)
+    __mod__ = _make_binary_method(np.remainder)
+    __rmod__ = _make_reflected_method(np.remainder)
+    __pow__ = _make_binary_method(np.power)
+    __lshift__ = _make_binary_method(np.left_shift)
+    __rlshift__ = _make_reflected_method(np.left_shift)
+    __rshift__ = _make_binary_method(np.right_shift)
+    __rrshift__ = _make_reflected_method(np.right_shift)
+    __and__ = _make_binary_method(np.bitwise_and)
+    __rand__ = _make_reflected_method(np.bitwise_and)
+    __or__ = _make_binary_method(np.bitwise_or)
+    __ror__ = _make_reflected_method(np.bitwise_or)
+    __xor__ = _make_binary_method(np.bitwise_xor)
+    __rxor__ = _make_reflected_method(np.bitwise_xor)
+    __lt__ = _make_binary_method(np.less)
+    __le__ = _make_binary_method(np.less_equal)
+    __gt__ = _make_binary_method(np.greater)
+    __ge__ = _make_binary_method(np.greater_equal)
+    __eq__ = _make_binary_method(np.equal)
+    __ne__ = _make_binary_method(np.not_equal)
 
     def __neg__(self) -> Any:
-        return self.ufunc(np.negative, (self,))
+        return self.record_ufunc(np.negative, (self,))
 
     def __invert__(self) -> Any:
-        return self.ufunc(np.invert, (self,))
+        return self.record_ufunc(np.invert, (self,))
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Record a ufunc that NumPy or ``cp`` calls; ``cp`` passes a dtype with each call."""
@@ -407,14 +413,14 @@ class Traced(Traceable):
             raise TypeError(f"np.{name}.{method} cannot be fused. Call cp.sum, cp.prod, cp.max or cp.min.")
         if "dtype" in kwargs:
             out = kwargs.pop("out", None)
-            return self.ufunc(function, inputs, None if out is None else out[0], kwargs["dtype"])
-        if name in _BY_OPERATOR and not kwargs:
-            if name == "power" and not isinstance(inputs[0], Traced):
+            return self.record_ufunc(function, inputs, None if out is None else out[0], kwargs["dtype"])
+        if name in _OPERATOR_UFUNCS and not kwargs:
+            if name == "power" and not isinstance(inputs[0], TracedValue):
                 return self.__rpow__(inputs[0])
-            return self.ufunc(function, inputs)
-        if name in _AS_OPERATION and not kwargs:
-            return _AS_OPERATION[name](self)
-        if name in _BY_METHOD:
+            return self.record_ufunc(function, inputs)
+        if name in _REPLACED_UFUNCS and not kwargs:
+            return _REPLACED_UFUNCS[name](self)
+        if name in _METHOD_UFUNCS:
             raise AttributeError(f"A fused value has no attribute {name!r}. Call cp.{name} inside cp.fuse.")
         raise TypeError(
             f"loop of ufunc does not support a fused value, which has no callable {name} method. Inside "
@@ -448,13 +454,13 @@ class Traced(Traceable):
             f"{_WHERE_REMEDY}."
         )
 
-    def _scalar(self) -> Any:
+    def _raise_no_scalar(self) -> Any:
         raise TypeError(
             "Cannot convert to Python scalar in cupy.fuse. The function is traced without values. Call "
             "functions of cp instead of math, and convert values outside of cp.fuse."
         )
 
-    __int__ = __float__ = __complex__ = __index__ = _scalar
+    __int__ = __float__ = __complex__ = __index__ = _raise_no_scalar
 
     def __iter__(self) -> Any:
         raise TypeError("A fused value cannot be iterated over. Loop outside of cp.fuse.")
@@ -469,25 +475,25 @@ class Traced(Traceable):
         )
 
 
-class TracedArray(Traced):
+class TracedArray(TracedValue):
     """The placeholder for an array while a fused function is traced. The shape of the array is unknown while
     the function is traced.
     """
 
     __slots__ = ()
 
-    __iadd__ = _in_place_method(np.add)
-    __isub__ = _in_place_method(np.subtract)
-    __imul__ = _in_place_method(np.multiply)
-    __itruediv__ = _in_place_method(np.true_divide)
-    __ifloordiv__ = _in_place_method(np.floor_divide)
-    __imod__ = _in_place_method(np.remainder)
-    __ipow__ = _in_place_method(np.power)
-    __ilshift__ = _in_place_method(np.left_shift)
-    __irshift__ = _in_place_method(np.right_shift)
-    __iand__ = _in_place_method(np.bitwise_and)
-    __ior__ = _in_place_method(np.bitwise_or)
-    __ixor__ = _in_place_method(np.bitwise_xor)
+    __iadd__ = _make_in_place_method(np.add)
+    __isub__ = _make_in_place_method(np.subtract)
+    __imul__ = _make_in_place_method(np.multiply)
+    __itruediv__ = _make_in_place_method(np.true_divide)
+    __ifloordiv__ = _make_in_place_method(np.floor_divide)
+    __imod__ = _make_in_place_method(np.remainder)
+    __ipow__ = _make_in_place_method(np.power)
+    __ilshift__ = _make_in_place_method(np.left_shift)
+    __irshift__ = _make_in_place_method(np.right_shift)
+    __iand__ = _make_in_place_method(np.bitwise_and)
+    __ior__ = _make_in_place_method(np.bitwise_or)
+    __ixor__ = _make_in_place_method(np.bitwise_xor)
 
     def __getitem__(self, key: Any) -> Any:
         for key_part in key if isinstance(key, tuple) else (key,):
@@ -507,30 +513,30 @@ class TracedArray(Traced):
                     "Indices must be integers, slices, ellipsis or None inside cp.fuse. Select elements with "
                     "cp.where, or index the array outside of cp.fuse."
                 )
-        raise NotOneLoop
+        raise NotOneLoopError
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if key is not Ellipsis and not (isinstance(key, slice) and key == slice(None)):
             raise ValueError("The fusion supports `[...]` or `[:]`. Select elements with cp.where.")
-        self.trace.assign(self, self.trace.operand(value))
+        self.trace.record_assignment(self, self.trace.as_operand(value))
 
 
-def _concrete_array_error() -> TypeError:
+def _make_concrete_array_error() -> TypeError:
     return TypeError(
         "Concrete ndarray is not supported in fusion: make every array an argument of the fused function."
     )
 
 
-def _reduction_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _parse_reduction(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return ``axis``, ``dtype`` and ``out`` of a call such as ``cp.sum(a, ...)`` in a fused function."""
     has_dtype = name in {"sum", "prod", "nansum", "nanprod"}
-    names = ("axis", "dtype", "out", "keepdims") if has_dtype else ("axis", "out", "keepdims")
-    options = {**dict(zip(names, args[1:], strict=False)), **kwargs}
-    unknown = set(options) - set(names)
-    if unknown or len(args) > 1 + len(names):
+    parameter_names = ("axis", "dtype", "out", "keepdims") if has_dtype else ("axis", "out", "keepdims")
+    options = {**dict(zip(parameter_names, args[1:], strict=False)), **kwargs}
+    unknown_names = set(options) - set(parameter_names)
+    if unknown_names or len(args) > 1 + len(parameter_names):
         raise TypeError(
-            f"Inside cp.fuse, cp.{name} takes only the arguments {', '.join(names)}, and does not take "
-            f"{', '.join(unknown)}."
+            f"Inside cp.fuse, cp.{name} takes only the arguments {', '.join(parameter_names)}, and does "
+            f"not take {', '.join(unknown_names)}."
         )
     if options.pop("keepdims", False):
         raise NotImplementedError(
@@ -540,7 +546,7 @@ def _reduction_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any
     return options
 
 
-def _clip_bounds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+def _parse_clip_bounds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """Return both bounds of ``cp.clip``, which must not be None inside a fused function."""
     lower_bound, upper_bound = (*args[1:], None, None)[:2]
     lower_bound = kwargs.get("a_min", kwargs.get("min", lower_bound))

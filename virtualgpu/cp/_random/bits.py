@@ -77,7 +77,7 @@ class CurandGenerator(BitGenerator):
         self._size = size
         self._filled_count = 0
         blank = np.zeros(size * self._type_size(), np.int8)
-        self._memory = ndarray._computed("init_curand", blank, lambda: blank)
+        self._memory = ndarray._from_library_kernel("init_curand", blank, lambda: blank)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(device {self._current_device_id}, {self._size:,} threads' states)"

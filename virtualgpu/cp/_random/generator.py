@@ -207,7 +207,7 @@ class Generator:
             generator = np.random.Generator(np.random.Philox(seeds._host.tolist()))
             return np.asarray(getattr(generator, name)(*values, size=size), dtype=dtype)
 
-        return ndarray._computed(f"random_{name}", compute(), compute, reads=(seeds,))
+        return ndarray._from_library_kernel(f"random_{name}", compute(), compute, reads=(seeds,))
 
 
 def _empty_array(size: Any, dtype: Any) -> ndarray:
@@ -220,7 +220,7 @@ def _add_offset(values: ndarray, offset: int, dtype: np.dtype[Any]) -> ndarray:
     def compute_sum() -> Any:
         return (values._host.astype(np.uint64) + np.uint64(offset % 2**64)).astype(dtype)
 
-    result: ndarray = ndarray._computed(
+    result: ndarray = ndarray._from_library_kernel(
         "cupy_add", compute_sum(), compute_sum, values.nbytes, reads=(values,)
     )
     return result

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from virtualgpu.cp._core.arguments import Traceable, unsupported
+from virtualgpu.cp._core.arguments import Traceable, make_type_error
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dlpack import from_interface
-from virtualgpu.cp._core.dtypes import checked_dtype, extents_of
+from virtualgpu.cp._core.dtypes import check_dtype, parse_shape
 from virtualgpu.cp._routines.from_numpy import lift
 from virtualgpu.cp._routines.functions import stack
 from virtualgpu.cp.cuda._memory.pool import check_room
@@ -66,9 +66,9 @@ def empty_like(
 def _array_like(prototype: Any, dtype: Any, order: Any, shape: Any) -> ndarray:
     host = prototype._host if isinstance(prototype, ndarray) else prototype
     if not isinstance(host, np.ndarray):
-        raise unsupported(prototype)
-    new_dtype = checked_dtype(host.dtype if dtype is None else dtype)
-    extents = host.shape if shape is None else extents_of(shape)
+        raise make_type_error(prototype)
+    new_dtype = check_dtype(host.dtype if dtype is None else dtype)
+    extents = host.shape if shape is None else parse_shape(shape)
     if len(extents) != host.ndim and order.upper() == "K":
         order = "C"
     # Only the strides of this NumPy array are used. It is never written, so it takes no physical memory.
@@ -135,7 +135,7 @@ def array(
     order = order or "K"
     if _contains_device_array(obj):
         result = _stack_nested(obj)
-        result_dtype = result.dtype if dtype is None else checked_dtype(dtype)
+        result_dtype = result.dtype if dtype is None else check_dtype(dtype)
         device = _machine.current().current_device
         if result._mem.owner is not device:
             result = result.copy().astype(result_dtype, order=order, copy=False)
@@ -149,10 +149,12 @@ def array(
     host = np.array(obj, dtype=dtype, copy=None, ndmin=ndmin)
     if not host.dtype.isnative:
         host = host.astype(host.dtype.newbyteorder("="))
-    checked_dtype(host.dtype)
+    check_dtype(host.dtype)
     layout = "F" if order.upper() == "F" or (order.upper() in "KA" and _is_f_only(host)) else "C"
     result = ndarray(host.shape, host.dtype, order=layout)
-    result._set(host, staged=True)  # CuPy copies through a pinned buffer, so the host does not wait
+    result._copy_from_host(
+        host, is_staged=True
+    )  # CuPy copies through a pinned buffer, so the host does not wait
     if blocking:
         get_current_stream(result._mem.owner.id).synchronize()
     return result
@@ -227,10 +229,10 @@ def _computed_from_numbers(function: Callable[..., Any], *args: Any, **kwargs: A
     """Launch a kernel that computes an array from a few numbers, and return the array."""
     args = tuple(argument.item() if isinstance(argument, ndarray) else argument for argument in args)
     host = function(*args, **kwargs)
-    checked_dtype(host.dtype)
+    check_dtype(host.dtype)
     name = f"cupy_{function.__name__}__{host.dtype.name}"
     order = "F" if _is_f_only(host) else "C"
-    return ndarray._computed(name, host, lambda: function(*args, **kwargs), order=order)
+    return ndarray._from_library_kernel(name, host, lambda: function(*args, **kwargs), order=order)
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from virtualgpu.cp._core.arguments import Traceable, check_device, unsupported
+from virtualgpu.cp._core.arguments import Traceable, check_device, make_type_error
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._routines.documented import ON_THE_DEVICE, document
@@ -34,7 +34,7 @@ def _to_host(value: Any, device: VirtualDevice) -> Any:
         check_device(value, device)
         return value._host
     if isinstance(value, np.ndarray):
-        raise unsupported(value)
+        raise make_type_error(value)
     if isinstance(value, (list, tuple)) and any(True for _ in _nested_arrays(value)):
         return type(value)(_to_host(item, device) for item in value)
     return value
@@ -49,7 +49,7 @@ def _check_operand(value: Any) -> None:
             _check_operand(item)
         if any(True for _ in _nested_arrays(value)):
             return
-    raise unsupported(value)
+    raise make_type_error(value)
 
 
 def _to_device(result: Any, sources: list[ndarray]) -> Any:
@@ -63,10 +63,10 @@ def _to_device(result: Any, sources: list[ndarray]) -> Any:
     for source_array in sources:
         if result is source_array._host:
             return source_array
-        view = source_array._view_if_inside(result)
+        view = source_array._make_inside_view(result)
         if view is not None:
             return view
-    return ndarray._stored(result)
+    return ndarray._from_host(result)
 
 
 # Functions for which CuPy calls a library that it does not support in graphs.

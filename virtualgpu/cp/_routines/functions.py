@@ -16,7 +16,7 @@ import numpy as np
 
 from virtualgpu.cp._core.arguments import Traceable
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.operators import check_kind
+from virtualgpu.cp._core.operators import check_sort_kind
 from virtualgpu.cp._routines.from_numpy import host_only, lift
 from virtualgpu.cp._routines.ufunc import ufunc
 
@@ -359,12 +359,12 @@ def diag(v: Any, k: int = 0) -> Any:
 
 
 def _sort(a: Any, axis: int | None = -1, kind: str | None = None) -> Any:
-    check_kind(kind)
+    check_sort_kind(kind)
     return np.sort(a, axis, kind="stable")
 
 
 def _argsort(a: Any, axis: int | None = -1, kind: str | None = None) -> Any:
-    check_kind(kind)
+    check_sort_kind(kind)
     return np.argsort(a, axis, kind="stable")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from virtualgpu.cp._core.arguments import unsupported
+from virtualgpu.cp._core.arguments import make_type_error
 from virtualgpu.cp._core.array import ndarray
 
 # A function and its parameters in CuPy's order. A mark shows how CuPy handles a value on the host:
@@ -198,5 +198,5 @@ def _read_operand(value: Any, mark: str) -> Any:
     if mark == "#" and isinstance(value, np.ndarray):
         return value.tolist()
     if mark in "!^" and mark:
-        raise unsupported(value)
+        raise make_type_error(value)
     return value

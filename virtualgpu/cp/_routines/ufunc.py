@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from virtualgpu.cp._core.arguments import Traceable, check_device, unsupported
+from virtualgpu.cp._core.arguments import Traceable, check_device, make_type_error
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.dtypes import checked_dtype
+from virtualgpu.cp._core.dtypes import check_dtype
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._routines.documented import ufunc_docstring, ufunc_signature
 from virtualgpu.cp.cuda.stream import settle
@@ -27,7 +27,7 @@ _SCATTER_UFUNCS = frozenset(
 def _output_dtypes(function: np.ufunc, types: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
     """Return a ufunc's output dtypes for operand types; Python's int, float and complex are weak scalars."""
     loop = function.resolve_dtypes((*types, *[None] * function.nout))
-    return tuple(checked_dtype(dtype) for dtype in loop[function.nin :])
+    return tuple(check_dtype(dtype) for dtype in loop[function.nin :])
 
 
 @lru_cache(maxsize=64)
@@ -115,7 +115,7 @@ class ufunc:  # noqa: N801 - CuPy's name
                 signature=(None,) * self.nin + (np.dtype(dtype),) * self.nout,
                 casting="unsafe",
             )
-            dtypes = tuple(checked_dtype(output_dtype) for output_dtype in loop[self.nin :])
+            dtypes = tuple(check_dtype(output_dtype) for output_dtype in loop[self.nin :])
         shape = np.broadcast_shapes(*(np.shape(operand_value) for operand_value in operands))
         check_host_memory(
             int(np.prod(shape, dtype=np.int64)) * max(output_dtype.itemsize for output_dtype in dtypes)
@@ -169,7 +169,7 @@ class ufunc:  # noqa: N801 - CuPy's name
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
         """Apply the function to each pair of one element of `a` and one element of `b`."""
-        first_operand = a if isinstance(a, ndarray) else ndarray._stored(a)
+        first_operand = a if isinstance(a, ndarray) else ndarray._from_host(a)
         return self(first_operand.reshape(first_operand.shape + (1,) * np.ndim(operand(b))), b, **kwargs)
 
     def reduce(
@@ -200,7 +200,7 @@ class ufunc:  # noqa: N801 - CuPy's name
             return np.add.reduceat(operand(array), starts, axis, dtype)
 
         settle(array._mem.owner)
-        result = ndarray._computed(
+        result = ndarray._from_library_kernel(
             f"{self.name}_reduceat", reduce_slices(), reduce_slices, array.nbytes, reads=(array, indices)
         )
         if out is None:
@@ -226,9 +226,9 @@ def operand(value: Any, device: VirtualDevice | None = None) -> Any:
     if isinstance(value, (bool, int, float, complex)):
         return value
     if isinstance(value, np.generic):
-        checked_dtype(value.dtype)
+        check_dtype(value.dtype)
         return value
-    raise unsupported(value)
+    raise make_type_error(value)
 
 
 def _as_strong_scalar(value: Any) -> Any:

@@ -41,7 +41,7 @@ def as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
                 f"allocation that has {memory.size:,} bytes. Use the strides of x (x.strides), and a shape "
                 "that ends within x."
             )
-    return x._view_of(np.lib.stride_tricks.as_strided(x._host, extents, byte_strides))
+    return x._make_view(np.lib.stride_tricks.as_strided(x._host, extents, byte_strides))
 
 
 def sliding_window_view(
