@@ -62,7 +62,7 @@ def of_files() -> list[Request]:
     requests = [Request(case.code, (*case.options, *nvrtc.CUPY_OPTIONS)) for case in CASES]
     requests += [Request(workload.code, nvrtc.CUPY_OPTIONS) for workload in WORKLOADS]
     requests += [Request(kernel_code, nvrtc.CUPY_OPTIONS) for kernel_code in course_kernels()]
-    for kernel_code, options in map(bits.source, bits.STRUCTS):
+    for kernel_code, options in map(bits.load_source, bits.STRUCT_NAMES):
         requests.append(Request(kernel_code, (*options, *nvrtc.CUPY_OPTIONS)))
     return list({request.key(0): request for request in requests}.values())
 

@@ -11,7 +11,7 @@ import pytest
 
 from virtualgpu import cp
 from virtualgpu.cp import _missing_names
-from virtualgpu.cp._routines.documented import EXAMPLES
+from virtualgpu.cp._routines.documented import FUNCTION_EXAMPLES
 
 MODULES = """
 cp cp.cuda cp.cuda.device cp.cuda.driver cp.cuda.memory cp.cuda.nvrtc cp.cuda.nvtx cp.cuda.pinned_memory
@@ -24,7 +24,7 @@ def value(path: str) -> Any:
 
 
 def test_common_functions_have_examples_that_hold() -> None:
-    for line in EXAMPLES.strip().split("\n"):
+    for line in FUNCTION_EXAMPLES.strip().split("\n"):
         code, _, result = line.partition(" -> ")
         assert " ".join(repr(value(code)).split()) == " ".join(result.split()), code
         thing = value(code.partition("(")[0])
@@ -32,7 +32,7 @@ def test_common_functions_have_examples_that_hold() -> None:
         assert f"\nExamples\n--------\n>>> {code}\n" in text
         assert not text.startswith(("Like", "As NumPy", "Examples")), code
         assert "*args" not in str(inspect.signature(thing))
-    assert len(EXAMPLES.strip().split("\n")) >= 60
+    assert len(FUNCTION_EXAMPLES.strip().split("\n")) >= 60
 
 
 def test_methods_have_the_docstrings_of_their_functions() -> None:
@@ -61,7 +61,14 @@ def test_completion_offers_what_a_learner_can_use(path: str) -> None:
         assert not name.startswith("_")
         assert isinstance(thing, ModuleType) == (getattr(thing, "__name__", "").startswith("virtualgpu.cp."))
         assert getattr(thing, "__module__", "") not in ("typing", "collections.abc", "__future__")
-    assert not {"np", "lift", "annotations", "module_getattr", "check_device", "dataclass"} & set(names)
+    assert not {
+        "np",
+        "lift_to_device",
+        "annotations",
+        "make_module_getattr",
+        "check_device",
+        "dataclass",
+    } & set(names)
 
 
 def message_of(path: str) -> str:

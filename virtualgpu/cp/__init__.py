@@ -63,7 +63,7 @@ from virtualgpu.cp import _util, cuda, exceptions, fft, lib, linalg, random, tes
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dlpack import from_dlpack
 from virtualgpu.cp._core.operators import FunctionMethods as _FunctionMethods
-from virtualgpu.cp._missing_names import missing_attribute as _missing_attribute
+from virtualgpu.cp._missing_names import make_missing_name_error as _missing_attribute
 from virtualgpu.cp._routines.creation import *
 from virtualgpu.cp._routines.documented import add_examples as _add_examples
 from virtualgpu.cp._routines.documented import document_methods as _document_methods

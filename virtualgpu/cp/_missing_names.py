@@ -46,22 +46,22 @@ _NAMES_ELSEWHERE = {
     },
     "cp.random": {"manual_seed": "write cp.random.seed(n)"},
 }
-_GET_REMEDY = "write x.get(), or cp.asnumpy(x), to copy it to the host as a NumPy array"
-_ALREADY_ON_GPU = "arrays of cp are already on the GPU; cp.asarray(a) copies a NumPy array to the GPU"
-_NO_GRADIENTS = "cp does not compute gradients; "
+_TO_NUMPY_REMEDY = "write x.get(), or cp.asnumpy(x), to copy it to the host as a NumPy array"
+_ALREADY_ON_GPU_NOTE = "arrays of cp are already on the GPU; cp.asarray(a) copies a NumPy array to the GPU"
+_NO_GRADIENTS_NOTE = "cp does not compute gradients; "
 _ARRAY_NAMES_ELSEWHERE = {
-    "cpu": _GET_REMEDY,
-    "numpy": _GET_REMEDY,
-    "to_numpy": _GET_REMEDY,
-    "copy_to_host": _GET_REMEDY,
-    "cuda": _ALREADY_ON_GPU,
-    "gpu": _ALREADY_ON_GPU,
-    "to": f"{_ALREADY_ON_GPU}, x.astype(cp.float32) converts, and x.get() copies to the host",
+    "cpu": _TO_NUMPY_REMEDY,
+    "numpy": _TO_NUMPY_REMEDY,
+    "to_numpy": _TO_NUMPY_REMEDY,
+    "copy_to_host": _TO_NUMPY_REMEDY,
+    "cuda": _ALREADY_ON_GPU_NOTE,
+    "gpu": _ALREADY_ON_GPU_NOTE,
+    "to": f"{_ALREADY_ON_GPU_NOTE}, x.astype(cp.float32) converts, and x.get() copies to the host",
     "is_cuda": "it would always be True; write isinstance(x, cp.ndarray) to exclude NumPy arrays",
-    "detach": f"{_NO_GRADIENTS}remove the call",
-    "backward": f"{_NO_GRADIENTS}use a framework such as PyTorch",
-    "grad": f"{_NO_GRADIENTS}use a framework such as PyTorch",
-    "requires_grad": f"{_NO_GRADIENTS}use a framework such as PyTorch",
+    "detach": f"{_NO_GRADIENTS_NOTE}remove the call",
+    "backward": f"{_NO_GRADIENTS_NOTE}use a framework such as PyTorch",
+    "grad": f"{_NO_GRADIENTS_NOTE}use a framework such as PyTorch",
+    "requires_grad": f"{_NO_GRADIENTS_NOTE}use a framework such as PyTorch",
     "clone": "write x.copy()",
     "numel": "write x.size",
     "dim": "write x.ndim",
@@ -87,7 +87,7 @@ _ARRAY_NAMES_ELSEWHERE = {
 }
 
 
-def missing_attribute(
+def make_missing_name_error(
     module_name: str, name: str, known_names: Iterable[str], remedy: str = ""
 ) -> AttributeError:
     """Return the error for a missing attribute `name` of the module `module_name`.
@@ -111,7 +111,7 @@ def missing_attribute(
     similar_names = difflib.get_close_matches(
         name, [n for n in known_names if not n.startswith("_")], n=1, cutoff=0.75
     )
-    other_paths = [path for path in _paths_of(name) if path != f"{module_name}.{name}"]
+    other_paths = [path for path in _find_paths(name) if path != f"{module_name}.{name}"]
     path = f"numpy{module_name.removeprefix('cp')}.{name}"
     if isinstance(numpy_object, type | ModuleType) or (
         numpy_object is not None and not callable(numpy_object)
@@ -129,7 +129,7 @@ def missing_attribute(
     return AttributeError(f"{message}.", name=name)
 
 
-def _paths_of(name: str) -> list[str]:
+def _find_paths(name: str) -> list[str]:
     """Return the full names in ``cp`` of objects with this name, such as ``cp.random.rand`` for ``rand``."""
     paths = []
     for module_path in ("cp", "cp.random", "cp.linalg", "cp.fft", "cp.cuda", "cp.cuda.runtime"):
@@ -139,7 +139,7 @@ def _paths_of(name: str) -> list[str]:
     return paths
 
 
-def missing_array_attribute(array_class: Any, name: str) -> str:
+def describe_missing_attribute(array_class: Any, name: str) -> str:
     """Return the error message for an attribute that device arrays do not have."""
     message = f"'cupy.ndarray' object has no attribute {name!r}"
     if name.startswith("_"):
@@ -158,7 +158,7 @@ def missing_array_attribute(array_class: Any, name: str) -> str:
     return f"{message}. dir(x) lists the attributes of device arrays."
 
 
-def module_getattr(
+def make_module_getattr(
     module_name: str, namespace: dict[str, Any], remedies: dict[str, str] | None = None
 ) -> Callable[[str], Any]:
     """Return a ``__getattr__`` function that raises the errors for missing names of a module. These errors
@@ -168,13 +168,15 @@ def module_getattr(
     def raise_missing(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {module_name!r} has no attribute {name!r}", name=name)
-        raise missing_attribute(module_name, name, public_names(namespace), (remedies or {}).get(name, ""))
+        raise make_missing_name_error(
+            module_name, name, list_public_names(namespace), (remedies or {}).get(name, "")
+        )
 
-    namespace.setdefault("__dir__", lambda: public_names(namespace))
+    namespace.setdefault("__dir__", lambda: list_public_names(namespace))
     return raise_missing
 
 
-def public_names(namespace: dict[str, Any]) -> list[str]:
+def list_public_names(namespace: dict[str, Any]) -> list[str]:
     """Return the names in a module's ``__all__``. Without ``__all__``, return the public names that the
     module defines.
     """
@@ -189,7 +191,7 @@ def public_names(namespace: dict[str, Any]) -> list[str]:
     )
 
 
-class Namespace(ModuleType):
+class AttributeNamespace(ModuleType):
     """A submodule such as ``cp.cuda.driver``. Errors for missing names suggest alternatives."""
 
     def __init__(self, module_name: str, **members: Any) -> None:
@@ -200,7 +202,7 @@ class Namespace(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"module {self.__dict__.get('_module_name')!r} has no attribute {name!r}")
-        raise missing_attribute(self._module_name, name, dir(self))
+        raise make_missing_name_error(self._module_name, name, dir(self))
 
     def __dir__(self) -> list[str]:
         return sorted(name for name in self.__dict__ if not name.startswith("_"))

@@ -8,10 +8,10 @@ from typing import Any as _Any
 import numpy as np
 
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._missing_names import Namespace as _Namespace
-from virtualgpu.cp._missing_names import module_getattr as _module_getattr
+from virtualgpu.cp._missing_names import AttributeNamespace as _Namespace
+from virtualgpu.cp._missing_names import make_module_getattr as _module_getattr
 from virtualgpu.cp._routines.creation import array
-from virtualgpu.cp._routines.from_numpy import lift
+from virtualgpu.cp._routines.from_numpy import lift_to_device
 
 __all__ = [
     "config",
@@ -41,22 +41,22 @@ def _two_pass_bytes(*_: _Any, **__: _Any) -> float:
 
 
 # Inverse transforms are divided by their length in a separate pass; CuPy 14.2 on an H200.
-fft = lift(np.fft.fft, passes=_passes(4.2, 1.4))
-ifft = lift(np.fft.ifft, passes=_passes(4.9, 2.1))
-rfft = lift(np.fft.rfft, passes=_passes(5.9, 1.4))
-irfft = lift(np.fft.irfft, passes=_passes(9.2, 2.1))
-fft2 = lift(np.fft.fft2, passes=_two_pass_bytes)
-ifft2 = lift(np.fft.ifft2, passes=_two_pass_bytes)
-fftn = lift(np.fft.fftn, passes=_two_pass_bytes)
-ifftn = lift(np.fft.ifftn, passes=_two_pass_bytes)
-rfft2 = lift(np.fft.rfft2)
-irfft2 = lift(np.fft.irfft2)
-rfftn = lift(np.fft.rfftn)
-irfftn = lift(np.fft.irfftn)
-hfft = lift(np.fft.hfft)
-ihfft = lift(np.fft.ihfft)
-fftshift = lift(np.fft.fftshift)
-ifftshift = lift(np.fft.ifftshift)
+fft = lift_to_device(np.fft.fft, passes=_passes(4.2, 1.4))
+ifft = lift_to_device(np.fft.ifft, passes=_passes(4.9, 2.1))
+rfft = lift_to_device(np.fft.rfft, passes=_passes(5.9, 1.4))
+irfft = lift_to_device(np.fft.irfft, passes=_passes(9.2, 2.1))
+fft2 = lift_to_device(np.fft.fft2, passes=_two_pass_bytes)
+ifft2 = lift_to_device(np.fft.ifft2, passes=_two_pass_bytes)
+fftn = lift_to_device(np.fft.fftn, passes=_two_pass_bytes)
+ifftn = lift_to_device(np.fft.ifftn, passes=_two_pass_bytes)
+rfft2 = lift_to_device(np.fft.rfft2)
+irfft2 = lift_to_device(np.fft.irfft2)
+rfftn = lift_to_device(np.fft.rfftn)
+irfftn = lift_to_device(np.fft.irfftn)
+hfft = lift_to_device(np.fft.hfft)
+ihfft = lift_to_device(np.fft.ihfft)
+fftshift = lift_to_device(np.fft.fftshift)
+ifftshift = lift_to_device(np.fft.ifftshift)
 
 
 def fftfreq(n: int, d: float = 1.0) -> ndarray:

@@ -6,9 +6,9 @@ from collections.abc import Callable as _Callable
 
 import numpy as np
 
-from virtualgpu.cp._missing_names import module_getattr as _module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr as _module_getattr
 from virtualgpu.cp._routines import functions as _functions
-from virtualgpu.cp._routines.from_numpy import lift
+from virtualgpu.cp._routines.from_numpy import lift_to_device
 
 __all__ = [
     *(
@@ -40,25 +40,25 @@ def _minimum_ns(fixed_us: float, column_us: float = 0.0) -> _Callable[..., float
     return lambda a, *_, **__: 1e3 * (fixed_us + column_us * np.shape(a)[-1])
 
 
-norm = lift(np.linalg.norm)
-det = lift(np.linalg.det, least_ns=_minimum_ns(315, 1.26))
-slogdet = lift(np.linalg.slogdet, least_ns=_minimum_ns(315, 1.26))
-pinv = lift(np.linalg.pinv)
-inv = lift(np.linalg.inv, least_ns=_minimum_ns(72, 2.14))
-matrix_power = lift(np.linalg.matrix_power)
-solve = lift(np.linalg.solve, operand_count=2, least_ns=_minimum_ns(70, 1.89))
-lstsq = lift(np.linalg.lstsq, operand_count=2)
-cholesky = lift(np.linalg.cholesky, least_ns=_minimum_ns(84))
-qr = lift(np.linalg.qr, least_ns=_minimum_ns(282))
-svd = lift(np.linalg.svd, least_ns=_minimum_ns(2514))
-eigh = lift(np.linalg.eigh, least_ns=_minimum_ns(773))
-eigvalsh = lift(np.linalg.eigvalsh)
-matrix_rank = lift(np.linalg.matrix_rank)
-eig = lift(np.linalg.eig)
-eigvals = lift(np.linalg.eigvals)
-cond = lift(np.linalg.cond)
-tensorsolve = lift(np.linalg.tensorsolve, operand_count=2)
-tensorinv = lift(np.linalg.tensorinv)
+norm = lift_to_device(np.linalg.norm)
+det = lift_to_device(np.linalg.det, least_ns=_minimum_ns(315, 1.26))
+slogdet = lift_to_device(np.linalg.slogdet, least_ns=_minimum_ns(315, 1.26))
+pinv = lift_to_device(np.linalg.pinv)
+inv = lift_to_device(np.linalg.inv, least_ns=_minimum_ns(72, 2.14))
+matrix_power = lift_to_device(np.linalg.matrix_power)
+solve = lift_to_device(np.linalg.solve, operand_count=2, least_ns=_minimum_ns(70, 1.89))
+lstsq = lift_to_device(np.linalg.lstsq, operand_count=2)
+cholesky = lift_to_device(np.linalg.cholesky, least_ns=_minimum_ns(84))
+qr = lift_to_device(np.linalg.qr, least_ns=_minimum_ns(282))
+svd = lift_to_device(np.linalg.svd, least_ns=_minimum_ns(2514))
+eigh = lift_to_device(np.linalg.eigh, least_ns=_minimum_ns(773))
+eigvalsh = lift_to_device(np.linalg.eigvalsh)
+matrix_rank = lift_to_device(np.linalg.matrix_rank)
+eig = lift_to_device(np.linalg.eig)
+eigvals = lift_to_device(np.linalg.eigvals)
+cond = lift_to_device(np.linalg.cond)
+tensorsolve = lift_to_device(np.linalg.tensorsolve, operand_count=2)
+tensorinv = lift_to_device(np.linalg.tensorinv)
 cross = _functions.cross
 matmul = _functions.matmul
 matrix_transpose = _functions.matrix_transpose

@@ -19,7 +19,7 @@ from virtualgpu.cp._core.arguments import check_device
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dtypes import check_dtype
 from virtualgpu.cp._core.library_kernels import run_kernel
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp._random.bits import XORWOW, BitGenerator
 from virtualgpu.cp._random.bits import MRG32k3a as MRG32k3a
 from virtualgpu.cp._random.bits import Philox4x3210 as Philox4x3210
@@ -308,4 +308,4 @@ __all__ = [
     ),
     *("random", "random_sample", "ranf", "sample", "seed", "shuffle", "standard_normal", "uniform"),
 ]
-__getattr__ = module_getattr("cp.random", globals())
+__getattr__ = make_module_getattr("cp.random", globals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda._runtime.sync_detection import DeviceSynchronized, allow_synchronize
 from virtualgpu.cupyx import profiler, scipy, time
 from virtualgpu.cupyx._error_state import errstate, geterr, seterr
@@ -44,7 +44,7 @@ _REMEDIES = {
     "lapack": _NO_LIBRARY,
     "GeneralizedUFunc": "loop over the leading axes, or write a cp.RawKernel",
 }
-_raise_missing = module_getattr("cupyx", globals(), _REMEDIES)
+_raise_missing = make_module_getattr("cupyx", globals(), _REMEDIES)
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu import cp
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.model import machine as _machine
 
 __all__ = ["benchmark", "profile", "time_range"]
@@ -215,4 +215,4 @@ def profile() -> Any:
     return cp.cuda.profile()
 
 
-__getattr__ = module_getattr("cupyx.profiler", globals())
+__getattr__ = make_module_getattr("cupyx.profiler", globals())

@@ -14,7 +14,7 @@ import numpy as np
 from virtualgpu.cp._core.arguments import check_device
 from virtualgpu.cp._core.indexing import flatiter
 from virtualgpu.cp._core.library_kernels import run_kernel
-from virtualgpu.cp._missing_names import missing_array_attribute
+from virtualgpu.cp._missing_names import describe_missing_attribute
 from virtualgpu.model.machine import current
 
 
@@ -208,7 +208,7 @@ class FunctionMethods:
         self._module.minimum.at(self, slices, value)
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(missing_array_attribute(type(self), name))
+        raise AttributeError(describe_missing_attribute(type(self), name))
 
 
 def check_sort_kind(kind: str | None) -> None:

@@ -211,7 +211,7 @@ def _make_reduction_kernel(
     constant_parameters = "".join(f", const {get_cpp_type(a.dtype)}& {a.name}" for a in constants)
     preamble = (
         f"{HELPER_FUNCTIONS}__device__ {c_type} _map({parameters}) {{ {' '.join(trace.statements[0])} "
-        f"return {reduction.value.converted(reduction.dtype)}; }}\n"
+        f"return {reduction.value.convert_to(reduction.dtype)}; }}\n"
         f"__device__ void _post({c_type} a{results}{constant_parameters}) "
         f"{{ {' '.join([*trace.statements[1], *assignments])} }}\n"
     )

@@ -15,7 +15,7 @@ from virtualgpu.cp._routines.creation import empty
 from virtualgpu.model import machine as _machine
 
 _BLOCK_SIZE = 256
-STRUCTS = "Philox", "Xorwow", "Mrg"
+STRUCT_NAMES = "Philox", "Xorwow", "Mrg"
 # CuPy's choice: eight blocks per SM.
 _THREADS_PER_SM = 8 * _BLOCK_SIZE
 
@@ -76,8 +76,8 @@ class CurandGenerator(BitGenerator):
             )
         self._size = size
         self._filled_count = 0
-        blank = np.zeros(size * self._type_size(), np.int8)
-        self._memory = ndarray._from_library_kernel("init_curand", blank, lambda: blank)
+        zero_bytes = np.zeros(size * self._get_type_size(), np.int8)
+        self._memory = ndarray._from_library_kernel("init_curand", zero_bytes, lambda: zero_bytes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(device {self._current_device_id}, {self._size:,} threads' states)"
@@ -92,7 +92,7 @@ class CurandGenerator(BitGenerator):
     def random_raw(self, size: Any = None, output: bool = True) -> ndarray | None:
         """Return an array of random bits, 32 bits in each element."""
         out = empty(() if size is None else size, np.int32)
-        self._draw("random_raw", out)
+        self._launch_draw("random_raw", out)
         return out if output else None
 
     def state(self) -> int:
@@ -108,7 +108,7 @@ class CurandGenerator(BitGenerator):
     @property
     def _state(self) -> ndarray:
         """An array with the states of all threads, as bytes."""
-        self._fill(self._size)
+        self._fill_states(self._size)
         return self._memory
 
     @_state.setter
@@ -116,32 +116,32 @@ class CurandGenerator(BitGenerator):
         self._memory = states
         self._filled_count = self._size
 
-    def _fill(self, threads: int) -> None:
+    def _fill_states(self, threads: int) -> None:
         """Initialize the states of the first `threads` threads only, since small arrays need few states."""
         if threads > self._filled_count:
-            begin_byte = self._filled_count * self._type_size()
-            end_byte = threads * self._type_size()
+            begin_byte = self._filled_count * self._get_type_size()
+            end_byte = threads * self._get_type_size()
             state_bytes = self._initial_states(self._seed, threads).view(np.int8)
             self._memory._host[begin_byte:end_byte] = state_bytes[begin_byte:]
             self._filled_count = threads
 
-    def _state_size(self) -> int:
+    def _get_state_size(self) -> int:
         return self._size
 
-    def _type_size(self) -> int:
+    def _get_type_size(self) -> int:
         return self._layout.itemsize
 
-    def _draw(self, kernel: str, out: ndarray, maximum: int = 0) -> None:
+    def _launch_draw(self, kernel: str, out: ndarray, maximum: int = 0) -> None:
         """Launch a kernel that fills `out` with random numbers, integers with values from 0 to `maximum`."""
         self._check_device()
         if not out.size:
             return
         mask = (1 << maximum.bit_length()) - 1
-        blocks = -(-min(out.size, self._size) // _BLOCK_SIZE)
-        self._fill(blocks * _BLOCK_SIZE)
-        bounds = np.uint64(maximum), np.uint64(mask)
-        launch = _random_kernels(self._struct_name).get_function(kernel)
-        launch((blocks,), (_BLOCK_SIZE,), (self._memory, self._size, out, out.size, *bounds))
+        block_count = -(-min(out.size, self._size) // _BLOCK_SIZE)
+        self._fill_states(block_count * _BLOCK_SIZE)
+        maximum_and_mask = np.uint64(maximum), np.uint64(mask)
+        launch = _compile_random_module(self._struct_name).get_function(kernel)
+        launch((block_count,), (_BLOCK_SIZE,), (self._memory, self._size, out, out.size, *maximum_and_mask))
 
 
 class Philox4x3210(CurandGenerator):
@@ -149,17 +149,17 @@ class Philox4x3210(CurandGenerator):
     API.
     """
 
-    _layout = states.PHILOX
+    _layout = states.PHILOX_DTYPE
     _struct_name = "Philox"
-    _initial_states = staticmethod(states.philox)
+    _initial_states = staticmethod(states.make_philox_states)
 
 
 class XORWOW(CurandGenerator):
     """CuPy's default generator XORWOW. The generator produces the same numbers as cuRAND's device API."""
 
-    _layout = states.XORWOW
+    _layout = states.XORWOW_DTYPE
     _struct_name = "Xorwow"
-    _initial_states = staticmethod(states.xorwow)
+    _initial_states = staticmethod(states.make_xorwow_states)
 
 
 class MRG32k3a(CurandGenerator):
@@ -167,21 +167,21 @@ class MRG32k3a(CurandGenerator):
     device API.
     """
 
-    _layout = states.MRG32K3A
+    _layout = states.MRG32K3A_DTYPE
     _struct_name = "Mrg"
-    _initial_states = staticmethod(states.mrg32k3a)
+    _initial_states = staticmethod(states.make_mrg_states)
 
 
-def source(struct_name: str) -> tuple[str, tuple[str, ...]]:
+def load_source(struct_name: str) -> tuple[str, tuple[str, ...]]:
     """Return the CUDA C++ source of the random kernels, with compiler options for one state type."""
     source_code = (Path(__file__).parent / "draws.cu").read_text(encoding="utf-8")
     return source_code, (f"-DSTATE={struct_name}",)
 
 
 @functools.lru_cache(maxsize=8)
-def _random_kernels(struct_name: str) -> Any:
+def _compile_random_module(struct_name: str) -> Any:
     # Imported here because launches need arrays, and the module of arrays imports random numbers.
     from virtualgpu.cp._core.raw_kernel import RawModule
 
-    source_code, options = source(struct_name)
+    source_code, options = load_source(struct_name)
     return RawModule(code=source_code, options=options)

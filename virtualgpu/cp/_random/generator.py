@@ -64,7 +64,7 @@ class Generator:
         if out is not None:
             _check_output(dtype, size, out)
             size = out.shape if size is None else size
-        values = self._uniform(size, dtype)
+        values = self._draw_uniform(size, dtype)
         if out is None:
             return values.astype(dtype, copy=False)
         out[...] = values
@@ -75,7 +75,7 @@ class Generator:
         low = asarray(low)
         high = asarray(high)
         shape = np.broadcast_shapes(low.shape, high.shape) if size is None else size
-        result: ndarray = low + (high - low) * self._uniform(shape, dtype)
+        result: ndarray = low + (high - low) * self._draw_uniform(shape, dtype)
         return result.astype(dtype, copy=False)
 
     def integers(
@@ -93,7 +93,7 @@ class Generator:
         if highest > bounds.max:
             raise ValueError(f"high is out of bounds for {integer_dtype.name}")
         needs_64_bits = highest - lowest > 0xFFFFFFFF
-        values = _empty_array(size, np.uint64 if needs_64_bits else np.uint32)
+        values = _make_empty_array(size, np.uint64 if needs_64_bits else np.uint32)
         self._draw("random_interval_64" if needs_64_bits else "random_interval_32", values, highest - lowest)
         return _add_offset(values, lowest, integer_dtype)
 
@@ -106,7 +106,7 @@ class Generator:
         output_dtype = np.dtype(dtype)
         if output_dtype.char not in "fd":
             raise TypeError(f"Unsupported dtype {output_dtype.name} for standard_normal")
-        result = _empty_array(size, output_dtype) if out is None else out
+        result = _make_empty_array(size, output_dtype) if out is None else out
         self._draw("random_normal" if output_dtype.char == "d" else "random_normal_float", result)
         return result
 
@@ -119,7 +119,7 @@ class Generator:
         if out is not None:
             _check_output(dtype, size, out)
             size = out.shape if size is None else size
-        values = _empty_array(size, np.float64)
+        values = _make_empty_array(size, np.float64)
         self._draw("random_exponential", values)
         if out is None:
             return values.astype(dtype, copy=False)
@@ -185,11 +185,11 @@ class Generator:
         return self._sample_with_numpy("standard_gamma", size, dtype, shape)
 
     def _draw(self, kernel: str, out: ndarray, maximum: int = 0) -> None:
-        self.bit_generator._draw(kernel, out, maximum)
+        self.bit_generator._launch_draw(kernel, out, maximum)
 
-    def _uniform(self, size: Any, dtype: Any) -> ndarray:
+    def _draw_uniform(self, size: Any, dtype: Any) -> ndarray:
         is_double = np.dtype(dtype).char == "d"
-        values = _empty_array(size, np.float64 if is_double else np.float32)
+        values = _make_empty_array(size, np.float64 if is_double else np.float32)
         self._draw("random_uniform" if is_double else "random_uniform_float", values)
         return values
 
@@ -210,7 +210,7 @@ class Generator:
         return ndarray._from_library_kernel(f"random_{name}", compute(), compute, reads=(seeds,))
 
 
-def _empty_array(size: Any, dtype: Any) -> ndarray:
+def _make_empty_array(size: Any, dtype: Any) -> ndarray:
     return empty(() if size is None else size, dtype)
 
 

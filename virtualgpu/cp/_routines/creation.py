@@ -12,7 +12,7 @@ from virtualgpu.cp._core.arguments import Traceable, make_type_error
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dlpack import from_interface
 from virtualgpu.cp._core.dtypes import check_dtype, parse_shape
-from virtualgpu.cp._routines.from_numpy import lift
+from virtualgpu.cp._routines.from_numpy import lift_to_device
 from virtualgpu.cp._routines.functions import stack
 from virtualgpu.cp.cuda._memory.pool import check_room
 from virtualgpu.cp.cuda.stream import get_current_stream
@@ -21,10 +21,10 @@ from virtualgpu.model import machine as _machine
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
     """Return an uninitialized array. On the virtual GPU, the elements are NaN or arbitrary numbers."""
-    return _uninitialized(ndarray(shape, dtype, order=order))
+    return _mark_uninitialized(ndarray(shape, dtype, order=order))
 
 
-def _uninitialized(array: ndarray) -> ndarray:
+def _mark_uninitialized(array: ndarray) -> ndarray:
     # Deferred work may still use the previous contents of this memory.
     if array.nbytes and array._mem.owner.clock.deferral is None:
         array._mem.owner.memory.mark_unwritten(array.data.ptr, array.nbytes)
@@ -60,19 +60,19 @@ def empty_like(
     prototype: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
     """Return an uninitialized array with the shape and dtype of another array."""
-    return _uninitialized(_array_like(prototype, dtype, order, shape))
+    return _mark_uninitialized(_make_array_like(prototype, dtype, order, shape))
 
 
-def _array_like(prototype: Any, dtype: Any, order: Any, shape: Any) -> ndarray:
-    host = prototype._host if isinstance(prototype, ndarray) else prototype
-    if not isinstance(host, np.ndarray):
+def _make_array_like(prototype: Any, dtype: Any, order: Any, shape: Any) -> ndarray:
+    host_prototype = prototype._host if isinstance(prototype, ndarray) else prototype
+    if not isinstance(host_prototype, np.ndarray):
         raise make_type_error(prototype)
-    new_dtype = check_dtype(host.dtype if dtype is None else dtype)
-    extents = host.shape if shape is None else parse_shape(shape)
-    if len(extents) != host.ndim and order.upper() == "K":
+    new_dtype = check_dtype(host_prototype.dtype if dtype is None else dtype)
+    extents = host_prototype.shape if shape is None else parse_shape(shape)
+    if len(extents) != host_prototype.ndim and order.upper() == "K":
         order = "C"
     # Only the strides of this NumPy array are used. It is never written, so it takes no physical memory.
-    strides = np.empty_like(host, dtype=new_dtype, order=order, subok=False, shape=extents).strides
+    strides = np.empty_like(host_prototype, dtype=new_dtype, order=order, subok=False, shape=extents).strides
     return ndarray(extents, new_dtype, strides=strides)
 
 
@@ -80,21 +80,21 @@ def zeros_like(
     a: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
     """Return an array of zeros with the shape and dtype of another array."""
-    return _fill_array(_array_like(a, dtype, order, shape), 0)
+    return _fill_array(_make_array_like(a, dtype, order, shape), 0)
 
 
 def ones_like(
     a: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
     """Return an array of ones with the shape and dtype of another array."""
-    return _fill_array(_array_like(a, dtype, order, shape), 1)
+    return _fill_array(_make_array_like(a, dtype, order, shape), 1)
 
 
 def full_like(
     a: ndarray, fill_value: Any, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
     """Return an array filled with one value, with the shape and dtype of another array."""
-    return _fill_array(_array_like(a, dtype, order, shape), fill_value)
+    return _fill_array(_make_array_like(a, dtype, order, shape), fill_value)
 
 
 # From data
@@ -225,7 +225,7 @@ def asnumpy(
 # From numbers
 
 
-def _computed_from_numbers(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ndarray:
+def _compute_from_numbers(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ndarray:
     """Launch a kernel that computes an array from a few numbers, and return the array."""
     args = tuple(argument.item() if isinstance(argument, ndarray) else argument for argument in args)
     host = function(*args, **kwargs)
@@ -241,7 +241,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> nd
         start, stop = 0, start
     size = (float(stop) - float(start)) / float(step) if step else 0.0
     check_room(math.ceil(max(0.0, size)) * np.dtype(dtype or np.float64).itemsize)
-    return _computed_from_numbers(np.arange, start, stop, step, dtype=dtype)
+    return _compute_from_numbers(np.arange, start, stop, step, dtype=dtype)
 
 
 def linspace(
@@ -255,10 +255,10 @@ def linspace(
 ) -> Any:
     """Return `num` evenly spaced values from `start` to `stop`. The limits can be numbers or arrays."""
     if np.ndim(start) or np.ndim(stop):
-        array_linspace = lift(np.linspace, operand_count=0)
+        array_linspace = lift_to_device(np.linspace, operand_count=0)
         return array_linspace(start, stop, num, endpoint, retstep, dtype, axis)
     check_room(num * np.dtype(dtype or np.float64).itemsize)
-    result = _computed_from_numbers(np.linspace, start, stop, num, endpoint=endpoint, dtype=dtype, axis=axis)
+    result = _compute_from_numbers(np.linspace, start, stop, num, endpoint=endpoint, dtype=dtype, axis=axis)
     if not retstep:
         return result
     interval_count = num - 1 if endpoint else num
@@ -279,7 +279,7 @@ def logspace(
         result: ndarray = base ** linspace(start, stop, num, endpoint, axis=axis)
         return result if dtype is None else result.astype(dtype)
     check_room(num * np.dtype(dtype or np.float64).itemsize)
-    return _computed_from_numbers(
+    return _compute_from_numbers(
         np.logspace, start, stop, num, endpoint=endpoint, base=base, dtype=dtype, axis=axis
     )
 
@@ -287,7 +287,7 @@ def logspace(
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = float, order: str = "C") -> ndarray:  # noqa: N803
     """Return a matrix with ones on a diagonal and zeros elsewhere."""
     check_room(N * (N if M is None else M) * np.dtype(dtype).itemsize)
-    return _computed_from_numbers(np.eye, N, M, k, dtype=dtype, order=order)
+    return _compute_from_numbers(np.eye, N, M, k, dtype=dtype, order=order)
 
 
 def identity(n: int, dtype: Any = float) -> ndarray:
@@ -298,21 +298,23 @@ def identity(n: int, dtype: Any = float) -> ndarray:
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> ndarray:  # noqa: N803
     """Return a matrix with ones at and below a diagonal and zeros elsewhere."""
     check_room(N * (N if M is None else M) * np.dtype(dtype).itemsize)
-    return _computed_from_numbers(np.tri, N, M, k, dtype=dtype)
+    return _compute_from_numbers(np.tri, N, M, k, dtype=dtype)
 
 
 def indices(dimensions: Any, dtype: Any = int) -> ndarray:
     """Return the index arrays of a grid, one array per axis."""
-    return _computed_from_numbers(np.indices, dimensions, dtype)
+    return _compute_from_numbers(np.indices, dimensions, dtype)
 
 
 def meshgrid(*xi: Any, indexing: Any = "xy", sparse: bool = False, copy: bool = True) -> tuple[ndarray, ...]:
     """Return the coordinate arrays of a grid from one-dimensional coordinates."""
-    grids = lift(np.meshgrid, operand_count=len(xi))(*xi, indexing=indexing, sparse=sparse, copy=copy)
+    grids = lift_to_device(np.meshgrid, operand_count=len(xi))(
+        *xi, indexing=indexing, sparse=sparse, copy=copy
+    )
     return tuple(grids)
 
 
-class _Grid:
+class _GridIndexer:
     """The class of ``cp.mgrid`` and ``cp.ogrid``, which create coordinate grids from slices."""
 
     def __init__(self, numpy_grid: Any, name: str) -> None:
@@ -327,8 +329,8 @@ class _Grid:
         return [array(axis_grid) for axis_grid in grid] if isinstance(grid, (list, tuple)) else array(grid)
 
 
-mgrid = _Grid(np.mgrid, "mgrid")
-ogrid = _Grid(np.ogrid, "ogrid")
+mgrid = _GridIndexer(np.mgrid, "mgrid")
+ogrid = _GridIndexer(np.ogrid, "ogrid")
 
 
 def get_array_module(*args: Any) -> Any:
@@ -340,5 +342,5 @@ __all__ = [
     _name
     for _name, _value in list(globals().items())
     if not _name.startswith("_")
-    and (getattr(_value, "__module__", "") in (__name__,) or isinstance(_value, _Grid))
+    and (getattr(_value, "__module__", "") in (__name__,) or isinstance(_value, _GridIndexer))
 ]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-ON_THE_DEVICE = (
+DEVICE_PLACE_NOTE = (
     "Like NumPy's function of the same name, but for device arrays. The result stays on the device."
 )
 _UFUNC_PARAMETERS = """Element by element, as NumPy's function of this name, on device arrays.
@@ -35,7 +35,7 @@ ndarray
 _NUMPY_ONLY_SECTION_PATTERN = re.compile(r"\n *(?:See Also|Notes|References|Examples|Warns)\n *---")
 
 # One call of each of the most common functions, and its result.
-EXAMPLES = """
+FUNCTION_EXAMPLES = """
 cp.abs(cp.array([-1, 2])) -> array([1, 2])
 cp.add(cp.array([1, 2]), 10) -> array([11, 12])
 cp.allclose(cp.array([1.0]), cp.array([1.0 + 1e-9])) -> array(True)
@@ -139,12 +139,12 @@ cp.random.default_rng(0).random(3).shape -> (3,)
 """
 
 
-def document(
+def document_wrapper(
     wrapper: Any,
     function: Any,
     name: str,
     missing_keywords: Collection[str] = (),
-    place_note: str = ON_THE_DEVICE,
+    place_note: str = DEVICE_PLACE_NOTE,
 ) -> None:
     """Set the signature and the docstring of a function for device arrays. Both are derived from the NumPy
     function.
@@ -163,11 +163,11 @@ def document(
         Sentence that says where the function computes.
     """
     wrapper.__name__ = wrapper.__qualname__ = name
-    empty = inspect.Parameter.empty
+    no_default = inspect.Parameter.empty
     with contextlib.suppress(ValueError):  # before NumPy 2.4, functions written in C have no signature
         signature_items = inspect.signature(function).parameters.items()
         parameters = [
-            parameter.replace(annotation=empty)
+            parameter.replace(annotation=no_default)
             for keyword, parameter in signature_items
             if keyword not in missing_keywords
         ]
@@ -186,13 +186,13 @@ def document(
     wrapper.__doc__ = f"{summary}\n\n{indent}{place_note}\n\n{indent}{details.lstrip()}".rstrip() + "\n"
 
 
-def ufunc_docstring(function: np.ufunc) -> str:
+def make_ufunc_docstring(function: np.ufunc) -> str:
     """Return the docstring of an element-wise function, with NumPy's summary and CuPy's parameters."""
     paragraphs = (function.__doc__ or "").split("\n\n")
     return f"{paragraphs[1].strip()}\n\n{_UFUNC_PARAMETERS}" if len(paragraphs) > 1 else _UFUNC_PARAMETERS
 
 
-def ufunc_signature(function: np.ufunc) -> inspect.Signature:
+def make_ufunc_signature(function: np.ufunc) -> inspect.Signature:
     """Return the signature of an element-wise function. The signature lists the operands and then the
     keywords that CuPy accepts.
     """
@@ -208,7 +208,7 @@ def ufunc_signature(function: np.ufunc) -> inspect.Signature:
 
 def add_examples(modules: Mapping[str, Any]) -> None:
     """Add examples to the docstrings of the functions in ``cp`` and its modules."""
-    for line in EXAMPLES.strip().split("\n"):
+    for line in FUNCTION_EXAMPLES.strip().split("\n"):
         example_code, _, result = line.partition(" -> ")
         path = example_code.partition("(")[0]
         module, _, name = path.rpartition(".")

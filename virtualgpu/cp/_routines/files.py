@@ -8,7 +8,7 @@ import numpy as np
 
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._routines.creation import array, asnumpy
-from virtualgpu.cp._routines.from_numpy import lift
+from virtualgpu.cp._routines.from_numpy import lift_to_device
 
 __all__ = [
     *("fromfile", "fromiter", "fromstring", "genfromtxt", "load", "loadtxt"),
@@ -62,11 +62,11 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
 
 
 # Functions that NumPy runs on the host, with a device array as result.
-fromfile = lift(np.fromfile, operand_count=0)
-fromstring = lift(np.fromstring, operand_count=0)
-fromiter = lift(np.fromiter, operand_count=0)
-loadtxt = lift(np.loadtxt, operand_count=0)
-genfromtxt = lift(np.genfromtxt, operand_count=0)
+fromfile = lift_to_device(np.fromfile, operand_count=0)
+fromstring = lift_to_device(np.fromstring, operand_count=0)
+fromiter = lift_to_device(np.fromiter, operand_count=0)
+loadtxt = lift_to_device(np.loadtxt, operand_count=0)
+genfromtxt = lift_to_device(np.genfromtxt, operand_count=0)
 
 
 def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N803 - NumPy's name

@@ -12,7 +12,7 @@ import numpy as np
 from virtualgpu.cp._core.arguments import Traceable, check_device, make_type_error
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.library_kernels import run_kernel
-from virtualgpu.cp._routines.documented import ON_THE_DEVICE, document
+from virtualgpu.cp._routines.documented import DEVICE_PLACE_NOTE, document_wrapper
 from virtualgpu.cp._routines.host_operands import computes_on_the_host, read_operands
 from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture, settle
 from virtualgpu.model import machine as _machine
@@ -21,22 +21,22 @@ from virtualgpu.model.machine import VirtualDevice
 FlopCount = Callable[..., float]
 
 
-def _nested_arrays(value: Any) -> Iterator[ndarray]:
+def _find_arrays(value: Any) -> Iterator[ndarray]:
     if isinstance(value, ndarray):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _nested_arrays(item)
+            yield from _find_arrays(item)
 
 
-def _to_host(value: Any, device: VirtualDevice) -> Any:
+def _convert_to_host(value: Any, device: VirtualDevice) -> Any:
     if isinstance(value, ndarray):
         check_device(value, device)
         return value._host
     if isinstance(value, np.ndarray):
         raise make_type_error(value)
-    if isinstance(value, (list, tuple)) and any(True for _ in _nested_arrays(value)):
-        return type(value)(_to_host(item, device) for item in value)
+    if isinstance(value, (list, tuple)) and any(True for _ in _find_arrays(value)):
+        return type(value)(_convert_to_host(item, device) for item in value)
     return value
 
 
@@ -47,14 +47,14 @@ def _check_operand(value: Any) -> None:
     if isinstance(value, (list, tuple)) and value:
         for item in value:
             _check_operand(item)
-        if any(True for _ in _nested_arrays(value)):
+        if any(True for _ in _find_arrays(value)):
             return
     raise make_type_error(value)
 
 
-def _to_device(result: Any, sources: list[ndarray]) -> Any:
+def _convert_to_device(result: Any, sources: list[ndarray]) -> Any:
     if isinstance(result, (tuple, list)):
-        device_items = [_to_device(item, sources) for item in result]
+        device_items = [_convert_to_device(item, sources) for item in result]
         if isinstance(result, tuple) and hasattr(result, "_fields"):
             return type(result)(*device_items)
         return type(result)(device_items)
@@ -101,11 +101,11 @@ def _copy_results(result: Any, contents: Any, new_arrays: list[ndarray]) -> None
 # Functions that read only the indexed elements of their first argument.
 _GATHER_FUNCTIONS = frozenset({"take", "take_along_axis"})
 # Functions that write to their first argument; all others write to `out` at most.
-_MODIFYING_FIRST = frozenset({"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"})
+_MODIFIES_FIRST_ARGUMENT = frozenset({"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"})
 
 
 @functools.lru_cache(maxsize=512)
-def _output_position(function: Callable[..., Any]) -> int | None:
+def _find_output_position(function: Callable[..., Any]) -> int | None:
     """Return the index of ``out`` (SciPy: ``output``) among a function's positional arguments."""
     try:
         names = list(inspect.signature(function).parameters)
@@ -114,18 +114,18 @@ def _output_position(function: Callable[..., Any]) -> int | None:
     return next((names.index(name) for name in ("out", "output") if name in names), None)
 
 
-def _written_arguments(
+def _find_written_arguments(
     function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[ndarray]:
     """Return the arguments that a function writes to."""
-    position = _output_position(function)
-    candidates = [args[0]] if name in _MODIFYING_FIRST and args else []
-    candidates += [args[position]] if position is not None and position < len(args) else []
+    position = _find_output_position(function)
+    possible_outputs = [args[0]] if name in _MODIFIES_FIRST_ARGUMENT and args else []
+    possible_outputs += [args[position]] if position is not None and position < len(args) else []
     keyword_arguments = (kwargs.get("out"), kwargs.get("output"))
-    return [array for array in (*candidates, *keyword_arguments) if isinstance(array, ndarray)]
+    return [array for array in (*possible_outputs, *keyword_arguments) if isinstance(array, ndarray)]
 
 
-def lift(
+def lift_to_device(
     function: Callable[..., Any],
     *,
     name: str = "",
@@ -133,7 +133,7 @@ def lift(
     missing_keywords: tuple[str, ...] = (),
     synchronizes: bool = False,
     flop: FlopCount | None = None,
-    place_note: str = ON_THE_DEVICE,
+    place_note: str = DEVICE_PLACE_NOTE,
     passes: FlopCount | None = None,
     least_ns: FlopCount | None = None,
 ) -> Callable[..., Any]:
@@ -175,9 +175,9 @@ def lift(
         for argument in args[:operand_count]:
             _check_operand(argument)
         device = _machine.current().current_device
-        sources = [*_nested_arrays(args), *_nested_arrays(tuple(kwargs.values()))]
-        hosts = [_to_host(argument, device) for argument in args]
-        host_kwargs = {key: _to_host(argument, device) for key, argument in kwargs.items()}
+        source_arrays = [*_find_arrays(args), *_find_arrays(tuple(kwargs.values()))]
+        host_args = [_convert_to_host(argument, device) for argument in args]
+        host_kwargs = {key: _convert_to_host(argument, device) for key, argument in kwargs.items()}
         is_captured = is_capturing(device=device)
         if not is_captured:
             settle(device)
@@ -186,57 +186,59 @@ def lift(
 
         def compute() -> Any:
             with np.errstate(all="ignore"):
-                return function(*hosts, **host_kwargs)
+                return function(*host_args, **host_kwargs)
 
         # The result's shape follows from computing it; a graph computes it again at each launch.
-        old_contents = [array._host.copy() for array in sources] if is_captured else []
-        result = _to_device(compute(), sources)
-        for array, array_contents in zip(sources, old_contents, strict=False):
+        old_contents = [array._host.copy() for array in source_arrays] if is_captured else []
+        result = _convert_to_device(compute(), source_arrays)
+        for array, array_contents in zip(source_arrays, old_contents, strict=False):
             array._assign(array_contents)
-        new_arrays = [array for array in _nested_arrays(result) if array.base is None]
+        new_arrays = [array for array in _find_arrays(result) if array.base is None]
 
         def run() -> None:
             if is_captured:
                 _copy_results(result, compute(), new_arrays)
 
-        outputs = _written_arguments(function, name, args, kwargs)
-        if new_arrays or outputs or not any(True for _ in _nested_arrays(result)):
-            inputs = sources[1:] if name in _GATHER_FUNCTIONS and len(sources) > 1 else sources
+        written_arrays = _find_written_arguments(function, name, args, kwargs)
+        if new_arrays or written_arrays or not any(True for _ in _find_arrays(result)):
+            inputs = (
+                source_arrays[1:] if name in _GATHER_FUNCTIONS and len(source_arrays) > 1 else source_arrays
+            )
             moved_bytes = sum(array.nbytes for array in (*inputs, *new_arrays))
-            operations = flop(*hosts) if flop else 0.0
-            time_options = {"passes": passes(*hosts, **host_kwargs)} if passes else {}
-            time_options |= {"least_ns": least_ns(*hosts, **host_kwargs)} if least_ns else {}
+            flop_count = flop(*host_args) if flop else 0.0
+            time_options = {"passes": passes(*host_args, **host_kwargs)} if passes else {}
+            time_options |= {"least_ns": least_ns(*host_args, **host_kwargs)} if least_ns else {}
             run_kernel(
                 device,
                 f"cupy_{name}",
                 moved_bytes,
                 run,
-                operations,
-                sources,
-                (*new_arrays, *outputs),
+                flop_count,
+                source_arrays,
+                (*new_arrays, *written_arrays),
                 **time_options,
             )
             if synchronizes:
                 get_current_stream(device.id).synchronize()
         return result
 
-    document(call, function, name, missing_keywords, place_note)
+    document_wrapper(call, function, name, missing_keywords, place_note)
     return call
 
 
-def host_only(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
+def adapt_host_function(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
     """Adapt a NumPy function to device arrays if it needs only their shapes and dtypes."""
 
-    def shape_and_dtype(value: Any) -> Any:
-        if isinstance(value, ndarray):
-            return np.broadcast_to(np.empty((), value.dtype), value.shape)
-        return value
+    def shape_and_dtype(argument: Any) -> Any:
+        if isinstance(argument, ndarray):
+            return np.broadcast_to(np.empty((), argument.dtype), argument.shape)
+        return argument
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*(shape_and_dtype(argument) for argument in args), **kwargs)
 
-    place_note = (
+    host_note = (
         "Like NumPy's function of the same name. It uses only the shape and the dtype of device arrays."
     )
-    document(call, function, name or function.__name__, place_note=place_note)
+    document_wrapper(call, function, name or function.__name__, place_note=host_note)
     return call

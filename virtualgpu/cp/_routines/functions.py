@@ -1,7 +1,7 @@
 """The functions of the ``cp`` namespace that take device arrays.
 
-Element-wise functions are `ufunc` objects; the others come from NumPy by `lift`. Names and keywords are
-CuPy's; ``missing_keywords`` lists NumPy keywords that CuPy does not know.
+Element-wise functions are `ufunc` objects; the others come from NumPy by `lift_to_device`. Names and
+keywords are CuPy's; ``missing_keywords`` lists NumPy keywords that CuPy does not know.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from virtualgpu.cp._core.arguments import Traceable
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.operators import check_sort_kind
-from virtualgpu.cp._routines.from_numpy import host_only, lift
+from virtualgpu.cp._routines.from_numpy import adapt_host_function, lift_to_device
 from virtualgpu.cp._routines.ufunc import ufunc
 
 _UNSUPPORTED_REDUCTION_KEYWORDS = ("initial", "where")
@@ -128,10 +128,10 @@ bitwise_left_shift = left_shift
 bitwise_right_shift = right_shift
 
 # Reductions and statistics
-sum = lift(np.sum, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
-prod = lift(np.prod, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
-max = amax = lift(np.max, name="max", missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
-min = amin = lift(np.min, name="min", missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+sum = lift_to_device(np.sum, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+prod = lift_to_device(np.prod, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+max = amax = lift_to_device(np.max, name="max", missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+min = amin = lift_to_device(np.min, name="min", missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
 
 
 def _argmax(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
@@ -148,47 +148,47 @@ def _argmin(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
     return result if dtype is None else np.asarray(result, dtype)
 
 
-argmax = lift(_argmax, name="argmax")
-argmin = lift(_argmin, name="argmin")
-all = lift(np.all, missing_keywords=("where",))
-any = lift(np.any, missing_keywords=("where",))
-mean = lift(np.mean, missing_keywords=("where",))
-std = lift(np.std, missing_keywords=("where", "mean", "correction"))
-var = lift(np.var, missing_keywords=("where", "mean", "correction"))
-median = lift(np.median)
-average = lift(np.average, operand_count=1)
-ptp = lift(np.ptp)
-percentile = lift(np.percentile)
-quantile = lift(np.quantile)
-cumsum = lift(np.cumsum)
-cumprod = lift(np.cumprod)
-diff = lift(np.diff)
-gradient = lift(np.gradient)
-ediff1d = lift(np.ediff1d)
-nansum = lift(np.nansum, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
-nanprod = lift(np.nanprod, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
-nanmax = lift(np.nanmax, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
-nanmin = lift(np.nanmin, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
-nanmean = lift(np.nanmean)
-nanstd = lift(np.nanstd)
-nanvar = lift(np.nanvar)
-nanargmax = lift(np.nanargmax)
-nanargmin = lift(np.nanargmin)
-nanmedian = lift(np.nanmedian)
-nancumsum = lift(np.nancumsum)
-nancumprod = lift(np.nancumprod)
-count_nonzero = lift(np.count_nonzero)
-histogram = lift(np.histogram, synchronizes=True)
-histogram2d = lift(np.histogram2d, operand_count=2, synchronizes=True)
-histogramdd = lift(np.histogramdd, synchronizes=True)
-bincount = lift(np.bincount, synchronizes=True)
-digitize = lift(np.digitize, operand_count=2)
-interp = lift(np.interp, operand_count=3)
-corrcoef = lift(np.corrcoef)
-cov = lift(np.cov)
-convolve = lift(np.convolve, operand_count=2)
-correlate = lift(np.correlate, operand_count=2)
-trapezoid = lift(np.trapezoid)
+argmax = lift_to_device(_argmax, name="argmax")
+argmin = lift_to_device(_argmin, name="argmin")
+all = lift_to_device(np.all, missing_keywords=("where",))
+any = lift_to_device(np.any, missing_keywords=("where",))
+mean = lift_to_device(np.mean, missing_keywords=("where",))
+std = lift_to_device(np.std, missing_keywords=("where", "mean", "correction"))
+var = lift_to_device(np.var, missing_keywords=("where", "mean", "correction"))
+median = lift_to_device(np.median)
+average = lift_to_device(np.average, operand_count=1)
+ptp = lift_to_device(np.ptp)
+percentile = lift_to_device(np.percentile)
+quantile = lift_to_device(np.quantile)
+cumsum = lift_to_device(np.cumsum)
+cumprod = lift_to_device(np.cumprod)
+diff = lift_to_device(np.diff)
+gradient = lift_to_device(np.gradient)
+ediff1d = lift_to_device(np.ediff1d)
+nansum = lift_to_device(np.nansum, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+nanprod = lift_to_device(np.nanprod, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+nanmax = lift_to_device(np.nanmax, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+nanmin = lift_to_device(np.nanmin, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+nanmean = lift_to_device(np.nanmean)
+nanstd = lift_to_device(np.nanstd)
+nanvar = lift_to_device(np.nanvar)
+nanargmax = lift_to_device(np.nanargmax)
+nanargmin = lift_to_device(np.nanargmin)
+nanmedian = lift_to_device(np.nanmedian)
+nancumsum = lift_to_device(np.nancumsum)
+nancumprod = lift_to_device(np.nancumprod)
+count_nonzero = lift_to_device(np.count_nonzero)
+histogram = lift_to_device(np.histogram, synchronizes=True)
+histogram2d = lift_to_device(np.histogram2d, operand_count=2, synchronizes=True)
+histogramdd = lift_to_device(np.histogramdd, synchronizes=True)
+bincount = lift_to_device(np.bincount, synchronizes=True)
+digitize = lift_to_device(np.digitize, operand_count=2)
+interp = lift_to_device(np.interp, operand_count=3)
+corrcoef = lift_to_device(np.corrcoef)
+cov = lift_to_device(np.cov)
+convolve = lift_to_device(np.convolve, operand_count=2)
+correlate = lift_to_device(np.correlate, operand_count=2)
+trapezoid = lift_to_device(np.trapezoid)
 
 # Rounding, clipping and comparison functions that are not ufuncs
 
@@ -201,32 +201,32 @@ def _clip(
     return np.clip(a, lower_bound, upper_bound, out=out)
 
 
-clip = lift(_clip, name="clip")
-round = around = lift(np.round, name="round")
-fix = lift(np.fix)
-nan_to_num = lift(np.nan_to_num)
-sinc = lift(np.sinc)
-isclose = lift(np.isclose, operand_count=2)
-allclose = lift(np.allclose, operand_count=2)
-array_equal = lift(np.array_equal, operand_count=2)
-array_equiv = lift(np.array_equiv, operand_count=2)
-isreal = lift(np.isreal)
-iscomplex = lift(np.iscomplex)
-isneginf = lift(np.isneginf)
-isposinf = lift(np.isposinf)
-real = lift(np.real)
-imag = lift(np.imag)
-angle = lift(np.angle)
-isin = lift(np.isin, operand_count=2)
-in1d = lift(np.isin, name="in1d", operand_count=2)
-real_if_close = lift(np.real_if_close)
-unwrap = lift(np.unwrap)
-i0 = lift(np.i0)
+clip = lift_to_device(_clip, name="clip")
+round = around = lift_to_device(np.round, name="round")
+fix = lift_to_device(np.fix)
+nan_to_num = lift_to_device(np.nan_to_num)
+sinc = lift_to_device(np.sinc)
+isclose = lift_to_device(np.isclose, operand_count=2)
+allclose = lift_to_device(np.allclose, operand_count=2)
+array_equal = lift_to_device(np.array_equal, operand_count=2)
+array_equiv = lift_to_device(np.array_equiv, operand_count=2)
+isreal = lift_to_device(np.isreal)
+iscomplex = lift_to_device(np.iscomplex)
+isneginf = lift_to_device(np.isneginf)
+isposinf = lift_to_device(np.isposinf)
+real = lift_to_device(np.real)
+imag = lift_to_device(np.imag)
+angle = lift_to_device(np.angle)
+isin = lift_to_device(np.isin, operand_count=2)
+in1d = lift_to_device(np.isin, name="in1d", operand_count=2)
+real_if_close = lift_to_device(np.real_if_close)
+unwrap = lift_to_device(np.unwrap)
+i0 = lift_to_device(np.i0)
 
 # Shapes
-_reshaped = lift(np.reshape)
-ravel = lift(np.ravel)
-transpose = lift(np.transpose)
+_lifted_reshape = lift_to_device(np.reshape)
+ravel = lift_to_device(np.ravel)
+transpose = lift_to_device(np.transpose)
 
 
 def reshape(
@@ -240,7 +240,7 @@ def reshape(
     new_shape = shape if newshape is None else newshape
     if copy and isinstance(a, ndarray):
         a = a.copy(order="K")
-    result: Any = _reshaped(a, new_shape, order=order)
+    result: Any = _lifted_reshape(a, new_shape, order=order)
     if copy is False and isinstance(result, ndarray) and result.base is None:
         raise ValueError("Unable to avoid creating a copy while reshaping.")
     if order in ("C", None) or not isinstance(result, ndarray) or result.base is not None:
@@ -248,16 +248,16 @@ def reshape(
     return result.astype(result.dtype, order=order, copy=False)
 
 
-swapaxes = lift(np.swapaxes)
-moveaxis = lift(np.moveaxis)
-rollaxis = lift(np.rollaxis)
-squeeze = lift(np.squeeze)
-expand_dims = lift(np.expand_dims)
-atleast_1d = lift(np.atleast_1d)
-atleast_2d = lift(np.atleast_2d)
-atleast_3d = lift(np.atleast_3d)
-broadcast_to = lift(np.broadcast_to)
-broadcast_arrays = lift(np.broadcast_arrays)
+swapaxes = lift_to_device(np.swapaxes)
+moveaxis = lift_to_device(np.moveaxis)
+rollaxis = lift_to_device(np.rollaxis)
+squeeze = lift_to_device(np.squeeze)
+expand_dims = lift_to_device(np.expand_dims)
+atleast_1d = lift_to_device(np.atleast_1d)
+atleast_2d = lift_to_device(np.atleast_2d)
+atleast_3d = lift_to_device(np.atleast_3d)
+broadcast_to = lift_to_device(np.broadcast_to)
+broadcast_arrays = lift_to_device(np.broadcast_arrays)
 
 
 class broadcast:  # noqa: N801 - CuPy's name
@@ -278,7 +278,7 @@ class broadcast:  # noqa: N801 - CuPy's name
         self.values = [broadcast_to(a, self.shape) if isinstance(a, ndarray) else a for a in arrays]
 
 
-stack = lift(np.stack)
+stack = lift_to_device(np.stack)
 
 
 def concatenate(
@@ -287,43 +287,43 @@ def concatenate(
     """Join device arrays along an existing axis. The arrays must have equal lengths along all other axes."""
     if isinstance(tup, (list, tuple)) and not tup:
         raise ValueError("need at least one array to concatenate")
-    return _concatenate(tup, axis, out, dtype=dtype, casting=casting)
+    return _lifted_concatenate(tup, axis, out, dtype=dtype, casting=casting)
 
 
-_concatenate = lift(np.concatenate)
+_lifted_concatenate = lift_to_device(np.concatenate)
 concat = concatenate
 permute_dims = transpose
-hstack = lift(np.hstack)
-vstack = lift(np.vstack)
-dstack = lift(np.dstack)
-column_stack = lift(np.column_stack)
-split = lift(np.split)
-array_split = lift(np.array_split)
-hsplit = lift(np.hsplit)
-vsplit = lift(np.vsplit)
-dsplit = lift(np.dsplit)
-tile = lift(np.tile)
-repeat = lift(np.repeat)
-roll = lift(np.roll)
-flip = lift(np.flip)
-fliplr = lift(np.fliplr)
-flipud = lift(np.flipud)
-rot90 = lift(np.rot90)
-pad = lift(np.pad)
-append = lift(np.append)
-delete = lift(np.delete)
-resize = lift(np.resize)
-trim_zeros = lift(np.trim_zeros)
-matrix_transpose = lift(np.matrix_transpose)
+hstack = lift_to_device(np.hstack)
+vstack = lift_to_device(np.vstack)
+dstack = lift_to_device(np.dstack)
+column_stack = lift_to_device(np.column_stack)
+split = lift_to_device(np.split)
+array_split = lift_to_device(np.array_split)
+hsplit = lift_to_device(np.hsplit)
+vsplit = lift_to_device(np.vsplit)
+dsplit = lift_to_device(np.dsplit)
+tile = lift_to_device(np.tile)
+repeat = lift_to_device(np.repeat)
+roll = lift_to_device(np.roll)
+flip = lift_to_device(np.flip)
+fliplr = lift_to_device(np.fliplr)
+flipud = lift_to_device(np.flipud)
+rot90 = lift_to_device(np.rot90)
+pad = lift_to_device(np.pad)
+append = lift_to_device(np.append)
+delete = lift_to_device(np.delete)
+resize = lift_to_device(np.resize)
+trim_zeros = lift_to_device(np.trim_zeros)
+matrix_transpose = lift_to_device(np.matrix_transpose)
 
 # Choosing, sorting and searching
-where = lift(np.where, operand_count=3, synchronizes=False)
-nonzero = lift(np.nonzero, synchronizes=True)
-argwhere = lift(np.argwhere, synchronizes=True)
-flatnonzero = lift(np.flatnonzero, synchronizes=True)
-extract = lift(np.extract, operand_count=2, synchronizes=True)
-compress = lift(np.compress, synchronizes=True)
-select = lift(np.select)
+where = lift_to_device(np.where, operand_count=3, synchronizes=False)
+nonzero = lift_to_device(np.nonzero, synchronizes=True)
+argwhere = lift_to_device(np.argwhere, synchronizes=True)
+flatnonzero = lift_to_device(np.flatnonzero, synchronizes=True)
+extract = lift_to_device(np.extract, operand_count=2, synchronizes=True)
+compress = lift_to_device(np.compress, synchronizes=True)
+select = lift_to_device(np.select)
 
 
 def _piecewise(x: Any, condlist: Any, funclist: Any) -> Any:
@@ -338,24 +338,24 @@ def _piecewise(x: Any, condlist: Any, funclist: Any) -> Any:
     return result
 
 
-piecewise = lift(_piecewise, name="piecewise")
-diagonal = lift(np.diagonal)
-tril = lift(np.tril)
-triu = lift(np.triu)
-diagflat = lift(np.diagflat)
+piecewise = lift_to_device(_piecewise, name="piecewise")
+diagonal = lift_to_device(np.diagonal)
+tril = lift_to_device(np.tril)
+triu = lift_to_device(np.triu)
+diagflat = lift_to_device(np.diagflat)
 
 
 def _diag(v: Any, k: int = 0) -> Any:
     return np.array(np.diag(v, k))  # a copy in both directions, as in CuPy
 
 
-_lifted_diag = lift(_diag, name="diag")
+_lifted_diag = lift_to_device(_diag, name="diag")
 
 
 def diag(v: Any, k: int = 0) -> Any:
     """Return a matrix with the vector `v` on its `k`-th diagonal, or the `k`-th diagonal of a matrix `v`."""
-    on_device = isinstance(v, ndarray | Traceable)
-    return _lifted_diag(v if on_device else ndarray._module.array(v), k)
+    is_device_array = isinstance(v, ndarray | Traceable)
+    return _lifted_diag(v if is_device_array else ndarray._module.array(v), k)
 
 
 def _sort(a: Any, axis: int | None = -1, kind: str | None = None) -> Any:
@@ -368,38 +368,38 @@ def _argsort(a: Any, axis: int | None = -1, kind: str | None = None) -> Any:
     return np.argsort(a, axis, kind="stable")
 
 
-sort = lift(_sort, name="sort")
-argsort = lift(_argsort, name="argsort")
-lexsort = lift(np.lexsort)
-partition = lift(np.partition)
-argpartition = lift(np.argpartition)
-searchsorted = lift(np.searchsorted)
-unique = lift(np.unique, synchronizes=True)
-unique_all = lift(np.unique_all, synchronizes=True)
-unique_counts = lift(np.unique_counts, synchronizes=True)
-unique_inverse = lift(np.unique_inverse, synchronizes=True)
-unique_values = lift(np.unique_values, synchronizes=True)
-intersect1d = lift(np.intersect1d, operand_count=2, synchronizes=True)
-setdiff1d = lift(np.setdiff1d, operand_count=2, synchronizes=True)
-union1d = lift(np.union1d, operand_count=2, synchronizes=True)
-setxor1d = lift(np.setxor1d, operand_count=2, synchronizes=True)
-sort_complex = lift(np.sort_complex)
-packbits = lift(np.packbits)
-unpackbits = lift(np.unpackbits)
-ravel_multi_index = lift(np.ravel_multi_index, operand_count=0)
-tril_indices_from = lift(np.tril_indices_from)
-triu_indices_from = lift(np.triu_indices_from)
-diag_indices_from = lift(np.diag_indices_from)
-take_along_axis = lift(np.take_along_axis)
-put_along_axis = lift(np.put_along_axis)
-unravel_index = lift(np.unravel_index)
+sort = lift_to_device(_sort, name="sort")
+argsort = lift_to_device(_argsort, name="argsort")
+lexsort = lift_to_device(np.lexsort)
+partition = lift_to_device(np.partition)
+argpartition = lift_to_device(np.argpartition)
+searchsorted = lift_to_device(np.searchsorted)
+unique = lift_to_device(np.unique, synchronizes=True)
+unique_all = lift_to_device(np.unique_all, synchronizes=True)
+unique_counts = lift_to_device(np.unique_counts, synchronizes=True)
+unique_inverse = lift_to_device(np.unique_inverse, synchronizes=True)
+unique_values = lift_to_device(np.unique_values, synchronizes=True)
+intersect1d = lift_to_device(np.intersect1d, operand_count=2, synchronizes=True)
+setdiff1d = lift_to_device(np.setdiff1d, operand_count=2, synchronizes=True)
+union1d = lift_to_device(np.union1d, operand_count=2, synchronizes=True)
+setxor1d = lift_to_device(np.setxor1d, operand_count=2, synchronizes=True)
+sort_complex = lift_to_device(np.sort_complex)
+packbits = lift_to_device(np.packbits)
+unpackbits = lift_to_device(np.unpackbits)
+ravel_multi_index = lift_to_device(np.ravel_multi_index, operand_count=0)
+tril_indices_from = lift_to_device(np.tril_indices_from)
+triu_indices_from = lift_to_device(np.triu_indices_from)
+diag_indices_from = lift_to_device(np.diag_indices_from)
+take_along_axis = lift_to_device(np.take_along_axis)
+put_along_axis = lift_to_device(np.put_along_axis)
+unravel_index = lift_to_device(np.unravel_index)
 
 
 def _place(arr: Any, mask: Any, vals: Any) -> None:
     np.place(arr, mask, np.asarray(vals).astype(arr.dtype))  # any type, as in CuPy
 
 
-_copy_on_device = lift(np.copyto)
+_copy_on_device = lift_to_device(np.copyto)
 
 
 @functools.wraps(_copy_on_device)
@@ -413,7 +413,7 @@ def copyto(dst: Any, src: Any, *args: Any, **kwargs: Any) -> None:
     elif (
         dst.nbytes == src.nbytes
         and dst.dtype == src.dtype
-        and _same_contiguous_order(dst, src)
+        and _have_same_order(dst, src)
         and not (args or kwargs)
     ):
         if src.nbytes:  # an empty array has no memory to copy from
@@ -423,55 +423,55 @@ def copyto(dst: Any, src: Any, *args: Any, **kwargs: Any) -> None:
             _copy_on_device(dst, src.copy(), *args, **kwargs)
 
 
-def _same_contiguous_order(first_array: ndarray, second_array: ndarray) -> bool:
+def _have_same_order(first_array: ndarray, second_array: ndarray) -> bool:
     """Return whether both arrays are C-contiguous or both are Fortran-contiguous."""
     both_c = first_array.flags.c_contiguous and second_array.flags.c_contiguous
     return bool(both_c or (first_array.flags.f_contiguous and second_array.flags.f_contiguous))
 
 
-putmask = lift(np.putmask)
-place = lift(_place, name="place")
-fill_diagonal = lift(np.fill_diagonal)
+putmask = lift_to_device(np.putmask)
+place = lift_to_device(_place, name="place")
+fill_diagonal = lift_to_device(np.fill_diagonal)
 
 
 def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: Any = "wrap") -> Any:
     # A kernel cannot raise, so CuPy wraps indices around where NumPy raises.
     mode = "wrap" if mode is None else mode
     extent = np.size(a) if axis is None else np.shape(a)[axis]
-    return np.take(a, _wrapped_indices(indices, extent, mode), axis=axis, out=out, mode=mode)
+    return np.take(a, _wrap_indices(indices, extent, mode), axis=axis, out=out, mode=mode)
 
 
 def _put(a: Any, ind: Any, v: Any, mode: Any = "wrap") -> None:
-    np.put(a, _wrapped_indices(ind, np.size(a), mode), v, mode=mode)
+    np.put(a, _wrap_indices(ind, np.size(a), mode), v, mode=mode)
 
 
 def _choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
-    return np.choose(_wrapped_indices(a, len(choices), mode), choices, out=out, mode=mode)
+    return np.choose(_wrap_indices(a, len(choices), mode), choices, out=out, mode=mode)
 
 
-def _wrapped_indices(indices: Any, extent: int, mode: Any) -> Any:
+def _wrap_indices(indices: Any, extent: int, mode: Any) -> Any:
     """Return integer indices modulo `extent` for the mode "wrap"; NumPy would subtract once per wrap."""
     index_array = np.asarray(indices)
     return index_array % extent if mode == "wrap" and extent and index_array.dtype.kind in "iu" else indices
 
 
-take = lift(_take, name="take")
-put = lift(_put, name="put")
-choose = lift(_choose, name="choose")
+take = lift_to_device(_take, name="take")
+put = lift_to_device(_put, name="put")
+choose = lift_to_device(_choose, name="choose")
 
 
 # Products
 
 
-def _matmul_flop(a: Any, b: Any, *_: Any) -> float:
+def _count_matmul_flop(a: Any, b: Any, *_: Any) -> float:
     """Return the floating-point operations of a matrix product: 2 x result elements x inner length."""
     shape_a = np.shape(a)
     shape_b = np.shape(b)
     if not shape_a or not shape_b:
         return 0.0
-    columns = shape_b[-1] if len(shape_b) > 1 else 1
-    batch = math.prod(shape_b[:-2]) if len(shape_b) > len(shape_a) else 1
-    return 2.0 * float(math.prod(shape_a) * columns * batch)
+    column_count = shape_b[-1] if len(shape_b) > 1 else 1
+    batch_count = math.prod(shape_b[:-2]) if len(shape_b) > len(shape_a) else 1
+    return 2.0 * float(math.prod(shape_a) * column_count * batch_count)
 
 
 def _matmul(a: Any, b: Any, out: Any = None, *, axes: Any = None, casting: Any = None) -> Any:
@@ -479,35 +479,35 @@ def _matmul(a: Any, b: Any, out: Any = None, *, axes: Any = None, casting: Any =
     return np.matmul(a, b, **{name: value for name, value in keywords.items() if value is not None})
 
 
-matmul = lift(_matmul, name="matmul", operand_count=2, flop=_matmul_flop)
-dot = lift(np.dot, operand_count=2, flop=_matmul_flop)
-vdot = lift(np.vdot, operand_count=2)
-inner = lift(np.inner, operand_count=2)
-outer = lift(np.outer, operand_count=2)
-tensordot = lift(np.tensordot, operand_count=2)
-kron = lift(np.kron, operand_count=2)
-cross = lift(np.cross, operand_count=2)
-trace = lift(np.trace)
+matmul = lift_to_device(_matmul, name="matmul", operand_count=2, flop=_count_matmul_flop)
+dot = lift_to_device(np.dot, operand_count=2, flop=_count_matmul_flop)
+vdot = lift_to_device(np.vdot, operand_count=2)
+inner = lift_to_device(np.inner, operand_count=2)
+outer = lift_to_device(np.outer, operand_count=2)
+tensordot = lift_to_device(np.tensordot, operand_count=2)
+kron = lift_to_device(np.kron, operand_count=2)
+cross = lift_to_device(np.cross, operand_count=2)
+trace = lift_to_device(np.trace)
 
 # Polynomials by their coefficients, the highest power first
-polyval = lift(np.polyval, operand_count=2)
-polyfit = lift(np.polyfit, operand_count=2, synchronizes=True)
-polyadd = lift(np.polyadd, operand_count=2)
-polysub = lift(np.polysub, operand_count=2)
-polymul = lift(np.polymul, operand_count=2)
-roots = lift(np.roots, synchronizes=True)
-poly = lift(np.poly)
-vander = lift(np.vander)
+polyval = lift_to_device(np.polyval, operand_count=2)
+polyfit = lift_to_device(np.polyfit, operand_count=2, synchronizes=True)
+polyadd = lift_to_device(np.polyadd, operand_count=2)
+polysub = lift_to_device(np.polysub, operand_count=2)
+polymul = lift_to_device(np.polymul, operand_count=2)
+roots = lift_to_device(np.roots, synchronizes=True)
+poly = lift_to_device(np.poly)
+vander = lift_to_device(np.vander)
 
 
 def _einsum(*operands: Any, subscripts: str, **kwargs: Any) -> Any:
     return np.einsum(subscripts, *operands, **kwargs)
 
 
-_lifted_einsum = lift(_einsum, name="einsum", operand_count=64)
+_lifted_einsum = lift_to_device(_einsum, name="einsum", operand_count=64)
 
 
-def _subscripts_of_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+def _convert_subscript_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     """Convert list subscripts of `einsum` (``a, [0, 1], b, [1, 2], [0, 2]``) to letters and operands."""
 
     def subscript_term(labels: Any) -> str:
@@ -522,24 +522,24 @@ def _subscripts_of_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]
 def einsum(subscripts: Any, *operands: Any, dtype: Any = None, optimize: Any = False) -> ndarray:
     """Compute an Einstein summation of device arrays, like ``numpy.einsum``."""
     if not isinstance(subscripts, str):
-        subscripts, operands = _subscripts_of_lists((subscripts, *operands))
+        subscripts, operands = _convert_subscript_lists((subscripts, *operands))
     result: ndarray = _lifted_einsum(*operands, subscripts=subscripts, dtype=dtype, optimize=optimize)
     return result
 
 
 # Queries of shapes and dtypes
-ndim = host_only(np.ndim)
-shape = host_only(np.shape)
-size = host_only(np.size)
-result_type = host_only(np.result_type)
-can_cast = host_only(np.can_cast)
-min_scalar_type = host_only(np.min_scalar_type)
-isscalar = host_only(np.isscalar)
-iscomplexobj = host_only(np.iscomplexobj)
-isrealobj = host_only(np.isrealobj)
-isfortran = host_only(np.isfortran)
-isdtype = host_only(np.isdtype)
-common_type = host_only(np.common_type)
+ndim = adapt_host_function(np.ndim)
+shape = adapt_host_function(np.shape)
+size = adapt_host_function(np.size)
+result_type = adapt_host_function(np.result_type)
+can_cast = adapt_host_function(np.can_cast)
+min_scalar_type = adapt_host_function(np.min_scalar_type)
+isscalar = adapt_host_function(np.isscalar)
+iscomplexobj = adapt_host_function(np.iscomplexobj)
+isrealobj = adapt_host_function(np.isrealobj)
+isfortran = adapt_host_function(np.isfortran)
+isdtype = adapt_host_function(np.isdtype)
+common_type = adapt_host_function(np.common_type)
 
 
 def astype(x: ndarray, dtype: Any, /, *, copy: bool = True) -> ndarray:
@@ -570,7 +570,7 @@ def may_share_memory(a: ndarray, b: ndarray, max_work: int = 0) -> bool:
 __all__ = [
     _name
     for _name, _value in list(globals().items())
-    if _name not in ("lift", "host_only")
+    if _name not in ("lift_to_device", "adapt_host_function")
     and not _name.startswith("_")
     and (
         getattr(_value, "__module__", "") in (__name__, "virtualgpu.cp._routines.from_numpy")

@@ -17,7 +17,7 @@ from virtualgpu.cp._core.array import ndarray
 #   #  it reads the numbers on the host
 #   !  it accepts only device arrays and scalars
 # `indices=obj`: CuPy calls the parameter `indices`, NumPy calls it `obj`.
-_TABLE = """
+_FUNCTION_TABLE = """
 allclose a+ b+
 append arr+ values+
 around a+
@@ -128,7 +128,7 @@ partition prod ravel repeat reshape sort squeeze std sum swapaxes take trace tra
 class _Parameter:
     name: str
     numpy_name: str
-    mark: str
+    operand_mark: str
 
 
 def _parse_parameters(words: list[str]) -> tuple[_Parameter, ...]:
@@ -140,7 +140,9 @@ def _parse_parameters(words: list[str]) -> tuple[_Parameter, ...]:
     return tuple(parameters)
 
 
-_FUNCTIONS = {line.split()[0]: _parse_parameters(line.split()[1:]) for line in _TABLE.strip().split("\n")}
+_PARAMETERS_BY_FUNCTION = {
+    line.split()[0]: _parse_parameters(line.split()[1:]) for line in _FUNCTION_TABLE.strip().split("\n")
+}
 
 
 def computes_on_the_host(name: str, args: tuple[Any, ...]) -> bool:
@@ -169,22 +171,26 @@ def read_operands(
     TypeError
         For an operand that CuPy does not accept.
     """
-    parameters = _FUNCTIONS.get(name, ())
+    parameters = _PARAMETERS_BY_FUNCTION.get(name, ())
     if not parameters:
         return args, kwargs
     values = list(args)
     keywords = dict(kwargs)
     for index, parameter in enumerate(parameters):
-        if parameter.mark.startswith("*"):
+        if parameter.operand_mark.startswith("*"):
             values[index:] = [
-                _read_operand(argument, parameter.mark[1:] or "+") for argument in values[index:]
+                _read_operand(argument, parameter.operand_mark[1:] or "+") for argument in values[index:]
             ]
         elif index < len(values):
-            values[index] = _read_operand(values[index], parameter.mark)
+            values[index] = _read_operand(values[index], parameter.operand_mark)
         elif parameter.name in keywords:
-            keywords[parameter.numpy_name] = _read_operand(keywords.pop(parameter.name), parameter.mark)
+            keywords[parameter.numpy_name] = _read_operand(
+                keywords.pop(parameter.name), parameter.operand_mark
+            )
         elif parameter.numpy_name in keywords:
-            keywords[parameter.numpy_name] = _read_operand(keywords[parameter.numpy_name], parameter.mark)
+            keywords[parameter.numpy_name] = _read_operand(
+                keywords[parameter.numpy_name], parameter.operand_mark
+            )
     return tuple(values), keywords
 
 

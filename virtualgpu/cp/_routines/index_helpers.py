@@ -9,7 +9,7 @@ import numpy as np
 
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._routines.creation import array, asarray
-from virtualgpu.cp._routines.from_numpy import lift
+from virtualgpu.cp._routines.from_numpy import lift_to_device
 from virtualgpu.cp._routines.functions import expand_dims, moveaxis, stack
 
 __all__ = [
@@ -28,14 +28,14 @@ __all__ = [
     *("kaiser", "r_", "tril_indices", "triu_indices"),
 ]
 
-bartlett = lift(np.bartlett, operand_count=0)
-blackman = lift(np.blackman, operand_count=0)
-kaiser = lift(np.kaiser, operand_count=0)
-hamming = lift(np.hamming, operand_count=0)
-hanning = lift(np.hanning, operand_count=0)
-diag_indices = lift(np.diag_indices, operand_count=0)
-tril_indices = lift(np.tril_indices, operand_count=0)
-triu_indices = lift(np.triu_indices, operand_count=0)
+bartlett = lift_to_device(np.bartlett, operand_count=0)
+blackman = lift_to_device(np.blackman, operand_count=0)
+kaiser = lift_to_device(np.kaiser, operand_count=0)
+hamming = lift_to_device(np.hamming, operand_count=0)
+hanning = lift_to_device(np.hanning, operand_count=0)
+diag_indices = lift_to_device(np.diag_indices, operand_count=0)
+tril_indices = lift_to_device(np.tril_indices, operand_count=0)
+triu_indices = lift_to_device(np.triu_indices, operand_count=0)
 
 
 class _Joiner:
@@ -43,7 +43,7 @@ class _Joiner:
 
     def __init__(self, numpy_joiner: Any, name: str) -> None:
         self._name = name
-        self._join = lift(lambda *parts: numpy_joiner[parts], name=name, operand_count=0)
+        self._join = lift_to_device(lambda *parts: numpy_joiner[parts], name=name, operand_count=0)
 
     def __getitem__(self, key: Any) -> ndarray:
         key_parts = key if isinstance(key, tuple) else (key,)
@@ -51,11 +51,11 @@ class _Joiner:
             raise NotImplementedError(
                 f"cp.{self._name} does not support directives as strings, such as 'r' or '0,2'."
             )
-        lists = [
+        joined_lists = [
             array(key_part) if isinstance(key_part, (list, np.ndarray)) else key_part
             for key_part in key_parts
         ]
-        return self._join(*lists)  # type: ignore[no-any-return]
+        return self._join(*joined_lists)  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         return 0
@@ -73,10 +73,10 @@ def ix_(*args: Any) -> tuple[ndarray, ...]:
     axis_arrays = [
         axis_array.astype(np.intp) if not axis_array.size else axis_array for axis_array in axis_arrays
     ]  # [] is an index, too
-    return _open_mesh(*axis_arrays)  # type: ignore[no-any-return]
+    return _lifted_ix(*axis_arrays)  # type: ignore[no-any-return]
 
 
-_open_mesh = lift(np.ix_, name="ix_", synchronizes=True)
+_lifted_ix = lift_to_device(np.ix_, name="ix_", synchronizes=True)
 
 
 def apply_along_axis(
@@ -90,26 +90,26 @@ def apply_along_axis(
         raise TypeError(
             f"`arr` must be a device array, not {type(arr).__name__}. Convert it with cp.asarray(a)."
         )
-    lines = moveaxis(arr, axis, -1)
-    outer_shape = lines.shape[:-1]
+    lines_along_axis = moveaxis(arr, axis, -1)
+    outer_shape = lines_along_axis.shape[:-1]
     if 0 in outer_shape:
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
-    values = [func1d(lines[index], *args, **kwargs) for index in np.ndindex(outer_shape)]
+    line_results = [func1d(lines_along_axis[index], *args, **kwargs) for index in np.ndindex(outer_shape)]
     results = [
         function_result if isinstance(function_result, ndarray) else array(function_result)
-        for function_result in values
+        for function_result in line_results
     ]
     stacked: ndarray = stack(results)
     stacked = stacked.reshape(outer_shape + results[0].shape)
     position = axis if axis >= 0 else axis + arr.ndim
     result_ndim = results[0].ndim
     # The axes of a result replace the axis.
-    order = (
+    axis_order = (
         *range(position),
         *range(len(outer_shape), len(outer_shape) + result_ndim),
         *range(position, len(outer_shape)),
     )
-    return stacked.transpose(order)
+    return stacked.transpose(axis_order)
 
 
 def apply_over_axes(func: Callable[[ndarray, int], Any], a: ndarray, axes: Any) -> ndarray:
@@ -120,10 +120,10 @@ def apply_over_axes(func: Callable[[ndarray, int], Any], a: ndarray, axes: Any) 
     result = asarray(a)
     for signed_axis in axes if isinstance(axes, (tuple, list)) else (int(axes),):
         axis = signed_axis + a.ndim if signed_axis < 0 else signed_axis
-        reduced = func(result, axis)
-        if reduced.ndim == result.ndim - 1:
-            reduced = expand_dims(reduced, axis)
-        if reduced.ndim != result.ndim:
+        reduced_array = func(result, axis)
+        if reduced_array.ndim == result.ndim - 1:
+            reduced_array = expand_dims(reduced_array, axis)
+        if reduced_array.ndim != result.ndim:
             raise ValueError("function is not returning an array of the correct shape")
-        result = reduced
+        result = reduced_array
     return result

@@ -27,12 +27,12 @@ def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Cal
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             machine = _machine.current()
-            device = machine.current_device_id if for_each_device else -1
-            results = machine.own(_CachedResults)
-            key = function, device, args, frozenset(kwargs.items())
-            if key not in results:
-                results[key] = function(*args, **kwargs)
-            return results[key]
+            device_key = machine.current_device_id if for_each_device else -1
+            cached_results = machine.own(_CachedResults)
+            key = function, device_key, args, frozenset(kwargs.items())
+            if key not in cached_results:
+                cached_results[key] = function(*args, **kwargs)
+            return cached_results[key]
 
         return call
 

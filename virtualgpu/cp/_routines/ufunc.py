@@ -11,7 +11,7 @@ from virtualgpu.cp._core.arguments import Traceable, check_device, make_type_err
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dtypes import check_dtype
 from virtualgpu.cp._core.library_kernels import run_kernel
-from virtualgpu.cp._routines.documented import ufunc_docstring, ufunc_signature
+from virtualgpu.cp._routines.documented import make_ufunc_docstring, make_ufunc_signature
 from virtualgpu.cp.cuda.stream import settle
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
@@ -24,14 +24,14 @@ _SCATTER_UFUNCS = frozenset(
 
 
 @lru_cache(maxsize=4096)
-def _output_dtypes(function: np.ufunc, types: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
+def _resolve_output_dtypes(function: np.ufunc, types: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
     """Return a ufunc's output dtypes for operand types; Python's int, float and complex are weak scalars."""
     loop = function.resolve_dtypes((*types, *[None] * function.nout))
     return tuple(check_dtype(dtype) for dtype in loop[function.nin :])
 
 
 @lru_cache(maxsize=64)
-def _name_of(dtype: np.dtype[Any]) -> str:
+def _get_dtype_name(dtype: np.dtype[Any]) -> str:
     return dtype.name  # cached because NumPy computes it at each access
 
 
@@ -49,8 +49,8 @@ class ufunc:  # noqa: N801 - CuPy's name
         self.nin = function.nin
         self.nout = function.nout
         self.nargs = function.nargs
-        self.__doc__ = ufunc_docstring(function)
-        self.__signature__ = ufunc_signature(function)
+        self.__doc__ = make_ufunc_docstring(function)
+        self.__signature__ = make_ufunc_signature(function)
 
     def __repr__(self) -> str:
         return f"<ufunc '{self.name}'>"
@@ -64,54 +64,62 @@ class ufunc:  # noqa: N801 - CuPy's name
         **extra_arguments: Any,
     ) -> Any:
         if extra_arguments:
-            raise TypeError(f"Wrong arguments {extra_arguments}{_where_hint(extra_arguments)}")
+            raise TypeError(f"Wrong arguments {extra_arguments}{_make_where_hint(extra_arguments)}")
         if not self.nin <= len(args) <= self.nargs:
             raise TypeError(
                 f"Wrong number of arguments for {self.name!r}. It must be either {self.nin} or {self.nargs} "
                 f"(with outputs), but given {len(args)}."
             )
-        inputs = args[: self.nin]
-        outputs = args[self.nin :]
+        input_args = args[: self.nin]
+        output_args = args[self.nin :]
         if out is not None:
-            if outputs:
+            if output_args:
                 raise ValueError("Cannot specify 'out' as both a positional and keyword argument")
-            outputs = out if isinstance(out, tuple) else (out,)
-        if any(isinstance(input_value, Traceable) for input_value in inputs):
-            keywords: dict[str, Any] = {"out": outputs} if outputs else {}
-            return self._function(*inputs, dtype=dtype, **keywords)  # which calls the traced value
+            output_args = out if isinstance(out, tuple) else (out,)
+        if any(isinstance(input_value, Traceable) for input_value in input_args):
+            keywords: dict[str, Any] = {"out": output_args} if output_args else {}
+            return self._function(*input_args, dtype=dtype, **keywords)  # which calls the traced value
         device = _machine.current().current_device
-        operands = [operand(input_value, device) for input_value in inputs]
-        if not any(isinstance(input_value, ndarray) for input_value in (*inputs, *outputs)):
+        operands = [read_operand(input_value, device) for input_value in input_args]
+        if not any(isinstance(input_value, ndarray) for input_value in (*input_args, *output_args)):
             operands = [_as_strong_scalar(input_value) for input_value in operands]
-        results = self._result_arrays(inputs, operands, outputs, dtype, device)
-        moved_bytes = sum(a.nbytes for a in (*inputs, *results) if isinstance(a, ndarray))
+        results = self._prepare_results(input_args, operands, output_args, dtype, device)
+        moved_bytes = sum(a.nbytes for a in (*input_args, *results) if isinstance(a, ndarray))
 
-        def run(_references: Any = inputs) -> None:
+        def run(_references: Any = input_args) -> None:
             self._run(operands, results, dtype, casting)
 
         if moved_bytes:
-            run_kernel(device, self._kernel_name(inputs, results), moved_bytes, run, 0.0, inputs, results)
+            run_kernel(
+                device,
+                self._make_kernel_name(input_args, results),
+                moved_bytes,
+                run,
+                0.0,
+                input_args,
+                results,
+            )
         else:
             run()
         return results[0] if self.nout == 1 else tuple(results)
 
-    def _result_arrays(
+    def _prepare_results(
         self, inputs: Any, operands: list[Any], outputs: Any, dtype: Any, device: VirtualDevice
     ) -> list[ndarray]:
-        candidates = list(outputs) + [None] * (self.nout - len(outputs))
-        for array in candidates:
+        output_arrays = list(outputs) + [None] * (self.nout - len(outputs))
+        for array in output_arrays:
             if array is not None and not isinstance(array, ndarray):
                 raise TypeError("Output arguments must be cupy.ndarray")
             if array is not None:
                 check_device(array, device)
-        if all(array is not None for array in candidates):
-            return candidates
+        if all(array is not None for array in output_arrays):
+            return output_arrays
         if dtype is None:
-            types = tuple(_type_of(operand_value) for operand_value in operands)
-            dtypes = _output_dtypes(self._function, types)
+            types = tuple(_find_operand_type(operand_value) for operand_value in operands)
+            dtypes = _resolve_output_dtypes(self._function, types)
         else:
             loop = self._function.resolve_dtypes(
-                tuple(_type_of(operand_value) for operand_value in operands) + (None,) * self.nout,
+                tuple(_find_operand_type(operand_value) for operand_value in operands) + (None,) * self.nout,
                 signature=(None,) * self.nin + (np.dtype(dtype),) * self.nout,
                 casting="unsafe",
             )
@@ -122,7 +130,7 @@ class ufunc:  # noqa: N801 - CuPy's name
         )
         return [
             ndarray(shape, output_dtype) if array is None else array
-            for array, output_dtype in zip(candidates, dtypes, strict=True)
+            for array, output_dtype in zip(output_arrays, dtypes, strict=True)
         ]
 
     def _run(self, operands: list[Any], results: list[ndarray], dtype: Any, casting: Any) -> None:
@@ -133,17 +141,17 @@ class ufunc:  # noqa: N801 - CuPy's name
             keywords["casting"] = "unsafe"
         with np.errstate(all="ignore"):
             if self._function is np.power and all(host.dtype.kind in "iu" for host in hosts):
-                _integer_power(operands, hosts[0])
+                _compute_integer_power(operands, hosts[0])
             else:
                 self._function(*operands, **keywords)
 
-    def _kernel_name(self, inputs: Any, results: list[ndarray]) -> str:
+    def _make_kernel_name(self, inputs: Any, results: list[ndarray]) -> str:
         names = []
         for array_or_scalar in (*inputs, *results):
             if isinstance(array_or_scalar, ndarray):
-                names.append(_name_of(array_or_scalar.dtype))
+                names.append(_get_dtype_name(array_or_scalar.dtype))
             else:
-                names.append(_name_of(np.result_type(array_or_scalar)).rstrip("0123456789"))
+                names.append(_get_dtype_name(np.result_type(array_or_scalar)).rstrip("0123456789"))
         return f"{self.name}__{'_'.join(names)}"
 
     @property
@@ -157,12 +165,12 @@ class ufunc:  # noqa: N801 - CuPy's name
         if self.__name__ not in _SCATTER_UFUNCS:
             raise NotImplementedError(f"`{self.name}.at` is not supported yet")
         device = _machine.current().current_device
-        key = a._key(indices)
-        second_operand = b if isinstance(b, np.ndarray) else operand(b, device)
+        key = a._make_host_key(indices)
+        second_operand = b if isinstance(b, np.ndarray) else read_operand(b, device)
 
         def run(_references: Any = b) -> None:
             with np.errstate(all="ignore"):
-                self._function.at(a._host, a._key(indices).key, second_operand)
+                self._function.at(a._host, a._make_host_key(indices).key, second_operand)
 
         moved_bytes = 2 * np.size(second_operand) * a.itemsize + key.index_bytes
         run_kernel(device, f"{self.name}_at", moved_bytes, run, 0.0, (a, indices, b), (a,))
@@ -170,7 +178,7 @@ class ufunc:  # noqa: N801 - CuPy's name
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
         """Apply the function to each pair of one element of `a` and one element of `b`."""
         first_operand = a if isinstance(a, ndarray) else ndarray._from_host(a)
-        return self(first_operand.reshape(first_operand.shape + (1,) * np.ndim(operand(b))), b, **kwargs)
+        return self(first_operand.reshape(first_operand.shape + (1,) * np.ndim(read_operand(b))), b, **kwargs)
 
     def reduce(
         self, array: ndarray, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
@@ -194,10 +202,10 @@ class ufunc:  # noqa: N801 - CuPy's name
         """Reduce slices that start at the given indices. CuPy supports this method only for ``add``."""
         if self.__name__ != "add":
             raise NotImplementedError(f"`{self.name}.reduceat` is not supported yet")
-        starts = operand(indices) if isinstance(indices, ndarray) else indices
+        starts = read_operand(indices) if isinstance(indices, ndarray) else indices
 
         def reduce_slices(_references: Any = indices) -> Any:
-            return np.add.reduceat(operand(array), starts, axis, dtype)
+            return np.add.reduceat(read_operand(array), starts, axis, dtype)
 
         settle(array._mem.owner)
         result = ndarray._from_library_kernel(
@@ -209,13 +217,13 @@ class ufunc:  # noqa: N801 - CuPy's name
         return out
 
 
-def _where_hint(extra_arguments: dict[str, Any]) -> str:
+def _make_where_hint(extra_arguments: dict[str, Any]) -> str:
     if "where" not in extra_arguments:
         return ""
     return ": CuPy's element-wise functions have no where=; select with cp.where(condition, new, old)."
 
 
-def operand(value: Any, device: VirtualDevice | None = None) -> Any:
+def read_operand(value: Any, device: VirtualDevice | None = None) -> Any:
     """Convert a device array to a NumPy array that shares its memory. Scalars are returned unchanged.
 
     Any other value raises ``TypeError``.
@@ -236,7 +244,7 @@ def _as_strong_scalar(value: Any) -> Any:
     return np.asarray(value)[()]
 
 
-def _type_of(value: Any) -> Any:
+def _find_operand_type(value: Any) -> Any:
     if isinstance(value, bool):
         return np.dtype(np.bool_)
     return (
@@ -246,7 +254,7 @@ def _type_of(value: Any) -> Any:
     )
 
 
-def _integer_power(operands: list[Any], out: np.ndarray[Any, Any]) -> None:
+def _compute_integer_power(operands: list[Any], out: np.ndarray[Any, Any]) -> None:
     """Compute powers of integers with CuPy's rules.
 
     A negative exponent returns 1 / a**n truncated to an integer, where NumPy raises.

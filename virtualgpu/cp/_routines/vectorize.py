@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._routines.from_numpy import lift
+from virtualgpu.cp._routines.from_numpy import lift_to_device
 
 
 class vectorize:  # noqa: N801 - CuPy's name
@@ -72,24 +72,24 @@ class vectorize:  # noqa: N801 - CuPy's name
                 "A function of cp.vectorize needs at least one device array. Convert one with cp.asarray(x)."
             )
         name = self.__name__.strip("<>")
-        return lift(self._apply, name=f"vectorize_{name}", operand_count=len(args))(*args)
+        return lift_to_device(self._apply, name=f"vectorize_{name}", operand_count=len(args))(*args)
 
     def _apply(self, *args: Any) -> Any:
         """Apply the function to NumPy scalars, because `numpy.vectorize` would pass Python numbers."""
         arrays = np.broadcast_arrays(*args)
         shape = arrays[0].shape
         # NumPy's scalars, so that float32 stays float32; without elements, a one determines the dtype.
-        columns_in = (
+        input_columns = (
             [array.ravel() for array in arrays]
             if arrays[0].size
             else [np.ones(1, array.dtype) for array in arrays]
         )
-        outputs = [self.pyfunc(*values) for values in zip(*columns_in, strict=True)]
-        has_several = isinstance(outputs[0], tuple)
-        columns_out = list(zip(*outputs, strict=True)) if has_several else [outputs]
-        dtypes = self.otypes or [None] * len(columns_out)
+        outputs = [self.pyfunc(*values) for values in zip(*input_columns, strict=True)]
+        has_several_outputs = isinstance(outputs[0], tuple)
+        output_columns = list(zip(*outputs, strict=True)) if has_several_outputs else [outputs]
+        dtypes = self.otypes or [None] * len(output_columns)
         results = []
-        for column, dtype in zip(columns_out, dtypes, strict=True):
+        for column, dtype in zip(output_columns, dtypes, strict=True):
             output = np.array(column, dtype or np.result_type(*{np.asarray(value).dtype for value in column}))
             results.append(output[: arrays[0].size].reshape(shape))
-        return tuple(results) if has_several else results[0]
+        return tuple(results) if has_several_outputs else results[0]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from virtualgpu.cp._missing_names import Namespace, module_getattr
+from virtualgpu.cp._missing_names import AttributeNamespace, make_module_getattr
 from virtualgpu.cp.cuda import (
     device,
     memory,
@@ -114,7 +114,7 @@ def profile() -> Iterator[None]:
     yield
 
 
-profiler = Namespace(
+profiler = AttributeNamespace(
     "cp.cuda.profiler", start=runtime.profilerStart, stop=runtime.profilerStop, profile=profile
 )
 
@@ -126,7 +126,7 @@ _REMEDIES = {
     "cufft": "use cp.fft",
     "curand": "use cp.random, or include curand_kernel.h in your own kernel",
 }
-_raise_missing = module_getattr("cp.cuda", globals(), _REMEDIES)
+_raise_missing = make_module_getattr("cp.cuda", globals(), _REMEDIES)
 
 
 # Modules that need the compiler or are seldom used; they are loaded at their first use.

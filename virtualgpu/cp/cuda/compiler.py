@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from virtualgpu.compile.nvrtc import CUPY_OPTIONS
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda import nvrtc
 from virtualgpu.cp.cuda.device import Device
 from virtualgpu.cuda_errors import CompileException
@@ -56,4 +56,4 @@ def compile_using_nvrtc(
         nvrtc.destroyProgram(program)
 
 
-__getattr__ = module_getattr("cp.cuda.compiler", globals())
+__getattr__ = make_module_getattr("cp.cuda.compiler", globals())

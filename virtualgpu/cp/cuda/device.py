@@ -6,7 +6,7 @@ import functools
 import warnings
 from typing import Any
 
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda import runtime
 from virtualgpu.cp.cuda._runtime.sync_detection import declare_synchronize
 from virtualgpu.cp.cuda.stream import refuse_in_host_function
@@ -17,7 +17,7 @@ __all__ = ["Device", "from_pointer", "get_compute_capability", "get_device_id"]
 _NO_LIBRARY = (
     "the virtual GPU has none of NVIDIA's libraries; use cp.matmul, cp.linalg, cp.fft or a kernel of your own"
 )
-__getattr__ = module_getattr(
+__getattr__ = make_module_getattr(
     "cp.cuda.device",
     globals(),
     {f"get_{name}_handle": _NO_LIBRARY for name in ("cublas", "cusolver", "cusolver_sp", "cusparse")},

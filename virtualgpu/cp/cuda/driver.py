@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda._runtime.devices import VIRTUAL_CUDA_VERSION
 from virtualgpu.cp.cuda.function import Function, Module, loaded_object
 from virtualgpu.cuda_errors import CUDADriverError
@@ -126,7 +126,7 @@ def _invalid_value_error(reason: str) -> CUDADriverError:
 
 _LAUNCH_REMEDY = "use cp.RawKernel or cp.cuda.function.Function, which take the arguments unchanged"
 _LOAD_REMEDY = "use cp.cuda.function.Module, whose `load` method takes PTX"
-__getattr__ = module_getattr(
+__getattr__ = make_module_getattr(
     "cp.cuda.driver",
     globals(),
     {

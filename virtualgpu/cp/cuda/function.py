@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from virtualgpu.compile import nvrtc as _nvrtc
 from virtualgpu.compile.ptx.parser import parse_cached
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import NotSupportedError, PtxError
@@ -340,6 +340,6 @@ def _check_stream(stream: Any, device: VirtualDevice) -> None:
         )
 
 
-__getattr__ = module_getattr(
+__getattr__ = make_module_getattr(
     "cp.cuda.function", globals(), {"LinkState": "the virtual GPU cannot link; load the PTX of one module"}
 )

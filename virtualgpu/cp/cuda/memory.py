@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda._memory.functions import (
     CFunctionAllocator,
     CFunctionAllocatorMemory,
@@ -49,4 +49,4 @@ __all__ = [
 
 _NO_SYSTEM_MEMORY = "virtual GPUs cannot access memory of the host's malloc; use cp.cuda.malloc_managed"
 REMEDIES = {"SystemMemory": _NO_SYSTEM_MEMORY, "malloc_system": _NO_SYSTEM_MEMORY}
-__getattr__ = module_getattr("cp.cuda.memory", globals(), REMEDIES)
+__getattr__ = make_module_getattr("cp.cuda.memory", globals(), REMEDIES)

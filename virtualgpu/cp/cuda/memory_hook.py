@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.model import machine as _machine
 
 
@@ -15,7 +15,7 @@ def get_memory_hooks() -> dict[str, MemoryHook]:
     return hooks
 
 
-__getattr__ = module_getattr("cp.cuda.memory_hook", globals())
+__getattr__ = make_module_getattr("cp.cuda.memory_hook", globals())
 
 
 class MemoryHook:

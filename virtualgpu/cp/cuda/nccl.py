@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from typing import Any, SupportsIndex
 
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda._nccl import work
 from virtualgpu.cp.cuda._nccl.calls import (
     DTYPES,
@@ -425,7 +425,7 @@ def _as_index(value: SupportsIndex) -> int:
     return index()
 
 
-_raise_missing = module_getattr(
+_raise_missing = make_module_getattr(
     "cp.cuda.nccl", globals(), {"allReduce": f"it is a method of NcclCommunicator. {GROUP_REMEDY}"}
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from virtualgpu.compile import nvrtc as _compiler
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
 
@@ -140,4 +140,4 @@ def _find_program(handle: int) -> _Program:
     return program
 
 
-__getattr__ = module_getattr("cp.cuda.nvrtc", globals())
+__getattr__ = make_module_getattr("cp.cuda.nvrtc", globals())

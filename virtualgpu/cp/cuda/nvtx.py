@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.recording.ranges import RangeLog
 from virtualgpu.records.timeline import NvtxRange
 
 __all__ = ["Mark", "MarkC", "RangeEnd", "RangePop", "RangePush", "RangePushC", "RangeStart", "available"]
-__getattr__ = module_getattr("cp.cuda.nvtx", globals())
+__getattr__ = make_module_getattr("cp.cuda.nvtx", globals())
 
 available = True
 

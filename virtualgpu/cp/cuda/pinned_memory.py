@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.allocators.sizes import round_pinned_size
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda._memory.sizes import as_integer, size_t
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
@@ -23,7 +23,7 @@ __all__ = [
     *("PinnedMemory", "PinnedMemoryPointer", "PinnedMemoryPool", "alloc_pinned_memory", "is_memory_pinned"),
     "set_pinned_memory_allocator",
 ]
-__getattr__ = module_getattr("cp.cuda.pinned_memory", globals())
+__getattr__ = make_module_getattr("cp.cuda.pinned_memory", globals())
 
 _UNIT_BYTES = 512
 _OUT_OF_MEMORY = 2

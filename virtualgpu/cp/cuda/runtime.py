@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from virtualgpu.cp._missing_names import missing_attribute, public_names
+from virtualgpu.cp._missing_names import list_public_names, make_missing_name_error
 from virtualgpu.cp.cuda._memory.addresses import (
     PointerAttributes,
     advise,
@@ -530,11 +530,11 @@ def __getattr__(name: str) -> Any:
     } | _TEXTURES
     if name in constant_values:
         return constant_values[name]
-    raise missing_attribute("cp.cuda.runtime", name, __dir__())
+    raise make_missing_name_error("cp.cuda.runtime", name, __dir__())
 
 
 def __dir__() -> list[str]:
     imported_names = [
         name for name, value in globals().items() if getattr(value, "__module__", "") in _FUNCTION_MODULES
     ]
-    return sorted([*public_names(globals()), *imported_names, *_PINNING_FUNCTIONS, *_TEXTURES])
+    return sorted([*list_public_names(globals()), *imported_names, *_PINNING_FUNCTIONS, *_TEXTURES])

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
@@ -28,7 +28,7 @@ from virtualgpu.model.queue import WorkQueue
 from virtualgpu.records import Activity, ActivityKind
 
 __all__ = ["Event", "ExternalStream", "Stream", "get_current_stream", "get_elapsed_time"]
-__getattr__ = module_getattr("cp.cuda.stream", globals())
+__getattr__ = make_module_getattr("cp.cuda.stream", globals())
 
 
 def _device_of(device_id: int) -> VirtualDevice:

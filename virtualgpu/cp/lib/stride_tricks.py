@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._missing_names import module_getattr as _module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr as _module_getattr
 from virtualgpu.cp._routines.creation import array
 
 __all__ = ["as_strided", "sliding_window_view"]

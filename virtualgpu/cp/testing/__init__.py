@@ -5,7 +5,7 @@ Names and arguments are CuPy's, so that tests written for CuPy run. Some functio
 
 from __future__ import annotations
 
-from virtualgpu.cp._missing_names import module_getattr as _module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr as _module_getattr
 from virtualgpu.cp.testing._arrays import (
     generate_matrix,
     shaped_arange,

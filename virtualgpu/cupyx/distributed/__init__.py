@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cupyx.distributed._backend import NCCLBackend, init_process_group
 
 __all__ = ["NCCLBackend", "init_process_group"]
 
-_raise_missing = module_getattr(
+_raise_missing = make_module_getattr(
     "cupyx.distributed",
     globals(),
     {

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._missing_names import make_module_getattr
 
 __all__ = ["fft", "get_array_module", "ndimage", "signal", "special"]
 _MODULES = ("fft", "ndimage", "signal", "special")
@@ -19,7 +19,7 @@ _REMEDIES = {
     "linalg": "cp.linalg has the common functions",
     **dict.fromkeys(("interpolate", "integrate", "optimize", "spatial", "stats", "cluster"), _ON_HOST),
 }
-_raise_missing = module_getattr("cupyx.scipy", globals(), _REMEDIES)
+_raise_missing = make_module_getattr("cupyx.scipy", globals(), _REMEDIES)
 
 
 def get_array_module(*args: Any) -> ModuleType:

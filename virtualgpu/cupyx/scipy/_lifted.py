@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from virtualgpu.cp._missing_names import module_getattr
-from virtualgpu.cp._routines.from_numpy import lift
+from virtualgpu.cp._missing_names import make_module_getattr
+from virtualgpu.cp._routines.from_numpy import lift_to_device
 
 _MISSING_MESSAGE = (
     "The virtual GPU's cupyx.scipy.{part} computes with SciPy, which is not installed: "
@@ -37,7 +37,7 @@ def lifted(
         Decorators of functions that differ from SciPy's.
     """
     namespace["__all__"] = sorted(names)
-    raise_missing = module_getattr(f"cupyx.scipy.{part}", namespace)
+    raise_missing = make_module_getattr(f"cupyx.scipy.{part}", namespace)
 
     def get(name: str) -> Any:
         if name not in names:
@@ -48,7 +48,9 @@ def lifted(
             raise ModuleNotFoundError(_MISSING_MESSAGE.format(part=part), name="scipy") from None
         full_name = f"{part}_{name}"
         scipy_function = getattr(module, name)
-        function = lift(scipy_function, name=full_name, operand_count=names[name], place_note=_PLACE_NOTE)
+        function = lift_to_device(
+            scipy_function, name=full_name, operand_count=names[name], place_note=_PLACE_NOTE
+        )
         function.__name__ = function.__qualname__ = name
         decorator = (decorators or {}).get(name)
         namespace[name] = decorator(function) if decorator else function
