@@ -154,6 +154,8 @@ EVERYDAY: dict[str, Any] = {
     "np.float32(2) < cp.arange(4.)": [False, False, False, True],
     "np.int32(1) == cp.arange(3)": [False, True, False],
     "np.float64(1) >= cp.arange(3)": [True, True, False],
+    "cp.arange(3) < np.asarray(2)": [True, True, False],
+    "cp.arange(3) != object()": [True, True, True],
     "cp.diag([1, 2])": [[1, 0], [0, 2]],
     "cp.diag((1,), 1)": [[0, 1], [0, 0]],
     "cp.argmax(cp.arange(4), dtype='i4').dtype.char": "i",
