@@ -130,21 +130,6 @@ def test_the_case_that_failed_is_named() -> None:
     assert caught.value.__notes__ == ["order is 'F'", "dtype is float16"]
 
 
-def test_products() -> None:
-    assert testing.product({"b": [1, 2], "a": [3]}) == [{"a": 3, "b": 1}, {"a": 3, "b": 2}]
-    both = testing.product_dict([{"a": 1}, {"a": 2}], [{"b": 3}])
-    assert both == testing.product([[{"a": 1}, {"a": 2}], [{"b": 3}]]) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
-
-
-def test_versions() -> None:
-    assert testing.installed("numpy>=1.20", "pytest")
-    assert testing.numpy_satisfies(">=1.20")
-    assert not testing.installed("numpy<1.20")
-    assert not testing.installed("no-such-package")
-    assert testing.with_requires("cupy>=14").args == (False,)
-    assert testing.with_requires("numpy>=999").args == (True,)
-
-
 def test_fixed_random_numbers_come_again_and_leave_the_generators_alone() -> None:
     def numbers() -> list[float]:
         return [float(np.random.rand()), float(cp.random.rand()), testing.generate_seed()]

@@ -107,23 +107,6 @@ def test_python_numbers_and_a_list_of_arguments_work_as_in_cupy() -> None:
     assert y.get().tolist() == [4.0] * 10
 
 
-def test_options_reach_the_compiler() -> None:
-    code = 'extern "C" __global__ void f(int* x) { x[0] = N; }'
-    x = cp.zeros(1, cp.int32)
-    kernel("f", code, options=("-DN=17",))((1,), (1,), (x,))
-    assert int(x[0]) == 17
-
-
-def test_name_expressions() -> None:
-    module = RawModule(code=CODE, name_expressions=["scale<float>", "scale<int>"])
-    f = cp.full(4, 1.5, cp.float32)
-    i = cp.full(4, 3, cp.int32)
-    module.get_function("scale<float>")((1,), (4,), (f, np.float32(2)))
-    module.get_function("scale<int>")((1,), (4,), (i, np.int32(5)))
-    assert f.get().tolist() == [3.0] * 4
-    assert i.get().tolist() == [15] * 4
-
-
 def test_globals_can_be_read_and_written() -> None:
     module = RawModule(code=CODE)
     x = cp.zeros(4, cp.float32)

@@ -88,31 +88,6 @@ def test_blocks_at_and_past_a_kernels_limits(bound: int | None, block: Dim3, sta
     assert error.value.status == status
 
 
-@pytest.mark.parametrize(
-    ("static", "dynamic", "opted", "message"),
-    [
-        (1000, 231_448, None, ""),
-        (1000, 231_449, None, "231,448 in addition to its 1,000 static bytes. .* at most 232,448 bytes"),
-        (0, 232_448, None, ""),
-        (0, 49_152, 49_152, ""),
-        (0, 49_153, 49_152, "may use 49,152. Set kernel.max_dynamic_shared_size_bytes = 49153 first"),
-        (0, 232_448, 49_152, "Set kernel.max_dynamic_shared_size_bytes"),
-        (0, 232_449, 49_152, "Use less shared memory"),
-        (1000, 231_449, 300_000, "may use 231,448"),
-    ],
-)
-def test_dynamic_shared_memory_at_and_past_its_limits(
-    static: int, dynamic: int, opted: int | None, message: str
-) -> None:
-    stats = replace(STATS, static_shared_bytes=static)
-    if not message:
-        limits.check_shared(device_info("H200"), stats, dynamic, opted)
-        return
-    with pytest.raises(CUDADriverError, match=message) as error:
-        limits.check_shared(device_info("H200"), stats, dynamic, opted)
-    assert error.value.status == 1
-
-
 def test_a_cooperative_grid_is_resident_or_refused() -> None:
     limits.check_cooperative(device_info("H200"), 264, 264)
     with pytest.raises(CUDADriverError, match=r"265 blocks, but the .* can hold 264") as error:

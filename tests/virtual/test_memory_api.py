@@ -16,7 +16,6 @@ ADD_ONE = 'extern "C" __global__ void add_one(float *a) { a[threadIdx.x] += 1.0f
 SPIN = """extern "C" __global__ void spin(long long clocks, int *out) {
     long long start = clock64(); while (clock64() - start < clocks) { } out[0] = 1; }"""
 MIB = 1 << 20
-NO_LIMIT = 2**64 - 1
 RELEASE_THRESHOLD = 4
 RESERVED = 5
 USED = 7
@@ -272,29 +271,6 @@ def test_a_pool_of_ones_own(cp: Any) -> None:
     assert status(cp, lambda: runtime.memPoolCreate(runtime.MemPoolProps(1, 0, 1, 77))) == 1
 
 
-def test_invalid_frees_of_device_memory(cp: Any) -> None:
-    runtime = cp.cuda.runtime
-    runtime.freeAsync(0, 0)
-    assert runtime.mallocAsync(0, 0) == 0
-    address = runtime.mallocAsync(100, 0)
-    assert status(cp, lambda: runtime.freeAsync(address + 16, 0)) == 1
-    runtime.freeAsync(address, 0)
-    assert status(cp, lambda: runtime.freeAsync(address, 0)) == 1
-    assert status(cp, lambda: runtime.free(address)) == 1
-    host_array = np.zeros(8)
-    x = cp.zeros(8)
-    assert status(cp, lambda: runtime.freeAsync(host_array.ctypes.data, 0)) == 1
-    assert status(cp, lambda: runtime.free(host_array.ctypes.data)) == 1
-    assert status(cp, lambda: runtime.free(x.data.ptr + 16)) == 1
-    assert status(cp, lambda: runtime.mallocAsync(1 << 42, 0)) == 2
-    # In a pool of its own: on an H200, the bytes in use stay as they are after a cudaFree.
-    pool = runtime.memPoolCreate(runtime.MemPoolProps(1, 0, 1, 0))
-    other = runtime.mallocFromPoolAsync(100, pool, 0)
-    runtime.free(other)  # cudaFree takes any device memory
-    assert status(cp, lambda: runtime.freeAsync(other, 0)) == 1
-    runtime.memPoolDestroy(pool)
-
-
 def test_arrays_from_malloc_async(cp: Any) -> None:
     stream = cp.cuda.Stream(non_blocking=True)
     used = cp.get_default_memory_pool().used_bytes()
@@ -342,65 +318,6 @@ def test_a_freed_block_serves_its_own_stream_first(cp: Any) -> None:
     assert address in {pointer.ptr for pointer in later_blocks}  # the work before the free has ended
 
 
-def test_the_figures_of_an_async_pool(cp: Any) -> None:
-    pool = cp.cuda.MemoryAsyncPool()
-    assert pool.get_limit() == NO_LIMIT
-    values = []
-
-    def note() -> None:
-        assert pool.free_bytes() == pool.total_bytes() - pool.used_bytes()
-        values.append((pool.total_bytes() // MIB, pool.used_bytes()))
-
-    first = pool.malloc(100)
-    assert first.mem.size == 512
-    note()
-    second = pool.malloc(40 * MIB)
-    note()
-    third = pool.malloc(20 * MIB)
-    note()
-    del second
-    note()
-    cp.cuda.Device().synchronize()
-    note()
-    pool.free_all_blocks()
-    note()
-    del third
-    pool.free_all_blocks()
-    note()
-    del first
-    note()
-    pool.free_all_blocks()
-    note()
-    assert values == [
-        (32, 512),
-        (64, 40 * MIB + 512),
-        (64, 60 * MIB + 512),
-        *[(64, 20 * MIB + 512)] * 3,
-        (32, 512),
-        (32, 0),
-        (0, 0),
-    ]
-    with pytest.raises(NotImplementedError, match="not supported in MemoryAsyncPool"):
-        pool.n_free_blocks()
-
-
-def test_limits_of_an_async_pool(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = cp.cuda.MemoryAsyncPool()
-    total = cp.cuda.Device().mem_info[1]
-    pool.set_limit(size=1024)
-    with pytest.raises(cp.cuda.memory.OutOfMemoryError, match=r"5,000 bytes .*: 0 bytes, .*to: 1,024 bytes"):
-        pool.malloc(5000)
-    blocks = [pool.malloc(1000), pool.malloc(MIB)]  # memory that the pool has already does not count
-    del blocks
-    pool.set_limit(fraction=0.5)
-    assert pool.get_limit() == int(total * 0.5)
-    pool.set_limit()
-    with pytest.raises(cp.cuda.memory.OutOfMemoryError, match=f"{1 << 42:,}.*limit set to: {NO_LIMIT:,}"):
-        pool.malloc(1 << 42)
-    monkeypatch.setenv("CUPY_GPU_MEMORY_LIMIT", "25%")
-    assert cp.cuda.MemoryAsyncPool().get_limit() == int(total * 0.25)
-
-
 def test_memory_held_by_an_async_pool_is_not_available_to_others(cp: Any) -> None:
     if type(cp.cuda.Device()).__module__.startswith("cupy"):
         pytest.skip("takes 70 % of the memory of a GPU that others may use")
@@ -421,42 +338,6 @@ def test_memory_held_by_an_async_pool_is_not_available_to_others(cp: Any) -> Non
 
 
 # Allocators that a program brings along
-
-
-class Own:
-    """Two functions over cudaMalloc that log their calls."""
-
-    def __init__(self, cp: Any) -> None:
-        self.calls: list[tuple[str, int, int]] = []
-        self.runtime = cp.cuda.runtime
-
-    def malloc(self, size: int, device_id: int) -> int:
-        self.calls.append(("malloc", size, device_id))
-        return int(self.runtime.malloc(size))
-
-    def free(self, address: int, device_id: int) -> None:
-        self.calls.append(("free", 0, device_id))
-        self.runtime.free(address)
-
-
-def test_python_functions_as_allocator(cp: Any) -> None:
-    functions = Own(cp)
-    allocator = cp.cuda.PythonFunctionAllocator(functions.malloc, functions.free)
-    with cp.cuda.using_allocator(allocator.malloc):
-        x = cp.arange(10, dtype=cp.float32)
-        cp.empty(0)
-    assert functions.calls == [("malloc", 40, 0)]
-    cp.RawKernel(ADD_ONE, "add_one")((1,), (10,), (x,))
-    assert x.get().tolist() == list(range(1, 11))
-    del x
-    assert functions.calls == [("malloc", 40, 0), ("free", 0, 0)]
-    pool = cp.cuda.MemoryPool(allocator.malloc)
-    block = pool.malloc(10)
-    assert (block.mem.identity, functions.calls[-1]) == ("PythonFunctionAllocatorMemory", ("malloc", 512, 0))
-    del block
-    assert pool.n_free_blocks() == 1
-    pool.free_all_blocks()
-    assert functions.calls[-1][0] == "free"
 
 
 def test_an_allocator_may_cut_up_an_array(cp: Any) -> None:
@@ -481,36 +362,6 @@ def test_an_allocator_may_cut_up_an_array(cp: Any) -> None:
 # Hooks
 
 # Sizes and foreign addresses
-
-
-def test_allocations_larger_than_the_memory_fail(cp: Any) -> None:
-    runtime = cp.cuda.runtime
-    size = 1 << 44
-    for call in (runtime.malloc, cp.cuda.Memory, cp.cuda.alloc_pinned_memory, cp.cuda.PinnedMemory):
-        assert status(cp, lambda call=call: call(size)) == 2
-    with pytest.raises(
-        cp.cuda.memory.OutOfMemoryError, match=rf"{size:,} bytes \(allocated so far: 0 bytes\)"
-    ):
-        cp.cuda.MemoryPool().malloc(size)
-
-
-def test_pinned_memory_of_nothing(cp: Any) -> None:
-    empty = cp.cuda.alloc_pinned_memory(0)
-    assert (empty.ptr, empty.size(), len(memoryview(empty))) == (0, 0, 0)
-    assert np.frombuffer(empty, np.uint8).tolist() == []
-    assert cp.cuda.runtime.hostAlloc(0, 0) == 0
-    cp.cuda.runtime.freeHost(0)
-
-
-def test_invalid_frees_of_host_memory(cp: Any) -> None:
-    runtime = cp.cuda.runtime
-    host_array = np.zeros(8)
-    x = cp.zeros(8)
-    address = runtime.hostAlloc(100, 0)
-    assert status(cp, lambda: runtime.free(address)) == 1
-    runtime.freeHost(address)
-    for wrong in (address, host_array.ctypes.data, x.data.ptr):
-        assert status(cp, lambda wrong=wrong: runtime.freeHost(wrong)) == 1
 
 
 def test_a_pinned_pool_frees_its_blocks_before_it_gives_up(cp: Any) -> None:

@@ -86,20 +86,6 @@ def test_each_thread_has_an_arena_for_its_per_thread_default_stream(pool: Memory
     assert state(pool) == (0, 1 * KIB, 1)
 
 
-def test_arrays_use_and_return_the_default_pool() -> None:
-    pool = cp.get_default_memory_pool()
-    a = cp.zeros(1000, dtype=cp.float32)
-    view = a[10:20]
-    assert pool.used_bytes() == 4096
-    del a
-    assert pool.used_bytes() == 4096  # the view keeps it
-    del view
-    assert pool.used_bytes() == 0
-    assert pool.total_bytes() == 4096
-    pool.free_all_blocks()
-    assert pool.total_bytes() == 0
-
-
 def test_device_memory_counts_what_the_pool_holds(machine: Machine) -> None:
     free, total = cp.cuda.Device().mem_info
     assert total == machine.devices[0].info.memory_bytes
@@ -123,24 +109,6 @@ def test_kernels_may_touch_exactly_the_requested_bytes(machine: Machine) -> None
     assert machine.devices[0].memory.live()[0].size == 0
 
 
-def test_own_allocator_and_no_pool() -> None:
-    sizes: list[int] = []
-
-    def counting(size: int) -> object:
-        sizes.append(size)
-        return cp.get_default_memory_pool().malloc(size)
-
-    with cp.cuda.using_allocator(counting):
-        array = cp.zeros(10, dtype=cp.int64)
-    assert sizes == [80]
-    cp.cuda.set_allocator(None)
-    raw = cp.ones(5)
-    assert cp.get_default_memory_pool().used_bytes() == 512
-    assert float(raw.sum()) == 5.0
-    del raw, array
-    cp.cuda.set_allocator(cp.get_default_memory_pool().malloc)
-
-
 def test_each_device_has_its_own_part(two_gpus: Machine) -> None:
     pool = cp.get_default_memory_pool()
     with cp.cuda.Device(1):
@@ -148,15 +116,6 @@ def test_each_device_has_its_own_part(two_gpus: Machine) -> None:
         assert pool.used_bytes() == 512
     assert pool.used_bytes() == 0
     assert a.device == cp.cuda.Device(1)
-
-
-def test_kernels_may_touch_what_a_pool_gave_by_hand(machine: Machine, pool: MemoryPool) -> None:
-    pointer = pool.malloc(700)
-    allocation = machine.devices[0].memory.allocation(pointer.ptr)
-    assert allocation is not None
-    assert (allocation.size_bytes, allocation.label) == (700, "700-byte allocation")
-    pointer.mem.free()
-    assert machine.devices[0].memory.allocation(allocation.address) is None
 
 
 def test_a_free_does_not_wait_for_a_thread_that_holds_the_pool(pool: MemoryPool) -> None:

@@ -17,11 +17,9 @@ from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as slot
 from virtualgpu.model.clock import MAX_ACTIVITIES, HostClock, Schedule
 from virtualgpu.model.machine import Machine
-from virtualgpu.model.priorities import EngineName
 from virtualgpu.records import Activity
 
 MS = 1_000_000
-ENGINES: tuple[EngineName, ...] = ("to device", "compute", "to host")
 
 
 @pytest.fixture
@@ -46,25 +44,6 @@ class TestSchedule:
 
         assert overlap(run(0.5), run(0.5)) == MS
         assert overlap(run(0.6), run(0.6)) == 0
-
-    @pytest.mark.parametrize("blocking", [True, False])
-    def test_the_legacy_queue_and_blocking_queues_wait_for_each_other(
-        self, schedule: Schedule, blocking: bool
-    ) -> None:
-        other = schedule.create_queue(blocking, 0)
-        first = schedule.place(other, "to device", 5 * MS)
-        default = schedule.place(0, "compute", MS)
-        last = schedule.place(other, "to host", MS)
-        assert default[0] == (first[1] if blocking else 0)
-        assert last[0] == (default[1] if blocking else first[1])
-
-    def test_work_of_a_destroyed_queue_still_counts(self, schedule: Schedule) -> None:
-        queue = schedule.create_queue(True, 0)
-        schedule.place(queue, "compute", MS)
-        schedule.destroy_queue(queue)
-        assert schedule.ready_ns(0) == MS
-        schedule.synchronize()
-        assert schedule.clock.now_ns == MS
 
 
 @pytest.mark.usefixtures("machine")
@@ -319,10 +298,6 @@ class TestForbiddenSynchronisation:
             with cupyx.allow_synchronize(True):
                 call(x)
         call(x)
-
-    def test_allow_synchronize_warns_as_in_cupy(self) -> None:
-        with pytest.warns(UserWarning, match="will be removed"), cupyx.allow_synchronize(True):
-            pass
 
 
 class TestLog:
