@@ -18,7 +18,7 @@ _END_S = 1.0  # limit on the wait for a pending reading at the end of the proces
 Table = npt.NDArray[np.float64]
 
 
-class Ring:
+class RingBuffer:
     """A table of numbers with a fixed number of rows. New rows replace the oldest rows.
 
     Parameters
@@ -38,7 +38,7 @@ class Ring:
             self._rows[self.added % len(self._rows)] = row
             self.added += 1
 
-    def since(self, number: int = 0) -> Table:
+    def rows_since(self, number: int = 0) -> Table:
         """Return the stored rows, starting with row `number`. The first row that was ever added has the
         number 0.
         """
@@ -102,7 +102,7 @@ class Sampler:
         check_rate(rate_hz)
         self._read = read
         self._empty_row = (None,) * columns
-        self._ring = Ring(1 + columns, int(rate_hz * seconds) + 1)
+        self._ring = RingBuffer(1 + columns, int(rate_hz * seconds) + 1)
         self._period_s = 1 / rate_hz
         self._on_reading = on_reading
         self.began_ns = time.perf_counter_ns()
@@ -131,7 +131,7 @@ class Sampler:
         """Take a reading now, and start the thread that takes further readings."""
         if self._thread is not None:
             return
-        self.take()
+        self.take_reading()
         self._active.set()
         reference = weakref.ref(self, lambda _: ended_event.set())
         ended_event = self._ended
@@ -163,7 +163,7 @@ class Sampler:
         self._thread.join(_END_S)
         return not self._thread.is_alive()
 
-    def take(self) -> None:
+    def take_reading(self) -> None:
         """Take one reading now, in the calling thread."""
         start_ns = time.thread_time_ns()
         reading_index = self._ring.added
@@ -193,7 +193,7 @@ class Sampler:
         """Return the stored rows, starting with row `since`. A row contains the time in nanoseconds and the
         values of a reading.
         """
-        return self._ring.since(since)
+        return self._ring.rows_since(since)
 
 
 def _run(
@@ -216,6 +216,6 @@ def _run(
         if sampler is None or ended_event.is_set():
             break
         if active_event.is_set():
-            sampler.take()
+            sampler.take_reading()
         del sampler
     atexit.unregister(set_ended)

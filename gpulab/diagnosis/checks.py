@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.real.cupti import library as cupti
-from gpulab.real.driver import NO_DEVICE, cuda_version, driver_status
-from gpulab.real.nvml import NvmlError, sharing
+from gpulab.real.driver import NO_DEVICE, parse_cuda_version, query_driver_status
+from gpulab.real.nvml import NvmlError, query_sharing
 from gpulab.session.cuda import INSTALL_CUPY, CudaUnavailableError, open_cuda_device
 from gpulab.words import count
 from virtualgpu.errors import UnknownProcessorError
@@ -132,7 +132,7 @@ def check_packages() -> Result:
 
 def check_driver() -> Result:
     """Check whether the library of the NVIDIA driver is installed and can be initialized."""
-    status = driver_status()
+    status = query_driver_status()
     if status.library is None:
         return "missing", NO_DRIVER, "Nothing to do without an NVIDIA GPU."
     if status.init_code in (0, NO_DEVICE) and not status.usable:
@@ -144,7 +144,7 @@ def check_driver() -> Result:
 
 def check_cuda_version() -> Result:
     """Check the newest CUDA version that the NVIDIA driver supports."""
-    version = driver_status().cuda_version
+    version = query_driver_status().cuda_version
     if version is None:
         return "missing", "unknown without a driver", ""
     if version < _MIN_CUDA:
@@ -161,9 +161,9 @@ def check_nvml() -> Result:
     if importlib.util.find_spec("pynvml") is None:
         return "missing", "nvidia-ml-py is not installed", "pip install nvidia-ml-py"
     try:
-        status = sharing()
+        status = query_sharing()
     except NvmlError as error:
-        if driver_status().usable:
+        if query_driver_status().usable:
             return "wrong", str(error), "Start the container with the driver capability `utility`."
         return "missing", f"{error} ({_GPU_ONLY})", ""
     driver = f", driver {status.driver_version}" if status.driver_version else ""
@@ -173,7 +173,7 @@ def check_nvml() -> Result:
 def check_sharing() -> Result:
     """Check whether MIG, exclusive mode or other processes affect the use of the GPU."""
     try:
-        status = sharing()
+        status = query_sharing()
     except NvmlError:
         return "missing", "no GPU", ""
     if status.phrase:
@@ -192,7 +192,7 @@ def check_cupy() -> Result:
         if (name := str(distribution.metadata["Name"] or "").lower()) == "cupy" or name.startswith("cupy-")
     )
     if importlib.util.find_spec("cupy") is None:
-        if driver_status().usable:
+        if query_driver_status().usable:
             return "missing", "not installed, though there is a GPU", INSTALL_CUPY
         return "missing", f"not installed ({_GPU_ONLY})", ""
     if len(wheels) > 1:
@@ -200,9 +200,9 @@ def check_cupy() -> Result:
         return "wrong", f"several packages: {', '.join(wheels)}", remedy
     import cupy
 
-    toolkit = cuda_version(int(cupy.cuda.runtime.runtimeGetVersion()))
+    toolkit = parse_cuda_version(int(cupy.cuda.runtime.runtimeGetVersion()))
     description = f"{cupy.__version__} for CUDA {_version_text(toolkit)}"
-    driver_version = driver_status().cuda_version
+    driver_version = query_driver_status().cuda_version
     # CUDA promises minor-version compatibility: a driver runs every toolkit of its major version.
     if driver_version is not None and toolkit[0] > driver_version[0]:
         remedy = f"Update the driver, or install gpulab[cuda{driver_version[0]}] instead."
@@ -232,7 +232,7 @@ def check_real_gpu() -> Result:
     try:
         device = open_cuda_device()
     except CudaUnavailableError as error:
-        if driver_status().usable and importlib.util.find_spec("cupy"):
+        if query_driver_status().usable and importlib.util.find_spec("cupy"):
             return "wrong", str(error), "See the lines above."
         return "missing", str(error), ""
     import cupy
@@ -249,11 +249,11 @@ def check_real_gpu() -> Result:
 
 def check_cupti() -> Result:
     """Check whether CUPTI can record timelines."""
-    library = cupti.load()
+    library = cupti.load_cupti()
     if library is None:
-        remedy = "pip install nvidia-cuda-cupti" if driver_status().usable else ""
+        remedy = "pip install nvidia-cuda-cupti" if query_driver_status().usable else ""
         return "missing", "not installed (timelines are recorded with events instead)", remedy
-    rival_tool = cupti.rival()
+    rival_tool = cupti.find_rival()
     if rival_tool:
         return "wrong", f"in use by {rival_tool}", f"Run this without {rival_tool}."
     try:

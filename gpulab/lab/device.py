@@ -30,7 +30,7 @@ def device(name: str | None = None) -> views.DeviceCard:
     132
     """
     if name is not None:
-        info = session.table_info(name)
+        info = session.find_table_info(name)
         return views.DeviceCard(info, others=_other_devices(info))
     backend = session.backend()
     info = backend.device_info()
@@ -59,7 +59,7 @@ def compare(*names: str) -> views.DeviceComparison:
     """
     if not names:
         raise TypeError('Pass the names of GPUs: gl.compare("T4", "H200").')
-    infos = [session.table_info(name) for name in names]
+    infos = [session.find_table_info(name) for name in names]
     if len(infos) == 1:
         infos.insert(0, session.backend().device_info())
     return views.DeviceComparison(infos)
@@ -69,5 +69,5 @@ def _other_devices(info: DeviceInfo) -> tuple[DeviceInfo, ...]:
     """Return all GPUs of the device table except the shown one. Its driver name may differ slightly."""
     name = info.name
     with suppress(UnknownDeviceError):
-        name = session.table_info(name).name
-    return tuple(other_device for other_device in session.table() if other_device.name != name)
+        name = session.find_table_info(name).name
+    return tuple(other_device for other_device in session.list_table_devices() if other_device.name != name)

@@ -59,7 +59,7 @@ def named_arrays(
         of a function is taken as unchanged.
     """
     by_name: dict[str, Named] = {}
-    names = session.program_names()
+    names = session.make_program_names()
     names.look(caller)
     for array, parameter in zip(arrays, _parameter_names(fn, len(arrays)), strict=True):
         name = names.array(id(array))
@@ -78,7 +78,7 @@ def named_arrays(
 def global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> Iterator[Named]:
     """Yield the global arrays of a function's module whose addresses are in `addresses`."""
     variables: dict[str, Any] = getattr(fn, "__globals__", {})
-    names = session.program_names()
+    names = session.make_program_names()
     names.take(variables if addresses else {})
     for name in names.array_names():
         value = look_up(name, variables)

@@ -118,7 +118,7 @@ class CapturedGraph(Pictured):
         self.arrays = arrays
         self.pool: GraphPool | None = pool
         self._names = {name.name: name for name in names}
-        self._session_context = session.here()
+        self._session_context = session.bind_current_device()
         self.stream = pool.stream
         self._captured: Capture | None = None
         self._last_comparison: ComparedGraph | None = None

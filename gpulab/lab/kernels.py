@@ -97,7 +97,7 @@ def warps(
     observation = replace(observation, watch=watches, stop=stops)
     if max_steps is not None:
         observation = replace(observation, max_steps=max_steps)
-    observed: session.Observed[BlockTrace | WarpTrace] = session.observe(launch, observation)
+    observed: session.ObservedRecord[BlockTrace | WarpTrace] = session.observe(launch, observation)
     measured_trace = observed.counterpart() if observed.counterpart is not None else None
     record = observed.record
     if (watches or stops) and isinstance(record, WarpTrace) and record.detail is None:
@@ -144,7 +144,8 @@ def occupancy(
     occupancies = [backend.occupancy(kernel, size, launch.shared_bytes) for size in sizes]
     names = [beside] if isinstance(beside, str) else beside
     other_occupancies = [
-        [session.occupancy_on(name, occupancy_point) for occupancy_point in occupancies] for name in names
+        [session.compute_occupancy_on(name, occupancy_point) for occupancy_point in occupancies]
+        for name in names
     ]
     return views.OccupancyChart(occupancies, threads, other_occupancies)
 
@@ -229,7 +230,7 @@ def machine_code(
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     counters = session.observe(launch, Counters()).record
     kernel_source = launch.source
-    target_sm = int(session.virtual_side().kernel_stats(kernel_source).target.removeprefix("sm_"))
+    target_sm = int(session.find_virtual_side().kernel_stats(kernel_source).target.removeprefix("sm_"))
     return AsRunTable.of(
         as_run.count_machine_code(counters, kernel_source, target_sm), code=kernel_source.code
     )
@@ -337,7 +338,7 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
     >>> with gl.block_order("reversed"):
     ...     kernel((4,), (256,), (x, y, n))
     """
-    machine = session.virtual_side().machine
+    machine = session.find_virtual_side().machine
     with machine.keeping("block_order", "turns_seed"):
         for device in machine.devices:
             device.set_block_order(order, seed)
@@ -364,7 +365,7 @@ def lockstep_warps(watchdog_s: float = 2.0) -> Iterator[None]:
     >>> with gl.lockstep_warps():
     ...     stepper = gl.warps(kernel, 4, 256, (x, y, n))
     """
-    machine = session.virtual_side().machine
+    machine = session.find_virtual_side().machine
     with machine.keeping("independent_threads"), machine.keeping("watchdog_s"):
         for device in machine.devices:
             device.independent_threads = False

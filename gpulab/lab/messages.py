@@ -66,14 +66,14 @@ def use_in_ipython(shell: Any = None) -> None:
 
     magics.register(shell)
     watch_cells(shell)
-    load_when_idle(_function_loaders())
+    load_when_idle(_make_function_loaders())
     if not shell.custom_exceptions:
-        shell.set_custom_exc((Exception, KeyboardInterrupt), _show)
+        shell.set_custom_exc((Exception, KeyboardInterrupt), _show_error)
     if threading.excepthook.__module__ != __name__:
         threading.excepthook = _make_thread_hook(threading.excepthook)
 
 
-def _function_loaders() -> Iterator[Callable[[], object]]:
+def _make_function_loaders() -> Iterator[Callable[[], object]]:
     """Yield functions that load the public names, because IPython completes only loaded functions.
 
     The array modules are left out because they open a device.
@@ -100,11 +100,11 @@ def _make_thread_hook(previous_hook: Callable[[threading.ExceptHookArgs], object
     return show
 
 
-def _show(
+def _show_error(
     shell: Any, error_type: type[BaseException], error: BaseException, tb: Any, tb_offset: Any = None
 ) -> None:
     """Show an error in IPython without gpulab's frames; afterwards, restore the full traceback `tb`."""
-    advice = _advice(error)
+    advice = _find_advice(error)
     if advice and advice not in getattr(error, "__notes__", ()):
         error.add_note(advice)
     if getattr(shell.InteractiveTB, "mode", "") == "Verbose" or isinstance(error, SyntaxError):
@@ -153,7 +153,7 @@ def _wrap_line(line: str) -> str:
     return first_word + text[len(placeholder) :]
 
 
-def _advice(error: BaseException) -> str:
+def _find_advice(error: BaseException) -> str:
     """Return advice about a failed import or a compiler error, or an empty string."""
     if isinstance(error, ModuleNotFoundError):
         missing_package = (error.name or "").partition(".")[0]

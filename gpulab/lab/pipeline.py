@@ -66,7 +66,7 @@ def pipeline(
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     position, warp = launch.warp_position(block_index, 0)
     observation = Block(position, warp) if max_steps is None else Block(position, warp, max_steps)
-    observed: session.Observed[BlockTrace | WarpTrace] = session.observe(launch, observation)
+    observed: session.ObservedRecord[BlockTrace | WarpTrace] = session.observe(launch, observation)
     if not isinstance(observed.record, BlockTrace):
         raise GpulabError(_NOT_REPLAYED)
     return views.PipelineView(observed.record)

@@ -33,7 +33,7 @@ class NotRecordedError(GpulabError, LookupError):
 class RecordedLaunch:
     """A recorded kernel launch with its program, arguments, device and date.
 
-    The attribute ``what`` is ``"blocks"`` or ``"warp"``. ``arguments`` are descriptions from `in_words`.
+    The attribute ``what`` is ``"blocks"`` or ``"warp"``. ``arguments`` come from `describe_arguments`.
     ``code`` is the CUDA C++ source of a record of blocks; the trace of a warp already contains its source.
     """
 
@@ -52,31 +52,31 @@ class RecordedLaunch:
     @property
     def trace(self) -> Any:
         """The recorded data of the launch, which is a `LaunchTrace` or a `WarpTrace`."""
-        return load(self.name)
+        return load_record(self.name)
 
     def __str__(self) -> str:
-        return f"{self.kernel} {_size(self.grid)} × {_size(self.block)}"
+        return f"{self.kernel} {_format_size(self.grid)} × {_format_size(self.block)}"
 
 
 @dataclass(frozen=True, slots=True)
-class _InWords:
+class _ArgumentText:
     name: str
     says: str
     device: str
     date: str
 
 
-class RecordedTimeline(_InWords):
+class RecordedTimeline(_ArgumentText):
     """A timeline that ships with gpulab, with the program, the device and the date of the recording."""
 
     @property
     def timeline(self) -> Timeline:
         """The timeline that was recorded."""
-        timeline: Timeline = load(self.name)
+        timeline: Timeline = load_record(self.name)
         return timeline
 
 
-class RecordedSession(_InWords):
+class RecordedSession(_ArgumentText):
     """A recording of the load of a GPU in several phases, with the device and the date."""
 
 
@@ -86,13 +86,13 @@ class RecordedTable:
     def __init__(self, records: Sequence[Record]) -> None:
         self.record = tuple(records)
 
-    def _table(self) -> Table:
+    def _make_table(self) -> Table:
         rows = tuple(
             (
                 recording.name,
                 recording.what,
-                _size(recording.grid),
-                _size(recording.block),
+                _format_size(recording.grid),
+                _format_size(recording.block),
                 ", ".join(recording.arguments),
                 f"{recording.device}, {recording.date}",
             )
@@ -112,13 +112,13 @@ class RecordedTable:
 
     def to_pandas(self) -> Any:
         """Return the table of records as a `pandas.DataFrame`."""
-        return self._table().to_pandas()
+        return self._make_table().to_pandas()
 
     def __repr__(self) -> str:
-        return self._table().text()
+        return self._make_table().text()
 
     def _repr_html_(self) -> str:
-        return self._table().card()
+        return self._make_table().card()
 
 
 Record = RecordedLaunch | RecordedTimeline | RecordedSession
@@ -151,7 +151,11 @@ def recorded(
     --------
     >>> gl.recorded()
     """
-    shipped_records: tuple[Record, ...] = (*records(), *timelines(), _session())
+    shipped_records: tuple[Record, ...] = (
+        *load_launch_records(),
+        *load_timeline_records(),
+        _make_session_record(),
+    )
     records_by_name = {shipped_record.name: shipped_record for shipped_record in shipped_records}
     if name is None:
         return RecordedTable(shipped_records)
@@ -162,14 +166,14 @@ def recorded(
         )
     record = records_by_name[name]
     if isinstance(record, RecordedSession):
-        return Monitor(record=sessions.recorded_session())
+        return Monitor(record=sessions.load_recorded_session())
     if isinstance(record, RecordedTimeline):
         return TimelineReport(record.timeline)
     trace = record.trace
     return views.LaunchChart(trace) if isinstance(trace, LaunchTrace) else views.WarpStepper(trace)
 
 
-def beside(device: str, launch: Launch) -> LaunchTrace:
+def find_same_launch(device: str, launch: Launch) -> LaunchTrace:
     """Return the recorded block trace of the same launch on the GPU `device`, with the same program, shape
     and arguments.
 
@@ -182,7 +186,7 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
     """
     on_device = [
         recording
-        for recording in records()
+        for recording in load_launch_records()
         if recording.what == "blocks" and _is_device_named(device, recording.device)
     ]
     shape = (launch.grid, launch.block, launch.shared_bytes)
@@ -191,7 +195,9 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
         for recording in on_device
         if (recording.grid, recording.block, recording.shared_bytes) == shape
     ]
-    for record in [recording for recording in same_shape if recording.arguments == in_words(launch.args)]:
+    for record in [
+        recording for recording in same_shape if recording.arguments == describe_arguments(launch.args)
+    ]:
         if is_same_program(KernelSource(record.kernel, record.code, record.options), launch.source):
             trace: LaunchTrace = record.trace
             return trace
@@ -200,23 +206,23 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
             f"The recorded launches are {', '.join(map(str, on_device))}; gl.recorded() lists their arguments"
         )
     else:
-        devices = sorted({recording.device for recording in records()})
+        devices = sorted({recording.device for recording in load_launch_records()})
         recorded_hint = f"There are recordings of {', '.join(devices) or 'no GPU'}"
-    launch_text = f"{launch.source.name} {_size(launch.grid)} × {_size(launch.block)}"
-    arguments = f"({', '.join(in_words(launch.args))})"
+    launch_text = f"{launch.source.name} {_format_size(launch.grid)} × {_format_size(launch.block)}"
+    arguments = f"({', '.join(describe_arguments(launch.args))})"
     raise NotRecordedError(
         f"There is no recording on {device} of this launch: {launch_text} {arguments}. {recorded_hint}."
     )
 
 
-def in_words(args: Sequence[Any]) -> tuple[str, ...]:
+def describe_arguments(args: Sequence[Any]) -> tuple[str, ...]:
     """Describe the arguments of a launch as text. An array becomes ``"float32[1024, 4]"``, and a number
     becomes its value.
     """
     return tuple(f"{arg.dtype}{list(arg.shape)}" if getattr(arg, "shape", ()) else f"{arg}" for arg in args)
 
 
-def load(name: str) -> Any:
+def load_record(name: str) -> Any:
     """Load a shipped record such as ``h200_maze_warp``, which was recorded on an H200.
 
     Raises
@@ -224,24 +230,24 @@ def load(name: str) -> Any:
     FileNotFoundError
         If there is no record of that name.
     """
-    file = _folder() / f"{name}.npz"
+    file = _find_folder() / f"{name}.npz"
     if not file.is_file():
         raise FileNotFoundError(f"gpulab does not contain a recorded trace with the name {name!r}")
     return io.read(file.read_bytes(), name)
 
 
 @functools.cache
-def records() -> tuple[RecordedLaunch, ...]:
+def load_launch_records() -> tuple[RecordedLaunch, ...]:
     """Return all shipped records of kernel launches, in the order in which the index lists them."""
-    data = json.loads((_folder() / INDEX).read_text(encoding="utf-8"))
+    data = json.loads((_find_folder() / INDEX).read_text(encoding="utf-8"))
     io.check_version(data, FORMAT, INDEX)
-    return tuple(map(_launch_of_entry, data["launches"]))
+    return tuple(map(_make_launch_record, data["launches"]))
 
 
 @functools.cache
-def timelines() -> tuple[RecordedTimeline, ...]:
+def load_timeline_records() -> tuple[RecordedTimeline, ...]:
     """Return all shipped timelines, in the order in which the index lists them."""
-    file = _folder() / TIMELINES
+    file = _find_folder() / TIMELINES
     if not file.is_file():
         return ()
     data = json.loads(file.read_text(encoding="utf-8"))
@@ -249,8 +255,8 @@ def timelines() -> tuple[RecordedTimeline, ...]:
     return tuple(RecordedTimeline(**entry) for entry in data["timelines"])
 
 
-def _session() -> RecordedSession:
-    recording = sessions.recorded_session()
+def _make_session_record() -> RecordedSession:
+    recording = sessions.load_recorded_session()
     description = (
         "phases: first a few and then many busy blocks, an addition, a matrix "
         "multiplication, a slow data loader, and short kernels"
@@ -258,18 +264,18 @@ def _session() -> RecordedSession:
     return RecordedSession(sessions.RECORDED, description, recording.provenance.device, recording.date)
 
 
-def _launch_of_entry(entry: dict[str, Any]) -> RecordedLaunch:
+def _make_launch_record(entry: dict[str, Any]) -> RecordedLaunch:
     record_fields: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
     }
     return RecordedLaunch(**record_fields)
 
 
-def _folder() -> Any:
+def _find_folder() -> Any:
     return resources.files("gpulab") / "data" / "recordings"
 
 
-def _size(size: Dim3) -> str:
+def _format_size(size: Dim3) -> str:
     return "×".join(f"{n:,}" for n in size[: 3 if size[2] > 1 else 2 if size[1] > 1 else 1])
 
 

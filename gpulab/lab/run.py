@@ -82,7 +82,7 @@ def launch(
     >>> run.warps(block_index=3, warp=7)
     """
     description = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    recording = recorded.beside(beside, description) if beside is not None else None
+    recording = recorded.find_same_launch(beside, description) if beside is not None else None
     kept_launch = session.KeptLaunch(description)
     observed = session.observe(description, Blocks())
     run = Run(observed.record, kept_launch, recording)
@@ -116,7 +116,7 @@ class Run(LaunchChart):
         self, trace: LaunchTrace, kept: session.KeptLaunch, beside: LaunchTrace | None = None
     ) -> None:
         self.kept = kept
-        super().__init__(trace, at_block_size=session.at_block_size(kept), beside=beside)
+        super().__init__(trace, at_block_size=session.make_block_size_launcher(kept), beside=beside)
         self.view_name = "launch-chart"
 
     def warps(
@@ -211,7 +211,7 @@ class Run(LaunchChart):
 
     def _observe_again(self, question: Callable[..., T], **options: Any) -> T:
         """Run an analysis of the launch with the arrays as they were before the launch."""
-        with self.kept.again() as launch:
+        with self.kept.with_initial_contents() as launch:
             return question(
                 launch.kernel,
                 launch.grid,

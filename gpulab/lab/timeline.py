@@ -106,10 +106,10 @@ def timelines(
     if not all_timelines:
         raise TypeError("Pass the timelines to show: gl.timelines(t1, t2).")
     names = [""] * len(timelines) + [*named_timelines]
-    return views.TimelineView(*(_record_of(timeline) for timeline in all_timelines), names=names)
+    return views.TimelineView(*(_get_record(timeline) for timeline in all_timelines), names=names)
 
 
-def _record_of(timeline: TimelineReport | Timeline) -> Timeline:
+def _get_record(timeline: TimelineReport | Timeline) -> Timeline:
     record = timeline.record if isinstance(timeline, TimelineReport) else timeline
     if not isinstance(record, Timeline):
         raise TypeError(f"Expected a timeline, the result of gl.timeline(), not {type(timeline).__name__}.")
@@ -195,13 +195,13 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         has_advice = len(self.record.activities) <= MAX_ADVISED
         return views.TimelineView(
             self.record,
-            summary=self._summary()
+            summary=self._describe_overlap()
             if has_advice
-            else f"{self._summary()} Call .advice() for advice.".strip(),
+            else f"{self._describe_overlap()} Call .advice() for advice.".strip(),
             advice=advice.advice(self.record) if has_advice else (),
         )
 
-    def _summary(self) -> str:
+    def _describe_overlap(self) -> str:
         """Return a sentence about overlapping work, which appears above the picture."""
         overlaps = overlap.pairs(overlap.by_engine(self.record))
         shares = [

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 from gpulab.processes import values
-from gpulab.processes.errors import ProcessError, exit_message, unexpected
+from gpulab.processes.errors import ProcessError, describe_error, describe_exit
 
 NONCE_BYTES = 16
 LENGTH_BYTES = 8
@@ -48,18 +48,18 @@ def main() -> None:
                 function, answer, [callback.ask, *arguments] if has_callback else arguments
             )
         except BaseException as error:
-            reply = _error_reply(error)
+            reply = _make_error_reply(error)
         callback.close()
         _send(replies, nonce, reply)
     os._exit(0)  # threads that the answer left behind do not matter
 
 
-def load(_: Any, pickled: bytes) -> Any:
+def load_answer(_: Any, pickled: bytes) -> Any:
     """Unpickle an object, such as the answer of a learner, on which later requests operate."""
     return pickle.loads(pickled)
 
 
-def itself(answer: Any) -> Any:
+def return_answer(answer: Any) -> Any:
     """Return the answer of a learner unchanged. Requests call this function if the answer is a value and not
     a function.
     """
@@ -103,13 +103,13 @@ class _ParentCalls:
 
 
 def _execute(function: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> tuple[Any, bytes]:
-    if function is load:
-        answer = load(answer, *arguments)
+    if function is load_answer:
+        answer = load_answer(answer, *arguments)
         return answer, values.encode(("value", (callable(answer), type(answer).__name__)))
     return answer, values.encode(("value", function(answer, *arguments)))
 
 
-def _error_reply(error: BaseException) -> bytes:
+def _make_error_reply(error: BaseException) -> bytes:
     """Return a reply that describes an error of the program or of the parent's functions."""
     if isinstance(error, ProcessError):
         text = str(error)
@@ -117,10 +117,10 @@ def _error_reply(error: BaseException) -> bytes:
             ("not yet", text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[:_MAX_MESSAGE_LENGTH]}…")
         )
     if isinstance(error, SystemExit):
-        return values.encode(("not yet", exit_message(error)))
-    if isinstance(error, values.TooMuchError):
+        return values.encode(("not yet", describe_exit(error)))
+    if isinstance(error, values.ValueTooLargeError):
         return values.encode(("not yet", f"its result is too large to be checked: {error}."))
-    return values.encode(("raised", unexpected(error)))
+    return values.encode(("raised", describe_error(error)))
 
 
 def _read(requests: BinaryIO) -> bytes:

@@ -14,17 +14,17 @@ class ProcessError(Exception):
     """
 
 
-def spelt(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return the repr of a value, shortened to one line. If repr fails, return the name of the type."""
-    short_repr = reprlib.Repr()
-    short_repr.maxstring = short_repr.maxother = short_repr.maxlong = 60
+    shortener = reprlib.Repr()
+    shortener.maxstring = shortener.maxother = shortener.maxlong = 60
     try:
-        return " ".join(short_repr.repr(value).split())
+        return " ".join(shortener.repr(value).split())
     except BaseException:  # a value's repr may do anything
         return f"a value of type {type(value).__name__}"
 
 
-def unexpected(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return a short sentence for an exception, such as "it raised ValueError: too small"."""
     try:
         text = str(error).strip() if error.args != (None,) else ""
@@ -34,6 +34,6 @@ def unexpected(error: BaseException) -> str:
     return f"it raised {type(error).__name__}" + (f": {first_line}" if first_line else ".")
 
 
-def exit_message(error: SystemExit) -> str:
+def describe_exit(error: SystemExit) -> str:
     """Return a sentence about a program that called ``exit()``."""
-    return f"it calls exit({'' if error.code is None else spelt(error.code)}), which would end Python."
+    return f"it calls exit({'' if error.code is None else short_repr(error.code)}), which would end Python."

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from gpulab.processes.talk import Talk
+from gpulab.processes.talk import RequestProcess
 from virtualgpu.errors import GpulabError
 
 # Limit for a process with NCCL and a CUDA context, including pinned memory.
@@ -21,7 +21,7 @@ _GRACE_S = 0.3
 _RANK_LIMIT_FACTOR = 2
 
 
-class Group:
+class ProcessGroup:
     """A group of processes with a common time limit, one process per device. If one of them fails or exceeds
     the limit, all are ended.
 
@@ -38,7 +38,7 @@ class Group:
             raise ValueError(f"limit_s must be a number of seconds above 0, not {limit_s!r}.")
         self._devices = tuple(devices)
         self._limit_s = limit_s
-        self._talks: list[Talk] = []
+        self._talks: list[RequestProcess] = []
         self._folder = tempfile.TemporaryDirectory(prefix="gpulab-ranks-")
         self._deadline_s = 0.0
 
@@ -46,7 +46,7 @@ class Group:
         rank_limit_s = _RANK_LIMIT_FACTOR * self._limit_s
         try:
             for device in self._devices:
-                talk = Talk(device, rank_limit_s, rank_limit_s, _MEMORY_BYTES)
+                talk = RequestProcess(device, rank_limit_s, rank_limit_s, _MEMORY_BYTES)
                 self._talks.append(talk)
                 talk.__enter__()
         except BaseException:
@@ -73,7 +73,7 @@ class Group:
             If a rank fails, ends, or exceeds the limit. The message names the ranks and calls; all have
             ended.
         """
-        notes = [str(self._note(rank)) for rank in range(len(self._talks))]
+        notes = [str(self._note_path(rank)) for rank in range(len(self._talks))]
         with ThreadPoolExecutor(len(self._talks)) as pool:
             try:
                 futures = [
@@ -85,24 +85,24 @@ class Group:
                 if all(future.done() and future.exception() is None for future in futures):
                     return [future.result() for future in futures]
                 wait(futures, _GRACE_S)
-                message = self._message(futures)
+                message = self._make_error_message(futures)
             finally:
                 if not all(future.done() for future in futures):
                     for talk in self._talks:
-                        talk.printed()  # ends it, so that its thread here ends
+                        talk.end_and_read_output()  # ends it, so that its thread here ends
         raise GpulabError(message)
 
-    def _note(self, rank: int) -> Path:
+    def _note_path(self, rank: int) -> Path:
         return Path(self._folder.name) / str(rank)
 
-    def _message(self, futures: Sequence[Future[Any]]) -> str:
+    def _make_error_message(self, futures: Sequence[Future[Any]]) -> str:
         """Return an error message with the ranks that failed, and the current calls of the others."""
         failures = []
         waiting_ranks = []
         for rank, future in enumerate(futures):
             current_call = "its start"
             with suppress(OSError):
-                current_call = self._note(rank).read_text(encoding="utf-8") or current_call
+                current_call = self._note_path(rank).read_text(encoding="utf-8") or current_call
             if not future.done():
                 waiting_ranks.append(f"rank {rank} is in {current_call}")
             elif future.exception() is not None:

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from gpulab.processes.tree import children, end_descendants, is_stopped
+from gpulab.processes.tree import end_descendants, find_children, is_stopped
 from virtualgpu.compile import nvrtc
 
 MAIN = "gpulab.processes.child"
@@ -160,7 +160,7 @@ class Process:
             self._keeper_fd = None
 
 
-class _Server:
+class _ForkServer:
     """The fork server of this process and the socket to it; closing the socket ends the server."""
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ class _Server:
                 start_new_session=True,
             )
 
-    def serves(self) -> bool:
+    def is_running(self) -> bool:
         """Return whether the fork server is running and has not been stopped."""
         return self.process.poll() is None and not is_stopped(self.process.pid)
 
@@ -189,9 +189,9 @@ class _Server:
 
 
 @functools.cache
-def _server(parent: int) -> _Server:
+def _find_server(parent: int) -> _ForkServer:
     """Return the fork server of this process, given by its number; a fork of this process gets a new one."""
-    return _Server()
+    return _ForkServer()
 
 
 def _fork_process(
@@ -202,14 +202,14 @@ def _fork_process(
     The last item of the result is the keeper's first message.
     """
     request = json.dumps(
-        {"environment": environment, "path": sys.path, "folder": _folder(), "modules": [*modules]}
+        {"environment": environment, "path": sys.path, "folder": _find_folder(), "modules": [*modules]}
     ).encode()
     for _ in range(2 if len(request) <= _MESSAGE_BYTES else 0):
-        server = _server(os.getpid())
-        if not server.serves():  # for example, an answer has ended or stopped it
+        server = _find_server(os.getpid())
+        if not server.is_running():  # for example, an answer has ended or stopped it
             server.end()
-            _server.cache_clear()
-            server = _server(os.getpid())
+            _find_server.cache_clear()
+            server = _find_server(os.getpid())
         pipes = [os.pipe() for _ in range(_MAX_FDS)]
         (stdin, parent_stdin), *output_pipes = pipes
         child_ends = [stdin, *(write for _, write in output_pipes)]
@@ -221,28 +221,28 @@ def _fork_process(
         stdin_, stdout, stderr, keeper_line = (
             os.fdopen(fd, mode, 0) for fd, mode in zip(parent_ends, ("wb", "rb", "rb", "rb"), strict=True)
         )
-        message = _first_line(keeper_line, server)
+        message = _read_first_line(keeper_line, server)
         if message:
             return stdin_, stdout, stderr, keeper_line, message
         for pipe in (stdin_, stdout, stderr, keeper_line):
             pipe.close()
         server.end()
-        _server.cache_clear()
+        _find_server.cache_clear()
     return None
 
 
-def _first_line(keeper_line: IO[bytes], server: _Server) -> bytes:
+def _read_first_line(keeper_line: IO[bytes], server: _ForkServer) -> bytes:
     """Read the first message of a keeper; it is empty if the server has ended or is stopped."""
     deadline_s = time.monotonic() + _START_S
     while time.monotonic() < deadline_s:
         if select.select([keeper_line], [], [], _CHECK_INTERVAL_S)[0]:
             return keeper_line.readline()
-        if not server.serves():
+        if not server.is_running():
             break
     return b""
 
 
-def _folder() -> str:
+def _find_folder() -> str:
     with contextlib.suppress(OSError):
         return str(Path.cwd())
     return ""
@@ -253,7 +253,7 @@ def serve(server_socket: socket.socket) -> None:
     supervises one process.
     """
     loaded_modules: set[str] = set()
-    _load(_PRELOADED_MODULES, loaded_modules)
+    _import_modules(_PRELOADED_MODULES, loaded_modules)
     nvrtc.is_available()  # searches for NVRTC once for all processes
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keeper_pids: set[int] = set()
@@ -264,7 +264,7 @@ def serve(server_socket: socket.socket) -> None:
         if not message:
             break
         request = json.loads(message)
-        _load(request["modules"], loaded_modules)
+        _import_modules(request["modules"], loaded_modules)
         server_pid = os.getpid()
         keeper_pid = os.fork()
         if not keeper_pid:
@@ -279,7 +279,7 @@ def serve(server_socket: socket.socket) -> None:
     end_descendants(os.getpid())
 
 
-def _load(modules: Sequence[str], loaded_modules: set[str]) -> None:
+def _import_modules(modules: Sequence[str], loaded_modules: set[str]) -> None:
     """Import modules in the fork server, so that all later processes have them."""
     missing_modules = [name for name in modules if name not in loaded_modules]
     for name in missing_modules:
@@ -296,7 +296,7 @@ def _reap_keepers(keeper_pids: set[int]) -> None:
     with contextlib.suppress(ChildProcessError):
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
             keeper_pids.discard(pid)
-    for orphan_pid in set(children(os.getpid())) - keeper_pids:
+    for orphan_pid in set(find_children(os.getpid())) - keeper_pids:
         with contextlib.suppress(OSError):
             os.kill(orphan_pid, signal.SIGKILL)
 

@@ -16,7 +16,7 @@ from typing import IO, Any, Self
 from gpulab.processes import child, values
 from gpulab.processes.errors import ProcessError
 from gpulab.processes.process import Process
-from gpulab.processes.tree import MOST_PROCESSES, Watch
+from gpulab.processes.tree import MOST_PROCESSES, ResourceMeter
 
 MEMORY_BYTES = 3 << 30
 _SHOWN_BYTES = 8192
@@ -29,7 +29,7 @@ _CHUNK_BYTES = 1 << 16
 _CONTROL_CHARACTERS = re.compile(r"\x1b\[[\d;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
-class Talk:
+class RequestProcess:
     """A process with resource limits that executes requests.
 
     Parameters
@@ -67,7 +67,7 @@ class Talk:
         self._memory_bytes = memory_bytes or MEMORY_BYTES
         self._nonce = os.urandom(child.NONCE_BYTES)
         self._process = Process(environment, modules)
-        self._watch = Watch(self._process.top)
+        self._watch = ResourceMeter(self._process.top)
         self._printed = _PrintedOutput(self._process.stderr, kept_bytes)
         self._received = bytearray()
         self._last_printed = 0
@@ -80,7 +80,7 @@ class Talk:
     def __enter__(self) -> Self:
         try:
             self._exchange("", self._nonce)
-            self.begin()
+            self.begin_limits()
         except BaseException:
             self.__exit__()
             raise
@@ -92,21 +92,21 @@ class Talk:
             with contextlib.suppress(OSError):
                 pipe.close()
 
-    def begin(self) -> None:
+    def begin_limits(self) -> None:
         """Begin to apply the resource limits. Time and memory that were used before this call do not
         count.
         """
-        self._initial_cpu_s = self._watch.look(self._memory_bytes).cpu_s
+        self._initial_cpu_s = self._watch.measure_use(self._memory_bytes).cpu_s
         self._has_limits = True
         self._spent_s = 0.0
         self._waited_s = 0.0
 
-    def limit(self, limit_s: float, longest_s: float, memory_bytes: int) -> None:
+    def set_limits(self, limit_s: float, longest_s: float, memory_bytes: int) -> None:
         """Change the resource limits. The new limits apply from now on."""
         self._limit_s = limit_s
         self._longest_s = longest_s
         self._memory_bytes = memory_bytes
-        self.begin()
+        self.begin_limits()
 
     def ask(
         self,
@@ -137,11 +137,11 @@ class Talk:
                     return value
                 case ("raised", str(message)):
                     message = f"{shown} {message.removeprefix('it ')}" if shown else message
-                    raise ProcessError(_printable(message))
+                    raise ProcessError(_make_printable(message))
                 case ("not yet", str(message)):
-                    raise ProcessError(_printable(message))
+                    raise ProcessError(_make_printable(message))
                 case _:
-                    raise values.DamagedError("no reply")
+                    raise values.DamagedBytesError("no reply")
 
     def _exchange(self, function_text: str, request: bytes) -> bytes:
         """Send bytes, check the limits while the process works, and return its reply."""
@@ -150,7 +150,7 @@ class Talk:
         requests = self._process.stdin.fileno()
         replies = self._process.stdout.fileno()
         while True:
-            if (frame := self._frame()) is not None:
+            if (frame := self._take_reply()) is not None:
                 self._spent_s += time.monotonic() - last_check_s
                 return frame
             readable_files, writable_files, _ = select.select(
@@ -166,7 +166,7 @@ class Talk:
             if readable_files:
                 chunk = os.read(replies, _CHUNK_BYTES)
                 if not chunk:
-                    raise ProcessError(self._end_reason())
+                    raise ProcessError(self._explain_end())
                 self._received += chunk
                 continue  # the process has replied, so that it is not waiting
             now_s = time.monotonic()
@@ -176,17 +176,17 @@ class Talk:
                 # A process with thousands of threads is checked less often.
                 self._interval_s = max(_CHECK_INTERVAL_S, 5 * (time.monotonic() - now_s))
 
-    def _frame(self) -> bytes | None:
+    def _take_reply(self) -> bytes | None:
         """Return the next complete reply among the received bytes, or None."""
         start = child.NONCE_BYTES + child.LENGTH_BYTES
         nonce = self._received[: child.NONCE_BYTES]
         if nonce != self._nonce[: len(nonce)]:
-            raise values.DamagedError("no reply")
+            raise values.DamagedBytesError("no reply")
         if len(self._received) < start:
             return None
         length = int.from_bytes(self._received[child.NONCE_BYTES : start], "big")
         if length > values.MOST_BYTES:
-            raise values.DamagedError("the reply is too long")
+            raise values.DamagedBytesError("the reply is too long")
         if len(self._received) < start + length:
             return None
         frame = bytes(self._received[start : start + length])
@@ -195,7 +195,7 @@ class Talk:
 
     def _check_limits(self, elapsed_s: float, function_text: str) -> None:
         """End the process if it exceeds a limit."""
-        use = self._watch.look(self._memory_bytes)
+        use = self._watch.measure_use(self._memory_bytes)
         location_text = f" (in {function_text})" if function_text else ""
         if use.processes > MOST_PROCESSES:
             raise ProcessError(
@@ -240,7 +240,7 @@ class Talk:
                 "the computer is less busy."
             )
 
-    def _end_reason(self) -> str:
+    def _explain_end(self) -> str:
         """Return a sentence about why the process has ended by itself."""
         deadline_s = time.monotonic() + 1
         while (status := self._process.poll()) is None and time.monotonic() < deadline_s:
@@ -251,7 +251,7 @@ class Talk:
             return f"it crashed Python ({signal.Signals(-status).name})."
         return f"it ended Python with status {status} before it returned. Remove exit() and similar calls."
 
-    def printed(self) -> tuple[str, int]:
+    def end_and_read_output(self) -> tuple[str, int]:
         """End the process. Return the first lines that the process printed and the total number of printed
         lines.
         """
@@ -268,7 +268,7 @@ def _call_back(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tupl
         return True, error
 
 
-def _printable(text: str) -> str:
+def _make_printable(text: str) -> str:
     """Return text from an answer on one line, without characters that terminals or files cannot show."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 

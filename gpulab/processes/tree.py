@@ -18,20 +18,20 @@ _PAUSE_S = 0.005
 _WORKING_STATES = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 
 
-def descendants(pid: int) -> list[int]:
+def find_descendants(pid: int) -> list[int]:
     """Return the IDs of all descendants of the process `pid`. Parents come before their children, and `pid`
     itself is not included.
     """
     pids = []
     unvisited_pids = [pid]
     while unvisited_pids:
-        started_pids = children(unvisited_pids.pop())
+        started_pids = find_children(unvisited_pids.pop())
         pids += started_pids
         unvisited_pids += started_pids
     return pids
 
 
-def children(pid: int) -> list[int]:
+def find_children(pid: int) -> list[int]:
     """Return the child processes of the process `pid`, including processes that were reparented to it."""
     try:
         lists = [(task / "children").read_text() for task in (_PROC / str(pid) / "task").iterdir()]
@@ -48,7 +48,7 @@ def end_descendants(pid: int) -> None:
     left.
     """
     for _ in range(_KILL_ROUNDS):
-        live_processes = [child for child in descendants(pid) if not _has_ended(child)]
+        live_processes = [child for child in find_descendants(pid) if not _has_ended(child)]
         if not live_processes:
             return
         for child in live_processes:
@@ -87,7 +87,7 @@ class ResourceUse:
     waits: bool
 
 
-class Watch:
+class ResourceMeter:
     """A meter for the resources that a process and all its descendants use."""
 
     def __init__(self, pid: int) -> None:
@@ -95,14 +95,14 @@ class Watch:
         self._cpu_s = self._last_sum_s = 0.0
         self._processes: dict[int, psutil.Process] = {}
 
-    def look(self, memory_limit_bytes: int) -> ResourceUse:
+    def measure_use(self, memory_limit_bytes: int) -> ResourceUse:
         """Measure the resources that these processes use. If the sum of their memory exceeds the limit, each
         shared page is counted only once.
         """
-        pids = [self._pid, *descendants(self._pid)]
+        pids = [self._pid, *find_descendants(self._pid)]
         if len(pids) > MOST_PROCESSES:
             return ResourceUse(len(pids), self._cpu_s, 0, False)
-        self._processes = {pid: entry for pid in pids if (entry := self._process(pid)) is not None}
+        self._processes = {pid: entry for pid in pids if (entry := self._find_process(pid)) is not None}
         sum_s = 0.0
         memory_bytes = 0
         waits = True
@@ -117,10 +117,10 @@ class Watch:
         self._cpu_s += max(0.0, sum_s - self._last_sum_s)
         self._last_sum_s = sum_s
         if memory_bytes > memory_limit_bytes and len(self._processes) > 1:
-            memory_bytes = sum(map(_proportional_bytes, self._processes.values()))
+            memory_bytes = sum(map(_read_proportional_bytes, self._processes.values()))
         return ResourceUse(len(pids), self._cpu_s, memory_bytes, waits)
 
-    def _process(self, pid: int) -> psutil.Process | None:
+    def _find_process(self, pid: int) -> psutil.Process | None:
         with contextlib.suppress(psutil.Error):
             return self._processes.get(pid) or psutil.Process(pid)
         return None
@@ -138,7 +138,7 @@ def _is_working(process: psutil.Process) -> bool:
     return False
 
 
-def _proportional_bytes(process: psutil.Process) -> int:
+def _read_proportional_bytes(process: psutil.Process) -> int:
     """Return the memory of a process, with shared pages divided among the processes that share them."""
     with contextlib.suppress(psutil.Error, OSError):
         info = process.memory_full_info()

@@ -12,10 +12,10 @@ import cupy
 from cupy.cuda import driver
 
 from gpulab.real import blocks, graphs, warps
-from gpulab.real.device import device_info, device_name, open_nvml
+from gpulab.real.device import open_nvml, read_device_info, read_device_name
 from gpulab.real.load import LoadReader
-from gpulab.real.memory.readings import reader
-from gpulab.real.modules import Probe, compile_ptx, load_probe, raw_kernel
+from gpulab.real.memory.readings import make_reader
+from gpulab.real.modules import Probe, compile_ptx, load_probe, make_raw_kernel
 from gpulab.real.timeline import RealRecorder
 from gpulab.real.watcher import RealWatcher
 from virtualgpu.compile import instrument
@@ -75,13 +75,13 @@ class CudaBackend:
         self._device = cupy.cuda.Device(index)
         self._nvml = open_nvml(self._device)
         self._info: DeviceInfo | None = None
-        self.provenance = Provenance("measured", device_name(self._device))
+        self.provenance = Provenance("measured", read_device_name(self._device))
         self._timeline = RealRecorder(self.provenance)
         self._probes: dict[tuple[KernelSource, Instrument], Probe] = {}
 
     def device_info(self) -> DeviceInfo:
         if self._info is None:
-            self._info = device_info(self._device, self._nvml)
+            self._info = read_device_info(self._device, self._nvml)
         return self._info
 
     def metrics(self) -> DeviceMetrics:
@@ -98,7 +98,7 @@ class CudaBackend:
 
     def kernel_stats(self, kernel: Any) -> KernelStats:
         with self._device:
-            kernel = raw_kernel(kernel)
+            kernel = make_raw_kernel(kernel)
             return KernelStats(
                 provenance=self.provenance,
                 name=kernel.name,
@@ -113,8 +113,10 @@ class CudaBackend:
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy:
         """Return how many blocks of a kernel fit on an SM, and which resources limit this number."""
         with self._device:
-            kernel = raw_kernel(kernel)
-            return self._occupancy(kernel.kernel.ptr, kernel.num_regs, kernel, block_threads, shared_bytes)
+            kernel = make_raw_kernel(kernel)
+            return self._compute_occupancy(
+                kernel.kernel.ptr, kernel.num_regs, kernel, block_threads, shared_bytes
+            )
 
     def timeline_recorder(self) -> TimelineRecorder:
         self._timeline = RealRecorder(self.provenance)
@@ -145,24 +147,24 @@ class CudaBackend:
         has_cold_caches = caches_of(observations) == "cold"
         records: list[LaunchTrace | WarpTrace] = []
         with self._device, self._timeline.launching(launch):
-            kernel = raw_kernel(launch.kernel)
+            kernel = make_raw_kernel(launch.kernel)
             for run_number, observation in enumerate(observations, 1):
                 with _restore_arrays(launch.args if restore or run_number < len(observations) else ()):
                     if has_cold_caches:
                         self._empty_l2()
                     if isinstance(observation, Warp):
-                        probe = self._probe(kernel, instrument.instrument_warp)
+                        probe = self._load_probe(kernel, instrument.instrument_warp)
                         records.append(warps.trace_warp(probe, kernel, launch, observation, self.provenance))
                     else:
                         records.append(self._trace_blocks(kernel, launch))
         return tuple(records) if len(observations) > 1 else records[0]
 
     def _trace_blocks(self, kernel: Any, launch: Launch) -> LaunchTrace:
-        probe = self._probe(kernel, instrument.instrument_blocks)
-        occupancy = self._occupancy(
+        probe = self._load_probe(kernel, instrument.instrument_blocks)
+        occupancy = self._compute_occupancy(
             probe.function.ptr, probe.registers, kernel, launch.block_threads, launch.shared_bytes
         )
-        cost_note = self._probe_cost(kernel, occupancy, launch)
+        cost_note = self._describe_probe_cost(kernel, occupancy, launch)
         return blocks.trace_blocks(probe, kernel, launch, self.device_info(), occupancy, cost_note)
 
     def _empty_l2(self) -> None:
@@ -171,18 +173,18 @@ class CudaBackend:
 
     def graph(self, graph: Any) -> GraphRecord:
         with self._device:
-            return graphs.record(graph, self.provenance)
+            return graphs.read_graph(graph, self.provenance)
 
     def set_graph_node(self, graph: Any, node: GraphNode, template: Any) -> None:
         with self._device:
-            graphs.set_node(graph, node, template)
+            graphs.set_graph_node(graph, node, template)
 
     def update_graph(self, graph: Any, other: Any) -> None:
         with self._device:
-            graphs.take_parameters(graph, other)
+            graphs.copy_parameters(graph, other)
 
     def memory_reader(self) -> Callable[[], MemoryReading]:
-        return reader(self._device, self._nvml)
+        return make_reader(self._device, self._nvml)
 
     def load_reader(self) -> LoadReader:
         if self._nvml is None:
@@ -200,15 +202,15 @@ class CudaBackend:
         with self._device:
             return compile_ptx(kernel_source(kernel), self._device.compute_capability)
 
-    def _probe(self, kernel: Any, instrument: Instrument) -> Probe:
+    def _load_probe(self, kernel: Any, instrument: Instrument) -> Probe:
         program = kernel_source(kernel)
         if (program, instrument) not in self._probes:
             self._probes[program, instrument] = load_probe(self.ptx(kernel), program.name, instrument)
         probe = self._probes[program, instrument]
-        probe.allow_shared(kernel)
+        probe.allow_shared_bytes(kernel)
         return probe
 
-    def _occupancy(
+    def _compute_occupancy(
         self, function: int, registers: int, kernel: Any, block_threads: int, shared_bytes: int
     ) -> Occupancy:
         rules = occupancy(
@@ -233,7 +235,7 @@ class CudaBackend:
             limiters=tuple(name for name, value in limits.items() if value == measured_blocks),
         )
 
-    def _probe_cost(self, kernel: Any, occupancy: Occupancy, launch: Launch) -> str:
+    def _describe_probe_cost(self, kernel: Any, occupancy: Occupancy, launch: Launch) -> str:
         """Return a note if the instrumentation reduces the number of blocks that fit on an SM, else ""."""
         plain_occupancy = self.occupancy(kernel, launch.block_threads, launch.shared_bytes)
         if plain_occupancy.blocks_per_sm == occupancy.blocks_per_sm:

@@ -6,15 +6,15 @@ from typing import Any
 
 import cupy
 
-from gpulab.real.driver import cuda_version
-from gpulab.real.nvml import NvmlDevice, NvmlError, text
+from gpulab.real.driver import parse_cuda_version
+from gpulab.real.nvml import NvmlDevice, NvmlError, decode_text
 from virtualgpu.records import DeviceInfo, Provenance
 from virtualgpu.records.device.attributes import info_fields
 
 
-def device_name(device: cupy.cuda.Device) -> str:
+def read_device_name(device: cupy.cuda.Device) -> str:
     """Return the name of a GPU, such as ``NVIDIA H200``."""
-    return text(cupy.cuda.runtime.getDeviceProperties(device.id)["name"])
+    return decode_text(cupy.cuda.runtime.getDeviceProperties(device.id)["name"])
 
 
 def open_nvml(device: cupy.cuda.Device) -> NvmlDevice | None:
@@ -27,7 +27,7 @@ def open_nvml(device: cupy.cuda.Device) -> NvmlDevice | None:
         return None
 
 
-def device_info(device: cupy.cuda.Device, nvml: NvmlDevice | None = None) -> DeviceInfo:
+def read_device_info(device: cupy.cuda.Device, nvml: NvmlDevice | None = None) -> DeviceInfo:
     """Query the attributes of a device, and return them as a `DeviceInfo`.
 
     Parameters
@@ -45,14 +45,14 @@ def device_info(device: cupy.cuda.Device, nvml: NvmlDevice | None = None) -> Dev
         multiply-add per lane and cycle.
     """
     runtime = cupy.cuda.runtime
-    fields = info_fields(lambda number: _attribute(device, number))
-    lanes = _lanes_per_sm(fields["compute_capability"], fields["sm_count"], nvml)
+    fields = info_fields(lambda number: _read_attribute(device, number))
+    lanes = _find_lanes_per_sm(fields["compute_capability"], fields["sm_count"], nvml)
     memory_mhz = fields["memory_clock_mhz"]
     bus_bits = fields["memory_bus_bits"]
     clock_mhz = fields["boost_clock_mhz"]
-    name = device_name(device)
+    name = read_device_name(device)
     driver = nvml.driver_version if nvml else None
-    api = ".".join(map(str, cuda_version(runtime.driverGetVersion())))
+    api = ".".join(map(str, parse_cuda_version(runtime.driverGetVersion())))
     with device:
         memory_bytes = int(runtime.memGetInfo()[1])
     return DeviceInfo(
@@ -72,14 +72,14 @@ def device_info(device: cupy.cuda.Device, nvml: NvmlDevice | None = None) -> Dev
     )
 
 
-def _attribute(device: cupy.cuda.Device, attribute_number: int) -> int | None:
+def _read_attribute(device: cupy.cuda.Device, attribute_number: int) -> int | None:
     try:
         return int(cupy.cuda.runtime.deviceGetAttribute(attribute_number, device.id))
     except cupy.cuda.runtime.CUDARuntimeError:
         return None
 
 
-def _lanes_per_sm(capability: tuple[int, int], sm_count: int, nvml: NvmlDevice | None) -> int:
+def _find_lanes_per_sm(capability: tuple[int, int], sm_count: int, nvml: NvmlDevice | None) -> int:
     cores: Any = nvml.ask("nvmlDeviceGetNumGpuCores") if nvml else None
     if cores and sm_count and cores % sm_count == 0:
         return int(cores) // sm_count

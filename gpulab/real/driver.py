@@ -10,7 +10,7 @@ from importlib import resources
 _LIBRARIES = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
 
 
-def rows(name: str) -> list[list[str]]:
+def read_data_rows(name: str) -> list[list[str]]:
     """Return the rows of a table in the data files of the package. The header row is not included."""
     text = (resources.files("gpulab") / "data" / name).read_text(encoding="utf-8")
     return [line.split("\t") for line in text.splitlines()[1:]]
@@ -18,7 +18,7 @@ def rows(name: str) -> list[list[str]]:
 
 # Why a device cannot be used, and what to do, by CUDA's error code: of cuInit (cuda.h), and of a tiny use
 # of a device (driver_types.h), which number them alike.
-CUDA_ERRORS = {int(code): (why, remedy) for code, why, remedy in rows("cuda_errors.tsv")}
+CUDA_ERRORS = {int(code): (why, remedy) for code, why, remedy in read_data_rows("cuda_errors.tsv")}
 NO_DEVICE = 100
 
 
@@ -52,7 +52,7 @@ class DriverStatus:
         return CUDA_ERRORS.get(self.init_code or 0, ("", ""))[1]
 
 
-def driver_status() -> DriverStatus:
+def query_driver_status() -> DriverStatus:
     """Load and initialize the driver library, and query its CUDA version and number of devices."""
     for name in _LIBRARIES:
         try:
@@ -66,13 +66,13 @@ def driver_status() -> DriverStatus:
     version_number = ctypes.c_int()
     version = None
     if library.cuDriverGetVersion(ctypes.byref(version_number)) == 0 and version_number.value:
-        version = cuda_version(version_number.value)
+        version = parse_cuda_version(version_number.value)
     device_count = ctypes.c_int()
     if init_code == 0:
         library.cuDeviceGetCount(ctypes.byref(device_count))
     return DriverStatus(name, init_code, version, device_count.value)
 
 
-def cuda_version(number: int) -> tuple[int, int]:
+def parse_cuda_version(number: int) -> tuple[int, int]:
     """Convert a CUDA version number such as 13020 to a pair (major, minor)."""
     return number // 1000, number % 1000 // 10

@@ -27,7 +27,7 @@ NOTE = (
 _PATCHED_FUNCTIONS = ("RangePush", "RangePushC", "RangePop")
 
 
-def recording() -> bool:
+def is_recording() -> bool:
     """Return whether a recorder is active. An active recorder has replaced the NVTX functions with its own
     functions.
     """
@@ -41,7 +41,7 @@ class _OpenRange:
         self.name = name
         self.host_ns = time.time_ns()
         self.stream = cupy.cuda.get_current_stream()
-        self.begun = _mark(self.stream)
+        self.begun = _record_mark(self.stream)
 
 
 class EventRecorder:
@@ -103,9 +103,11 @@ class EventRecorder:
             self._ended_ranges, 1
         ):
             device = int(cupy.cuda.Device().id)
-            info = _stream_info(start_mark.stream, device, len(streams))
+            info = _make_stream_info(start_mark.stream, device, len(streams))
             info = streams.setdefault(info.stream_id, info)
-            start, end = (self._start_ns + self._ns_since(event) for event in (start_mark.begun, end_mark))
+            start, end = (
+                self._start_ns + self._measure_ns_since(event) for event in (start_mark.begun, end_mark)
+            )
             activities.append(
                 Activity(
                     kind="RANGE",
@@ -139,7 +141,7 @@ class EventRecorder:
         )
 
     @contextmanager
-    def range(self, name: str) -> Iterator[None]:
+    def record_range(self, name: str) -> Iterator[None]:
         """Return a context manager that records a launch by `gl.launch` as a range."""
         self._push(name)
         try:
@@ -154,22 +156,22 @@ class EventRecorder:
         stack = self._open_ranges.get(threading.get_ident())
         if stack:
             start_mark = stack.pop()
-            end_mark = _mark(start_mark.stream)
+            end_mark = _record_mark(start_mark.stream)
             self._ended_ranges.append(
                 (start_mark, end_mark, time.time_ns(), threading.get_ident(), len(stack))
             )
 
-    def _ns_since(self, event: Any) -> int:
+    def _measure_ns_since(self, event: Any) -> int:
         return round(float(cupy.cuda.get_elapsed_time(self._base_event, event)) * 1e6)
 
 
-def _mark(stream: Any) -> Any:
+def _record_mark(stream: Any) -> Any:
     event = cupy.cuda.Event()
     event.record(stream)
     return event
 
 
-def _stream_info(stream: Any, device: int, stream_number: int) -> StreamInfo:
+def _make_stream_info(stream: Any, device: int, stream_number: int) -> StreamInfo:
     handle = int(stream.ptr)
     names = {0: "default stream", 1: "default stream", 2: "per-thread default stream"}
     return StreamInfo(device, handle, names.get(handle, f"stream {stream_number + 1}"))

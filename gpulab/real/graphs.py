@@ -24,32 +24,32 @@ _LEAST_ADDRESS = 1 << 16
 _UPDATE_FAILURE = 910
 
 
-def _driver() -> Any:
+def _import_driver() -> Any:
     from cuda.bindings import driver
 
     return driver
 
 
-def record(graph: Any, provenance: Provenance) -> GraphRecord:
+def read_graph(graph: Any, provenance: Provenance) -> GraphRecord:
     """Return the nodes and edges of a graph of the type ``cupy.cuda.Graph``."""
     try:
-        driver = _driver()
+        driver = _import_driver()
     except ImportError:
         return GraphRecord(provenance, (), (), note=NO_BINDINGS)
-    handles = _handles(graph)
+    handles = _read_handles(graph)
     index_of_handle = {int(handle): index for index, handle in enumerate(handles)}
-    nodes = tuple(_node(index, handle) for index, handle in enumerate(handles))
+    nodes = tuple(_read_node(index, handle) for index, handle in enumerate(handles))
     raw_graph = driver.CUgraph(graph.graph)
-    edge_count = checked(driver.cuGraphGetEdges(raw_graph))[-1]
+    edge_count = check_result(driver.cuGraphGetEdges(raw_graph))[-1]
     start_nodes, end_nodes, *_ = (
-        checked(driver.cuGraphGetEdges(raw_graph, edge_count)) if edge_count else ((), ())
+        check_result(driver.cuGraphGetEdges(raw_graph, edge_count)) if edge_count else ((), ())
     )
     node_pairs = zip(start_nodes[:edge_count], end_nodes[:edge_count], strict=True) if edge_count else ()
     edges = sorted((index_of_handle[int(a)], index_of_handle[int(b)]) for a, b in node_pairs)
     return GraphRecord(provenance, nodes, tuple(edges))
 
 
-def set_node(graph: Any, node: GraphNode, template: Any) -> None:
+def set_graph_node(graph: Any, node: GraphNode, template: Any) -> None:
     """Set the parameters of a graph node for all later launches of the graph.
 
     Values that the record does not contain, such as the kernel's handle, are copied from the graph
@@ -60,38 +60,38 @@ def set_node(graph: Any, node: GraphNode, template: Any) -> None:
     CUDADriverError
         If CUDA rejects the parameters.
     """
-    driver = _driver()
-    handle = _handles(graph)[node.number]
-    template_handle = _handles(template)[node.number]
+    driver = _import_driver()
+    handle = _read_handles(graph)[node.number]
+    template_handle = _read_handles(template)[node.number]
     executable = driver.CUgraphExec(graph.graphExec)
     if node.kind == "KERNEL":
         assert node.grid is not None
         assert node.block is not None
-        params = checked(driver.cuGraphKernelNodeGetParams(template_handle))[0]
+        params = check_result(driver.cuGraphKernelNodeGetParams(template_handle))[0]
         params.gridDimX, params.gridDimY, params.gridDimZ = node.grid
         params.blockDimX, params.blockDimY, params.blockDimZ = node.block
         params.sharedMemBytes = node.shared_bytes
         values = [ctypes.create_string_buffer(value.data, len(value.data)) for value in node.parameters]
         pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
         params.kernelParams = ctypes.addressof(pointers)
-        checked(driver.cuGraphExecKernelNodeSetParams(executable, handle, params))
+        check_result(driver.cuGraphExecKernelNodeSetParams(executable, handle, params))
         return
     first_parameter, *other_parameters = node.parameters
     if node.kind == "MEMSET":
-        params = checked(driver.cuGraphMemsetNodeGetParams(template_handle))[0]
-        params.dst = driver.CUdeviceptr(_parameter_int(first_parameter))
-        checked(driver.cuGraphExecMemsetNodeSetParams(executable, handle, params, _context()))
+        params = check_result(driver.cuGraphMemsetNodeGetParams(template_handle))[0]
+        params.dst = driver.CUdeviceptr(_parse_parameter(first_parameter))
+        check_result(driver.cuGraphExecMemsetNodeSetParams(executable, handle, params, _find_context()))
     elif node.kind == "MEMCPY":
-        params = checked(driver.cuGraphMemcpyNodeGetParams(template_handle))[0]
+        params = check_result(driver.cuGraphMemcpyNodeGetParams(template_handle))[0]
         for name, parameter in (("src", first_parameter), ("dst", other_parameters[0])):
             if parameter.addresses:
-                setattr(params, f"{name}Device", driver.CUdeviceptr(_parameter_int(parameter)))
+                setattr(params, f"{name}Device", driver.CUdeviceptr(_parse_parameter(parameter)))
             else:
-                setattr(params, f"{name}Host", _parameter_int(parameter))
-        checked(driver.cuGraphExecMemcpyNodeSetParams(executable, handle, params, _context()))
+                setattr(params, f"{name}Host", _parse_parameter(parameter))
+        check_result(driver.cuGraphExecMemcpyNodeSetParams(executable, handle, params, _find_context()))
 
 
-def take_parameters(graph: Any, other: Any) -> None:
+def copy_parameters(graph: Any, other: Any) -> None:
     """Copy the parameters of the graph `other` to a graph with the same nodes and edges, by
     ``cuGraphExecUpdate``.
 
@@ -100,54 +100,62 @@ def take_parameters(graph: Any, other: Any) -> None:
     CUDADriverError
         Status 910, if the graphs differ in more than parameters.
     """
-    driver = _driver()
+    driver = _import_driver()
     status, *_ = driver.cuGraphExecUpdate(driver.CUgraphExec(graph.graphExec), driver.CUgraph(other.graph))
     if int(status) == _UPDATE_FAILURE:
         # cuda-bindings gives no reason with this status.
         no_origin = Provenance("measured", "")
-        raise _cuda_error(status, record(graph, no_origin).cannot_become(record(other, no_origin)))
-    checked((status,))
+        raise _make_cuda_error(
+            status, read_graph(graph, no_origin).cannot_become(read_graph(other, no_origin))
+        )
+    check_result((status,))
 
 
-def _handles(graph: Any) -> list[Any]:
-    driver = _driver()
+def _read_handles(graph: Any) -> list[Any]:
+    driver = _import_driver()
     handle = driver.CUgraph(graph.graph)
-    node_count = checked(driver.cuGraphGetNodes(handle))[-1]
-    return list(checked(driver.cuGraphGetNodes(handle, node_count))[0][:node_count]) if node_count else []
+    node_count = check_result(driver.cuGraphGetNodes(handle))[-1]
+    return (
+        list(check_result(driver.cuGraphGetNodes(handle, node_count))[0][:node_count]) if node_count else []
+    )
 
 
-def _node(node_number: int, handle: Any) -> GraphNode:
-    driver = _driver()
-    node_kind = checked(driver.cuGraphNodeGetType(handle))[0].name.removeprefix("CU_GRAPH_NODE_TYPE_")
+def _read_node(node_number: int, handle: Any) -> GraphNode:
+    driver = _import_driver()
+    node_kind = check_result(driver.cuGraphNodeGetType(handle))[0].name.removeprefix("CU_GRAPH_NODE_TYPE_")
     device = int(cupy.cuda.Device().id)
     if node_kind == "KERNEL":
-        params = checked(driver.cuGraphKernelNodeGetParams(handle))[0]
-        function = params.func if int(params.func) else checked(driver.cuKernelGetFunction(params.kern))[0]
+        params = check_result(driver.cuGraphKernelNodeGetParams(handle))[0]
+        function = (
+            params.func if int(params.func) else check_result(driver.cuKernelGetFunction(params.kern))[0]
+        )
         return GraphNode(
             number=node_number,
             kind="KERNEL",
-            name=checked(driver.cuFuncGetName(function))[0].decode(),
+            name=check_result(driver.cuFuncGetName(function))[0].decode(),
             grid=(params.gridDimX, params.gridDimY, params.gridDimZ),
             block=(params.blockDimX, params.blockDimY, params.blockDimZ),
             shared_bytes=params.sharedMemBytes,
-            parameters=tuple(_parameters(function, int(params.kernelParams or 0))),
+            parameters=tuple(_read_parameters(function, int(params.kernelParams or 0))),
             device_id=device,
         )
     if node_kind == "MEMSET":
-        params = checked(driver.cuGraphMemsetNodeGetParams(handle))[0]
+        params = check_result(driver.cuGraphMemsetNodeGetParams(handle))[0]
         size = params.elementSize * params.width * max(1, params.height)
         return GraphNode(
             number=node_number,
             kind=node_kind,
             name="Memset",
-            parameters=(_pointer("destination", int(params.dst)),),
+            parameters=(_make_pointer_parameter("destination", int(params.dst)),),
             size_bytes=size,
             device_id=device,
         )
     if node_kind == "MEMCPY":
-        params = checked(driver.cuGraphMemcpyNodeGetParams(handle))[0]
-        copy_addresses = [_copy_address(params, name) for name in ("src", "dst")]
-        source_pointer, target_pointer = map(_pointer, ("source", "destination"), copy_addresses)
+        params = check_result(driver.cuGraphMemcpyNodeGetParams(handle))[0]
+        copy_addresses = [_read_copy_address(params, name) for name in ("src", "dst")]
+        source_pointer, target_pointer = map(
+            _make_pointer_parameter, ("source", "destination"), copy_addresses
+        )
         copy_kind = _COPY_KINDS.get((bool(source_pointer.addresses), bool(target_pointer.addresses)))
         size = params.WidthInBytes * max(1, params.Height) * max(1, params.Depth)
         name = f"Memcpy {copy_kind or 'on the host'}"
@@ -166,9 +174,9 @@ def _node(node_number: int, handle: Any) -> GraphNode:
     )
 
 
-def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:
+def _read_parameters(function: Any, values: int) -> Iterator[NodeParameter]:
     """Return the parameters of a kernel, which are read through the pointers at `values`."""
-    driver = _driver()
+    driver = _import_driver()
     parameter_index = 0
     while values:
         status, offset, size = driver.cuFuncGetParamInfo(function, parameter_index)
@@ -182,34 +190,34 @@ def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:
             data[start : start + ADDRESS_BYTES] for start in range(0, size - ADDRESS_BYTES + 1, ADDRESS_BYTES)
         )
         addresses = [int.from_bytes(address_data, "little") for address_data in address_chunks]
-        yield NodeParameter(data, int(offset), addresses=tuple(filter(_on_device, addresses)))
+        yield NodeParameter(data, int(offset), addresses=tuple(filter(_is_on_device, addresses)))
         parameter_index += 1
 
 
-def _copy_address(copy: Any, name: str) -> int:
+def _read_copy_address(copy: Any, name: str) -> int:
     """Return the address of the source or the destination of a copy."""
     host = getattr(copy, f"{name}Host")
     device = int(getattr(copy, f"{name}Device"))
     return device or int(host or 0)
 
 
-def _pointer(name: str, address: int) -> NodeParameter:
+def _make_pointer_parameter(name: str, address: int) -> NodeParameter:
     return NodeParameter(
         address.to_bytes(ADDRESS_BYTES, "little"),
         name=name,
-        addresses=(address,) if _on_device(address) else (),
+        addresses=(address,) if _is_on_device(address) else (),
     )
 
 
-def _parameter_int(parameter: NodeParameter) -> int:
+def _parse_parameter(parameter: NodeParameter) -> int:
     return int.from_bytes(parameter.data, "little")
 
 
-def _on_device(address: int) -> bool:
+def _is_on_device(address: int) -> bool:
     """Return whether a number is an address in a device's memory."""
     if address < _LEAST_ADDRESS:
         return False
-    driver = _driver()
+    driver = _import_driver()
     memory_type = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     with suppress(OverflowError):
         status, value = driver.cuPointerGetAttribute(memory_type, driver.CUdeviceptr(address))
@@ -217,21 +225,21 @@ def _on_device(address: int) -> bool:
     return False
 
 
-def _context() -> Any:
-    return checked(_driver().cuCtxGetCurrent())[0]
+def _find_context() -> Any:
+    return check_result(_import_driver().cuCtxGetCurrent())[0]
 
 
-def checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
+def check_result(answer: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the results of a driver call without its status. If the status is an error, raise the
     corresponding CuPy error.
     """
     status, *values = answer
     if int(status):
-        raise _cuda_error(status)
+        raise _make_cuda_error(status)
     return tuple(values)
 
 
-def _cuda_error(status: Any, reason: str = "") -> Exception:
+def _make_cuda_error(status: Any, reason: str = "") -> Exception:
     """Return CuPy's error for a status of the driver."""
     error = cupy.cuda.driver.CUDADriverError(int(status))
     if reason:

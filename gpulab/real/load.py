@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gpulab.real.nvml import NvmlDevice, clock_reason_bits, temperature
+from gpulab.real.nvml import NvmlDevice, read_clock_reason_bits, read_temperature
 from virtualgpu.records.device.load import GPM_COLUMNS, LOAD_COLUMNS
 
 # Metric numbers of nvml.h (nvmlGpmMetricId_t).
@@ -69,7 +69,7 @@ class LoadReader:
         self.processes: tuple[tuple[int, float | None], ...] = ()
         self._slow_values: dict[str, float | None] = {}
         self._slow_s = -_SLOWLY_S
-        self._gpm = _Gpm.of(device)
+        self._gpm = _GpmReader.of(device)
         if self._gpm is None:
             self.missing.update(dict.fromkeys(GPM_COLUMNS, _NO_GPM))
 
@@ -94,7 +94,7 @@ class LoadReader:
         GpuLostError
             If NVML reports that the GPU or the driver was lost.
         """
-        readings = dict(self._guarded("sm_active", self._gpm) or {}) if self._gpm else {}
+        readings = dict(self._try_reading("sm_active", self._gpm) or {}) if self._gpm else {}
         self.missing.update(
             {name: "this GPU does not count it" for name in readings if readings[name] is None}
         )
@@ -102,8 +102,10 @@ class LoadReader:
         is_slow_due = now_s - self._slow_s >= _SLOWLY_S
         for name, read in _READERS.items():
             if is_slow_due or name not in _SLOW_READINGS:
-                readings[name] = self._guarded(name, partial(read, self._device.nvml, self._device.handle))
-        utilization = self._guarded(
+                readings[name] = self._try_reading(
+                    name, partial(read, self._device.nvml, self._device.handle)
+                )
+        utilization = self._try_reading(
             "utilization", partial(self._device.call, "nvmlDeviceGetUtilizationRates")
         )
         if utilization is not None:
@@ -117,15 +119,17 @@ class LoadReader:
         return [readings.get(name, self._slow_values.get(name)) for name in LOAD_COLUMNS]
 
     def _count_processes(self) -> float | None:
-        process_infos = self._guarded(
+        process_infos = self._try_reading(
             "processes", partial(self._device.call, "nvmlDeviceGetComputeRunningProcesses")
         )
         if process_infos is None:
             return None
-        self.processes = tuple((int(process.pid), _mib(process.usedGpuMemory)) for process in process_infos)
+        self.processes = tuple(
+            (int(process.pid), _to_mib(process.usedGpuMemory)) for process in process_infos
+        )
         return float(len(process_infos))
 
-    def _guarded(self, name: str, read: Callable[[], Any]) -> Any:
+    def _try_reading(self, name: str, read: Callable[[], Any]) -> Any:
         """Return a reading, or None if it fails. Unsupported readings are not tried again."""
         if name in self.missing:
             return None
@@ -145,7 +149,7 @@ class LoadReader:
         return None
 
 
-class _Gpm:
+class _GpmReader:
     """Reader of the GPU's performance counters (GPM) over intervals of at least `_LEAST_APART_S`."""
 
     def __init__(self, device: NvmlDevice) -> None:
@@ -162,7 +166,7 @@ class _Gpm:
         self._values: dict[str, float | None] = {}
 
     @classmethod
-    def of(cls, device: NvmlDevice) -> _Gpm | None:
+    def of(cls, device: NvmlDevice) -> _GpmReader | None:
         """Return a reader of GPM counters for a GPU, or None if the GPU does not support GPM."""
         try:
             support = device.nvml.nvmlGpmQueryDeviceSupport(device.handle)
@@ -181,10 +185,10 @@ class _Gpm:
         is_first = self._last_sample_s < 0
         self._last_sample_s = now_s
         if not is_first:
-            self._values = self._between(older_sample, previous_sample)
+            self._values = self._compute_metrics(older_sample, previous_sample)
         return self._values
 
-    def _between(self, first_sample: Any, second_sample: Any) -> dict[str, float | None]:
+    def _compute_metrics(self, first_sample: Any, second_sample: Any) -> dict[str, float | None]:
         request = self._request
         request.sample1 = first_sample
         request.sample2 = second_sample
@@ -197,16 +201,16 @@ class _Gpm:
         }
 
 
-def _mib(size_bytes: int | None) -> float | None:
+def _to_mib(size_bytes: int | None) -> float | None:
     return None if size_bytes is None else size_bytes / 2**20
 
 
 _READERS: dict[str, Callable[[Any, Any], float]] = {
     "power": lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1e3,
     "energy": lambda n, h: n.nvmlDeviceGetTotalEnergyConsumption(h) / 1e3,
-    "temperature": temperature,
+    "temperature": read_temperature,
     "sm_clock": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),
     "memory_clock": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM)),
     "memory_used": lambda n, h: n.nvmlDeviceGetMemoryInfo(h).used / 2**20,
-    "clock_reasons": clock_reason_bits,
+    "clock_reasons": read_clock_reason_bits,
 }

@@ -10,7 +10,7 @@ from typing import Any
 import cupy
 from cupy.cuda import driver, nvrtc, runtime
 
-from gpulab.real.driver import cuda_version
+from gpulab.real.driver import parse_cuda_version
 from virtualgpu.compile import nvrtc as shared
 from virtualgpu.compile.instrument import InstrumentedPtx, isa_of_cuda, lower_version
 from virtualgpu.compile.nvrtc import CUPY_OPTIONS
@@ -23,7 +23,7 @@ _UNSUPPORTED_PTX_VERSION = 222
 _DEVICE_TO_DEVICE = 3
 
 
-def raw_kernel(kernel: Any) -> Any:
+def make_raw_kernel(kernel: Any) -> Any:
     """Return a kernel as a `RawKernel` of CuPy. A `KernelSource` is converted."""
     if isinstance(kernel, cupy.RawKernel):
         return kernel
@@ -92,7 +92,7 @@ class Probe:
     def registers(self) -> int:
         return int(driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS, self.function.ptr))
 
-    def allow_shared(self, kernel: Any) -> None:
+    def allow_shared_bytes(self, kernel: Any) -> None:
         """Set the dynamic shared memory limit of the copy to that of the original kernel."""
         driver.funcSetAttribute(
             self.function.ptr,
@@ -145,7 +145,9 @@ def load_probe(ptx: str, name: str, instrument: Callable[[str, str], Instrumente
         if getattr(error, "status", None) != _UNSUPPORTED_PTX_VERSION:
             raise
         # The compiler is newer than the driver.
-        compatible_ptx = lower_version(probe_ptx.ptx, isa_of_cuda(cuda_version(runtime.driverGetVersion())))
+        compatible_ptx = lower_version(
+            probe_ptx.ptx, isa_of_cuda(parse_cuda_version(runtime.driverGetVersion()))
+        )
         module.load(compatible_ptx.encode() + b"\0")
     variables = tuple(
         (variable.name, variable.size_bytes)

@@ -55,7 +55,7 @@ class NvmlDevice:
                 if pci_bus_id is None
                 else pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
             )
-            self.name = text(pynvml.nvmlDeviceGetName(self.handle))
+            self.name = decode_text(pynvml.nvmlDeviceGetName(self.handle))
         except pynvml.NVMLError as error:
             raise NvmlError(str(error)) from error
 
@@ -75,7 +75,7 @@ class NvmlDevice:
     @property
     def driver_version(self) -> str | None:
         try:
-            return text(self.nvml.nvmlSystemGetDriverVersion())
+            return decode_text(self.nvml.nvmlSystemGetDriverVersion())
         except self.nvml.NVMLError:
             return None
 
@@ -127,7 +127,7 @@ class NvmlDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class GpuSharing:
     """Information on whether a GPU is shared with other programs. Unknown values are None."""
 
     name: str
@@ -150,7 +150,7 @@ class Sharing:
         return "; ".join(reasons)
 
 
-def sharing(pci_bus_id: str | None = None) -> Sharing:
+def query_sharing(pci_bus_id: str | None = None) -> GpuSharing:
     """Return how a GPU is shared with other programs. The GPU is given by its PCI address, and the first GPU
     is the default.
 
@@ -162,7 +162,7 @@ def sharing(pci_bus_id: str | None = None) -> Sharing:
     device = NvmlDevice(pci_bus_id)
     mode = device.ask("nvmlDeviceGetComputeMode")
     process_infos = device.ask("nvmlDeviceGetComputeRunningProcesses")
-    return Sharing(
+    return GpuSharing(
         device.name,
         device.driver_version,
         device.mig_enabled,
@@ -173,12 +173,12 @@ def sharing(pci_bus_id: str | None = None) -> Sharing:
     )
 
 
-def text(value: str | bytes) -> str:
+def decode_text(value: str | bytes) -> str:
     """Convert a text from NVML or CUDA to a string. Some versions of these libraries return bytes."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def temperature(nvml: Any, handle: Any) -> float:
+def read_temperature(nvml: Any, handle: Any) -> float:
     """Return the temperature of the GPU in °C."""
     # The older call is deprecated, the newer one is missing from older drivers.
     try:
@@ -187,13 +187,13 @@ def temperature(nvml: Any, handle: Any) -> float:
         return float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
 
 
-def clock_reason_bits(nvml: Any, handle: Any) -> float:
+def read_clock_reason_bits(nvml: Any, handle: Any) -> float:
     """Return NVML's bit mask of the reasons why the clock rates are currently reduced."""
     ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
     return float((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
 
 
-def _pcie_link(nvml: Any, handle: Any) -> str:
+def _read_pcie_link(nvml: Any, handle: Any) -> str:
     generation = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
     return f"gen {generation} x{nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)}"
 
@@ -204,13 +204,13 @@ _READERS: dict[str, Callable[[Any, Any], float | str]] = {
     "memory controller utilization": lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).memory),
     "memory used": lambda n, h: n.nvmlDeviceGetMemoryInfo(h).used / 2**20,
     "memory total": lambda n, h: n.nvmlDeviceGetMemoryInfo(h).total / 2**20,
-    "temperature": temperature,
+    "temperature": read_temperature,
     "power": lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1e3,
     "power limit": lambda n, h: n.nvmlDeviceGetEnforcedPowerLimit(h) / 1e3,
     "SM clock": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),
     "memory clock": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM)),
-    "clocks held back by": lambda n, h: clock_reasons(clock_reason_bits(n, h)),
+    "clocks held back by": lambda n, h: clock_reasons(read_clock_reason_bits(n, h)),
     "fan": lambda n, h: float(n.nvmlDeviceGetFanSpeed(h)),
     "compute processes": lambda n, h: float(len(n.nvmlDeviceGetComputeRunningProcesses(h))),
-    "PCIe link": _pcie_link,
+    "PCIe link": _read_pcie_link,
 }

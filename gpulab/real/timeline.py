@@ -40,9 +40,9 @@ class RealRecorder:
             If a timeline is being recorded already, or a stream captures a graph.
         """
         refuse_capture()
-        cupti = library.load()
-        rival_tool = library.rival()
-        if events.recording() or (cupti is not None and cupti.recording):
+        cupti = library.load_cupti()
+        rival_tool = library.find_rival()
+        if events.is_recording() or (cupti is not None and cupti.recording):
             raise GpulabError(
                 "A timeline is already being recorded, and recordings cannot be nested. "
                 "End that recording first: leave its `with` block, or call stop()."
@@ -82,5 +82,5 @@ class RealRecorder:
         measures the launch with a pair of events.
         """
         if isinstance(self._recorder, EventRecorder):
-            return self._recorder.range(kernel_source(launch.kernel).name)
+            return self._recorder.record_range(kernel_source(launch.kernel).name)
         return nullcontext()

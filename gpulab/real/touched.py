@@ -35,7 +35,7 @@ _WORD_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class AccessedRegions:
     """The memory regions that a launch reads, writes, and changes atomically."""
 
     reads: Regions = ()
@@ -43,7 +43,7 @@ class Touched:
     atomics: Regions = ()
 
 
-class Kernels:
+class KernelRegions:
     """A helper that finds the memory that a launch accesses. The helper uses the function handle and the
     parameters of the launch.
 
@@ -64,38 +64,38 @@ class Kernels:
         self.blocks: dict[int, int] = {}
         self.segments: dict[int, int] = {}
 
-    def is_cupys(self, function: int, symbol: str) -> bool:
+    def is_from_cupy(self, function: int, symbol: str) -> bool:
         """Return whether CuPy loaded a kernel function. The parameters of other functions cannot be read."""
         if function not in self._is_cupy_function:
             names = (symbol, kernel_name(symbol))
             self._is_cupy_function[function] = symbol.startswith("cupy_") or any(
                 kernel.name in names if type(kernel) is cupy.RawKernel else kernel.ptr == function
-                for kernel in _live_objects(cupy.cuda.function.Function, cupy.RawKernel)
+                for kernel in _find_live_objects(cupy.cuda.function.Function, cupy.RawKernel)
             )
         return self._is_cupy_function[function]
 
-    def touched(self, function: int, symbol: str, params: Sequence[bytes]) -> Touched:
+    def find_accessed_regions(self, function: int, symbol: str, params: Sequence[bytes]) -> AccessedRegions:
         """Return the memory that a kernel launch accesses."""
-        arrays = [array for array in map(self._carray, params) if array is not None]
+        arrays = [array for array in map(self._parse_carray, params) if array is not None]
         if arrays:
-            return self._cupy_regions(symbol, arrays)
-        uses = self._uses_of(function, symbol)
-        regions = self._arguments(params)
+            return self._split_cupy_arrays(symbol, arrays)
+        uses = self._find_uses(function, symbol)
+        regions = self._find_regions(params)
         if uses is None or len(uses) != len(params):
             # Its source cannot be had: it may do anything with what it is given.
             found_regions = tuple(region for region in regions if region is not None)
-            return Touched(found_regions, found_regions)
+            return AccessedRegions(found_regions, found_regions)
         used_regions = [
             (use, region) for use, region in zip(uses, regions, strict=True) if region is not None
         ]
         use_kinds = (PARAMETER_READ, PARAMETER_WRITTEN, PARAMETER_ATOMIC)
-        return Touched(
+        return AccessedRegions(
             *(tuple(region for use, region in used_regions if use & use_kind) for use_kind in use_kinds)
         )
 
     # CuPy's own kernels
 
-    def _carray(self, param: bytes) -> Region | None:
+    def _parse_carray(self, param: bytes) -> Region | None:
         """Return the region of a parameter with CuPy's type ``CArray`` (cupy/carray.cuh), or None."""
         size = len(param)
         if size < 2 * _WORD_BYTES or size % (2 * _WORD_BYTES):
@@ -103,9 +103,9 @@ class Kernels:
         address, elements, *layout = struct.unpack(f"<{size // _WORD_BYTES}q", param)
         shape = layout[: len(layout) // 2]
         strides = layout[len(layout) // 2 :]
-        if math.prod(shape) != elements or not elements or self._block(address) is None:
+        if math.prod(shape) != elements or not elements or self._find_block(address) is None:
             return None
-        known_array = _array_at(address)
+        known_array = _find_array_at(address)
         item_bytes = (
             known_array.itemsize
             if known_array is not None
@@ -114,23 +114,23 @@ class Kernels:
         return Region.of_array(self._device_id, address, item_bytes, tuple(shape), tuple(strides))
 
     @staticmethod
-    def _cupy_regions(symbol: str, arrays: list[Region]) -> Touched:
+    def _split_cupy_arrays(symbol: str, arrays: list[Region]) -> AccessedRegions:
         """Divide the array arguments of a CuPy kernel into inputs and results; results come last.
 
         A ufunc has one result or `nout` results.
         """
         name = symbol.removeprefix("cupy_").split("__")[0]
         results = min(int(getattr(getattr(cupy, name, None), "nout", 1)), len(arrays))
-        return Touched(tuple(arrays[: len(arrays) - results]), tuple(arrays[len(arrays) - results :]))
+        return AccessedRegions(tuple(arrays[: len(arrays) - results]), tuple(arrays[len(arrays) - results :]))
 
     # The program's kernels
 
-    def _uses_of(self, function: int, symbol: str) -> list[int] | None:
+    def _find_uses(self, function: int, symbol: str) -> list[int] | None:
         if function not in self._uses:
             # Kernels are told apart by their source: to ask one for its handle would compile it, here.
             regions = [
                 kernel
-                for kernel in _live_objects(cupy.RawKernel)
+                for kernel in _find_live_objects(cupy.RawKernel)
                 if kernel.name in (symbol, kernel_name(symbol))
             ]
             self._uses[function] = None
@@ -139,14 +139,14 @@ class Kernels:
                     self._uses[function] = find_parameter_uses(self._ptx(regions[0]), symbol)
         return self._uses[function]
 
-    def _arguments(self, params: Sequence[bytes]) -> list[Region | None]:
+    def _find_regions(self, params: Sequence[bytes]) -> list[Region | None]:
         """Return the memory region of each parameter that is an address."""
         values = [struct.unpack("<Q", param)[0] if len(param) == _WORD_BYTES else 0 for param in params]
-        return list(map(self._region, values, _arguments_passed(values) or values))
+        return list(map(self._find_region, values, _find_passed_arguments(values) or values))
 
-    def _region(self, value: int, argument: Any) -> Region | None:
+    def _find_region(self, value: int, argument: Any) -> Region | None:
         """Return the memory region at an address: the passed array, or the rest of its memory block."""
-        block = self._block(value) if value else None
+        block = self._find_block(value) if value else None
         if block is None:
             return None
         if isinstance(argument, cupy.ndarray):
@@ -155,7 +155,7 @@ class Kernels:
             )
         return Region(self._device_id, value, block[0] + block[1] - value)
 
-    def _block(self, address: int) -> tuple[int, int] | None:
+    def _find_block(self, address: int) -> tuple[int, int] | None:
         """Return the start and size of the memory block that contains an address, or None."""
         if address in self.blocks:
             return address, self.blocks[address]
@@ -183,14 +183,14 @@ def read_parameters(driver: Any, function: int, values: Any) -> list[bytes]:
     return params
 
 
-def _array_at(address: int) -> Any:
+def _find_array_at(address: int) -> Any:
     """Return an array that begins at an address."""
-    return next((array for array in _live_objects(cupy.ndarray) if array.data.ptr == address), None)
+    return next((array for array in _find_live_objects(cupy.ndarray) if array.data.ptr == address), None)
 
 
-def _arguments_passed(values: Sequence[int]) -> tuple[Any, ...] | None:
+def _find_passed_arguments(values: Sequence[int]) -> tuple[Any, ...] | None:
     """Return the tuple of arguments of the current launch, identified by the addresses of its arrays."""
-    for arguments in _live_objects(tuple):
+    for arguments in _find_live_objects(tuple):
         if len(arguments) == len(values):
             value_pairs = zip(values, arguments, strict=True)
             arrays = [(value, argument) for value, argument in value_pairs if type(argument) is cupy.ndarray]
@@ -199,7 +199,7 @@ def _arguments_passed(values: Sequence[int]) -> tuple[Any, ...] | None:
     return None
 
 
-def _live_objects(*kinds: type) -> Iterator[Any]:
+def _find_live_objects(*kinds: type) -> Iterator[Any]:
     """Yield all live objects of these classes, the newest first.
 
     The list of the garbage collector must not be kept while the generator is suspended. It contains the

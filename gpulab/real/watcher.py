@@ -21,8 +21,8 @@ import numpy.typing as npt
 from cupy.cuda import memory_hook, runtime
 
 from gpulab.real.cupti import library
-from gpulab.real.cupti.callbacks import CallData, subscribed
-from gpulab.real.touched import Kernels, Touched, load_driver, read_parameters
+from gpulab.real.cupti.callbacks import CallData, subscribe_to_calls
+from gpulab.real.touched import AccessedRegions, KernelRegions, load_driver, read_parameters
 from gpulab.words import count
 from virtualgpu.errors import GpulabError, NotSupportedError
 from virtualgpu.model.recording.watch import Regions, RunWatched, StreamRef, Watch
@@ -48,7 +48,7 @@ class _Event:
     is_new = False
 
 
-class _Bytes:
+class _MemoryRange:
     """A memory range in the form of an array, as `Watch` needs it."""
 
     def __init__(self, address: int, size_bytes: int) -> None:
@@ -64,7 +64,7 @@ class _Operation:
 
     kind: ActivityKind
     name: str
-    touched: Touched | None = None
+    touched: AccessedRegions | None = None
     reads: Any = ()
     writes: Any = ()
 
@@ -107,7 +107,7 @@ class _DeviceWatch(Watch):
         super().__init__(memories, _is_pinned, _reject_launch)
 
     def memory_of(self, address: int) -> int:
-        attributes = _attributes(address)
+        attributes = _read_pointer_attributes(address)
         return int(attributes.device) if attributes.type in (_DEVICE_MEMORY, _MANAGED_MEMORY) else HOST
 
 
@@ -125,7 +125,7 @@ class RealWatcher:
 
     def __init__(self, device_id: int, ptx: Callable[[Any], str]) -> None:
         self._device_id = device_id
-        self._kernels = Kernels(device_id, ptx)
+        self._kernels = KernelRegions(device_id, ptx)
         self._exit_stack = ExitStack()
         self._events: dict[int, _Event] = {}
         self._handle_reuses: dict[int, int] = {}  # how often a stream's handle was given away
@@ -154,8 +154,8 @@ class RealWatcher:
         GpulabError
             If another tool uses CUPTI, or another check is in progress.
         """
-        cupti = library.load()
-        rival_tool = library.rival()
+        cupti = library.load_cupti()
+        rival_tool = library.find_rival()
         if cupti is None:
             raise NotSupportedError(
                 "The check of streams on a real GPU needs CUPTI. Install CUPTI with `pip "
@@ -176,7 +176,7 @@ class RealWatcher:
         self._watch.begin(see)
         with ExitStack() as stack:
             try:
-                stack.enter_context(subscribed(cupti, _WATCHED_FUNCTIONS, self._on_call))
+                stack.enter_context(subscribe_to_calls(cupti, _WATCHED_FUNCTIONS, self._on_call))
             except library.CuptiError as error:
                 if error.result != library.TAKEN:
                     raise
@@ -184,7 +184,7 @@ class RealWatcher:
                     "CUPTI allows one subscriber per process, and another check or tool "
                     "is already subscribed. End that check or tool first."
                 ) from error
-            stack.enter_context(_Hook(self))
+            stack.enter_context(_PoolHook(self))
             stack.enter_context(_use_own_reductions())
             self._exit_stack = stack.pop_all()
 
@@ -211,12 +211,12 @@ class RealWatcher:
             return
         if has_returned and (not data.return_value or data.return_value[0]):
             return  # refused, or not ready
-        arguments = _read(data.params, known_call.types)
+        arguments = _read_arguments(data.params, known_call.types)
         if name.startswith("cuLaunch"):
             arguments = [name, arguments, (data.symbol_name or b"").decode()]
-        self.guarded(name, known_call.tell, self, *arguments)
+        self.call_guarded(name, known_call.tell, self, *arguments)
 
-    def guarded(self, name: str, tell: Callable[..., None], *arguments: Any) -> None:
+    def call_guarded(self, name: str, tell: Callable[..., None], *arguments: Any) -> None:
         """Call a function, and store its errors so that they do not reach the program."""
         try:
             tell(*arguments)
@@ -234,18 +234,18 @@ class RealWatcher:
             values = arguments[9]
         if not values:
             return
-        if self._kernels.is_cupys(function, symbol):
-            touched_regions = self._kernels.touched(
+        if self._kernels.is_from_cupy(function, symbol):
+            touched_regions = self._kernels.find_accessed_regions(
                 function, symbol, read_parameters(self._driver, function, values)
             )
         else:
             self._guessed_kernels += 1
-            touched_regions = Touched(writes=self._unwritten_regions())
+            touched_regions = AccessedRegions(writes=self._find_unwritten_regions())
         for region in (*touched_regions.writes, *touched_regions.atomics):
             self._unwritten_blocks.pop(region.address, None)
         self._on_operation(stream, _Operation("CONCURRENT_KERNEL", symbol, touched_regions))
 
-    def _unwritten_regions(self) -> Regions:
+    def _find_unwritten_regions(self) -> Regions:
         """Return blocks that the current source line allocated and no kernel has written: library results."""
         source_line = self._watch.here()
         return tuple(
@@ -264,16 +264,16 @@ class RealWatcher:
     ) -> None:
         if not size:
             return
-        types = [_attributes(address).type for address in (target_address, source_address)]
+        types = [_read_pointer_attributes(address).type for address in (target_address, source_address)]
         arrays: list[Any] = []
         for address, kind_of in zip((target_address, source_address), types, strict=True):
             if kind_of in (_DEVICE_MEMORY, _MANAGED_MEMORY):
-                arrays.append((_Bytes(address, size),))
+                arrays.append((_MemoryRange(address, size),))
             else:
                 # The call itself has read or filled pageable memory when it returns.
-                arrays.append((_host_bytes(address, size),) if kind_of == _PINNED_MEMORY else ())
+                arrays.append((_view_host_bytes(address, size),) if kind_of == _PINNED_MEMORY else ())
         if types[0] == _PINNED_MEMORY:
-            self._writes_host(stream or 0, target_address, target_address + size)
+            self._record_host_write(stream or 0, target_address, target_address + size)
         direction = "".join(
             "D" if kind_of in (_DEVICE_MEMORY, _MANAGED_MEMORY) else "H" for kind_of in reversed(types)
         )
@@ -288,63 +288,63 @@ class RealWatcher:
     def _record_peer_copy(
         self, target: int, _: int, source: int, __: int, size: int, stream: int | None
     ) -> None:
-        reads = (_Bytes(source, size),)
-        writes = (_Bytes(target, size),)
+        reads = (_MemoryRange(source, size),)
+        writes = (_MemoryRange(target, size),)
         self._on_operation(stream or 0, _Operation("MEMCPY2", "Memcpy PtoP", None, reads, writes))
 
-    def _set(self, address: int, _: int, size: int, stream: int | None) -> None:
+    def _record_set(self, address: int, _: int, size: int, stream: int | None) -> None:
         if size:
             self._unwritten_blocks.pop(address, None)
             self._on_operation(
-                stream or 0, _Operation("MEMSET", "Memset", None, (), (_Bytes(address, size),))
+                stream or 0, _Operation("MEMSET", "Memset", None, (), (_MemoryRange(address, size),))
             )
 
-    def _event_created(self, event: Any, _: int) -> None:
+    def _on_event_created(self, event: Any, _: int) -> None:
         new_event = self._events[event.contents.value or 0] = _Event()
         new_event.is_new = True
 
     def _record_event(self, event: int, stream: int | None) -> None:
-        capture = self._active_capture(stream or 0)
+        capture = self._find_active_capture(stream or 0)
         if capture is not None:
             capture.events[event] = capture.frontiers.get(stream or 0, ())
             return
         for other_capture in self._captures.values():
             other_capture.events.pop(event, None)
-        self._watch.recorded(self._event(event), self._stream_ref(stream or 0))
+        self._watch.recorded(self._find_event(event), self._make_stream_ref(stream or 0))
         self._event_writes[event] = stream or 0, frozenset(self._host_writes.get(stream or 0, ()))
 
-    def _stream_waits(self, stream: int | None, event: int, _: int) -> None:
+    def _on_stream_wait(self, stream: int | None, event: int, _: int) -> None:
         for capture in self._captures.values():
             if event in capture.events:
                 own_frontier = capture.frontiers.get(stream or 0, ())
                 capture.frontiers[stream or 0] = tuple(dict.fromkeys((*own_frontier, *capture.events[event])))
                 return
-        event_record = self._event(event)
-        self._watch.waits(event_record, self._stream_ref(stream or 0), not event_record.is_new)
+        event_record = self._find_event(event)
+        self._watch.waits(event_record, self._make_stream_ref(stream or 0), not event_record.is_new)
 
-    def _event_awaited(self, event: int) -> None:
-        self._watch.host_waited("event", event=self._event(event))
+    def _on_event_awaited(self, event: int) -> None:
+        self._watch.host_waited("event", event=self._find_event(event))
         stream, operations = self._event_writes.get(event, (0, frozenset()))
         self._host_writes[stream] = self._host_writes.get(stream, set()) - operations
 
-    def _stream_awaited(self, stream: int | None) -> None:
-        self._watch.host_waited("stream", self._stream_ref(stream or 0))
+    def _on_stream_awaited(self, stream: int | None) -> None:
+        self._watch.host_waited("stream", self._make_stream_ref(stream or 0))
         self._host_writes.pop(stream or 0, None)
 
-    def _device_awaited(self) -> None:
-        self._watch.host_waited("device", self._stream_ref(_LEGACY))
+    def _on_device_awaited(self) -> None:
+        self._watch.host_waited("device", self._make_stream_ref(_LEGACY))
         self._host_writes.clear()
 
-    def _event_destroyed(self, event: int) -> None:
+    def _on_event_destroyed(self, event: int) -> None:
         self._events.pop(event, None)
 
-    def _stream_created(self, stream_pointer: Any, flags: int = 0, _: int = 0) -> None:
+    def _on_stream_created(self, stream_pointer: Any, flags: int = 0, _: int = 0) -> None:
         handle = stream_pointer.contents.value or 0
         if handle in self._stream_refs:  # it was another stream's before
             self._handle_reuses[handle] = self._handle_reuses.get(handle, 0) + 1
         self._register_stream(handle, flags)
 
-    def _stream_destroyed(self, stream: int) -> None:
+    def _on_stream_destroyed(self, stream: int) -> None:
         # Blocks may still go back to its arena: the place stays until the handle is another stream's.
         self._captures.pop(stream, None)
 
@@ -359,24 +359,26 @@ class RealWatcher:
         if size:
             self._watch.released(self._device_id, address or 0, size, None)
         elif address:
-            self._watch.host_waited("device", self._stream_ref(_LEGACY))
+            self._watch.host_waited("device", self._make_stream_ref(_LEGACY))
 
     def _record_async_malloc(self, address: Any, size: int, stream: int | None) -> None:
         start = address.contents.value
         self._kernels.blocks[start] = size
         self._unwritten_blocks[start] = self._watch.here()
-        self._watch.allocated(self._device_id, start, size, self._stream_ref(stream or 0).stream_id)
+        self._watch.allocated(self._device_id, start, size, self._make_stream_ref(stream or 0).stream_id)
 
     def _record_async_free(self, address: int | None, stream: int | None) -> None:
         size = self._kernels.blocks.pop(address or 0, 0)
         if size:
-            self._watch.released(self._device_id, address or 0, size, self._stream_ref(stream or 0).stream_id)
+            self._watch.released(
+                self._device_id, address or 0, size, self._make_stream_ref(stream or 0).stream_id
+            )
 
     def _record_host_free(self, address: int) -> None:
         self._watch.host_released(address, 1)
         self._watch.forget_buffers()  # how far the memory reaches is not told
 
-    def block_taken(self, address: int, size: int) -> None:
+    def on_block_taken(self, address: int, size: int) -> None:
         """Record that the memory pool of CuPy allocated a block in the current stream."""
         self._kernels.blocks[address] = size
         self._unwritten_blocks[address] = self._watch.here()
@@ -385,49 +387,49 @@ class RealWatcher:
         is_private_pool = pool is not cupy.get_default_memory_pool()
         self._watch.allocated(self._device_id, address, size, private=is_private_pool)
 
-    def block_given_back(self, address: int, size: int) -> None:
+    def on_block_given_back(self, address: int, size: int) -> None:
         """Record that a memory block was returned to the free blocks of its stream in the pool."""
         self._kernels.blocks.pop(address, None)
         self._unwritten_blocks.pop(address, None)
-        arena = self._stream_ref(self._arenas.pop(address, _LEGACY)).stream_id
+        arena = self._make_stream_ref(self._arenas.pop(address, _LEGACY)).stream_id
         self._watch.released(self._device_id, address, size, arena)
 
     # Graphs
 
-    def _host_function(self, stream: int | None, *_: Any) -> None:
-        self._writes_host(stream or 0)
-        self._on_operation(stream or 0, _Operation("CONCURRENT_KERNEL", "host function", Touched()))
+    def _record_host_function(self, stream: int | None, *_: Any) -> None:
+        self._record_host_write(stream or 0)
+        self._on_operation(stream or 0, _Operation("CONCURRENT_KERNEL", "host function", AccessedRegions()))
 
-    def _capture_begun(self, stream: int, _: int) -> None:
+    def _on_capture_begun(self, stream: int, _: int) -> None:
         self._captures[stream] = _Capture(next(self._graph_ids), frontiers={stream: ()})
 
-    def _capture_ended(self, stream: int, graph: Any) -> None:
+    def _on_capture_ended(self, stream: int, graph: Any) -> None:
         capture = self._captures.pop(stream, None)
         if capture is not None and graph.contents.value:
             self._graphs[graph.contents.value] = capture
             self._watch.graph_made(capture.graph_id)
 
-    def _instantiated(self, graph_pointer: Any, graph: int) -> None:
+    def _on_graph_instantiated(self, graph_pointer: Any, graph: int) -> None:
         if graph in self._graphs:
             self._graphs[graph_pointer.contents.value] = self._graphs[graph]
 
-    def _graph_launched(self, graph: int, stream: int | None) -> None:
+    def _on_graph_launched(self, graph: int, stream: int | None) -> None:
         capture = self._graphs.get(graph)
         if capture is not None:
             self._operation_count += len(capture.nodes)
             self._watch.launched(
-                self._stream_ref(stream or 0), capture.nodes, capture.edges, capture.graph_id
+                self._make_stream_ref(stream or 0), capture.nodes, capture.edges, capture.graph_id
             )
 
-    def _active_capture(self, stream: int) -> _Capture | None:
+    def _find_active_capture(self, stream: int) -> _Capture | None:
         return next((capture for capture in self._captures.values() if stream in capture.frontiers), None)
 
     # Operations and places
 
     def _on_operation(self, stream: int, operation: _Operation) -> None:
         self._operation_count += 1
-        capture = self._active_capture(stream)
-        stream_ref = self._stream_ref(stream)
+        capture = self._find_active_capture(stream)
+        stream_ref = self._make_stream_ref(stream)
         if capture is None:
             self._watch.run(stream_ref, self._operation_count, operation)
             for start, end in set().union(*self._host_writes.values()):
@@ -438,7 +440,7 @@ class RealWatcher:
         capture.frontiers[stream] = (len(capture.nodes),)
         capture.nodes.append(node)
 
-    def _writes_host(self, stream: int, start: int = 0, end: int = 1 << 64) -> None:
+    def _record_host_write(self, stream: int, start: int = 0, end: int = 1 << 64) -> None:
         """Record that work of a stream can change host memory until the stream is synchronized.
 
         Such a change must not be mistaken for a change by the program. It can occur after a later copy has
@@ -447,10 +449,10 @@ class RealWatcher:
         self._host_writes.setdefault(stream, set()).add((start, end))
         self._watch.forget_buffers(start, end)
 
-    def _event(self, handle: int) -> _Event:
+    def _find_event(self, handle: int) -> _Event:
         return self._events.setdefault(handle, _Event())
 
-    def _stream_ref(self, handle: int) -> StreamRef:
+    def _make_stream_ref(self, handle: int) -> StreamRef:
         """Return the stream with a handle in the form that acts use, without a query to CUDA.
 
         A query could fail, because the stream may no longer exist.
@@ -482,7 +484,7 @@ def _use_own_reductions() -> Iterator[None]:
         core.set_routine_accelerators(routines)
 
 
-class _Hook(memory_hook.MemoryHook):  # type: ignore[misc]
+class _PoolHook(memory_hook.MemoryHook):  # type: ignore[misc]
     name = "gpulab streams"
 
     def __init__(self, watcher: RealWatcher) -> None:
@@ -490,14 +492,16 @@ class _Hook(memory_hook.MemoryHook):  # type: ignore[misc]
 
     def malloc_postprocess(self, *, mem_ptr: int, mem_size: int, **_: Any) -> None:
         if mem_ptr:
-            self._watcher.guarded("a block", self._watcher.block_taken, int(mem_ptr), int(mem_size))
+            self._watcher.call_guarded("a block", self._watcher.on_block_taken, int(mem_ptr), int(mem_size))
 
     def free_preprocess(self, *, mem_ptr: int, mem_size: int, **_: Any) -> None:
         if mem_ptr:
-            self._watcher.guarded("a block", self._watcher.block_given_back, int(mem_ptr), int(mem_size))
+            self._watcher.call_guarded(
+                "a block", self._watcher.on_block_given_back, int(mem_ptr), int(mem_size)
+            )
 
 
-def _read(address: int | None, types: tuple[Any, ...]) -> list[Any]:
+def _read_arguments(address: int | None, types: tuple[Any, ...]) -> list[Any]:
     """Return the arguments of a CUDA call from the structure at an address."""
     if not types or not address:
         return []
@@ -511,23 +515,23 @@ def _read(address: int | None, types: tuple[Any, ...]) -> list[Any]:
     return [getattr(arguments, f"a{argument_index}") for argument_index in range(len(types))]
 
 
-def _attributes(address: int) -> Any:
+def _read_pointer_attributes(address: int) -> Any:
     return runtime.pointerGetAttributes(address)
 
 
 def _is_pinned(address: int) -> bool:
-    return bool(_attributes(address).type == _PINNED_MEMORY)
+    return bool(_read_pointer_attributes(address).type == _PINNED_MEMORY)
 
 
 def _reject_launch(launch: Any, options: Any) -> tuple[Any, tuple[Regions, ...]]:
     raise AssertionError("A RealWatcher cannot run a launch, because CUDA runs it.")
 
 
-def _host_bytes(address: int, size: int) -> npt.NDArray[np.uint8]:
+def _view_host_bytes(address: int, size: int) -> npt.NDArray[np.uint8]:
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
 
-class _Call(NamedTuple):
+class _ObservedCall(NamedTuple):
     """An observed CUDA call: its handler, and the layout of its arguments in CUPTI."""
 
     tell: Callable[..., None]
@@ -537,41 +541,43 @@ class _Call(NamedTuple):
 
 # By name; generated_cuda_runtime_api_meta.h has the arguments.
 _CALLS = {
-    "cuLaunchKernel": _Call(
+    "cuLaunchKernel": _ObservedCall(
         RealWatcher._record_launch, (_P, *(c_uint,) * 7, _P, POINTER(_P), _P), before=True
     ),
-    "cuLaunchKernelEx": _Call(
+    "cuLaunchKernelEx": _ObservedCall(
         RealWatcher._record_launch, (POINTER(c_uint * 7), _P, POINTER(_P), _P), before=True
     ),
-    "cuLaunchCooperativeKernel": _Call(
+    "cuLaunchCooperativeKernel": _ObservedCall(
         RealWatcher._record_launch, (_P, *(c_uint,) * 7, _P, POINTER(_P)), before=True
     ),
-    "cudaMemcpy": _Call(RealWatcher._record_sync_copy, (_P, _P, c_size_t, c_int)),
-    "cudaMemcpyAsync": _Call(RealWatcher._record_copy, (_P, _P, c_size_t, c_int, _P)),
-    "cudaMemcpyPeerAsync": _Call(RealWatcher._record_peer_copy, (_P, c_int, _P, c_int, c_size_t, _P)),
-    "cudaMemsetAsync": _Call(RealWatcher._set, (_P, c_int, c_size_t, _P)),
-    "cudaEventCreateWithFlags": _Call(RealWatcher._event_created, (POINTER(_P), c_uint)),
-    "cudaEventRecord": _Call(RealWatcher._record_event, (_P, _P)),
-    "cudaEventQuery": _Call(RealWatcher._event_awaited, (_P,)),
-    "cudaEventSynchronize": _Call(RealWatcher._event_awaited, (_P,)),
-    "cudaEventDestroy": _Call(RealWatcher._event_destroyed, (_P,)),
-    "cudaStreamWaitEvent": _Call(RealWatcher._stream_waits, (_P, _P, c_uint)),
-    "cudaStreamQuery": _Call(RealWatcher._stream_awaited, (_P,)),
-    "cudaStreamSynchronize": _Call(RealWatcher._stream_awaited, (_P,)),
-    "cudaStreamCreate": _Call(RealWatcher._stream_created, (POINTER(_P),)),
-    "cudaStreamCreateWithFlags": _Call(RealWatcher._stream_created, (POINTER(_P), c_uint)),
-    "cudaStreamCreateWithPriority": _Call(RealWatcher._stream_created, (POINTER(_P), c_uint, c_int)),
-    "cudaStreamDestroy": _Call(RealWatcher._stream_destroyed, (_P,)),
-    "cudaDeviceSynchronize": _Call(RealWatcher._device_awaited),
-    "cudaMalloc": _Call(RealWatcher._on_allocation, (POINTER(_P), c_size_t)),
-    "cudaFree": _Call(RealWatcher._record_free, (_P,), before=True),
-    "cudaMallocAsync": _Call(RealWatcher._record_async_malloc, (POINTER(_P), c_size_t, _P)),
-    "cudaFreeAsync": _Call(RealWatcher._record_async_free, (_P, _P), before=True),
-    "cudaFreeHost": _Call(RealWatcher._record_host_free, (_P,), before=True),
-    "cudaLaunchHostFunc": _Call(RealWatcher._host_function, (_P, _P, _P)),
-    "cudaStreamBeginCapture": _Call(RealWatcher._capture_begun, (_P, c_int)),
-    "cudaStreamEndCapture": _Call(RealWatcher._capture_ended, (_P, POINTER(_P))),
-    "cudaGraphInstantiate": _Call(RealWatcher._instantiated, (POINTER(_P), _P)),
-    "cudaGraphLaunch": _Call(RealWatcher._graph_launched, (_P, _P)),
+    "cudaMemcpy": _ObservedCall(RealWatcher._record_sync_copy, (_P, _P, c_size_t, c_int)),
+    "cudaMemcpyAsync": _ObservedCall(RealWatcher._record_copy, (_P, _P, c_size_t, c_int, _P)),
+    "cudaMemcpyPeerAsync": _ObservedCall(RealWatcher._record_peer_copy, (_P, c_int, _P, c_int, c_size_t, _P)),
+    "cudaMemsetAsync": _ObservedCall(RealWatcher._record_set, (_P, c_int, c_size_t, _P)),
+    "cudaEventCreateWithFlags": _ObservedCall(RealWatcher._on_event_created, (POINTER(_P), c_uint)),
+    "cudaEventRecord": _ObservedCall(RealWatcher._record_event, (_P, _P)),
+    "cudaEventQuery": _ObservedCall(RealWatcher._on_event_awaited, (_P,)),
+    "cudaEventSynchronize": _ObservedCall(RealWatcher._on_event_awaited, (_P,)),
+    "cudaEventDestroy": _ObservedCall(RealWatcher._on_event_destroyed, (_P,)),
+    "cudaStreamWaitEvent": _ObservedCall(RealWatcher._on_stream_wait, (_P, _P, c_uint)),
+    "cudaStreamQuery": _ObservedCall(RealWatcher._on_stream_awaited, (_P,)),
+    "cudaStreamSynchronize": _ObservedCall(RealWatcher._on_stream_awaited, (_P,)),
+    "cudaStreamCreate": _ObservedCall(RealWatcher._on_stream_created, (POINTER(_P),)),
+    "cudaStreamCreateWithFlags": _ObservedCall(RealWatcher._on_stream_created, (POINTER(_P), c_uint)),
+    "cudaStreamCreateWithPriority": _ObservedCall(
+        RealWatcher._on_stream_created, (POINTER(_P), c_uint, c_int)
+    ),
+    "cudaStreamDestroy": _ObservedCall(RealWatcher._on_stream_destroyed, (_P,)),
+    "cudaDeviceSynchronize": _ObservedCall(RealWatcher._on_device_awaited),
+    "cudaMalloc": _ObservedCall(RealWatcher._on_allocation, (POINTER(_P), c_size_t)),
+    "cudaFree": _ObservedCall(RealWatcher._record_free, (_P,), before=True),
+    "cudaMallocAsync": _ObservedCall(RealWatcher._record_async_malloc, (POINTER(_P), c_size_t, _P)),
+    "cudaFreeAsync": _ObservedCall(RealWatcher._record_async_free, (_P, _P), before=True),
+    "cudaFreeHost": _ObservedCall(RealWatcher._record_host_free, (_P,), before=True),
+    "cudaLaunchHostFunc": _ObservedCall(RealWatcher._record_host_function, (_P, _P, _P)),
+    "cudaStreamBeginCapture": _ObservedCall(RealWatcher._on_capture_begun, (_P, c_int)),
+    "cudaStreamEndCapture": _ObservedCall(RealWatcher._on_capture_ended, (_P, POINTER(_P))),
+    "cudaGraphInstantiate": _ObservedCall(RealWatcher._on_graph_instantiated, (POINTER(_P), _P)),
+    "cudaGraphLaunch": _ObservedCall(RealWatcher._on_graph_launched, (_P, _P)),
 }
-_WATCHED_FUNCTIONS = library.by_api(_CALLS)
+_WATCHED_FUNCTIONS = library.group_by_api(_CALLS)

@@ -16,7 +16,7 @@ _MOST_BYTES = 4 << 20
 _LAST_LAUNCHES = 8
 
 
-class Arguments:
+class StoredArguments:
     """The stored arguments of a launch, for repeating the launch while its arrays exist.
 
     Parameters
@@ -34,7 +34,7 @@ class Arguments:
     ) -> None:
         own_numbers = [
             argument_index
-            for argument_index, references in enumerate(_reference_counts(args))
+            for argument_index, references in enumerate(_count_references(args))
             if references <= _UNSHARED_COUNT
         ]
         arrays = {argument_index for argument_index, argument in enumerate(args) if is_array(argument)}
@@ -42,9 +42,11 @@ class Arguments:
             None if argument_index in arrays else args[argument_index] for argument_index in range(len(args))
         ]
         self._arrays = {argument_index: weakref.ref(args[argument_index]) for argument_index in arrays}
-        recent.append([args[n] for n in own_numbers if n in arrays and _memory_bytes(args[n]) <= _MOST_BYTES])
+        recent.append(
+            [args[n] for n in own_numbers if n in arrays and _find_kept_bytes(args[n]) <= _MOST_BYTES]
+        )
 
-    def now(self) -> tuple[Any, ...]:
+    def find_current(self) -> tuple[Any, ...]:
         """Return the arguments of the launch if all arrays still exist.
 
         Raises
@@ -63,22 +65,22 @@ class Arguments:
         return tuple(args)
 
 
-def recent_arrays() -> deque[list[Any]]:
+def make_recent_arrays() -> deque[list[Any]]:
     """Return an empty queue for the arrays of the most recent launches. Arrays in the queue stay alive even
     if the program no longer refers to them.
     """
     return deque(maxlen=_LAST_LAUNCHES)
 
 
-def _reference_counts(args: Sequence[Any]) -> list[int]:
+def _count_references(args: Sequence[Any]) -> list[int]:
     """Return the number of references to each argument."""
     return [sys.getrefcount(argument) for argument in args]
 
 
 # The same of an object that only a tuple has.
-(_UNSHARED_COUNT,) = _reference_counts((object(),))
+(_UNSHARED_COUNT,) = _count_references((object(),))
 
 
-def _memory_bytes(array: Any) -> int:
+def _find_kept_bytes(array: Any) -> int:
     """Return the number of bytes that an array keeps alive, which may be more than a view's elements."""
     return max(int(getattr(array, "nbytes", 0)), int(getattr(getattr(array.data, "mem", None), "size", 0)))

@@ -11,13 +11,13 @@ from gpulab.real.cupti import callbacks, library
 from virtualgpu.records.libraries.layers import CallCounts, sort_queries_last
 
 
-def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[CallCounts, ...]:
+def count_driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[CallCounts, ...]:
     """Count the CUDA runtime and driver calls of a function on a real GPU. Pure queries are listed last."""
-    cupti = library.load()
+    cupti = library.load_cupti()
     if cupti is None:
         return (), ()
     domains = {
-        api_domain: frozenset(cupti.call_names(api_domain).values())
+        api_domain: frozenset(cupti.list_call_names(api_domain).values())
         for api_domain in (RUNTIME_API, DRIVER_API)
     }
     names: Counter[str] = Counter()
@@ -26,7 +26,7 @@ def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[C
         if not has_returned:
             names[name] += 1
 
-    with callbacks.subscribed(cupti, domains, count_call):
+    with callbacks.subscribe_to_calls(cupti, domains, count_call):
         function(*args)
     api_domains = (RUNTIME_API, DRIVER_API)
     return tuple(

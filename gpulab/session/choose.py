@@ -44,7 +44,7 @@ class DeviceChoice:
         """The array module of the device, which is CuPy or the module of the virtual GPU with the same
         interface.
         """
-        return array_module(self.kind)
+        return import_array_module(self.kind)
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(self.sentence)}</p>"
@@ -79,7 +79,7 @@ class DeviceChoice:
     __repr__ = __str__
 
 
-def array_module(kind: Literal["cuda", "virtual"], name: str = "cupy") -> Any:
+def import_array_module(kind: Literal["cuda", "virtual"], name: str = "cupy") -> Any:
     """Return the array module for real or virtual devices, or the corresponding ``cupyx`` module."""
     virtual = {"cupy": "virtualgpu.cp", "cupyx": "virtualgpu.cupyx"}
     return importlib.import_module(name if kind == "cuda" else virtual[name])
@@ -108,7 +108,7 @@ def parse_device(text: Any) -> tuple[Kind, str]:
     return "virtual", text.strip()
 
 
-def initial_watchdog() -> float | None:
+def read_initial_watchdog() -> float | None:
     """Return the time limit in seconds from the environment variable ``GPULAB_WATCHDOG_S``, or None if it is
     not set.
     """

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 from gpulab.real.cupti import library
-from gpulab.real.driver import CUDA_ERRORS, driver_status
-from gpulab.real.nvml import sharing, text
+from gpulab.real.driver import CUDA_ERRORS, query_driver_status
+from gpulab.real.nvml import decode_text, query_sharing
 from gpulab.session.choose import DeviceChoice
 from virtualgpu.errors import GpulabError
 
@@ -35,7 +35,7 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
     try:
         device_count = int(runtime.getDeviceCount())
     except Exception as error:
-        raise CudaUnavailableError(f"CuPy is installed, but {_reason(error)}") from error
+        raise CudaUnavailableError(f"CuPy is installed, but {_explain_failure(error)}") from error
     if device_count == 0:
         raise CudaUnavailableError("CuPy is installed, but the driver finds no CUDA device")
     if index >= device_count:
@@ -48,7 +48,7 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
         device.synchronize()
         del probe
     except Exception as error:
-        raise CudaUnavailableError(f"cuda:{index} cannot be used: {_reason(error)}") from error
+        raise CudaUnavailableError(f"cuda:{index} cannot be used: {_explain_failure(error)}") from error
     try:
         cupy.cuda.nvrtc.getVersion()
     except Exception as error:
@@ -57,16 +57,16 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
         ) from error
     if device_count > 1:
         _import_collectives()
-    library.load()  # before the program's first NVTX range: later, timelines would not see any
+    library.load_cupti()  # before the program's first NVTX range: later, timelines would not see any
     properties = runtime.getDeviceProperties(index)
-    name = text(properties["name"])
+    name = decode_text(properties["name"])
     capability = (int(properties["major"]), int(properties["minor"]))
-    return DeviceChoice("cuda", name, capability, index, device_count, caution=_sharing_note(device))
+    return DeviceChoice("cuda", name, capability, index, device_count, caution=_make_sharing_note(device))
 
 
 def _import_cupy() -> Any:
     if importlib.util.find_spec("cupy") is None:
-        status = driver_status()
+        status = query_driver_status()
         if status.usable:
             raise CudaUnavailableError(f"there is a GPU, but CuPy is not installed: {INSTALL_CUPY}")
         raise CudaUnavailableError(status.problem)
@@ -74,7 +74,7 @@ def _import_cupy() -> Any:
         module = importlib.import_module("cupy")
     except Exception as error:  # CuPy raises many kinds: ImportError, RuntimeError, OSError
         raise CudaUnavailableError(
-            f"CuPy is installed but cannot be imported ({_first_line(error)}). Run `gpulab doctor` for "
+            f"CuPy is installed but cannot be imported ({_find_first_line(error)}). Run `gpulab doctor` for "
             "details"
         ) from error
     if module is sys.modules.get("virtualgpu.cp"):
@@ -96,21 +96,21 @@ def _import_collectives() -> None:
         importlib.import_module("cupyx.distributed")
 
 
-def _reason(error: Exception) -> str:
+def _explain_failure(error: Exception) -> str:
     status = getattr(error, "status", None)
     if type(error).__name__ == "OutOfMemoryError":
         status = 2
-    return CUDA_ERRORS[status][0] if status in CUDA_ERRORS else _first_line(error)
+    return CUDA_ERRORS[status][0] if status in CUDA_ERRORS else _find_first_line(error)
 
 
-def _first_line(error: Exception) -> str:
+def _find_first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" =\t")]
     return lines[0].rstrip(".") if lines else type(error).__name__
 
 
-def _sharing_note(device: Any) -> str:
+def _make_sharing_note(device: Any) -> str:
     # NVML numbers all GPUs of the machine and CUDA only those that CUDA_VISIBLE_DEVICES lets
     # through, so the two meet by PCI bus id.
     with suppress(Exception):
-        return sharing(device.pci_bus_id).phrase
+        return query_sharing(device.pci_bus_id).phrase
     return ""

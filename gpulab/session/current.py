@@ -17,16 +17,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gpulab._waiting import KernelLine
-from gpulab.session.arguments import Arguments, recent_arrays
+from gpulab.session.arguments import StoredArguments, make_recent_arrays
 from gpulab.session.choose import (
     DEVICE_VARIABLE,
     DeviceChoice,
     Kind,
-    array_module,
     check_count,
     check_watchdog,
-    initial_watchdog,
+    import_array_module,
     parse_device,
+    read_initial_watchdog,
 )
 from gpulab.session.cuda import CudaUnavailableError, open_cuda_device
 from virtualgpu.errors import GpulabError, NotSupportedError, UnknownDeviceError
@@ -67,7 +67,7 @@ class _Session:
     real: dict[int, Backend] = field(default_factory=dict)
     twin: VirtualBackend | None = None
     watchdog_s: float | None = None
-    recent: deque[list[Any]] = field(default_factory=recent_arrays)
+    recent: deque[list[Any]] = field(default_factory=make_recent_arrays)
     contents: list[weakref.ref[Any]] = field(default_factory=list)
 
 
@@ -125,7 +125,7 @@ def use_device(
     global _session
     with _lock:
         if device is None:
-            current_session = _current()
+            current_session = _find_session()
             if count in (None, current_session.choice.count) and links in (
                 None,
                 current_session.choice.links,
@@ -138,8 +138,8 @@ def use_device(
             count = count or current_session.choice.count
         request = (*parse_device(device), check_count(1 if count is None else count), links)
         if _session is None or _session.request != request or request[0] != "virtual":
-            watchdog_s = initial_watchdog() if watchdog_s is None else watchdog_s
-            _session = _open(*request)
+            watchdog_s = read_initial_watchdog() if watchdog_s is None else watchdog_s
+            _session = _open_session(*request)
         _set_watchdog(_session, check_watchdog(watchdog_s))
         return _session.choice
 
@@ -160,7 +160,7 @@ def on_device(device: str, count: int = 1, links: str | None = None) -> Iterator
     """
     global _session
     with _lock:
-        previous_session = _current()
+        previous_session = _find_session()
     try:
         use_device(device, count, links=links)
         yield cp()
@@ -179,21 +179,21 @@ def which_device() -> DeviceChoice:
     >>> print(gl.which_device())
     """
     with _lock:
-        return _current().choice
+        return _find_session().choice
 
 
 def cp() -> Any:
     """Return the array module, which is ``cupy`` on a real device and ``virtualgpu.cp`` on a virtual
     device.
     """
-    return array_module(which_device().kind)
+    return import_array_module(which_device().kind)
 
 
 def cupyx() -> Any:
     """Return CuPy's package ``cupyx`` (pinned arrays, profiler), or the corresponding package of the virtual
     GPU.
     """
-    return array_module(which_device().kind, "cupyx")
+    return import_array_module(which_device().kind, "cupyx")
 
 
 def backend() -> Backend:
@@ -203,7 +203,7 @@ def backend() -> Backend:
     sets.
     """
     with _lock:
-        session = _current()
+        session = _find_session()
         if session.virtual is not None:
             return session.virtual
         index = int(cp().cuda.Device().id)
@@ -214,24 +214,24 @@ def backend() -> Backend:
         return session.real[index]
 
 
-def program_lines() -> lines.ProgramLines:
+def make_program_lines() -> lines.ProgramLines:
     """Return an object that distinguishes lines of the learner's program from lines of libraries."""
     return lines.ProgramLines()
 
 
-def shown_file(name: str) -> str:
+def format_file_name(name: str) -> str:
     """Return the display name of a file of the program. A notebook cell has a name such as ``cell [12]``."""
     return lines.display_name(name)
 
 
-def program_names(key: Callable[[Any], int] = id) -> ProgramNames:
+def make_program_names(key: Callable[[Any], int] = id) -> ProgramNames:
     """Return an object that finds the variable names of arrays in the program. The function `key` returns a
     number that identifies an array.
     """
-    return ProgramNames(program_lines(), key)
+    return ProgramNames(make_program_lines(), key)
 
 
-def twin() -> VirtualBackend | None:
+def find_twin() -> VirtualBackend | None:
     """Return a virtual device with the properties of the real device in use. If a virtual device is in use,
     return None.
 
@@ -239,7 +239,7 @@ def twin() -> VirtualBackend | None:
     module is not used, so the twin is its current machine.
     """
     with _lock:
-        session = _current()
+        session = _find_session()
         if session.virtual is not None:
             return None
         if session.twin is None:
@@ -250,25 +250,25 @@ def twin() -> VirtualBackend | None:
         return session.twin
 
 
-def virtual_side() -> VirtualBackend:
+def find_virtual_side() -> VirtualBackend:
     """Return the virtual device in use, or the virtual twin of the real device in use."""
     with _lock:
-        backend = twin() or _current().virtual
+        backend = find_twin() or _find_session().virtual
         assert backend is not None
         return backend
 
 
-def real_cp() -> Any | None:
+def find_real_cp() -> Any | None:
     """Return CuPy if a real device is in use, or None otherwise.
 
     Callers use the result for work that only a real device can do.
     """
     with _lock:
-        return None if _current().virtual is not None else cp()
+        return None if _find_session().virtual is not None else cp()
 
 
 @contextmanager
-def bench(
+def use_bench_device(
     info: DeviceInfo | None = None, count: int = 1, links: str | None = None
 ) -> Iterator[VirtualBackend]:
     """Use a new virtual device within a ``with`` block. The new device does not contain the learner's arrays.
@@ -286,7 +286,7 @@ def bench(
         The new device, which the virtual array module uses within the block.
     """
     previous_session = slot.current()  # asked first: looking for the twin makes it the current one
-    new_device = _new_virtual(virtual_side().device_info() if info is None else info, count, links)
+    new_device = _new_virtual(find_virtual_side().device_info() if info is None else info, count, links)
     slot.use(new_device.machine)
     try:
         yield new_device
@@ -295,7 +295,7 @@ def bench(
 
 
 @contextmanager
-def late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | None]:
+def report_late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | None]:
     """Make the device in use report faults as CUDA does. The error appears after a delay, and again in every
     later call.
 
@@ -311,17 +311,17 @@ def late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | None]:
         The information that a virtual device has about the first fault; None for a real device.
     """
     with _lock:
-        virtual = _current().virtual
+        virtual = _find_session().virtual
     with nullcontext() if virtual is None else orders.late_faults(virtual.machine, blocking) as late_orders:
         yield late_orders
 
 
-def table() -> tuple[DeviceInfo, ...]:
+def list_table_devices() -> tuple[DeviceInfo, ...]:
     """Return all GPUs that the virtual GPU can model, from the device table."""
     return tuple(devices.device_info(name) for name in devices.names())
 
 
-def table_info(name: str) -> DeviceInfo:
+def find_table_info(name: str) -> DeviceInfo:
     """Return the entry of one GPU in the device table.
 
     Raises
@@ -332,22 +332,24 @@ def table_info(name: str) -> DeviceInfo:
     return devices.device_info(name)
 
 
-def ceilings() -> Ceilings:
+def find_ceilings() -> Ceilings:
     """Return the peak arithmetic and memory rates of the device in use."""
     return ceilings_of(backend().device_info())
 
 
-def l1_bytes(info: DeviceInfo) -> int:
+def compute_l1_bytes(info: DeviceInfo) -> int:
     """Return the size in bytes of the L1 cache of an SM if no block uses shared memory."""
     return cache_sizes(info, 0, 1).l1_bytes
 
 
-def occupancy_on(name: str, point: Occupancy) -> Occupancy:
+def compute_occupancy_on(name: str, point: Occupancy) -> Occupancy:
     """Return the occupancy of the same block, with the same resources, on another GPU of the device table."""
-    return occupancy_of(table_info(name), point.block_threads, point.registers_per_thread, point.shared_bytes)
+    return occupancy_of(
+        find_table_info(name), point.block_threads, point.registers_per_thread, point.shared_bytes
+    )
 
 
-def peer_gbps(direct: bool) -> float:
+def compute_peer_gbps(direct: bool) -> float:
     """Return the modelled bandwidth in GB/s of large copies between two GPUs of the model in use.
 
     If `direct` is true, the copies use the link between the GPUs; otherwise, they pass through the host.
@@ -356,20 +358,20 @@ def peer_gbps(direct: bool) -> float:
     return link_cost.peer_gbps(info, info, direct)
 
 
-def step_prices() -> StepPrices:
+def find_step_prices() -> StepPrices:
     """Return the modelled costs of one step of a collective schedule on GPUs of the same model as the one in
     use.
     """
     return cost.step_prices(backend().device_info())
 
 
-def step_ns(
+def compute_step_ns(
     name: str, gpus: int, messages: Sequence[tuple[int, int, int, bool]], sums: Sequence[tuple[int, int]]
 ) -> float:
     """Return the modelled duration in ns of one step of a collective schedule. See
     `virtualgpu.model.cost.step_ns`.
     """
-    return cost.step_ns([table_info(name)] * gpus, messages, sums)[1]
+    return cost.step_ns([find_table_info(name)] * gpus, messages, sums)[1]
 
 
 def check_not_capturing(launch: Launch) -> None:
@@ -385,26 +387,28 @@ def check_not_capturing(launch: Launch) -> None:
             )
 
 
-def arguments_of(args: Sequence[Any]) -> Arguments:
+def store_arguments(args: Sequence[Any]) -> StoredArguments:
     """Return an object that stores the arguments of a launch without keeping the learner's arrays alive."""
     with _lock:
-        return Arguments(args, lambda argument: isinstance(argument, cp().ndarray), _current().recent)
+        return StoredArguments(
+            args, lambda argument: isinstance(argument, cp().ndarray), _find_session().recent
+        )
 
 
-def kept_contents() -> list[weakref.ref[Any]]:
+def list_kept_contents() -> list[weakref.ref[Any]]:
     """Return the saved array contents of all launches in this session, with the oldest first."""
     with _lock:
-        return _current().contents
+        return _find_session().contents
 
 
-def virtual_machine() -> slot.Machine | None:
+def find_virtual_machine() -> slot.Machine | None:
     """Return the simulated machine of the virtual device in use, or None if a real device is in use."""
     with _lock:
-        virtual = _current().virtual
+        virtual = _find_session().virtual
         return None if virtual is None else virtual.machine
 
 
-def here() -> Callable[[], AbstractContextManager[None]]:
+def bind_current_device() -> Callable[[], AbstractContextManager[None]]:
     """Return a function that makes the present device current again in the thread of a widget callback.
 
     Returns
@@ -414,7 +418,7 @@ def here() -> Callable[[], AbstractContextManager[None]]:
         thread, and callbacks run in several threads.
     """
     with _lock:
-        session = _current()
+        session = _find_session()
         device = cp().cuda.Device()
 
     @contextmanager
@@ -431,19 +435,19 @@ def here() -> Callable[[], AbstractContextManager[None]]:
     return context
 
 
-def _current() -> _Session:
+def _find_session() -> _Session:
     global _session
     if _session is None:
         text = os.environ.get(DEVICE_VARIABLE, "").strip() or "auto"
         try:
-            _session = _open(*parse_device(text), 1, None)
+            _session = _open_session(*parse_device(text), 1, None)
         except (UnknownDeviceError, CudaUnavailableError) as error:
             raise type(error)(f"{DEVICE_VARIABLE}={text}: {error}") from error
-        _set_watchdog(_session, initial_watchdog())
+        _set_watchdog(_session, read_initial_watchdog())
     return _session
 
 
-def _open(device_kind: Kind, name: str, count: int, links: str | None) -> _Session:
+def _open_session(device_kind: Kind, name: str, count: int, links: str | None) -> _Session:
     request = (device_kind, name, count, links)
     reason = ""
     if device_kind != "virtual":
@@ -462,7 +466,7 @@ def _open(device_kind: Kind, name: str, count: int, links: str | None) -> _Sessi
             if count != 1 or links is not None:
                 raise ValueError(_ALL_THERE)
             return _Session(choice, request)
-    info = table_info(name or DEFAULT_DEVICE)
+    info = find_table_info(name or DEFAULT_DEVICE)
     virtual = _new_virtual(info, count, links)
     link_kind = virtual.machine.links.kind if count > 1 else ""
     choice = DeviceChoice(

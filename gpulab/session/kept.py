@@ -41,13 +41,13 @@ class KeptLaunch:
 
     def __init__(self, launch: Launch) -> None:
         current.check_not_capturing(launch)  # a copy would end the capture with an error
-        self._session_context = current.here()
-        self._arguments = current.arguments_of(launch.args)
+        self._session_context = current.bind_current_device()
+        self._arguments = current.store_arguments(launch.args)
         self.launch = replace(launch, args=())
-        self.contents = _Contents(launch)
+        self.contents = _ArrayContents(launch)
 
     @contextmanager
-    def unchanged(self) -> Iterator[Launch]:
+    def with_current_contents(self) -> Iterator[Launch]:
         """Yield the launch with the current contents of its arrays.
 
         Raises
@@ -56,10 +56,10 @@ class KeptLaunch:
             If the arrays no longer exist, or another device is in use.
         """
         with self._session_context():
-            yield replace(self.launch, args=self._arguments.now())
+            yield replace(self.launch, args=self._arguments.find_current())
 
     @contextmanager
-    def again(self) -> Iterator[Launch]:
+    def with_initial_contents(self) -> Iterator[Launch]:
         """Yield the launch with the array contents from before it ran. The present contents are restored
         afterwards.
 
@@ -68,25 +68,25 @@ class KeptLaunch:
         GpulabError
             If the arrays no longer exist, their contents are not kept, or another device is in use.
         """
-        with self.unchanged() as launch:
+        with self.with_current_contents() as launch:
             kept_memory = self.contents.memory
             if kept_memory is None:
                 raise GpulabError(self.contents.why_not)
             with launch.on_stream():
-                present_contents = _read(launch)
-                _write(launch, kept_memory)
+                present_contents = _read_contents(launch)
+                _write_contents(launch, kept_memory)
             try:
                 yield launch
             finally:
                 with launch.on_stream():
-                    _write(launch, present_contents)
+                    _write_contents(launch, present_contents)
 
     def drop(self) -> None:
         """Free the copies of the array contents. The launch cannot be repeated afterwards."""
         self.contents.drop()
 
 
-class _Contents:
+class _ArrayContents:
     """The contents of a launch's arrays, as bytes in host memory; ``memory`` is None if not kept."""
 
     def __init__(self, launch: Launch) -> None:
@@ -96,7 +96,7 @@ class _Contents:
         if self.size_bytes <= MOST_BYTES:
             self._make_room()
             with launch.on_stream():
-                self.memory = _read(launch)
+                self.memory = _read_contents(launch)
 
     def drop(self) -> None:
         """Free the copies of the array contents."""
@@ -106,7 +106,7 @@ class _Contents:
 
     def _make_room(self) -> None:
         """Drop the contents of the oldest launches until there is enough memory for these contents."""
-        references = current.kept_contents()
+        references = current.list_kept_contents()
         contents_alive = [
             launch_contents for reference in references if (launch_contents := reference()) is not None
         ]
@@ -118,26 +118,26 @@ class _Contents:
         references[:] = [weakref.ref(launch_contents) for launch_contents in (*contents_alive, self)]
 
 
-def _read(launch: Launch) -> list[npt.NDArray[np.uint8]]:
+def _read_contents(launch: Launch) -> list[npt.NDArray[np.uint8]]:
     """Copy the contents of the arrays to the host. On a virtual GPU, this copy is not recorded."""
-    machine = current.virtual_machine()
+    machine = current.find_virtual_machine()
     memory = memory_of(launch.args, current.cp())
     if machine is None:
         return [array.get() for array in memory]
-    return [_array_bytes(machine, array).copy() for array in memory]
+    return [_view_array_bytes(machine, array).copy() for array in memory]
 
 
-def _write(launch: Launch, saved_contents: list[npt.NDArray[np.uint8]]) -> None:
+def _write_contents(launch: Launch, saved_contents: list[npt.NDArray[np.uint8]]) -> None:
     """Copy the saved contents back into the arrays."""
-    machine = current.virtual_machine()
+    machine = current.find_virtual_machine()
     for array, data in zip(memory_of(launch.args, current.cp()), saved_contents, strict=True):
         if machine is None:
             array.set(data)
         else:
-            _array_bytes(machine, array)[:] = data
+            _view_array_bytes(machine, array)[:] = data
 
 
-def _array_bytes(machine: Any, array: Any) -> npt.NDArray[np.uint8]:
+def _view_array_bytes(machine: Any, array: Any) -> npt.NDArray[np.uint8]:
     """Return the bytes of an array on a virtual device as a NumPy array that shares its memory."""
     view: npt.NDArray[np.uint8] = machine.devices[array.device.id].memory.view(array.data.ptr, array.nbytes)
     return view

@@ -64,7 +64,7 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
-class Observed(Generic[R]):
+class ObservedRecord(Generic[R]):
     """The result of one observation of a kernel launch.
 
     The attribute ``record`` contains the observed data. If a real GPU is in use, ``counterpart`` returns the
@@ -80,13 +80,13 @@ class Observed(Generic[R]):
 
 
 @overload
-def observe(launch: Launch, observations: Observation[R], /) -> Observed[R]: ...
+def observe(launch: Launch, observations: Observation[R], /) -> ObservedRecord[R]: ...
 @overload
 def observe(
     launch: Launch, observations: Observation[R], other: Observation[S], /
-) -> tuple[Observed[R], Observed[S]]: ...
+) -> tuple[ObservedRecord[R], ObservedRecord[S]]: ...
 @overload
-def observe(launch: Launch, /, *observations: Observation[Any]) -> tuple[Observed[Any], ...]: ...
+def observe(launch: Launch, /, *observations: Observation[Any]) -> tuple[ObservedRecord[Any], ...]: ...
 def observe(launch: Launch, /, *observations: Observation[Any]) -> Any:
     """Run a launch, and observe it on the device in use. The virtual twin of the device repeats the launch
     for data that the device cannot measure.
@@ -114,18 +114,18 @@ def observe(launch: Launch, /, *observations: Observation[Any]) -> Any:
         If the twin does not finish counting in time.
     """
     current.check_not_capturing(launch)
-    twin = current.twin()
+    twin = current.find_twin()
     with launch.on_stream():
         if twin is None:
             records = current.backend().observe(launch, *observations)
-            return tuple(map(Observed, records)) if len(observations) > 1 else Observed(records)
+            return tuple(map(ObservedRecord, records)) if len(observations) > 1 else ObservedRecord(records)
         observed_records = _observe_with_twin(launch, observations, twin)
     return observed_records if len(observations) > 1 else observed_records[0]
 
 
 def _observe_with_twin(
     launch: Launch, observations: Sequence[Observation[Any]], twin: VirtualBackend
-) -> tuple[Observed[Any], ...]:
+) -> tuple[ObservedRecord[Any], ...]:
     """Observe a launch on the real GPU where this is possible, and otherwise on its virtual twin."""
     has_cold_caches = caches_of(observations) == "cold"
     replay = _Replay(launch, observations, twin)
@@ -146,7 +146,7 @@ def _observe_with_twin(
         if isinstance(observation, Blocks | Warp | Block)
     }
     if len(measurable) < len(set(observations)):
-        replay.replay_records = replay.counted()
+        replay.replay_records = replay.replay_counted()
     else:
         replay.begin()
     measurements: dict[Observation[Any], Any] = {}
@@ -157,24 +157,26 @@ def _observe_with_twin(
     elif counted_kinds:
         launch.run()
 
-    def observed_record(observation: Observation[Any]) -> Observed[Any]:
+    def observed_record(observation: Observation[Any]) -> ObservedRecord[Any]:
         if isinstance(observation, Hazards):
-            return Observed(
-                replay.of(observation), note="Executed on the virtual GPU with copies of the arrays."
+            return ObservedRecord(
+                replay.find_record(observation), note="Executed on the virtual GPU with copies of the arrays."
             )
         if observation not in measurements:
-            return Observed(replay.of(observation), note="Counted in a replay on the virtual GPU")
+            return ObservedRecord(
+                replay.find_record(observation), note="Counted in a replay on the virtual GPU"
+            )
         if isinstance(observation, Blocks):
-            return Observed(measurements[observation], lambda: replay.of(observation))
-        replay_result = replay.of(observation)
+            return ObservedRecord(measurements[observation], lambda: replay.find_record(observation))
+        replay_result = replay.find_record(observation)
         if replay_result is None:
-            return Observed(measurements[observation])  # its basic blocks stand alone
-        return Observed(replay_result, lambda: measurements[observation])
+            return ObservedRecord(measurements[observation])  # its basic blocks stand alone
+        return ObservedRecord(replay_result, lambda: measurements[observation])
 
     return tuple(map(observed_record, observations))
 
 
-def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
+def make_block_size_launcher(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
     """Return a function that the slider of the block size calls. The function repeats a launch with another
     block size and the same total work.
 
@@ -191,15 +193,15 @@ def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | Non
     if not kept_launch.launch.is_one_dimensional:
         return None
     backend = current.backend()
-    twin = current.twin()
+    twin = current.find_twin()
 
     def trace(threads: int) -> LaunchTrace:
-        with kept_launch.unchanged() as launch, launch.on_stream():
+        with kept_launch.with_current_contents() as launch, launch.on_stream():
             resized_launch = launch.resized(threads)
             if twin is not None and resized_launch.block != launch.block:
                 replay = _Replay(resized_launch, (Blocks(),), twin)
                 if replay.quick:
-                    replay.attempt(Copies(resized_launch.args, current.cp()))
+                    replay.try_replay(Copies(resized_launch.args, current.cp()))
                 elif resized_launch.block[0] > launch.block[0] or resized_launch.threads != launch.threads:
                     raise GpulabError(
                         "This launch is too large for a test on the virtual GPU. The "
@@ -211,7 +213,7 @@ def at_block_size(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | Non
     return trace
 
 
-def occupancies() -> Callable[[Activity], float | None]:
+def make_occupancy_function() -> Callable[[Activity], float | None]:
     """Return a function that computes the theoretical occupancy (0 to 1) of a kernel in a timeline."""
     device = current.backend().device_info()
 
@@ -233,7 +235,7 @@ class _Replay:
         self.launch = launch
         self.observations = observations
         self.twin = twin
-        self.use_device_again, self.cp = current.here(), current.cp()
+        self.use_device_again, self.cp = current.bind_current_device(), current.cp()
         # The twin takes numbers and device arrays. CuPy refuses other kinds, but for a few, such as textures.
         self.has_plain_args = all(isinstance(argument, (Number, self.cp.ndarray)) for argument in launch.args)
         self.size_bytes = size_bytes(launch.args, self.cp) if self.has_plain_args else math.inf
@@ -263,16 +265,16 @@ class _Replay:
             with self.twin.machine.keeping("watchdog_s"):
                 for device in self.twin.machine.devices:
                     device.watchdog_s = min(FIRST_S, device.watchdog_s)
-                self.replay_records = self.attempt(Copies(self.launch.args, self.cp))
+                self.replay_records = self.try_replay(Copies(self.launch.args, self.cp))
         if self.replay_records is None and self.quick:
             self.saved_copies = Copies(self.launch.args, self.cp, keep_contents=True)
 
-    def counted(self) -> dict[Observation[Any], Any]:
+    def replay_counted(self) -> dict[Observation[Any], Any]:
         """Replay the launch on the virtual twin, and return its records. The watchdog limits the time of the
         replay.
         """
         try:
-            return self.run()
+            return self.replay_now()
         except RuntimeError as error:
             if getattr(error, "status", None) != LAUNCH_TIMEOUT:
                 raise
@@ -281,17 +283,17 @@ class _Replay:
                 "smaller grid, or give it more time with gl.use_device(watchdog_s=60)."
             ) from error
 
-    def of(self, observation: Observation[Any]) -> Any:
+    def find_record(self, observation: Observation[Any]) -> Any:
         """Return the record of the virtual twin for an observation, or None. The replay uses the array
         contents from before the launch.
         """
         kept_launch = self.saved_copies
         self.saved_copies = None
         if kept_launch is not None:
-            self.replay_records = self.attempt(kept_launch)
+            self.replay_records = self.try_replay(kept_launch)
         return self.replay_records[observation] if self.replay_records is not None else None
 
-    def attempt(self, copies: Copies) -> dict[Observation[Any], Any] | None:
+    def try_replay(self, copies: Copies) -> dict[Observation[Any], Any] | None:
         """Try to replay the launch. Return None if the virtual twin lacks a feature or takes too long.
 
         Raises
@@ -304,13 +306,13 @@ class _Replay:
             If the learner has turned warnings into errors. The launch has not been checked then.
         """
         try:
-            return self.run(copies)
+            return self.replay_now(copies)
         except Exception as error:
             if isinstance(error, Warning | WatchError) or getattr(error, "status", None) in CONTEXT_ENDING:
                 raise
             return None
 
-    def run(self, copies: Copies | None = None) -> dict[Observation[Any], Any]:
+    def replay_now(self, copies: Copies | None = None) -> dict[Observation[Any], Any]:
         """Replay the launch with the given copies of its arrays, or with copies of their present contents."""
         with self.use_device_again():
             args = (copies or Copies(self.launch.args, self.cp)).on(self.twin.cp)

@@ -13,8 +13,8 @@ from typing import Any
 
 from gpulab import session
 from gpulab.processes.errors import ProcessError
-from gpulab.processes.talk import Talk
-from gpulab.processes.values import DamagedError
+from gpulab.processes.talk import RequestProcess
+from gpulab.processes.values import DamagedBytesError
 from gpulab_course import folders
 from gpulab_course.content import copies
 from gpulab_course.teach.judge.check import UnknownExerciseError, judge
@@ -116,7 +116,7 @@ def judge_file(exercise_id: str, path: Path) -> Verdict:
         return judge(exercise, _find_kernel(module))
     except ProcessError as reason:
         return Verdict(exercise_id, False, str(reason))
-    except DamagedError:
+    except DamagedBytesError:
         return Verdict(
             exercise_id,
             False,
@@ -167,7 +167,9 @@ def _read_answer(path: Path) -> str:
 
 def _find_kernel(module: AnswerModule) -> KernelSource | str:
     """Run Python source text in a separate process, and return the kernel that it defines."""
-    with Talk(f"virtual:{session.table_info(session.which_device().device).name}", _KERNEL_LIMIT_S) as talk:
+    with RequestProcess(
+        f"virtual:{session.find_table_info(session.which_device().device).name}", _KERNEL_LIMIT_S
+    ) as talk:
         name, code, options, expressions = talk.ask(
             "", _read_kernel_fields, module.text, module.name, module.file, "cupy" in module.text
         )

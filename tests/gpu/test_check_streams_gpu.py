@@ -129,6 +129,6 @@ def test_another_tool_is_named(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None
 def test_without_cupti_a_virtual_gpu_is_offered(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from gpulab.real.cupti import library
 
-    monkeypatch.setattr(library, "load", lambda: None)
+    monkeypatch.setattr(library, "load_cupti", lambda: None)
     with pytest.raises(NotSupportedError, match=r'use_device\("virtual"\)'), gl.check_streams():
         pass

@@ -17,8 +17,8 @@ import gpulab as gl
 from gpulab import session
 from gpulab.lab.links import nccl
 from gpulab.lab.links.schedules import ALGORITHMS
-from gpulab.processes.group import Group
-from gpulab.processes.tree import descendants
+from gpulab.processes.group import ProcessGroup
+from gpulab.processes.tree import find_descendants
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.traffic.collective import Operation
 
@@ -118,9 +118,9 @@ def meeting(at: Callable[[str], object], rank: int, key: tuple[list[int], bool],
 @pytest.mark.parametrize("how", ["dies", "does not come"])
 def test_a_rank_that_does_not_come_is_named_and_all_end(gpus: int, how: str) -> None:
     gl.collective("all-reduce", "nccl", gpus=2, size_bytes=400)  # what starts processes stays
-    before = set(descendants(os.getpid()))
+    before = set(find_descendants(os.getpid()))
     begun = time.monotonic()
-    with pytest.raises(GpulabError) as error, Group(["cuda:0", "cuda:1"], LIMIT_S) as ranks:
+    with pytest.raises(GpulabError) as error, ProcessGroup(["cuda:0", "cuda:1"], LIMIT_S) as ranks:
         ranks.ask(meeting, ranks.ask(nccl._key)[0], how)
     said = str(error.value)
     assert "ank 0 is in the second allReduce" in said
@@ -131,7 +131,7 @@ def test_a_rank_that_does_not_come_is_named_and_all_end(gpus: int, how: str) -> 
         assert "rank 1 is in its own affairs" in said
         assert f"Not finished after {LIMIT_S:g} s" in said
     until = time.monotonic() + 10
-    while (left := set(descendants(os.getpid())) - before) and time.monotonic() < until:
+    while (left := set(find_descendants(os.getpid())) - before) and time.monotonic() < until:
         time.sleep(0.05)
     assert not [pid for pid in left if psutil.pid_exists(pid)]
     # And the GPUs serve the next ones.

@@ -71,7 +71,7 @@ def pinned(cp: Any) -> np.ndarray[Any, Any]:
 def without_cupti(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpulab.real.cupti import library
 
-    monkeypatch.setattr(library, "load", lambda: None)
+    monkeypatch.setattr(library, "load_cupti", lambda: None)
 
 
 def recorded(work: Callable[[], object]) -> Timeline:

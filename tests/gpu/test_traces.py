@@ -171,7 +171,7 @@ def test_masks_equal_the_virtual_gpus(cuda: CudaBackend, cp: Any, name: str) -> 
     c = case(name)
     kernel = kernel_of(c, cp)
     values = device_arguments(c.make_args(SEED), cp)
-    twin = session.twin()
+    twin = session.find_twin()
     assert twin is not None
     launch = Launch.of(kernel, c.grid, c.block, values, c.shared_bytes)
     copied = replace(launch, kernel=launch.source, args=Copies(values, cp).on(twin.cp))

@@ -18,7 +18,7 @@ from gpulab.allocators.snapshot import write_snapshot
 from gpulab.allocators.torch import TorchAllocator
 from gpulab.lab.memory import allocator
 from gpulab.lab.memory.allocator import AllocatorReport
-from gpulab.session.pools.pool import block_map
+from gpulab.session.pools.pool import make_block_map
 from gpulab.views.allocator import columns
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.memory import ACTIONS, BlockMap, Request
@@ -267,14 +267,14 @@ def test_a_pool_without_a_block_map_is_shown_by_its_arrays() -> None:
     cp.zeros(5000)
     pool = cp.get_default_memory_pool()
     silent = SimpleNamespace(total_bytes=pool.total_bytes, get_limit=lambda: 77)
-    blocks, note = block_map(silent)
+    blocks, note = make_block_map(silent)
     sizes = [b.size_bytes for b in blocks.blocks if b.address in {a.data.ptr for a in kept}]
     assert sizes == [8192, 16384]
     assert blocks.limit_bytes == 77
     assert {b.label for b in blocks.blocks} >= {"kept[1]: float32 array of shape (64, 64)"}
     missing = pool.total_bytes() - blocks.used_bytes
     assert f"arrays that existed then, and {missing:,} bytes of it are not shown" in note
-    empty, note = block_map(SimpleNamespace(total_bytes=lambda: 0, get_limit=lambda: 0))
+    empty, note = make_block_map(SimpleNamespace(total_bytes=lambda: 0, get_limit=lambda: 0))
     assert (empty.segments, note) == ((), "")
 
 

@@ -119,7 +119,7 @@ def test_allocations_of_another_thread_are_recorded_on_request():
 
     def work() -> None:
         zeros(1)
-        with recorder.in_this_thread():
+        with recorder.record_this_thread():
             zeros(1)
         zeros(1)
 
@@ -127,6 +127,6 @@ def test_allocations_of_another_thread_are_recorded_on_request():
     with recorder:
         thread.start()
         thread.join()
-        with recorder.in_this_thread():
+        with recorder.record_this_thread():
             zeros(1)
     assert count(recorder, "alloc") == 2

@@ -17,8 +17,8 @@ from gpulab.session import current
 from gpulab.session.pools import hook, pinned, pool
 from gpulab.session.pools.hook import AllocationRecorder
 from gpulab.session.pools.pinned import PinnedRecorder
-from gpulab.session.pools.pool import PoolRecorder, current_pool, lies_here
-from gpulab.session.pools.readings import MemoryRecorder, _Readings, marks_of
+from gpulab.session.pools.pool import PoolRecorder, find_current_pool, is_on_current_device
+from gpulab.session.pools.readings import MemoryRecorder, _MemoryRowReader, summarize_events
 from virtualgpu.records import Provenance
 from virtualgpu.records.memory import ACTIONS, AllocatorEvents, MemoryReading
 
@@ -42,10 +42,10 @@ def test_held_bytes_are_those_of_one_device() -> None:
     recorder = AllocationRecorder(device=1)
     bytes_held = []
     for device, address, size in ((1, 1000, 512), (0, 1000, 4096), (1, 2000, 1024)):
-        recorder.allocated(device, size, size, address, True)
+        recorder.on_allocation(device, size, size, address, True)
         bytes_held.append((recorder.held, recorder.most_held))
     for device, address, size in ((0, 1000, 4096), (1, 1000, 512)):
-        recorder.freed(device, size, address)
+        recorder.on_free(device, size, address)
         bytes_held.append((recorder.held, recorder.most_held))
     assert bytes_held == [(512, 512), (512, 512), (1536, 1536), (1536, 1536), (1024, 1536)]
 
@@ -54,7 +54,7 @@ def test_the_last_events_are_kept_and_numbers_go_on() -> None:
     recorder = AllocationRecorder(keep=4)
     addresses = []
     for number in range(1, 11):
-        recorder.taken(0, 512, number)
+        recorder.on_segment_allocation(0, 512, number)
         addresses.append([row[1] for row in recorder.events().rows()])
         assert len(recorder) == number
     assert addresses[7] == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -62,10 +62,10 @@ def test_the_last_events_are_kept_and_numbers_go_on() -> None:
     assert addresses[9] == [6, 7, 8, 9, 10]
     assert [row[1] for row in recorder.events(since=7).rows()] == [8, 9, 10]
     assert [row[1] for row in recorder.events(since=2).rows()] == [6, 7, 8, 9, 10]
-    events, following = recorder.news(9)
+    events, following = recorder.events_and_next(9)
     assert (len(events), following) == (1, 10)
-    assert [len(recorder.news(10)[0]), recorder.news(10)[1]] == [0, 10]
-    assert recorder.news(0, 1)[1] == 10
+    assert [len(recorder.events_and_next(10)[0]), recorder.events_and_next(10)[1]] == [0, 10]
+    assert recorder.events_and_next(0, 1)[1] == 10
 
 
 def test_hooks_of_a_recorder_leave_with_it() -> None:
@@ -74,10 +74,10 @@ def test_hooks_of_a_recorder_leave_with_it() -> None:
     recorder = AllocationRecorder()
     other = AllocationRecorder()
     with other:
-        with recorder, recorder.in_this_thread():
+        with recorder, recorder.record_this_thread():
             assert len(hooks) == len(before) + 2, "it records this thread already"
         assert len(hooks) == len(before) + 1
-        with recorder.in_this_thread():
+        with recorder.record_this_thread():
             assert len(hooks) == len(before) + 2
             gl.cp.cuda.alloc(10)
         assert len(hooks) == len(before) + 1
@@ -134,7 +134,7 @@ def test_stacks_have_only_lines_of_the_program() -> None:
     recorder = AllocationRecorder()
 
     def inner() -> None:
-        recorder.taken(0, 512, 1)
+        recorder.on_segment_allocation(0, 512, 1)
 
     def outer(depth: int) -> list[str]:
         THROUGH(inner, depth)
@@ -148,9 +148,10 @@ def test_stacks_have_only_lines_of_the_program() -> None:
     assert stack_of(recorder)[:3] == ["inner", "<lambda>", me], "each stretch of a library counts by itself"
     assert outer(1)[:3] == ["inner", "outer", me]
     assert len(recorder.stacks) == len({*recorder.stacks}) == len(recorder.sources)
-    assert recorder.sources[0].text == "recorder.taken(0, 512, 1)"
+    assert recorder.sources[0].text == "recorder.on_segment_allocation(0, 512, 1)"
     code = (
-        "def call(recorder, depth):\n    call(recorder, depth - 1) if depth else recorder.taken(0, 512, 1)\n"
+        "def call(recorder, depth):\n    call(recorder, depth - 1) if depth else "
+        "recorder.on_segment_allocation(0, 512, 1)\n"
     )
     library(code)["call"](recorder, 3 * hook.MOST_FOREIGN)
     assert stack_of(recorder)[0] == me, "above the first line of the program a library may be deep"
@@ -163,13 +164,16 @@ def test_stacks_end_with_the_cell_and_at_a_depth() -> None:
         if depth:
             deep(depth - 1)
         else:
-            recorder.taken(0, 512, 1)
+            recorder.on_segment_allocation(0, 512, 1)
 
     deep(200)
     assert stack_of(recorder) == ["deep"] * hook.MOST_FRAMES
     cell = "def in_cell(f):\n    return f()\nin_cell(function)\n"
     for name, ends in (("__main__", True), ("mine", False)):
-        variables: dict[str, Any] = {"__name__": name, "function": lambda: recorder.taken(0, 512, 2)}
+        variables: dict[str, Any] = {
+            "__name__": name,
+            "function": lambda: recorder.on_segment_allocation(0, 512, 2),
+        }
         exec(compile(cell, "<cell>", "exec"), variables)
         functions = stack_of(recorder)
         assert functions[:3] == ["<lambda>", "in_cell", "<module>"]
@@ -178,7 +182,7 @@ def test_stacks_end_with_the_cell_and_at_a_depth() -> None:
 
 def test_an_event_without_a_line_of_the_program_has_no_stack() -> None:
     recorder = AllocationRecorder()
-    thread = threading.Thread(target=recorder.freed, args=(0, 512, 1))
+    thread = threading.Thread(target=recorder.on_free, args=(0, 512, 1))
     thread.start()
     thread.join()
     assert [row[6] for row in recorder.events().rows()] == [-1, -1]
@@ -188,9 +192,9 @@ def test_an_event_without_a_line_of_the_program_has_no_stack() -> None:
 def test_the_first_of_very_many_stacks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hook, "MOST_STACKS", 2)
     recorder = AllocationRecorder()
-    first = lambda: recorder.taken(0, 512, 1)  # noqa: E731
-    second = lambda: recorder.taken(0, 512, 2)  # noqa: E731
-    third = lambda: recorder.taken(0, 512, 3)  # noqa: E731
+    first = lambda: recorder.on_segment_allocation(0, 512, 1)  # noqa: E731
+    second = lambda: recorder.on_segment_allocation(0, 512, 2)  # noqa: E731
+    third = lambda: recorder.on_segment_allocation(0, 512, 3)  # noqa: E731
     for function in (first, second, third) * 2:
         function()
     stacks = [row[6] for row in recorder.events().rows()]
@@ -272,23 +276,23 @@ class Silent:
 
 def test_the_pool_of_the_allocator_is_the_current_one() -> None:
     cp = gl.cp
-    assert current_pool() is cp.get_default_memory_pool()
+    assert find_current_pool() is cp.get_default_memory_pool()
     own_pool = cp.cuda.MemoryPool()
     with cp.cuda.using_allocator(own_pool.malloc):
-        assert current_pool() is own_pool
+        assert find_current_pool() is own_pool
     with cp.cuda.using_allocator(lambda size: own_pool.malloc(size)):
-        assert current_pool() is cp.get_default_memory_pool()
+        assert find_current_pool() is cp.get_default_memory_pool()
 
 
 def test_an_array_is_on_the_current_device_or_not() -> None:
     x = gl.cp.zeros(4)
-    assert lies_here(x) is True
+    assert is_on_current_device(x) is True
     gl.use_device("virtual:A100")
-    assert lies_here(x) is False
+    assert is_on_current_device(x) is False
     gl.use_device("virtual:T4")
     for device_id in (0, 1):
         real: Any = SimpleNamespace(data=SimpleNamespace(mem=SimpleNamespace(device_id=device_id)))
-        assert lies_here(real) is (device_id == 0)
+        assert is_on_current_device(real) is (device_id == 0)
 
 
 def test_segments_that_a_pool_gave_back_are_noticed_at_the_next_event(
@@ -306,28 +310,28 @@ def test_segments_that_a_pool_gave_back_are_noticed_at_the_next_event(
         reported = len(events)
         return [row[:3] for row in fresh]
 
-    recorder.before()
+    recorder.on_request()
     assert news() == []
     silent.total = 2000
-    recorder.before()
+    recorder.on_request()
     assert news() == [("segment_free", 0, 1000)]
-    recorder.before()
+    recorder.on_request()
     assert news() == []
     silent.total = 2512
-    recorder.taken(recorder.device, 512, 8000)
+    recorder.on_segment_allocation(recorder.device, 512, 8000)
     assert news() == [("segment_alloc", 8000, 512)], "a new segment is no other change"
     silent.total = 2000
-    recorder.taken(recorder.device, 1024, 8100)
+    recorder.on_segment_allocation(recorder.device, 1024, 8100)
     assert news() == [("segment_free", 0, 1536), ("segment_alloc", 8100, 1024)]
     silent.total = 2400
-    recorder.before()
+    recorder.on_request()
     assert news() == [], "growth without an event"
     silent.total = 2399
-    recorder.allocated(recorder.device, 10, 512, 8000, True)
+    recorder.on_allocation(recorder.device, 10, 512, 8000, True)
     assert news() == [("segment_free", 0, 1), ("alloc", 8000, 512)]
     monkeypatch.setattr(recorder._cp.cuda.runtime, "getDevice", lambda: recorder.device + 1)
     silent.total = 5
-    recorder.before()
+    recorder.on_request()
     assert news() == [], "a pool's total is that of the current device"
 
 
@@ -339,7 +343,7 @@ def test_the_limit_of_a_trace_is_the_last_one_that_refused() -> None:
         recorder._total_bytes = 0
         for number, (limit_bytes, granted) in enumerate(steps):
             silent.limit = limit_bytes
-            recorder.allocated(0, 10, 512, 1000 + number, granted)
+            recorder.on_allocation(0, 10, 512, 1000 + number, granted)
         silent.limit = end
         return recorder.stop().first.limit_bytes
 
@@ -367,10 +371,10 @@ def test_notes_of_a_trace() -> None:
 
 
 def test_measured_traces_name_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pool.provenance() == current.backend().provenance
+    assert pool.find_provenance() == current.backend().provenance
     backend = SimpleNamespace(provenance=Provenance("measured", "an L4"))
     monkeypatch.setattr(pool.current, "backend", lambda: backend)
-    assert pool.provenance() == Provenance("measured", "an L4", "CuPy's memory hooks")
+    assert pool.find_provenance() == Provenance("measured", "an L4", "CuPy's memory hooks")
 
 
 # -- readings ---------------------------------------------------------------------------------------------
@@ -392,8 +396,8 @@ def events(*rows: tuple[str, int, int, int]) -> AllocatorEvents:
 
 
 def test_marks_are_sums_by_line() -> None:
-    assert marks_of(events(), 0) == []
-    assert marks_of(events(("segment_alloc", 512, 5, 1), ("free_completed", 5, 5, 1)), 0) == []
+    assert summarize_events(events(), 0) == []
+    assert summarize_events(events(("segment_alloc", 512, 5, 1), ("free_completed", 5, 5, 1)), 0) == []
     rows = (
         ("segment_alloc", 9999, 100, 3),
         ("alloc", 512, 130, 3),
@@ -404,7 +408,7 @@ def test_marks_are_sums_by_line() -> None:
         ("free_requested", 256, 105, 7),
     )
     expected = [(5, 0, 0, 1, 256, 0, 7, 0), (10, 0, 0, 0, 0, 1, -1, 0), (20, 2, 1536, 1, 512, 0, 3, 9999)]
-    assert marks_of(events(*rows), 100) == expected
+    assert summarize_events(events(*rows), 100) == expected
 
 
 def test_each_event_can_have_its_own_mark() -> None:
@@ -417,7 +421,7 @@ def test_each_event_can_have_its_own_mark() -> None:
         ("segment_free", 4096, 140, 5),
         ("oom", 8192, 150, 5),
     )
-    assert marks_of(events(*rows), 100, is_detailed=True) == [
+    assert summarize_events(events(*rows), 100, is_detailed=True) == [
         (10, 1, 512, 0, 0, 0, 3, 4096),
         (20, 1, 1024, 0, 0, 0, 3, 0),
         (30, 0, 0, 1, 512, 0, 4, 0),
@@ -428,11 +432,11 @@ def test_each_event_can_have_its_own_mark() -> None:
 
 def test_the_smallest_of_more_than_eight_lines_are_one_mark() -> None:
     eight = [("alloc", 100 * n, 10 * n, n) for n in range(1, 9)]
-    assert [row[6] for row in marks_of(events(*eight), 0)] == [1, 2, 3, 4, 5, 6, 7, 8]
-    nine = marks_of(events(*eight, ("free_requested", 1000, 90, 9)), 0)
+    assert [row[6] for row in summarize_events(events(*eight), 0)] == [1, 2, 3, 4, 5, 6, 7, 8]
+    nine = summarize_events(events(*eight, ("free_requested", 1000, 90, 9)), 0)
     assert [row[6] for row in nine] == [-1, 3, 4, 5, 6, 7, 8, 9]
     assert nine[0] == (10, 2, 300, 0, 0, 0, -1, 0)
-    refused = marks_of(events(*eight, ("oom", 0, 95, 9), ("free_requested", 60, 96, 10)), 0)
+    refused = summarize_events(events(*eight, ("oom", 0, 95, 9), ("free_requested", 60, 96, 10)), 0)
     assert [row[6] for row in refused] == [-1, 3, 4, 5, 6, 7, 8, 9], "a refusal matters more than bytes"
     assert refused[0] == (10, 2, 300, 1, 60, 0, -1, 0)
 
@@ -444,22 +448,22 @@ def test_the_peak_between_two_readings_follows_from_the_events() -> None:
     def read() -> MemoryReading:
         return MemoryReading(used.pop(0), 4000, 9000, 500, 50)
 
-    readings = _Readings(read, recorder, 1 << 20)
+    readings = _MemoryRowReader(read, recorder, 1 << 20)
 
     def reading(used_bytes: int | None) -> tuple[Any, ...]:
         used.append(used_bytes)
         return tuple(readings())
 
     assert reading(1000) == (1000, 4000, 1000, 9000, 500, 50)
-    recorder.allocated(0, 0, 600, 1, True)
-    recorder.freed(0, 600, 1)
+    recorder.on_allocation(0, 0, 600, 1, True)
+    recorder.on_free(0, 600, 1)
     assert reading(1000)[2] == 1600
     assert reading(1000)[2] == 1000
-    recorder.allocated(0, 0, 600, 1, True)
+    recorder.on_allocation(0, 0, 600, 1, True)
     assert reading(1600)[2] == 1600
     assert reading(1700)[2] == 1700, "bytes without an event count from now on"
-    recorder.freed(0, 600, 1)
-    recorder.allocated(0, 0, 200, 1, True)
+    recorder.on_free(0, 600, 1)
+    recorder.on_allocation(0, 0, 200, 1, True)
     assert reading(1300)[2] == 1700
     assert reading(None)[2] is None
     assert reading(5000)[2] == 5000
@@ -468,7 +472,7 @@ def test_the_peak_between_two_readings_follows_from_the_events() -> None:
 def test_reserved_bytes_are_limited_to_the_device_s_memory() -> None:
     """A pool counts a segment before the device refuses it."""
     reserved = iter([100, 1024, 1025, None, 50])
-    readings = _Readings(lambda: MemoryReading(1, next(reserved), 0, 4, 0), AllocationRecorder(), 1024)
+    readings = _MemoryRowReader(lambda: MemoryReading(1, next(reserved), 0, 4, 0), AllocationRecorder(), 1024)
     assert [readings()[1] for _ in range(5)] == [100, 1024, 1024, None, 50]
 
 

@@ -307,26 +307,26 @@ def test_arrays_of_an_earlier_device_are_not_listed():
 def test_room_is_what_is_free_and_what_the_pool_keeps_up_to_its_limit(
     reserved: int | None, device: int | None, limit: int | None, room: int
 ) -> None:
-    run = report._Run("f")
+    run = report._RecordedCall("f")
     run._memory_before = MemoryReading(20, reserved, limit, device, None)
     info = SimpleNamespace(memory_bytes=1000)
     run._backend = SimpleNamespace(device_info=lambda: info, provenance="here")
-    here, *others = run._rooms(20, 40)
+    here, *others = run._compute_rooms(20, 40)
     assert (here.provenance, here.memory_bytes, here.room_bytes) == ("here", 1000, room)
     assert here.times == room / 40
-    table = session.table()
+    table = session.list_table_devices()
     assert [o.room_bytes for o in others] == [info.memory_bytes - (512 << 20) - 20 for info in table]
-    assert {o.times for o in run._rooms(20, 0)} == {None}
+    assert {o.times for o in run._compute_rooms(20, 0)} == {None}
 
 
 def test_the_most_reserved_bytes_are_read_as_the_pool_grows() -> None:
     totals: list[int | None] = [5, 9, 3, None]
-    recorder = report._Recorder(0, lambda: totals.pop(0))
+    recorder = report._ReservedPeakRecorder(0, lambda: totals.pop(0))
     assert recorder.most_reserved == 5
     for most in (9, 9, 9):
         recorder.taken(0, 64, 1)
         assert recorder.most_reserved == most
-    silent = report._Recorder(0, lambda: None)
+    silent = report._ReservedPeakRecorder(0, lambda: None)
     silent.taken(0, 64, 1)
     assert silent.most_reserved == 0
 
@@ -415,12 +415,12 @@ class Clock:
 
 @pytest.fixture
 def looking(monkeypatch: pytest.MonkeyPatch):
-    """An `_Arrays` whose searches are noted, and take as long as the test sets."""
+    """An `_ArraySightings` whose searches are noted, and take as long as the test sets."""
     clock = Clock()
     recorder = SimpleNamespace(held=1000, most_held=1000)
     searches = []
     monkeypatch.setattr(report, "time", clock)
-    arrays = report._Arrays(recorder)
+    arrays = report._ArraySightings(recorder)
     seconds = [0.0]
 
     def objects(*generation: int) -> list[object]:
@@ -444,7 +444,7 @@ def test_searches_for_arrays_take_a_small_part_of_the_time(looking) -> None:
         looking.recorder.held = held
         looking.recorder.most_held = most_held or held
         looking.clock.now = 100 + at_s
-        looking.arrays.at_event()
+        looking.arrays.look_near_peak()
         return list(looking.searches)
 
     assert event(0, 0) == []
@@ -463,7 +463,7 @@ def test_searches_for_arrays_take_a_small_part_of_the_time(looking) -> None:
 
 
 def test_young_arrays_are_those_of_two_generations() -> None:
-    arrays = report._Arrays(SimpleNamespace(held=1, most_held=1))
+    arrays = report._ArraySightings(SimpleNamespace(held=1, most_held=1))
     old = zeros(1)
     gc.collect()
     gc.disable()
@@ -485,7 +485,7 @@ def test_young_arrays_are_those_of_two_generations() -> None:
 
 
 def test_views_without_a_name_are_left_out() -> None:
-    arrays = report._Arrays(SimpleNamespace(held=0, most_held=0))
+    arrays = report._ArraySightings(SimpleNamespace(held=0, most_held=0))
     whole = [zeros(1)]
     part = whole[0][:512]
     nameless = [whole[0][512:]]

@@ -12,7 +12,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from gpulab.sampler import Ring, Sampler
+from gpulab.sampler import RingBuffer, Sampler
 
 
 def samplers() -> list[threading.Thread]:
@@ -27,13 +27,13 @@ def until(condition, seconds: float = 60.0) -> None:
 
 
 def test_the_ring_keeps_the_last_rows():
-    ring = Ring(2, 5)
+    ring = RingBuffer(2, 5)
     for number in range(12):
         ring.add((number, None if number == 9 else -number))
-    assert ring.since()[:, 0].tolist() == [7, 8, 9, 10, 11]
-    assert np.isnan(ring.since(9)[0, 1])
-    assert ring.since(10).tolist() == [[10, -10], [11, -11]]
-    assert ring.since(12).shape == (0, 2)
+    assert ring.rows_since()[:, 0].tolist() == [7, 8, 9, 10, 11]
+    assert np.isnan(ring.rows_since(9)[0, 1])
+    assert ring.rows_since(10).tolist() == [[10, -10], [11, -11]]
+    assert ring.rows_since(12).shape == (0, 2)
 
 
 def test_ten_minutes_at_20_hz_take_bounded_memory():

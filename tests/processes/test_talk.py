@@ -22,9 +22,16 @@ from gpulab.processes import child, talk, tree, values
 from gpulab.processes import process as processes
 from gpulab.processes.errors import ProcessError
 from gpulab.processes.process import Process
-from gpulab.processes.talk import Talk
-from gpulab.processes.tree import ResourceUse, Watch, descendants
-from gpulab.processes.values import DamagedError, OnDevice, Other, TooMuchError, decode, encode
+from gpulab.processes.talk import RequestProcess
+from gpulab.processes.tree import ResourceMeter, ResourceUse, find_descendants
+from gpulab.processes.values import (
+    DamagedBytesError,
+    DeviceContents,
+    OtherObject,
+    ValueTooLargeError,
+    decode,
+    encode,
+)
 from gpulab_course.teach.judge.python import apart
 
 # Plain data
@@ -71,10 +78,10 @@ def test_plain_data_are_unchanged(value: Any) -> None:
     ],
 )
 def test_arrays_are_unchanged(array: Any) -> None:
-    for value in (array, OnDevice(array)):
+    for value in (array, DeviceContents(array)):
         copy = decode(encode([value, 3]))[0]
         assert type(copy) is type(value)
-        values = copy.values if isinstance(copy, OnDevice) else copy
+        values = copy.values if isinstance(copy, DeviceContents) else copy
         assert (values.dtype, values.shape, values.tobytes()) == (array.dtype, array.shape, array.tobytes())
         values[...] = values  # it can be written
 
@@ -119,9 +126,12 @@ def test_other_values_are_replaced_by_the_name_of_their_type() -> None:
 
     values_in = [Stream(), ..., {1}, np.array([None]), np.datetime64("2026-01-01")]
     names = ["Stream", "ellipsis", "set", "ndarray", "datetime64[D]"]
-    assert decode(encode(values_in)) == [Other(name) for name in names]
-    assert repr(Other("Stream")) == "a value of type Stream"
-    kinds = [values.kind_of(value) for value in (Other("Stream"), OnDevice(np.zeros(1)), 3, None)]
+    assert decode(encode(values_in)) == [OtherObject(name) for name in names]
+    assert repr(OtherObject("Stream")) == "a value of type Stream"
+    kinds = [
+        values.find_type_name(value)
+        for value in (OtherObject("Stream"), DeviceContents(np.zeros(1)), 3, None)
+    ]
     assert kinds == ["Stream", "cupy.ndarray", "int", "NoneType"]
 
 
@@ -153,7 +163,7 @@ def test_too_large_values_are_refused(
     if "1 MiB" in message:
         monkeypatch.setattr(values, "MOST_BYTES", 1 << 20)
     encode(largest)
-    with pytest.raises(TooMuchError, match=message):
+    with pytest.raises(ValueTooLargeError, match=message):
         encode(too_large)
 
 
@@ -162,7 +172,7 @@ def test_parts_are_counted_at_every_depth(monkeypatch: pytest.MonkeyPatch) -> No
     for largest in ([0] * 4, [[0, 0], 0], ({0: (0,)},), {0: 0, 1: 0}):
         assert decode(encode(largest)) == largest
     for too_large in ([0] * 5, [[0, 0], 0, 0], ({0: (0, 0)},), {0: 0, 1: [0]}):
-        with pytest.raises(TooMuchError, match="too many parts"):
+        with pytest.raises(ValueTooLargeError, match="too many parts"):
             encode(too_large)
     encode([0] * 4)  # each value is counted by itself
 
@@ -210,7 +220,7 @@ NPY = ARRAY[HEAD:]
     ids=range(27),
 )
 def test_damaged_bytes_are_refused(damaged: bytes) -> None:
-    with pytest.raises(DamagedError):
+    with pytest.raises(DamagedBytesError):
         decode(damaged)
 
 
@@ -275,7 +285,7 @@ def puppets(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Puppet]]:
         return started[-1]
 
     monkeypatch.setattr(talk, "Process", process)
-    monkeypatch.setattr(talk, "Watch", Uses)
+    monkeypatch.setattr(talk, "ResourceMeter", Uses)
     set_use(monkeypatch, NOTHING)
     yield started
     for puppet in started:
@@ -283,14 +293,14 @@ def puppets(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Puppet]]:
 
 
 class Uses:
-    """Replacement for a `Watch`, with the use that a test sets."""
+    """Replacement for a `ResourceMeter`, with the use that a test sets."""
 
     uses: Any = staticmethod(lambda: NOTHING)
 
     def __init__(self, pid: int) -> None:
         assert pid == 12
 
-    def look(self, memory_limit_bytes: int) -> ResourceUse:
+    def measure_use(self, memory_limit_bytes: int) -> ResourceUse:
         use: ResourceUse = type(self).uses()
         return use
 
@@ -303,13 +313,15 @@ def set_use(monkeypatch: pytest.MonkeyPatch, uses: Any) -> None:
     monkeypatch.setattr(Uses, "uses", staticmethod(uses if callable(uses) else lambda: uses))
 
 
-def ask(puppet: Puppet, line: Talk, replies: Sequence[Any], shown: str = "f(1)", **options: Any) -> Any:
+def ask(
+    puppet: Puppet, line: RequestProcess, replies: Sequence[Any], shown: str = "f(1)", **options: Any
+) -> Any:
     puppet.replies = [r if isinstance(r, bytes) else puppet.framed(encode(r)) for r in replies]
     return line.ask(shown, len, 3, **options)
 
 
 def test_a_reply_is_a_value_or_an_error(puppets: list[Puppet]) -> None:
-    with Talk("virtual:T4", 1.0, variables={"MPLBACKEND": "Agg"}) as line:
+    with RequestProcess("virtual:T4", 1.0, variables={"MPLBACKEND": "Agg"}) as line:
         (puppet,) = puppets
         assert puppet.environment["GPULAB_DEVICE"] == "virtual:T4"
         assert puppet.environment["MPLBACKEND"] == "Agg"
@@ -328,7 +340,7 @@ def test_a_reply_is_a_value_or_an_error(puppets: list[Puppet]) -> None:
         with pytest.raises(ProcessError, match=r"^it raised KeyError: 3$"):
             ask(puppet, line, [("raised", "it raised KeyError: 3")], shown="")
         for reply in (("else", 3), ("value",), ("raised", 3), ("asks", (1,)), 3, None):
-            with pytest.raises(DamagedError, match="no reply"):
+            with pytest.raises(DamagedBytesError, match="no reply"):
                 ask(puppet, line, [reply])
     assert puppet.kills
     assert puppet.stdin.closed
@@ -341,7 +353,7 @@ def test_requests_of_the_process_are_answered_by_the_judge(puppets: list[Puppet]
             raise ValueError("too low")
         return text * number
 
-    with Talk("virtual:T4", 1.0) as line:
+    with RequestProcess("virtual:T4", 1.0) as line:
         (puppet,) = puppets
         replies = [("asks", (2, "ab")), ("asks", (-1, "ab")), ("asks", (1,)), ("value", 5)]
         assert ask(puppet, line, replies, back=back) == 5
@@ -361,12 +373,12 @@ def test_other_bytes_than_a_reply_are_refused(puppets: list[Puppet]) -> None:
         lambda p: p.nonce + (values.MOST_BYTES + 1).to_bytes(8, "big"),
         lambda p: p.framed(b"no value"),
     ):
-        with Talk("virtual:T4", 1.0) as line, pytest.raises(DamagedError):
+        with RequestProcess("virtual:T4", 1.0) as line, pytest.raises(DamagedBytesError):
             ask(puppets[-1], line, [wrong(puppets[-1])])
 
 
 def test_replies_may_come_in_pieces_or_together(puppets: list[Puppet]) -> None:
-    with Talk("virtual:T4", 1.0) as line:
+    with RequestProcess("virtual:T4", 1.0) as line:
         (puppet,) = puppets
         long = puppet.framed(encode(("value", "x" * 200_000)))  # more than a pipe holds
         assert len(ask(puppet, line, [long])) == 200_000
@@ -387,7 +399,7 @@ def test_the_end_of_a_process_is_explained(
     puppets: list[Puppet], monkeypatch: Any, status: Any, message: str
 ) -> None:
     clock(monkeypatch, 0.3)
-    with Talk("virtual:T4", 100.0, 1000.0) as line:
+    with RequestProcess("virtual:T4", 100.0, 1000.0) as line:
         puppets[0].status = status
         puppets[0].says.close()
         with pytest.raises(ProcessError) as error:
@@ -414,7 +426,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, uses: Any, shown: str = "f(1)", **l
     """Return why an infinite answer is ended that uses so much from its start on."""
     set_use(monkeypatch, limits.pop("before", NOTHING))
     options: dict[str, Any] = {"limit_s": 4.0, "longest_s": 50.0, "memory_bytes": 3 << 29} | limits
-    with Talk("virtual:T4", **options) as line:
+    with RequestProcess("virtual:T4", **options) as line:
         set_use(monkeypatch, uses)
         clock(monkeypatch, 1.0)
         with pytest.raises(ProcessError) as error:
@@ -464,7 +476,7 @@ def test_a_process_that_only_waits_is_ended_after_twice_its_limit(
 
 def test_a_process_that_replies_does_not_wait(puppets: list[Puppet], monkeypatch: Any) -> None:
     set_use(monkeypatch, ResourceUse(1, 0.0, 0, True))
-    with Talk("virtual:T4", 10.0, longest_s=1000.0) as line:
+    with RequestProcess("virtual:T4", 10.0, longest_s=1000.0) as line:
         clock(monkeypatch, 5.0)  # the judge itself gets little processor time
         for _ in range(9):
             assert ask(puppets[-1], line, [("value", 1)]) == 1
@@ -489,16 +501,16 @@ def test_a_process_that_does_not_start_in_time(puppets: list[Puppet], monkeypatc
     set_use(monkeypatch, ResourceUse(1, 99.0, 0, True))
     time_now = clock(monkeypatch, 3.0)
     with pytest.raises(ProcessError, match=r"could not start in time, because this computer is very busy"):
-        Talk("virtual:T4", 1.0).__enter__()
+        RequestProcess("virtual:T4", 1.0).__enter__()
     assert 60 < time_now.s < 100
     assert puppets[0].kills
 
 
 def test_limits_can_be_changed_and_have_defaults(puppets: list[Puppet], monkeypatch: Any) -> None:
     set_use(monkeypatch, ResourceUse(1, 5.0, 0, False))
-    with Talk("virtual:T4", 1.0) as line:
+    with RequestProcess("virtual:T4", 1.0) as line:
         set_use(monkeypatch, ResourceUse(1, 5.5, 0, False))
-        line.limit(2.0, 30.0, 1 << 30)
+        line.set_limits(2.0, 30.0, 1 << 30)
         set_use(monkeypatch, ResourceUse(1, 7.0, 1 << 30, False))
         clock(monkeypatch, 1.0)
         with pytest.raises(
@@ -532,7 +544,7 @@ def test_limits_can_be_changed_and_have_defaults(puppets: list[Puppet], monkeypa
 def test_the_first_lines_of_the_output_are_shown(
     puppets: list[Puppet], capsys: Any, printed: bytes, shown: str
 ) -> None:
-    with Talk("virtual:T4", 1.0) as line:
+    with RequestProcess("virtual:T4", 1.0) as line:
         puppets[0].prints.write(printed)
         apart._show_printed(line)
     assert capsys.readouterr().out == shown
@@ -540,9 +552,9 @@ def test_the_first_lines_of_the_output_are_shown(
 
 def test_the_start_of_the_output_is_kept_and_all_lines_counted(puppets: Any) -> None:
     for size, options in ((8192, {}), (10, {"kept_bytes": 10})):
-        with Talk("virtual:T4", 1.0, **options) as line:
+        with RequestProcess("virtual:T4", 1.0, **options) as line:
             puppets[-1].prints.write(b"abcd\n" * 4000)
-            text, lines = line.printed()
+            text, lines = line.end_and_read_output()
         assert (text, lines) == (("abcd\n" * 4000)[:size], 4000)
 
 
@@ -567,7 +579,7 @@ def test_a_process_reports_how_it_ended(way: str, monkeypatch: pytest.MonkeyPatc
         with process.stdin, process.stdout, process.stderr:
             assert process.poll() is None
             assert (process.top == process.pid) == (way == "started")
-            assert process.top in descendants(os.getpid())
+            assert process.top in find_descendants(os.getpid())
             if end == "by itself":
                 os.write(process.stdin.fileno(), b"n" * child.NONCE_BYTES)
                 assert process.stdout.read(child.NONCE_BYTES) == b"n" * child.NONCE_BYTES
@@ -619,46 +631,48 @@ class Tree:
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tree, "psutil", self)
-        monkeypatch.setattr(tree, "descendants", lambda pid: [n for n in self.uses if n != pid])
+        monkeypatch.setattr(tree, "find_descendants", lambda pid: [n for n in self.uses if n != pid])
 
 
 def test_the_use_of_a_process_and_its_children_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     Tree().install(monkeypatch)
-    assert Watch(1).look(9) == ResourceUse(1, 0.0, 0, True)
+    assert ResourceMeter(1).measure_use(9) == ResourceUse(1, 0.0, 0, True)
     processes = Tree(p1=(1.0, 0.0, 1000, "sleeping"), p2=(2.0, 1.0, 500, "sleeping"))
     processes.install(monkeypatch)
-    watch = Watch(1)
-    assert watch.look(1500) == ResourceUse(2, 5.5, 1500, True)  # 0.75 each for system and children
-    assert watch.look(1499) == ResourceUse(2, 5.5, 750, True)  # above the limit, shared memory counts once
+    watch = ResourceMeter(1)
+    assert watch.measure_use(1500) == ResourceUse(2, 5.5, 1500, True)  # 0.75 each for system and children
+    assert watch.measure_use(1499) == ResourceUse(
+        2, 5.5, 750, True
+    )  # above the limit, shared memory counts once
     processes.uses[2] = (3.0, 1.0, 500, "running")
-    assert watch.look(9999) == ResourceUse(2, 6.5, 1500, False)
+    assert watch.measure_use(9999) == ResourceUse(2, 6.5, 1500, False)
     processes.uses.update({1: (1.0, 0.0, 1000, "running"), 2: (3.0, 1.0, 500, "sleeping")})
-    assert watch.look(9999) == ResourceUse(2, 6.5, 1500, False)
+    assert watch.measure_use(9999) == ResourceUse(2, 6.5, 1500, False)
     processes.uses[1] = (1.0, 0.0, 1000, "sleeping")
     assert processes.made == [1, 2]
     # The time of an ended process is not lost, nor counted twice when its parent reads its status.
     del processes.uses[2]
-    assert watch.look(9999) == ResourceUse(1, 6.5, 1000, True)
+    assert watch.measure_use(9999) == ResourceUse(1, 6.5, 1000, True)
     processes.uses[1] = (1.0, 2.0, 1000, "disk-sleep")
-    assert watch.look(9999) == ResourceUse(1, 8.5, 1000, False)
-    assert watch.look(999) == ResourceUse(1, 8.5, 1000, False)  # a single process shares no memory
+    assert watch.measure_use(9999) == ResourceUse(1, 8.5, 1000, False)
+    assert watch.measure_use(999) == ResourceUse(1, 8.5, 1000, False)  # a single process shares no memory
     del processes.uses[1]
-    assert watch.look(999) == ResourceUse(1, 8.5, 0, True)
+    assert watch.measure_use(999) == ResourceUse(1, 8.5, 0, True)
     processes.uses.update((n, (9.0, 0.0, 1, "running")) for n in range(2, 201))
-    assert watch.look(9999).processes == 200
+    assert watch.measure_use(9999).processes == 200
     processes.uses[201] = (9.0, 0.0, 1, "running")
-    assert watch.look(9999) == ResourceUse(201, 8.5 + 199 * 9.75, 0, False)  # too many to read each
+    assert watch.measure_use(9999) == ResourceUse(201, 8.5 + 199 * 9.75, 0, False)  # too many to read each
 
 
 def test_children_are_found_where_the_system_has_no_list(monkeypatch: Any, tmp_path: Any) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         for place in (tree._PROC, tmp_path):
             monkeypatch.setattr(tree, "_PROC", place)
-            assert process.pid in tree.children(os.getpid())
-            assert process.pid in descendants(os.getpid())
-            assert tree.children(process.pid) == []
+            assert process.pid in tree.find_children(os.getpid())
+            assert process.pid in find_descendants(os.getpid())
+            assert tree.find_children(process.pid) == []
             assert not tree._has_ended(process.pid)
-    assert tree.children(process.pid) == []
+    assert tree.find_children(process.pid) == []
     assert tree._has_ended(process.pid)
 
 
@@ -669,11 +683,11 @@ def test_descendants_are_found_stopped_and_ended() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         parent.stdout.readline()
-        (grandchild,) = descendants(parent.pid)
-        assert tree.children(parent.pid) == [grandchild]
-        assert tree.children(grandchild) == []
-        assert parent.pid in tree.children(os.getpid())
-        assert {parent.pid, grandchild} <= set(descendants(os.getpid()))
+        (grandchild,) = find_descendants(parent.pid)
+        assert tree.find_children(parent.pid) == [grandchild]
+        assert tree.find_children(grandchild) == []
+        assert parent.pid in tree.find_children(os.getpid())
+        assert {parent.pid, grandchild} <= set(find_descendants(os.getpid()))
         assert not tree.is_stopped(parent.pid)
         parent.send_signal(signal.SIGSTOP)
         while not tree.is_stopped(parent.pid):
@@ -684,4 +698,4 @@ def test_descendants_are_found_stopped_and_ended() -> None:
         parent.kill()
     assert tree._has_ended(parent.pid)
     assert not tree.is_stopped(parent.pid)
-    assert descendants(parent.pid) == []
+    assert find_descendants(parent.pid) == []

@@ -551,5 +551,5 @@ def install() -> FakeCupti:
 
     ProgramLines.belongs = outside  # type: ignore[method-assign]
     watcher.load_driver = lambda: fake.callbacks
-    library.load, line_watch.time, recorder.time = lambda: loaded, clock, clock  # type: ignore[assignment]
+    library.load_cupti, line_watch.time, recorder.time = lambda: loaded, clock, clock  # type: ignore[assignment]
     return fake

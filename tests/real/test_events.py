@@ -30,7 +30,7 @@ def test_a_timeline_lasts_until_its_last_range_ends(monkeypatch: pytest.MonkeyPa
     recorder = EventRecorder(HERE, "no CUPTI")
     recorder.start()
     cupy.cuda.nvtx.RangePush("outer")
-    with recorder.range("inner"):
+    with recorder.record_range("inner"):
         pass
     cupy.cuda.nvtx.RangePop()
     since_ms = iter((2_000.0, 5_000_000.0, 1_000.0, 5_000_500.0))  # of each range, where it begins and ends

@@ -92,8 +92,8 @@ def graphs() -> Any:
 
 
 def node_of(driver: Answers, graphs: Any, monkeypatch: pytest.MonkeyPatch) -> GraphNode:
-    monkeypatch.setattr(graphs, "_driver", lambda: driver)
-    (node,) = graphs.record(GRAPH, Provenance("measured", "a device")).nodes
+    monkeypatch.setattr(graphs, "_import_driver", lambda: driver)
+    (node,) = graphs.read_graph(GRAPH, Provenance("measured", "a device")).nodes
     assert isinstance(node, GraphNode)
     return node
 
@@ -125,7 +125,7 @@ def test_the_ends_of_a_copy_are_read_and_set(
     addresses_in_data = [int.from_bytes(parameter.data, "little") for parameter in node.parameters]
     source, target = (ends.get(f"{end}Device") or ends.get(f"{end}Host") or 0 for end in ("src", "dst"))
     assert addresses_in_data == [source, target]
-    graphs.set_node(GRAPH, node, GRAPH)
+    graphs.set_graph_node(GRAPH, node, GRAPH)
     (params,) = driver.set
     for end, address in (("src", source), ("dst", target)):
         assert getattr(params, f"{end}Device" if f"{end}Device" in ends else f"{end}Host") == address
@@ -152,17 +152,17 @@ def test_other_nodes_have_the_names_of_their_kinds(graphs: Any, monkeypatch: pyt
 
 def test_an_error_of_the_driver_becomes_cupys_error(graphs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Answers("HOST")
-    monkeypatch.setattr(graphs, "_driver", lambda: driver)
+    monkeypatch.setattr(graphs, "_import_driver", lambda: driver)
     monkeypatch.setattr(driver, "cuGraphGetNodes", lambda graph, count=0: (1, None, 0), raising=False)
     with pytest.raises(gl.cp.cuda.driver.CUDADriverError) as refused:
-        graphs.record(GRAPH, Provenance("measured", ""))
+        graphs.read_graph(GRAPH, Provenance("measured", ""))
     assert refused.value.status == 1
 
     def absent() -> Any:
         raise ImportError
 
-    monkeypatch.setattr(graphs, "_driver", absent)
-    record = graphs.record(GRAPH, Provenance("measured", ""))
+    monkeypatch.setattr(graphs, "_import_driver", absent)
+    record = graphs.read_graph(GRAPH, Provenance("measured", ""))
     assert (record.nodes, record.note) == (
         (),
         "Nodes are not available: the package cuda-bindings is not installed.",

@@ -246,9 +246,9 @@ def test_lanes_are_nvmls_or_those_of_the_guide(
     from gpulab.real import device
 
     nvml: Any = SimpleNamespace(ask=lambda name: cores if name == "nvmlDeviceGetNumGpuCores" else None)
-    assert device._lanes_per_sm(capability, sms, nvml) == lanes
+    assert device._find_lanes_per_sm(capability, sms, nvml) == lanes
     if cores is None:
-        assert device._lanes_per_sm(capability, sms, None) == lanes
+        assert device._find_lanes_per_sm(capability, sms, None) == lanes
 
 
 def test_a_note_names_the_registers_of_probes_if_fewer_blocks_fit(monkeypatch: pytest.MonkeyPatch) -> None:

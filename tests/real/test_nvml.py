@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpulab.real.nvml import NvmlDevice, NvmlError, sharing
+from gpulab.real.nvml import NvmlDevice, NvmlError, query_sharing
 from tests.real import fake_nvml
 from virtualgpu.records import DeviceMetrics, Provenance
 from virtualgpu.records.device.attributes import READINGS
@@ -76,12 +76,12 @@ def test_setup_of_a_device(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_processes_are_counted(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    use = sharing(fake_nvml.BUS_ID.format(0))
+    use = query_sharing(fake_nvml.BUS_ID.format(0))
     assert use.other_processes == 1
     assert use.exclusive is False
     assert use.phrase == "1 other process on this GPU, so times vary"
     monkeypatch.setattr(nvml, "nvmlDeviceGetComputeMode", lambda handle: 3)
-    assert "exclusive" in sharing().phrase
+    assert "exclusive" in query_sharing().phrase
 
 
 def test_an_unknown_device_and_no_driver(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,6 +92,6 @@ def test_an_unknown_device_and_no_driver(nvml: Any, monkeypatch: pytest.MonkeyPa
         raise nvml.NVMLError(fake_nvml.NOT_FOUND)
 
     monkeypatch.setattr(nvml, "nvmlInit", fail)
-    for ask in (lambda: NvmlDevice(fake_nvml.BUS_ID.format(0)), sharing):
+    for ask in (lambda: NvmlDevice(fake_nvml.BUS_ID.format(0)), query_sharing):
         with pytest.raises(NvmlError):
             ask()

@@ -94,7 +94,7 @@ def test_a_launch_is_small_up_to_32_mib_and_262144_threads(
 
 
 def test_a_replay_is_quick_up_to_256_mib_and_131072_blocks() -> None:
-    twin = session.twin()
+    twin = session.find_twin()
     assert twin is not None
     kernel = gl.cp.RawKernel(AS_OFTEN, "as_often")
     x = gl.cp.zeros(8, gl.cp.int32)
@@ -125,7 +125,7 @@ def test_the_prediction_is_of_the_arrays_as_they_were() -> None:
     launch.args[0][...] = 4000
     second = session.observe(launch, Blocks())
 
-    def span_ns(observation: sides.Observed[LaunchTrace]) -> int:
+    def span_ns(observation: sides.ObservedRecord[LaunchTrace]) -> int:
         assert observation.counterpart is not None
         return int(observation.counterpart().span_ns)
 
@@ -147,7 +147,7 @@ def test_a_replay_that_takes_too_long_is_postponed(
     events: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sides, "FIRST_S", 1e-6)
-    twin = session.twin()
+    twin = session.find_twin()
     assert twin is not None
     limit_s = twin.machine.current_device.watchdog_s
     observed = session.observe(small_launch(turns=1_500_000), Blocks())
@@ -245,7 +245,7 @@ def test_a_first_replay_keeps_to_the_shorter_of_two_limits(
     monkeypatch.setattr(VirtualBackend, "observe", observe_and_log)
     session.observe(small_launch(), Blocks())
     assert limits_s == [allowed_s]
-    twin = session.twin()
+    twin = session.find_twin()
     assert twin is not None
     assert twin.machine.current_device.watchdog_s == watchdog_s
 

@@ -79,17 +79,17 @@ class Library:
     def stop(self) -> None:
         self.log.append("stop")
 
-    def timestamp(self) -> int:
+    def read_timestamp_ns(self) -> int:
         self.now += self.step
         return self.now
 
-    def dropped(self) -> int:
+    def count_dropped(self) -> int:
         return self._dropped
 
-    def call_names(self, domain: int) -> dict[int, str]:
+    def list_call_names(self, domain: int) -> dict[int, str]:
         return CALLS if domain == 2 else {}
 
-    def buffers(self) -> Iterator[tuple[memoryview, list[int]]]:
+    def take_buffers(self) -> Iterator[tuple[memoryview, list[int]]]:
         self.collected.append(gc.isenabled())
         for record in self.records:
             yield memoryview(record), [0]
@@ -99,7 +99,7 @@ class Library:
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Any:
     from gpulab.real.cupti import recorder
 
-    monkeypatch.setattr(recorder, "_mark_streams", list)
+    monkeypatch.setattr(recorder, "_record_stream_marks", list)
     return recorder
 
 
@@ -181,7 +181,7 @@ def test_notes_name_lost_records_and_graphs(recorder: Any) -> None:
     lost = "CUPTI reported no times for 1 record"
 
     def note(lost: int = 0, **parts: Any) -> str:
-        return str(recorder._note(Parts(**parts), lost))
+        return str(recorder._make_note(Parts(**parts), lost))
 
     assert note() == note(calls=[item()]) == note(calls=[item()], activities=[item()]) == ""
     assert note(activities=[item()]) == silent
@@ -191,7 +191,7 @@ def test_notes_name_lost_records_and_graphs(recorder: Any) -> None:
 
 def test_marked_streams_have_cupti_s_numbers(recorder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     marked = [StreamInfo(0, 1, "default stream"), StreamInfo(0, 1234, "stream 1", True, -2)]
-    monkeypatch.setattr(recorder, "_mark_streams", lambda: marked)
+    monkeypatch.setattr(recorder, "_record_stream_marks", lambda: marked)
     timeline = recorded(
         recorder,
         Library(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpulab.lab.recorded import load, records
+from gpulab.lab.recorded import load_launch_records, load_record
 from tools.recordings import load_recording, nsight, pack_output, parse_recording, recording_names
 from virtualgpu.records import LaunchTrace, WarpTrace
 
-TRACES = sorted(record.name for record in records())
+TRACES = sorted(record.name for record in load_launch_records())
 
 
 def test_output_arrays_survive_packing() -> None:
@@ -43,7 +43,7 @@ def test_a_shipped_recording_names_its_device_and_day() -> None:
 
 @pytest.mark.parametrize("name", TRACES)
 def test_shipped_traces_are_recorded_and_plausible(name: str) -> None:
-    trace = load(name)
+    trace = load_record(name)
     assert trace.provenance.source == "recorded"
     assert trace.provenance.device == "NVIDIA H200"
     if isinstance(trace, WarpTrace):

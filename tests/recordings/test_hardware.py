@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.lab.recorded import load
+from gpulab.lab.recorded import load_record
 from tests.recordings.masks import lane_visits, visits
 from tools.corpus import CASES, Case, case
 from tools.recordings import Recording, digest
@@ -177,7 +177,7 @@ def branches_that_split(c: Case, seed: int) -> int:
 @pytest.mark.parametrize("name", WARP_TRACES)
 def test_active_masks_equal_the_h200s(h200: Recording, name: str, prepare_ptx: Prepare) -> None:
     """The very PTX that ran on the H200, basic block by basic block."""
-    recorded = load(f"h200_{name}_warp")
+    recorded = load_record(f"h200_{name}_warp")
     assert isinstance(recorded, WarpTrace)
     trace = trace_of(recorded, case(name), h200, prepare_ptx)
     starts = set(recorded.pc.tolist())

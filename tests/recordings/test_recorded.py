@@ -13,7 +13,14 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from gpulab.lab import recorded
-from gpulab.lab.recorded import NotRecordedError, RecordedTimeline, beside, in_words, records, timelines
+from gpulab.lab.recorded import (
+    NotRecordedError,
+    RecordedTimeline,
+    describe_arguments,
+    find_same_launch,
+    load_launch_records,
+    load_timeline_records,
+)
 from gpulab.views import LaunchChart, WarpStepper
 from tools import cells
 from tools.corpus import case
@@ -44,10 +51,10 @@ SUBTRACTS = VECTOR_ADD.replace("a[i] + b[i]", "a[i] - b[i]")
 
 def test_the_index_lists_every_record_with_its_data() -> None:
     folder = Path(gl.__file__).parent / "data" / "recordings"
-    indexed = {record.name for record in (*records(), *timelines())}
+    indexed = {record.name for record in (*load_launch_records(), *load_timeline_records())}
     # Ladders need no index: one a device.
     assert indexed == {path.stem for path in folder.glob("*.npz") if not path.stem.endswith("_ladder")}
-    for record in records():
+    for record in load_launch_records():
         trace = record.trace
         assert record.what == ("blocks" if isinstance(trace, LaunchTrace) else "warp")
         assert (record.kernel, record.grid, record.block) == (trace.kernel_name, trace.grid, trace.block)
@@ -57,7 +64,7 @@ def test_the_index_lists_every_record_with_its_data() -> None:
         assert record.kernel in (record.code or trace.code)
 
 
-@pytest.mark.parametrize("entry", timelines(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", load_timeline_records(), ids=lambda entry: entry.name)
 def test_shipped_timelines_are_recorded_and_plausible(entry: RecordedTimeline) -> None:
     record = entry.timeline
     assert (record.provenance.source, record.provenance.device) == ("recorded", entry.device)
@@ -70,20 +77,20 @@ def test_shipped_timelines_are_recorded_and_plausible(entry: RecordedTimeline) -
 
 
 def test_arguments_in_the_index_are_those_of_the_corpus() -> None:
-    known = {record.name: record.arguments for record in records()}
+    known = {record.name: record.arguments for record in load_launch_records()}
     for title, of in BLOCK_TRACES.items():
-        assert known[f"h200_{title}_blocks"] == in_words(workload(of).make_args(np))
+        assert known[f"h200_{title}_blocks"] == describe_arguments(workload(of).make_args(np))
     for name in WARP_TRACES:
-        assert known[f"h200_{name}_warp"] == in_words(case(name).make_args(SEED).values)
+        assert known[f"h200_{name}_warp"] == describe_arguments(case(name).make_args(SEED).values)
 
 
 def test_the_list_is_a_table_and_each_record_a_picture() -> None:
     listing: Any = gl.recorded()
-    assert all(record.name in repr(listing) for record in records())
+    assert all(record.name in repr(listing) for record in load_launch_records())
     assert "NVIDIA H200, 2026-" in repr(listing)
     assert "<table" in listing._repr_html_()
     *others, monitor = listing.record
-    assert tuple(others) == (*records(), *timelines())
+    assert tuple(others) == (*load_launch_records(), *load_timeline_records())
     assert monitor.name == "h200_monitor"
     for name, kind in (("h200_vector_add_blocks", LaunchChart), ("h200_maze_warp", WarpStepper)):
         view = gl.recorded(name)
@@ -103,7 +110,7 @@ def test_the_list_is_a_table_and_each_record_a_picture() -> None:
     ],
 )
 def test_the_same_program_in_other_words_has_the_record(name: str, code: str) -> None:
-    trace = beside("H200", Launch(KernelSource(name, code), *SHAPE))
+    trace = find_same_launch("H200", Launch(KernelSource(name, code), *SHAPE))
     assert trace.provenance.label.startswith("recorded on NVIDIA H200 (2026-")
     assert (trace.grid, trace.block) == SHAPE[:2]
 
@@ -122,7 +129,7 @@ def test_the_same_program_in_other_words_has_the_record(name: str, code: str) ->
 )
 def test_another_launch_has_no_record(code: str, shape: Any) -> None:
     with pytest.raises(NotRecordedError, match=r"no recording on H200 .*launches are vector_add"):
-        beside("H200", Launch(KernelSource("vector_add", code), *shape))
+        find_same_launch("H200", Launch(KernelSource("vector_add", code), *shape))
 
 
 @needs_nvrtc
@@ -130,7 +137,7 @@ def test_another_launch_has_no_record(code: str, shape: Any) -> None:
 def test_options_count_where_they_change_the_program(option: str, fits: bool) -> None:
     launch = Launch(KernelSource("vector_add", VECTOR_ADD, (option,)), *SHAPE)
     with contextlib.nullcontext() if fits else pytest.raises(NotRecordedError):
-        beside("H200", launch)
+        find_same_launch("H200", launch)
 
 
 def test_the_same_text_is_found_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,14 +145,14 @@ def test_the_same_text_is_found_without_a_compiler(monkeypatch: pytest.MonkeyPat
         raise nvrtc.NvrtcMissingError("none here")
 
     monkeypatch.setattr(nvrtc, "compile_ptx", none)
-    assert beside("nvidia h200", Launch(KernelSource("vector_add", VECTOR_ADD), *SHAPE))
+    assert find_same_launch("nvidia h200", Launch(KernelSource("vector_add", VECTOR_ADD), *SHAPE))
     with pytest.raises(NotRecordedError):
-        beside("H200", Launch(KernelSource("add", IN_OTHER_WORDS), *SHAPE))
+        find_same_launch("H200", Launch(KernelSource("add", IN_OTHER_WORDS), *SHAPE))
 
 
 def test_a_gpu_without_records_is_named() -> None:
     with pytest.raises(NotRecordedError, match="There are recordings of NVIDIA H200"):
-        beside("T4", Launch(KernelSource("vector_add", VECTOR_ADD), *SHAPE))
+        find_same_launch("T4", Launch(KernelSource("vector_add", VECTOR_ADD), *SHAPE))
 
 
 @needs_nvrtc
@@ -171,7 +178,7 @@ def test_a_launch_is_compared_with_its_record() -> None:
 
 
 def test_a_new_record_replaces_only_those_of_the_same_gpu(tmp_path: Path) -> None:
-    trace = recorded.load("h200_vector_add_blocks")
+    trace = recorded.load_record("h200_vector_add_blocks")
     for prefix, titles in (("h200", ("a", "b")), ("t4", ("a",)), ("h200", ("c",))):
         recorder = Recorder(tmp_path, prefix, "2026-01-02", "driver 1")
         for title in titles:
@@ -191,16 +198,16 @@ def test_a_new_record_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     record_blocks([Shown("small", launch)], out)
     record_warps([case("two_ways")], SEED, out)
     out.write_index()
-    monkeypatch.setattr(recorded, "_folder", lambda: tmp_path)
-    records.cache_clear()
+    monkeypatch.setattr(recorded, "_find_folder", lambda: tmp_path)
+    load_launch_records.cache_clear()
     try:
-        assert [record.name for record in records()] == ["t4_small_blocks", "t4_two_ways_warp"]
-        trace = beside("virtual T4", replace(launch, kernel=KernelSource("add", IN_OTHER_WORDS)))
+        assert [record.name for record in load_launch_records()] == ["t4_small_blocks", "t4_two_ways_warp"]
+        trace = find_same_launch("virtual T4", replace(launch, kernel=KernelSource("add", IN_OTHER_WORDS)))
         assert trace.provenance.label.startswith("recorded on virtual T4 (2026-01-02, driver 1")
         assert trace.block_index.size == 8
-        assert records()[1].trace.block_index == (1, 0, 0)
+        assert load_launch_records()[1].trace.block_index == (1, 0, 0)
     finally:
-        records.cache_clear()
+        load_launch_records.cache_clear()
 
 
 @pytest.mark.slow
@@ -213,12 +220,14 @@ def test_the_launches_that_notebooks_show_are_found(tmp_path: Path, monkeypatch:
     launches = [entry.launch for entry in shown]
     assert [launch.source.name for launch in launches].count("vector_add") == 2
     large = next(launch for launch in launches if launch.grid == (4096, 1, 1))
-    assert in_words(large.args) == in_words(ARGS)
+    assert describe_arguments(large.args) == describe_arguments(ARGS)
     assert all(isinstance(launch.args[0], np.ndarray) for launch in launches)
     assert len({entry.title for entry in shown}) == len(shown)
 
 
-@pytest.mark.parametrize(("read", "name"), [("records", "FORMAT"), ("timelines", "TIMELINE_FORMAT")])
+@pytest.mark.parametrize(
+    ("read", "name"), [("load_launch_records", "FORMAT"), ("load_timeline_records", "TIMELINE_FORMAT")]
+)
 def test_an_index_of_another_format_is_refused(read: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = getattr(recorded, read)
     before = listed()

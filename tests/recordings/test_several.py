@@ -11,7 +11,7 @@ from tools.recordings import captured, several
 
 def test_schedules_are_timed_in_every_way_and_their_sums_are_right() -> None:
     rows: list[Any] = []
-    with session.bench(session.table_info("H200"), 3) as side:
+    with session.use_bench_device(session.find_table_info("H200"), 3) as side:
         captured.schedules(side.cp, 3, lambda _, row: rows.append(row), sizes=(4096,))
     assert [row["algorithm"] for row in rows] == list(ALGORITHMS)
     for row in rows:

@@ -121,8 +121,8 @@ def is_array(value: object) -> bool:
 
 def test_small_arrays_of_the_last_eight_launches_stay_and_large_ones_while_the_caller_has_them() -> None:
     large = Array(1 << 30)
-    recent = arguments.recent_arrays()
-    stored = arguments.Arguments((large, 7, Array(4 << 20), Array(0, 4 << 20)), is_array, recent)
+    recent = arguments.make_recent_arrays()
+    stored = arguments.StoredArguments((large, 7, Array(4 << 20), Array(0, 4 << 20)), is_array, recent)
     assert [[array.nbytes for array in arrays] for arrays in recent] == [[4 << 20, 0]]
     first, number, *_ = stored.now()
     assert (first, number) == (large, 7)
@@ -130,12 +130,12 @@ def test_small_arrays_of_the_last_eight_launches_stay_and_large_ones_while_the_c
     with pytest.raises(GpulabError, match="arrays of this launch have been freed"):
         stored.now()
     for size in ((4 << 20) + 1, None), (8, (4 << 20) + 1):
-        gone = arguments.Arguments((Array(*size), 1.5), is_array, recent)
+        gone = arguments.StoredArguments((Array(*size), 1.5), is_array, recent)
         assert recent[-1] == []
         with pytest.raises(GpulabError, match="have been freed"):
             gone.now()
     for _ in range(7):
-        last = arguments.Arguments((Array(8),), is_array, recent)
+        last = arguments.StoredArguments((Array(8),), is_array, recent)
     assert len(recent) == 8
     assert last.now()[0].nbytes == 8
     recent.clear()
@@ -144,5 +144,5 @@ def test_small_arrays_of_the_last_eight_launches_stay_and_large_ones_while_the_c
 
 
 def test_without_cupti_no_driver_calls_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls.library, "load", lambda: None)
-    assert calls.driver_calls(lambda: 1 / 0, ()) == ((), ())
+    monkeypatch.setattr(calls.library, "load_cupti", lambda: None)
+    assert calls.count_driver_calls(lambda: 1 / 0, ()) == ((), ())

@@ -209,33 +209,33 @@ def test_count_and_links_are_for_virtual_devices(fake_cupy: FakeCupy) -> None:
         with pytest.raises(ValueError, match="All CUDA devices"):
             gl.use_device(**option)  # type: ignore[arg-type]
     assert gl.use_device(watchdog_s=3).index == 1
-    assert session.real_cp() is gl.which_device().cp
+    assert session.find_real_cp() is gl.which_device().cp
 
 
 def test_a_bench_is_fresh_and_goes_when_it_is_done() -> None:
     gl.use_device("T4")
     x = session.cp().ones(8)
     before = machine.current()
-    with session.bench() as fresh:
+    with session.use_bench_device() as fresh:
         assert machine.current() is fresh.machine is not before
         assert fresh.device_info().name == "T4"
         assert session.cp().get_default_memory_pool().used_bytes() == 0
-    with session.bench(session.table_info("H200"), 2, "host") as other:
+    with session.use_bench_device(session.find_table_info("H200"), 2, "host") as other:
         assert [device.info.sm_count for device in other.machine.devices] == [132] * 2
         assert other.machine.links.kind == "host"
     assert machine.current() is before
     assert float(x.sum()) == 8
-    assert session.real_cp() is None
-    assert session.virtual_side().machine is before
-    assert session.twin() is None
+    assert session.find_real_cp() is None
+    assert session.find_virtual_side().machine is before
+    assert session.find_twin() is None
 
 
 def test_published_numbers_of_devices() -> None:
     gl.use_device("virtual:H200", count=2)
-    assert session.peer_gbps(direct=True) > 5 * session.peer_gbps(direct=False)
-    assert session.l1_bytes(session.table_info("H200")) == 256 << 10
-    assert session.l1_bytes(session.table_info("T4")) == 64 << 10
-    assert session.ceilings().gbps["DRAM"] == session.backend().device_info().memory_bandwidth_gbps
+    assert session.compute_peer_gbps(direct=True) > 5 * session.compute_peer_gbps(direct=False)
+    assert session.compute_l1_bytes(session.find_table_info("H200")) == 256 << 10
+    assert session.compute_l1_bytes(session.find_table_info("T4")) == 64 << 10
+    assert session.find_ceilings().gbps["DRAM"] == session.backend().device_info().memory_bandwidth_gbps
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, 1000])
@@ -287,7 +287,7 @@ def test_work_for_later_runs_on_its_device_and_is_refused_after_a_change() -> No
     gl.use_device("virtual:H200", count=2)
     cp = session.cp()
     with cp.cuda.Device(1):
-        on_its_device = session.here()
+        on_its_device = session.bind_current_device()
     devices = []
 
     def callback() -> None:

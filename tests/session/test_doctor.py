@@ -192,7 +192,7 @@ def test_driver_states(
     version_result: str,
     words: str,
 ) -> None:
-    monkeypatch.setattr(checks, "driver_status", lambda: status)
+    monkeypatch.setattr(checks, "query_driver_status", lambda: status)
     result, text, _ = checks.check_driver()
     assert result == driver_result
     assert words in text
@@ -233,7 +233,7 @@ def test_the_driver_s_library_is_queried(
         )
 
     monkeypatch.setattr(driver.ctypes, "CDLL", load)
-    status = driver.driver_status()
+    status = driver.query_driver_status()
     known = ["nvcuda.dll"] if sys.platform == "win32" else ["libcuda.so.1", "libcuda.so"]
     tries = next((count for count, name in enumerate(known, 1) if name in libraries), len(known))
     assert names == known[:tries]
@@ -264,7 +264,7 @@ def test_versions_of_jupyter_and_widgets(
 
 
 def test_a_gpu_without_cupy_gets_the_install_command(no_cupy: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "driver_status", lambda: driver_of(0, (13, 0), 1))
+    monkeypatch.setattr(checks, "query_driver_status", lambda: driver_of(0, (13, 0), 1))
     status, _, remedy = checks.check_cupy()
     assert (status, remedy) == ("missing", checks.INSTALL_CUPY)
 
@@ -275,12 +275,12 @@ def test_cupy_newer_than_the_driver_is_wrong(fake_cupy: object, monkeypatch: pyt
 
     cupy.__version__ = "14.2.0"
     monkeypatch.setattr(cupy.cuda.runtime, "runtimeGetVersion", lambda: 13020, raising=False)
-    monkeypatch.setattr(checks, "driver_status", lambda: driver_of(0, (12, 8), 1))
+    monkeypatch.setattr(checks, "query_driver_status", lambda: driver_of(0, (12, 8), 1))
     status, text, remedy = checks.check_cupy()
     assert status == "wrong"
     assert "supports only CUDA 12.8" in text
     assert "gpulab[cuda12]" in remedy
-    monkeypatch.setattr(checks, "driver_status", lambda: driver_of(0, (13, 0), 1))
+    monkeypatch.setattr(checks, "query_driver_status", lambda: driver_of(0, (13, 0), 1))
     assert checks.check_cupy()[0] == "ok", "a driver runs every toolkit of its major version"
 
 

@@ -118,7 +118,7 @@ def test_on_a_real_gpu_the_driver_s_calls_are_recorded(monkeypatch: pytest.Monke
     def function(text: str) -> None:
         calls.append(text)
 
-    monkeypatch.setattr(session, "driver_calls", lambda *call: recorded.append(call) or lower)  # type: ignore[func-returns-value]
+    monkeypatch.setattr(session, "count_driver_calls", lambda *call: recorded.append(call) or lower)  # type: ignore[func-returns-value]
     (own,) = gl.call_layers(function, "x").record
     assert (recorded, calls, own.of("driver")) == ([], ["x", "x"], ())
     provenance = Provenance("measured", "NVIDIA Test")

@@ -64,12 +64,14 @@ def test_latency_rises_with_each_level(t4: MemoryLadder) -> None:
 def test_the_first_step_is_at_the_size_of_l1(name: str) -> None:
     with session.on_device(f"virtual:{name}"):
         info = session.backend().device_info()
-        bench = hierarchy._Bench(info, hierarchy._Effort(1, 4 * session.l1_bytes(info), 4, 2048, 1, 0, 1, 1))
+        bench = hierarchy._Bench(
+            info, hierarchy._Effort(1, 4 * session.compute_l1_bytes(info), 4, 2048, 1, 0, 1, 1)
+        )
         times = bench.latencies(lambda: None)
     low, high = times[0], times[-1]
     assert high > 4 * low
     step = bench.sizes[times > (low * high) ** 0.5][0]  # half of the way up, as it is drawn
-    assert 0.9 < step / session.l1_bytes(info) < 1.5
+    assert 0.9 < step / session.compute_l1_bytes(info) < 1.5
 
 
 def test_each_level_delivers_less_than_the_one_before(t4: MemoryLadder) -> None:
@@ -176,7 +178,7 @@ def test_a_gpu_without_a_record_is_named() -> None:
 
 def test_the_modelled_clock_agrees_with_an_h200() -> None:
     """For kernels that ran on both: L1, L2 and the bandwidth of each SM."""
-    recorded = ladder.recorded_ladder("H200")
+    recorded = ladder.load_recorded_ladder("H200")
     with session.on_device("virtual:H200"):
         info = session.backend().device_info()
         bench = hierarchy._Bench(info, hierarchy._Effort(1, 4 << 20, 1, 4096, 32, 16 << 20, 1, 1))
@@ -193,8 +195,8 @@ def test_the_modelled_clock_agrees_with_an_h200() -> None:
 
 
 def test_recorded_ladders_are_shown_without_a_gpu() -> None:
-    assert ladder.recorded_names() == ["H200", "H100"]
-    for name in ladder.recorded_names():
+    assert ladder.list_recorded_ladders() == ["H200", "H100"]
+    for name in ladder.list_recorded_ladders():
         chart = gl.memory_hierarchy(name)
         assert chart.record.provenance.source == "recorded"
         assert name in chart.record.provenance.device

@@ -153,13 +153,13 @@ def test_advice_is_added_once_to_an_error_that_is_raised_again(jupyter: Notebook
 
 def test_advice_is_given_for_missing_modules_and_names_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     gl.use_device("virtual:T4")
-    assert "Triton" in messages._advice(ModuleNotFoundError("no", name="triton"))
+    assert "Triton" in messages._find_advice(ModuleNotFoundError("no", name="triton"))
     monkeypatch.setitem(sys.modules, "triton", None)
     for error in (ModuleNotFoundError("no", name="triton"), ModuleNotFoundError("no"), ImportError("no")):
-        assert messages._advice(error) == ""
+        assert messages._find_advice(error) == ""
     missing = "cannot import name 'lunch' from 'gpulab' (somewhere)"
-    assert "launch" in messages._advice(ImportError(missing))
-    assert messages._advice(ImportError(missing.replace("lunch", "launch"))) == ""
+    assert "launch" in messages._find_advice(ImportError(missing))
+    assert messages._find_advice(ImportError(missing.replace("lunch", "launch"))) == ""
 
 
 def test_a_learners_own_frames_causes_and_texts_stay(jupyter: NotebookClient) -> None:

@@ -329,9 +329,9 @@ def test_without_sensors_a_recorded_session_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_session_of_another_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder.recorded_session.cache_clear()
+    recorder.load_recorded_session.cache_clear()
     monkeypatch.setattr(recorder, "FORMAT", "another")
     with pytest.raises(ValueError, match="h200_monitor"):
-        recorder.recorded_session()
+        recorder.load_recorded_session()
     monkeypatch.undo()
-    assert recorder.recorded_session() is recorder.recorded_session()
+    assert recorder.load_recorded_session() is recorder.load_recorded_session()

@@ -16,8 +16,8 @@ import pytest
 from gpulab.lab.links import nccl
 from gpulab.processes import group
 from gpulab.processes.errors import ProcessError
-from gpulab.processes.group import Group
-from gpulab.processes.tree import descendants
+from gpulab.processes.group import ProcessGroup
+from gpulab.processes.tree import find_descendants
 from virtualgpu.errors import GpulabError
 
 At = Callable[[str], object]
@@ -53,7 +53,7 @@ def raises(at: At, rank: int) -> int:
 
 
 def test_ranks_answer_in_their_order_as_often_as_asked() -> None:
-    with Group(THREE, 60) as ranks:
+    with ProcessGroup(THREE, 60) as ranks:
         assert ranks.ask(adds, 5) == [5, 6, 7]
         assert ranks.ask(adds, 8) == [8, 9, 10]
 
@@ -85,17 +85,17 @@ def test_ranks_answer_in_their_order_as_often_as_asked() -> None:
 def test_failed_and_missing_ranks_are_named_and_all_processes_end(
     work: Any, limit_s: float, parts: list[str]
 ) -> None:
-    with Group(THREE, 60) as ranks:
+    with ProcessGroup(THREE, 60) as ranks:
         ranks.ask(adds, 1)  # the process that forks the others stays
-    before = set(descendants(os.getpid()))
-    with Group(THREE, limit_s) as ranks:
-        assert len(set(descendants(os.getpid())) - before) >= len(THREE)
+    before = set(find_descendants(os.getpid()))
+    with ProcessGroup(THREE, limit_s) as ranks:
+        assert len(set(find_descendants(os.getpid())) - before) >= len(THREE)
         with pytest.raises(GpulabError) as error:
             ranks.ask(work)
     for part in (*parts, "All ranks have been ended"):
         assert part in str(error.value)
     end_s = time.monotonic() + 30
-    while (others := set(descendants(os.getpid())) - before) and time.monotonic() < end_s:
+    while (others := set(find_descendants(os.getpid())) - before) and time.monotonic() < end_s:
         time.sleep(0.02)
     assert not others
 
@@ -107,14 +107,14 @@ def test_ranks_without_a_gpu_name_the_reason() -> None:
 
 def test_a_limit_is_a_number_of_seconds() -> None:
     with pytest.raises(ValueError, match="above 0, not 0"):
-        Group(THREE, 0)
+        ProcessGroup(THREE, 0)
 
 
 # Without processes
 
 
 class Played:
-    """Replacement for a `Talk` whose requests run here, in the calling thread."""
+    """Replacement for a `RequestProcess` whose requests run here, in the calling thread."""
 
     made: tuple[Played, ...] = ()
     failing_device = ""
@@ -138,7 +138,7 @@ class Played:
         assert shown == ""
         return function(None, *arguments)
 
-    def printed(self) -> tuple[str, int]:
+    def end_and_read_output(self) -> tuple[str, int]:
         self.ended.set()
         return "", 0
 
@@ -148,7 +148,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """A clock that the test sets, the times that a group has waited, and how long it really waits at most."""
     clock = SimpleNamespace(now=100.0, waits=[], real_s=30.0)
     monkeypatch.setattr(Played, "made", ())
-    monkeypatch.setattr(group, "Talk", Played)
+    monkeypatch.setattr(group, "RequestProcess", Played)
     monkeypatch.setattr(group, "time", SimpleNamespace(monotonic=lambda: clock.now))
     wait = group.wait
     monkeypatch.setattr(
@@ -167,7 +167,7 @@ def work(at: At, rank: int, *tasks: str) -> int:
 
 
 def test_all_ranks_have_one_limit_that_begins_when_all_are_ready(played: SimpleNamespace) -> None:
-    with Group(["a", "b"], 2.5) as ranks:
+    with ProcessGroup(["a", "b"], 2.5) as ranks:
         assert [(talk.device, *talk.limits) for talk in Played.made] == [
             (device, 5.0, 5.0, 24 << 30) for device in "ab"
         ]
@@ -191,7 +191,7 @@ def test_if_one_rank_cannot_start_all_are_ended(
 ) -> None:
     monkeypatch.setattr(Played, "failing_device", "b")
     monkeypatch.setattr(group.tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(ProcessError, match="could not start"), Group(["a", "b", "c"], 1):
+    with pytest.raises(ProcessError, match="could not start"), ProcessGroup(["a", "b", "c"], 1):
         pass
     assert [talk.device for talk in Played.made] == ["a", "b"]
     assert not list(tmp_path.iterdir())

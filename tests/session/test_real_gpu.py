@@ -212,7 +212,7 @@ def test_to_a_virtual_device_and_back(addition: Any) -> None:
 
 
 def test_the_twin_has_the_real_devices_limits() -> None:
-    twin = session.twin()
+    twin = session.find_twin()
     assert twin is not None
     real = session.backend().device_info()
     virtual = twin.device_info()
@@ -230,7 +230,7 @@ def test_calls_are_counted() -> None:
             x.data.memset_async(0, 64, stream)
         stream.synchronize()
 
-    calls, _ = session.driver_calls(work, (3,))
+    calls, _ = session.count_driver_calls(work, (3,))
     counted = dict(calls)
     assert (counted["cudaMemsetAsync"], counted["cudaStreamSynchronize"]) == (3, 1)
 

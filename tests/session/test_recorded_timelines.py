@@ -19,16 +19,16 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of records with two timelines of a virtual H200."""
     programs = {name: timelines.PROGRAMS[name] for name in ("film_eager", "film_graph")}
     monkeypatch.setattr(timelines, "PROGRAMS", programs)
-    monkeypatch.setattr(recorded, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(recorded, "_find_folder", lambda: tmp_path)
     (tmp_path / recorded.INDEX).write_text(
         json.dumps({"format": recorded.FORMAT, "version": 1, "launches": []})
     )
-    for listing in (recorded.records, recorded.timelines):
+    for listing in (recorded.load_launch_records, recorded.load_timeline_records):
         listing.cache_clear()
     timelines.main(["--out", str(tmp_path), "--device", "virtual:H200"])
     yield tmp_path
     gl.use_device("auto")
-    for listing in (recorded.records, recorded.timelines):
+    for listing in (recorded.load_launch_records, recorded.load_timeline_records):
         listing.cache_clear()
 
 

@@ -20,7 +20,7 @@ from gpulab import session
 from gpulab.lab.faults import child, jobs, sandbox
 from gpulab.lab.faults.jobs import Call, Cell
 from gpulab.processes.errors import ProcessError
-from gpulab.processes.values import DamagedError
+from gpulab.processes.values import DamagedBytesError
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.faults.sandboxed import SandboxRun
 
@@ -57,7 +57,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         raise AssertionError(f"it would have ended this process, with {status}")
 
     monkeypatch.setattr(os, "_exit", ends)
-    monkeypatch.setattr(child, "children", lambda me: pids)
+    monkeypatch.setattr(child, "find_children", lambda me: pids)
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
     gl.use_device("virtual:T4")
     return pids
@@ -253,7 +253,7 @@ class MadeUp:
     def __exit__(self, *_: object) -> None:
         self.ended = True
 
-    def limit(self, *limits: Any) -> None:
+    def set_limits(self, *limits: Any) -> None:
         self.limits = limits
 
     def ask(self, shown: str, function: Callable[..., Any], *args: Any) -> Any:
@@ -266,7 +266,7 @@ class MadeUp:
             raise answer
         return answer
 
-    def printed(self) -> tuple[str, int]:
+    def end_and_read_output(self) -> tuple[str, int]:
         return "so far\n", 3
 
 
@@ -277,7 +277,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> type[MadeUp]:
     MadeUp.answers = {"run": dict(NOTHING)}
     keep = sandbox._SpareProcess()
     monkeypatch.setattr(sandbox, "_keep", lambda pid: keep)
-    monkeypatch.setattr(sandbox, "Talk", MadeUp)
+    monkeypatch.setattr(sandbox, "RequestProcess", MadeUp)
     gl.use_device("virtual:T4")
     return MadeUp
 
@@ -320,7 +320,7 @@ def test_a_job_has_the_limits_that_are_documented(made: type[MadeUp]) -> None:
     ("error", "reason"),
     [
         (ProcessError("it was too slow."), "it was too slow."),
-        (DamagedError("no reply"), "it wrote to a file descriptor that it did not open"),
+        (DamagedBytesError("no reply"), "it wrote to a file descriptor that it did not open"),
     ],
 )
 def test_the_reason_why_a_process_was_ended_is_in_the_result(

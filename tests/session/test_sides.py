@@ -81,7 +81,7 @@ class Real:
 def both(monkeypatch: pytest.MonkeyPatch) -> tuple[Real, Twin]:
     real = Real()
     twin = Twin()
-    monkeypatch.setattr(sides.current, "twin", lambda: twin)
+    monkeypatch.setattr(sides.current, "find_twin", lambda: twin)
     monkeypatch.setattr(sides.current, "backend", lambda: real)
     return real, twin
 
@@ -240,27 +240,27 @@ def test_a_slider_keeps_no_arrays_alive(monkeypatch: pytest.MonkeyPatch) -> None
     real = Real()
     monkeypatch.setattr(sides.current, "backend", lambda: real)
     original = launch()
-    trace = session.at_block_size(session.KeptLaunch(original))
+    trace = session.make_block_size_launcher(session.KeptLaunch(original))
     assert trace is not None
     assert trace(32) == ("real", Blocks(restore=True))
     assert (real.launch.block, real.launch.grid, real.launch.args) == ((32, 1, 1), (4, 1, 1), original.args)
     array = weakref.ref(original.args[0])
     del original, real.launch
-    current._current().recent.clear()
+    current._find_session().recent.clear()
     gc.collect()
     assert array() is None
     with pytest.raises(GpulabError, match="arrays of this launch have been freed"):
         trace(32)
     for grid, block in (((2, 2), 32), (2, (8, 8))):
         flat = Launch.of(session.cp().RawKernel(CODE, "k"), grid, block)
-        assert session.at_block_size(session.KeptLaunch(flat)) is None
+        assert session.make_block_size_launcher(session.KeptLaunch(flat)) is None
 
 
 def test_other_block_sizes_are_tried_on_the_twin(
     both: tuple[Real, Twin], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, twin = both
-    trace = session.at_block_size(session.KeptLaunch(launch(8, 64)))
+    trace = session.make_block_size_launcher(session.KeptLaunch(launch(8, 64)))
     assert trace is not None
     assert trace(64)[0] == "real"
     assert twin.observations == [], "the original size needs no replay"
@@ -281,7 +281,7 @@ def test_other_block_sizes_are_tried_on_the_twin(
 
 
 def test_occupancies_of_a_timeline_s_kernels() -> None:
-    of = session.occupancies()
+    of = session.make_occupancy_function()
 
     def kernel(block: Any, registers: Any, shared: int = 0) -> Activity:
         return Activity(
@@ -329,14 +329,16 @@ def test_a_real_device_is_made_current_again(fake_cupy: Callable[..., None]) -> 
     ],
 )
 def test_the_reason_of_an_error_of_cupy(error: Exception, reason: str) -> None:
-    assert cuda._reason(error) == reason
+    assert cuda._explain_failure(error) == reason
 
 
 def test_a_gpu_without_cupy_is_named_with_the_remedy(no_cupy: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "driver_status", lambda: SimpleNamespace(usable=True))
+    monkeypatch.setattr(cuda, "query_driver_status", lambda: SimpleNamespace(usable=True))
     with pytest.raises(cuda.CudaUnavailableError, match=r"^there is a GPU, but CuPy is not installed: pip"):
         cuda.open_cuda_device()
-    monkeypatch.setattr(cuda, "driver_status", lambda: SimpleNamespace(usable=False, problem="no driver"))
+    monkeypatch.setattr(
+        cuda, "query_driver_status", lambda: SimpleNamespace(usable=False, problem="no driver")
+    )
     with pytest.raises(cuda.CudaUnavailableError, match=r"^no driver$"):
         cuda.open_cuda_device()
 
@@ -354,7 +356,7 @@ def test_the_watchdog_of_a_session_is_that_of_all_its_devices() -> None:
     session.use_device(count=3)
     assert {device.watchdog_s for device in machine.current().devices} != {7}, "another machine has its own"
     twin = SimpleNamespace(machine=SimpleNamespace(devices=[SimpleNamespace(watchdog_s=1)]))
-    current._current().twin = twin  # type: ignore[assignment]
+    current._find_session().twin = twin  # type: ignore[assignment]
     session.use_device(watchdog_s=9)
     assert twin.machine.devices[0].watchdog_s == 9
-    assert current._current().watchdog_s == 9
+    assert current._find_session().watchdog_s == 9

@@ -22,7 +22,7 @@ N = 256
 
 
 def results(program: Callable[[Any], Any], order: str = "as given", seed: int = 0) -> Any:
-    with session.bench(session.table_info("T4")) as side:
+    with session.use_bench_device(session.find_table_info("T4")) as side:
         if order == "as given":
             return program(side.cp)
         with side.machine.stream_order(order, seed):
@@ -217,7 +217,7 @@ def test_a_program_without_findings_has_one_result(seed: int) -> None:
         cp.cuda.Device().synchronize()
         return np.stack([array.get() for array in arrays])
 
-    with session.bench(session.table_info("T4")) as side:
+    with session.use_bench_device(session.find_table_info("T4")) as side:
         checker = StreamChecker()
         watcher = side.stream_watcher()
         watcher.start(checker.see)

@@ -51,7 +51,7 @@ def test_a_change_of_device_within_the_block_is_noted() -> None:
     with gl.timeline() as other:
         gl.cp.zeros(8).fill(2)
     assert "T4" in repr(other)
-    assert current.virtual_side().machine.clock.recorder is None
+    assert current.find_virtual_side().machine.clock.recorder is None
 
 
 def looped() -> TimelineReport:

@@ -472,7 +472,7 @@ def test_the_roofline_has_the_timed_passes_that_compute() -> None:
         ("sum", provenance, {"f32": 6}, {"DRAM": 0}, 5),
         ("kernel 1", provenance, {"f32": 7}, {"DRAM": 0}, 9),
     ]
-    assert chart.ceilings == session.ceilings()
+    assert chart.ceilings == session.find_ceilings()
 
 
 SHARED = r"""extern "C" __global__ void own(const float* x, float* y) {

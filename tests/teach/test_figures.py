@@ -43,7 +43,7 @@ def test_numbering_counts_blocks_and_idle_threads(n: int, threads: int, blocks: 
 
 
 def test_the_parts_of_a_gpu_multiply_to_its_rates() -> None:
-    caption = repr(n01_figures.rates_of(session.table_info("A100")))
+    caption = repr(n01_figures.rates_of(session.find_table_info("A100")))
     assert "108 SMs with 64 FP32 units each, so 19.5 TFLOP/s" in caption
     assert caption.endswith("5 stacks of memory with 1,024 wires each, so 2,039 GB/s.")
 
@@ -61,7 +61,7 @@ def test_sectors_and_issue_slots_are_counted() -> None:
     assert "rows: 4 sectors; columns: 32 sectors" in caption
     caption = repr(n02_figures.waiting_warps((1, 12), latency=8))
     assert all(f"issues in {busy} of 8 cycles" in caption for busy in (1, 8))
-    caption = repr(n02_figures.inside_sm(session.table_info("A100")))
+    caption = repr(n02_figures.inside_sm(session.find_table_info("A100")))
     assert "4 warp schedulers, each with 16 warp slots, 16 FP32 units" in caption
 
 
@@ -108,7 +108,7 @@ def test_an_enlarged_block_names_the_pixel_of_its_thread() -> None:
 
 
 def test_the_small_card_shows_three_numbers_and_their_origin() -> None:
-    info = session.table_info("H200")
+    info = session.find_table_info("H200")
     card = device_card.SmallCard(info)
     assert [number for number, _ in card.numbers] == ["132", "140 GiB", "4,814 GB/s"]
     assert repr(card).endswith(f"; {info.provenance.label}.")

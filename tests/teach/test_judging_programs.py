@@ -14,7 +14,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.processes.values import DamagedError, OnDevice
+from gpulab.processes.values import DamagedBytesError, DeviceContents
 from gpulab_course.teach.judge import (
     Answer,
     Budget,
@@ -209,13 +209,13 @@ def test_advice_is_given_for_the_words_of_a_failure() -> None:
     ],
 )
 def test_damaged_facts_are_refused(changes: Any) -> None:
-    with pytest.raises(DamagedError):
+    with pytest.raises(DamagedBytesError):
         judged(lambda task: facts(task, **changes))
 
 
 @pytest.mark.parametrize("message", [None, [], "result counts hazards changed", {}, {"result": 0}])
 def test_messages_that_are_not_facts_are_refused(message: Any) -> None:
-    with pytest.raises(DamagedError):
+    with pytest.raises(DamagedBytesError):
         judged(lambda task: message)
 
 
@@ -319,7 +319,7 @@ def test_results_come_as_their_caller_reads_them() -> None:
         return [cp.asarray(x), x, 3, (2 * cp.asarray(x),)]
 
     device, host, number, inner = perform(several, task())["result"]
-    assert isinstance(device, OnDevice)
+    assert isinstance(device, DeviceContents)
     assert device.values.tolist() == host.tolist() == [0, 1, 2, 3]
     assert number == 3
     assert inner[0].values.tolist() == [0, 2, 4, 6]
@@ -462,7 +462,7 @@ def test_a_program_is_tried_on_the_gpu_as_well(monkeypatch: pytest.MonkeyPatch) 
             return real if device.startswith("cuda") else virtual
 
         monkeypatch.setattr(apart, "_judge_on_device", judged_on)
-        monkeypatch.setattr(session, "real_cp", lambda: gpu)
+        monkeypatch.setattr(session, "find_real_cp", lambda: gpu)
         return apart.judge_apart(exercise, None)
 
     chosen = SimpleNamespace(device="NVIDIA H200", index=3)

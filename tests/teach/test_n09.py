@@ -9,7 +9,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.lab.monitor.recorder import recorded_session
+from gpulab.lab.monitor.recorder import load_recorded_session
 from gpulab_course.content import kernels
 from gpulab_course.content.n09_profiling import figures, nvidia_smi, reports
 from gpulab_course.content.screens import Screens
@@ -19,7 +19,7 @@ from virtualgpu.records.timeline import Activity
 
 
 def test_one_block_is_a_hundred_per_cent_and_one_sm() -> None:
-    view = figures.BusySms(recorded_session())
+    view = figures.BusySms(load_recorded_session())
     assert "100 % GPU utilization, 0.76 % of the SMs" in view.sentence()
     first_png = view.png()
     view.launch_index = len(figures.SPIN_LAUNCH_SHAPES) - 1
@@ -30,7 +30,7 @@ def test_one_block_is_a_hundred_per_cent_and_one_sm() -> None:
 
 def test_nvidia_smi_and_the_monitor_agree() -> None:
     """Two programs that read the same GPU at once, each with a clock of its own."""
-    record = recorded_session()
+    record = load_recorded_session()
     headings = {"dmon": ("sm (%)", "pwr (W)"), "query": ("utilization.gpu [%]", "power.draw.instant [W]")}
     for tool, names in headings.items():
         table = nvidia_smi.wrote(tool)
@@ -46,7 +46,7 @@ def test_nvidia_smi_and_the_monitor_agree() -> None:
 
 
 def test_the_record_supports_the_notebook_on_clocks_and_dram() -> None:
-    record = recorded_session()
+    record = load_recorded_session()
     ones = record.within(figures.ONES)
     random = record.within(figures.PRODUCT)
     limit_w = record.power_limit_w or 0
@@ -65,7 +65,7 @@ def test_the_record_supports_the_notebook_on_clocks_and_dram() -> None:
 def test_without_sensors_nothing_runs_to_be_watched() -> None:
     assert gl.which_device().kind == "virtual"
     assert figures.phases() == []
-    assert figures.with_counters(figures.Monitor(record=recorded_session())).record.sms == 132
+    assert figures.with_counters(figures.Monitor(record=load_recorded_session())).record.sms == 132
 
 
 def test_columns_of_a_recorded_table_are_those_of_their_headings() -> None:
@@ -87,7 +87,7 @@ def test_the_ceiling_has_its_ridge_where_the_slope_reaches_the_peak() -> None:
 
 
 def test_the_reported_power_follows_the_counted_energy() -> None:
-    caption = repr(figures.power_after(recorded_session(), figures.PRODUCT))
+    caption = repr(figures.power_after(load_recorded_session(), figures.PRODUCT))
     assert "jumps to 649 W at once, and ends at 722 W" in caption
     assert caption.endswith("within 5 % of this value after 1.2 s.")
 

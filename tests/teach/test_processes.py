@@ -58,7 +58,7 @@ def test_each_answer_has_its_own_process() -> None:
 def test_the_server_is_forked_again_after_its_end() -> None:
     server_pid = int(judged(lambda: os.getppid()))
     assert server_pid != os.getpid()
-    processes._server(os.getpid()).line.shutdown(2)  # it ends as its line does
+    processes._find_server(os.getpid()).line.shutdown(2)  # it ends as its line does
     assert judged(lambda: "still judged") == "still judged"
 
 
@@ -208,7 +208,7 @@ def test_output_and_input_of_an_answer_are_separate() -> None:
         print("to nobody")
         return os.read(0, 9), os.fstat(1).st_ino == os.fstat(2).st_ino
 
-    assert judged(reads) == str((values.Other("bytes"), True))
+    assert judged(reads) == str((values.OtherObject("bytes"), True))
 
 
 # What comes back

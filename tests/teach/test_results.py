@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpulab.processes import errors
-from gpulab.processes.values import OnDevice, Other
+from gpulab.processes.values import DeviceContents, OtherObject
 from gpulab_course.teach.judge import Near, NotYet, ProgramCase
 from gpulab_course.teach.judge.python import functions
 from gpulab_course.teach.judge.python.results import compare
@@ -35,15 +35,15 @@ WRONG[1, 2] = 9
     ("result", "message"),
     [
         (WANTED, ""),
-        (OnDevice(WANTED), ""),
+        (DeviceContents(WANTED), ""),
         (WRONG, "the result[1, 2] is 9, but it should be 5"),
-        (OnDevice(WRONG), "the result[1, 2] is 9, but it should be 5"),
+        (DeviceContents(WRONG), "the result[1, 2] is 9, but it should be 5"),
         (WANTED.T, "the result has the shape (3, 2), but it should be (2, 3)."),
         (WANTED.astype(float), "the result is float64, but it should be float32."),
         (WANTED.astype(complex), "but it should contain numbers."),
         (WANTED.astype(str), "but it should contain numbers."),
         (None, " returns NoneType, but the result should be an array or a number."),
-        (Other("Stream"), " returns Stream, but the result should be an array or a number."),
+        (OtherObject("Stream"), " returns Stream, but the result should be an array or a number."),
         (3, "the result has the shape (), but it should be (2, 3)."),
     ],
 )
@@ -80,9 +80,9 @@ def test_a_result_is_where_it_is_wanted() -> None:
     assert message_of(WANTED, place="device") == on_host
     number = message_of(3, place="device")
     assert number == "the result should stay on the device, but it is a number of the host."
-    assert message_of(OnDevice(WANTED), place="device") == ""
+    assert message_of(DeviceContents(WANTED), place="device") == ""
     host_message = "the result should be a NumPy array, but it is still on the device."
-    assert message_of(OnDevice(WANTED), place="host") == host_message
+    assert message_of(DeviceContents(WANTED), place="host") == host_message
     assert message_of(3.0, 3.0, place="host") == "the result should be a NumPy array, but it is a number."
     assert message_of(WANTED, place="host") == ""
 
@@ -99,7 +99,7 @@ def test_several_results_are_compared_one_by_one() -> None:
     assert message_of((WANTED, 3, 3), expected) == " should return 2 results, not 3."
     assert message_of(3, (3,)) == " should return 1 result, as a tuple or a list."
     assert message_of((3, "x"), (3, 4)) == " returns str, but result 2 should be an array or a number."
-    assert message_of((OnDevice(WANTED), 3), expected, place="device").startswith(
+    assert message_of((DeviceContents(WANTED), 3), expected, place="device").startswith(
         "result 2 should stay on the device"
     )
 
@@ -122,7 +122,7 @@ def test_a_function_may_check_the_result() -> None:
 def test_known_mistakes_earn_their_sentence_only_where_values_are_wrong() -> None:
     mistakes = ((WRONG, "The last one is new."), (WRONG, "Later."), (-WANTED, "It is turned."))
     assert message_of(WRONG, mistakes=mistakes).endswith("elements differ). The last one is new.")
-    assert message_of(OnDevice(-WANTED), mistakes=mistakes).endswith(" It is turned.")
+    assert message_of(DeviceContents(-WANTED), mistakes=mistakes).endswith(" It is turned.")
     assert message_of(WANTED + F32(7), mistakes=mistakes).endswith("elements differ).")
     assert message_of(WRONG.astype(float), mistakes=mistakes).endswith("should be float32.")
     assert message_of(WANTED, mistakes=((WANTED, "Never."),)) == ""
@@ -148,7 +148,7 @@ class Silent:
     ],
 )
 def test_a_value_is_spelt_short_and_on_one_line(value: Any, message: str) -> None:
-    assert errors.spelt(value) == message
+    assert errors.short_repr(value) == message
 
 
 class Wordless(Exception):
@@ -167,12 +167,12 @@ class Wordless(Exception):
     ],
 )
 def test_an_exception_is_reported_in_one_line(error: Exception, message: str) -> None:
-    assert errors.unexpected(error) == message
+    assert errors.describe_error(error) == message
 
 
 @pytest.mark.parametrize(("code", "text"), [(None, ""), (0, "0"), ("bye", "'bye'")])
 def test_an_exit_is_reported_with_its_argument(code: Any, text: str) -> None:
-    assert errors.exit_message(SystemExit(code)) == f"it calls exit({text}), which would end Python."
+    assert errors.describe_exit(SystemExit(code)) == f"it calls exit({text}), which would end Python."
 
 
 def call_here(function: Any, *args: Any, **options: Any) -> Any:

@@ -247,11 +247,11 @@ def test_errors_name_the_function_and_its_result(fake: Library) -> None:
     cupti = Cupti(fake)
     fake.refused = {("timestamp", 0): INVALID_KIND}
     with pytest.raises(CuptiError, match=r"^cuptiGetTimestamp: CUPTI_ERROR_INVALID_KIND$") as raised:
-        cupti.timestamp()
+        cupti.read_timestamp_ns()
     assert isinstance(raised.value, GpulabError)
     fake.has_words = False
     with pytest.raises(CuptiError, match=r"^cuptiGetTimestamp: error 21$"):
-        cupti.timestamp()
+        cupti.read_timestamp_ns()
 
 
 # -- buffers ----------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_unread_buffers_are_dropped_by_the_next_recording(fake: Library) -> None
     cupti.start([MEMSET], {})
     fake.give(b"\x07" * 48)
     cupti.stop()
-    assert [(bytes(buffer), offsets) for buffer, offsets in cupti.buffers()] == [(b"\x07" * 48, [0, 24])]
+    assert [(bytes(buffer), offsets) for buffer, offsets in cupti.take_buffers()] == [(b"\x07" * 48, [0, 24])]
     assert cupti._buffers == {}
 
 
@@ -274,17 +274,17 @@ def test_unread_buffers_are_dropped_by_the_next_recording(fake: Library) -> None
 
 def test_names_of_calls_lose_the_version_that_cupti_adds(fake: Library) -> None:
     cupti = Cupti(fake)
-    assert cupti.call_names(RUNTIME_API) == {
+    assert cupti.list_call_names(RUNTIME_API) == {
         1: "cudaMalloc",
         2: "cudaMemcpyAsync",
         6: "cudaEventRecord",
         600: "cudaLast",
     }
-    assert cupti.call_names(DRIVER_API) == {1: "cuInit", 2: "cuLaunchKernel"}
+    assert cupti.list_call_names(DRIVER_API) == {1: "cuInit", 2: "cuLaunchKernel"}
     queries = [cbid for domain, cbid in fake.asked if domain == RUNTIME_API]
     assert (queries[0], queries[-1]) == (1, 601), "gaps are passed over as far as the functions of CUDA go"
     queries = [*fake.asked]
-    assert cupti.call_names(RUNTIME_API) is cupti.call_names(RUNTIME_API)
+    assert cupti.list_call_names(RUNTIME_API) is cupti.call_names(RUNTIME_API)
     assert fake.asked == queries
 
 
@@ -294,12 +294,12 @@ def test_names_of_calls_lose_the_version_that_cupti_adds(fake: Library) -> None:
 def test_a_subscription_ends_whatever_happens(fake: Library) -> None:
     fake.refused["callback", RUNTIME_API] = INVALID_PARAMETER
     names = {RUNTIME_API: frozenset({"cudaMalloc"})}
-    with pytest.raises(CuptiError), callbacks.subscribed(Cupti(fake), names, lambda *_: None):
+    with pytest.raises(CuptiError), callbacks.subscribe_to_calls(Cupti(fake), names, lambda *_: None):
         pytest.fail("nothing is subscribed")
     assert fake.calls[-1] == ("unsubscribe", 77)
     fake.calls.clear()
     fake.refused = {("subscribe", 0): MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED}
-    with pytest.raises(CuptiError), callbacks.subscribed(Cupti(fake), names, lambda *_: None):
+    with pytest.raises(CuptiError), callbacks.subscribe_to_calls(Cupti(fake), names, lambda *_: None):
         pytest.fail("another tool holds it")
     assert fake.calls == [("subscribe",)], "who did not subscribe does not unsubscribe"
 
@@ -323,7 +323,7 @@ def unloaded(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def load() -> Cupti | None:
-    return library.load.__wrapped__()  # type: ignore[attr-defined, no-any-return]
+    return library.load_cupti.__wrapped__()  # type: ignore[attr-defined, no-any-return]
 
 
 def test_the_library_is_located_and_set_for_nvtx(unloaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,11 +362,11 @@ def test_without_the_library_load_returns_none(unloaded: Any, error: type[Except
 def test_other_tools_that_use_cupti_are_named(
     variables: dict[str, str], torch: bool | None, tool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _, variable, _ in library.rows("profilers.tsv"):
+    for _, variable, _ in library.read_data_rows("profilers.tsv"):
         monkeypatch.delenv(variable, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     profiler = SimpleNamespace(_profiler_enabled=lambda: torch)
     module = SimpleNamespace(autograd=profiler)
     monkeypatch.setitem(sys.modules, "torch", None if torch is None else module)
-    assert library.rival() == tool
+    assert library.find_rival() == tool

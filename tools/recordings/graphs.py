@@ -127,7 +127,7 @@ def nodes() -> list[Any]:
         stream.launch_host_func(print, "")
 
     graph, _ = _capture(work)
-    record = graphs.record(graph, Provenance("measured", "gpu"))
+    record = graphs.read_graph(graph, Provenance("measured", "gpu"))
     node_rows = [
         {
             "kind": node.kind,
@@ -144,8 +144,8 @@ def nodes() -> list[Any]:
         for node in record.nodes
     ]
     raw = []
-    driver = graphs._driver()
-    for handle in graphs._handles(graph):
+    driver = graphs._import_driver()
+    for handle in graphs._read_handles(graph):
         kind = driver.cuGraphNodeGetType(handle)[1].name
         if "MEMCPY" in kind:
             raw.append(str(driver.cuGraphMemcpyNodeGetParams(handle)[1]))
@@ -160,7 +160,7 @@ def updates() -> dict[str, Any]:
     from gpulab.real import graphs
 
     cp = _import_cupy()
-    driver = graphs._driver()
+    driver = graphs._import_driver()
     add = _load_kernel("add")
     kernel = _load_kernel("put")
     x = cp.zeros(64, np.float32)
@@ -193,7 +193,7 @@ def updates() -> dict[str, Any]:
             )
             results[f"{base} -> {name}"] = (status.name, str(getattr(info, "result", info)))
     try:
-        graphs.checked((driver.CUresult.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,))
+        graphs.check_result((driver.CUresult.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,))
     except Exception as error:
         results["words"] = f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"
     return results
@@ -301,8 +301,10 @@ def memory() -> dict[str, Any]:
         results[work.__name__] = row
         try:
             graph, stream = _capture(work)
-            driver = graphs._driver()
-            row["nodes"] = [driver.cuGraphNodeGetType(handle)[1].name for handle in graphs._handles(graph)]
+            driver = graphs._import_driver()
+            row["nodes"] = [
+                driver.cuGraphNodeGetType(handle)[1].name for handle in graphs._read_handles(graph)
+            ]
             row["dot"] = graph.debug_dot_str(0)
             for launch_number in range(3):
                 try:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gpulab.lab.monitor.recorder import LoadRecorder, recorder
+from gpulab.lab.monitor.recorder import LoadRecorder, make_recorder
 from gpulab.views._saving import data_as_json
 from gpulab.views.monitor.monitor_text import make_phase_table as table
 from gpulab_course.content.n09_profiling.phases import PRODUCT, phases
@@ -81,7 +81,7 @@ def main(folder: Path) -> None:
         if "loader" not in name:
             run_phase()
     time.sleep(5)
-    load_recorder = recorder(10.0)
+    load_recorder = make_recorder(10.0)
     assert isinstance(load_recorder, LoadRecorder), "this needs a real GPU"
     dmon = Lines(DMON)
     query = Lines(QUERY)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab.real.driver import cuda_version
+from gpulab.real.driver import parse_cuda_version
 from tools.corpus import CASES, Case, case
 from tools.corpus.inputs import Arguments
 from tools.corpus.workloads import WORKLOADS, Workload, workload
@@ -289,7 +289,7 @@ def _versions(driver: str | None, *, with_ncu: bool) -> dict[str, str]:
     runtime = cupy.cuda.runtime
     versions = {
         "driver": driver or "",
-        "CUDA": ".".join(map(str, cuda_version(runtime.runtimeGetVersion()))),
+        "CUDA": ".".join(map(str, parse_cuda_version(runtime.runtimeGetVersion()))),
         "NVRTC": ".".join(map(str, cupy.cuda.nvrtc.getVersion())),
         "CuPy": cupy.__version__,
         "NumPy": np.__version__,

@@ -24,7 +24,7 @@ import numpy as np
 
 import gpulab
 from gpulab import session
-from gpulab.lab.recorded import FORMAT, INDEX, RecordedLaunch, in_words
+from gpulab.lab.recorded import FORMAT, INDEX, RecordedLaunch, describe_arguments
 from tools.cells import cells, notebooks, run
 from tools.corpus import Case
 from virtualgpu.errors import UnknownDeviceError
@@ -49,14 +49,20 @@ class Shown:
     def key(self) -> tuple[Any, ...]:
         """The key that identifies a launch."""
         launch = self.launch
-        return (launch.source, launch.grid, launch.block, launch.shared_bytes, in_words(launch.args))
+        return (
+            launch.source,
+            launch.grid,
+            launch.block,
+            launch.shared_bytes,
+            describe_arguments(launch.args),
+        )
 
 
 def shown_to_learners(device: str) -> list[Shown]:
     """Return the notebooks' launches on the default virtual GPU, and on one of the same model as `device`."""
     devices = [DEFAULT_DEVICE]
     with contextlib.suppress(UnknownDeviceError):
-        devices.append(session.table_info(device).name)
+        devices.append(session.find_table_info(device).name)
     return shown_in_notebooks([f"virtual:{name}" for name in devices])
 
 
@@ -184,7 +190,7 @@ class Recorder:
                 trace.grid,
                 trace.block,
                 getattr(trace, "shared_bytes", 0),
-                in_words(args),
+                describe_arguments(args),
                 source.code,
                 source.options,
             )

@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 
 from gpulab import session
-from gpulab.processes.errors import exit_message
-from gpulab.processes.tree import children
+from gpulab.processes.errors import describe_exit
+from gpulab.processes.tree import find_children
 
 _COMPILER_FOLDER = "virtualgpu/compile/"
 _MAX_CHARACTERS = 4000  # characters of an error's text
@@ -56,7 +56,7 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
         "result": None,
         "given": None,
     }
-    with session.late_faults(blocking) as late_faults:
+    with session.report_late_faults(blocking) as late_faults:
         value = None
         try:
             value = job()
@@ -79,7 +79,7 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
         if not outcome["error"]:
             _add_result(value, returns, outcome)
     _add_figures(outcome)
-    if any(not _compiles(pid) for pid in children(own_pid)):
+    if any(not _compiles(pid) for pid in find_children(own_pid)):
         outcome["notes"].append("The code left processes that were still running. They were ended.")
     return outcome
 
@@ -110,7 +110,7 @@ def _add_error(error: BaseException, outcome: dict[str, Any]) -> None:
     except BaseException:  # its text is made by the program
         text = ""
     if isinstance(error, SystemExit):
-        outcome["error"] = f"SystemExit: {exit_message(error).removeprefix('it ')}"
+        outcome["error"] = f"SystemExit: {describe_exit(error).removeprefix('it ')}"
     else:
         outcome["error"] = f"{type(error).__name__}: {text}" if text else type(error).__name__
     status = getattr(error, "status", 0)
@@ -120,7 +120,7 @@ def _add_error(error: BaseException, outcome: dict[str, Any]) -> None:
 
 def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
     """Return the learner's lines in a traceback, or the lines of the course's helpers if there are none."""
-    lines = session.program_lines()
+    lines = session.make_program_lines()
     for is_shown in (lines.is_learners, lines.belongs):
         frames = [
             (frame.f_code.co_filename, line)

@@ -19,8 +19,8 @@ from gpulab.lab._base import Bundle, Pictured
 from gpulab.lab.faults import child
 from gpulab.lab.faults.jobs import Call, Cell, pack_job
 from gpulab.processes.errors import ProcessError
-from gpulab.processes.talk import Talk
-from gpulab.processes.values import DamagedError
+from gpulab.processes.talk import RequestProcess
+from gpulab.processes.values import DamagedBytesError
 from gpulab.views.tables.sandbox import SandboxTable
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.faults.sandboxed import Culprit, SandboxRun
@@ -194,16 +194,16 @@ def _run_once(
     outcome = dict[str, Any]()
     end_reason = ""
     try:
-        talk.limit(*limits)
+        talk.set_limits(*limits)
         outcome = talk.ask("", child.run, job_bytes, returns, blocking, limits[0] / 3)
     except ProcessError as reason:
         end_reason = str(reason)
-    except DamagedError:
+    except DamagedBytesError:
         end_reason = (
             "it wrote to a file descriptor that it did not open. Use only file descriptors that you opened."
         )
     finally:
-        output, lines = talk.printed()
+        output, lines = talk.end_and_read_output()
         talk.__exit__()
         keep.prepare()
     fault_fields = outcome.get("given")
@@ -230,7 +230,7 @@ def _culprit(outcome: dict[str, Any]) -> Culprit:
 
 
 def _line(file: str, line: int) -> SourceLine:
-    return SourceLine(session.shown_file(file), line, linecache.getline(file, line).strip())
+    return SourceLine(session.format_file_name(file), line, linecache.getline(file, line).strip())
 
 
 class _SpareProcess:
@@ -240,9 +240,9 @@ class _SpareProcess:
     """
 
     def __init__(self) -> None:
-        self._waiting: tuple[tuple[Any, ...], Talk, threading.Thread] | None = None
+        self._waiting: tuple[tuple[Any, ...], RequestProcess, threading.Thread] | None = None
 
-    def taken(self, blocking: bool) -> Talk:
+    def taken(self, blocking: bool) -> RequestProcess:
         """Return the process that was started in advance if it fits the device, or a new process."""
         key = _device_key(blocking)
         waiting = self._waiting
@@ -266,25 +266,25 @@ class _SpareProcess:
             self._waiting = key, talk, thread
 
 
-def _is_responsive(talk: Talk) -> bool:
+def _is_responsive(talk: RequestProcess) -> bool:
     """Return whether a waiting process replies, since a process that was killed may not have ended yet."""
     try:
         talk.ask("", child.there)
-    except (ProcessError, DamagedError):
+    except (ProcessError, DamagedBytesError):
         return False
     return True
 
 
-def _warm_up(talk: Talk, key: tuple[Any, ...]) -> None:
+def _warm_up(talk: RequestProcess, key: tuple[Any, ...]) -> None:
     if key[3]:
         with contextlib.suppress(Exception):
             talk.ask("", child.warm, key[1])
 
 
-def _start_talk(key: tuple[Any, ...]) -> Talk:
+def _start_talk(key: tuple[Any, ...]) -> RequestProcess:
     device, device_count, blocking, _ = key
     variables = {"MPLBACKEND": "Agg"} | ({"CUDA_LAUNCH_BLOCKING": "1"} if blocking else {})
-    talk = Talk(device, MOST_S, _START_S, MEMORY_BYTES, _KEPT_BYTES, variables)
+    talk = RequestProcess(device, MOST_S, _START_S, MEMORY_BYTES, _KEPT_BYTES, variables)
     talk.__enter__()
     if device_count > 1:
         talk.ask("", child.warm, device_count)

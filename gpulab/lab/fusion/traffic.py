@@ -155,7 +155,7 @@ class TrafficReport(Pictured):
             for expression in (*expressions, *record.kernels)
             if expression.flop and expression.time_ns
         ]
-        return views.RooflineChart(Roofline(ceilings=session.ceilings(), points=tuple(roofline_points)))
+        return views.RooflineChart(Roofline(ceilings=session.find_ceilings(), points=tuple(roofline_points)))
 
     def _make_picture(self) -> views.TrafficView:
         return views.TrafficView(self.record)

@@ -103,7 +103,7 @@ class CallsReport(Pictured):
 def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     """Call a function once, and return the operations that ran, with their libraries and kernels."""
     backend = session.backend()
-    machine = session.virtual_side().machine
+    machine = session.find_virtual_side().machine
     session.cp().cuda.Device().synchronize()
     previous_calls = machine.library_calls
     machine.library_calls = []

@@ -69,7 +69,7 @@ def call_layers(fn: Callable[..., Any] | str, *args: Any) -> FollowReport:
     with timeline() as line:  # which waits at its end
         fn(*args)
     provenance = session.backend().provenance
-    driver_calls = session.driver_calls(fn, args) if provenance.source == "measured" else None
+    driver_calls = session.count_driver_calls(fn, args) if provenance.source == "measured" else None
     layers = make_call_layers(provenance, fn, line.record, libraries, driver_calls)
     same_kind = [record for record in known_calls if record.call == find_similar_call(line.record)]
     return FollowReport((layers, *same_kind))

@@ -131,7 +131,7 @@ def collective(
 
 def _real_gpus() -> int:
     """Return the number of real GPUs of the session."""
-    real_cp: Any = session.real_cp()
+    real_cp: Any = session.find_real_cp()
     return 0 if real_cp is None else int(real_cp.cuda.runtime.getDeviceCount())
 
 
@@ -140,7 +140,7 @@ def _use_gpus(gpus: int, real_gpus: int, links: LinkKind | None) -> AbstractCont
     if real_gpus >= gpus:
         return nullcontext()
     links_in_use = session.which_device().links
-    return session.bench(count=gpus, links=links or links_in_use or None)
+    return session.use_bench_device(count=gpus, links=links or links_in_use or None)
 
 
 def by_schedule(

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from gpulab import session
-from gpulab.processes.group import Group
+from gpulab.processes.group import ProcessGroup
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.traffic.collective import Operation, is_right, make_input_arrays
 
@@ -42,7 +42,7 @@ def called(
         If a rank fails or does not finish in time. All ranks have been ended then.
     """
     if cp is None:
-        with Group([f"cuda:{rank}" for rank in range(gpus)], limit_s) as ranks:
+        with ProcessGroup([f"cuda:{rank}" for rank in range(gpus)], limit_s) as ranks:
             key = ranks.ask(_key)[0]
             results = ranks.ask(_rank, key, gpus, operation, elements, _ROUNDS, _IN_A_ROW)
     else:

@@ -29,7 +29,7 @@ def peers() -> views.PeersChart:
     device = session.which_device()
     rates: dict[bool, float] = {}
     if device.kind == "virtual":
-        rates = {is_direct: session.peer_gbps(is_direct) for is_direct in (True, False)}
+        rates = {is_direct: session.compute_peer_gbps(is_direct) for is_direct in (True, False)}
     return views.PeersChart(
         has_access, rates, session.backend().provenance, _LINKS.get(device.links, "direct")
     )

@@ -101,7 +101,7 @@ def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> 
         ]
         copies = [(move.source, move.target, size, True) for move, size in message_bytes]
         sums = [(move.target, size) for move, size in message_bytes if move.add]
-        total_ns += session.step_ns(device, gpus, copies, sums)
+        total_ns += session.compute_step_ns(device, gpus, copies, sums)
     return total_ns
 
 

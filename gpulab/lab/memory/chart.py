@@ -7,7 +7,7 @@ from typing import Any
 
 from gpulab import session, views
 from gpulab.lab._base import Sampled
-from gpulab.session.pools.pool import current_pool
+from gpulab.session.pools.pool import find_current_pool
 from gpulab.session.pools.readings import MemoryRecorder
 from gpulab.views._saving import Writers, csv_writer
 from gpulab.views.memory.memory_text import describe_memory
@@ -67,7 +67,7 @@ class MemoryRecording(
         self._held_arrays: list[Any] = []  # what the chart's button has allocated
 
     def _recorder_of_now(self) -> MemoryRecorder:
-        self._session_context = session.here()
+        self._session_context = session.bind_current_device()
         return MemoryRecorder(self._rate_hz)
 
     @property
@@ -97,7 +97,7 @@ class MemoryRecording(
         elif action == "resume":
             self.resume()
         else:
-            with self._session_context(), self._recorder.seen.in_this_thread():
+            with self._session_context(), self._recorder.seen.record_this_thread():
                 return self._change(action, size)
         return ""
 
@@ -114,10 +114,10 @@ class MemoryRecording(
             del array
             return f"Freed {size_bytes:,} B. The pool keeps this memory."
         if action == "empty":
-            current_pool().free_all_blocks()
+            find_current_pool().free_all_blocks()
             return "Free pool blocks were returned to the device."
         if action == "limit":
-            current_pool().set_limit(size=parse_size(size))
+            find_current_pool().set_limit(size=parse_size(size))
             return f"Limit set to {size}." if parse_size(size) else "The pool no longer has a limit."
         raise ValueError(f"There is no button {action!r}.")
 
@@ -126,7 +126,7 @@ class MemoryRecording(
     def _make_picture(self) -> views.MemoryChart:
         lines = len(self.record.lines)
         view = views.MemoryChart(lambda: self.record, self.state, self._perform_action)
-        self._recorder.tell(view.tick, lines)
+        self._recorder.call_on_reading(view.tick, lines)
         return view
 
     def _sentence(self) -> str:

@@ -316,7 +316,7 @@ class _Bench:
 def _published(info: DeviceInfo) -> dict[str, tuple[float | None, str]]:
     """Return published rates of memory, the bus to the host and links to GPUs, in GB/s per direction."""
     with suppress(UnknownDeviceError):
-        info = session.table_info(info.name)
+        info = session.find_table_info(info.name)
     document = info.provenance.detail if info.provenance.source == "published" else "the driver's clocks"
     links = info.nvlink_gbps / 2 if info.nvlink_gbps else info.pcie_gbps
     rates = {"memory": info.memory_bandwidth_gbps, "host": info.pcie_gbps, "peer": links}
@@ -325,5 +325,5 @@ def _published(info: DeviceInfo) -> dict[str, tuple[float | None, str]]:
 
 def _capacities(info: DeviceInfo) -> Iterator[CacheCapacity]:
     guide = "CUDA C++ Programming Guide: L1 and shared memory together"
-    yield CacheCapacity("L1", session.l1_bytes(info), guide)
+    yield CacheCapacity("L1", session.compute_l1_bytes(info), guide)
     yield CacheCapacity("L2", info.l2_bytes, info.provenance.detail or "the driver")

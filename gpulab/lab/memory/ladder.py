@@ -43,23 +43,23 @@ def memory_hierarchy(device: str | None = None, *, beside: str | None = None) ->
     >>> gl.memory_hierarchy("H200")
     >>> gl.memory_hierarchy("H200").record.latency_at(16 << 10)  # ns
     """
-    ladders = [recorded_ladder(device) if device is not None else hierarchy.measure()]
+    ladders = [load_recorded_ladder(device) if device is not None else hierarchy.measure()]
     if beside is not None:
-        ladders.append(recorded_ladder(beside))
+        ladders.append(load_recorded_ladder(beside))
     elif device is None and session.which_device().kind == "virtual":
-        ladders += [recorded_ladder(name) for name in recorded_names()]
-    return views.LadderChart(ladders, find=recorded_ladder)
+        ladders += [load_recorded_ladder(name) for name in list_recorded_ladders()]
+    return views.LadderChart(ladders, find=load_recorded_ladder)
 
 
-def recorded_names() -> list[str]:
+def list_recorded_ladders() -> list[str]:
     """Return the names of the GPUs whose memory hierarchy was recorded. The function `memory_hierarchy`
     accepts these names.
     """
-    names = (file.name for file in _folder().iterdir() if file.name.endswith(_EXTENSION))
+    names = (file.name for file in _find_recordings_folder().iterdir() if file.name.endswith(_EXTENSION))
     return sorted((name.removesuffix(_EXTENSION).upper() for name in names), reverse=True)
 
 
-def recorded_ladder(device: str) -> MemoryLadder:
+def load_recorded_ladder(device: str) -> MemoryLadder:
     """Return the recorded memory hierarchy of a GPU, which ships with gpulab.
 
     Raises
@@ -68,15 +68,17 @@ def recorded_ladder(device: str) -> MemoryLadder:
         If there is no recording of this GPU.
     """
     name = device.strip().upper().removeprefix("NVIDIA ")
-    if name not in recorded_names():
-        recorded_list = ", ".join(recorded_names()) or "no GPU yet"
+    if name not in list_recorded_ladders():
+        recorded_list = ", ".join(list_recorded_ladders()) or "no GPU yet"
         raise NotRecordedError(
             f"There is no recording of the memory hierarchy of {device!r}. There are "
             f"recordings of {recorded_list}."
         )
-    ladder: MemoryLadder = io.read((_folder() / f"{name.lower()}{_EXTENSION}").read_bytes(), name)
+    ladder: MemoryLadder = io.read(
+        (_find_recordings_folder() / f"{name.lower()}{_EXTENSION}").read_bytes(), name
+    )
     return ladder
 
 
-def _folder() -> Any:
+def _find_recordings_folder() -> Any:
     return resources.files("gpulab") / "data" / "recordings" / "ladders"

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpulab import session
 from gpulab.session.pools.hook import ALLOC, FREE_COMPLETED, OOM, AllocationRecorder
-from gpulab.session.pools.pool import lies_here
+from gpulab.session.pools.pool import is_on_current_device
 from gpulab.views.tables.memory import MemoryReportTable
 from virtualgpu.records.memory import (
     AliveBlocks,
@@ -72,26 +72,26 @@ def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryRe
     """
     if not callable(fn):
         raise TypeError(f"gl.memory_report needs a function and its arguments, not {type(fn).__name__}.")
-    run = _Run(getattr(fn, "__name__", type(fn).__name__))
+    run = _RecordedCall(getattr(fn, "__name__", type(fn).__name__))
     memory_error: type[Exception] = session.cp().cuda.memory.OutOfMemoryError
     try:
         with run.seen:
             _result = fn(*args, **kwargs)  # there until its end has been read
-            run.end()
+            run.record_end()
     except memory_error as error:
-        return run.report(str(error))
+        return run.make_report(str(error))
     except Exception as error:
-        run.end()
+        run.record_end()
         error.memory_report = run.report()  # type: ignore[attr-defined]
         error.add_note(
             "gl.memory_report: this exception has an attribute memory_report, which contains the "
             "report up to the error."
         )
         raise
-    return run.report()
+    return run.make_report()
 
 
-class _Recorder(AllocationRecorder):
+class _ReservedPeakRecorder(AllocationRecorder):
     """A recorder of allocations that also records the peak of the pool's reserved memory."""
 
     def __init__(self, device: int, reserved: Callable[[], int | None]) -> None:
@@ -99,12 +99,12 @@ class _Recorder(AllocationRecorder):
         self._reserved = reserved
         self.most_reserved = reserved() or 0
 
-    def taken(self, device: int, size: int, address: int) -> None:
-        super().taken(device, size, address)
+    def on_segment_allocation(self, device: int, size: int, address: int) -> None:
+        super().on_segment_allocation(device, size, address)
         self.most_reserved = max(self.most_reserved, self._reserved() or 0)
 
 
-class _Run:
+class _RecordedCall:
     """A call whose allocations are recorded, from its start to its report."""
 
     def __init__(self, name: str) -> None:
@@ -114,20 +114,20 @@ class _Run:
         self._device = int(session.cp().cuda.Device().id)
         self._memory_before = self._read()
         self._memory_after: MemoryReading | None = None
-        self.seen = _Recorder(self._device, lambda: self._read().reserved_bytes)
-        self._arrays = _Arrays(self.seen)
-        self.seen.at_event = self._arrays.at_event
+        self.seen = _ReservedPeakRecorder(self._device, lambda: self._read().reserved_bytes)
+        self._arrays = _ArraySightings(self.seen)
+        self.seen.at_event = self._arrays.look_near_peak
 
-    def end(self) -> None:
+    def record_end(self) -> None:
         """Record the memory use at the end of the call, before the result of the call is freed."""
         if self._memory_after is None:
             self.seen.stop()
             self._memory_after = self._read()
-            self._arrays.look(everywhere=True)
+            self._arrays.record_sightings(everywhere=True)
 
-    def report(self, failure: str = "") -> MemoryReportTable:
+    def make_report(self, failure: str = "") -> MemoryReportTable:
         """Stop the recording, and return the memory report."""
-        self.end()
+        self.record_end()
         initial_bytes = self._memory_before.used_bytes or 0
         events = self.seen.events(device=self._device)
         lost_events = len(self.seen) - len(self.seen.events())
@@ -139,7 +139,7 @@ class _Run:
         events_before = int(used_bytes.argmax())  # the number of events that had happened
         if failure:
             events_before = int(failures[-1]) + 1 if len(failures) else len(used_bytes) - 1
-        source_line, stack = self._source_and_stack(
+        source_line, stack = self._find_source_and_stack(
             int(events.stacks[events_before - 1]) if events_before else -1
         )
         failed_request = FailedRequest(0, None, failure) if failure else None
@@ -156,10 +156,12 @@ class _Run:
             after_bytes=(self._memory_after.used_bytes if self._memory_after else None) or 0,
             source=source_line,
             stack=stack,
-            alive=self._live_groups(events, events_before, "at the failure" if failed_request else None),
+            alive=self._group_live_blocks(
+                events, events_before, "at the failure" if failed_request else None
+            ),
             allocations=int(np.count_nonzero(events.actions == ALLOC)),
             frees=int(np.count_nonzero(events.actions == FREE_COMPLETED)),
-            rooms=self._rooms(initial_bytes, peak - initial_bytes),
+            rooms=self._compute_rooms(initial_bytes, peak - initial_bytes),
             failed=failed_request,
             note=" ".join(
                 filter(
@@ -175,11 +177,11 @@ class _Run:
         )
         return MemoryReportTable.of(record)
 
-    def _source_and_stack(self, stack: int) -> tuple[SourceLine | None, Stack]:
+    def _find_source_and_stack(self, stack: int) -> tuple[SourceLine | None, Stack]:
         """Return the source line of an allocation, and its call stack, by the number of the stack."""
         return (self.seen.sources[stack], self.seen.stacks[stack]) if stack >= 0 else (None, ())
 
-    def _live_groups(
+    def _group_live_blocks(
         self, events: AllocatorEvents, event_count: int, stay: Stay | None
     ) -> tuple[AliveBlocks, ...]:
         """Return the blocks in use after `event_count` events, grouped by line, array and later use."""
@@ -210,13 +212,13 @@ class _Run:
         for address, (event_index, size, requested, stack) in live_blocks.items():
             block_stay: Stay = stay or ("temporary" if address in next_events else "kept")
             freed_ns = times[next_events[address]] if address in next_events else np.inf
-            arrays = self._arrays.at(address, times[event_index], freed_ns)
+            arrays = self._arrays.describe_array_at(address, times[event_index], freed_ns)
             blocks_by_group[stack, _INDEX_PATTERN.sub("[…]", arrays), block_stay].append(
                 (arrays, size, requested)
             )
         groups_of_blocks = []
         for (stack, array_names, block_stay), blocks in blocks_by_group.items():
-            source_line, frames = self._source_and_stack(stack)
+            source_line, frames = self._find_source_and_stack(stack)
             names, sizes, requests = zip(*blocks, strict=True)
             groups_of_blocks.append(
                 AliveBlocks(
@@ -233,7 +235,7 @@ class _Run:
             row[2] for row in rows[:event_count] if row[0] == FREE_COMPLETED and row[1] in freed_addresses
         )
         initial_blocks = partial(AliveBlocks, source=None, stack=(), stay="before the call")
-        for arrays, size, requested in self._arrays.older(
+        for arrays, size, requested in self._arrays.find_arrays_outside(
             {row[1] for row in rows if row[0] == ALLOC} | freed_addresses
         ):
             if size <= unnamed_bytes:
@@ -247,13 +249,13 @@ class _Run:
             )
         return tuple(sorted(groups_of_blocks, key=lambda group: -group.size_bytes))
 
-    def _rooms(self, initial_bytes: int, needed_bytes: int) -> tuple[Room, ...]:
+    def _compute_rooms(self, initial_bytes: int, needed_bytes: int) -> tuple[Room, ...]:
         info = self._backend.device_info()
         reading = self._memory_before
         free = info.memory_bytes - (reading.device_bytes or 0) + (reading.reserved_bytes or 0) - initial_bytes
         free_room = min(free, reading.limit_bytes - initial_bytes) if reading.limit_bytes else free
         rooms = [(self._backend.provenance, info.memory_bytes, free_room)]
-        for other_device in session.table():
+        for other_device in session.list_table_devices():
             rooms.append(
                 (
                     other_device.provenance,
@@ -266,7 +268,7 @@ class _Run:
         )
 
 
-class _Arrays:
+class _ArraySightings:
     """The arrays in each memory block, found by searching the living objects near each new peak.
 
     The array of a block is not known when the block is allocated. Living objects are therefore searched soon
@@ -276,14 +278,14 @@ class _Arrays:
     def __init__(self, recorder: AllocationRecorder) -> None:
         self._recorder = recorder
         self._ndarray = session.cp().ndarray
-        self._names = session.program_names()
+        self._names = session.make_program_names()
         self._start_s = time.perf_counter()
         self._spent_s = 0.0
         self._last_held_bytes = 0
         # By address: when, what, bytes of the block and of the array.
         self._names_by_address: dict[int, list[tuple[int, str, int, int]]] = {}
 
-    def at_event(self) -> None:
+    def look_near_peak(self) -> None:
         """If the memory use is near its peak, record new arrays before the next allocation or free."""
         recorder = self._recorder
         if recorder.held * NEAR < recorder.most_held or not recorder.held:
@@ -292,9 +294,9 @@ class _Arrays:
         is_higher = recorder.held > NEAR * self._last_held_bytes
         if is_higher or self._spent_s <= allowed_s:
             self._last_held_bytes = max(recorder.held, self._last_held_bytes)
-            self.look(self._spent_s <= allowed_s)
+            self.record_sightings(self._spent_s <= allowed_s)
 
-    def look(self, everywhere: bool = False) -> None:
+    def record_sightings(self, everywhere: bool = False) -> None:
         """Record the addresses and names of recently created arrays, or of all arrays if `everywhere` is
         true.
         """
@@ -306,14 +308,14 @@ class _Arrays:
                 continue
             memory = getattr(getattr(array, "data", None), "mem", None)
             name = self._names.array(id(array))
-            if memory is None or (array.base is not None and not name) or not lies_here(array):
+            if memory is None or (array.base is not None and not name) or not is_on_current_device(array):
                 continue  # one that is being made, a view, or one of another device
             text = f"{array.dtype} {tuple(array.shape)}"
             sighting = now_ns, f"{name}: {text}" if name else text, int(memory.size), int(array.nbytes)
             self._names_by_address.setdefault(int(memory.ptr), []).append(sighting)
         self._spent_s += time.perf_counter() - start_s
 
-    def at(self, address: int, allocated_ns: int, freed_ns: float) -> str:
+    def describe_array_at(self, address: int, allocated_ns: int, freed_ns: float) -> str:
         """Return a description of the array that used a memory block in a time interval, or an empty
         string.
         """
@@ -322,20 +324,20 @@ class _Arrays:
             for sighting in self._names_by_address.get(address, ())
             if allocated_ns <= sighting[0] <= freed_ns
         ]
-        return _best_sighting(sightings)[1] if sightings else ""
+        return _choose_sighting(sightings)[1] if sightings else ""
 
-    def older(self, excluded: set[int]) -> list[tuple[str, int, int]]:
+    def find_arrays_outside(self, excluded: set[int]) -> list[tuple[str, int, int]]:
         """Return the arrays whose addresses are not in `excluded`, with the size of their blocks and of their
         data.
         """
         names = [
-            _best_sighting(named_array)[1:]
+            _choose_sighting(named_array)[1:]
             for address, named_array in self._names_by_address.items()
             if address and address not in excluded
         ]
         return sorted(names, key=lambda row: (-row[1], ": " not in row[0]))
 
 
-def _best_sighting(sightings: Sequence[tuple[int, str, int, int]]) -> tuple[int, str, int, int]:
+def _choose_sighting(sightings: Sequence[tuple[int, str, int, int]]) -> tuple[int, str, int, int]:
     """Return the largest array that had a name when it was found, or the first array if none had a name."""
     return max(sightings, key=lambda sighting: sighting[3] if ": " in sighting[1] else -1)

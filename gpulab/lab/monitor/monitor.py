@@ -8,7 +8,7 @@ from typing import Any
 
 from gpulab import views
 from gpulab.lab._base import Sampled
-from gpulab.lab.monitor.recorder import recorder
+from gpulab.lab.monitor.recorder import make_recorder
 from gpulab.views._saving import Writers, csv_writer, data_as_json, text_writer
 from gpulab.views.monitor.monitor_text import describe_load, make_phase_table
 from gpulab.views.tables import Table
@@ -61,7 +61,7 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
         super().__init__(rate_hz, record)
 
     def _recorder_of_now(self) -> Any:
-        return recorder(self._rate_hz)
+        return make_recorder(self._rate_hz)
 
     @property
     def state(self) -> str:
@@ -102,7 +102,7 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
     def _make_writers(self) -> Writers:
         record = self.record
         as_data = text_writer(lambda: data_as_json(record.as_data()))
-        as_rows = csv_writer(("time_ns", *LOAD_COLUMNS), lambda: _rows(record))
+        as_rows = csv_writer(("time_ns", *LOAD_COLUMNS), lambda: _make_rows(record))
         return {".csv": as_rows, **super()._make_writers(), ".json": as_data}
 
     def _make_picture(self) -> views.LoadChart:
@@ -112,12 +112,12 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
             lambda should_pause: self._switch("pause" if should_pause else "resume"),
         )
         if self._recorder is not None:
-            self._recorder.tell(view.tick)
+            self._recorder.call_on_reading(view.tick)
         return view
 
     def _sentence(self) -> str:
         return describe_load(self.record, self.state)
 
 
-def _rows(record: LoadSamples) -> Iterator[tuple[float, ...]]:
+def _make_rows(record: LoadSamples) -> Iterator[tuple[float, ...]]:
     return zip(record.time_ns.tolist(), *(record[name].tolist() for name in LOAD_COLUMNS), strict=True)

@@ -69,14 +69,14 @@ class LoadRecorder:
         returned.
         """
         if self.sampler.stop():
-            self.sampler.take()
+            self.sampler.take_reading()
         return self.record()
 
     def mark(self, name: str) -> None:
         """Begin a new phase of the recording with the name `name`."""
         self._phases.append((name, float(self.sampler.now_ns)))
 
-    def tell(self, show: Callable[[], object]) -> None:
+    def call_on_reading(self, show: Callable[[], object]) -> None:
         """Set the function `show`, which the recording thread calls about `SHOWS_A_SECOND` times per
         second.
         """
@@ -94,11 +94,11 @@ class LoadRecorder:
             sms=self._sms,
             phases=tuple(self._phases),
             date=time.strftime("%Y-%m-%d"),
-            note=self._note(float(time_ns[-1]) if len(time_ns) else 0.0),
+            note=self._describe_failure(float(time_ns[-1]) if len(time_ns) else 0.0),
             **self._facts,
         )
 
-    def _note(self, last_ns: float) -> str:
+    def _describe_failure(self, last_ns: float) -> str:
         """Return a sentence about a failed or late reading, or an empty string."""
         if self.sampler.failure:
             return f"The last reading failed: {self.sampler.failure}"
@@ -132,19 +132,19 @@ class NoSensors:
     def mark(self, name: str) -> None:
         """Do nothing, because the phases of a recorded session already have names."""
 
-    def tell(self, show: Callable[[], object]) -> None:
+    def call_on_reading(self, show: Callable[[], object]) -> None:
         """Do nothing, because there are no new readings to show."""
 
     def record(self) -> LoadSamples:
         """Return the session that was recorded earlier."""
-        shipped_session = recorded_session()
+        shipped_session = load_recorded_session()
         return replace(
             shipped_session,
             note=f"{self._reason} The chart shows a recording of a real GPU, not this program.",
         )
 
 
-def recorder(rate_hz: float) -> LoadRecorder | NoSensors:
+def make_recorder(rate_hz: float) -> LoadRecorder | NoSensors:
     """Return a recorder for the load of the device in use."""
     try:
         return LoadRecorder(session.backend().load_reader(), rate_hz)
@@ -153,7 +153,7 @@ def recorder(rate_hz: float) -> LoadRecorder | NoSensors:
 
 
 @functools.lru_cache(maxsize=1)
-def recorded_session() -> LoadSamples:
+def load_recorded_session() -> LoadSamples:
     """Return the shipped recording of the load of an H200. The phases of the recording include busy-waiting
     blocks, an addition and a matrix multiplication.
     """

@@ -47,10 +47,10 @@ def precision(value: Any, formats: Sequence[str] = ()) -> views.PrecisionView:
     >>> gl.precision("0.1", formats=("FP16", "FP8 E4M3")).record[1].value
     0.1015625
     """
-    return views.PrecisionView(_exact_number(value), [_format(name) for name in formats] or FORMATS)
+    return views.PrecisionView(_to_exact_number(value), [_find_format(name) for name in formats] or FORMATS)
 
 
-def _format(name: str) -> Format:
+def _find_format(name: str) -> Format:
     known_format = next(
         (form for form in FORMATS if name.upper() in (form.name, form.name.split()[-1])), None
     )
@@ -62,7 +62,7 @@ def _format(name: str) -> Format:
     return known_format
 
 
-def _exact_number(value: Any) -> Number:
+def _to_exact_number(value: Any) -> Number:
     """Return the exact value of the argument; infinities, NaN and negative zero remain floats."""
     if isinstance(value, str):
         return _parse_number(value)

@@ -114,7 +114,7 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
         super().__init__(record)
         self.name = record.name if record is not None else "block"
         self._by_shape = record_shapes
-        self._active_recorder: _Recorder | None = None
+        self._active_recorder: _ProfileRecorder | None = None
 
     @property
     def timeline(self) -> TimelineReport:
@@ -138,8 +138,8 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
             raise TypeError(f"Expected a profile, the result of gl.profile(), not {type(other).__name__}.")
         return ProfileComparison(self.record, record)
 
-    def _recorder_of_now(self) -> _Recorder:
-        self._active_recorder = _Recorder(self)
+    def _recorder_of_now(self) -> _ProfileRecorder:
+        self._active_recorder = _ProfileRecorder(self)
         return self._active_recorder
 
     def _make_picture(self) -> ProfileTable:
@@ -157,7 +157,7 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
         )
 
 
-class _Recorder:
+class _ProfileRecorder:
     """A recorder of a timeline and of the peak memory of the pool during the timeline."""
 
     def __init__(self, report: ProfileReport) -> None:
@@ -165,7 +165,7 @@ class _Recorder:
         self.name = report.name
         self.by_shape = report._by_shape
         backend = session.backend()
-        self._occupancy = session.occupancies()
+        self._occupancy = session.make_occupancy_function()
         self._recorder = backend.timeline_recorder()
         self._before = backend.memory_reader()().used_bytes
         self._memory = AllocationRecorder(_FEW_EVENTS, int(session.cp().cuda.Device().id))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gpulab import session
 from gpulab._deprecated import old_parameters
-from gpulab.lab.why.steps import launch_of, starting
+from gpulab.lab.why.steps import parse_launch, restore_arrays_of
 from gpulab.views.tables.diagnosis import DiagnosisTable
 from virtualgpu.protocol import Blocks, Costs, Launch, Shape
 
@@ -62,7 +62,7 @@ def diagnose(
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     baseline_launch, baseline_code = None, ""
     if baseline is not None:
-        with starting(launch_of("`baseline`", baseline)) as started_launch:
+        with restore_arrays_of(parse_launch("`baseline`", baseline)) as started_launch:
             baseline_launch = session.observe(started_launch, Costs(caches)).record
             baseline_code = started_launch.source.code
     launch_trace, costs = session.observe(launch, Blocks(), Costs(caches))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from gpulab import session, views
-from gpulab.lab.why.steps import launch_of, starting
+from gpulab.lab.why.steps import parse_launch, restore_arrays_of
 from virtualgpu.protocol import Blocks, Counters, Launch
 from virtualgpu.records.launch.roofline import Roofline, RooflinePoint
 
@@ -63,22 +63,22 @@ def roofline(
     if isinstance(names, str) or (names and len(names) != len(launches)):
         raise ValueError(f"`names` must have one name per launch ({len(launches)}), not {names!r}.")
     checked_launches = [
-        launch_of(f"Launch {launch_number}", launch) for launch_number, launch in enumerate(launches, 1)
+        parse_launch(f"Launch {launch_number}", launch) for launch_number, launch in enumerate(launches, 1)
     ]
     launch_points: list[RooflinePoint] = []
     notes: list[str] = []
-    for launch, name in zip(checked_launches, names or _names(checked_launches), strict=True):
-        with starting(launch) as prepared_launch:
-            launch_point, first_note = _point(prepared_launch, name, caches)
+    for launch, name in zip(checked_launches, names or _make_launch_names(checked_launches), strict=True):
+        with restore_arrays_of(launch) as prepared_launch:
+            launch_point, first_note = _measure_point(prepared_launch, name, caches)
         launch_points.append(launch_point)
         notes.append(first_note)
     first_note = next(filter(None, notes), "")
     return views.RooflineChart(
-        Roofline(ceilings=session.ceilings(), points=tuple(launch_points), path=path, note=first_note)
+        Roofline(ceilings=session.find_ceilings(), points=tuple(launch_points), path=path, note=first_note)
     )
 
 
-def _names(launches: Sequence[Launch | session.KeptLaunch]) -> list[str]:
+def _make_launch_names(launches: Sequence[Launch | session.KeptLaunch]) -> list[str]:
     """Return the names of the kernels, with numbers to distinguish equal names."""
     names = [
         (launch.launch if isinstance(launch, session.KeptLaunch) else launch).source.name
@@ -93,7 +93,7 @@ def _names(launches: Sequence[Launch | session.KeptLaunch]) -> list[str]:
     return numbered_names
 
 
-def _point(launch: Launch, name: str, caches: Literal["cold", "warm"]) -> tuple[RooflinePoint, str]:
+def _measure_point(launch: Launch, name: str, caches: Literal["cold", "warm"]) -> tuple[RooflinePoint, str]:
     """Run a launch, and return its point in the chart and a note about the source of its counts."""
     launch_trace, counters = session.observe(launch, Blocks(), Counters(caches))
     trace = launch_trace.record

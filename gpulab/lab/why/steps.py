@@ -15,7 +15,7 @@ _REQUIRED_KEYS = _LAUNCH_KEYS[:3]
 _REMEDY = "pass the result of gl.launch, or (kernel, grid, block, args)"
 
 
-def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
+def parse_launch(label: str, description: Any) -> Launch | session.KeptLaunch:
     """Return the launch that a run, a tuple or a mapping describes.
 
     A tuple has the form ``(kernel, grid, block, args)`` and may also contain `shared_mem` and `stream`. A
@@ -66,8 +66,8 @@ def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
     return Launch.of(*description)
 
 
-def starting(launch: Launch | session.KeptLaunch) -> AbstractContextManager[Launch]:
+def restore_arrays_of(launch: Launch | session.KeptLaunch) -> AbstractContextManager[Launch]:
     """Return a context manager that yields a launch whose arrays have their contents from before the
     launch.
     """
-    return launch.again() if isinstance(launch, session.KeptLaunch) else nullcontext(launch)
+    return launch.with_initial_contents() if isinstance(launch, session.KeptLaunch) else nullcontext(launch)

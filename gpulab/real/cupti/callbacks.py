@@ -33,7 +33,9 @@ Handler = Callable[[str, bool, CallData], None]
 
 
 @contextmanager
-def subscribed(library: Cupti, functions: Mapping[int, frozenset[str]], handler: Handler) -> Iterator[None]:
+def subscribe_to_calls(
+    library: Cupti, functions: Mapping[int, frozenset[str]], handler: Handler
+) -> Iterator[None]:
     """Call `handler` before and after each call of the given CUDA functions within a ``with`` block.
 
     The functions are given by name for each domain (runtime, driver). On drivers before r610, CUPTI supports
@@ -45,7 +47,7 @@ def subscribed(library: Cupti, functions: Mapping[int, frozenset[str]], handler:
     CuptiError
         If the process already has a subscriber.
     """
-    names = {domain: library.call_names(domain) for domain in functions}
+    names = {domain: library.list_call_names(domain) for domain in functions}
 
     def called(_: Any, domain: int, cbid: int, data: Any) -> None:
         call_data = data.contents

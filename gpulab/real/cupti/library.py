@@ -20,7 +20,7 @@ from ctypes import POINTER, byref, c_char_p, c_size_t, c_uint8, c_uint32, c_uint
 from typing import Any, Final
 
 from gpulab.analysis.cupti.kinds import DRIVER, DRIVER_API, GRAPH_HOST_NODE, RUNTIME, RUNTIME_API
-from gpulab.real.driver import rows
+from gpulab.real.driver import read_data_rows
 from virtualgpu.errors import GpulabError
 
 _SUCCESS = 0
@@ -92,7 +92,7 @@ class Cupti:
         self.call("cuptiGetVersion", byref(version_number))
         return version_number.value
 
-    def timestamp(self) -> int:
+    def read_timestamp_ns(self) -> int:
         """The current time in ns of the clock that CUPTI uses in all its records."""
         time_ns = c_uint64()
         self.call("cuptiGetTimestamp", byref(time_ns))
@@ -139,7 +139,9 @@ class Cupti:
                 record_kind, choose = _CHOOSE[domain]
                 self.call("cuptiActivityEnable", record_kind)
                 self._kinds.append(record_kind)
-                for cbid in [cbid for cbid, name in self.call_names(domain).items() if name not in names]:
+                for cbid in [
+                    cbid for cbid, name in self.list_call_names(domain).items() if name not in names
+                ]:
                     self.call(choose, c_uint32(cbid), c_uint8(0))
         except CuptiError:
             self.stop()
@@ -156,13 +158,13 @@ class Cupti:
         if self._registered:
             self._library.cuptiActivityFlushAll(_FLUSH_FORCED)
 
-    def dropped(self) -> int:
+    def count_dropped(self) -> int:
         """Return the number of records that CUPTI has dropped since the last call."""
         record_count = c_size_t()
         self.call("cuptiActivityGetNumDroppedRecords", None, c_uint32(0), byref(record_count))
         return record_count.value
 
-    def buffers(self) -> Iterator[tuple[memoryview, list[int]]]:
+    def take_buffers(self) -> Iterator[tuple[memoryview, list[int]]]:
         """Return the recorded buffers as bytes, with the offsets of their records. Each buffer is returned
         only once.
         """
@@ -191,7 +193,7 @@ class Cupti:
 
     # Names
 
-    def call_names(self, domain: int) -> dict[int, str]:
+    def list_call_names(self, domain: int) -> dict[int, str]:
         """Return a dictionary from CUPTI's function numbers to the names of CUDA functions without version
         suffixes.
         """
@@ -216,14 +218,14 @@ _CHOOSE = {
 }
 
 
-def by_api(names: Collection[str]) -> dict[int, frozenset[str]]:
+def group_by_api(names: Collection[str]) -> dict[int, frozenset[str]]:
     """Divide the names of CUDA functions into names of the driver API and names of the runtime API."""
     runtime = frozenset(name for name in names if name.startswith("cuda"))
     return {DRIVER_API: frozenset(names) - runtime, RUNTIME_API: runtime}
 
 
 @functools.cache
-def load() -> Cupti | None:
+def load_cupti() -> Cupti | None:
     """Return the CUPTI object of this process, or None if CUPTI is not installed."""
     if sys.platform != "linux":
         return None
@@ -238,11 +240,11 @@ def load() -> Cupti | None:
     return Cupti(ctypes.CDLL(library.abs_path))
 
 
-def rival() -> str:
+def find_rival() -> str:
     """Return the name of another tool that uses CUPTI in this process, or an empty string if there is
     none.
     """
-    for tool, variable, value_part in rows("profilers.tsv"):
+    for tool, variable, value_part in read_data_rows("profilers.tsv"):
         value = os.environ.get(variable, "").lower()
         if value and value_part in value:
             return tool

@@ -16,7 +16,7 @@ from cupy.cuda import runtime
 from gpulab.analysis.cupti import kinds
 from gpulab.analysis.cupti.records import HostInfo, Parts, Records
 from gpulab.real.cupti import library as cupti
-from gpulab.real.driver import rows
+from gpulab.real.driver import read_data_rows
 from gpulab.words import count
 from virtualgpu.errors import GpulabError
 from virtualgpu.model.recording.line_watch import LineWatch
@@ -37,7 +37,7 @@ _KINDS = (
     kinds.HOST_LAUNCH,
 )
 # What gives work to a stream, waits, or takes long. CuPy asks for much more, such as the current device.
-_CALLS = cupti.by_api([name for (name,) in rows("timeline_calls.tsv")])
+_CALLS = cupti.group_by_api([name for (name,) in read_data_rows("timeline_calls.tsv")])
 _LEGACY_HANDLE = 1  # cudaStreamLegacy, another handle of the default stream
 _DEFAULT_NAMES = {0: "default stream", _LEGACY_HANDLE: "default stream", 2: "per-thread default stream"}
 
@@ -71,28 +71,28 @@ class CuptiRecorder:
         self._cupti.start(_KINDS, _CALLS)
         self._offset_ns = self._measure_offset_ns()
         self._lines.start()
-        self._start_ns = self._cupti.timestamp()
+        self._start_ns = self._cupti.read_timestamp_ns()
 
     def stop(self) -> Timeline:
         """Wait for the device, end the recording, and return the timeline."""
         self._lines.stop()
-        end_ns = self._cupti.timestamp()
+        end_ns = self._cupti.read_timestamp_ns()
         stream_infos: list[StreamInfo] = []
         try:
-            stream_infos = _mark_streams()
+            stream_infos = _record_stream_marks()
             runtime.deviceSynchronize()
         finally:
             self._cupti.stop()
         with _pause_collector():
-            records = Records(self._cupti.call_names)
-            for buffer, offsets in self._cupti.buffers():
+            records = Records(self._cupti.list_call_names)
+            for buffer, offsets in self._cupti.take_buffers():
                 records.add(buffer, offsets)
             stream_ids = records.take_events(len(stream_infos))
             streams = {
                 n: replace(info, stream_id=n) for n, info in zip(stream_ids, stream_infos, strict=False)
             }
-            timeline_parts = records.parts(self._host_info(streams))
-        lost_records = self._cupti.dropped() + timeline_parts.unfinished
+            timeline_parts = records.parts(self._make_host_info(streams))
+        lost_records = self._cupti.count_dropped() + timeline_parts.unfinished
 
         def is_recorded(entry: HostCall | Synchronization) -> bool:
             # The synchronization that ends the recording is none of the program's.
@@ -111,7 +111,7 @@ class CuptiRecorder:
             ranges=tuple(record for record in timeline_parts.ranges if self._start_ns <= record.end_ns),
             streams=tuple(timeline_parts.streams),
             lost=lost_records,
-            note=_note(timeline_parts, lost_records),
+            note=_make_note(timeline_parts, lost_records),
         )
 
     def _measure_offset_ns(self) -> int:
@@ -119,12 +119,12 @@ class CuptiRecorder:
         readings = []
         for _ in range(16):
             start_ns = time.time_ns()
-            cupti_ns = self._cupti.timestamp()
+            cupti_ns = self._cupti.read_timestamp_ns()
             end_ns = time.time_ns()
             readings.append((end_ns - start_ns, cupti_ns - (start_ns + end_ns) // 2))
         return min(readings)[1]
 
-    def _host_info(self, streams: dict[int, StreamInfo]) -> HostInfo:
+    def _make_host_info(self, streams: dict[int, StreamInfo]) -> HostInfo:
         offset_ns = self._offset_ns
         line = self._lines.line
         threads = {
@@ -149,7 +149,7 @@ def _pause_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _mark_streams() -> list[StreamInfo]:
+def _record_stream_marks() -> list[StreamInfo]:
     """Record an event in every stream of the program, so that CUPTI's records show the streams' numbers.
 
     The function ``cuptiGetStreamIdEx`` cannot be used, because it does not accept the default stream.
@@ -208,7 +208,7 @@ def refuse_capture() -> None:
         ) from error
 
 
-def _note(parts: Parts, lost_records: int) -> str:
+def _make_note(parts: Parts, lost_records: int) -> str:
     clauses = []
     if lost_records:
         clauses.append(f"CUPTI reported no times for {count(lost_records, 'record')}")

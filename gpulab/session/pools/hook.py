@@ -77,8 +77,8 @@ class AllocationRecorder:
         self._dropped_events = 0  # events
         self._lock = threading.RLock()
         self._live_blocks: dict[tuple[int, int], tuple[int, int]] = {}  # (device, address): requested, stream
-        self._lines = current.program_lines()
-        self._frame_kinds: dict[int, int] = {}  # by the id of a code object, see _kind
+        self._lines = current.make_program_lines()
+        self._frame_kinds: dict[int, int] = {}  # by the id of a code object, see _classify_frame
         self._code_objects: list[CodeType] = []  # those, kept alive
         self._numbers: dict[tuple[int, ...], int] = {}  # by code and place in it
         self._stack_numbers: dict[Stack, int] = {}  # by lines
@@ -99,30 +99,30 @@ class AllocationRecorder:
         """
         allocator = getattr(self._cp.cuda.get_allocator(), "__self__", None)
         self._has_no_pool = not isinstance(allocator, self._cp.cuda.MemoryPool)
-        hook = self._new_hook()
+        hook = self._make_hook()
         if hook is not None:
             self._hooks.append(hook)
 
-    def _new_hook(self) -> Any | None:
+    def _make_hook(self) -> Any | None:
         """Return a new hook for the calling thread, or None if it has one; remove unused hooks."""
         hooks = self._cp.cuda.memory_hook.get_memory_hooks()
         for name, hook in list(hooks.items()):
-            if isinstance(name, _Name) and hook.recorder() is None:
+            if isinstance(name, _HookName) and hook.recorder() is None:
                 del hooks[name]
-            elif isinstance(name, _Name) and hook.recorder() is self:
+            elif isinstance(name, _HookName) and hook.recorder() is self:
                 return None
-        hook = _hook(self._cp.cuda.MemoryHook, self)
+        hook = _make_hook(self._cp.cuda.MemoryHook, self)
         hooks[hook.name] = hook
         return hook
 
     def stop(self) -> object:
         """Stop the recording of allocations in all threads."""
         for hook in self._hooks:
-            hook.recorder = _nobody
+            hook.recorder = _find_no_recorder
         self._hooks.clear()
         # Only of this thread: another one may be going through its hooks.
         hooks = self._cp.cuda.memory_hook.get_memory_hooks()
-        for name in [n for n, hook in hooks.items() if isinstance(n, _Name) and hook.recorder() is None]:
+        for name in [n for n, hook in hooks.items() if isinstance(n, _HookName) and hook.recorder() is None]:
             del hooks[name]
         return None
 
@@ -134,11 +134,11 @@ class AllocationRecorder:
         self.stop()
 
     @contextmanager
-    def in_this_thread(self) -> Iterator[None]:
+    def record_this_thread(self) -> Iterator[None]:
         """Record the allocations that the current thread makes in a ``with`` block, for example in a widget
         callback.
         """
-        hook = self._new_hook()
+        hook = self._make_hook()
         try:
             yield
         finally:
@@ -147,49 +147,49 @@ class AllocationRecorder:
 
     # What the hook says
 
-    def before(self) -> None:
+    def on_request(self) -> None:
         if self.at_event is not None:
             self.at_event()
 
-    def allocated(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
+    def on_allocation(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
         if not size:
             return  # a block of no bytes is none
-        stack = self._stack()
+        stack = self._find_stack_index()
         now_ns = time.perf_counter_ns()
         stream = self._stream().ptr
         if not succeeded:
             free = self._cp.cuda.runtime.memGetInfo()[0]
-            self._add((OOM, free, size, requested, stream, now_ns, stack, device))
+            self._add_events((OOM, free, size, requested, stream, now_ns, stack, device))
             return
         block_key = device, address
         if block_key in self._live_blocks:
             self.missed += 1
-            self._free(device, address, size, now_ns, -1)
+            self._record_free(device, address, size, now_ns, -1)
         self._live_blocks[block_key] = requested, stream
         if device == self._device:
             self.held += size
             self.most_held = max(self.held, self.most_held)
-        self._add((ALLOC, address, size, requested, stream, now_ns, stack, device))
+        self._add_events((ALLOC, address, size, requested, stream, now_ns, stack, device))
 
-    def freed(self, device: int, size: int, address: int) -> None:
-        self._free(device, address, size, time.perf_counter_ns(), self._stack())
+    def on_free(self, device: int, size: int, address: int) -> None:
+        self._record_free(device, address, size, time.perf_counter_ns(), self._find_stack_index())
 
-    def taken(self, device: int, size: int, address: int) -> None:
-        stack = self._stack()
+    def on_segment_allocation(self, device: int, size: int, address: int) -> None:
+        stack = self._find_stack_index()
         now_ns = time.perf_counter_ns()
         stream = self._stream().ptr
-        self._add((SEGMENT_ALLOC, address, size, 0, stream, now_ns, stack, device))
+        self._add_events((SEGMENT_ALLOC, address, size, 0, stream, now_ns, stack, device))
 
-    def _free(self, device: int, address: int, size: int, time_ns: int, stack: int) -> None:
+    def _record_free(self, device: int, address: int, size: int, time_ns: int, stack: int) -> None:
         requested_bytes, stream = self._live_blocks.pop((device, address), (0, 0))
         if device == self._device:
             self.held -= size
-        self._add(
+        self._add_events(
             (FREE_REQUESTED, address, size, requested_bytes, stream, time_ns, stack, device),
             (FREE_COMPLETED, address, size, requested_bytes, stream, time_ns, stack, device),
         )
 
-    def _add(self, *rows: Row) -> None:
+    def _add_events(self, *rows: Row) -> None:
         for row in rows:
             # One call, in which no other thread runs, nor the garbage collector, which may come in here.
             self._rows.frombytes(_ROW_STRUCT.pack(*row))
@@ -201,7 +201,7 @@ class AllocationRecorder:
 
     # Stack traces
 
-    def _stack(self) -> int:
+    def _find_stack_index(self) -> int:
         """Return the index of the calling thread's stack of program lines, or -1 if it has none."""
         key: list[int] = []
         frames: list[FrameType] = []
@@ -212,7 +212,7 @@ class AllocationRecorder:
             code_object = frame.f_code
             frame_kind = frame_kinds.get(id(code_object), -1)
             if frame_kind < 0:
-                frame_kind = self._kind(frame)
+                frame_kind = self._classify_frame(frame)
             if frame_kind:
                 key += (id(code_object), frame.f_lasti)
                 frames.append(frame)
@@ -229,9 +229,9 @@ class AllocationRecorder:
         stack_number = self._numbers.get(tuple(key))
         if stack_number is not None:
             return stack_number
-        return self._new_stack(tuple(key), frames) if len(self.stacks) < MOST_STACKS else -1
+        return self._add_stack(tuple(key), frames) if len(self.stacks) < MOST_STACKS else -1
 
-    def _kind(self, frame: FrameType) -> int:
+    def _classify_frame(self, frame: FrameType) -> int:
         """Return 0 for a library's frame, 1 for a frame of the program, 2 for its outermost frame."""
         code_object = frame.f_code
         frame_kind = int(self._lines.belongs(code_object.co_filename, str(frame.f_globals.get("__name__"))))
@@ -246,7 +246,7 @@ class AllocationRecorder:
         self._frame_kinds[id(code_object)] = frame_kind
         return frame_kind
 
-    def _new_stack(self, key: tuple[int, ...], frames: list[FrameType]) -> int:
+    def _add_stack(self, key: tuple[int, ...], frames: list[FrameType]) -> int:
         sources = [self._lines.line(frame) for frame in frames]
         stack = tuple(
             Frame(source_line.file, source_line.line, frame.f_code.co_name)
@@ -269,9 +269,9 @@ class AllocationRecorder:
 
     def events(self, since: int = 0, device: int | None = None) -> AllocatorEvents:
         """Return the stored events, starting with number `since`, for all devices or for one device."""
-        return self.news(since, device)[0]
+        return self.events_and_next(since, device)[0]
 
-    def news(self, since: int, device: int | None = None) -> tuple[AllocatorEvents, int]:
+    def events_and_next(self, since: int, device: int | None = None) -> tuple[AllocatorEvents, int]:
         """Return the events starting with number `since`, and the number of the next event."""
         with self._lock:
             first_number = max(since, self._dropped_events)
@@ -312,15 +312,15 @@ class AllocationRecorder:
         return " ".join(sentences)
 
 
-class _Name(str):
+class _HookName(str):
     """The unique name of a hook, whose type marks the hook as one of gpulab."""
 
 
-def _nobody() -> None:
+def _find_no_recorder() -> None:
     return None
 
 
-def _hook(base: Any, recorder: AllocationRecorder) -> Any:
+def _make_hook(base: Any, recorder: AllocationRecorder) -> Any:
     """Return a `MemoryHook` for the given CuPy module that reports to a recorder while the recorder exists.
 
     Errors of the recorder do not reach the program.
@@ -338,23 +338,23 @@ def _hook(base: Any, recorder: AllocationRecorder) -> Any:
         recorder: Callable[[], AllocationRecorder | None]
 
         def malloc_preprocess(self, **_: Any) -> None:
-            call_recorder("before")
+            call_recorder("on_request")
 
         free_preprocess = malloc_preprocess
 
         def malloc_postprocess(
             self, device_id: int, size: int, mem_size: int, mem_ptr: int, pmem_id: int
         ) -> None:
-            call_recorder("allocated", device_id, size, mem_size, mem_ptr, bool(pmem_id))
+            call_recorder("on_allocation", device_id, size, mem_size, mem_ptr, bool(pmem_id))
 
         def alloc_postprocess(self, device_id: int, mem_size: int, mem_ptr: int) -> None:
             if mem_ptr:
-                call_recorder("taken", device_id, mem_size, mem_ptr)
+                call_recorder("on_segment_allocation", device_id, mem_size, mem_ptr)
 
         def free_postprocess(self, device_id: int, mem_size: int, mem_ptr: int, pmem_id: int) -> None:
-            call_recorder("freed", device_id, mem_size, mem_ptr)
+            call_recorder("on_free", device_id, mem_size, mem_ptr)
 
     hook = Hook()
     hook.recorder = weakref.ref(recorder)
-    hook.name = _Name(f"gpulab recorder {id(hook)}")
+    hook.name = _HookName(f"gpulab recorder {id(hook)}")
     return hook

@@ -35,8 +35,8 @@ class PinnedRecorder:
         )
         self._log = EventLog()
         # What waits for a buffer's end must not keep this object, and with it the pool, alive.
-        self._emit = partial(_emit, self._log, time.perf_counter_ns())
-        self.pool: Any = self._cp.cuda.PinnedMemoryPool(self._lock)
+        self._emit = partial(_record_event, self._log, time.perf_counter_ns())
+        self.pool: Any = self._cp.cuda.PinnedMemoryPool(self._allocate_locked)
 
     def start(self) -> None:
         """Use the memory pool of the recorder for the program's pinned memory."""
@@ -57,7 +57,7 @@ class PinnedRecorder:
             events=self._log.events(),
         )
 
-    def _lock(self, size: int) -> Any:
+    def _allocate_locked(self, size: int) -> Any:
         """Allocate a pinned buffer from the driver, for the pool."""
         cuda = self._cp.cuda
         emit = self._emit
@@ -79,6 +79,8 @@ class PinnedRecorder:
         return pointer
 
 
-def _emit(log: EventLog, since_ns: int, action: Action, address: int, size: int, requested: int) -> None:
+def _record_event(
+    log: EventLog, since_ns: int, action: Action, address: int, size: int, requested: int
+) -> None:
     log.time_ns = time.perf_counter_ns() - since_ns
     log.emit(action, address, size, requested, 0)

@@ -19,7 +19,7 @@ from virtualgpu.records.memory import ACTIONS, AllocatorTrace, Block, BlockMap, 
 SEGMENT_FREE = ACTIONS.index("segment_free")
 
 
-def current_pool() -> Any:
+def find_current_pool() -> Any:
     """Return the memory pool of the current allocator. If this allocator has no pool, return CuPy's default
     pool.
     """
@@ -28,7 +28,7 @@ def current_pool() -> Any:
     return pool if hasattr(pool, "total_bytes") else cp.get_default_memory_pool()
 
 
-def lies_here(array: Any) -> bool:
+def is_on_current_device(array: Any) -> bool:
     """Return whether an array is on the device in use."""
     memory = array.data.mem
     if owner := getattr(memory, "owner", None):  # a virtual array's
@@ -36,20 +36,20 @@ def lies_here(array: Any) -> bool:
     return bool(memory.device_id == current.cp().cuda.Device().id)
 
 
-def provenance() -> Provenance:
+def find_provenance() -> Provenance:
     """Return the origin of memory pool recordings on the device in use, such as measured or modelled."""
     origin = current.backend().provenance
     return replace(origin, detail="CuPy's memory hooks") if origin.source == "measured" else origin
 
 
-def block_map(pool: Any) -> tuple[BlockMap, str]:
+def make_block_map(pool: Any) -> tuple[BlockMap, str]:
     """Return the present blocks of a memory pool, and a note about information that is not available.
 
     The pool of the virtual GPU reports its blocks. CuPy's pool does not, so only the blocks of existing
     arrays are known.
     """
     cp = current.cp()
-    names = current.program_names(lambda array: int(array.data.mem.ptr))
+    names = current.make_program_names(lambda array: int(array.data.mem.ptr))
     names.look(sys._getframe())
 
     def with_label(block: Block) -> Block:
@@ -92,7 +92,7 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
             "CuPy's pool does not report its segments. Memory from before this recording "
             f"is shown as blocks of the arrays that existed then{unknown_text}."
         )
-    return BlockMap(provenance(), device, 0, int(pool.get_limit()), mapped_ranges), unknown_note
+    return BlockMap(find_provenance(), device, 0, int(pool.get_limit()), mapped_ranges), unknown_note
 
 
 class SegmentRecorder(AllocationRecorder):
@@ -104,21 +104,21 @@ class SegmentRecorder(AllocationRecorder):
 
     def __init__(self, keep: int | None = None) -> None:
         self.device = int(current.cp().cuda.Device().id)
-        super().__init__(keep, self.device, at_event=self.look)
-        self.pool = current_pool()
+        super().__init__(keep, self.device, at_event=self.record_released)
+        self.pool = find_current_pool()
         self._total_bytes = int(self.pool.total_bytes())
 
-    def taken(self, device: int, size: int, address: int) -> None:
+    def on_segment_allocation(self, device: int, size: int, address: int) -> None:
         if address and device == self.device:
             self._total_bytes += size
-            self.look()
-        super().taken(device, size, address)
+            self.record_released()
+        super().on_segment_allocation(device, size, address)
 
-    def allocated(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
-        self.look()
-        super().allocated(device, requested, size, address, succeeded)
+    def on_allocation(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
+        self.record_released()
+        super().on_allocation(device, requested, size, address, succeeded)
 
-    def look(self) -> None:
+    def record_released(self) -> None:
         """Record an event if the memory pool has returned memory to the device since the last check."""
         if self._cp.cuda.runtime.getDevice() != self.device:
             return  # a pool reports the current device
@@ -126,8 +126,17 @@ class SegmentRecorder(AllocationRecorder):
         released_bytes = self._total_bytes - total_bytes
         self._total_bytes = total_bytes
         if released_bytes > 0:
-            self._add(
-                (SEGMENT_FREE, 0, released_bytes, 0, 0, time.perf_counter_ns(), self._stack(), self.device)
+            self._add_events(
+                (
+                    SEGMENT_FREE,
+                    0,
+                    released_bytes,
+                    0,
+                    0,
+                    time.perf_counter_ns(),
+                    self._find_stack_index(),
+                    self.device,
+                )
             )
 
 
@@ -138,8 +147,8 @@ class PoolRecorder(SegmentRecorder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._provenance = provenance()
-        self.first, self.unknown = block_map(self.pool)
+        self._provenance = find_provenance()
+        self.first, self.unknown = make_block_map(self.pool)
         self._refused_at = 0
         self.capacity_bytes = self._total_bytes + int(self._cp.cuda.runtime.memGetInfo()[0])
 
@@ -148,7 +157,7 @@ class PoolRecorder(SegmentRecorder):
         the memory pool.
         """
         super().stop()
-        self.look()
+        self.record_released()
         # The limit that refused something, or else the last one that there was.
         limit_bytes = self._refused_at or int(self.pool.get_limit()) or self.first.limit_bytes
         first_map = replace(self.first, limit_bytes=limit_bytes)
@@ -171,6 +180,6 @@ class PoolRecorder(SegmentRecorder):
             texts=tuple(source_line.text for source_line in self.sources),
         )
 
-    def allocated(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
+    def on_allocation(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
         self._refused_at = self._refused_at if succeeded else int(self.pool.get_limit())
-        super().allocated(device, requested, size, address, succeeded)
+        super().on_allocation(device, requested, size, address, succeeded)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpulab.sampler import Ring, Sampler
+from gpulab.sampler import RingBuffer, Sampler
 from gpulab.session import current
 from gpulab.session.pools.hook import ALLOC, FREE_REQUESTED, OOM, SEGMENT_ALLOC, AllocationRecorder
 from gpulab.session.pools.pool import SEGMENT_FREE, SegmentRecorder
@@ -35,7 +35,7 @@ class MemoryRecorder:
         self._capacity_bytes = backend.device_info().memory_bytes
         self._device_id = int(current.cp().cuda.Device().id)
         self.seen = SegmentRecorder(KEPT_EVENTS)
-        self._marks = Ring(len(MARK_COLUMNS), KEPT_MARKS)
+        self._marks = RingBuffer(len(MARK_COLUMNS), KEPT_MARKS)
         self._next_event = self._lines = 0  # of the events and lines: what the next reading begins with
         self._tick: Tick | None = None
         reference = weakref.ref(self)  # the thread of readings must not keep it alive
@@ -44,7 +44,7 @@ class MemoryRecorder:
             if (recorder := reference()) is not None:
                 recorder._on_reading(number, row)
 
-        readings = _Readings(backend.memory_reader(), self.seen, self._capacity_bytes)
+        readings = _MemoryRowReader(backend.memory_reader(), self.seen, self._capacity_bytes)
         self.sampler = Sampler(readings, len(SAMPLE_COLUMNS) - 1, rate_hz, on_reading=on_reading)
 
     def start(self) -> None:
@@ -55,12 +55,12 @@ class MemoryRecorder:
     def stop(self) -> MemorySamples:
         """Take a last reading of the memory use, and stop the recording."""
         self.sampler.stop()
-        self.seen.look()
-        self.sampler.take()
+        self.seen.record_released()
+        self.sampler.take_reading()
         self.seen.stop()
         return self.record()
 
-    def tell(self, tick: Tick, lines: int) -> None:
+    def call_on_reading(self, tick: Tick, lines: int) -> None:
         """Call `tick` for each later reading. Each call receives only the source lines that were recorded
         after the first `lines` lines.
         """
@@ -76,16 +76,16 @@ class MemoryRecorder:
             device_id=self._device_id,
             capacity_bytes=self._capacity_bytes,
             **columns,
-            marks=MemoryMarks.of(self._marks.since()),
+            marks=MemoryMarks.of(self._marks.rows_since()),
             lines=tuple(self.seen.sources),
             note=" ".join(filter(None, notes)),
         )
 
     def _on_reading(self, reading_number: int, row: Row) -> None:
         """Process the allocations since the previous reading; runs in the sampler's thread."""
-        events, self._next_event = self.seen.news(self._next_event, self._device_id)
+        events, self._next_event = self.seen.events_and_next(self._next_event, self._device_id)
         has_space = self._marks.added + len(events) <= DETAILED_MARKS
-        marks = marks_of(events, self.sampler.began_ns, is_detailed=has_space)
+        marks = summarize_events(events, self.sampler.began_ns, is_detailed=has_space)
         for mark in marks:
             self._marks.add(mark)
         if self._tick is not None:
@@ -94,7 +94,7 @@ class MemoryRecorder:
             self._tick(reading_number, row, marks, lines, self.sampler.failure)
 
 
-class _Readings:
+class _MemoryRowReader:
     """A callable that reads one row of memory values, including the pool's peak since the previous row."""
 
     def __init__(
@@ -131,7 +131,9 @@ class _Readings:
         )
 
 
-def marks_of(events: AllocatorEvents, since_ns: int, is_detailed: bool = False) -> list[tuple[float, ...]]:
+def summarize_events(
+    events: AllocatorEvents, since_ns: int, is_detailed: bool = False
+) -> list[tuple[float, ...]]:
     """Summarize allocator events as rows of `MemoryMarks`. The result has one row per event if `is_detailed`
     is true, and otherwise one row per source line.
 

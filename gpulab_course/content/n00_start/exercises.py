@@ -29,7 +29,7 @@ from gpulab_course.teach.judge import (
     is_number,
     is_whole,
     parts_of,
-    spelt,
+    short_repr,
 )
 from virtualgpu.records import DeviceInfo, Dim3
 
@@ -39,7 +39,7 @@ def judge_blocks(answer: Answer) -> str:
     per element.
     """
     rng = answer.rng
-    virtual_device = session.virtual_side().device_info()
+    virtual_device = session.find_virtual_side().device_info()
     max_threads = virtual_device.max_threads_per_block
     sizes = [
         1000,
@@ -92,7 +92,7 @@ def _judge_shapes(answer: Answer, info: DeviceInfo, sizes: list[int], condition:
 
 def _judge_shape(answer: Answer, n: int, info: DeviceInfo, condition: str) -> None:
     result = call(answer, n, info, name="shape_for", shown=f"shape_for({n}, info)")
-    message = f"shape_for({n}, info) returns {spelt(result)}{condition}"
+    message = f"shape_for({n}, info) returns {short_repr(result)}{condition}"
     result_values = parts_of(result)
     if result_values is None or len(result_values) != 2:
         raise NotYet(

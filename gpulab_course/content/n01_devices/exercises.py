@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.session import on_device, table
+from gpulab.session import list_table_devices, on_device
 from gpulab_course.teach.judge import (
     Answer,
     NotYet,
@@ -19,8 +19,8 @@ from gpulab_course.teach.judge import (
     call,
     is_number,
     parts_of,
+    short_repr,
     spell,
-    spelt,
 )
 from gpulab_course.teach.judge.python.functions import must_be_a_function
 from virtualgpu.records import DeviceInfo, Dim3
@@ -37,7 +37,8 @@ def judge_peak(answer: Answer) -> str:
         result_values = parts_of(result)
         if result_values is None or len(result_values) != 2:
             raise NotYet(
-                f"peak(info) of a {info.name} returns {spelt(result)}. Return two numbers, TFLOP/s and GB/s."
+                f"peak(info) of a {info.name} returns {short_repr(result)}. Return two numbers, TFLOP/s and "
+                "GB/s."
             )
         tflops, gbps = _compute_peak_rates(info)
         _check_rate(info, "TFLOP/s", result_values[0], tflops, _TFLOPS_LESSONS)
@@ -72,7 +73,9 @@ def _check_rate(
     info: DeviceInfo, rate_unit: str, value: Any, expected: float, lessons: dict[float, str]
 ) -> None:
     if not is_number(value):
-        raise NotYet(f"peak(info) of a {info.name} returns {spelt(value)} for {rate_unit}. Return numbers.")
+        raise NotYet(
+            f"peak(info) of a {info.name} returns {short_repr(value)} for {rate_unit}. Return numbers."
+        )
     rate = as_float(value)
     if np.isclose(rate, expected, rtol=1e-3):
         return
@@ -101,7 +104,9 @@ def _draw_devices(rng: np.random.Generator) -> list[DeviceInfo]:
     The published rates of the imaginary devices are wrong, because they belong to another device.
     """
     table_devices = [
-        info for info in table() if info.boost_clock_mhz and info.memory_clock_mhz and info.memory_bus_bits
+        info
+        for info in list_table_devices()
+        if info.boost_clock_mhz and info.memory_clock_mhz and info.memory_bus_bits
     ]
     imaginary_devices = []
     indices = rng.permutation(len(table_devices))
@@ -155,7 +160,7 @@ def _judge_comparison(
     call_text = spell("at_least", (text, *required_version))
     result = call(answer, text, *required_version, name="at_least")
     if not isinstance(result, bool | np.bool):
-        raise NotYet(f"{call_text} returns {spelt(result)}. Return True or False.")
+        raise NotYet(f"{call_text} returns {short_repr(result)}. Return True or False.")
     if bool(result) == (version >= required_version):
         return
     message = f"{call_text} returns {result}, but {text} is {version[0]}.{version[1]}"
@@ -172,12 +177,12 @@ def judge_limits(answer: Answer) -> str:
     """Judge the learner's ``first_problem(info, grid, block, shared_bytes)``, which names an exceeded launch
     limit.
     """
-    info = table()[0]
+    info = list_table_devices()[0]
     for grid, block, shared_bytes, expected, lesson in _list_example_launches(info):
         call_text = f"first_problem(info, {grid}, {block}, {shared_bytes})"
         result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=call_text)
         if not isinstance(result, str) or result != expected:
-            raise NotYet(f"{call_text} returns {spelt(result)}, but it should be {expected!r}: {lesson}")
+            raise NotYet(f"{call_text} returns {short_repr(result)}, but it should be {expected!r}: {lesson}")
     _check_reads_info(answer, info)
     for _ in range(120):
         _judge_launch(answer, *_draw_launch(answer.rng, info))
@@ -236,7 +241,7 @@ def _judge_launch(answer: Answer, info: DeviceInfo, grid: Dim3, block: Dim3, sha
     result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=call_text)
     if result != expected:
         raise NotYet(
-            f"{call_text} returns {spelt(result)}, but it should be {expected!r} on a device with "
+            f"{call_text} returns {short_repr(result)}, but it should be {expected!r} on a device with "
             f"max_threads_per_block = {info.max_threads_per_block}, max_block_dim = {info.max_block_dim}, "
             f"max_grid_dim = {info.max_grid_dim}, shared_per_block_bytes = {info.shared_per_block_bytes}."
         )
@@ -273,7 +278,7 @@ def _check_reads_info(answer: Answer, info: DeviceInfo) -> None:
         if result != expected:
             raise NotYet(
                 f"it does not read info.{field}: for another device and grid {grid}, block {block}, "
-                f"{shared_bytes:,} bytes it returns {spelt(result)} instead of {expected!r}."
+                f"{shared_bytes:,} bytes it returns {short_repr(result)} instead of {expected!r}."
             )
 
 
@@ -374,7 +379,7 @@ def judge_choose(answer: Answer) -> str:
     with enough memory.
     """
     rng = answer.rng
-    gpus = [info for info in table() if info.fp32_tflops and info.memory_bandwidth_gbps]
+    gpus = [info for info in list_table_devices() if info.fp32_tflops and info.memory_bandwidth_gbps]
     for memory_bytes, moved_bytes, flop, lesson in (
         (1e9, 1e12, 1e9, "the job moves many bytes and computes little, so bandwidth decides."),
         (1e9, 1e9, 1e15, "the job computes much and moves few bytes, so FP32 arithmetic decides."),
@@ -527,13 +532,15 @@ def _judge_choice(answer: Answer, job: Job, lesson: str = "", mistake_index: int
     must_be_a_function("choose", answer.is_function, answer.kind)
     choice = answer.calling(call_text, gpus, memory_bytes, moved_bytes, flop)
     if choice is not None and not isinstance(choice, str):
-        raise NotYet(f"{call_text} returns {spelt(choice)}. Return the `.name` of a GPU, or None.")
+        raise NotYet(f"{call_text} returns {short_repr(choice)}. Return the `.name` of a GPU, or None.")
     if choice in best_names or (choice is None and not best_names):
         return
     expected = repr(best_names[0]) if best_names else "None"
     gpu_list = f" among {', '.join(info.name for info in gpus)}" if 0 < len(gpus) < 5 else ""
     explanation = lesson or _explain_choice(job, choice, mistake_index)
-    raise NotYet(f"{call_text}{gpu_list} returns {spelt(choice)}, but it should be {expected}{explanation}")
+    raise NotYet(
+        f"{call_text}{gpu_list} returns {short_repr(choice)}, but it should be {expected}{explanation}"
+    )
 
 
 def judge_select(answer: Answer) -> str:

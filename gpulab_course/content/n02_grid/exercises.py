@@ -25,7 +25,7 @@ from gpulab_course.teach.judge import (
     call,
     draw,
     is_number,
-    spelt,
+    short_repr,
 )
 from virtualgpu.records import Dim3
 
@@ -193,7 +193,7 @@ def judge_achieved(answer: Answer) -> str:
         shown="occupancy of a launch without blocks",
     )
     if not is_number(result) or result != 0:
-        raise NotYet(f"the occupancy of a launch without blocks must be 0, not {spelt(result)}.")
+        raise NotYet(f"the occupancy of a launch without blocks must be 0, not {short_repr(result)}.")
     return "your function computes achieved occupancy, including idle SMs and late starts."
 
 
@@ -205,7 +205,7 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
     call_text = call_text.replace(" 1 SMs", " 1 SM")
     result = call(answer, starts_ns, ends_ns, warps, sms, warp_slots, name="occupancy", shown=call_text)
     if not is_number(result):
-        raise NotYet(f"{call_text} returns {spelt(result)}. Return one number.")
+        raise NotYet(f"{call_text} returns {short_repr(result)}. Return one number.")
     result = as_float(result)
     # A float has 128 ns to spare at 10^18 ns.
     if np.isclose(result, expected, rtol=1e-6 if ends_ns.max() < 1 << 50 else 1e-3, atol=0):

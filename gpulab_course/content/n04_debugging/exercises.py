@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab.processes.errors import spelt
+from gpulab.processes.errors import short_repr
 from gpulab.words import count as counted
 from gpulab_course.teach.judge import (
     Advice,
@@ -99,7 +99,7 @@ def _run_whodunit(
 
         def program(after: Callable[[str, int], Any]) -> None:
             contexts.close()  # each run has a context of its own
-            fault_record = contexts.enter_context(session.late_faults())
+            fault_record = contexts.enter_context(session.report_late_faults())
             fault_records.append(fault_record)
             finished_calls.append(0)
             started_launches.append(request_offset(True))
@@ -145,7 +145,8 @@ def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: lis
     if not failing_launches:
         if result is not None:
             raise NotYet(
-                f"whodunit(program) returns {spelt(result)} for a program in which nothing fails. Return "
+                f"whodunit(program) returns {short_repr(result)} for a program in which nothing fails. "
+                "Return "
                 "None for it."
             )
         if sum(facts["waits"]) > facts["program_waits"] + 2:
@@ -168,7 +169,8 @@ def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: lis
             "the device before you conclude that no launch failed."
         )
     message = (
-        f"whodunit(program) returns {spelt(result)}, but launch {first_failure}, {expected[0]}, failed first"
+        f"whodunit(program) returns {short_repr(result)}, but launch {first_failure}, {expected[0]}, "
+        "failed first"
     )
     if not isinstance(result, tuple) or len(result) != 2 or not is_whole(result[1]):
         raise NotYet(f"{message}. Return the kernel's name and the number of its launch.")
@@ -384,7 +386,7 @@ def _judge_cell(result: Any, program: _HuntProgram, calls: list[str], is_unchang
         cell = parts_of(result[1])
         if cell is not None:
             result = (result[0], tuple(int(coordinate) for coordinate in cell if is_whole(coordinate)))
-    message = f"hunt(steps, arrays) returns {spelt(result)}"
+    message = f"hunt(steps, arrays) returns {short_repr(result)}"
     if calls != list(program.written_values)[: len(calls)]:
         raise NotYet(f"{message}, but runs the steps {', '.join(calls)}. Each step must run once, in order.")
     if not is_unchanged:

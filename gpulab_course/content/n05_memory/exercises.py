@@ -24,7 +24,7 @@ from gpulab_course.teach.judge import (
     draw,
     is_number,
     parts_of,
-    spelt,
+    short_repr,
 )
 from virtualgpu.records import Dim3
 
@@ -274,7 +274,7 @@ def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
     expected = max(map(len, banks.values()))
     result = call(answer, words, name="ways", shown=f"ways(words) of {pattern}")
     if not is_number(result):
-        raise NotYet(f"ways(words) of {pattern} returned {spelt(result)}. Return one number.")
+        raise NotYet(f"ways(words) of {pattern} returned {short_repr(result)}. Return one number.")
     if result == expected:
         return
     lanes_per_bank = np.bincount(words % _BANK_COUNT, minlength=_BANK_COUNT)
@@ -296,7 +296,7 @@ def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
     )
     raise NotYet(
         f"{pattern}: the conflict is {expected}-way, but ways(words) returned "
-        f"{spelt(result)}{f': {reason}' if reason else '.'}"
+        f"{short_repr(result)}{f': {reason}' if reason else '.'}"
     )
 
 
@@ -347,7 +347,7 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
     result = call(answer, addresses, width_bytes, name="asked", shown=call_text)
     result_values = parts_of(result)
     if result_values is None or len(result_values) != 2 or not all(map(is_number, result_values)):
-        raise NotYet(f"{call_text} returned {spelt(result)}. Return two numbers, sectors and bytes.")
+        raise NotYet(f"{call_text} returned {short_repr(result)}. Return two numbers, sectors and bytes.")
     result = tuple(result_values)
     if result == expected:
         return
@@ -389,7 +389,8 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
     elif result[1] == _SECTOR_BYTES * expected[0]:
         reason = "these are all bytes that are moved; count only those that are read."
     message = (
-        f"the request has {expected[0]} sectors and {expected[1]} bytes, but asked returned {spelt(result)}"
+        f"the request has {expected[0]} sectors and {expected[1]} bytes, but asked returned "
+        f"{short_repr(result)}"
     )
     raise NotYet(f"{pattern}: {message}{f': {reason}' if reason else '.'}")
 

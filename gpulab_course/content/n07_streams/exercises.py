@@ -10,7 +10,7 @@ import numpy as np
 
 from gpulab import session
 from gpulab.lab.timeline import timeline
-from gpulab.processes.values import kind_of
+from gpulab.processes.values import find_type_name
 from gpulab.words import count as counted
 from gpulab_course.content.n07_streams import work
 from gpulab_course.teach.judge import (
@@ -104,7 +104,7 @@ def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
     calls = facts["calls"]
     run_spans = facts["runs"]
     if isinstance(result, bool) or not isinstance(result, int | float | np.integer | np.floating):
-        raise NotYet(f"{call_text} returns {kind_of(result)}. Return a number of milliseconds.")
+        raise NotYet(f"{call_text} returns {find_type_name(result)}. Return a number of milliseconds.")
     if not calls:
         raise NotYet(f"{call_text} never calls work().")
     if len(run_spans) < calls:

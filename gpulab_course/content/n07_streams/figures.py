@@ -217,7 +217,7 @@ class Conveyor(SteeredTimeline):
 
     def __init__(self, pieces: int = 1) -> None:
         self._timelines = {(pieces, 1, 1): conveyor(pieces)}
-        self._session_context = session.here()
+        self._session_context = session.bind_current_device()
         super().__init__(self._timelines[pieces, 1, 1])
         self.pieces = pieces
         self.steer(

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from gpulab import session
 from gpulab.lab.monitor.monitor import Monitor
-from gpulab.lab.monitor.recorder import recorded_session
+from gpulab.lab.monitor.recorder import load_recorded_session
 from gpulab.lab.profiling.profile import ProfileReport, profile
 from gpulab.views._steered import Steered
 from gpulab.views.monitor.monitor_text import find_clock_reasons as find_clock_reasons
@@ -44,7 +44,9 @@ _FONT_SIZE = 10
 # --- a session ------------------------------------------------------------------------------------------
 def with_counters(monitor: Monitor) -> Monitor:
     """Return `monitor` if its GPU counts active SMs. Otherwise return the monitor of a recorded session."""
-    return monitor if monitor.record.mean("sm_active") is not None else Monitor(record=recorded_session())
+    return (
+        monitor if monitor.record.mean("sm_active") is not None else Monitor(record=load_recorded_session())
+    )
 
 
 class BusySms(Steered):

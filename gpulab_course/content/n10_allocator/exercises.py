@@ -22,7 +22,7 @@ from gpulab_course.teach.judge import (
     call,
     is_number,
     parts_of,
-    spelt,
+    short_repr,
 )
 
 KIB = 1 << 10
@@ -116,7 +116,7 @@ def judge_after_one(answer: Answer) -> str:
             if result_part != expected:
                 message = (
                     f"after a request of {size:,} bytes, {expected:,} bytes are {part_name}, not "
-                    f"{spelt(result_part)}."
+                    f"{short_repr(result_part)}."
                 )
                 raise NotYet(f"{message}{_explain_wrong_size(size, part_name)}")
     return (

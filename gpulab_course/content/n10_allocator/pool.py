@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpulab import session
-from gpulab.processes.errors import unexpected
+from gpulab.processes.errors import describe_error
 from gpulab_course.teach.judge import Draw
 
 UNIT_BYTES = 512
@@ -279,7 +279,7 @@ def replay_requests(
         try:
             return_value = function(*arguments)
         except Exception as error:
-            error_text = unexpected(error)
+            error_text = describe_error(error)
         log.append((error_text, return_value, driver.calls[first_call:]))
         return return_value
 

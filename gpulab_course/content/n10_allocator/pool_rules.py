@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.processes.values import DamagedError, kind_of
+from gpulab.processes.values import DamagedBytesError, find_type_name
 from gpulab_course.content.n10_allocator.pool import UNIT_BYTES, PoolRequest
 from gpulab_course.teach.judge import NotYet, is_whole
 
@@ -103,7 +103,7 @@ def check_log(requests: tuple[PoolRequest, ...], log: Any) -> None:
     if not isinstance(log, list | tuple) or not all(
         isinstance(entry, tuple) and len(entry) == 3 for entry in log
     ):
-        raise DamagedError("the log of the pool is invalid")
+        raise DamagedBytesError("the log of the pool is invalid")
     pools = [_PoolState() for _ in range(_POOL_COUNT)]
     for error_text, _, driver_calls in log[:_POOL_COUNT]:
         if error_text:
@@ -117,7 +117,7 @@ def check_log(requests: tuple[PoolRequest, ...], log: Any) -> None:
         check = _CHECK_FUNCTIONS[request.kind]
         check(pools[request.pool], request, error_text, return_value, driver_calls)
     if len(log) != len(requests) + _POOL_COUNT:
-        raise DamagedError("the log of the pool is incomplete")
+        raise DamagedBytesError("the log of the pool is incomplete")
     for pool in pools:
         if pool.segments:
             segments_text = f"{len(pool.segments)} segment{'s have' if len(pool.segments) > 1 else ' has'}"
@@ -136,7 +136,7 @@ def _check_malloc(
         raise NotYet(f"{name} {error_text.removeprefix('it ')}")
     if not is_whole(return_value):
         raise NotYet(
-            f"{name} should return an address as an integer, but it returns {kind_of(return_value)}."
+            f"{name} should return an address as an integer, but it returns {find_type_name(return_value)}."
         )
     address = int(return_value)
     size = -(-request.size // UNIT_BYTES) * UNIT_BYTES

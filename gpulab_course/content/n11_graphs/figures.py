@@ -157,7 +157,7 @@ class Film(SteeredTimeline):
 
     def __init__(self, sizes: tuple[int, ...] = SIZES) -> None:
         self._films = {sizes[0]: film(sizes[0])}
-        self._device_context = session.here()
+        self._device_context = session.bind_current_device()
         super().__init__(*self._films[sizes[0]], names=NAMES)
         self.elements = sizes[0]
         size_texts = [f"{count:,} floats" for count in sizes]

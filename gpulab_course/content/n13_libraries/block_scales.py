@@ -13,7 +13,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from gpulab.analysis.formats import E2M1
-from gpulab.processes.errors import spelt
+from gpulab.processes.errors import short_repr
 from gpulab.views.parts.palette import find_hex
 from gpulab_course.teach.judge import Answer, NotYet
 from gpulab_course.teach.judge.python.functions import must_be_a_function
@@ -94,7 +94,9 @@ def judge_blocks(answer: Answer) -> str:
         if result is None:
             raise NotYet("mxfp4 returns nothing; replace the TODO and end with a return.")
         if not isinstance(result, tuple | list) or len(result) != 2:
-            raise NotYet(f"{call_text} returns {spelt(result)}. Return two arrays: exponents, and elements.")
+            raise NotYet(
+                f"{call_text} returns {short_repr(result)}. Return two arrays: exponents, and elements."
+            )
         if not is_unchanged:
             raise NotYet(f"{call_text} changes x, which belongs to its caller.")
         exponents, elements = (_as_float64(result_part) for result_part in result)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.analysis.formats import BF16, FP32, TF32
-from gpulab.processes.errors import spelt
+from gpulab.processes.errors import short_repr
 from gpulab_course.content.n13_libraries.block_scales import judge_blocks
 from gpulab_course.content.n13_libraries.libraries import exercises as libraries
 from gpulab_course.teach.judge import (
@@ -281,7 +281,7 @@ def judge_halfsum(answer: Answer) -> str:
         if result is None:
             raise NotYet("half_sum returns nothing; replace the TODO and end with a return.")
         if not is_number(result):
-            raise NotYet(f"half_sum(x) of {name} returns {spelt(result)}. Return one number.")
+            raise NotYet(f"half_sum(x) of {name} returns {short_repr(result)}. Return one number.")
         expected = exact_sum(x)
         with np.errstate(over="ignore"):
             value = float(np.float32(as_float(result)))
@@ -407,7 +407,9 @@ def judge_tf32x3(answer: Answer) -> str:
         if result is None:
             raise NotYet("three returns nothing; replace the TODO and end with a return.")
         if not isinstance(result, np.ndarray) or result.shape != (m, n):
-            raise NotYet(f"{call_text} returns {spelt(result)}. Return the product, an array of {m} x {n}.")
+            raise NotYet(
+                f"{call_text} returns {short_repr(result)}. Return the product, an array of {m} x {n}."
+            )
         if not all(unchanged):
             raise NotYet(f"{call_text} changes {'ab'[unchanged.index(False)]}, which belongs to its caller.")
         if not products:
@@ -610,7 +612,7 @@ def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dic
                 "because backward is the expensive part."
             )
         if not isinstance(result, np.ndarray) or result.shape != weights.shape:
-            raise NotYet(f"{step_text} returns {spelt(result)}. Return as many weights as before.")
+            raise NotYet(f"{step_text} returns {short_repr(result)}. Return as many weights as before.")
         if result.dtype != np.float32:
             raise NotYet(f"{step_text} returns weights in {result.dtype}: the weights must stay in float32.")
         with np.errstate(all="ignore"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.processes.errors import spelt
+from gpulab.processes.errors import short_repr
 from gpulab.session import on_device
 from gpulab.words import count
 from gpulab_course.content.n14_random.generators import philox_words, tile_tree
@@ -409,7 +409,7 @@ def judge_needed(answer: Answer) -> str:
         program = Program(shares, int(rng.integers(10**6)))
         result = answer.ask(_run_needed, shown=call_text, back=program)
         if not isinstance(result, list):
-            raise NotYet(f"{call_text} returns {spelt(result)}. Return a set of names of switches.")
+            raise NotYet(f"{call_text} returns {short_repr(result)}. Return a set of names of switches.")
         missing_names = [name for name in causes if name not in result]
         if missing_names:
             raise NotYet(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.processes.errors import spelt
+from gpulab.processes.errors import short_repr
 from gpulab.words import count, size
 from gpulab_course.teach.judge import Answer, NotYet, PythonExercise
 from gpulab_course.teach.judge.python.functions import is_whole, must_be_a_function, parts_of
@@ -321,13 +321,15 @@ def _judge_array(
             ]
         if any(np.array_equal(result, rounded_result) for rounded_result in rounded_variants):
             raise NotYet(
-                f"{item_text} contains {spelt(result.ravel()[:3].tolist())} …, not "
-                f"{spelt(expected.ravel()[:3].tolist())} …. The data was converted to another type and back, "
+                f"{item_text} contains {short_repr(result.ravel()[:3].tolist())} …, not "
+                f"{short_repr(expected.ravel()[:3].tolist())} …. The data was converted to another type and "
+                "back, "
                 "which rounds the values. Join the arrays of each type separately, or join bytes."
             )
         raise NotYet(
-            f"{item_text} contains {spelt(result.ravel()[:3].tolist())} …, not "
-            f"{spelt(expected.ravel()[:3].tolist())} …. Put each copy at the index of its original, and keep "
+            f"{item_text} contains {short_repr(result.ravel()[:3].tolist())} …, not "
+            f"{short_repr(expected.ravel()[:3].tolist())} …. Put each copy at the index of its original, "
+            "and keep "
             "the order of its elements. Take care with transposed arrays."
         )
 

@@ -77,7 +77,7 @@ def compared(*views: CollectiveView) -> Table:
 
 def prices() -> Table:
     """Return a table of the modelled costs of one step in the schedule of a collective operation."""
-    step_prices = session.step_prices()
+    step_prices = session.find_step_prices()
     rows = (
         (
             "a step with one message at each port, which waits for another GPU's event",
@@ -96,7 +96,7 @@ def prices() -> Table:
 
 def counted(*views: CollectiveView) -> Table:
     """Return a table of the components of each schedule's modelled time."""
-    step_prices = session.step_prices()
+    step_prices = session.find_step_prices()
     rows = []
     for view in views:
         record = view.record

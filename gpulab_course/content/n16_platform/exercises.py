@@ -13,7 +13,7 @@ import numpy as np
 
 from gpulab.session import on_device
 from gpulab.words import count
-from gpulab_course.teach.judge import Answer, NotYet, PythonExercise, call, parts_of, spell, spelt
+from gpulab_course.teach.judge import Answer, NotYet, PythonExercise, call, parts_of, short_repr, spell
 from gpulab_course.teach.judge.python.counts import QUERIES
 from gpulab_course.teach.judge.python.functions import equals, must_be_a_function
 from virtualgpu.records.device.images import Capability, Part, chosen
@@ -145,7 +145,7 @@ def judge_matrix(answer: Answer) -> str:
         expected = taken(targets, capability)
         if not equals(result, expected):
             raise NotYet(
-                f"{spell('taken', (targets, capability))} returns {spelt(result)}, not {spelt(expected)}. "
+                f"{spell('taken', (targets, capability))} returns {short_repr(result)}, not {short_repr(expected)}. "
                 + _explain_wrong_choice(targets, capability, result, expected)
             )
     return (
@@ -198,10 +198,12 @@ def judge_wheel(answer: Answer) -> str:
         expected = wheel(capabilities)
         targets = parts_of(result)
         if targets is None or not all(isinstance(target, str) for target in targets):
-            raise NotYet(f"{call_text} returns {spelt(result)}. Return a list of targets such as 'sm_80'.")
+            raise NotYet(
+                f"{call_text} returns {short_repr(result)}. Return a list of targets such as 'sm_80'."
+            )
         if targets != expected:
             raise NotYet(
-                f"{call_text} returns {spelt(targets)}. "
+                f"{call_text} returns {short_repr(targets)}. "
                 f"{_explain_wrong_wheel(capabilities, targets, expected)}"
             )
     return (
@@ -360,7 +362,8 @@ def _judge_variable(
     result_values = parts_of(result)
     if result_values is None or len(result_values) != 2:
         raise NotYet(
-            f"{call_text} returns {spelt(result)} for {name}. Return (observation, when), or (None, 'never')."
+            f"{call_text} returns {short_repr(result)} for {name}. Return (observation, when), or (None, "
+            "'never')."
         )
     observation, read_time = result_values
     if effect is None:
@@ -373,7 +376,7 @@ def _judge_variable(
                 "any variable."
             )
         raise NotYet(
-            f"{call_text} returns {spelt(result)} for {name}, but {name} changes nothing "
+            f"{call_text} returns {short_repr(result)} for {name}, but {name} changes nothing "
             "in this program. Set only one variable at a time."
         )
     if (observation, read_time) == (None, "never"):
@@ -387,12 +390,12 @@ def _judge_variable(
             ", which differs from run to run by itself" if observation == unstable_observation else ""
         )
         raise NotYet(
-            f"{call_text} reports that {name} changes {spelt(observation)}{explanation}. {name} changes "
+            f"{call_text} reports that {name} changes {short_repr(observation)}{explanation}. {name} changes "
             "another observation."
         )
     if read_time != effect[1]:
         raise NotYet(
-            f"{call_text} returns {spelt(read_time)} for {name}: it "
+            f"{call_text} returns {short_repr(read_time)} for {name}: it "
             + (
                 "is read each time, so setting it late works, too: 'any'."
                 if effect[1] == "any"
@@ -590,7 +593,7 @@ def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, 
     )
     refuse(
         answer["used"] != reference["used"],
-        f"returns {spelt(answer['used'])} bytes, not {reference['used']:,}. memory_allocated counts "
+        f"returns {short_repr(answer['used'])} bytes, not {reference['used']:,}. memory_allocated counts "
         "the bytes "
         "that arrays use on that GPU: take pool.used_bytes() at the end, minus its value at the beginning.",
     )

@@ -15,7 +15,7 @@ import numpy as np
 from gpulab import session
 from gpulab.lab.kernels import count
 from gpulab.lab.why.diagnose import diagnose as diagnosis
-from gpulab.processes.errors import spelt
+from gpulab.processes.errors import short_repr
 from gpulab.words import count as plural
 from gpulab_course.content.n17_interview.cards.laboratory import DEVICES, info, kernel, use_device
 from gpulab_course.teach.judge import (
@@ -155,13 +155,14 @@ def judge_napkin(answer: Answer) -> str:
         expected = napkin_of(kernel_work, card)
         if not isinstance(result, dict):
             raise NotYet(
-                f"{call_text} returns {spelt(result)}. Return a dict with {', '.join(_ESTIMATE_KEYS)} and "
+                f"{call_text} returns {short_repr(result)}. Return a dict with {', '.join(_ESTIMATE_KEYS)} "
+                "and "
                 "bound."
             )
         for name in _ESTIMATE_KEYS:
             result_value: Any = result.get(name)
             if not is_number(result_value):
-                raise NotYet(f"{call_text}: {name} is {spelt(result_value)}, but it must be a number.")
+                raise NotYet(f"{call_text}: {name} is {short_repr(result_value)}, but it must be a number.")
             if math.isclose(float(result_value), expected[name], rel_tol=1e-6):
                 continue
             lesson = next(
@@ -193,7 +194,8 @@ def judge_napkin(answer: Answer) -> str:
         expected_bound = "memory" if expected["memory_us"] > expected["compute_us"] else "arithmetic"
         if result.get("bound") != expected_bound:
             raise NotYet(
-                f"{call_text}: bound is {spelt(result.get('bound'))}, but it should be {expected_bound!r}, "
+                f"{call_text}: bound is {short_repr(result.get('bound'))}, but it should be "
+                f"{expected_bound!r}, "
                 "which takes longer."
             )
     return "every number is right, so no errors cancel each other."
@@ -310,7 +312,7 @@ def judge_cause(answer: Answer) -> str:
         result = answer.calling(f"cause({counters})", dict(counters))
         if equals(result, expected_cause):
             continue
-        message = f"On {info(device).name}, for {counters}, cause returns {spelt(result)}"
+        message = f"On {info(device).name}, for {counters}, cause returns {short_repr(result)}"
         if isinstance(result, str) and result in SYMPTOMS:
             raise NotYet(
                 f"{message}. The returned value is a symptom, because it describes the busy unit. Return the "
@@ -629,7 +631,7 @@ def judge_settle(answer: Answer) -> str:
         )
         verdict = answer.ask(_run_settle, claim, shown=call_text, back=bench)
         if not isinstance(verdict, str) or verdict not in ("holds", "refuted"):
-            raise NotYet(f"{call_text} returns {spelt(verdict)}. Return 'holds' or 'refuted'.")
+            raise NotYet(f"{call_text} returns {short_repr(verdict)}. Return 'holds' or 'refuted'.")
         if not bench.runs:
             raise NotYet(f"{call_text} never runs the program. A verdict needs an experiment that can fail.")
         if not any(device == claim["device"] for device, _ in bench.settings_run):

@@ -27,7 +27,7 @@ from gpulab_course.teach.judge import (
     draw,
     is_number,
     parts_of,
-    spelt,
+    short_repr,
 )
 from gpulab_course.teach.judge.exercise import Matcher
 from virtualgpu.records import Dim3
@@ -121,7 +121,9 @@ def _lane_and_register(answer: Answer, name: str, row: int, column: int) -> tupl
         or len(result_parts) != 2
         or not all(is_number(result_part) for result_part in result_parts)
     ):
-        raise NotYet(f"{call_text} returned {spelt(result)}. Return two numbers, the lane and the register.")
+        raise NotYet(
+            f"{call_text} returned {short_repr(result)}. Return two numbers, the lane and the register."
+        )
     return result_parts[0], result_parts[1]
 
 

@@ -89,7 +89,7 @@ dictionaries and arrays of exact types, so that an answer cannot decide its own 
         sms = int(answer.rng.integers(2, 200))                      # drawn from the answer's text
         found = call(answer, 2 * sms + 1, 2, sms, name="waves")     # an exception becomes a message
         if found != (1, 1):
-            raise NotYet(f"{spell('waves', (2 * sms + 1, 2, sms))} returns {spelt(found)}, not (1, 1).")
+            raise NotYet(f"{spell('waves', (2 * sms + 1, 2, sms))} returns {short_repr(found)}, not (1, 1).")
         return "full waves and tails are right."
 
     WAVES = PythonExercise("02-waves", "Waves and tail", judge_waves, level="warm-up")
@@ -147,7 +147,7 @@ The stage is empty for answers that cannot be tested at all (they do not compile
 for Python functions.
 """
 
-from gpulab.processes.errors import spelt
+from gpulab.processes.errors import short_repr
 from gpulab_course.teach.judge import advice, draw
 from gpulab_course.teach.judge.compare import Near
 from gpulab_course.teach.judge.draw import Draw, blocks_for
@@ -192,6 +192,6 @@ __all__ = [
     "is_number",
     "is_whole",
     "parts_of",
+    "short_repr",
     "spell",
-    "spelt",
 ]

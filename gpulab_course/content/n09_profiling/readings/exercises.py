@@ -16,7 +16,7 @@ from gpulab_course.teach.judge import (
     call,
     is_number,
     parts_of,
-    spelt,
+    short_repr,
 )
 
 # 09-roofline
@@ -84,7 +84,9 @@ def judge_roofline(answer: Answer) -> str:
             or len(result_values) != len(_DOT_FIELDS)
             or not all(map(is_number, result_values))
         ):
-            raise NotYet(f"{call_text} is {spelt(result)}. Return three numbers, {', '.join(_DOT_FIELDS)}.")
+            raise NotYet(
+                f"{call_text} is {short_repr(result)}. Return three numbers, {', '.join(_DOT_FIELDS)}."
+            )
         results = tuple(map(as_float, result_values))
         expected_values = compute_roofline_dot(launches, format_name, device)
         for field, result_number, expected in zip(_DOT_FIELDS, results, expected_values, strict=True):
@@ -226,7 +228,7 @@ def judge_throttled(answer: Answer) -> str:
             or not is_number(result_values[1])
         ):
             raise NotYet(
-                f"{call_text} is {spelt(result)}. Return a cause and a share. The cause must be "
+                f"{call_text} is {short_repr(result)}. Return a cause and a share. The cause must be "
                 '"no", "power" or "heat".'
             )
         cause, cause_share = find_throttling_cause(samples)

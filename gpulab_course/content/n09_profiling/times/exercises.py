@@ -12,9 +12,17 @@ from gpulab import session
 from gpulab.lab.profiling.profile import ProfileReport, profile
 from gpulab.lab.streams import check_streams
 from gpulab.lab.timeline import timeline
-from gpulab.processes.values import OnDevice
+from gpulab.processes.values import DeviceContents
 from gpulab_course.content.n09_profiling.times import stages
-from gpulab_course.teach.judge import Answer, NotYet, PythonExercise, as_float, is_number, parts_of, spelt
+from gpulab_course.teach.judge import (
+    Answer,
+    NotYet,
+    PythonExercise,
+    as_float,
+    is_number,
+    parts_of,
+    short_repr,
+)
 from gpulab_course.teach.judge.python.functions import call_here
 from virtualgpu.records import Timeline
 
@@ -340,7 +348,7 @@ def run_stages(steps: list[StageStep], host_us: float = 0.0) -> None:
                 stages.run(name, x, round_count)
     for stream in streams:
         stream.synchronize()
-    session.virtual_side().machine.clock.advance(1000 * host_us)
+    session.find_virtual_side().machine.clock.advance(1000 * host_us)
 
 
 def run_first(
@@ -453,7 +461,8 @@ def _judge_choice(outcome: dict[str, Any], speedup_factors: dict[str, float], de
         or not is_number(result_values[1])
     ):
         raise NotYet(
-            f"{call_text} returns {spelt(outcome['found'])}. Return the kernel's name, and how many times as "
+            f"{call_text} returns {short_repr(outcome['found'])}. Return the kernel's name, and how many "
+            "times as "
             "fast the program becomes if that kernel is improved."
         )
     name = str(result_values[0])
@@ -463,7 +472,8 @@ def _judge_choice(outcome: dict[str, Any], speedup_factors: dict[str, float], de
     kernels = outcome["kernels"]
     if name not in walls_ns:
         raise NotYet(
-            f"{call_text} returns {spelt(name)}, but the program's kernels are {', '.join(sorted(walls_ns))}."
+            f"{call_text} returns {short_repr(name)}, but the program's kernels are "
+            f"{', '.join(sorted(walls_ns))}."
         )
     best_kernel = min(walls_ns, key=walls_ns.__getitem__)
     if name != best_kernel:
@@ -657,12 +667,12 @@ def _overwrite_host_array(host_arrays: list[Any], new_value: Any) -> Any:
 
 
 def _copy_to_host(result: Any) -> Any:
-    """Copy the arrays of a result to the host; copies of device arrays are wrapped in `OnDevice`."""
+    """Copy the arrays of a result to the host; copies of device arrays are wrapped in `DeviceContents`."""
     if isinstance(result, list | tuple):
         return [_copy_to_host(item) for item in result]
     if isinstance(result, np.ndarray):
         return result.copy()
-    return OnDevice(result.get()) if isinstance(result, session.cp().ndarray) else result
+    return DeviceContents(result.get()) if isinstance(result, session.cp().ndarray) else result
 
 
 def _count_operations(record: Timeline) -> dict[str, int]:
@@ -685,7 +695,7 @@ def judge_timelines(answer: Answer) -> str:
         if not outcome["shape"]:
             raise NotYet(
                 'return a dictionary of four pairs, {"A": (cause, program), "B": …}. A cause is one of '
-                f"{', '.join(spelt(name) for name in MAX_DURATION_OF_CAUSE)}, and a program is a function."
+                f"{', '.join(short_repr(name) for name in MAX_DURATION_OF_CAUSE)}, and a program is a function."
             )
         _judge_pair(key, cause, outcome)
     return "four causes, four remedies, and four new timelines that show it."
@@ -694,7 +704,7 @@ def judge_timelines(answer: Answer) -> str:
 def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
     if outcome["cause"] not in MAX_DURATION_OF_CAUSE:
         names = ", ".join(f'"{name}"' for name in MAX_DURATION_OF_CAUSE)
-        raise NotYet(f"the cause of program {key}, {spelt(outcome['cause'])}, is not one of {names}.")
+        raise NotYet(f"the cause of program {key}, {short_repr(outcome['cause'])}, is not one of {names}.")
     if outcome["cause"] != cause:
         raise NotYet(f'"{outcome["cause"]}" is not the cause of program {key}: {_HAZARD_TEXTS[cause]}.')
     for is_large in (False, True):
@@ -756,11 +766,11 @@ def _read_contents(result: Any) -> Any:
     """Return the contents of arrays that are on the host or on a device."""
     if isinstance(result, list | tuple):
         return [_read_contents(item) for item in result]
-    return result.values if isinstance(result, OnDevice) else result
+    return result.values if isinstance(result, DeviceContents) else result
 
 
 def _are_equal(result: Any, expected: Any) -> bool:
-    if isinstance(result, OnDevice) and isinstance(expected, OnDevice):
+    if isinstance(result, DeviceContents) and isinstance(expected, DeviceContents):
         return result.values.dtype == expected.values.dtype and _are_equal(result.values, expected.values)
     if isinstance(expected, list):
         return (

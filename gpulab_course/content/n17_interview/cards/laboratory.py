@@ -62,7 +62,7 @@ class Published:
 
 def info(device: str) -> Published:
     """Return the published data of a device."""
-    device_info = session.table_info(device)
+    device_info = session.find_table_info(device)
     values = {field.name: getattr(device_info, field.name) for field in fields(Published)}
     assert all(value is not None for value in values.values()), device
     return Published(**values)
@@ -74,7 +74,7 @@ def tensor_tflops(device: str, format_name: str) -> float:
     The format has a name from `virtualgpu.records.counters.TENSOR_FORMATS`.
     """
     with use_device(device):
-        return session.ceilings().gflops.get(f"tensor {format_name}", 0.0) / 1e3
+        return session.find_ceilings().gflops.get(f"tensor {format_name}", 0.0) / 1e3
 
 
 def published(device: str) -> Provenance:

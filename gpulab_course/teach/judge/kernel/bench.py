@@ -147,7 +147,7 @@ class Bench:
 @contextmanager
 def bench() -> Iterator[Bench]:
     """Create a `Bench` with short time limits for the duration of a `with` block."""
-    with session.bench() as backend:
+    with session.use_bench_device() as backend:
         for device in backend.machine.devices:
             device.watchdog_s = WATCHDOG_S
             device.idle_s = IDLE_S

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpulab.processes import child
-from gpulab.processes.values import Other
+from gpulab.processes.values import OtherObject
 from gpulab_course.teach.judge.draw import Draw
 from gpulab_course.teach.judge.python.functions import must_be_a_function, must_return, spell
 
@@ -53,7 +53,7 @@ class Answer:
 
     def value(self) -> Any:
         """Return an answer that is not a function as plain data."""
-        return self.ask(child.itself)
+        return self.ask(child.return_answer)
 
     def ask(
         self,
@@ -93,7 +93,7 @@ def call(function: Answer, *args: Any, name: str, shown: str = "") -> Any:
     shown = shown or spell(name, args)
     must_be_a_function(name, function.is_function, function.kind)
     result = function.calling(shown, *args)
-    must_return(shown, None if isinstance(result, Other) and result.kind == "ellipsis" else result)
+    must_return(shown, None if isinstance(result, OtherObject) and result.kind == "ellipsis" else result)
     return result
 
 

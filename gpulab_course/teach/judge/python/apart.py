@@ -15,9 +15,9 @@ from typing import Any
 
 from gpulab import session
 from gpulab.processes import child
-from gpulab.processes.errors import ProcessError, unexpected
-from gpulab.processes.talk import Talk
-from gpulab.processes.values import DamagedError
+from gpulab.processes.errors import ProcessError, describe_error
+from gpulab.processes.talk import RequestProcess
+from gpulab.processes.values import DamagedBytesError
 from gpulab_course.teach.first_lines import print_omitted
 from gpulab_course.teach.judge.exercise import NotYet, ProgramExercise, PythonExercise
 from gpulab_course.teach.judge.past import Past
@@ -53,7 +53,7 @@ def judge_apart(exercise: PythonExercise | ProgramExercise, answer: Any, past: P
 
 def _judge_on_devices(exercise: PythonExercise | ProgramExercise, answer: Any, past: Past) -> Verdict:
     verdict = _judge_on_device(exercise, answer, _virtual_device(), past)
-    if not verdict or not isinstance(exercise, ProgramExercise) or session.real_cp() is None:
+    if not verdict or not isinstance(exercise, ProgramExercise) or session.find_real_cp() is None:
         return verdict
     choice = session.which_device()
     real_verdict = _judge_on_device(exercise, answer, f"cuda:{choice.index}", past)
@@ -96,28 +96,28 @@ def _judge_on_device(
         return Verdict(exercise.exercise_id, True, praise)
     except ProcessError as reason:
         return make_failed_verdict(str(reason))
-    except DamagedError:
+    except DamagedBytesError:
         return make_failed_verdict(_DAMAGED_TEXT)
     except Exception as error:
-        error_text = unexpected(error).removeprefix("it ").rstrip(".")
+        error_text = describe_error(error).removeprefix("it ").rstrip(".")
         return make_failed_verdict(
             f"the check itself {error_text}. That is a fault of gpulab, not of your answer; please report it."
         )
 
 
 @contextlib.contextmanager
-def _answer_process(device: str, limit_s: float) -> Iterator[Talk]:
+def _answer_process(device: str, limit_s: float) -> Iterator[RequestProcess]:
     """Start a process for an answer, and print the output of the answer when the process ends."""
-    with Talk(device, limit_s, modules=MODULES) as talk:
+    with RequestProcess(device, limit_s, modules=MODULES) as talk:
         try:
             yield talk
         finally:
             _show_printed(talk)
 
 
-def _show_printed(talk: Talk) -> None:
+def _show_printed(talk: RequestProcess) -> None:
     """End an answer's process, print the first lines of its output, and the number of omitted lines."""
-    printed_text, line_count = talk.printed()
+    printed_text, line_count = talk.end_and_read_output()
     lines = printed_text.splitlines()[:SHOWN_LINES]
     for line in lines:
         print(line if len(line) <= _SHOWN_COLUMNS else f"{line[:_SHOWN_COLUMNS]}…")
@@ -126,13 +126,13 @@ def _show_printed(talk: Talk) -> None:
 
 def let_cupy_be_found(_: Any) -> None:
     """Make ``import cupy`` import the virtual GPU in an answer's process if there is no real GPU."""
-    if session.real_cp() is None:
+    if session.find_real_cp() is None:
         import virtualgpu
 
         virtualgpu.as_cupy()
 
 
-def _load_answer(talk: Talk, answer_bytes: bytes, seed: int) -> Answer:
+def _load_answer(talk: RequestProcess, answer_bytes: bytes, seed: int) -> Answer:
     """Unpickle an answer in its process, and return an `Answer` that calls it."""
 
     def ask(shown: str, function: Callable[..., Any], *arguments: Any, back: Any = None) -> Any:
@@ -145,7 +145,7 @@ def _load_answer(talk: Talk, answer_bytes: bytes, seed: int) -> Answer:
 
     if b"cupy" in answer_bytes:
         ask("", let_cupy_be_found)
-    is_function, type_name = ask("", child.load, answer_bytes)
+    is_function, type_name = ask("", child.load_answer, answer_bytes)
     return Answer(ask, seed, bool(is_function), str(type_name))
 
 
@@ -154,14 +154,14 @@ def _reference_process(device: str, limit_s: float) -> Iterator[Callable[[Any], 
     """Start a separate process for the reference and the naive version, which the answer cannot access."""
     import cloudpickle
 
-    with Talk(device, 2 * limit_s, modules=MODULES) as talk:
+    with RequestProcess(device, 2 * limit_s, modules=MODULES) as talk:
         yield lambda program: _load_answer(talk, cloudpickle.dumps(program), 0)
 
 
 def _virtual_device() -> str:
     name = session.which_device().device
     try:
-        return f"virtual:{session.table_info(name).name}"
+        return f"virtual:{session.find_table_info(name).name}"
     except UnknownDeviceError:
         return "virtual"
 
@@ -170,10 +170,10 @@ def _unsendable_text(error: Exception) -> str:
     if isinstance(error.__cause__ or error, RecursionError | MemoryError):  # cloudpickle raises another
         return "it refers to too much data to be checked. Create the data inside the function."
     if isinstance(error, pickle.PicklingError | TypeError | AttributeError):
-        reason = unexpected(error).partition(": ")[2] or type(error).__name__
+        reason = describe_error(error).partition(": ")[2] or type(error).__name__
         return (
             f"it refers to an object that cannot leave this notebook ({reason}). Create "
             "streams, files, locks and "
             "the like inside the function."
         )
-    return f"it cannot be checked: {unexpected(error)}"
+    return f"it cannot be checked: {describe_error(error)}"

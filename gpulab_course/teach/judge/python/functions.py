@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.processes.errors import spelt, unexpected
+from gpulab.processes.errors import describe_error, short_repr
 from gpulab_course.teach.judge.exercise import NotYet
 
 
@@ -17,7 +17,7 @@ def call_here(function: Any, *args: Any, name: str, shown: str, returns: bool = 
     try:
         result = function(*args)
     except Exception as error:
-        raise NotYet(f"{shown} {unexpected(error).removeprefix('it ')}") from error
+        raise NotYet(f"{shown} {describe_error(error).removeprefix('it ')}") from error
     if returns:
         must_return(shown, result)
     return result
@@ -72,4 +72,4 @@ def as_float(number: Any) -> float:
 
 def spell(name: str, args: tuple[Any, ...]) -> str:
     """Return a call as source text, such as ``waves(5, 2, 3)``."""
-    return f"{name}({', '.join(map(spelt, args))})"
+    return f"{name}({', '.join(map(short_repr, args))})"

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gpulab import session
-from gpulab.processes.values import OnDevice
+from gpulab.processes.values import DeviceContents
 from gpulab_course.teach.judge.python.bench import Bench
 from gpulab_course.teach.judge.python.counts import counted
 from gpulab_course.teach.judge.python.flow import flow
@@ -62,8 +62,8 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
         messages about missing order; ``changed``: the indices of arguments that were changed although they
         must not be.
     """
-    real_cp: Any = session.real_cp()
-    with session.bench() if real_cp is None else nullcontext() as backend:
+    real_cp: Any = session.find_real_cp()
+    with session.use_bench_device() if real_cp is None else nullcontext() as backend:
         cp = real_cp if backend is None else backend.cp
         bench = Bench(cp, backend)
         original_arguments = [a.copy() if isinstance(a, np.ndarray) else None for a in task.arguments]
@@ -128,11 +128,11 @@ def _has_changed(cp: Any, array: Any, original: Any) -> bool:
 
 
 def _on_host(bench: Bench, result: Any) -> Any:
-    """Copy the arrays of a result to the host; copies of device arrays are wrapped in `OnDevice`."""
+    """Copy the arrays of a result to the host; copies of device arrays are wrapped in `DeviceContents`."""
     if isinstance(result, tuple | list):
         host_parts = [_on_host(bench, result_part) for result_part in result]
         return host_parts if isinstance(result, list) else tuple(host_parts)
     if isinstance(result, bench.cp.ndarray):
-        return OnDevice(bench.read(result))
+        return DeviceContents(bench.read(result))
     host_value = bench.read(result)
     return host_value.copy() if isinstance(host_value, np.ndarray) else host_value

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab.processes.errors import spelt
-from gpulab.processes.values import DamagedError
+from gpulab.processes.errors import short_repr
+from gpulab.processes.values import DamagedBytesError
 from gpulab.words import count
 from gpulab_course.teach.judge import budget
 from gpulab_course.teach.judge.budget import Score
@@ -263,7 +263,7 @@ def _checked_facts(facts: Any, argument_count: int) -> dict[str, Any]:
         )
         if counts_are_valid and hazards_are_valid and changes_are_valid:
             return facts
-    raise DamagedError("the facts of the program are missing")
+    raise DamagedBytesError("the facts of the program are missing")
 
 
 def _call_label(exercise: ProgramExercise, case: ProgramCase) -> str:
@@ -271,4 +271,4 @@ def _call_label(exercise: ProgramExercise, case: ProgramCase) -> str:
 
 
 def _argument_text(argument: Any) -> str:
-    return f"array of {argument.shape}" if isinstance(argument, np.ndarray) else spelt(argument)
+    return f"array of {argument.shape}" if isinstance(argument, np.ndarray) else short_repr(argument)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.processes.errors import spelt
-from gpulab.processes.values import OnDevice, kind_of
+from gpulab.processes.errors import short_repr
+from gpulab.processes.values import DeviceContents, find_type_name
 from gpulab.words import count
 from gpulab_course.teach.judge.compare import Near, first_wrong, values_of, wrong_elements
 from gpulab_course.teach.judge.exercise import NotYet, ProgramCase
@@ -19,7 +19,7 @@ class _WrongValues(NotYet):
 
 def compare(label: str, result: Any, case: ProgramCase) -> None:
     """Check that a result equals the expected one. The device arrays of the result are represented by
-    `OnDevice` objects.
+    `DeviceContents` objects.
 
     Raises
     ------
@@ -55,18 +55,18 @@ def _compare_result(label: str, result: Any, expected_result: Any, place: str) -
 
 
 def _compare_value(label: str, name: str, result: Any, expected: Any, place: str) -> None:
-    if not isinstance(result, OnDevice | np.ndarray | np.generic | int | float):
-        raise NotYet(f"{label} returns {kind_of(result)}, but {name} should be an array or a number.")
-    if place == "device" and not isinstance(result, OnDevice):
+    if not isinstance(result, DeviceContents | np.ndarray | np.generic | int | float):
+        raise NotYet(f"{label} returns {find_type_name(result)}, but {name} should be an array or a number.")
+    if place == "device" and not isinstance(result, DeviceContents):
         raise NotYet(f"{label}: {name} should stay on the device, but it is {_host_type_text(result)}.")
     if place == "host" and not isinstance(result, np.ndarray):
-        place_text = "is still on the device" if isinstance(result, OnDevice) else "is a number"
+        place_text = "is still on the device" if isinstance(result, DeviceContents) else "is a number"
         raise NotYet(f"{label}: {name} should be a NumPy array, but it {place_text}.")
     expected = expected if isinstance(expected, Near) else np.asarray(expected)
-    array = result.values if isinstance(result, OnDevice) else np.asarray(result)
+    array = result.values if isinstance(result, DeviceContents) else np.asarray(result)
     expected_values = values_of(expected)
     if array.dtype.kind not in "biuf":
-        raise NotYet(f"{label}: {name} is {spelt(result)}, but it should contain numbers.")
+        raise NotYet(f"{label}: {name} is {short_repr(result)}, but it should contain numbers.")
     if array.shape != expected_values.shape:
         raise NotYet(
             f"{label}: {name} has the shape {array.shape}, but it should be {expected_values.shape}."

@@ -105,7 +105,7 @@ class Gpus:
 @contextmanager
 def gpus(count: int, links: str = "nvswitch") -> Iterator[Gpus]:
     """Create a virtual machine with `count` H200 GPUs for the duration of a `with` block."""
-    with session.bench(session.table_info("H200"), count, links) as backend:
+    with session.use_bench_device(session.find_table_info("H200"), count, links) as backend:
         yield Gpus(backend, count)
 
 
