@@ -172,7 +172,7 @@ def test_a_line_is_sent_once():
     m._picture().send = lambda content, buffers=None: messages.append(content)
     gl.cp.zeros(4)
     for _ in range(3):
-        m._recorder.sampler.take()
+        m._recorder.sampler.take_reading()
     m.stop()
     (line,) = (line for message in messages if message["kind"] == "tick" for line in message["lines"])
     assert line.endswith("gl.cp.zeros(4)")
@@ -268,7 +268,7 @@ def test_readings_that_fail_are_noted_and_left_out_of_the_picture():
     m = gl.memory(rate_hz=50)
     m.start()
     m._recorder.sampler._read._read = lambda: (_ for _ in ()).throw(RuntimeError("gone"))
-    m._recorder.sampler.take()
+    m._recorder.sampler.take_reading()
     m.stop()
     assert "RuntimeError: gone" in m.record.note
     assert m._picture().png()

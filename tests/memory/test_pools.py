@@ -480,9 +480,9 @@ def test_readings_keep_no_recorder_alive() -> None:
     recorder = MemoryRecorder(1.0)
     sampler = recorder.sampler
     before = sys.getrefcount(recorder)
-    sampler.take()
+    sampler.take_reading()
     assert sys.getrefcount(recorder) == before
     del recorder
     gc.collect()
-    sampler.take()
+    sampler.take_reading()
     assert sampler.failure == ""

@@ -39,12 +39,12 @@ def test_the_ring_keeps_the_last_rows():
 def test_ten_minutes_at_20_hz_take_bounded_memory():
     sampler = Sampler(lambda: (1.0, None), 2, rate_hz=20, seconds=600)
     for _ in range(100):
-        sampler.take()
+        sampler.take_reading()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(15_000):
-            sampler.take()
+            sampler.take_reading()
         growth = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
@@ -84,10 +84,10 @@ def test_a_reading_that_fails_is_a_row_without_values():
 
     values: list[float | None] = []
     sampler = Sampler(read, 1, on_reading=lambda number, row: values.append(row[1]))
-    sampler.take()
-    sampler.take()
+    sampler.take_reading()
+    sampler.take_reading()
     assert sampler.failure == "RuntimeError: no device"
-    sampler.take()
+    sampler.take_reading()
     assert sampler.failure == ""
     assert values == [1.0, None, 3.0]
     assert np.isnan(sampler.rows()[:, 1]).tolist() == [False, True, False]

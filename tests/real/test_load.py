@@ -191,7 +191,7 @@ def test_slow_readings_are_taken_less_often(nvml: Any, monkeypatch: pytest.Monke
 def test_a_gpu_that_is_lost_is_named_and_comes_back(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     read = reader()
     sampler = Sampler(read, len(LOAD_COLUMNS))
-    sampler.take()
+    sampler.take_reading()
     answer = nvml.nvmlDeviceGetUtilizationRates
     lost = nvml.NVMLError(fake_nvml.GPU_IS_LOST)
 
@@ -201,11 +201,11 @@ def test_a_gpu_that_is_lost_is_named_and_comes_back(nvml: Any, monkeypatch: pyte
     monkeypatch.setattr(nvml, "nvmlDeviceGetUtilizationRates", gone)
     with pytest.raises(GpuLostError, match="GPU is lost"):
         read()
-    sampler.take()
+    sampler.take_reading()
     assert "GPU is lost" in sampler.failure
     assert math.isnan(sampler.rows()[1, 1])
     monkeypatch.setattr(nvml, "nvmlDeviceGetUtilizationRates", answer)
-    sampler.take()
+    sampler.take_reading()
     assert not sampler.failure
     assert sampler.rows()[2, 1] == 37
 

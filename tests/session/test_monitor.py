@@ -170,7 +170,7 @@ def test_buttons_pause_the_readings_and_the_chart_shows_the_state(
     chart: Any = report._picture()
     assert (report.state, chart.paused) == ("live", 0)
     for _ in range(25):
-        report._recorder.sampler.take()
+        report._recorder.sampler.take_reading()
     assert ticks[0] is chart
     for paused, state in ((1, "paused"), (0, "live")):
         chart.paused = paused
