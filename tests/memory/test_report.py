@@ -324,10 +324,10 @@ def test_the_most_reserved_bytes_are_read_as_the_pool_grows() -> None:
     recorder = report._ReservedPeakRecorder(0, lambda: totals.pop(0))
     assert recorder.most_reserved == 5
     for most in (9, 9, 9):
-        recorder.taken(0, 64, 1)
+        recorder.on_segment_allocation(0, 64, 1)
         assert recorder.most_reserved == most
     silent = report._ReservedPeakRecorder(0, lambda: None)
-    silent.taken(0, 64, 1)
+    silent.on_segment_allocation(0, 64, 1)
     assert silent.most_reserved == 0
 
 
@@ -471,9 +471,9 @@ def test_young_arrays_are_those_of_two_generations() -> None:
         young = zeros(2)
         gc.collect(0)
         new = zeros(3)
-        arrays.look()
+        arrays.record_sightings()
         assert {row[-1] for rows in arrays._names_by_address.values() for row in rows} == {2 * MIB, 3 * MIB}
-        arrays.look(everywhere=True)
+        arrays.record_sightings(everywhere=True)
     finally:
         gc.enable()
     assert {row[1] for rows in arrays._names_by_address.values() for row in rows} >= {
@@ -489,7 +489,7 @@ def test_views_without_a_name_are_left_out() -> None:
     whole = [zeros(1)]
     part = whole[0][:512]
     nameless = [whole[0][512:]]
-    arrays.look(everywhere=True)
+    arrays.record_sightings(everywhere=True)
     (rows,) = arrays._names_by_address.values()
     names = sorted(row[1] for row in rows)
     assert "part: uint8 (512,)" in names

@@ -124,23 +124,23 @@ def test_small_arrays_of_the_last_eight_launches_stay_and_large_ones_while_the_c
     recent = arguments.make_recent_arrays()
     stored = arguments.StoredArguments((large, 7, Array(4 << 20), Array(0, 4 << 20)), is_array, recent)
     assert [[array.nbytes for array in arrays] for arrays in recent] == [[4 << 20, 0]]
-    first, number, *_ = stored.now()
+    first, number, *_ = stored.find_current()
     assert (first, number) == (large, 7)
     del first, large
     with pytest.raises(GpulabError, match="arrays of this launch have been freed"):
-        stored.now()
+        stored.find_current()
     for size in ((4 << 20) + 1, None), (8, (4 << 20) + 1):
         gone = arguments.StoredArguments((Array(*size), 1.5), is_array, recent)
         assert recent[-1] == []
         with pytest.raises(GpulabError, match="have been freed"):
-            gone.now()
+            gone.find_current()
     for _ in range(7):
         last = arguments.StoredArguments((Array(8),), is_array, recent)
     assert len(recent) == 8
-    assert last.now()[0].nbytes == 8
+    assert last.find_current()[0].nbytes == 8
     recent.clear()
     with pytest.raises(GpulabError, match="have been freed"):
-        last.now()
+        last.find_current()
 
 
 def test_without_cupti_no_driver_calls_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

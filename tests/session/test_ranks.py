@@ -171,7 +171,7 @@ def test_all_ranks_have_one_limit_that_begins_when_all_are_ready(played: SimpleN
         assert [(talk.device, *talk.limits) for talk in Played.made] == [
             (device, 5.0, 5.0, 24 << 30) for device in "ab"
         ]
-        folder = ranks._note(0).parent
+        folder = ranks._note_path(0).parent
         assert ranks.ask(work, "", "") == [0, 1]
         assert (folder / "1").read_text() == "call 1"
         played.now += 1.5

@@ -284,7 +284,7 @@ def test_names_of_calls_lose_the_version_that_cupti_adds(fake: Library) -> None:
     queries = [cbid for domain, cbid in fake.asked if domain == RUNTIME_API]
     assert (queries[0], queries[-1]) == (1, 601), "gaps are passed over as far as the functions of CUDA go"
     queries = [*fake.asked]
-    assert cupti.list_call_names(RUNTIME_API) is cupti.call_names(RUNTIME_API)
+    assert cupti.list_call_names(RUNTIME_API) is cupti.list_call_names(RUNTIME_API)
     assert fake.asked == queries
 
 

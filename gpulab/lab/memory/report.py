@@ -82,7 +82,7 @@ def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryRe
         return run.make_report(str(error))
     except Exception as error:
         run.record_end()
-        error.memory_report = run.report()  # type: ignore[attr-defined]
+        error.memory_report = run.make_report()  # type: ignore[attr-defined]
         error.add_note(
             "gl.memory_report: this exception has an attribute memory_report, which contains the "
             "report up to the error."

@@ -392,7 +392,8 @@ def judge_cached(answer: Answer) -> str:
     for index, (request, run_number) in enumerate(zip(calls, results, strict=True)):
         if not is_whole(run_number) or not 0 <= run_number < len(compilers.runs):
             raise NotYet(
-                f"{_make_call_text(request)} returns {short_repr(run_number)}. Return what the program returns."
+                f"{_make_call_text(request)} returns {short_repr(run_number)}. Return what the program "
+                "returns."
             )
         program, run_arguments = compilers.runs[run_number]
         compiler, compiled_arguments = compilers.compilations[program]

@@ -145,7 +145,8 @@ def judge_matrix(answer: Answer) -> str:
         expected = taken(targets, capability)
         if not equals(result, expected):
             raise NotYet(
-                f"{spell('taken', (targets, capability))} returns {short_repr(result)}, not {short_repr(expected)}. "
+                f"{spell('taken', (targets, capability))} returns {short_repr(result)}, not "
+                f"{short_repr(expected)}. "
                 + _explain_wrong_choice(targets, capability, result, expected)
             )
     return (

@@ -695,7 +695,8 @@ def judge_timelines(answer: Answer) -> str:
         if not outcome["shape"]:
             raise NotYet(
                 'return a dictionary of four pairs, {"A": (cause, program), "B": …}. A cause is one of '
-                f"{', '.join(short_repr(name) for name in MAX_DURATION_OF_CAUSE)}, and a program is a function."
+                f"{', '.join(short_repr(name) for name in MAX_DURATION_OF_CAUSE)}, and a program is a "
+                "function."
             )
         _judge_pair(key, cause, outcome)
     return "four causes, four remedies, and four new timelines that show it."
