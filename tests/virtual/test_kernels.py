@@ -150,14 +150,18 @@ def test_too_many_registers() -> None:
 def test_dynamic_shared_memory_needs_opting_in() -> None:
     dynamic = kernel("dynamic")
     x = cp.zeros(32, cp.float32)
+    dynamic((1,), (32,), (x,), shared_mem=49_152)
+    kernel("is_static")((1,), (32,), (x,), shared_mem=49_152 - 1200)
+    with refused(1, "CUDA_ERROR_INVALID_VALUE", "in addition to its 1,200 static bytes"):
+        kernel("is_static")((1,), (32,), (x,), shared_mem=49_153 - 1200)
     with refused(1, "CUDA_ERROR_INVALID_VALUE", "may use 49,152", "max_dynamic_shared_size_bytes = 50000"):
         dynamic((1,), (32,), (x,), shared_mem=50_000)
     dynamic.max_dynamic_shared_size_bytes = 227 * 1024
     dynamic((1,), (32,), (x,), shared_mem=227 * 1024)
     with refused(1, "CUDA_ERROR_INVALID_VALUE", "at most 232,448 bytes per block"):
-        dynamic((1,), (32,), (x,), shared_mem=228 * 1024)
+        dynamic((1,), (32,), (x,), shared_mem=227 * 1024 + 1)
     with refused(1, "CUDA_ERROR_INVALID_VALUE", "at most 232,448"):
-        dynamic.max_dynamic_shared_size_bytes = 228 * 1024
+        dynamic.max_dynamic_shared_size_bytes = 227 * 1024 + 1
     with cp.cuda.Device(1), refused(1, "CUDA_ERROR_INVALID_VALUE", "65,536", "T4"):
         dynamic.max_dynamic_shared_size_bytes = 65 * 1024
 

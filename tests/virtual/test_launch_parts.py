@@ -88,6 +88,14 @@ def test_blocks_at_and_past_a_kernels_limits(bound: int | None, block: Dim3, sta
     assert error.value.status == status
 
 
+def test_static_shared_memory_counts_towards_the_devices_limit() -> None:
+    info = device_info("H200")  # 232,448 bytes, of which the kernel has 1,000
+    limits.check_shared(info, STATS, 231_448, None)
+    for opted in (None, 300_000):
+        with pytest.raises(CUDADriverError, match="may use 231,448 in addition to its 1,000 static bytes"):
+            limits.check_shared(info, STATS, 231_449, opted)
+
+
 def test_a_cooperative_grid_is_resident_or_refused() -> None:
     limits.check_cooperative(device_info("H200"), 264, 264)
     with pytest.raises(CUDADriverError, match=r"265 blocks, but the .* can hold 264") as error:

@@ -16,6 +16,7 @@ ADD_ONE = 'extern "C" __global__ void add_one(float *a) { a[threadIdx.x] += 1.0f
 SPIN = """extern "C" __global__ void spin(long long clocks, int *out) {
     long long start = clock64(); while (clock64() - start < clocks) { } out[0] = 1; }"""
 MIB = 1 << 20
+NO_LIMIT = 2**64 - 1
 RELEASE_THRESHOLD = 4
 RESERVED = 5
 USED = 7
@@ -316,6 +317,52 @@ def test_a_freed_block_serves_its_own_stream_first(cp: Any) -> None:
     cp.cuda.Device().synchronize()
     later_blocks = block(other), block(other)
     assert address in {pointer.ptr for pointer in later_blocks}  # the work before the free has ended
+
+
+def test_the_figures_of_an_async_pool(cp: Any) -> None:
+    pool = cp.cuda.MemoryAsyncPool()
+    assert pool.get_limit() == NO_LIMIT
+
+    def shows(total_mib: int, used: int) -> bool:
+        assert pool.free_bytes() == pool.total_bytes() - pool.used_bytes()
+        return (pool.total_bytes() // MIB, pool.used_bytes()) == (total_mib, used)
+
+    first = pool.malloc(100)
+    assert first.mem.size == 512
+    assert shows(32, 512)
+    second = pool.malloc(40 * MIB)
+    third = pool.malloc(20 * MIB)
+    assert shows(64, 60 * MIB + 512)
+    del second
+    cp.cuda.Device().synchronize()
+    pool.free_all_blocks()
+    assert shows(64, 20 * MIB + 512)
+    del third
+    pool.free_all_blocks()
+    assert shows(32, 512)
+    del first
+    assert shows(32, 0)
+    pool.free_all_blocks()
+    assert shows(0, 0)
+    with pytest.raises(NotImplementedError, match="not supported in MemoryAsyncPool"):
+        pool.n_free_blocks()
+
+
+def test_limits_of_an_async_pool(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = cp.cuda.MemoryAsyncPool()
+    total = cp.cuda.Device().mem_info[1]
+    pool.set_limit(size=1024)
+    with pytest.raises(cp.cuda.memory.OutOfMemoryError, match=r"5,000 bytes .*: 0 bytes, .*to: 1,024 bytes"):
+        pool.malloc(5000)
+    blocks = [pool.malloc(1000), pool.malloc(MIB)]  # memory that the pool has already does not count
+    del blocks
+    pool.set_limit(fraction=0.5)
+    assert pool.get_limit() == int(total * 0.5)
+    pool.set_limit()
+    with pytest.raises(cp.cuda.memory.OutOfMemoryError, match=f"{1 << 42:,}.*limit set to: {NO_LIMIT:,}"):
+        pool.malloc(1 << 42)
+    monkeypatch.setenv("CUPY_GPU_MEMORY_LIMIT", "25%")
+    assert cp.cuda.MemoryAsyncPool().get_limit() == int(total * 0.25)
 
 
 def test_memory_held_by_an_async_pool_is_not_available_to_others(cp: Any) -> None:

@@ -159,16 +159,16 @@ def test_a_free_within_a_free_waits_for_its_end(pool: MemoryPool, monkeypatch: p
     """The garbage collector may free an array while the pool sorts another one's chunk in."""
     blocks = [pool.malloc(512).mem for _ in range(3)]
     depths: list[int] = []
-    give = Arena.give
+    add_chunk = Arena.add_chunk
 
     def counted(self: Arena[Any], chunk: Chunk[Any]) -> None:
         depths.append(depths[-1] + 1 if depths else 1)
         if blocks:
             blocks.pop().free()
-        give(self, chunk)
+        add_chunk(self, chunk)
         depths.append(depths[-1] - 1)
 
-    monkeypatch.setattr(Arena, "give", counted)
+    monkeypatch.setattr(Arena, "add_chunk", counted)
     blocks.pop().free()
     assert depths == [1, 0] * 3
     assert state(pool) == (0, 1536, 3)
