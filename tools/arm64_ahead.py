@@ -26,17 +26,17 @@ ARM = processor.Processor(LEVEL, "generic", ",".join(f"+{name}" for name in FEAT
 
 
 def _store_translation(
-    ptx: str, effort: jit.Effort = "usual", entries: tuple[str, ...] = pieces.ENTRIES
+    ptx: str, effort: jit.Effort = "usual", entries: tuple[str, ...] = pieces.ENTRY_FUNCTIONS
 ) -> None:
     """Keep the machine code that `jit` would make of a module on arm64."""
     key = jit._cache_key(ptx, ARM)
     if cache.load_entry("engine", key) is None:
-        host_processor = jit._host_target
-        jit._host_target = _arm_processor
+        host_processor = jit._find_host_target
+        jit._find_host_target = _arm_processor
         try:
             jit.translate_and_store(key, ptx, ARM, effort, entries)
         finally:
-            jit._host_target = host_processor
+            jit._find_host_target = host_processor
 
 
 @functools.cache
@@ -45,9 +45,9 @@ def _arm_processor() -> Any:
 
 
 def _store_kernel(ptx: str) -> None:
-    ptx = stand_ins.adapt(ptx, ARM)
-    is_long = split.translation_time_s(ptx, ARM.register_bytes) > jit._LONG_S
-    halves = split.split(ptx) if is_long else None
+    ptx = stand_ins.replace_missing_operations(ptx, ARM)
+    is_long = split.estimate_translation_s(ptx, ARM.register_bytes) > jit._QUICK_FIRST_S
+    halves = split.split_kernel(ptx) if is_long else None
     if halves is None:
         _store_translation(ptx)
     else:
@@ -58,17 +58,17 @@ def _store_kernel(ptx: str) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    original_init = jit.Code.__init__
-    library_init = jit.Library.__init__
+    original_init = jit.KernelCode.__init__
+    library_init = jit.LibraryCode.__init__
 
     def translate_code(
-        self: jit.Code, text: str, target_processor: processor.Processor | None = None
+        self: jit.KernelCode, text: str, target_processor: processor.Processor | None = None
     ) -> None:
         _store_kernel(text)
         original_init(self, text, target_processor)
 
-    def translate_functions(self: jit.Library, text: str, entry: str) -> None:
-        _store_translation(stand_ins.adapt(text, ARM), "thorough")
+    def translate_functions(self: jit.LibraryCode, text: str, entry: str) -> None:
+        _store_translation(stand_ins.replace_missing_operations(text, ARM), "thorough")
         library_init(self, text, entry)
 
     headers = nvrtc.find_include_options()
@@ -76,5 +76,5 @@ def pytest_configure(config: pytest.Config) -> None:
         option.replace(sysconfig.get_path("purelib"), os.environ["ARM64_SITE"]) for option in headers
     )
     nvrtc.find_include_options = lambda: arm64_options  # type: ignore[assignment]
-    jit.Code.__init__ = translate_code  # type: ignore[method-assign]
-    jit.Library.__init__ = translate_functions  # type: ignore[method-assign]
+    jit.KernelCode.__init__ = translate_code  # type: ignore[method-assign]
+    jit.LibraryCode.__init__ = translate_functions  # type: ignore[method-assign]

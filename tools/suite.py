@@ -205,9 +205,9 @@ def processors() -> list[list[str]]:
     from virtualgpu.engine.machine import processor
 
     commands = []
-    levels = processor.levels()
+    levels = processor.feature_levels()
     for level in sample.part(levels[:2], 2):
-        if missing_features := processor.lacking(level):
+        if missing_features := processor.find_missing_features(level):
             print(f"skipped {level}: this processor lacks {', '.join(missing_features)}", flush=True)
             continue
         pytest_options = (

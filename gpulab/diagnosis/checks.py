@@ -318,13 +318,13 @@ def check_virtual_gpu() -> Result:
         return "missing", "no NVRTC", "See the line on NVRTC."
     from virtualgpu.engine import PackedLaunch, Program
     from virtualgpu.engine.machine import processor
-    from virtualgpu.engine.run.crew import cores
+    from virtualgpu.engine.run.crew import count_cores
     from virtualgpu.model.memory import DeviceMemory
 
     try:
-        processor_name = processor.chosen()
+        processor_name = processor.find_chosen_processor()
     except UnknownProcessorError as error:
-        return "wrong", str(error), f"unset {processor.VARIABLE}"
+        return "wrong", str(error), f"unset {processor.CPU_VARIABLE}"
     x, expected = _self_test_data()
     memory = DeviceMemory(1 << 20)
     addresses = [memory.malloc(x.nbytes) for _ in range(2)]
@@ -339,7 +339,11 @@ def check_virtual_gpu() -> Result:
     if not np.array_equal(result, expected):
         return "wrong", "its results differ from NumPy's", "pip install --force-reinstall llvmlite"
     kernels = "kernels" if nvrtc.is_available() else "the course's own kernels, compiled in advance,"
-    return "ok", f"runs {kernels} on {count(cores(), 'CPU thread')}, {processor_name}; llvmlite {version}", ""
+    return (
+        "ok",
+        f"runs {kernels} on {count(count_cores(), 'CPU thread')}, {processor_name}; llvmlite {version}",
+        "",
+    )
 
 
 def _self_test_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:

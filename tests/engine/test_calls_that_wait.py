@@ -506,7 +506,7 @@ def every_function(module: ir.Module, entry: str) -> set[str]:
 def forget_code() -> None:
     """What is kept by a kernel's text holds only while the same functions are copied."""
     program._compile_for.cache_clear()
-    program._amounts_of.cache_clear()
+    program._compute_amounts.cache_clear()
 
 
 @pytest.fixture

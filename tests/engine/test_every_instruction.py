@@ -82,42 +82,46 @@ def with_constants(ptx: str) -> str:
 
 def called(text: str, level: str) -> set[str]:
     """Functions that code for a level calls from outside; made here, wherever it could run."""
-    target_processor = processor.level(level)
-    return outside(stand_ins.adapt(text, target_processor), target_processor)
+    target_processor = processor.make_level_processor(level)
+    return outside(stand_ins.replace_missing_operations(text, target_processor), target_processor)
 
 
 def outside(adapt: str, target_processor: Processor) -> set[str]:
     module = llvm.parse_assembly(adapt)
     module.verify()
-    return object_code.symbols(jit.target_machine(target_processor, 1).emit_object(module))[0]
+    return object_code.read_symbols(jit.make_target_machine(target_processor, 1).emit_object(module))[0]
 
 
-@pytest.mark.parametrize("level", processor.levels()[:2])  # higher levels lack nothing that these have
+@pytest.mark.parametrize(
+    "level", processor.feature_levels()[:2]
+)  # higher levels lack nothing that these have
 @pytest.mark.parametrize("family", FAMILIES)
 def test_instructions_call_no_outside_functions(family: str, level: str) -> None:
     assert called(text_of(family, False), level) <= EVERYWHERE
 
 
-@pytest.mark.parametrize("level", processor.levels()[:1])
+@pytest.mark.parametrize("level", processor.feature_levels()[:1])
 @pytest.mark.parametrize("family", ["memory", "textures", "warps"])
 def test_counted_and_observed_code_calls_no_outside_functions(family: str, level: str) -> None:
     assert called(text_of(family, True), level) <= EVERYWHERE
 
 
-@pytest.mark.parametrize("level", processor.levels()[:1])
+@pytest.mark.parametrize("level", processor.feature_levels()[:1])
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("family", ["floats", "halves", "conversions", "comparisons", "integers"])
 def test_shared_functions_of_long_kernels_call_no_outside_functions(
     family: str, constant: bool, level: str
 ) -> None:
     """Each kind of step is a function of its own there, which knows of no number."""
-    target_processor = processor.level(level)
-    halves = split.split(stand_ins.adapt(text_of(family, False, constant), target_processor))
+    target_processor = processor.make_level_processor(level)
+    halves = split.split_kernel(
+        stand_ins.replace_missing_operations(text_of(family, False, constant), target_processor)
+    )
     assert halves is not None
     assert outside(halves.support_text, target_processor) <= EVERYWHERE
 
 
-@pytest.mark.parametrize("level", processor.levels()[:1])
+@pytest.mark.parametrize("level", processor.feature_levels()[:1])
 @pytest.mark.parametrize(("module", "name"), COMPILED_PYTHON)
 def test_observers_call_no_outside_functions(
     module: str, name: str, level: str, monkeypatch: pytest.MonkeyPatch
@@ -131,7 +135,7 @@ def test_observers_call_no_outside_functions(
         texts.append(text)
         raise Enough
 
-    monkeypatch.setattr(jit, "Library", library)
+    monkeypatch.setattr(jit, "LibraryCode", library)
     with pytest.raises(Enough):
         getattr(importlib.import_module(module), name).__wrapped__()
     assert called(texts[0], level) <= EVERYWHERE
@@ -147,8 +151,11 @@ def test_every_processor_gives_the_same_bits(
     inputs = [operands(which), np.zeros(len(places) * 32 * LANE_BYTES // 8, np.uint64)]
     outputs = {}
     # The highest level is much like the native processor of a computer that has it.
-    for name in ("native", *(level for level in processor.levels()[:2] if not processor.lacking(level))):
-        monkeypatch.setenv(processor.VARIABLE, name)
+    for name in (
+        "native",
+        *(level for level in processor.feature_levels()[:2] if not processor.find_missing_features(level)),
+    ):
+        monkeypatch.setenv(processor.CPU_VARIABLE, name)
         outputs[name] = launch(kernel(lines), "k", inputs)
     memory, values = outputs.pop("native")
     for name, (own_memory, own_values) in outputs.items():
@@ -168,8 +175,8 @@ def test_every_root_has_its_line() -> None:
     assert known - listed <= ELSEWHERE
 
 
-@pytest.mark.skipif(processor.architecture() != "x86", reason="x86's lowest level lacks both")
+@pytest.mark.skipif(processor.find_architecture() != "x86", reason="x86's lowest level lacks both")
 def test_outside_functions_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stand_ins, "adapt", lambda text, _: text)
+    monkeypatch.setattr(stand_ins, "replace_missing_operations", lambda text, _: text)
     assert "fmaf" in called(text_of("floats", False), "x86-64-v2")
     assert "__truncsfhf2" in called(text_of("halves", False), "x86-64-v2")

@@ -528,7 +528,7 @@ def test_wmma_fragments_of_doubles() -> None:
 )
 def test_wmma_has_the_elements_that_an_h200_has(kind: str, shape: tuple[int, int, int]) -> None:
     """`recorded` also compares results with NumPy after each x[i] was replaced."""
-    known = json.loads(wmma_layouts.RECORD.read_text(encoding="utf-8"))
+    known = json.loads(wmma_layouts.LAYOUTS_PATH.read_text(encoding="utf-8"))
     assert known["device"] == "NVIDIA H200"
     case = next(case for case in recording.cases(kind) if case.shape == shape)
     layouts = dict(recording.recorded(recording.kernels([case])[0], case))

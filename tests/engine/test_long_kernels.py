@@ -13,7 +13,7 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import parser
 from virtualgpu.engine.lower import codegen
 from virtualgpu.engine.machine import jit, processor, split
-from virtualgpu.engine.machine.by_address import Rows, UnreadableError, by_address
+from virtualgpu.engine.machine.by_address import RowFunctions, UnreadableError, rewrite_by_address
 from virtualgpu.engine.run import program
 
 
@@ -68,17 +68,17 @@ def results() -> tuple[list[bytes], gl.KernelCounters]:
 def in_passing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every kernel counts as a long one that is met for the first time."""
     program._compile_for.cache_clear()
-    monkeypatch.setattr(jit, "_LONG_S", -1.0)
+    monkeypatch.setattr(jit, "_QUICK_FIRST_S", -1.0)
     monkeypatch.setattr(jit, "_is_stored", lambda *_: False)
     yield
     program._compile_for.cache_clear()
 
 
-def halves_of(code: str) -> split.Halves:
+def halves_of(code: str) -> split.KernelHalves:
     text = codegen.generate(
         parser.parse(nvrtc.compile_ptx(code, target=80).ptx), "k", count=True, trace=False
     ).text
-    halves = split.split(text)
+    halves = split.split_kernel(text)
     assert halves is not None
     return halves
 
@@ -89,14 +89,14 @@ def test_in_passing_and_whole_give_the_same_bits_and_counts(
     whole, whole_counters = results()
     assert whole != [cp.asnumpy(a).tobytes() for a in arrays()]
     request.getfixturevalue("in_passing")
-    halves: list[split.Halves | None] = []
-    known = split.split
+    halves: list[split.KernelHalves | None] = []
+    known = split.split_kernel
 
-    def split_and_log(text: str) -> split.Halves | None:
+    def split_and_log(text: str) -> split.KernelHalves | None:
         halves.append(known(text))
         return halves[-1]
 
-    monkeypatch.setattr(split, "split", split_and_log)
+    monkeypatch.setattr(split, "split_kernel", split_and_log)
     passing, passing_counters = results()
     assert halves
     assert None not in halves
@@ -129,7 +129,7 @@ def test_code_is_optimized_after_a_long_run() -> None:
     text = codegen.generate(
         parser.parse(nvrtc.compile_ptx(MIXED, target=80).ptx), "k", count=False, trace=False
     ).text
-    code = jit.Code(text)
+    code = jit.KernelCode(text)
     first = code.run_blocks
     code.note_run_time(1e-9)
     code.improve()
@@ -146,15 +146,15 @@ def test_code_is_optimized_after_a_long_run() -> None:
 @pytest.mark.usefixtures("in_passing")
 def test_optimized_code_gives_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
     first, _ = results()
-    improved: list[jit.Code] = []
-    known = jit.Code.improve
+    improved: list[jit.KernelCode] = []
+    known = jit.KernelCode.improve
 
-    def after_long(code: jit.Code) -> None:
+    def after_long(code: jit.KernelCode) -> None:
         code.note_run_time(1e3)
         improved.append(code)
         known(code)
 
-    monkeypatch.setattr(jit.Code, "improve", after_long)
+    monkeypatch.setattr(jit.KernelCode, "improve", after_long)
     second, _ = results()
     assert improved
     assert second == first
@@ -165,22 +165,22 @@ def test_a_longer_kernel_or_narrower_registers_cost_more() -> None:
         parser.parse(nvrtc.compile_ptx(MIXED, target=80).ptx), "k", count=True, trace=False
     ).text
     assert (
-        split.translation_time_s(text, 16)
-        > split.translation_time_s(text, 32)
-        > split.translation_time_s(text, 64)
+        split.estimate_translation_s(text, 16)
+        > split.estimate_translation_s(text, 32)
+        > split.estimate_translation_s(text, 64)
         > 0
     )
     body = text.split("define internal i32 @warp_")[1]
-    assert split.translation_time_s(
+    assert split.estimate_translation_s(
         f"{text}\ndefine internal i32 @warp_{body}", 32
-    ) > split.translation_time_s(text, 32)
+    ) > split.estimate_translation_s(text, 32)
 
 
 def test_unknown_code_is_not_split() -> None:
     lines = ["define internal i32 @warp_0() {", "entry:", "  %a = fancy <32 x i32> %b by magic", "}"]
     with pytest.raises(UnreadableError):
-        by_address(lines, Rows())
-    assert split.split("\n".join(lines)) is None
+        rewrite_by_address(lines, RowFunctions())
+    assert split.split_kernel("\n".join(lines)) is None
 
 
 def test_values_of_a_loop_keep_their_addresses() -> None:
@@ -212,11 +212,13 @@ define i32 @run_blocks(ptr %c, i64 %a, i64 %b) {
 define i32 @run_block(ptr %c, i64 %a, i32 %b) {
   ret i32 0
 }"""
-    halves = split.split(text)
+    halves = split.split_kernel(text)
     assert halves is not None
-    support = jit._load_module(halves.support_text, processor.chosen(), entries=halves.function_names)
+    support = jit._load_module(
+        halves.support_text, processor.find_chosen_processor(), entries=halves.function_names
+    )
     places = {name: support.get_function_address(name) for name in halves.function_names}
-    engine = jit._load_module(halves.kernel_text, processor.chosen(), places)
+    engine = jit._load_module(halves.kernel_text, processor.find_chosen_processor(), places)
     out = np.zeros(32, np.int32)
     assert jit._RUN_BLOCKS(engine.get_function_address("run_blocks"))(out.ctypes.data, 0, 0) == 0
     assert out.tolist() == [10 + 3 * 7] * 32

@@ -21,12 +21,12 @@ define i32 @run_block(ptr %c, i64 %a, i32 %b) {{ ret i32 0 }}
 def test_a_missing_function_is_named(round_: str) -> None:
     text = "declare void @no_such_function()\n" + RUNS.format(body="call void @no_such_function()", result=1)
     with pytest.raises(NotSupportedError, match="no_such_function"):
-        jit.Code(text)
+        jit.KernelCode(text)
 
 
 def test_functions_of_the_c_library_are_found() -> None:
     body = "%x = uitofp i64 %a to float %y = frem float %x, 7.0 %z = fptoui float %y to i32"
-    code = jit.Code(RUNS.format(body=body, result="%z"))
+    code = jit.KernelCode(RUNS.format(body=body, result="%z"))
     assert code.run_blocks(None, 12, 0) == 5
 
 
@@ -35,7 +35,7 @@ def test_code_has_no_tables_for_unwinding(monkeypatch: pytest.MonkeyPatch) -> No
     stored: list[bytes] = []
     monkeypatch.setattr(jit.disk_cache, "load", lambda kind, key: None)
     monkeypatch.setattr(jit.disk_cache, "store", lambda kind, key, code: stored.append(code))
-    jit.Code(RUNS.format(body="", result=100))
+    jit.KernelCode(RUNS.format(body="", result=100))
     codes, _ = object_code.unpack(stored[-1])
     assert len(codes) == 2
     for code in codes:

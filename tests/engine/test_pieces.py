@@ -45,9 +45,9 @@ def kernel(added: int) -> str:
     return KERNEL.replace("ADDED", str(added))
 
 
-def defined(piece: pieces.Piece) -> list[str]:
+def defined(piece: pieces.CodePiece) -> list[str]:
     lines = [line for line in piece.text.split("\n") if line.startswith("define")]
-    return [pieces.declaration(line)[0] for line in lines]
+    return [pieces.make_declaration(line)[0] for line in lines]
 
 
 def test_each_function_comes_after_those_that_it_calls_and_unused_ones_not_at_all() -> None:
@@ -83,8 +83,8 @@ def test_functions_that_call_each_other_come_once() -> None:
 
 
 def test_pieces_compute_the_same_as_the_whole() -> None:
-    first = jit.Code(kernel(0))
-    second = jit.Code(kernel(100))
+    first = jit.KernelCode(kernel(0))
+    second = jit.KernelCode(kernel(100))
     for bits in (0, 1, 8):
         known = [40, 2][bits.bit_count()]
         assert first.run_block(None, 0, bits) == known
@@ -94,37 +94,37 @@ def test_pieces_compute_the_same_as_the_whole() -> None:
 
 def test_shared_pieces_are_translated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     translations: Counter[str] = Counter()
-    known = jit._machine_code
+    known = jit._compile_module
 
     def generated(text: str, target_processor: processor.Processor, effort: jit.Effort) -> bytes:
         translations[text] += 1
         return known(text, target_processor, effort)
 
     store: dict[str, bytes] = {}
-    monkeypatch.setattr(jit, "_machine_code", generated)
+    monkeypatch.setattr(jit, "_compile_module", generated)
     monkeypatch.setattr(jit.disk_cache, "load", lambda kind, key: store.get(key))
     monkeypatch.setattr(jit.disk_cache, "store", lambda kind, key, code: store.update({key: code}))
-    jit._shared_code.cache_clear()
-    jit.Code(kernel(1))
+    jit._load_shared_code.cache_clear()
+    jit.KernelCode(kernel(1))
     assert len(translations) == 5
-    jit._shared_code.cache_clear()  # another process, with the same folder
-    jit.Code(kernel(2))
+    jit._load_shared_code.cache_clear()  # another process, with the same folder
+    jit.KernelCode(kernel(2))
     assert len(translations) == 6
     assert set(translations.values()) == {1}
-    jit.Code(kernel(1))
+    jit.KernelCode(kernel(1))
     assert len(translations) == 6
     assert set(translations.values()) == {1}
 
 
 def test_a_cache_entry_lists_its_outside_functions() -> None:
     def parts(text: str) -> bytes:
-        return jit._machine_code(text, processor.chosen(), "usual")
+        return jit._compile_module(text, processor.find_chosen_processor(), "usual")
 
     caller = parts("declare void @callee()\ndefine void @caller() { call void @callee() ret void }")
     callee = parts("declare void @gone()\ndefine void @callee() { call void @gone() ret void }")
     data = object_code.pack([callee, caller])
     codes, needs = object_code.unpack(data)
     assert codes == [callee, caller]
-    if object_code.symbols(caller)[0]:  # where object files are ELF
+    if object_code.read_symbols(caller)[0]:  # where object files are ELF
         assert needs == ["gone"]
         assert object_code.unpack(object_code.pack([caller]))[1] == ["callee"]

@@ -12,7 +12,7 @@ import pytest
 from virtualgpu.engine.machine import jit, processor
 from virtualgpu.errors import UnknownProcessorError
 
-X86 = processor.architecture() == "x86"
+X86 = processor.find_architecture() == "x86"
 PROGRAM = """
 from virtualgpu import cp
 cp.RawKernel('extern "C" __global__ void k() { never compiled }', "k")((1,), (1,), ())
@@ -20,52 +20,52 @@ cp.RawKernel('extern "C" __global__ void k() { never compiled }', "k")((1,), (1,
 
 
 def test_by_default_it_is_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(processor.VARIABLE, raising=False)
-    assert processor.chosen().name == llvm.get_host_cpu_name()
-    monkeypatch.setenv(processor.VARIABLE, "native")
-    assert processor.chosen() is processor.native()
+    monkeypatch.delenv(processor.CPU_VARIABLE, raising=False)
+    assert processor.find_chosen_processor().name == llvm.get_host_cpu_name()
+    monkeypatch.setenv(processor.CPU_VARIABLE, "native")
+    assert processor.find_chosen_processor() is processor.find_native_processor()
 
 
-@pytest.mark.parametrize("name", processor.levels())
+@pytest.mark.parametrize("name", processor.feature_levels())
 def test_a_level_is_taken_or_refused_by_what_this_processor_has(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(processor.VARIABLE, name)
-    if processor.lacking(name):
+    monkeypatch.setenv(processor.CPU_VARIABLE, name)
+    if processor.find_missing_features(name):
         with pytest.raises(UnknownProcessorError, match=f"selects {name}"):
-            processor.chosen()
+            processor.find_chosen_processor()
     else:
-        assert processor.chosen().choice == name
+        assert processor.find_chosen_processor().choice == name
 
 
 @pytest.mark.skipif(not X86, reason="levels of x86")
 def test_levels_build_on_each_other_and_are_made_of_their_instructions() -> None:
     text = "define <16 x float> @f(<16 x float> %x) { %r = fmul <16 x float> %x, %x ret <16 x float> %r }"
     result = {}
-    for name in processor.levels():
-        machine = jit.target_machine(processor.level(name))
+    for name in processor.feature_levels():
+        machine = jit.make_target_machine(processor.make_level_processor(name))
         result[name] = machine.emit_assembly(llvm.parse_assembly(text))
     assert "ymm" not in result["x86-64-v2"]
     assert "ymm" in result["x86-64-v3"]
     assert "zmm" not in result["x86-64-v3"]
     assert "zmm" in result["x86-64-v4"]
-    features = [processor.level(name).features for name in processor.levels()]
+    features = [processor.make_level_processor(name).features for name in processor.feature_levels()]
     assert features[0] < features[1] < features[2]
 
 
 @pytest.mark.skipif(not X86, reason="levels of x86")
 def test_a_level_above_the_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    older = processor.level("x86-64-v3")
-    monkeypatch.setattr(processor, "native", lambda: older)
+    older = processor.make_level_processor("x86-64-v3")
+    monkeypatch.setattr(processor, "find_native_processor", lambda: older)
     processor._processor_of_name.cache_clear()
-    monkeypatch.setenv(processor.VARIABLE, "x86-64-v4")
+    monkeypatch.setenv(processor.CPU_VARIABLE, "x86-64-v4")
     with pytest.raises(UnknownProcessorError, match=r"lacks AVX-512.*x86-64-v2, x86-64-v3 or native\."):
-        processor.chosen()
+        processor.find_chosen_processor()
     processor._processor_of_name.cache_clear()
 
 
 def test_an_unknown_name_is_refused_in_one_sentence_before_anything_is_compiled() -> None:
-    environment = {**os.environ, processor.VARIABLE: "sparc"}
+    environment = {**os.environ, processor.CPU_VARIABLE: "sparc"}
     ended = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
     last = ended.stderr.rstrip().split("\n")[-1]
     assert "UnknownProcessorError" in last
@@ -81,8 +81,8 @@ def test_code_of_one_processor_is_not_another_s(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(disk_cache, "load_entry", lambda kind, key: keys.append(key))
     monkeypatch.setattr(disk_cache, "store_entry", lambda *_: None)
     text = "define i32 @run_blocks() { ret i32 0 }\ndefine i32 @run_block() { ret i32 0 }"
-    usable = [name for name in processor.levels() if not processor.lacking(name)]
+    usable = [name for name in processor.feature_levels() if not processor.find_missing_features(name)]
     for name in (*usable, "native"):
-        monkeypatch.setenv(processor.VARIABLE, name)
-        jit.Code(text)
+        monkeypatch.setenv(processor.CPU_VARIABLE, name)
+        jit.KernelCode(text)
     assert len(set(keys)) == 3 * (len(usable) + 1)  # of the whole and of each function

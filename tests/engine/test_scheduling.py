@@ -145,14 +145,14 @@ def test_an_endless_kernel_can_be_interrupted(stop_button: Callable[[], None]) -
 
 def test_an_interrupt_while_work_is_handed_out_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
     futures: list[Future[bool]] = []
-    pool = crew._worker_pool()
+    pool = crew._get_worker_pool()
 
     class Interrupted:
         def submit(self, *work: Any) -> None:
             futures.append(pool.submit(*work))
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(crew, "_worker_pool", Interrupted)
+    monkeypatch.setattr(crew, "_get_worker_pool", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(ENDLESS, ints(1), watchdog_s=20)
     assert futures[0].result(timeout=5) is False

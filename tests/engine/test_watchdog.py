@@ -83,7 +83,7 @@ def test_a_kernel_that_stores_nothing_new_is_endless(body: str) -> None:
 def test_more_memory_than_is_looked_at_is_no_reason_to_call_it_endless(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("virtualgpu.engine.run.watchdog._MAX_BYTES", 1000)
+    monkeypatch.setattr("virtualgpu.engine.run.watchdog._MAX_CHECKED_BYTES", 1000)
     assert stopped(KERNEL.format(body=SILENT)).kind == "too long"
 
 

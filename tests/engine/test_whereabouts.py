@@ -81,7 +81,7 @@ def test_a_running_launch_reports_line_block_and_progress(seen: Seen) -> None:
 
 
 def test_the_slowest_thread_is_reported(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("virtualgpu.engine.run.crew._PARALLEL_WARPS", 1)
+    monkeypatch.setattr("virtualgpu.engine.run.crew._MIN_PARALLEL_WARPS", 1)
     monkeypatch.setenv("VIRTUALGPU_THREADS", "2")
     stopped(WAITS, 8, 5)
     last = seen.places[-1]

@@ -49,10 +49,10 @@ def packs() -> list[int]:
     """The first packs and a sample of the others, and for other processors a fifth as many, which nobody else
     takes; in a sample a few, others for each processor."""
     all_packs = firsts()
-    chosen = os.environ.get(processor.VARIABLE, "native")
+    chosen = os.environ.get(processor.CPU_VARIABLE, "native")
     if SAMPLE == 1:
         return all_packs
-    levels = processor.levels()
+    levels = processor.feature_levels()
     if sample.is_on():
         one_in = ONE_IN if chosen == "native" else 2 * ONE_IN
         return sample.part(all_packs, one_in, lambda first: f"{chosen} {first}")

@@ -19,7 +19,7 @@ from gpulab_course.teach.judge.check import judge
 from gpulab_course.teach.judge.exercise import KernelExercise
 from tools.recordings import tensor_cores
 from virtualgpu.compile import nvrtc
-from virtualgpu.engine.lower.ops.matrices.tensor import _mma_positions
+from virtualgpu.engine.lower.ops.matrices.tensor import _compute_mma_positions
 from virtualgpu.errors import GpulabError
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
@@ -34,7 +34,7 @@ def a_device() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", layouts.SHAPES)
 def test_the_layout_is_that_of_the_virtual_gpu(name: str) -> None:
-    rows, columns = _mma_positions(name, (16, 8, 16), "f16")
+    rows, columns = _compute_mma_positions(name, (16, 8, 16), "f16")
     rows, columns = np.broadcast_arrays(rows, columns)
     for (lane, element), row in np.ndenumerate(rows):
         column = int(columns[lane, element])

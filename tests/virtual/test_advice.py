@@ -222,7 +222,7 @@ def test_long_calls_can_be_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
         assert call.is_interrupted(lambda: compiled(f"{HEAD}{{ *x = {time.time()}; }}"))
     with monkeypatch.context() as patch:
         call = LongCall()
-        patch.setattr(jit, "_optimize", call)
+        patch.setattr(jit, "_run_fast_passes", call)
         kernel = cp.RawKernel(f"{HEAD}{{ *x = {time.time()}; }}", "k")
         arguments = (cp.zeros(1, cp.float32), 1)
         assert call.is_interrupted(lambda: kernel((1,), (1,), arguments))

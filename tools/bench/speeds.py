@@ -101,23 +101,23 @@ def spent_s() -> float:
 @contextmanager
 def compiled_for(level: str) -> Iterator[None]:
     """Compile kernels for a given level of processor within a ``with`` block."""
-    previous_level = os.environ.get(processor.VARIABLE)
-    os.environ[processor.VARIABLE] = level
+    previous_level = os.environ.get(processor.CPU_VARIABLE)
+    os.environ[processor.CPU_VARIABLE] = level
     try:
         yield
     finally:
         if previous_level is None:
-            del os.environ[processor.VARIABLE]
+            del os.environ[processor.CPU_VARIABLE]
         else:
-            os.environ[processor.VARIABLE] = previous_level
+            os.environ[processor.CPU_VARIABLE] = previous_level
 
 
 def _kernel_works(level: str) -> Iterator[tuple[str, Work]]:
     for case in cases():
         loaded_case = load(case)
-        name = case.name if level == processor.NATIVE else f"{case.name}, {level}"
+        name = case.name if level == processor.NATIVE_CHOICE else f"{case.name}, {level}"
         yield name, partial(loaded_case.launch, "counters")
-        if level == processor.NATIVE and case.kernel != "vector_add":
+        if level == processor.NATIVE_CHOICE and case.kernel != "vector_add":
             yield f"{case.kernel}: PTX to machine code", _make_compile_work(loaded_case)
 
 
@@ -270,8 +270,8 @@ def _run_import() -> None:
 
 def works(folder: Path) -> Iterator[tuple[str, Work]]:
     """Yield the name of each benchmark and the function that it times."""
-    yield from _kernel_works(processor.NATIVE)
-    if processor.architecture() == "x86" and not processor.lacking("x86-64-v3"):
+    yield from _kernel_works(processor.NATIVE_CHOICE)
+    if processor.find_architecture() == "x86" and not processor.find_missing_features("x86-64-v3"):
         with compiled_for("x86-64-v3"):
             yield from _kernel_works("x86-64-v3")
     yield from _launch_works()

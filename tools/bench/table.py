@@ -385,7 +385,9 @@ def provenance() -> Provenance:
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
         name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, llvmlite {llvmlite.__version__}"
-    return Provenance("measured", name, f"kernels compiled for {processor.chosen()}; {machine}")
+    return Provenance(
+        "measured", name, f"kernels compiled for {processor.find_chosen_processor()}; {machine}"
+    )
 
 
 def table(rows: Sequence[Row], source: Provenance) -> Table:

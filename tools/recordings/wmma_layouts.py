@@ -132,7 +132,7 @@ def kernels(selected: Sequence[Case]) -> list[Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record all layouts on a GPU."""
     parser = argparse.ArgumentParser(prog="wmma_layouts", description=__doc__)
-    parser.add_argument("--out", type=Path, default=wmma_layouts.RECORD)
+    parser.add_argument("--out", type=Path, default=wmma_layouts.LAYOUTS_PATH)
     parser.add_argument("--device", default="cuda", help="for a trial: a virtual one")
     parser.add_argument("--types", nargs="*", default=list(_SHAPES), help="types of the factors")
     parser.add_argument("--first", action="store_true", help="for a trial: only the first case of each type")
@@ -196,8 +196,8 @@ def recorded(kernel: Any, case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
         # The multiplication reads the first copy of each element.
         count = extents[name][0] * extents[name][1] // LANES
         check(case, np.array(is_read), np.arange(len(is_read)) < count)
-        yield wmma_layouts.key(name, case.shape, case.kind), bits_of(position[name], extents[name][1])
-    yield wmma_layouts.key("c", case.shape, case.sum_kind), bits_of(position["c"], n)
+        yield wmma_layouts.make_key(name, case.shape, case.kind), bits_of(position[name], extents[name][1])
+    yield wmma_layouts.make_key("c", case.shape, case.sum_kind), bits_of(position["c"], n)
 
 
 def check(case: Case, result: npt.NDArray[Any], expected: npt.NDArray[Any]) -> None:
@@ -214,7 +214,7 @@ def bits_of(position: Integers, columns: int) -> dict[str, list[list[int]]]:
         "element": [position[1 << bit, 0] for bit in range(count.bit_length() - 1)],
     }
     layout = {name: [[int(p) // columns, int(p) % columns] for p in bits] for name, bits in of_bits.items()}
-    row, column = wmma_layouts.positions(layout)
+    row, column = wmma_layouts.compute_positions(layout)
     if not np.array_equal((row * columns + column).T, position):
         raise SystemExit(f"The bits {layout} do not describe the positions {position.tolist()}.")
     return layout

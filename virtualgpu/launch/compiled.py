@@ -259,7 +259,7 @@ def compiled_module(
     """
     from virtualgpu.engine.machine import processor
 
-    processor.chosen()
+    processor.find_chosen_processor()
     return _compile(code, options, name_expressions, target_for(capability), hash_headers(code, options))
 
 

@@ -50,8 +50,8 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
     afterwards.
     """
     from virtualgpu.compile.ptx.dwarf import read_declared_variables
-    from virtualgpu.engine.observe.results import linear
-    from virtualgpu.engine.observe.unrolled import unroll_factors
+    from virtualgpu.engine.observe.results import to_linear_index
+    from virtualgpu.engine.observe.unrolled import find_unroll_factors
     from virtualgpu.engine.observe.variables import TracedRun, find_variables
 
     module = prepared.kernel.module
@@ -63,7 +63,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         obstacle = "cooperative launches" if packed.cooperative else "kernels that allocate memory"
         return DebugBuild(missing_reason=f"debug builds of {obstacle} cannot be run.")
     launch_source = prepared.launch.source
-    block_order = np.array([linear(request.block_index, packed.grid)], np.int64)
+    block_order = np.array([to_linear_index(request.block_index, packed.grid)], np.int64)
     debug_request = replace(
         request,
         max_steps=min(_STEPS_PER_OPTIMIZED_STEP * request.max_steps, max(_MAX_STEPS, request.max_steps)),
@@ -114,7 +114,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         if not same_warps:
             return warps
         variables = find_variables(optimized_run, debug_run, scalar_declarations, program.module)
-        factors = unroll_factors(optimized_run, debug_run) if len(same_warps) == len(warps) else ()
+        factors = find_unroll_factors(optimized_run, debug_run) if len(same_warps) == len(warps) else ()
         return tuple(
             replace(
                 trace,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.engine.observe.origin import base_pointer, find_writers
+from virtualgpu.engine.observe.origin import find_base_pointer, find_writers
 from virtualgpu.engine.observe.results import source_index
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.records import SECTOR_BYTES, AccessCounters
@@ -40,7 +40,7 @@ def peer_traffic(
     accessed_pointers: set[int] = set()
     for access in accesses:
         i = instructions.get(access.pc)
-        pointer = None if i is None else base_pointer(entry, i, params, {}, definitions)
+        pointer = None if i is None else find_base_pointer(entry, i, params, {}, definitions)
         if pointer is None or device.memory.peer_of(pointer) is None:
             continue
         accessed_pointers.add(pointer)

@@ -321,7 +321,7 @@ class FinishedLaunch:
     @property
     def _atomic_array_bytes(self) -> dict[int, int]:
         """The size of the array that each atomic access to global memory changes, by the access's pc."""
-        from virtualgpu.engine.observe.origin import base_pointer, find_writers
+        from virtualgpu.engine.observe.origin import find_base_pointer, find_writers
         from virtualgpu.engine.observe.results import source_index
 
         prepared = self.prepared
@@ -335,7 +335,7 @@ class FinishedLaunch:
         for instruction in entry.instructions:
             pc = source_index(instruction)
             if pc in pcs:
-                pointer = base_pointer(entry, instruction, prepared.packed.params, {}, writers)
+                pointer = find_base_pointer(entry, instruction, prepared.packed.params, {}, writers)
                 if pointer in prepared.arrays:
                     array_bytes[pc] = prepared.arrays[pointer]
         return array_bytes

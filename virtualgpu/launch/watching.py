@@ -38,8 +38,8 @@ class WatchedLaunch:
         from virtualgpu.engine.watch import reading
 
         self._prepared = prepared
-        self._watch = [reading.expression(text) for text in watch]
-        self._stops = [reading.stop(text) for text in stop]
+        self._watch = [reading.parse_expression(text) for text in watch]
+        self._stops = [reading.parse_stop(text) for text in stop]
         self._symbols = self._symbols_of(debug_build)
         stop_expressions = [stop.expression for stop in self._stops if stop.expression is not None]
         expressions = [*self._watch, *stop_expressions]
@@ -63,21 +63,21 @@ class WatchedLaunch:
             If types do not fit an expression; device memory is restored then.
         """
         from virtualgpu.engine.watch.evaluate import evaluate_stop, evaluate_watch
-        from virtualgpu.engine.watch.memory import PARAMETER, Memory, Region
-        from virtualgpu.engine.watch.scene import Scene
+        from virtualgpu.engine.watch.memory import PARAMETER, MemoryRegion, WatchedMemory
+        from virtualgpu.engine.watch.scene import WatchScope
 
         device = self._prepared.device.memory
         params = self._prepared.packed.params
         regions = [
-            Region(address, initial_bytes, device.view(address, initial_bytes.size))
+            MemoryRegion(address, initial_bytes, device.view(address, initial_bytes.size))
             for address, initial_bytes in self._initial_contents
         ]
         parameter_bytes: npt.NDArray[np.uint8] = np.frombuffer(params, np.uint8)
-        memory = Memory(warps, [*regions, Region(PARAMETER, parameter_bytes, parameter_bytes)])
+        memory = WatchedMemory(warps, [*regions, MemoryRegion(PARAMETER, parameter_bytes, parameter_bytes)])
         watched_traces = []
         try:
             for trace in warps:
-                scene = Scene(self._symbols, trace, memory)
+                scene = WatchScope(self._symbols, trace, memory)
                 values = tuple(evaluate_watch(scene, expression) for expression in self._watch)
                 stops = tuple(evaluate_stop(scene, stop) for stop in self._stops)
                 watched_traces.append(replace(trace, watched=values, stops=stops))
@@ -89,7 +89,7 @@ class WatchedLaunch:
         return tuple(watched_traces)
 
     def _symbols_of(self, debug_build: DebugBuild) -> Any:
-        from virtualgpu.engine.watch.scene import Symbols
+        from virtualgpu.engine.watch.scene import KernelSymbols
 
         prepared = self._prepared
         device = prepared.device
@@ -109,7 +109,7 @@ class WatchedLaunch:
             except KeyError:
                 return None
 
-        return Symbols(
+        return KernelSymbols(
             kernel=packed_launch.name,
             title=prepared.kernel.name,
             code=launch_source.code,

@@ -208,8 +208,8 @@ _COMPILED = (
 
 
 @functools.cache
-def compile_observer() -> jit.Library:
+def compile_observer() -> jit.LibraryCode:
     """Compile the checks, and return them as a library. The engine calls the exported function
     ``entry_of``.
     """
-    return jit.Library(translate(_COMPILED, "observe", {"Context": layout.CONTEXT}), "entry_of")
+    return jit.LibraryCode(translate(_COMPILED, "observe", {"Context": layout.CONTEXT}), "entry_of")

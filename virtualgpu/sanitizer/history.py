@@ -14,7 +14,7 @@ import numpy.typing as npt
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.compiled import address_of, call, load64, lowest, struct, struct_at, translate
 from virtualgpu.engine.machine import jit
-from virtualgpu.engine.observe.results import unlinear
+from virtualgpu.engine.observe.results import from_linear_index
 from virtualgpu.errors import GpulabError
 from virtualgpu.model.recording.checking import MachineObserver
 from virtualgpu.model.recording.program_lines import ProgramLines
@@ -70,11 +70,11 @@ def check_write(context: Context, number: int, lanes: int, mask: int, values: in
 
 
 @functools.cache
-def compile_write_observer() -> jit.Library:
+def compile_write_observer() -> jit.LibraryCode:
     """Compile the function `check_write` and return its library. The engine calls the exported function
     ``entry_of``.
     """
-    return jit.Library(translate([check_write], "check_write", {"Context": layout.CONTEXT}), "entry_of")
+    return jit.LibraryCode(translate([check_write], "check_write", {"Context": layout.CONTEXT}), "entry_of")
 
 
 class WriteHistory:
@@ -233,8 +233,8 @@ class _ElementObserver:
                 place = Place(
                     access_site.line,
                     line_text,
-                    unlinear(block, self._launch.grid),
-                    unlinear(warp * layout.LANES + lane, self._launch.block),
+                    from_linear_index(block, self._launch.grid),
+                    from_linear_index(warp * layout.LANES + lane, self._launch.block),
                 )
                 history.append_write(
                     Write(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import KernelFault, LaunchTimeoutError, Progress
-from virtualgpu.engine.observe.origin import Writers, base_pointer, find_writers
+from virtualgpu.engine.observe.origin import RegisterWriters, find_base_pointer, find_writers
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.protocol import TOOLS, Hazards
 from virtualgpu.records import Hazard, Place, SanitizerReport
@@ -270,8 +270,8 @@ def _pointer_bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Inst
     def bounds(i: ir.Instruction) -> tuple[int, int]:
         function = function_of_access[id(i)]
         key = ("makers", launch.packed.name, function.name)
-        writers: Writers = program.cached(key, lambda: find_writers(function))
-        pointer = base_pointer(function, i, launch.packed.params, variables, writers)
+        writers: RegisterWriters = program.cached(key, lambda: find_writers(function))
+        pointer = find_base_pointer(function, i, launch.packed.params, variables, writers)
         allocation = None if pointer is None else memory.nearest(pointer)
         if pointer is None or allocation is None or not allocation.address <= pointer < allocation.end:
             return UNBOUNDED

@@ -113,11 +113,11 @@ def touch(context: Context, number: int, lanes: int, mask: int, values: int) -> 
 
 
 @functools.cache
-def observer() -> jit.Library:
+def observer() -> jit.LibraryCode:
     """Compile the function `touch` and return its library. The engine calls the exported function
     ``entry_of``.
     """
-    return jit.Library(translate([touch], "touch", {"Context": layout.CONTEXT}), "entry_of")
+    return jit.LibraryCode(translate([touch], "touch", {"Context": layout.CONTEXT}), "entry_of")
 
 
 class AccessRecorder:

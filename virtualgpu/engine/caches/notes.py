@@ -229,10 +229,10 @@ def halve(state: Notes) -> None:
 
 
 @functools.cache
-def observer() -> jit.Library:
+def observer() -> jit.LibraryCode:
     """Return the compiled function that the engine calls for each memory access."""
     functions: list[Callable[..., object]] = [hash_line, is_sampled, bytes_per_sector, note, halve]
-    return jit.Library(translate(functions, "note", {"Context": layout.CONTEXT}), "entry_of")
+    return jit.LibraryCode(translate(functions, "note", {"Context": layout.CONTEXT}), "entry_of")
 
 
 class AccessNotes:

@@ -411,9 +411,9 @@ _ENTRY = ctypes.CFUNCTYPE(
 
 
 @functools.cache
-def player() -> tuple[jit.Library, Callable[..., None]]:
+def player() -> tuple[jit.LibraryCode, Callable[..., None]]:
     """Return the compiled function that replays memory accesses. The function is compiled only once."""
-    library = jit.Library(translate(_FUNCTIONS, "play_notes", {}), "entry_of")
+    library = jit.LibraryCode(translate(_FUNCTIONS, "play_notes", {}), "entry_of")
     return library, _ENTRY(library.address)
 
 

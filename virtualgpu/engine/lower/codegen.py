@@ -12,7 +12,7 @@ from virtualgpu.engine.ir import driver as driver_ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower import calls
 from virtualgpu.engine.lower.function import FunctionCompiler
-from virtualgpu.engine.lower.plan import FunctionPlan, Options, Tables, plan
+from virtualgpu.engine.lower.plan import CodeOptions, FunctionPlan, KernelTables, make_plan
 from virtualgpu.errors import NotSupportedError
 
 SHARED_ALIGN = 16
@@ -25,7 +25,7 @@ class Kernel:
     name: str
     text: str
     plans: tuple[FunctionPlan, ...]
-    tables: Tables
+    tables: KernelTables
     static_shared_bytes: int
     frame_bytes: int
     local_bytes: int
@@ -123,12 +123,12 @@ def generate(
     module = inline_waiting_functions(module, entry)
     functions = reachable(module, entry)
     plans = {
-        function.name: plan(function, function_index, callgraph.find_memory_results(module, function))
+        function.name: make_plan(function, function_index, callgraph.find_memory_results(module, function))
         for function_index, function in enumerate(functions)
     }
-    tables = Tables(functions=[f.name for f in functions])
+    tables = KernelTables(functions=[f.name for f in functions])
     tables.shared, static_shared = shared_layout(module, functions)
-    options = Options(count=count, trace=trace, observe=observe, trap_nan=trap_nan, masked=masked)
+    options = CodeOptions(count=count, trace=trace, observe=observe, trap_nan=trap_nan, masked=masked)
     declarations: set[str] = set()
     function_texts = []
     for function in functions:

@@ -293,13 +293,13 @@ class FunctionCompiler(WarpCode):
 
     def meet(self, instruction: ir.Instruction) -> None:
         """Emit code that makes lanes wait for all running lanes in an instruction's member mask."""
-        operand = warp_ops.member_mask(instruction)
+        operand = warp_ops.member_mask_operand(instruction)
         if operand is None:
             return
         emitter = self.emitter
         first_label = self.current_label
         met_label = emitter.name("met")
-        self.add_support(*warp_ops.MEET)
+        self.add_support(*warp_ops.MEETING_FUNCTION)
         self.has_meetings = True
         incoming = ""
         if self.known_value(operand) in (0xFFFFFFFF, -1):  # no lane can be missing from a whole warp

@@ -13,7 +13,7 @@ from virtualgpu.engine.lower import fragment_places
 
 
 @dataclass(slots=True)
-class Options:
+class CodeOptions:
     """Options for the generated code, such as counters, a trace, observer calls and a NaN trap."""
 
     count: bool = True
@@ -25,7 +25,7 @@ class Options:
 
 
 @dataclass(slots=True)
-class Tables:
+class KernelTables:
     """The numbered instructions, variables and functions that the code generator finds in a kernel. The
     number of an item is its position in its list.
     """
@@ -62,7 +62,9 @@ class FunctionPlan:
         return f"warp_{self.index}"
 
 
-def plan(function: ir.Function, index: int, memory_results: frozenset[str] = frozenset()) -> FunctionPlan:
+def make_plan(
+    function: ir.Function, index: int, memory_results: frozenset[str] = frozenset()
+) -> FunctionPlan:
     """Compute the layout of a function's frame, which holds program counters, parameters and registers."""
     flow = cfg.build_flow(function)
     live_registers = cfg.find_live_out(function, flow)
@@ -78,9 +80,9 @@ def plan(function: ir.Function, index: int, memory_results: frozenset[str] = fro
     records: dict[str, tuple[int, int]] = {}
     parameters = () if function.is_entry else (*function.params, *function.returns)
     for param in (*parameters, *function.call_params.values()):
-        size = -(-param.size_bytes // 8) * 8
-        records[param.name] = (frame_end, size)
-        frame_end += 32 * size
+        rounded_bytes = -(-param.size_bytes // 8) * 8
+        records[param.name] = (frame_end, rounded_bytes)
+        frame_end += 32 * rounded_bytes
     slots, frame_end = fragment_places.allocate(function, live_across_blocks, frame_end)
     for name, register_type in function.registers.items():
         if name in live_across_blocks and name not in slots:

@@ -10,7 +10,7 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import Emitter, bits, constant, float_constant, llvm_of, vector
 from virtualgpu.engine.ir.text import IOTA_I32
 from virtualgpu.engine.lower.loops import Loop
-from virtualgpu.engine.lower.plan import FunctionPlan, Options, Tables
+from virtualgpu.engine.lower.plan import CodeOptions, FunctionPlan, KernelTables
 from virtualgpu.errors import NotSupportedError
 
 _CONTEXT_SPECIALS = {
@@ -35,8 +35,8 @@ class Registers:
         module: ir.Module,
         plan_: FunctionPlan,
         plans: dict[str, FunctionPlan],
-        tables: Tables,
-        options: Options,
+        tables: KernelTables,
+        options: CodeOptions,
     ) -> None:
         self.module = module
         self.plan = plan_
@@ -107,13 +107,13 @@ class Registers:
     def immediate(self, operand: ir.Immediate, llvm: str) -> str:
         is_float = llvm in ("float", "double", "half")
         value = operand.value
-        width = operand.float_bits
-        if is_float and width and width != bits(llvm):
+        literal_bits = operand.float_bits
+        if is_float and literal_bits and literal_bits != bits(llvm):
             (float_value,) = struct.unpack(
-                "<d" if width == 64 else "<f", value.to_bytes(width // 8, "little")
+                "<d" if literal_bits == 64 else "<f", value.to_bytes(literal_bits // 8, "little")
             )
-            format_ = {"double": "<d", "float": "<f", "half": "<e"}[llvm]
-            value = int.from_bytes(struct.pack(format_, float_value), "little")
+            struct_format = {"double": "<d", "float": "<f", "half": "<e"}[llvm]
+            value = int.from_bytes(struct.pack(struct_format, float_value), "little")
         return float_constant(llvm, value) if is_float else constant(llvm, value)
 
     def slot(self, name: str) -> str:
@@ -171,20 +171,20 @@ class Registers:
             if name == "%nwarpid":
                 return emitter.splat("i32", warps), "i32"
             # The warp's slot on its SM, of 32 on the smallest: not its number in the block.
-            block = emitter.op(f"trunc i64 {emitter.context_load('block_linear')} to i32")
-            slot = emitter.op(
-                f"add i32 {emitter.op(f'mul i32 {block}, {warps}')}, {emitter.context_load('warp')}"
+            block_index = emitter.op(f"trunc i64 {emitter.context_load('block_linear')} to i32")
+            block_slot = emitter.op(
+                f"add i32 {emitter.op(f'mul i32 {block_index}, {warps}')}, {emitter.context_load('warp')}"
             )
-            return emitter.splat("i32", emitter.op(f"and i32 {slot}, 31")), "i32"
+            return emitter.splat("i32", emitter.op(f"and i32 {block_slot}, 31")), "i32"
         if name in ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo"):
             clock = emitter.context_load("clock")
             if name == "%clock_hi":
                 clock = emitter.op(f"lshr i64 {clock}, 32")
             return emitter.splat("i64", clock), "i64"
         if name == "%smid":
-            block = emitter.context_load("block_linear")
+            block_index = emitter.context_load("block_linear")
             sm_count = emitter.op(f"zext i32 {emitter.context_load('sm_count')} to i64")
-            return emitter.splat("i64", emitter.op(f"urem i64 {block}, {sm_count}")), "i64"
+            return emitter.splat("i64", emitter.op(f"urem i64 {block_index}, {sm_count}")), "i64"
         if name == "%nsmid":
             return emitter.splat("i32", emitter.context_load("sm_count")), "i32"
         if name in ("%dynamic_smem_size", "%total_smem_size", "%aggr_smem_size"):
@@ -208,14 +208,14 @@ class Registers:
         raise NotSupportedError(f"The virtual GPU does not support the special register {name}.")
 
     def lane_mask(self, relation: str) -> str:
-        masks = {
+        lane_masks = {
             "eq": [1 << n for n in range(32)],
             "lt": [(1 << n) - 1 for n in range(32)],
             "le": [(2 << n) - 1 for n in range(32)],
             "gt": [0xFFFFFFFF & ~((2 << n) - 1) for n in range(32)],
             "ge": [0xFFFFFFFF & ~((1 << n) - 1) for n in range(32)],
         }[relation]
-        return "<" + ", ".join(f"i32 {lane_value}" for lane_value in masks) + ">"
+        return "<" + ", ".join(f"i32 {lane_value}" for lane_value in lane_masks) + ">"
 
     def symbol(self, operand: ir.Symbol) -> str:
         """Return the address (i64) of a variable in all lanes.
@@ -232,8 +232,8 @@ class Registers:
         if self.function.is_entry and name in self.entry_params:
             offset = self.entry_params[name].offset + operand.offset
             return emitter.splat("i64", emitter.op(f"add i64 {emitter.context_load('params')}, {offset}"))
-        variable = self.module.variables.get(name)
-        if variable is not None and variable.space in ("global", "const"):
+        shared_variable = self.module.variables.get(name)
+        if shared_variable is not None and shared_variable.space in ("global", "const"):
             if name not in self.tables.globals:
                 self.tables.globals.append(name)
             globals_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('globals')} to ptr")

@@ -23,15 +23,15 @@ class ReportingRegisters(Registers):
     """The operands of a function, with methods that emit trace records and calls of an observer."""
 
     def trace_step(self, instruction: ir.Instruction) -> None:
-        executed = self.executed(instruction)
-        level = (
+        executed_mask = self.executed(instruction)
+        trace_level = (
             layout.TRACE_ALL if _may_write_shared(instruction) else layout.TRACE_ALL & ~layout.TRACE_SHARED
         )
         if instruction.origin is not None:
             self.emitter.context_store("depth", str(instruction.call_depth))
         self.emitter.raw(
             f"call void @trace_step(ptr %ctx, i32 {self.index}, i32 {instruction.pc}, i32 {self.mask}, "
-            f"i32 {executed}, i32 {level})"
+            f"i32 {executed_mask}, i32 {trace_level})"
         )
 
     def trace_row(self, lanes: str, mask: str, kind: int, level: int = layout.TRACE_ALL) -> None:
@@ -49,34 +49,46 @@ class ReportingRegisters(Registers):
         """
         if not self.options.trace:
             return
-        width = bits(llvm)
-        for bit in range(0, width, 64):
+        value_bits = bits(llvm)
+        for first_bit in range(0, value_bits, 64):
             chunk_bits = value
             address = host
-            if width > 64:
-                chunk_bits = self.emitter.binary("lshr", llvm, value, constant(llvm, bit)) if bit else value
-                address = self.emitter.binary("add", "i64", host, constant("i64", bit // 8)) if bit else host
+            if value_bits > 64:
+                chunk_bits = (
+                    self.emitter.binary("lshr", llvm, value, constant(llvm, first_bit))
+                    if first_bit
+                    else value
+                )
+                address = (
+                    self.emitter.binary("add", "i64", host, constant("i64", first_bit // 8))
+                    if first_bit
+                    else host
+                )
             self.trace_row(address, mask, layout.ROW_PLACE)
-            size = min(width, 64) // 8
-            self.trace_row(self.emitter.cast(chunk_bits, llvm, "i64"), mask, layout.ROW_WRITTEN + size)
+            chunk_bytes = min(value_bits, 64) // 8
+            self.trace_row(self.emitter.cast(chunk_bits, llvm, "i64"), mask, layout.ROW_WRITTEN + chunk_bytes)
 
     def observe(self, site: int, address: str, mask: str, stored_values: str = "") -> None:
         """Emit a call that reports an access and its stored values to the observer before the access."""
-        lanes = self.scratch("<32 x i64>")
-        values = "null"
-        self.emitter.raw(f"store <32 x i64> {address}, ptr {lanes}")
+        address_pointer = self.scratch("<32 x i64>")
+        values_pointer = "null"
+        self.emitter.raw(f"store <32 x i64> {address}, ptr {address_pointer}")
         if stored_values:
-            values = self.scratch("<32 x i64>")
-            self.emitter.raw(f"store <32 x i64> {stored_values}, ptr {values}")
-        function = self.emitter.op(f"inttoptr i64 {self.emitter.context_load('observer')} to ptr")
-        self.emitter.raw(f"call void {function}(ptr %ctx, i32 {site}, ptr {lanes}, i32 {mask}, ptr {values})")
+            values_pointer = self.scratch("<32 x i64>")
+            self.emitter.raw(f"store <32 x i64> {stored_values}, ptr {values_pointer}")
+        observer_pointer = self.emitter.op(f"inttoptr i64 {self.emitter.context_load('observer')} to ptr")
+        self.emitter.raw(
+            f"call void {observer_pointer}(ptr %ctx, i32 {site}, ptr {address_pointer}, i32 {mask}, ptr {values_pointer})"
+        )
 
     def trace_value(self, instruction: ir.Instruction) -> None:
-        for index, name in enumerate(cfg.find_definitions_and_uses(instruction)[0]):
+        for register_index, name in enumerate(cfg.find_definitions_and_uses(instruction)[0]):
             if name in self.cache:
                 value = self.emitter.cast(self.cache[name], llvm_of(self.function.registers[name]), "i64")
-                level = layout.TRACE_ALL & ~layout.TRACE_SHARED
-                self.trace_row(value, self.executed(instruction), layout.ROW_REGISTER + index, level)
+                trace_level = layout.TRACE_ALL & ~layout.TRACE_SHARED
+                self.trace_row(
+                    value, self.executed(instruction), layout.ROW_REGISTER + register_index, trace_level
+                )
 
     def observe_synchronisation(self, instruction: ir.Instruction) -> None:
         """Emit a call that reports a fence or a ``__syncwarp`` to the observer."""

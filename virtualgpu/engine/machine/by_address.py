@@ -66,7 +66,7 @@ _BLOCK_PATTERN = re.compile(r"bb\d+")
 _FAR_NAME_PATTERN = re.compile(r"@(?!llvm\.)[\w.]+")
 _UNCHANGED_LINE_PATTERN = re.compile(r"label %| alloca | getelementptr (?!.*, <)")
 _TARGET_PATTERN = re.compile(r"label %([\w.]+)")
-_BITS = {"half": 16, "float": 32, "double": 64, "ptr": 64}
+_TYPE_BITS = {"half": 16, "float": 32, "double": 64, "ptr": 64}
 # Scalar kinds; a constant of such a kind that is the same in all lanes is passed as one number.
 _KINDS_BY_VALUE = ("i8", "i16", "i32", "i64", "float", "double")
 _REINTERPRETATIONS = ("bitcast", "inttoptr", "ptrtoint", "freeze")
@@ -93,14 +93,14 @@ def _element_type(vector_type: str) -> str:
 def _vector_bytes(vector_type: str) -> int:
     """Return the size in bytes of an LLVM vector type."""
     lane_count, scalar = vector_type[1:-1].split(" x ")
-    bits = _BITS.get(scalar) or int(scalar[1:])
+    bits = _TYPE_BITS.get(scalar) or int(scalar[1:])
     if bits % 8:
         raise UnreadableError(vector_type)
     return int(lane_count) * bits // 8
 
 
 @dataclass(slots=True)
-class Rows:
+class RowFunctions:
     """A collection of generated functions and constants for operations on rows of lanes in memory."""
 
     function_names: dict[str, str] = field(
@@ -142,9 +142,9 @@ class Rows:
             if passing == "row":
                 lines.append(f"%x{index} = load {llvm_type}, ptr %g{index}, align 64")
             elif passing == "number":
-                lines += _splat_lines(llvm_type, f"%g{index}", f"%x{index}")
+                lines += _make_splat_lines(llvm_type, f"%g{index}", f"%x{index}")
             elif passing == "mask":
-                lines += _splat_lines("<32 x i32>", f"%g{index}", f"%s{index}")
+                lines += _make_splat_lines("<32 x i32>", f"%g{index}", f"%s{index}")
                 lines.append(f"%b{index} = and <32 x i32> %s{index}, {_LANE_BITS}")
                 lines.append(f"%x{index} = icmp ne <32 x i32> %b{index}, zeroinitializer")
         operation = template.format(*(f"%x{index}" for index in range(len(operands))))
@@ -167,7 +167,7 @@ class Rows:
         return name
 
 
-def _splat_lines(row_type: str, scalar: str, result: str) -> list[str]:
+def _make_splat_lines(row_type: str, scalar: str, result: str) -> list[str]:
     """Return LLVM text that fills a vector with one number."""
     return [
         f"{result}.0 = insertelement {row_type} poison, {_element_type(row_type)} {scalar}, i32 0",
@@ -196,10 +196,10 @@ class _LineStep:
     incoming_rows: list[tuple[_Operand, str]] = field(default_factory=list)
 
 
-class _Function:
+class _WarpFunction:
     """A warp function while it is rewritten."""
 
-    def __init__(self, lines: list[str], rows: Rows) -> None:
+    def __init__(self, lines: list[str], rows: RowFunctions) -> None:
         self.rows = rows
         self.lines = lines
         self.kinds: dict[str, str] = {}  # the kind of each name whose value is a row
@@ -229,8 +229,8 @@ class _Function:
         match = _LINE_PATTERNS[form_name].fullmatch(line)
         if match is None:
             raise UnreadableError(line)
-        reader: Callable[[re.Match[str]], None] = getattr(self, f"_{form_name}")
-        reader(match)
+        parse_form: Callable[[re.Match[str]], None] = getattr(self, f"_{form_name}")
+        parse_form(match)
 
     def _phis(self) -> list[tuple[str, str]]:
         """Return the results of phi instructions for rows, which get names before their values are known."""
@@ -438,11 +438,11 @@ class _Function:
             self.numbers[match["result"]] = self.numbers[match["a"]]
             return
         operands = [self._operand(match["kind"], match[operand_group]) for operand_group in "ab"]
-        order = f"{match['result_kind']} {match['c']}"
+        lane_order = f"{match['result_kind']} {match['c']}"
         self._add_operation(
             match["result"],
             result_kind,
-            f"shufflevector {match['kind']} {{0}}, {match['kind']} {{1}}, {order}",
+            f"shufflevector {match['kind']} {{0}}, {match['kind']} {{1}}, {lane_order}",
             *operands,
         )
 
@@ -590,8 +590,8 @@ class _Function:
     def _last_uses(self) -> dict[str, int]:
         """Return the last use of each row, also in loops; basic blocks of PTX have no rows in common."""
         labels: dict[str, int] = {}
-        ends: dict[str, int] = {}  # the last step after each label
-        block_of: list[int] = []
+        last_steps: dict[str, int] = {}  # the last step after each label
+        block_numbers: list[int] = []
         block_number = 0
         label = ""
         for position, step in enumerate(self.steps):
@@ -599,8 +599,8 @@ class _Function:
                 label = step.text[:-1]
                 labels[label] = position
                 block_number += _BLOCK_PATTERN.fullmatch(label) is not None
-            block_of.append(block_number)
-            ends[label] = position
+            block_numbers.append(block_number)
+            last_steps[label] = position
         definitions = {
             step.result: position
             for position, step in enumerate(self.steps)
@@ -613,26 +613,27 @@ class _Function:
                     last_uses[operand.value] = max(last_uses[operand.value], position)
             for operand, label in step.incoming_rows:
                 if operand.value in definitions:
-                    last_uses[operand.value] = max(last_uses[operand.value], position, ends[label])
+                    last_uses[operand.value] = max(last_uses[operand.value], position, last_steps[label])
         loops = sorted(
             (position, labels[target_label])
             for position, step in enumerate(self.steps)
             if step.text and "label %" in step.text
             for target_label in _TARGET_PATTERN.findall(step.text)
-            if labels[target_label] <= position and block_of[labels[target_label]] == block_of[position]
+            if labels[target_label] <= position
+            and block_numbers[labels[target_label]] == block_numbers[position]
         )
-        for end, begin in loops:  # inner ones first
+        for loop_end, loop_begin in loops:  # inner ones first
             for name, definition in definitions.items():
-                is_loop_phi = begin <= definition <= end and self.steps[definition].incoming_rows
-                if (definition < begin <= last_uses[name] or is_loop_phi) and last_uses[name] < end:
-                    last_uses[name] = end
+                is_loop_phi = loop_begin <= definition <= loop_end and self.steps[definition].incoming_rows
+                if (definition < loop_begin <= last_uses[name] or is_loop_phi) and last_uses[name] < loop_end:
+                    last_uses[name] = loop_end
         for name, definition in definitions.items():
-            if block_of[definition] != block_of[last_uses[name]]:
+            if block_numbers[definition] != block_numbers[last_uses[name]]:
                 raise UnreadableError(name)
         return last_uses
 
 
-def by_address(text: list[str], rows: Rows) -> list[str]:
+def rewrite_by_address(text: list[str], rows: RowFunctions) -> list[str]:
     """Rewrite the lines of a warp function so that it keeps its rows of lanes in memory.
 
     Raises
@@ -640,6 +641,6 @@ def by_address(text: list[str], rows: Rows) -> list[str]:
     UnreadableError
         At a line that is not known here.
     """
-    function = _Function(text, rows)
+    function = _WarpFunction(text, rows)
     function.read()
     return function.write()

@@ -20,37 +20,37 @@ from virtualgpu.engine.machine.processor import Processor
 _RUN_BLOCKS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 # A kernel that takes longer than the first number to translate in one piece is translated quickly first,
 # and one that takes longer than the second number is only translated quickly.
-_LONG_S = 0.8
-_NEVER_WELL_S = 15.0
+_QUICK_FIRST_S = 0.8
+_QUICK_ONLY_S = 15.0
 _RUN_BLOCK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
 # Code without tables for unwinding. LLVM would register them with libgcc, which since GCC 13 looks them up in
 # a tree where they outlive the code: any backtrace then ends the process, and NumPy takes one for large
 # arrays.
 _NO_UNWINDING = "nounwind"
 # Part of each cache key that describes how machine code is made; entries made in another way do not match.
-_METHOD = f"{_NO_UNWINDING}, in pieces"
+_METHOD_KEY = f"{_NO_UNWINDING}, in pieces"
 
 Effort = Literal["quick", "usual", "thorough"]
 
 
 @functools.cache
-def _host_target() -> Any:
+def _find_host_target() -> Any:
     """Return the LLVM target of this machine's architecture."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple()
 
 
-def target_machine(target_processor: Processor, effort: int = 2) -> Any:
+def make_target_machine(target_processor: Processor, effort: int = 2) -> Any:
     """Return LLVM's code generator for a processor. The LLVM compiler that receives this object takes
     ownership of it.
     """
-    return _host_target().create_target_machine(
+    return _find_host_target().create_target_machine(
         cpu=target_processor.name, features=target_processor.settings, opt=effort, jit=True
     )
 
 
-class Code:
+class KernelCode:
     """The machine code of one kernel. The machine code stays in memory as long as the object exists.
 
     A long kernel is translated quickly first, and well after it has run for as long as a good translation
@@ -58,17 +58,17 @@ class Code:
     """
 
     def __init__(self, text: str, target_processor: Processor | None = None) -> None:
-        self._target_processor = target_processor = target_processor or processor.chosen()
-        text = stand_ins.adapt(text, target_processor)
+        self._target_processor = target_processor = target_processor or processor.find_chosen_processor()
+        text = stand_ins.replace_missing_operations(text, target_processor)
         self._text = ""  # text to translate again after a long run time
-        self._until_improvement_s = split.translation_time_s(text, target_processor.register_bytes)
+        self._until_improvement_s = split.estimate_translation_s(text, target_processor.register_bytes)
         text_halves = None
-        if self._until_improvement_s > _LONG_S and not _is_stored(text, target_processor):
-            text_halves = split.split(text)
+        if self._until_improvement_s > _QUICK_FIRST_S and not _is_stored(text, target_processor):
+            text_halves = split.split_kernel(text)
         if text_halves is None:
             self._engines = [_load_module(text, target_processor)]
         else:
-            self._text = text if self._until_improvement_s < _NEVER_WELL_S else ""
+            self._text = text if self._until_improvement_s < _QUICK_ONLY_S else ""
             support = _load_module(
                 text_halves.support_text, target_processor, entries=text_halves.function_names
             )
@@ -97,20 +97,22 @@ class Code:
             self._set_entry_points()
 
 
-class Library:
+class LibraryCode:
     """The machine code of functions that do not belong to a kernel. The code is compiled with all of LLVM's
     optimizations.
     """
 
     def __init__(self, text: str, entry: str) -> None:
-        target_processor = processor.chosen()
-        self._engine = _load_module(stand_ins.adapt(text, target_processor), target_processor, thorough=True)
+        target_processor = processor.find_chosen_processor()
+        self._engine = _load_module(
+            stand_ins.replace_missing_operations(text, target_processor), target_processor, thorough=True
+        )
         self.address = int(self._engine.get_function_address(entry))
 
 
 def _cache_key(text: str, target_processor: Processor) -> str:
     return disk_cache.make_key(
-        llvmlite.__version__, target_processor.name, target_processor.settings, _METHOD, text
+        llvmlite.__version__, target_processor.name, target_processor.settings, _METHOD_KEY, text
     )
 
 
@@ -123,7 +125,7 @@ def _load_module(
     target_processor: Processor,
     addresses: Mapping[str, int] | None = None,
     *,
-    entries: tuple[str, ...] = pieces.ENTRIES,
+    entries: tuple[str, ...] = pieces.ENTRY_FUNCTIONS,
     thorough: bool = False,
 ) -> Any:
     """Translate one module to machine code and load it.
@@ -134,17 +136,19 @@ def _load_module(
     if thorough:
         effort = "thorough"
     key = _cache_key(text, target_processor)
-    data = disk_cache.load_entry("engine", key)
-    if data is None:
-        data = run_interruptible(lambda: translate_and_store(key, text, target_processor, effort, entries))
-    (*codes, last_code), required_names = object_code.unpack(data)
-    machine = target_machine(target_processor, 0 if effort == "quick" else 2)
+    packed_codes = disk_cache.load_entry("engine", key)
+    if packed_codes is None:
+        packed_codes = run_interruptible(
+            lambda: translate_and_store(key, text, target_processor, effort, entries)
+        )
+    (*module_codes, last_code), required_names = object_code.unpack(packed_codes)
+    machine = make_target_machine(target_processor, 0 if effort == "quick" else 2)
     module = llvm.parse_assembly("\n".join(f"declare void @{name}()" for name in addresses or ()))
     engine = llvm.create_mcjit_compiler(module, machine)
-    object_code.check(required_names, addresses or {})
+    object_code.check_required_names(required_names, addresses or {})
     for name, address in (addresses or {}).items():
         engine.add_global_mapping(module.get_function(name), address)
-    for module_code in codes:
+    for module_code in module_codes:
         engine.add_object_file(llvm.ObjectFileRef.from_data(module_code))
     engine.set_object_cache(None, lambda _: last_code)
     # On a separate thread, because Python drops a KeyboardInterrupt that it raises within a callback from C.
@@ -159,40 +163,40 @@ def translate_and_store(
     text: str,
     target_processor: Processor,
     effort: Effort,
-    entries: tuple[str, ...] = pieces.ENTRIES,
+    entries: tuple[str, ...] = pieces.ENTRY_FUNCTIONS,
 ) -> bytes:
     """Translate an LLVM module to machine code, store the code in the cache on disk, and return it.
 
     Functions that several kernels share are stored separately.
     """
     if effort == "usual" and sys.platform != "win32":  # COFF objects are known to load one at a time
-        codes = [
-            _shared_code(module_piece.text, target_processor)
+        module_codes = [
+            _load_shared_code(module_piece.text, target_processor)
             if module_piece.shared
-            else _machine_code(module_piece.text, target_processor, effort)
+            else _compile_module(module_piece.text, target_processor, effort)
             for module_piece in pieces.split_by_sharing(text, entries)
         ]
     else:
-        codes = [_machine_code(text, target_processor, effort)]
-    data = object_code.pack(codes)
-    disk_cache.store_entry("engine", key, data)
-    return data
+        module_codes = [_compile_module(text, target_processor, effort)]
+    packed_codes = object_code.pack(module_codes)
+    disk_cache.store_entry("engine", key, packed_codes)
+    return packed_codes
 
 
 @functools.lru_cache(maxsize=512)
-def _shared_code(text: str, target_processor: Processor) -> bytes:
+def _load_shared_code(text: str, target_processor: Processor) -> bytes:
     """Return the machine code of a function that many kernels contain, from the cache if possible."""
     key = _cache_key(text, target_processor)
     object_code = disk_cache.load_entry("engine", key)
     if object_code is None:
-        object_code = _machine_code(text, target_processor, "usual")
+        object_code = _compile_module(text, target_processor, "usual")
         disk_cache.store_entry("engine", key, object_code)
     return object_code
 
 
-def _machine_code(text: str, target_processor: Processor, effort: Effort) -> bytes:
+def _compile_module(text: str, target_processor: Processor, effort: Effort) -> bytes:
     """Translate one module to machine code and return it."""
-    machine = target_machine(target_processor, 0 if effort == "quick" else 2)
+    machine = make_target_machine(target_processor, 0 if effort == "quick" else 2)
     module = llvm.parse_assembly(text)
     for function in module.functions:
         if not function.is_declaration:
@@ -203,11 +207,11 @@ def _machine_code(text: str, target_processor: Processor, effort: Effort) -> byt
         builder = llvm.create_pass_builder(machine, options)
         builder.getModulePassManager().run(module, builder)
     elif effort == "usual":
-        _optimize(module, machine)
+        _run_fast_passes(module, machine)
     return bytes(machine.emit_object(module))
 
 
-def _optimize(module: Any, machine: Any) -> None:
+def _run_fast_passes(module: Any, machine: Any) -> None:
     """Run a few fast LLVM passes; most of the text is straight-line vector code already."""
     options = llvm.create_pipeline_tuning_options(speed_level=1)
     builder = llvm.create_pass_builder(machine, options)

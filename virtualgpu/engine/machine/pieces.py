@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_OWN_NAME_PATTERN = re.compile(r"warp_\d+|row\.")
+_UNSHARED_NAME_PATTERN = re.compile(r"warp_\d+|row\.")
 # Functions by which a kernel is entered; functions that they do not reach are left out.
-ENTRIES = ("run_blocks", "run_block")
+ENTRY_FUNCTIONS = ("run_blocks", "run_block")
 _DEFINITION_PATTERN = re.compile(
     r"define (?:internal )?(?P<result>.+?) @(?P<name>[\w.]+)\((?P<arguments>.*?)\)"
 )
@@ -21,7 +21,7 @@ _ARGUMENT_PATTERN = re.compile(r" %[\w.]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CodePiece:
     """The text of an LLVM module, with a flag that tells whether kernels share it."""
 
     text: str
@@ -37,7 +37,7 @@ class _Function:
     uses: set[str]
 
 
-def declaration(definition: str) -> tuple[str, str]:
+def make_declaration(definition: str) -> tuple[str, str]:
     """Return the name and the declaration of an LLVM function, given the first line of its definition.
 
     Raises
@@ -48,11 +48,11 @@ def declaration(definition: str) -> tuple[str, str]:
     match = _DEFINITION_PATTERN.match(definition)
     if match is None:
         raise ValueError(f"{definition!r} is not the first line of a function")
-    kinds = _ARGUMENT_PATTERN.sub("", match["arguments"])
-    return match["name"], f"declare {match['result']} @{match['name']}({kinds})"
+    argument_types = _ARGUMENT_PATTERN.sub("", match["arguments"])
+    return match["name"], f"declare {match['result']} @{match['name']}({argument_types})"
 
 
-def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piece]:
+def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRY_FUNCTIONS) -> list[CodePiece]:
     """Split an LLVM module into modules that kernels can share. Functions that are never called are omitted.
 
     Each function comes after those that it calls.
@@ -65,17 +65,17 @@ def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piec
     entries
         The functions that are called from outside.
     """
-    functions, declarations = _read(text)
-    order: dict[str, None] = {}
-    _add_callees(functions, [name for name in entries if name in functions], order)
-    own_names = [name for name in order if _OWN_NAME_PATTERN.match(name)]
-    modules = []
-    for name in order:
+    functions, declarations = _parse_module(text)
+    reachable_names: dict[str, None] = {}
+    _add_callees(functions, [name for name in entries if name in functions], reachable_names)
+    own_names = [name for name in reachable_names if _UNSHARED_NAME_PATTERN.match(name)]
+    module_pieces = []
+    for name in reachable_names:
         if name not in own_names:
-            modules.append(Piece(_join_module([name], functions, declarations), True))
+            module_pieces.append(CodePiece(_join_module([name], functions, declarations), True))
         elif name == own_names[-1]:
-            modules.append(Piece(_join_module(own_names, functions, declarations), False))
-    return modules
+            module_pieces.append(CodePiece(_join_module(own_names, functions, declarations), False))
+    return module_pieces
 
 
 def _add_callees(functions: dict[str, _Function], names: list[str], reachable_names: dict[str, None]) -> None:
@@ -93,7 +93,7 @@ def _add_callees(functions: dict[str, _Function], names: list[str], reachable_na
             stack += [(callee, False) for callee in reversed(callees) if callee not in visited_names]
 
 
-def _read(text: str) -> tuple[dict[str, _Function], dict[str, str]]:
+def _parse_module(text: str) -> tuple[dict[str, _Function], dict[str, str]]:
     """Return the functions of a module by name, and its declarations and constants."""
     functions: dict[str, _Function] = {}
     declarations: dict[str, str] = {}
@@ -105,7 +105,7 @@ def _read(text: str) -> tuple[dict[str, _Function], dict[str, str]]:
             continue
         lines.append(line)
         if line.endswith("}") and (line == "}" or len(lines) == 1):
-            name, declaration_line = declaration(lines[0])
+            name, declaration_line = make_declaration(lines[0])
             function_text = "\n".join([lines[0].replace("define internal ", "define ", 1), *lines[1:]])
             functions[name] = _Function(
                 function_text, declaration_line, set(_GLOBAL_NAME_PATTERN.findall(function_text)) - {name}

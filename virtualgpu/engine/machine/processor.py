@@ -12,12 +12,12 @@ import llvmlite.binding as llvm
 
 from virtualgpu.errors import UnknownProcessorError
 
-VARIABLE = "VIRTUALGPU_CPU"
-NATIVE = "native"
+CPU_VARIABLE = "VIRTUALGPU_CPU"
+NATIVE_CHOICE = "native"
 
 # Features that each level adds to the one before it (x86-64 psABI, "Micro-Architecture Levels"; Arm's "Arm
 # Architecture Reference Manual for A-profile"), by LLVM's names.
-_LEVELS = {
+_FEATURE_LEVELS = {
     "x86": {
         "x86-64-v2": ("cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2"),
         "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
@@ -29,7 +29,7 @@ _LEVELS = {
     },
 }
 # Common names of the instruction sets that decide how fast kernels run.
-_NAMES = {
+_FEATURE_NAMES = {
     "sse4.2": "SSE4.2",
     "avx2": "AVX2",
     "fma": "FMA",
@@ -66,7 +66,7 @@ class Processor:
     @property
     def instructions(self) -> tuple[str, ...]:
         """Common names of the processor's instruction sets that affect the speed of kernels."""
-        return tuple(name for feature, name in _NAMES.items() if feature in self.features)
+        return tuple(name for feature, name in _FEATURE_NAMES.items() if feature in self.features)
 
     @property
     def converts_halves(self) -> bool:
@@ -95,54 +95,56 @@ class Processor:
         return f"{name}: {', '.join(self.instructions)}"
 
 
-def architecture() -> str:
+def find_architecture() -> str:
     """Return the name of this machine's processor architecture, such as ``x86`` or ``arm64``."""
     machine = platform.machine().lower()
     return {"x86_64": "x86", "amd64": "x86", "aarch64": "arm64"}.get(machine, machine)
 
 
-def levels() -> tuple[str, ...]:
+def feature_levels() -> tuple[str, ...]:
     """Return all feature levels of this processor architecture, sorted from the lowest to the highest."""
-    return tuple(_LEVELS.get(architecture(), ()))
+    return tuple(_FEATURE_LEVELS.get(find_architecture(), ()))
 
 
-def level(name: str) -> Processor:
+def make_level_processor(name: str) -> Processor:
     """Return a processor that has exactly the features of the given level, such as ``x86-64-v3``.
 
     LLVM can generate code for it on every machine of this architecture.
     """
     features: set[str] = set()
-    for level_name, additions in _LEVELS[architecture()].items():
-        features.update(additions)
+    for level_name, added_features in _FEATURE_LEVELS[find_architecture()].items():
+        features.update(added_features)
         if level_name == name:
             break
-    if architecture() == "x86":
+    if find_architecture() == "x86":
         return Processor(name, name, "-prefer-256-bit" if "avx512f" in features else "", frozenset(features))
     return Processor(name, "generic", ",".join(f"+{f}" for f in sorted(features)), frozenset(features))
 
 
-def lacking(name: str) -> list[str]:
+def find_missing_features(name: str) -> list[str]:
     """Return the features of the given level that this computer's processor does not have."""
-    return sorted(level(name).features - native().features)
+    return sorted(make_level_processor(name).features - find_native_processor().features)
 
 
 @functools.cache
-def native() -> Processor:
+def find_native_processor() -> Processor:
     """Return the processor that this process runs on."""
     host_features = dict(llvm.get_host_cpu_features())
-    if architecture() == "arm64":
+    if find_architecture() == "arm64":
         host_features |= {
             "fp-armv8": True,
             "neon": True,
         }  # all of them have these, although not every system reports it
     if host_features.get("avx512f"):
         host_features["prefer-256-bit"] = False
-    settings = ",".join(f"{'+' if has else '-'}{feature}" for feature, has in sorted(host_features.items()))
-    features = frozenset(feature for feature, has in host_features.items() if has)
-    return Processor(NATIVE, llvm.get_host_cpu_name(), settings, features)
+    feature_settings = ",".join(
+        f"{'+' if is_present else '-'}{feature}" for feature, is_present in sorted(host_features.items())
+    )
+    features = frozenset(feature for feature, is_present in host_features.items() if is_present)
+    return Processor(NATIVE_CHOICE, llvm.get_host_cpu_name(), feature_settings, features)
 
 
-def chosen() -> Processor:
+def find_chosen_processor() -> Processor:
     """Return the processor for which kernels are compiled. The result is this machine's processor, or the one
     given by ``VIRTUALGPU_CPU``.
 
@@ -151,34 +153,38 @@ def chosen() -> Processor:
     UnknownProcessorError
         If it names no known processor, or one whose instructions this processor lacks.
     """
-    return _processor_of_name(os.environ.get(VARIABLE, "").strip() or NATIVE)
+    return _processor_of_name(os.environ.get(CPU_VARIABLE, "").strip() or NATIVE_CHOICE)
 
 
 @functools.lru_cache(maxsize=16)
 def _processor_of_name(name: str) -> Processor:
-    available = [level_name for level_name in levels() if not lacking(level_name)]
-    remedy = f"set {VARIABLE} to {_join_alternatives([*available, NATIVE])}"
-    if name not in (*levels(), NATIVE):
+    available_levels = [
+        level_name for level_name in feature_levels() if not find_missing_features(level_name)
+    ]
+    remedy = f"set {CPU_VARIABLE} to {_join_alternatives([*available_levels, NATIVE_CHOICE])}"
+    if name not in (*feature_levels(), NATIVE_CHOICE):
         raise UnknownProcessorError(
-            f"{VARIABLE} is {name!r}, which is not a processor that kernels can be compiled for. To "
+            f"{CPU_VARIABLE} is {name!r}, which is not a processor that kernels can be compiled for. To "
             f"continue, {remedy}."
         )
-    if name != NATIVE and lacking(name):
-        names = _feature_titles(lacking(name))
+    if name != NATIVE_CHOICE and find_missing_features(name):
+        missing_titles = _join_feature_titles(find_missing_features(name))
         raise UnknownProcessorError(
-            f"{VARIABLE} selects {name}, but this processor lacks {names}. To continue, {remedy}."
+            f"{CPU_VARIABLE} selects {name}, but this processor lacks {missing_titles}. To continue, {remedy}."
         )
-    if levels() and not available:
-        names = _feature_titles(lacking(levels()[0]))
+    if feature_levels() and not available_levels:
+        missing_titles = _join_feature_titles(find_missing_features(feature_levels()[0]))
         raise UnknownProcessorError(
-            f"The virtual GPU needs {levels()[0]}, and this processor lacks {names}. Use a newer processor."
+            f"The virtual GPU needs {feature_levels()[0]}, and this processor lacks {missing_titles}. Use a newer processor."
         )
-    return native() if name == NATIVE else level(name)
+    return find_native_processor() if name == NATIVE_CHOICE else make_level_processor(name)
 
 
-def _feature_titles(features: Iterable[str]) -> str:
+def _join_feature_titles(features: Iterable[str]) -> str:
     """Return the common names of features; all features of AVX-512 count as one."""
-    distinct_titles = {_NAMES.get(f, "AVX-512" if f.startswith("avx512") else f.upper()) for f in features}
+    distinct_titles = {
+        _FEATURE_NAMES.get(f, "AVX-512" if f.startswith("avx512") else f.upper()) for f in features
+    }
     return ", ".join(sorted(distinct_titles))
 
 

@@ -24,16 +24,18 @@ _DECLARED_PATTERN = re.compile(
 )
 
 
-def adapt(text: str, target_processor: Processor) -> str:
+def replace_missing_operations(text: str, target_processor: Processor) -> str:
     """Replace the operations in LLVM text that the target processor lacks by equivalent operations."""
     functions: dict[str, str] = {}
     if not target_processor.converts_halves:
-        text = _HALF_CONVERSION_PATTERN.sub(lambda match: _conversion_call(match, functions), text + "\n")
+        text = _HALF_CONVERSION_PATTERN.sub(
+            lambda match: _make_conversion_call(match, functions), text + "\n"
+        )
     if not target_processor.fuses:
         text = _DECLARED_PATTERN.sub("", text)
-        text = _FUSED_PATTERN.sub(lambda match: _fused_call(match[1], functions), text)
+        text = _FUSED_PATTERN.sub(lambda match: _make_fused_call(match[1], functions), text)
         text = _DIRECTED_PATTERN.sub(
-            lambda match: f"{_fused_call(match[1], functions, '_as_set')}{match[2]}) strictfp", text
+            lambda match: f"{_make_fused_call(match[1], functions, '_as_set')}{match[2]}) strictfp", text
         )
     if not functions:
         return text
@@ -44,17 +46,17 @@ def adapt(text: str, target_processor: Processor) -> str:
     return "\n".join([*sorted(declarations), text, *definition_lines])
 
 
-def _conversion_call(match: re.Match[str], functions: dict[str, str]) -> str:
+def _make_conversion_call(match: re.Match[str], functions: dict[str, str]) -> str:
     source_type = match["short"] or match["long"]
     lane_count = int(source_type[1:].split()[0]) if source_type[0] == "<" else 0
-    widens = match["short"] is not None
-    name = f"{'widen' if widens else 'narrow'}_half{f'_{lane_count}' if lane_count else ''}"
-    target_type = _vector_type(lane_count, "float" if widens else "half")
+    is_widening = match["short"] is not None
+    name = f"{'widen' if is_widening else 'narrow'}_half{f'_{lane_count}' if lane_count else ''}"
+    target_type = _vector_type(lane_count, "float" if is_widening else "half")
     if name not in functions:
         kinds = {"half": _vector_type(lane_count, "half"), "i16": _vector_type(lane_count, "i16")}
         kinds |= {"i32": _vector_type(lane_count, "i32"), "float": _vector_type(lane_count, "float")}
         splat_values = _SplatConstants(lane_count)
-        functions[name] = (_WIDEN if widens else _NARROW).format(
+        functions[name] = (_WIDEN_TEMPLATE if is_widening else _NARROW_TEMPLATE).format(
             name=name, n=splat_values, **kinds, i1=_vector_type(lane_count, "i1")
         )
     return f"call {target_type} @{name}({source_type} {match['value']})"
@@ -78,7 +80,7 @@ class _SplatConstants:
 
 # The bits of a half are those of a float after a shift by 13, with an exponent 112 less. Subnormal ones get a
 # leading one, which is then taken away.
-_WIDEN = """
+_WIDEN_TEMPLATE = """
 define internal {float} @{name}({half} %x) {{
   %short = bitcast {half} %x to {i16}
   %raw = zext {i16} %short to {i32}
@@ -106,7 +108,7 @@ define internal {float} @{name}({half} %x) {{
 """
 # Rounded by adding half of what the last bit counts, a tie only where the result is odd. For subnormal ones
 # the addition of 0.5, whose last bit counts as much as theirs, rounds.
-_NARROW = """
+_NARROW_TEMPLATE = """
 define internal {half} @{name}({float} %x) {{
   %raw = bitcast {float} %x to {i32}
   %size = and {i32} %raw, {n[2147483647]}
@@ -138,22 +140,22 @@ define internal {half} @{name}({float} %x) {{
 """
 
 
-def _fused_call(kind: str, functions: dict[str, str], suffix: str = "") -> str:
+def _make_fused_call(kind: str, functions: dict[str, str], suffix: str = "") -> str:
     name = f"fused_{kind}{suffix}"
     if name not in functions:
-        single = kind == "v32f32"
-        functions["odd" if single else "one"] = _ODD_SUM if single else _FUSED_ONE
-        if single:
-            functions[name] = _SINGLES_AS_SET if suffix else _SINGLES
+        is_float32 = kind == "v32f32"
+        functions["odd" if is_float32 else "one"] = _ODD_SUM_TEXT if is_float32 else _SCALAR_FMA_TEXT
+        if is_float32:
+            functions[name] = _ROUNDED_FLOAT_FMA_TEXT if suffix else _FLOAT_FMA_TEXT
         else:
-            mode = "call i32 @llvm.get.rounding()" if suffix else "add i32 0, 1"
-            functions[name] = _DOUBLES.format(name=name, mode=mode)
+            rounding_mode_text = "call i32 @llvm.get.rounding()" if suffix else "add i32 0, 1"
+            functions[name] = _DOUBLE_FMA_TEMPLATE.format(name=name, mode=rounding_mode_text)
     return f"@{name}("
 
 
 # The product of two floats is exact as a double. Knuth's two sums compute the error of the addition, and a
 # sum made odd where it lost something rounds to float as the exact one does.
-_ODD_SUM = """
+_ODD_SUM_TEXT = """
 define internal <32 x double> @fused_odd(<32 x float> %a, <32 x float> %b, <32 x float> %c) noinline {
   %x = fpext <32 x float> %a to <32 x double>
   %y = fpext <32 x float> %b to <32 x double>
@@ -180,7 +182,7 @@ define internal <32 x double> @fused_odd(<32 x float> %a, <32 x float> %b, <32 x
   ret <32 x double> %r
 }
 """
-_SINGLES = """
+_FLOAT_FMA_TEXT = """
 define internal <32 x float> @fused_v32f32(<32 x float> %a, <32 x float> %b, <32 x float> %c) noinline {
   %odd = call <32 x double> @fused_odd(<32 x float> %a, <32 x float> %b, <32 x float> %c)
   %r = fptrunc <32 x double> %odd to <32 x float>
@@ -188,7 +190,7 @@ define internal <32 x float> @fused_v32f32(<32 x float> %a, <32 x float> %b, <32
 }
 """
 # Which zero an exact sum of zero is depends on the rounding, too.
-_SINGLES_AS_SET = """
+_ROUNDED_FLOAT_FMA_TEXT = """
 declare i32 @llvm.get.rounding()
 declare void @llvm.set.rounding(i32)
 declare {wide} @llvm.experimental.constrained.fpext.v32f64.v32f32({short}, metadata)
@@ -218,7 +220,7 @@ define internal {short} @fused_v32f32_as_set({short} %a, {short} %b, {short} %c)
     any='metadata !"round.dynamic"',
     quiet='metadata !"fpexcept.ignore"',
 )
-_DOUBLES = """
+_DOUBLE_FMA_TEMPLATE = """
 declare i32 @llvm.get.rounding()
 define internal <32 x double> @{name}(<32 x double> %a, <32 x double> %b, <32 x double> %c) noinline {{
 entry:
@@ -250,7 +252,7 @@ done:
 """
 # In integers: the exact product and the addend with their highest bits at bit 187, the smaller one moved
 # to the other's exponent with a last bit for all that it lost, and the sum rounded once.
-_FUSED_ONE = """
+_SCALAR_FMA_TEXT = """
 declare i192 @llvm.ctlz.i192(i192, i1)
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.smin.i64(i64, i64)

@@ -25,7 +25,7 @@ _TAGGED_SPACES: tuple[Space, ...] = ("global", "shared", "local")  # by the tags
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AccessRequest:
     """A memory request of a traced warp, with the addresses of its lanes.
 
     An access with generic addresses becomes one request per state space. Addresses of inactive lanes are -1.
@@ -37,7 +37,7 @@ class Request:
     address: npt.NDArray[np.int64]
 
 
-def requests(launch: RunningLaunch, warp_index: int | None = None) -> Iterator[Request]:
+def read_requests(launch: RunningLaunch, warp_index: int | None = None) -> Iterator[AccessRequest]:
     """Yield the memory requests of one traced warp, or of all traced warps, in order."""
     raw = launch.trace
     assert raw is not None
@@ -67,15 +67,15 @@ def requests(launch: RunningLaunch, warp_index: int | None = None) -> Iterator[R
         step_sites = sites_of.get((function, pc))
         if not step_sites:
             continue
-        site_index = step_sites[_site_in_step(access_in_step, len(step_sites))]
+        site_index = step_sites[_find_site_in_step(access_in_step, len(step_sites))]
         lanes = (row_record["mask"] >> bits & 1).astype(bool)
         for space, active_lanes, address in _split_by_space(
             memory_ops.space_of(sites[site_index][1]), lanes, row_record["lanes"]
         ):
-            yield Request(step_index, site_index, space, np.where(active_lanes, address, -1))
+            yield AccessRequest(step_index, site_index, space, np.where(active_lanes, address, -1))
 
 
-def _site_in_step(access_index: int, site_count: int) -> int:
+def _find_site_in_step(access_index: int, site_count: int) -> int:
     """Return which of an instruction's sites its n-th access in a step belongs to.
 
     The last two sites of a copy are for reading and for writing, and a bulk copy repeats both for each part
@@ -89,31 +89,31 @@ def _site_in_step(access_index: int, site_count: int) -> int:
     )
 
 
-def shared_accesses(launch: RunningLaunch) -> SharedAccesses:
+def find_shared_accesses(launch: RunningLaunch) -> SharedAccesses:
     """Return all accesses to shared memory that the traced warps made."""
     sites = [i for _, i in launch.kernel.tables.accesses]
-    accesses = [request for request in requests(launch) if request.space == "shared"]
+    accesses = [request for request in read_requests(launch) if request.space == "shared"]
     site_indices = [request.site for request in accesses]
     return SharedAccesses(
         sequence=np.array([request.step for request in accesses], np.int64),
-        kind=np.array([_shared_kind(i) for i in sites], np.int8)[site_indices],
+        kind=np.array([_find_shared_kind(i) for i in sites], np.int8)[site_indices],
         width_bytes=np.array([memory_ops.size_of(i) for i in sites], np.int16)[site_indices],
         offset=np.array([request.address for request in accesses], np.int32).reshape(-1, layout.LANES),
     )
 
 
-def _shared_kind(i: ir.Instruction) -> int:
+def _find_shared_kind(i: ir.Instruction) -> int:
     """Return the kind of an access to shared memory as an index into `SHARED_ACCESS_KINDS`."""
     return SHARED_ACCESS_KINDS.index("copy" if async_ops.COPYING in i.parts else memory_ops.kind_of(i))
 
 
-def access_trace(launch: RunningLaunch, counters: KernelCounters, request: TraceRequest) -> AccessTrace:
+def make_access_trace(launch: RunningLaunch, counters: KernelCounters, request: TraceRequest) -> AccessTrace:
     """Return the addresses that the traced warp accessed, and the counters of the whole launch."""
     raw = launch.trace
     assert raw is not None
     kernel = launch.kernel
     sites = kernel.tables.accesses
-    site_of_access = results.source_numbers(sites)
+    site_of_access = results.number_sources(sites)
     rules: dict[int, Rule] = {}
     for access_number, (function, i) in enumerate(sites):
         rules.setdefault(
@@ -122,7 +122,7 @@ def access_trace(launch: RunningLaunch, counters: KernelCounters, request: Trace
     site_column = []
     space_column = []
     address_column = []
-    for access in requests(launch, request.warp_index):
+    for access in read_requests(launch, request.warp_index):
         address = access.address
         if access.space == "local":
             interleaved = results.interleave(address, memory_ops.size_of(sites[access.site][1]))

@@ -6,9 +6,22 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.ops.matrices import tensor
 
-_SINGLE_OPERATIONS = ("add", "sub", "mul", "div", "rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh")
-_DOUBLE_OPERATIONS = ("fma", "mad")
-_TYPES = {
+_ONE_FLOP_OPERATIONS = (
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "rcp",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "cos",
+    "ex2",
+    "lg2",
+    "tanh",
+)
+_TWO_FLOP_OPERATIONS = ("fma", "mad")
+_NUMBERS_PER_LANE = {
     "f16": ("f16", 1),
     "f16x2": ("f16", 2),
     "bf16": ("bf16", 1),
@@ -17,10 +30,10 @@ _TYPES = {
     "f64": ("f64", 1),
 }
 # Types of factors for which tensor cores have a rate in common.
-_FACTORS = {"e4m3": "f8", "e5m2": "f8", "u8": "s8"}
+_FACTOR_FORMATS = {"e4m3": "f8", "e5m2": "f8", "u8": "s8"}
 
 
-def operations(instruction: ir.Instruction) -> tuple[str, int]:
+def count_operations(instruction: ir.Instruction) -> tuple[str, int]:
     """Return the data type of a CUDA core instruction, and the number of floating-point operations per lane.
 
     For most instructions, the result is ("", 0).
@@ -33,18 +46,18 @@ def operations(instruction: ir.Instruction) -> tuple[str, int]:
     tokens = instruction.text.split()
     opcode_parts = (tokens[1] if tokens[0].startswith("@") else tokens[0]).rstrip(";").split(".")
     mnemonic = opcode_parts[0]
-    number_type, numbers_per_lane = _TYPES.get(instruction.type, ("", 0))
+    number_type, numbers_per_lane = _NUMBERS_PER_LANE.get(instruction.type, ("", 0))
     if mnemonic in ("atom", "red"):
         return (number_type, numbers_per_lane) if "add" in opcode_parts else ("", 0)
     flops_per_number = 0
-    if mnemonic in _SINGLE_OPERATIONS:
+    if mnemonic in _ONE_FLOP_OPERATIONS:
         flops_per_number = 1
-    elif mnemonic in _DOUBLE_OPERATIONS:
+    elif mnemonic in _TWO_FLOP_OPERATIONS:
         flops_per_number = 2
     return (number_type, flops_per_number * numbers_per_lane) if flops_per_number and number_type else ("", 0)
 
 
-def tensor_operations(instruction: ir.Instruction) -> tuple[str, int]:
+def count_tensor_operations(instruction: ir.Instruction) -> tuple[str, int]:
     """Return the number format of a tensor core instruction, and the number of operations per lane.
 
     For other instructions, the result is ("", 0).
@@ -56,4 +69,4 @@ def tensor_operations(instruction: ir.Instruction) -> tuple[str, int]:
         return "", 0
     _, factor, _, accumulator = tensor.types_of(instruction)
     m, n, k = tensor.shape_of(instruction)
-    return f"{_FACTORS.get(factor, factor)} to {accumulator}", 2 * m * n * k // layout.LANES
+    return f"{_FACTOR_FORMATS.get(factor, factor)} to {accumulator}", 2 * m * n * k // layout.LANES

@@ -22,7 +22,7 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.fragments import items_of
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.lower.ops.matrices import tensor
-from virtualgpu.engine.observe.accesses import Request, requests
+from virtualgpu.engine.observe.accesses import AccessRequest, read_requests
 from virtualgpu.engine.observe.trace_buffers import TraceRequest
 from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.records import Provenance
@@ -36,15 +36,17 @@ from virtualgpu.records.fragments import (
     Role,
 )
 
-Lanes = npt.NDArray[np.int64]
-Site = tuple[int, int, int]  # function, pc, number of the access
+LaneAddresses = npt.NDArray[np.int64]
+AccessSite = tuple[int, int, int]  # function, pc, number of the access
 _REGISTER_BYTES = 4
 _ROW_BYTES = 16  # of a matrix of ldmatrix
 _ELEMENT_BYTES = 2
 _NO_ADDRESSES = np.full((_REGISTER_BYTES, layout.LANES), -1, np.int64)
 
 
-def fragment_trace(launch: RunningLaunch, provenance: Provenance, request: TraceRequest) -> FragmentTrace:
+def make_fragment_trace(
+    launch: RunningLaunch, provenance: Provenance, request: TraceRequest
+) -> FragmentTrace:
     """Return the matrix instructions of the traced warp, and its accesses to shared memory."""
     raw = launch.trace
     assert raw is not None
@@ -73,8 +75,8 @@ class _RegisterContent:
     """
 
     bits: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(layout.LANES, np.uint64))
-    address: Lanes = field(default_factory=lambda: _NO_ADDRESSES)
-    loader: Site | None = None
+    address: LaneAddresses = field(default_factory=lambda: _NO_ADDRESSES)
+    loader: AccessSite | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +87,14 @@ class _ReplayStep:
     function: int
     depth: int
     instruction: ir.Instruction
-    requests: list[Request]
+    requests: list[AccessRequest]
 
     @property
-    def site(self) -> Site:
+    def site(self) -> AccessSite:
         return self.function, self.instruction.pc, 0
 
     @property
-    def addresses(self) -> list[Lanes]:
+    def addresses(self) -> list[LaneAddresses]:
         return [request.address for request in self.requests]
 
 
@@ -105,15 +107,15 @@ class _WarpReplay:
         self.functions = [plan.function for plan in launch.kernel.plans]
         self.warp_index = warp_index
         self.sites = launch.kernel.tables.accesses
-        self.requests_of: dict[int, list[Request]] = defaultdict(list)
-        for request in requests(launch, warp_index):
+        self.requests_of: dict[int, list[AccessRequest]] = defaultdict(list)
+        for request in read_requests(launch, warp_index):
             if request.space == "shared":
                 self.requests_of[request.step].append(request)
         self.contents: dict[tuple[int, int, str], _RegisterContent] = {}
-        self.number_of: dict[Site, int] = {}
+        self.number_of: dict[AccessSite, int] = {}
         self.instructions: list[MatrixInstruction] = []
         self.executions: list[MatrixExecution] = []
-        self.kinds_of_loads: dict[Site, set[str]] = defaultdict(set)
+        self.kinds_of_loads: dict[AccessSite, set[str]] = defaultdict(set)
 
     def run(self) -> None:
         """Replay all steps of the warp."""
@@ -211,11 +213,13 @@ class _WarpReplay:
         if i.root in ("ld", "ldu"):
             size = ir.TYPE_BYTES[i.type]
             per_register = 1
-            elements = [_shared_offset(step.addresses[0], n * size) for n in range(len(names))]
+            elements = [_offset_shared_address(step.addresses[0], n * size) for n in range(len(names))]
         elif i.root in tensor.ROOTS:
             size = KIND_BITS[i.type] // 8
             per_register = max(_REGISTER_BYTES // size, 1)
-            elements = [address for addresses in _matrix_addresses(step, len(names)) for address in addresses]
+            elements = [
+                address for addresses in _find_matrix_addresses(step, len(names)) for address in addresses
+            ]
             # Several registers of wmma can contain the same element.
             elements = [elements[n % len(elements)] for n in range(per_register * len(names))]
         else:
@@ -223,9 +227,9 @@ class _WarpReplay:
         loader = step.site if i.root == "ldmatrix" else None
         return [
             _RegisterContent(
-                address=_bytes(
+                address=_find_byte_addresses(
                     [
-                        _shared_offset(a, n)
+                        _offset_shared_address(a, n)
                         for a in elements[first_element : first_element + per_register]
                         for n in range(size)
                     ]
@@ -240,7 +244,7 @@ class _WarpReplay:
         register_contents = self._register_contents(step, step.instruction.operands[1])
         registers = self.functions[step.function].registers
         source_registers = items_of(step.instruction.operands[1])
-        addresses: list[Lanes] = []
+        addresses: list[LaneAddresses] = []
         for register, register_content in zip(source_registers, register_contents, strict=True):
             name = register.name if isinstance(register, ir.Register) else ""
             addresses += list(
@@ -250,19 +254,19 @@ class _WarpReplay:
         for name in names:
             size = ir.TYPE_BYTES.get(registers.get(name, ""), _REGISTER_BYTES)
             loader = register_contents[0].loader if len(register_contents) == len(names) == 1 else None
-            result.append(_RegisterContent(address=_bytes(addresses[:size]), loader=loader))
+            result.append(_RegisterContent(address=_find_byte_addresses(addresses[:size]), loader=loader))
             addresses = addresses[size:]
         return result
 
     # Instructions ------------------------------------------------------------------------------------
     def _add(
         self,
-        site: Site,
+        site: AccessSite,
         step: _ReplayStep,
         instruction: MatrixInstruction,
         bits: Sequence[npt.NDArray[np.uint64]],
-        address: Sequence[Lanes],
-        lane_address: Sequence[Lanes] = (),
+        address: Sequence[LaneAddresses],
+        lane_address: Sequence[LaneAddresses] = (),
     ) -> None:
         instruction_index = self.number_of.setdefault(site, len(self.number_of))
         if instruction_index == len(self.instructions):
@@ -287,7 +291,7 @@ class _WarpReplay:
         kinds = (("a", a_kind, 1), ("b", b_kind, 2), ("c", sum_kind, 3), ("d", result_kind, 0))
         for name, element_type, operand in kinds:
             row, column = tensor.positions_of(i, name)
-            matrix = _matrix(
+            matrix = _make_matrix(
                 name, element_type, tensor.extent_of(name, shape), (row, column), i.operands[operand]
             )
             matrix_contents = operands[operand][: len(matrix.registers)]
@@ -295,9 +299,9 @@ class _WarpReplay:
                 if register_content.loader is not None:
                     self.kinds_of_loads[register_content.loader].add(element_type)
             matrices.append(matrix)
-            bits.append(_element_bits(matrix_contents, element_type))
-            addresses.append(_element_addresses(matrix_contents, element_type))
-        self._add(step.site, step, _instruction(i, "multiply", matrices, shape=shape), bits, addresses)
+            bits.append(_extract_element_bits(matrix_contents, element_type))
+            addresses.append(_find_element_addresses(matrix_contents, element_type))
+        self._add(step.site, step, _make_instruction(i, "multiply", matrices, shape=shape), bits, addresses)
 
     def _add_move(
         self, step: _ReplayStep, operand: ir.Operand | None, contents: Sequence[_RegisterContent]
@@ -309,27 +313,31 @@ class _WarpReplay:
         if i.root == "wmma":
             name = i.parts[2]
             extent = tensor.extent_of(name, tensor.shape_of(i))
-            matrices = [_matrix(name, element_type, extent, tensor.positions_of(i, name), operand)]
+            matrices = [_make_matrix(name, element_type, extent, tensor.positions_of(i, name), operand)]
         else:
             matrices = [
-                _matrix(str(matrix_index), element_type, (8, 8), tensor.rows_positions(i), register)
+                _make_matrix(
+                    str(matrix_index), element_type, (8, 8), tensor.compute_row_positions(i), register
+                )
                 for matrix_index, register in enumerate(items_of(operand))
             ]
         bits = []
         element_index = 0
         for matrix in matrices:
             bits.append(
-                _element_bits(contents[element_index : element_index + len(matrix.registers)], element_type)
+                _extract_element_bits(
+                    contents[element_index : element_index + len(matrix.registers)], element_type
+                )
             )
             element_index += len(matrix.registers)
         addresses = (
-            [np.array(matrix_address) for matrix_address in _matrix_addresses(step, len(matrices))]
+            [np.array(matrix_address) for matrix_address in _find_matrix_addresses(step, len(matrices))]
             if step.requests
             else [np.full(matrix.row.shape, -1, np.int64) for matrix in matrices]
         )
         rule: Rule = "store" if role == "store" else "load"
         is_wmma = i.root == "wmma"
-        instruction = _instruction(
+        instruction = _make_instruction(
             i,
             role,
             matrices,
@@ -338,12 +346,12 @@ class _WarpReplay:
         )
         self._add(step.site, step, instruction, bits, addresses, step.addresses)
 
-    def _add_access(self, step: _ReplayStep, request_index: int, request: Request) -> None:
+    def _add_access(self, step: _ReplayStep, request_index: int, request: AccessRequest) -> None:
         function, access = self.sites[request.site]
         self._add(
             (step.function, step.instruction.pc, request_index),
             step,
-            _instruction(
+            _make_instruction(
                 step.instruction,
                 "access",
                 (),
@@ -356,19 +364,19 @@ class _WarpReplay:
         )
 
 
-def _matrix_addresses(step: _ReplayStep, matrix_count: int) -> list[list[Lanes]]:
+def _find_matrix_addresses(step: _ReplayStep, matrix_count: int) -> list[list[LaneAddresses]]:
     """Return the address of each element of the matrices that an instruction has loaded or stored."""
     if step.instruction.root == "wmma":
         return [step.addresses]
     (rows,) = step.addresses
-    rows_of_lanes, columns_of_lanes = tensor.rows_positions(step.instruction)
+    rows_of_lanes, columns_of_lanes = tensor.compute_row_positions(step.instruction)
     return [
         list(rows[8 * matrix_index + rows_of_lanes.T] + _ELEMENT_BYTES * columns_of_lanes.T)
         for matrix_index in range(matrix_count)
     ]
 
 
-def _instruction(
+def _make_instruction(
     i: ir.Instruction, role: Role, matrices: Sequence[Matrix], **options: Any
 ) -> MatrixInstruction:
     return MatrixInstruction(
@@ -376,11 +384,11 @@ def _instruction(
     )
 
 
-def _matrix(
+def _make_matrix(
     name: str,
     kind: str,
     extent: tuple[int, int],
-    positions: tuple[Lanes, Lanes],
+    positions: tuple[LaneAddresses, LaneAddresses],
     operand: ir.Operand | None,
 ) -> Matrix:
     rows, columns = extent
@@ -400,7 +408,7 @@ def _matrix(
     )
 
 
-def _element_bits(contents: Sequence[_RegisterContent], kind: str) -> npt.NDArray[np.uint64]:
+def _extract_element_bits(contents: Sequence[_RegisterContent], kind: str) -> npt.NDArray[np.uint64]:
     """Return the bits of each element in each lane."""
     width = KIND_BITS[kind]
     shifts = range(0, 8 * _REGISTER_BYTES, width)
@@ -414,7 +422,7 @@ def _element_bits(contents: Sequence[_RegisterContent], kind: str) -> npt.NDArra
     )
 
 
-def _element_addresses(contents: Sequence[_RegisterContent], kind: str) -> Lanes:
+def _find_element_addresses(contents: Sequence[_RegisterContent], kind: str) -> LaneAddresses:
     """Return the offset in shared memory that the first byte of each element was loaded from, or -1."""
     size = KIND_BITS[kind] // 8
     return np.array(
@@ -426,10 +434,10 @@ def _element_addresses(contents: Sequence[_RegisterContent], kind: str) -> Lanes
     )
 
 
-def _shared_offset(address: Lanes, size_bytes: int) -> Lanes:
+def _offset_shared_address(address: LaneAddresses, size_bytes: int) -> LaneAddresses:
     return np.where(address >= 0, address + size_bytes, -1)
 
 
-def _bytes(addresses: Sequence[Lanes]) -> Lanes:
+def _find_byte_addresses(addresses: Sequence[LaneAddresses]) -> LaneAddresses:
     """Return the addresses of the first 4 bytes of a register, of which the last ones can be unknown."""
     return np.array([*addresses, *_NO_ADDRESSES][:_REGISTER_BYTES])

@@ -9,19 +9,19 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 
 # The number of registers to follow; kernels compute an address in a few steps.
-_MAX_STEPS = 200
+_MAX_SEARCH_STEPS = 200
 _POINTER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Writers:
+class RegisterWriters:
     """The instructions that write each register, with the registers passed to and from inlined functions."""
 
     by_register: Mapping[str, Sequence[ir.Instruction]]
     passed_registers: Mapping[tuple[str, int], Sequence[str]]
 
 
-def find_writers(function: ir.Function) -> Writers:
+def find_writers(function: ir.Function) -> RegisterWriters:
     """Return the instructions that write each register of a function."""
     by_register: dict[str, list[ir.Instruction]] = {}
     passed_registers: dict[tuple[str, int], list[str]] = {}
@@ -39,15 +39,15 @@ def find_writers(function: ir.Function) -> Writers:
                 passed_registers.setdefault(
                     (parameter.base.name, parameter.offset + parameter.base.offset), []
                 ).append(argument.name)
-    return Writers(by_register, passed_registers)
+    return RegisterWriters(by_register, passed_registers)
 
 
-def base_pointer(
+def find_base_pointer(
     function: ir.Function,
     instruction: ir.Instruction,
     params: bytes,
     variables: Mapping[str, int],
-    writers: Writers | None = None,
+    writers: RegisterWriters | None = None,
 ) -> int | None:
     """Return the pointer from which the address of a memory access was computed, or None if several are
     possible.
@@ -85,7 +85,7 @@ def base_pointer(
     pending = [address.base.name]
     visited_names = {address.base.name}
     for name in pending:
-        if len(pending) > _MAX_STEPS:
+        if len(pending) > _MAX_SEARCH_STEPS:
             return None
         for writer in writers.by_register.get(name, ()):
             for operand in writer.operands[1:]:

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from virtualgpu.compile.ptx import ir
 
-_MOVES = {"mov", "selp", "shfl"}
-_KINDS = ("f", "u", "s")  # strongest evidence first
+_MOVE_OPCODES = {"mov", "selp", "shfl"}
+_TYPE_LETTERS = ("f", "u", "s")  # strongest evidence first
 # Instructions that are the same for both kinds of integer, and so do not distinguish them.
-_SIGN_AGNOSTIC = {"add", "sub", "mad", "mul", "ld", "st"}
+_SIGN_AGNOSTIC_OPCODES = {"add", "sub", "mad", "mul", "ld", "st"}
 
 
-def infer(function: ir.Function) -> dict[str, str]:
+def infer_register_types(function: ir.Function) -> dict[str, str]:
     """Return the data type of every register of a function, such as ``f32``.
 
     The type is inferred from the instructions that use the register, or else it is the declared type.
@@ -31,13 +31,13 @@ def infer(function: ir.Function) -> dict[str, str]:
 
     evidence: dict[str, set[str]] = {name: set() for name in parents}
     for instruction in function.instructions:
-        if instruction.root in _MOVES and "pred" not in instruction.parts:
+        if instruction.root in _MOVE_OPCODES and "pred" not in instruction.parts:
             names = [o.name for o in _registers_of(instruction.operands[:3]) if o.name in parents]
             names = [n for n in names if function.registers[n] == function.registers[names[0]]]
             for name_ in names[1:] if instruction.root != "shfl" else names[1:2]:
                 parents[find_root(name_)] = find_root(names[0])
             continue
-        for register, used_type in _typed_registers(instruction):
+        for register, used_type in _find_typed_registers(instruction):
             if used_type[1:].isdigit() and int(used_type[1:]) == _type_bits(
                 function.registers.get(register, "")
             ):
@@ -46,23 +46,26 @@ def infer(function: ir.Function) -> dict[str, str]:
     for name, evidence_kinds in evidence.items():
         kinds_of_root.setdefault(find_root(name), set()).update(evidence_kinds)
     return {
-        name: _inferred_type(declared_type, kinds_of_root[find_root(name)])
+        name: _infer_type(declared_type, kinds_of_root[find_root(name)])
         for name, declared_type in function.registers.items()
     }
 
 
-def _inferred_type(declared_type: str, kinds: set[str]) -> str:
+def _infer_type(declared_type: str, kinds: set[str]) -> str:
     if not declared_type.startswith("b"):
         return declared_type
     return next(
-        (f"{type_letter}{declared_type[1:]}" for type_letter in _KINDS if type_letter in kinds), declared_type
+        (f"{type_letter}{declared_type[1:]}" for type_letter in _TYPE_LETTERS if type_letter in kinds),
+        declared_type,
     )
 
 
-def _typed_registers(instruction: ir.Instruction) -> Iterator[tuple[str, str]]:
+def _find_typed_registers(instruction: ir.Instruction) -> Iterator[tuple[str, str]]:
     """Yield each register of an instruction with the type in which the instruction uses it."""
     types = [
-        modifier for modifier in instruction.parts[1:] if modifier in ir.TYPE_BYTES and modifier[0] in _KINDS
+        modifier
+        for modifier in instruction.parts[1:]
+        if modifier in ir.TYPE_BYTES and modifier[0] in _TYPE_LETTERS
     ]
     if not types:
         return
@@ -73,7 +76,7 @@ def _typed_registers(instruction: ir.Instruction) -> Iterator[tuple[str, str]]:
     is_wide = instruction.root in ("mul", "mad") and "wide" in instruction.parts
     if is_wide:
         result = f"{source_type[0]}{2 * int(source_type[1:])}"
-    if source_type[0] != "f" and instruction.root in _SIGN_AGNOSTIC and not is_wide:
+    if source_type[0] != "f" and instruction.root in _SIGN_AGNOSTIC_OPCODES and not is_wide:
         return
     if instruction.root not in ("st", "red"):
         for register in _registers_of((destination,)):

@@ -14,7 +14,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.lower.ops import async_ops, memory_ops
-from virtualgpu.engine.observe.flops import operations, tensor_operations
+from virtualgpu.engine.observe.flops import count_operations, count_tensor_operations
 from virtualgpu.records import AccessCounters, BranchCounters, Dim3, KernelCounters, Provenance
 from virtualgpu.records.access import Access, Rule
 
@@ -23,7 +23,7 @@ SPACES = ("global", "shared", "local", "const", "generic")
 
 
 @dataclass(slots=True)
-class Amounts(Generic[Name]):
+class CounterAmounts(Generic[Name]):
     """A table of how much one execution of each piece of code increases each counter."""
 
     amounts: dict[Name, Counter[int]] = field(default_factory=dict)
@@ -55,13 +55,13 @@ class KernelAmounts:
     """The tables of how much each basic block of a kernel increases the kernel's counters."""
 
     sizes: npt.NDArray[np.int64]
-    lines: Amounts[int] = field(default_factory=Amounts)
-    opcodes: Amounts[str] = field(default_factory=Amounts)
-    flops: Amounts[str] = field(default_factory=Amounts)
-    tensor_operations: Amounts[str] = field(default_factory=Amounts)
+    lines: CounterAmounts[int] = field(default_factory=CounterAmounts)
+    opcodes: CounterAmounts[str] = field(default_factory=CounterAmounts)
+    flops: CounterAmounts[str] = field(default_factory=CounterAmounts)
+    tensor_operations: CounterAmounts[str] = field(default_factory=CounterAmounts)
 
 
-def kernel_amounts(kernel: Kernel) -> KernelAmounts:
+def compute_kernel_amounts(kernel: Kernel) -> KernelAmounts:
     """Return the tables of how much each basic block of a kernel increases its counters. The tables are
     computed only once.
     """
@@ -74,16 +74,16 @@ def kernel_amounts(kernel: Kernel) -> KernelAmounts:
             result.opcodes.add(instruction.root, block_index)
             for name, amount in async_ops.group_counts(instruction).items():
                 result.opcodes.add(name, block_index, amount)
-            number_type, operations_per_lane = operations(instruction)
+            number_type, operations_per_lane = count_operations(instruction)
             if number_type:
                 result.flops.add(number_type, block_index, operations_per_lane)
-            tensor_format, operations_per_lane = tensor_operations(instruction)
+            tensor_format, operations_per_lane = count_tensor_operations(instruction)
             if tensor_format:
                 result.tensor_operations.add(tensor_format, block_index, operations_per_lane)
     return result
 
 
-def counters(
+def make_counters(
     kernel: Kernel,
     kernel_shares: KernelAmounts,
     title: str,
@@ -173,7 +173,7 @@ def sum_by_source(
     """
     sums: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
     for source_index, (_, instruction), copy_counts in zip(
-        source_numbers(sites), sites, copy_rows, strict=True
+        number_sources(sites), sites, copy_rows, strict=True
     ):
         if source_index == len(sums):
             sums.append((instruction, np.zeros_like(copy_counts)))
@@ -181,7 +181,7 @@ def sum_by_source(
     return [(instruction, copy_counts.tolist()) for instruction, copy_counts in sums]
 
 
-def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
+def number_sources(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
     """Return the number of the original instruction of each counted instruction.
 
     Original instructions are numbered in the order in which they appear. An instruction that accesses memory
@@ -201,7 +201,7 @@ def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
     return site_numbers
 
 
-def access_cost(
+def compute_access_cost(
     space: str, size: int, addresses: npt.NDArray[np.int64], mask: int, rule: Rule = "load"
 ) -> tuple[int, int]:
     """Return the number of sectors and of shared-memory wavefronts that one memory access requires."""
@@ -218,18 +218,18 @@ def interleave(offsets: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int6
     return offsets // 4 * 128 + np.arange(layout.LANES) * max(size, 4)
 
 
-def linear(index: Dim3, shape: Dim3) -> int:
+def to_linear_index(index: Dim3, shape: Dim3) -> int:
     """Return the linear number of a block in its grid. The x coordinate changes fastest."""
     return index[0] + shape[0] * (index[1] + shape[1] * index[2])
 
 
-def unlinear(number: int, shape: Dim3) -> Dim3:
+def from_linear_index(number: int, shape: Dim3) -> Dim3:
     """Return the index of a block in its grid from its linear number. This function is the inverse of
-    `linear`.
+    `to_linear_index`.
     """
     return number % shape[0], number // shape[0] % shape[1], number // (shape[0] * shape[1])
 
 
-def total_counters(parts: Sequence[npt.NDArray[np.int64]], stride_bytes: int) -> npt.NDArray[np.int64]:
+def sum_counters(parts: Sequence[npt.NDArray[np.int64]], stride_bytes: int) -> npt.NDArray[np.int64]:
     """Return the counters summed over all workers, with one row per instruction."""
     return np.sum(parts, axis=0, dtype=np.int64).reshape(-1, stride_bytes // 8)

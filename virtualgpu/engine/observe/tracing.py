@@ -15,7 +15,7 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.observe import register_types, results
-from virtualgpu.engine.observe.accesses import shared_accesses
+from virtualgpu.engine.observe.accesses import find_shared_accesses
 from virtualgpu.engine.observe.trace_buffers import TraceBuffers, TraceRequest
 from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.records import BlockTrace, Provenance, WarpTrace
@@ -25,8 +25,8 @@ Ints = npt.NDArray[np.int64]
 _TAG_SHIFT = 56
 _SHARED, _LOCAL, _GENERIC = (results.SPACES.index(s) for s in ("shared", "local", "generic"))
 # The cost of an access depends only on its addresses' positions within 32 banks of 4 bytes.
-_PERIOD_BYTES = 128
-_STOPPED = (
+_BANK_PERIOD_BYTES = 128
+_STOPPED_NOTE = (
     "The kernel was stopped because this block did not end. Look for a loop that cannot end. Arrays contain "
     "the values written before the stop. If the kernel only runs long, increase watchdog_s in "
     "gl.use_device()."
@@ -34,7 +34,7 @@ _STOPPED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class KernelListing:
     """All instructions of a kernel and of the functions that it calls, with their properties."""
 
     code: tuple[ir.Instruction, ...]
@@ -50,7 +50,7 @@ class Listing:
     loops: npt.NDArray[np.int32]
 
 
-def listing(kernel: Kernel) -> Listing:
+def make_listing(kernel: Kernel) -> KernelListing:
     """Return the instructions of a kernel and of the functions that it calls, with their properties."""
     functions = [plan.function for plan in kernel.plans]
     bases = np.cumsum([0, *(len(f.instructions) for f in functions)])
@@ -59,19 +59,19 @@ def listing(kernel: Kernel) -> Listing:
     types: list[tuple[str, ...]] = []
     stored_types: list[str] = []
     for function in functions:
-        kinds = register_types.infer(function)
+        kinds = register_types.infer_register_types(function)
         for instruction in function.instructions:
             names = tuple(cfg.find_definitions_and_uses(instruction)[0])
             registers.append(tuple(strip_copy_mark(name) for name in names))
             types.append(tuple(kinds.get(name, "") for name in names))
-            stored_types.append(_stored_type(instruction, kinds))
+            stored_types.append(_find_stored_type(instruction, kinds))
     access = [memory_ops.is_access(instruction) for instruction in instructions]
     space = [
         results.SPACES.index(memory_ops.space_of(instruction)) if a else -1
         for instruction, a in zip(instructions, access, strict=True)
     ]
-    order, loops = _scheduling_order(kernel, bases)
-    return Listing(
+    order, loops = _find_scheduling_order(kernel, bases)
+    return KernelListing(
         instructions,
         bases,
         tuple(registers),
@@ -98,7 +98,7 @@ def listing(kernel: Kernel) -> Listing:
     )
 
 
-def _stored_type(instruction: ir.Instruction, kinds: dict[str, str]) -> str:
+def _find_stored_type(instruction: ir.Instruction, kinds: dict[str, str]) -> str:
     """Return the type in which a stored value is shown: that of its register, if the width is the same."""
     if instruction.root not in ("st", "atom", "red"):
         return ""
@@ -111,7 +111,9 @@ def _stored_type(instruction: ir.Instruction, kinds: dict[str, str]) -> str:
     return instruction.type
 
 
-def _scheduling_order(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _find_scheduling_order(
+    kernel: Kernel, bases: Ints
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Return the position of every instruction in scheduling order, and the positions of each loop.
 
     Blocks are numbered so that a loop is contiguous after its head (`virtualgpu.compile.ptx.flow.cfg`).
@@ -142,21 +144,23 @@ def _scheduling_order(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32
     return order, np.array(loops, np.int32).reshape(-1, 2)
 
 
-def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceRequest) -> BlockTrace:
+def make_block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceRequest) -> BlockTrace:
     """Return the recorded steps of all warps of one block.
 
     The result omits warps for which only stores to shared memory were recorded.
     """
     raw = launch.trace
     assert raw is not None
-    facts = listing(launch.kernel)
+    facts = make_listing(launch.kernel)
     rows = raw.rows[np.argsort(raw.rows["step"], kind="stable")] if _is_unsorted(raw.rows) else raw.rows
     instruction_index = facts.bases[raw.steps["function"]] + raw.steps["pc"]
-    shared = _shared_writes(raw, rows, instruction_index, facts)
-    stop_note = _STOPPED if raw.stopped else ""
+    shared = _make_shared_writes(raw, rows, instruction_index, facts)
+    stop_note = _STOPPED_NOTE if raw.stopped else ""
     traced_warps = range(launch.warps) if request.whole_block else (request.warp_index,)
     warps = tuple(
-        _warp_trace(launch, facts, raw, rows, instruction_index, warp, provenance, request, shared, stop_note)
+        _make_warp_trace(
+            launch, facts, raw, rows, instruction_index, warp, provenance, request, shared, stop_note
+        )
         for warp in traced_warps
     )
     return BlockTrace(
@@ -168,7 +172,7 @@ def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceReq
         warps=warps,
         shared=shared,
         steps=len(raw.steps),
-        accesses=shared_accesses(launch) if request.whole_block else None,
+        accesses=find_shared_accesses(launch) if request.whole_block else None,
         truncated=raw.truncated,
         note=stop_note,
     )
@@ -178,7 +182,7 @@ def _is_unsorted(rows: npt.NDArray[Any]) -> bool:
     return bool((np.diff(rows["step"]) < 0).any())
 
 
-def _written_rows(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+def _find_written_rows(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     """Return the indices of rows with bits written to memory, and their width in bytes.
 
     The row before each of them contains the address.
@@ -192,10 +196,10 @@ def _lanes_of_masks(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
     return (masks[:, None] >> np.arange(layout.LANES, dtype=np.uint32) & 1).astype(np.bool_)
 
 
-def _shared_writes(
-    raw: TraceBuffers, rows: npt.NDArray[Any], instruction_index: Ints, facts: Listing
+def _make_shared_writes(
+    raw: TraceBuffers, rows: npt.NDArray[Any], instruction_index: Ints, facts: KernelListing
 ) -> SharedWrites:
-    value_rows, width = _written_rows(rows)
+    value_rows, width = _find_written_rows(rows)
     offset = (rows["lanes"][value_rows - 1] - np.uint64(raw.shared_address)).view(np.int64)
     lanes = _lanes_of_masks(rows["mask"][value_rows]) & (offset >= 0) & (offset < raw.shared_bytes)
     has_writes = lanes.any(axis=1)
@@ -219,9 +223,9 @@ def _shared_writes(
     )
 
 
-def _warp_trace(
+def _make_warp_trace(
     launch: RunningLaunch,
-    facts: Listing,
+    facts: KernelListing,
     raw: TraceBuffers,
     all_rows: npt.NDArray[Any],
     all_index: Ints,
@@ -247,13 +251,17 @@ def _warp_trace(
         _lanes_of_masks(all_rows["mask"][address_rows]), all_rows["lanes"][address_rows].view(np.int64), -1
     )
     _resolve_generic(space, address, step_records["executed"])
-    sectors, wavefronts = _access_costs(facts, instruction_index, space, address, step_records["executed"])
+    sectors, wavefronts = _compute_access_costs(
+        facts, instruction_index, space, address, step_records["executed"]
+    )
     value = np.zeros((step_count, layout.LANES), np.uint64)
     value_rows = np.flatnonzero((kinds == layout.ROW_REGISTER) & (step_of_row >= 0))
     value[step_of_row[value_rows]] = np.where(
         _lanes_of_masks(all_rows["mask"][value_rows]), all_rows["lanes"][value_rows], 0
     )
-    detail = _step_detail(facts, step_records, sequence, instruction_index, all_rows, step_of_row, shared)
+    detail = _make_step_detail(
+        facts, step_records, sequence, instruction_index, all_rows, step_of_row, shared
+    )
     lines = np.array([instruction.line for instruction in facts.code], np.int32)
     columns = np.array([instruction.column for instruction in facts.code], np.int32)
     return WarpTrace(
@@ -290,8 +298,8 @@ def _warp_trace(
     )
 
 
-def _step_detail(
-    facts: Listing,
+def _make_step_detail(
+    facts: KernelListing,
     steps: npt.NDArray[Any],
     sequence: Ints,
     instruction_index: Ints,
@@ -309,7 +317,7 @@ def _step_detail(
         key = facts.registers[instruction][n], facts.register_types[instruction][n]
         matches = (instruction_index[step_of_row[extra_rows]] == instruction) & (position == n)
         name[matches] = names.setdefault(key, len(names))
-    written_rows, width = _written_rows(rows)
+    written_rows, width = _find_written_rows(rows)
     of_warp = step_of_row[written_rows] >= 0
     written_rows = written_rows[of_warp]
     width = width[of_warp]
@@ -351,8 +359,8 @@ def _resolve_generic(
     )
 
 
-def _access_costs(
-    facts: Listing,
+def _compute_access_costs(
+    facts: KernelListing,
     instruction_index: Ints,
     space: npt.NDArray[np.int8],
     address: npt.NDArray[np.int64],
@@ -366,7 +374,9 @@ def _access_costs(
     lowest = np.where(lanes, address[accesses], np.iinfo(np.int64).max).min(
         axis=1, initial=np.iinfo(np.int64).max
     )
-    relative = np.where(lanes, address[accesses] - (lowest // _PERIOD_BYTES * _PERIOD_BYTES)[:, None], -1)
+    relative = np.where(
+        lanes, address[accesses] - (lowest // _BANK_PERIOD_BYTES * _BANK_PERIOD_BYTES)[:, None], -1
+    )
     cost_of_pattern: dict[tuple[int, int, bytes], tuple[int, int]] = {}
     pattern_bytes = relative.tobytes()
     row_bytes = 8 * layout.LANES
@@ -379,7 +389,7 @@ def _access_costs(
             pattern_bytes[access_number * row_bytes : (access_number + 1) * row_bytes],
         )
         if key not in cost_of_pattern:
-            cost_of_pattern[key] = results.access_cost(
+            cost_of_pattern[key] = results.compute_access_cost(
                 results.SPACES[space_code],
                 int(facts.size_bytes[instruction]),
                 relative[access_number],

@@ -32,7 +32,7 @@ class TracedLoop:
     repeats: int
 
 
-def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, ...]:
+def find_unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, ...]:
     """Return the number of source iterations that one iteration of each optimized loop executes.
 
     Parameters
@@ -45,12 +45,12 @@ def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, .
     tuple of int
         One number per row of `StepDetail.loops`; 0 if it is not known, or if the loop is not unrolled.
     """
-    loops = list(_traced_loops(optimised))
+    loops = list(_find_traced_loops(optimised))
     factors = [0] * len(loops)
     if not (optimised.is_complete and debug_build.is_complete):
         return tuple(factors)
     loops_by_source: dict[int, list[int]] = {}
-    source_loops = sorted(_traced_loops(debug_build), key=lambda loop: -len(loop.lines))
+    source_loops = sorted(_find_traced_loops(debug_build), key=lambda loop: -len(loop.lines))
     for loop_index, loop in enumerate(loops):
         matching = [
             n for n, source_loop in enumerate(source_loops) if min(source_loop.lines, default=0) in loop.lines
@@ -70,7 +70,7 @@ def unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, .
     return tuple(factors)
 
 
-def _traced_loops(run: TracedRun) -> Iterator[TracedLoop]:
+def _find_traced_loops(run: TracedRun) -> Iterator[TracedLoop]:
     """Yield the loops of a run's code, in the order of `StepDetail.loops`."""
     first_position = 0
     for plan in run.kernel.plans:

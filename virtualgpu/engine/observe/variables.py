@@ -28,11 +28,11 @@ Values = list[npt.NDArray[np.uint64]]
 Ints = npt.NDArray[np.int64]
 
 
-_NONE = np.zeros(0, np.int64)
+_NO_POSITIONS = np.zeros(0, np.int64)
 _NO_EXECUTIONS = np.zeros(WARP_SIZE, np.int64)
 
 
-class Definition(NamedTuple):
+class RegisterDefinition(NamedTuple):
     """An executed instruction that writes a register. The field ``function`` is the name of the function that
     originally contained the instruction.
     """
@@ -46,9 +46,9 @@ class Definition(NamedTuple):
 
 # A fused multiply-add rounds once, the debug build's multiply and add round twice; sums accumulate the
 # difference.
-_TOLERANCE = 1e-4
+_RELATIVE_TOLERANCE = 1e-4
 # Number of writes that count as a loop, in a trace that was cut before its end.
-_LOOP_WRITES = 4
+_MAX_LOOP_WRITES = 4
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,11 @@ class TracedRun:
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             sorted_steps = np.sort(
                 np.concatenate(
-                    [_NONE, *(steps_of[position] for position in positions if position in steps_of)]
+                    [_NO_POSITIONS, *(steps_of[position] for position in positions if position in steps_of)]
                 )
             )
             if sorted_steps.size and (
-                sorted_steps.size < _LOOP_WRITES
+                sorted_steps.size < _MAX_LOOP_WRITES
                 or len(trace) - sorted_steps[-1] > 2 * np.diff(sorted_steps).max()
             ):
                 return False
@@ -139,7 +139,7 @@ class TracedRun:
             assert trace.value is not None
             sorted_steps = np.sort(
                 np.concatenate(
-                    [_NONE, *(steps_of[position] for position in positions if position in steps_of)]
+                    [_NO_POSITIONS, *(steps_of[position] for position in positions if position in steps_of)]
                 )
             )
             lanes = expand_lane_masks(trace.executed_mask[sorted_steps])
@@ -147,7 +147,7 @@ class TracedRun:
             values_by_thread += [values[lanes[:, lane], lane] for lane in range(WARP_SIZE)]
         return values_by_thread
 
-    def definitions(self) -> Iterator[Definition]:
+    def definitions(self) -> Iterator[RegisterDefinition]:
         """Yield the executed instructions that wrote a register."""
         first_trace = self.traces[0]
         executed_positions = {
@@ -156,7 +156,7 @@ class TracedRun:
         for position in sorted(executed_positions):
             if first_trace.value_register[position]:
                 function, instruction = self.code[position]
-                yield Definition(
+                yield RegisterDefinition(
                     position,
                     function,
                     instruction,
@@ -194,7 +194,7 @@ def find_variables(
         writers = _find_writers(optimised, debug_build, variable, writes, candidates) if writes else ()
         # The value of a parameter is known from the call; a parameter without a register is left out.
         if writers or (writes and variable.parameter < 0):
-            last_line = _last_line(function, variable)
+            last_line = _find_last_line(function, variable)
             variables.append(
                 Variable(
                     name=variable.name,
@@ -219,7 +219,7 @@ def _is_copy(instruction: ir.Instruction, variable: DeclaredVariable) -> bool:
     )
 
 
-def _last_line(function: ir.Function, variable: DeclaredVariable) -> int:
+def _find_last_line(function: ir.Function, variable: DeclaredVariable) -> int:
     begin, end = (function.labels.get(label, 0) for label in variable.scope)
     return max([instruction.line for instruction in function.instructions[begin:end]] + [variable.line])
 
@@ -228,8 +228,8 @@ def _find_writers(
     optimised: TracedRun,
     debug_build: TracedRun,
     variable: DeclaredVariable,
-    writes: list[Definition],
-    candidates: list[Definition],
+    writes: list[RegisterDefinition],
+    candidates: list[RegisterDefinition],
 ) -> tuple[int, ...]:
     """Return the optimized instructions that write a variable, or none if they do not explain its values."""
     is_complete = optimised.is_complete and debug_build.is_complete
@@ -313,7 +313,7 @@ def _fits_type(register: str, kind: str) -> bool:
     return has_same_width and (register[0] == "f") == (kind[0] == "f" and register[0] != "b")
 
 
-def _guess_writers(matching: list[Definition], line: int) -> Iterator[list[int]]:
+def _guess_writers(matching: list[RegisterDefinition], line: int) -> Iterator[list[int]]:
     """Yield sets of instructions that possibly write a variable in a line."""
     line_definitions = [definition for definition in matching if definition.instruction.line == line]
     read_names = {
@@ -352,7 +352,9 @@ def _values_agree(actual: Values, expected: Values, kind: str, is_complete: bool
             width = int(kind[1:]) // 8
             floats = [bits.astype(f"u{width}").view(f"f{width}") for bits in (x, y)]
             scale = np.nanmax(np.abs(floats[1]), initial=0.0) if size else 0.0
-            if not np.allclose(floats[0], floats[1], rtol=_TOLERANCE, atol=1e-6 * scale, equal_nan=True):
+            if not np.allclose(
+                floats[0], floats[1], rtol=_RELATIVE_TOLERANCE, atol=1e-6 * scale, equal_nan=True
+            ):
                 return False
         elif not np.array_equal(x, y):
             return False

@@ -34,7 +34,7 @@ class Worker(Protocol):
         """Return a range of host memory as a writable array of bytes."""
 
 
-def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
+def read_lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
     """Return the program counters of all lanes of a block as a writable array of shape (warps, 32)."""
     context_record = worker.context[0]
     frames_address = int(context_record["frames"])
@@ -44,9 +44,9 @@ def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
     return raw[:, : 4 * layout.LANES].view(np.int32)
 
 
-def running_thread(worker: Worker) -> tuple[int, int, int] | None:
+def find_running_thread(worker: Worker) -> tuple[int, int, int] | None:
     """Return the warp, lane and basic block of a thread that is still running, or None if there is none."""
-    pcs = lane_pcs(worker).copy()  # the block may continue to run
+    pcs = read_lane_pcs(worker).copy()  # the block may continue to run
     # For a block that is about to start, the values are undefined.
     warps, lanes = np.nonzero((pcs >= 0) & (pcs < len(worker.launch.kernel.plans[0].flow.blocks)))
     if not warps.size:
@@ -56,7 +56,7 @@ def running_thread(worker: Worker) -> tuple[int, int, int] | None:
     return warp, lane, int(pcs[warp, lane])
 
 
-def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int) -> int:
+def find_expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int) -> int:
     """Return the mask of the lanes of a warp that must reach a barrier together.
 
     If diverged lanes have waited for each other, their order of arrival depends on the engine. Then only the
@@ -79,13 +79,13 @@ def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int
     waiting_here = [
         lane
         for lane in np.flatnonzero(waiting_lanes & alive)
-        if _barrier_at(worker, int(pcs[lane])) is barrier
+        if _find_barrier(worker, int(pcs[lane])) is barrier
     ]
     alive[waiting_here] = False  # they wait here already, and were checked when they arrived
     return mask | int.from_bytes(np.packbits(alive, bitorder="little").tobytes(), "little")
 
 
-def _barrier_at(worker: Worker, wait_code: int) -> ir.Instruction:
+def _find_barrier(worker: Worker, wait_code: int) -> ir.Instruction:
     """Return the barrier instruction at which lanes with this mark wait: the last one before their block."""
     plan = worker.launch.kernel.plans[0]
     resume = plan.flow.blocks[wait_code & _BLOCK_MASK]
@@ -94,7 +94,7 @@ def _barrier_at(worker: Worker, wait_code: int) -> ir.Instruction:
 
 def open_barriers(worker: Worker) -> int:
     """Open every barrier that all expected threads have reached, or report a deadlock if there is none."""
-    pcs = lane_pcs(worker)
+    pcs = read_lane_pcs(worker)
     waiting_lanes = (pcs >= layout.AT_BARRIER) & (pcs != layout.EXITED)
     alive = pcs != layout.EXITED
     context_record = worker.context[0]
@@ -113,10 +113,10 @@ def open_barriers(worker: Worker) -> int:
         if (
             not expected_lanes
             and len(wait_codes) > 1
-            and (divergent := _divergent_warps(pcs, waiting_here)).any()
+            and (divergent := _find_divergent_warps(pcs, waiting_here)).any()
         ):
-            return _fault(worker, layout.DIVERGENT_BARRIER, waiting_here & divergent[:, None], pcs)
-        _reduce(worker, pcs, waiting_here, wait_codes)
+            return _record_fault(worker, layout.DIVERGENT_BARRIER, waiting_here & divergent[:, None], pcs)
+        _write_reduction(worker, pcs, waiting_here, wait_codes)
         context_record["barrier_arrived"][barrier_index] = 0
         if worker.launch.options.observer is not None:
             is_whole_block = bool((waiting_here == alive).all())
@@ -132,11 +132,11 @@ def open_barriers(worker: Worker) -> int:
         )
         return layout.BARRIER_OPENED
     if not (worker.status == layout.STATUS_YIELDED).any():
-        return _fault(worker, layout.BARRIER_DEADLOCK, waiting_lanes, pcs)
+        return _record_fault(worker, layout.BARRIER_DEADLOCK, waiting_lanes, pcs)
     return layout.NO_BARRIER_OPENED
 
 
-def _divergent_warps(
+def _find_divergent_warps(
     pcs: npt.NDArray[np.int32], waiting_here: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
     """Return a mask of the warps whose lanes wait at several barriers.
@@ -150,19 +150,19 @@ def _divergent_warps(
     return divergent
 
 
-def _fault(worker: Worker, code: int, lanes: npt.NDArray[np.bool_], pcs: npt.NDArray[np.int32]) -> int:
+def _record_fault(worker: Worker, code: int, lanes: npt.NDArray[np.bool_], pcs: npt.NDArray[np.int32]) -> int:
     """Record a fault for the first waiting thread."""
     warp, lane = (int(v[0]) for v in np.nonzero(lanes))
     context_record = worker.context[0]
     context_record["fault_code"], context_record["fault_function"] = code, 0
-    context_record["fault_pc"] = _barrier_at(worker, int(pcs[warp, lane])).pc
+    context_record["fault_pc"] = _find_barrier(worker, int(pcs[warp, lane])).pc
     context_record["warp"], context_record["fault_lane"] = warp, lane
     other_lanes = (pcs != layout.EXITED) & ~lanes
-    worker.report = _report(worker, code, lanes, other_lanes, pcs)
+    worker.report = _describe_waiting(worker, code, lanes, other_lanes, pcs)
     return layout.BARRIER_FAULT
 
 
-def _report(
+def _describe_waiting(
     worker: Worker,
     code: int,
     lanes: npt.NDArray[np.bool_],
@@ -170,7 +170,7 @@ def _report(
     pcs: npt.NDArray[np.int32],
 ) -> str:
     if code == layout.DIVERGENT_BARRIER:
-        lines = sorted({_barrier_at(worker, int(wait_code)).line for wait_code in np.unique(pcs[lanes])})
+        lines = sorted({_find_barrier(worker, int(wait_code)).line for wait_code in np.unique(pcs[lanes])})
         location = f"lines {', '.join(map(str, lines))}" if len(lines) > 1 else f"of line {lines[0]}"
         return f"threads of one warp wait at different barriers ({location})"
     waiting_count = int(lanes.sum())
@@ -184,12 +184,12 @@ def _report(
     return f"{count(waiting_count, 'thread')} {wait} for more threads than can arrive{location}"
 
 
-def _reduce(
+def _write_reduction(
     worker: Worker, pcs: npt.NDArray[np.int32], waiting_here: npt.NDArray[np.bool_], wait_codes: list[int]
 ) -> None:
     """Write the result of ``bar.red``: the number, the conjunction or the disjunction of all predicates."""
     for wait_code in wait_codes:
-        instruction = _barrier_at(worker, wait_code)
+        instruction = _find_barrier(worker, wait_code)
         if "red" not in instruction.parts:
             continue
         plan = worker.launch.kernel.plans[0]

@@ -31,24 +31,24 @@ _ALL_WAIT_MESSAGE = (
 )
 _POLL_S = 0.02
 # Interval between checks of the host's free memory.
-_MEMORY_CHECK_S = 0.25
+_MEMORY_CHECK_INTERVAL_S = 0.25
 # Share of the watchdog's time that a traced block may run without the end of a thread; then the trace so far
 # is shown.
-_TRACED_SHARE = 0.06
+_TRACED_TIME_SHARE = 0.06
 # Below this many warps a second thread costs more than it saves.
-_PARALLEL_WARPS = 2048
+_MIN_PARALLEL_WARPS = 2048
 # Number of blocks in flight that hand over at barriers; more start only if all of them wait. In a chain,
 # where each block waits for the previous one, hundreds of blocks would poll without success each time one
 # continues.
-_IN_FLIGHT = 8
+_MAX_BLOCKS_IN_FLIGHT = 8
 # Host memory that blocks set aside may take.
-_SUSPENDED_BYTES = 256 << 20
+_MAX_SUSPENDED_BYTES = 256 << 20
 # States of a block that waits for others, or lets them continue at a barrier.
-_SUSPENDED = (layout.STATUS_YIELDED, layout.STATUS_HANDED_OVER)
+_SUSPENDED_STATUSES = (layout.STATUS_YIELDED, layout.STATUS_HANDED_OVER)
 _pool_lock = threading.Lock()
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Return the number of CPU cores that run kernels. The default is the number of cores of this process,
     and ``VIRTUALGPU_THREADS`` changes it.
     """
@@ -60,7 +60,7 @@ def cores() -> int:
 
 @functools.cache
 def _create_pool() -> concurrent.futures.ThreadPoolExecutor:
-    thread_count = cores()
+    thread_count = count_cores()
     pool = concurrent.futures.ThreadPoolExecutor(thread_count, "gpulab-engine")
     gate = threading.Barrier(thread_count)
     with set_stack_size(_STACK_BYTES):
@@ -68,7 +68,7 @@ def _create_pool() -> concurrent.futures.ThreadPoolExecutor:
     return pool
 
 
-def _worker_pool() -> concurrent.futures.ThreadPoolExecutor:
+def _get_worker_pool() -> concurrent.futures.ThreadPoolExecutor:
     """Return the pool of worker threads, which all launches share.
 
     Their stacks are large enough for recursive kernels.
@@ -77,7 +77,7 @@ def _worker_pool() -> concurrent.futures.ThreadPoolExecutor:
         return _create_pool()
 
 
-class Crew:
+class BlockRunner:
     """A runner that executes some blocks of a grid on one thread.
 
     A block that only waits in a loop is suspended while other blocks continue.
@@ -89,14 +89,14 @@ class Crew:
         self,
         launch: RunningLaunch,
         live_ranges: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
-        crews: int = 1,
+        runners: int = 1,
     ) -> None:
         self.launch = launch
         self.live = live_ranges
         size = launch.warps * (launch.kernel.frame_bytes + layout.LANES * launch.kernel.local_bytes)
-        self._capacity = max(16, _SUSPENDED_BYTES // max(size, 1))
+        self._capacity = max(16, _MAX_SUSPENDED_BYTES // max(size, 1))
         if launch.options.resident_blocks:
-            self._capacity = min(self._capacity, -(-launch.options.resident_blocks // crews))
+            self._capacity = min(self._capacity, -(-launch.options.resident_blocks // runners))
         self.latest = Worker(launch, live_ranges)  # the worker that ran last
         self.workers = [self.latest]
         self._stopwatch: Stopwatch | None = None
@@ -111,7 +111,7 @@ class Crew:
         return any(worker.context[0]["truncated"] for worker in self.workers)
 
     def run(self, order: npt.NDArray[np.int64]) -> bool:
-        """Run all blocks of this crew, and return False if a fault has stopped them."""
+        """Run all blocks of this runner, and return False if a fault has stopped them."""
         self._stopwatch = Stopwatch()
         try:
             return self._run(order)
@@ -120,7 +120,7 @@ class Crew:
 
     @property
     def spent_s(self) -> float:
-        """Processor time in seconds that the crew has used so far."""
+        """Processor time in seconds that the runner has used so far."""
         return 0.0 if self._stopwatch is None else self._stopwatch.spent_s
 
     def _run(self, order: npt.NDArray[np.int64]) -> bool:
@@ -136,7 +136,7 @@ class Crew:
             can_start_block = position < len(order) and len(suspended_workers) < capacity
             if random is not None and can_start_block and suspended_workers:
                 can_start_block = turns_without_progress > len(suspended_workers) or (
-                    len(suspended_workers) < _IN_FLIGHT and random.random() < 0.5
+                    len(suspended_workers) < _MAX_BLOCKS_IN_FLIGHT and random.random() < 0.5
                 )
             if random is not None and not turns_without_progress:
                 suspended_workers.rotate(int(random.integers(len(suspended_workers) + 1)))
@@ -148,14 +148,14 @@ class Crew:
                 position = worker.next_position
                 self._running = None
                 self._completed += position - self._first_position - (status != layout.STATUS_DONE)
-                if status in _SUSPENDED:
+                if status in _SUSPENDED_STATUSES:
                     suspended_workers.append(worker)
                     worker = Worker(self.launch, self.live)
                     self.workers.append(worker)
             else:
                 current = resumed_worker = self.latest = suspended_workers.popleft()
                 status = resumed_worker.resume()
-                if status in _SUSPENDED:
+                if status in _SUSPENDED_STATUSES:
                     suspended_workers.append(resumed_worker)
                 elif status == layout.STATUS_DONE:
                     self._completed += 1
@@ -172,7 +172,7 @@ class Crew:
 
     @property
     def ended(self) -> int:
-        """Number of blocks of the crew that have finished so far."""
+        """Number of blocks of the runner that have finished so far."""
         running = self._running
         return self._completed + (
             max(running.next_position - self._first_position, 0) if running is not None else 0
@@ -180,17 +180,17 @@ class Crew:
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """The progress of the crew, as a tuple of three numbers. It contains the number of finished blocks,
+        """The progress of the runner, as a tuple of three numbers. It contains the number of finished blocks,
         the running block, and that block's number of finished threads.
         """
         running = self._running
         if running is None:
             return self.ended, -1, 0
-        exited_lanes = np.count_nonzero(barriers.lane_pcs(running) == layout.EXITED)
+        exited_lanes = np.count_nonzero(barriers.read_lane_pcs(running) == layout.EXITED)
         return self.ended, int(running.context[0]["block_linear"]), int(exited_lanes)
 
 
-def run(
+def run_launch_parts(
     launch: RunningLaunch, launch_parts: Sequence[tuple[RunningLaunch, npt.NDArray[np.int64]]]
 ) -> list[Worker]:
     """Run the parts of a grid one after the other. Each part uses several CPU cores if that is faster.
@@ -215,15 +215,15 @@ def run(
             if (
                 not part_launch.serial
                 and part_launch.trace is None
-                and order.size * part_launch.warps >= _PARALLEL_WARPS
+                and order.size * part_launch.warps >= _MIN_PARALLEL_WARPS
             ):
-                workers = min(cores(), int(order.size))
+                workers = min(count_cores(), int(order.size))
             live_allocations = part_launch.memory.live()
-            crews = [Crew(part_launch, live_allocations, workers) for _ in range(workers)]
+            runners = [BlockRunner(part_launch, live_allocations, workers) for _ in range(workers)]
             orders = [np.ascontiguousarray(blocks) for blocks in np.array_split(order, workers)]
-            watchdog.begin(crews)
-            futures = _run(part_launch, crews, orders, watchdog, onlooker)
-            workers_used += [worker for crew in crews for worker in crew.workers]
+            watchdog.begin(runners)
+            futures = _run_blocks_of_part(part_launch, runners, orders, watchdog, onlooker)
+            workers_used += [worker for runner in runners for worker in runner.workers]
             if not all(future.result() for future in futures):
                 if watchdog.has_stopped:
                     launch.progress = part_launch.progress = watchdog.progress
@@ -231,7 +231,7 @@ def run(
     finally:
         if onlooker is not None:
             onlooker.end()
-    _print(launch)
+    _forward_output(launch)
     callback_error = next((w.error for w in workers_used if w.error is not None), None)
     if callback_error is not None and launch.options.observer is not None:
         raise callback_error
@@ -246,16 +246,16 @@ def run(
     return workers_used
 
 
-def _run(
+def _run_blocks_of_part(
     launch: RunningLaunch,
-    crews: Sequence[Crew],
+    runners: Sequence[BlockRunner],
     orders: Sequence[npt.NDArray[np.int64]],
     watchdog: Watchdog,
     onlooker: Onlooker | None,
 ) -> list[concurrent.futures.Future[bool]]:
-    """Run all crews to the end of their blocks.
+    """Run all runners to the end of their blocks.
 
-    An interruption, such as Ctrl-C, stops the crews.
+    An interruption, such as Ctrl-C, stops the runners.
 
     The watchdog stops them too. A traced block is stopped earlier if none of its threads ends, and its
     trace records that.
@@ -264,37 +264,42 @@ def _run(
     is_single_block = sum(order.size for order in orders) == 1
     futures: list[concurrent.futures.Future[bool]] = []
     try:
-        for crew, order in zip(crews, orders, strict=True):
-            futures.append(_worker_pool().submit(crew.run, order))
-        memory_check_s = time.monotonic() + _MEMORY_CHECK_S
+        for runner, order in zip(runners, orders, strict=True):
+            futures.append(_get_worker_pool().submit(runner.run, order))
+        memory_check_s = time.monotonic() + _MEMORY_CHECK_INTERVAL_S
         while concurrent.futures.wait(futures, timeout=_POLL_S).not_done:
             if time.monotonic() > memory_check_s:
-                memory_check_s = time.monotonic() + _MEMORY_CHECK_S
+                memory_check_s = time.monotonic() + _MEMORY_CHECK_INTERVAL_S
                 if is_nearly_full():
                     raise out_of_host_memory(
                         f"almost no free memory. Kernel '{launch.packed.title}' was stopped, "
                         "because its output is kept in host memory. Use smaller arrays."
                     )
             if onlooker is not None:
-                onlooker.look(lambda: _current_position(launch, crews, watchdog))
+                onlooker.look(lambda: _find_position(launch, runners, watchdog))
             if watchdog.is_over():
                 launch.abort[0] = 1
-            elif trace is not None and watchdog.since_last_end_s > _TRACED_SHARE * launch.options.watchdog_s:
-                trace.stopped = is_single_block or any(crew.trace_is_full for crew in crews)
+            elif (
+                trace is not None
+                and watchdog.since_last_end_s > _TRACED_TIME_SHARE * launch.options.watchdog_s
+            ):
+                trace.stopped = is_single_block or any(runner.trace_is_full for runner in runners)
                 launch.abort[0] |= trace.stopped
     except BaseException as interruption:
         launch.abort[0] = 1
         concurrent.futures.wait(futures)
         if isinstance(interruption, KeyboardInterrupt):
-            faulty = [fault for crew in crews for worker in crew.workers if (fault := worker.fault())]
-            raise KeyboardInterrupt(faults.stop_message(faulty, launch.packed.title, launch.source)) from None
+            faulty = [fault for runner in runners for worker in runner.workers if (fault := worker.fault())]
+            raise KeyboardInterrupt(
+                faults.make_stop_message(faulty, launch.packed.title, launch.source)
+            ) from None
         raise
     return futures
 
 
-def _current_position(launch: RunningLaunch, crews: Sequence[Crew], watchdog: Watchdog) -> Whereabouts:
-    """Return the kernel's position in the crew that has the most work left."""
-    worker = min(crews, key=lambda crew: crew.ended).latest
+def _find_position(launch: RunningLaunch, runners: Sequence[BlockRunner], watchdog: Watchdog) -> Whereabouts:
+    """Return the kernel's position in the runner that has the most work left."""
+    worker = min(runners, key=lambda runner: runner.ended).latest
     context_record = worker.context[0]
     source_line = worker.line
     lines = launch.source.split("\n")
@@ -308,7 +313,7 @@ def _current_position(launch: RunningLaunch, crews: Sequence[Crew], watchdog: Wa
     )
 
 
-def _print(launch: RunningLaunch) -> None:
+def _forward_output(launch: RunningLaunch) -> None:
     output = launch.printed.text()
     if output and launch.options.stdout is not None:
         launch.options.stdout(output)

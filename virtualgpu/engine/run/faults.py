@@ -17,9 +17,9 @@ from virtualgpu.words import count
 # An address below the first number is a null pointer plus an index; an address farther away than the second
 # from every allocation belongs to none.
 _NULL_PAGE_BYTES = 1 << 16
-_NEAR_BYTES = 16 << 30
+_MAX_NEAR_DISTANCE_BYTES = 16 << 30
 
-KINDS = {
+FAULT_KINDS = {
     layout.ILLEGAL_GLOBAL: "out of bounds",
     layout.ILLEGAL_SHARED: "out of bounds",
     layout.ILLEGAL_LOCAL: "out of bounds",
@@ -37,7 +37,7 @@ KINDS = {
     layout.OUTSIDE_SURFACE: "out of bounds",
 }
 # Kind of a launch that was stopped while it still made progress.
-TOO_LONG = "too long"
+TOO_LONG_KIND = "too long"
 _SPACES = {
     layout.ILLEGAL_GLOBAL: "global",
     layout.ILLEGAL_SHARED: "shared",
@@ -72,7 +72,7 @@ class Fault:
         return self.address - (1 << bits) if bits and self.address >> (bits - 1) else self.address
 
 
-def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
+def find_fault_site(fault: Fault, kernel: str, code: str) -> FaultSite:
     """Return where a fault happened in the kernel, including the source line."""
     line_number = fault.instruction.line if fault.instruction else 0
     lines = code.split("\n")
@@ -93,7 +93,7 @@ def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
     )
 
 
-def _location_text(fault_site: FaultSite) -> str:
+def _format_location(fault_site: FaultSite) -> str:
     quoted_source = f" `{fault_site.source_text}`" if fault_site.source_text else ""
     line_text = f"line {fault_site.line}{quoted_source}, " if fault_site.line else ""
     return f"{line_text}block {fault_site.block}, thread {fault_site.thread}"
@@ -124,7 +124,7 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
     is_inside = fault.base is not None and nearest is not None and nearest.address <= fault.base < nearest.end
     freed_allocation = None if is_inside else memory.ended(pointer)
     if freed_allocation is not None:
-        past_end = _past_the_end_advice(nearest, address)
+        past_end = _make_past_end_advice(nearest, address)
         return (
             f"It was in the {freed_allocation.label} that has been freed{past_end}. Keep a reference to the "
             "array."
@@ -132,7 +132,7 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
     if nearest is None:
         return "The device has no live allocation. Pass a device array, such as cp.asarray(x)."
     distance_bytes = max(address - nearest.end, nearest.address - address)
-    if not is_inside and distance_bytes > _NEAR_BYTES:
+    if not is_inside and distance_bytes > _MAX_NEAR_DISTANCE_BYTES:
         return (
             f"No allocation is near; the {nearest.label} starts at {nearest.address:#x}. Check the pointer."
         )
@@ -158,20 +158,20 @@ def _describe_callee(memory: DeviceMemory, address: int) -> str:
     return f"the pointer {address:#x}, which is not a device function"
 
 
-def _past_the_end_advice(nearest: Allocation | None, address: int) -> str:
+def _make_past_end_advice(nearest: Allocation | None, address: int) -> str:
     """Return another explanation if the address is past the end of a live allocation, else ""."""
     if nearest is None or address <= nearest.end:
         return ""
     return f", or is {count(address - nearest.end, 'byte')} past the end of the {nearest.label}"
 
 
-def stop_message(faults: Sequence[Fault], kernel: str, code: str) -> str:
+def make_stop_message(faults: Sequence[Fault], kernel: str, code: str) -> str:
     """Return the error message for a kernel that the user has interrupted. The message names the place where
     the kernel was stopped.
     """
-    fault_site = next((site_of(f, kernel, code) for f in faults if f.code == layout.ABORTED), None)
+    fault_site = next((find_fault_site(f, kernel, code) for f in faults if f.code == layout.ABORTED), None)
     return f"kernel '{kernel}' was stopped" + (
-        f" at {_location_text(fault_site)}." if fault_site is not None else "."
+        f" at {_format_location(fault_site)}." if fault_site is not None else "."
     )
 
 
@@ -179,9 +179,9 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
     """Return the exception that describes a kernel fault."""
     error = _make_exception(fault, kernel, code, memory)
     if isinstance(error, errors.KernelFault):
-        error.kind = KINDS.get(fault.code, "")
+        error.kind = FAULT_KINDS.get(fault.code, "")
         if isinstance(error, errors.LaunchTimeoutError) and error.progress and not error.progress.endless:
-            error.kind = TOO_LONG
+            error.kind = TOO_LONG_KIND
         error.space = _SPACES.get(fault.code, "")
         if fault.code == layout.ILLEGAL_GLOBAL:
             array = memory.nearest(fault.address if fault.base is None else fault.base)
@@ -192,8 +192,8 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
 
 
 def _make_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
-    fault_site = site_of(fault, kernel, code)
-    location = _location_text(fault_site)
+    fault_site = find_fault_site(fault, kernel, code)
+    location = _format_location(fault_site)
     verb = "accessed"
     if fault.instruction is not None and memory_ops.is_access(fault.instruction):
         verb = {"load": "read", "store": "wrote", "atomic": "updated"}[memory_ops.kind_of(fault.instruction)]
@@ -317,11 +317,11 @@ def _make_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) 
             fault_site,
         )
     return errors.LaunchFailure(
-        f"kernel '{kernel}' executed a trap ({location}).{_trap_reason(code)}", fault_site
+        f"kernel '{kernel}' executed a trap ({location}).{_explain_trap(code)}", fault_site
     )
 
 
-def _trap_reason(code: str) -> str:
+def _explain_trap(code: str) -> str:
     """Explain the most common causes of a trap that the source does not contain."""
     if "trap" in code:
         return ""

@@ -116,7 +116,7 @@ class RunningLaunch:
     """
 
     kernel: Kernel
-    code: jit.Code
+    code: jit.KernelCode
     source: str
     packed: PackedLaunch
     options: RunOptions
@@ -164,7 +164,7 @@ class RunningLaunch:
     def with_trace(
         self,
         kernel: Kernel,
-        code: jit.Code,
+        code: jit.KernelCode,
         addresses: npt.NDArray[np.int64],
         block: int,
         request: TraceRequest,

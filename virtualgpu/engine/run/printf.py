@@ -11,12 +11,12 @@ from dataclasses import dataclass
 _SPECIFIER_PATTERN = re.compile(
     r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])"
 )
-_INTEGERS = "diouxXc"
+_INTEGER_CONVERSIONS = "diouxXc"
 MAX_STRING_BYTES = 4096
 # Size of CUDA's own buffer (the default of cudaLimitPrintfFifoSize).
 BUFFER_BYTES = 1 << 20
 # The widest field that is printed with its full width.
-_MAX_COLUMNS = 4096
+_MAX_WIDTH_COLUMNS = 4096
 
 
 class PrintBuffer:
@@ -72,7 +72,7 @@ def read_string(read: Callable[[int, int], bytes], address: int) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def argument_count(template: str) -> int:
+def count_arguments(template: str) -> int:
     """Return the number of arguments that a format string needs. CUDA's ``printf`` returns this number."""
     specifiers = _SPECIFIER_PATTERN.findall(template)
     return sum(
@@ -84,7 +84,7 @@ def argument_count(template: str) -> int:
 
 def _limit_width(columns: str | None) -> str | None:
     """Return a width or precision, limited so that the output cannot fill the host's memory."""
-    return columns if columns is None or abs(int(columns)) <= _MAX_COLUMNS else str(_MAX_COLUMNS)
+    return columns if columns is None or abs(int(columns)) <= _MAX_WIDTH_COLUMNS else str(_MAX_WIDTH_COLUMNS)
 
 
 def _format_integer(spec: str, conversion: str, value: int) -> str:
@@ -117,7 +117,7 @@ class _PythonFormat:
 
 
 @functools.lru_cache(maxsize=256)
-def _python_format(template: str) -> _PythonFormat | None:
+def _make_python_format(template: str) -> _PythonFormat | None:
     """Return a C format as a Python format, or None if Python has no equivalent."""
     format_parts: list[str] = []
     struct_format = "<"
@@ -131,7 +131,7 @@ def _python_format(template: str) -> _PythonFormat | None:
             format_parts.append("%%")
             continue
         is_unsigned = conversion in "uoxX"
-        is_integer = conversion in _INTEGERS
+        is_integer = conversion in _INTEGER_CONVERSIONS
         has_other_meaning = conversion in "cspaA" or length in ("h", "hh") or "*" in (width, precision)
         if (
             has_other_meaning
@@ -157,7 +157,7 @@ def _python_format(template: str) -> _PythonFormat | None:
 
 def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
     """Return the text that a ``printf`` call prints. The buffer contains the arguments in CUDA's format."""
-    python_format = _python_format(template)
+    python_format = _make_python_format(template)
     if python_format is not None and len(buffer) >= python_format.packed.size:
         return python_format.text % python_format.packed.unpack_from(buffer)
     return _format_any(template, buffer, read)
@@ -185,7 +185,7 @@ def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes])
         width = _limit_width(width)
         precision = _limit_width(precision)
         spec = "%" + flags + (width or "") + (f".{precision}" if precision is not None else "")
-        if conversion in _INTEGERS:
+        if conversion in _INTEGER_CONVERSIONS:
             is_64_bit = length in ("ll", "l", "j", "z", "t")
             struct_code = "<q" if is_64_bit else "<i"
             (value,) = struct.unpack(

@@ -22,7 +22,7 @@ from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.machine import jit, processor
 from virtualgpu.engine.machine.processor import Processor
 from virtualgpu.engine.observe import accesses, fragments, results, tracing
-from virtualgpu.engine.run.crew import run
+from virtualgpu.engine.run.crew import run_launch_parts
 from virtualgpu.engine.run.launch import PackedLaunch, RunningLaunch, RunOptions
 from virtualgpu.engine.run.worker import Worker
 from virtualgpu.model.memory import DeviceMemory
@@ -32,7 +32,7 @@ from virtualgpu.records.access import AccessTrace
 from virtualgpu.records.fragments import FragmentTrace
 
 T = TypeVar("T")
-_WORKSPACE_BYTES = 64
+_GRID_WORKSPACE_BYTES = 64
 # Position in the order, instructions, sectors and wavefronts; SM, start, end and duration.
 _BYTES_PER_BLOCK = 64
 
@@ -64,9 +64,11 @@ def _parse(ptx: str) -> ir.Module:
 
 def _compile_kernel(
     ptx: str, entry: str, with_counters: bool, trace: bool, observe: bool = False, trap_nan: bool = False
-) -> tuple[codegen.Kernel, jit.Code, bool]:
+) -> tuple[codegen.Kernel, jit.KernelCode, bool]:
     """Return the compiled code of a kernel, and whether its blocks have to run in order."""
-    return _compile_for(processor.chosen(), ptx, entry, with_counters, trace, observe, trap_nan)
+    return _compile_for(
+        processor.find_chosen_processor(), ptx, entry, with_counters, trace, observe, trap_nan
+    )
 
 
 @functools.lru_cache(maxsize=256)
@@ -78,7 +80,7 @@ def _compile_for(
     trace: bool,
     observe: bool,
     trap_nan: bool,
-) -> tuple[codegen.Kernel, jit.Code, bool]:
+) -> tuple[codegen.Kernel, jit.KernelCode, bool]:
     """Return the compiled code of a kernel for a processor, and whether its blocks have to run in order."""
     kernel = codegen.generate(
         _parse(ptx),
@@ -89,20 +91,20 @@ def _compile_for(
         trap_nan=trap_nan,
         masked=target_processor.masks,
     )
-    return kernel, jit.Code(kernel.text, target_processor), _needs_order(kernel)
+    return kernel, jit.KernelCode(kernel.text, target_processor), _needs_block_order(kernel)
 
 
 @functools.lru_cache(maxsize=256)
-def _amounts_of(
+def _compute_amounts(
     target_processor: Processor, ptx: str, entry: str, observe: bool, trap_nan: bool
 ) -> results.KernelAmounts:
-    return results.kernel_amounts(
+    return results.compute_kernel_amounts(
         _compile_for(target_processor, ptx, entry, True, False, observe, trap_nan)[0]
     )
 
 
 @functools.lru_cache(maxsize=64)
-def _cache_of(_ptx: str) -> dict[Hashable, Any]:
+def _get_shared_cache(_ptx: str) -> dict[Hashable, Any]:
     return {}
 
 
@@ -127,7 +129,7 @@ class Program:
         self.code = code
         self.module = _parse(ptx)
         self._variables: dict[str, int] = {}
-        self._cache = _cache_of(ptx)
+        self._cache = _get_shared_cache(ptx)
         self._lock = threading.RLock()
 
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
@@ -246,12 +248,12 @@ class Program:
         machine_code.improve()
         start_s = time.perf_counter()
         if trace is None:
-            workers = run(launch, [(launch, order)])
+            workers = run_launch_parts(launch, [(launch, order)])
         else:
             traced_kernel, traced_code, _ = _compile_kernel(
                 self.ptx, packed.name, with_counters, True, is_observed
             )
-            traced_block = results.linear(trace.block_index, packed.grid)
+            traced_block = results.to_linear_index(trace.block_index, packed.grid)
             position = int(np.nonzero(order == traced_block)[0][0])
             traced = launch.with_trace(
                 traced_kernel,
@@ -267,14 +269,16 @@ class Program:
             ]
             if packed.cooperative:  # the blocks wait for each other
                 launch_parts = [(traced, order)]
-            workers = run(launch, launch_parts)
+            workers = run_launch_parts(launch, launch_parts)
         machine_code.note_run_time(time.perf_counter() - start_s)
         provenance = Provenance("modelled", options.device_name)
         counters = None
         if with_counters:
-            amounts = _amounts_of(processor.chosen(), self.ptx, packed.name, is_observed, options.trap_nan)
-            counters = _launch_counters(launch, amounts, provenance, workers)
-        block_counters = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
+            amounts = _compute_amounts(
+                processor.find_chosen_processor(), self.ptx, packed.name, is_observed, options.trap_nan
+            )
+            counters = _make_launch_counters(launch, amounts, provenance, workers)
+        block_counters = results.sum_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
         result = LaunchResult(
             counters=counters,
             block_warp_instructions=launch.block_clock,
@@ -288,12 +292,12 @@ class Program:
         if trace is None:
             return result
         if trace.accesses and counters is not None:
-            result = replace(result, access_trace=accesses.access_trace(traced, counters, trace))
+            result = replace(result, access_trace=accesses.make_access_trace(traced, counters, trace))
         if trace.fragments:
-            result = replace(result, fragment_trace=fragments.fragment_trace(traced, provenance, trace))
+            result = replace(result, fragment_trace=fragments.make_fragment_trace(traced, provenance, trace))
         if not trace.steps:
             return result
-        record = tracing.block_trace(traced, provenance, trace)
+        record = tracing.make_block_trace(traced, provenance, trace)
         warp_trace = next((warp for warp in record.warps if warp.warp_index == trace.warp_index), None)
         return replace(result, trace=warp_trace, block_trace=record if trace.whole_block else None)
 
@@ -302,11 +306,11 @@ class Program:
         name = "cooperative groups' workspace"
         with self._lock:
             if name not in self._variables:
-                self._variables[name] = memory.malloc(_WORKSPACE_BYTES)
-                memory.track(self._variables[name], _WORKSPACE_BYTES, name)
+                self._variables[name] = memory.malloc(_GRID_WORKSPACE_BYTES)
+                memory.track(self._variables[name], _GRID_WORKSPACE_BYTES, name)
         address = self._variables[name]
-        memory.view(address, _WORKSPACE_BYTES)[:] = 0
-        memory.view(address, 4).view(np.uint32)[0] = _WORKSPACE_BYTES
+        memory.view(address, _GRID_WORKSPACE_BYTES)[:] = 0
+        memory.view(address, 4).view(np.uint32)[0] = _GRID_WORKSPACE_BYTES
         return address
 
     def _variable_addresses(self, kernel: codegen.Kernel, memory: DeviceMemory) -> npt.NDArray[np.int64]:
@@ -316,17 +320,17 @@ class Program:
         return addresses
 
 
-def _launch_counters(
+def _make_launch_counters(
     launch: RunningLaunch, amounts: results.KernelAmounts, provenance: Provenance, workers: list[Worker]
 ) -> KernelCounters:
-    accesses = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
-    branches = results.total_counters([w.branches for w in workers], layout.BRANCH_STRIDE)
-    blocks = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
+    accesses = results.sum_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
+    branches = results.sum_counters([w.branches for w in workers], layout.BRANCH_STRIDE)
+    blocks = results.sum_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
     kernel = launch.kernel
     tables = launch.kernel.tables
     longest_warp = max(int(w.context[0]["longest_warp"]) for w in workers)
     shared_bytes = launch.shared_bytes - kernel.reserved_shared_bytes
-    return results.counters(
+    return results.make_counters(
         kernel,
         amounts,
         launch.packed.title,
@@ -341,7 +345,7 @@ def _launch_counters(
     )
 
 
-def _needs_order(kernel: codegen.Kernel) -> bool:
+def _needs_block_order(kernel: codegen.Kernel) -> bool:
     """Return whether running blocks on several CPU cores could change visible results.
 
     Atomics on global memory and printf depend on the order of blocks; on one core the order is the same

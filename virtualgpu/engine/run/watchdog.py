@@ -17,32 +17,32 @@ from virtualgpu.engine.run.worker import Worker
 _MIN_WALL_S = 20.0
 _MIN_CPU_SHARE = 0.2
 # Number of memory checks within the limit, and the least computation between two checks.
-_CHECKS = 10
+_MEMORY_CHECK_COUNT = 10
 _MIN_INTERVAL_S = 0.1
 # Memory above this size is not checked, because a check would take too long.
-_MAX_BYTES = 256 << 20
+_MAX_CHECKED_BYTES = 256 << 20
 # Lanes store one after the other, and a check may fall between two stores, on a busy machine for
 # milliseconds. So memory is checked repeatedly, with pauses, for this long before its contents count as new.
 _RECHECK_S = 0.05
-_PAUSE_S = 0.002
+_RECHECK_PAUSE_S = 0.002
 
 
-class Crew(Protocol):
-    """The interface of a crew, which runs some blocks of a launch on one thread."""
+class BlockRunner(Protocol):
+    """The interface of a runner, which runs some blocks of a launch on one thread."""
 
     workers: list[Worker]
 
     @property
     def spent_s(self) -> float:
-        """Processor time in seconds that the crew has used so far."""
+        """Processor time in seconds that the runner has used so far."""
 
     @property
     def ended(self) -> int:
-        """Number of blocks of the crew that have finished so far."""
+        """Number of blocks of the runner that have finished so far."""
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """The progress of the crew, as a tuple of three numbers. It contains the number of finished blocks,
+        """The progress of the runner, as a tuple of three numbers. It contains the number of finished blocks,
         the running block, and that block's number of finished threads.
         """
 
@@ -61,7 +61,7 @@ class Watchdog:
         self._limit_s = launch.options.watchdog_s
         self._is_patient = launch.options.patient
         self._idle_limit_s = launch.options.idle_s or math.inf
-        self._crews: Sequence[Crew] = ()
+        self._runners: Sequence[BlockRunner] = ()
         self._states: list[tuple[int, int, int]] = []
         self._ended_before = 0  # blocks of earlier parts
         self._spent_before_s = 0.0
@@ -70,27 +70,29 @@ class Watchdog:
         self._last_output_s = 0.0  # time of the last new store or output
         self._printed_count = 0
         self._checksums: set[int] = set()  # checksums of all memory contents so far
-        self._interval_s = max(min(self._limit_s, 2 * self._idle_limit_s) / _CHECKS, _MIN_INTERVAL_S)
+        self._interval_s = max(
+            min(self._limit_s, 2 * self._idle_limit_s) / _MEMORY_CHECK_COUNT, _MIN_INTERVAL_S
+        )
         self._next_check_s = self._interval_s
         self.progress: Progress | None = None  # progress of a launch when it was stopped
 
-    def begin(self, crews: Sequence[Crew]) -> None:
-        """Start to watch the crews that run the next part of the kernel launch."""
+    def begin(self, runners: Sequence[BlockRunner]) -> None:
+        """Start to watch the runners that run the next part of the kernel launch."""
         self._spent_before_s = self.spent_s
         self._ended_before = self.ended
-        self._crews = crews
-        self._states = [crew.state for crew in crews]
+        self._runners = runners
+        self._states = [runner.state for runner in runners]
         self._last_end_s = self._last_output_s = self._spent_before_s
 
     @property
     def spent_s(self) -> float:
-        """Processor time in seconds that all crews of the launch have used so far."""
-        return self._spent_before_s + max((crew.spent_s for crew in self._crews), default=0.0)
+        """Processor time in seconds that all runners of the launch have used so far."""
+        return self._spent_before_s + max((runner.spent_s for runner in self._runners), default=0.0)
 
     @property
     def ended(self) -> int:
         """Number of blocks of the launch that have finished so far."""
-        return self._ended_before + sum(crew.ended for crew in self._crews)
+        return self._ended_before + sum(runner.ended for runner in self._runners)
 
     @property
     def since_last_end_s(self) -> float:
@@ -104,7 +106,7 @@ class Watchdog:
         spent_s = self.spent_s
         if spent_s and self._start_s is None:
             self._start_s = time.monotonic()
-        states = [crew.state for crew in self._crews]
+        states = [runner.state for runner in self._runners]
         if any(map(_has_ended, self._states, states)):
             self._last_end_s = spent_s
         self._states = states
@@ -156,7 +158,7 @@ class Watchdog:
             checksums.add(checksum)
             if time.monotonic() > deadline_s:
                 break
-            time.sleep(_PAUSE_S)
+            time.sleep(_RECHECK_PAUSE_S)
         if checksum is None or (checksum in checksums and self._checksums):
             self._last_output_s = spent_s
         self._checksums |= checksums
@@ -166,11 +168,11 @@ class Watchdog:
         """Return a checksum of all memory that the kernel can write to: the device's, and its blocks' own."""
         memory = self._launch.memory
         starts, ends = (column.tolist() for column in memory.live())
-        workers = [worker for crew in self._crews for worker in list(crew.workers)]
+        workers = [worker for runner in self._runners for worker in list(runner.workers)]
         block_memory = [array for worker in workers for array in worker.own_memory]
         if (
             memory.uses_remote_memory
-            or sum(ends) - sum(starts) + sum(a.nbytes for a in block_memory) > _MAX_BYTES
+            or sum(ends) - sum(starts) + sum(a.nbytes for a in block_memory) > _MAX_CHECKED_BYTES
         ):
             return None
         checksum = 0

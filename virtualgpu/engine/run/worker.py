@@ -18,12 +18,14 @@ from virtualgpu.engine.run import barriers, faults, printf
 from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.records import Dim3
 
-_PRINTF = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
-_OBSERVER = ctypes.CFUNCTYPE(
+_PRINTF_CALLBACK = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32
+)
+_OBSERVER_CALLBACK = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
 )
-_BARRIER = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-_SERVICE = ctypes.CFUNCTYPE(
+_BARRIER_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+_SERVICE_CALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_int32,
     ctypes.c_void_p,
     ctypes.c_int32,
@@ -40,7 +42,7 @@ def _aligned_buffer(size_bytes: int, align: int = 128) -> tuple[npt.NDArray[np.u
     return buffer, buffer.ctypes.data + (-buffer.ctypes.data) % align
 
 
-def thread_indices(block: Dim3) -> npt.NDArray[np.int32]:
+def make_thread_indices(block: Dim3) -> npt.NDArray[np.int32]:
     """Return the ``threadIdx`` of every lane of a block as an array of shape (warps, 3, 32)."""
     warps = -(-block[0] * block[1] * block[2] // layout.LANES)
     lane = np.arange(warps * layout.LANES, dtype=np.int32)
@@ -83,13 +85,13 @@ class Worker:
         self.report = ""
         self._templates: dict[int, str] = {}
         self.excused: dict[int, tuple[int, ...]] = {}  # by the pc of a barrier
-        tids = thread_indices(launch.packed.block)
+        tids = make_thread_indices(launch.packed.block)
         params = np.frombuffer(launch.packed.params, np.uint8).copy()
-        starts, ends = _add_range(live_allocations, params.ctypes.data, params.size)
-        self.printf = _PRINTF(self.on_printf)
-        self.barrier = _BARRIER(self.on_barrier)
-        self.service = _SERVICE(self.on_service)
-        self.observer = _OBSERVER(self.on_access)
+        starts, ends = _insert_range(live_allocations, params.ctypes.data, params.size)
+        self.printf = _PRINTF_CALLBACK(self.on_printf)
+        self.barrier = _BARRIER_CALLBACK(self.on_barrier)
+        self.service = _SERVICE_CALLBACK(self.on_service)
+        self.observer = _OBSERVER_CALLBACK(self.on_access)
         self.context = np.zeros(1, layout.CONTEXT)
         context_address = self.context.ctypes.data
         self._block_now = ctypes.c_int64.from_address(context_address + layout.offset("block_linear"))
@@ -192,11 +194,13 @@ class Worker:
                     self._budget.value = 0
             elif site == layout.AT_BLOCK_BARRIER:
                 barrier = self.launch.kernel.plans[0].function.instructions[int(self.lanes_at(lanes)[0])]
-                observer.wait(block, warp, barrier, mask, barriers.expected_lanes(self, barrier, warp, mask))
+                observer.wait(
+                    block, warp, barrier, mask, barriers.find_expected_lanes(self, barrier, warp, mask)
+                )
             elif site == layout.ARRIVE:
                 observer.arrive(block, warp, mask, int(self.lanes_at(lanes)[0]))
             elif site == layout.BLOCK_OPENS:
-                observer.barrier(block, barriers.lane_pcs(self) != layout.EXITED, True)
+                observer.barrier(block, barriers.read_lane_pcs(self) != layout.EXITED, True)
             elif site == layout.SHUFFLE:
                 assert stored_address is not None
                 function, pc = divmod(int(self.lanes_at(stored_address)[0]), 1 << 32)
@@ -287,7 +291,7 @@ class Worker:
                 address: self._read_template(address) for address in {templates[lane] for lane in lanes}
             }
             argument_counts = {
-                address: printf.argument_count(template) for address, template in formats_by_address.items()
+                address: printf.count_arguments(template) for address, template in formats_by_address.items()
             }
             if buffer.has_space:
                 stack_bytes = int(self.context[0]["local_bytes"])
@@ -348,7 +352,7 @@ class Worker:
             function,
             instruction,
             (int(context_record["ctaid_x"]), int(context_record["ctaid_y"]), int(context_record["ctaid_z"])),
-            results.unlinear(thread_index, launch.packed.block),
+            results.from_linear_index(thread_index, launch.packed.block),
             int(context_record["fault_address"]),
             int(context_record["fault_size"]),
             launch.shared_bytes,
@@ -361,7 +365,7 @@ class Worker:
 
     def _any_pc(self, context_record: Any) -> int:
         """Return the program counter of any running thread in a stopped block, else -1."""
-        position = barriers.running_thread(self)
+        position = barriers.find_running_thread(self)
         if position is None:
             return -1
         context_record["warp"], context_record["fault_lane"], block = position
@@ -370,7 +374,7 @@ class Worker:
     @property
     def line(self) -> int:
         """Source line that a running thread of the current block executes, or 0 if it is unknown."""
-        position = barriers.running_thread(self)
+        position = barriers.find_running_thread(self)
         plan = self.launch.kernel.plans[0]
         if position is None:
             return 0
@@ -383,10 +387,10 @@ class Worker:
         """
         launch = self.launch
         variables = dict(zip(launch.kernel.tables.globals, launch.globals.tolist(), strict=False))
-        return origin.base_pointer(function, instruction, launch.packed.params, variables)
+        return origin.find_base_pointer(function, instruction, launch.packed.params, variables)
 
 
-def _add_range(
+def _insert_range(
     live_ranges: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], start: int, size: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the sorted live ranges with one more range.

@@ -21,7 +21,7 @@ from virtualgpu.engine.watch.memory import (
     addresses_of_pointers,
     pointer_of,
 )
-from virtualgpu.engine.watch.scene import Scene, UnknownValueError
+from virtualgpu.engine.watch.scene import UnknownValueError, WatchScope
 from virtualgpu.errors import WatchError, did_you_mean
 from virtualgpu.records import WARP_SIZE
 from virtualgpu.records.warp.columns import expand_lane_masks
@@ -32,7 +32,7 @@ from virtualgpu.words import number
 class Evaluator:
     """An evaluator for a watch expression, which computes its value after every step of a warp."""
 
-    def __init__(self, scene: Scene, expression: reading.Expression) -> None:
+    def __init__(self, scene: WatchScope, expression: reading.Expression) -> None:
         self.scene = scene
         self.text = expression.text
         self.outside_note = ""
@@ -76,12 +76,12 @@ class Evaluator:
     def _evaluate(self, node: ast.expr) -> Lanes:
         match node:
             case ast.Constant(value=(bool() | int() | float() | complex()) as value):
-                return lanes.constant(value)
+                return lanes.make_constant(value)
             case ast.Name(id=name):
                 if name in reading.COORDINATES:
                     raise self._fail(f"`{name}` has three components. Write {name}.x, .y or .z.")
-                if (literal := reading.literal_value(name)) is not None:
-                    return lanes.constant(literal[1], literal[0])
+                if (literal := reading.parse_literal(name)) is not None:
+                    return lanes.make_constant(literal[1], literal[0])
                 return self.scene.name(name)
             case ast.Attribute(value=ast.Name(id=name), attr=axis) if name in reading.COORDINATES:
                 result = self.scene.built_in(name, axis)
@@ -186,7 +186,7 @@ class Evaluator:
         address = self._pointer(base_lanes)
         if address is None:
             raise self._fail(
-                f"`{base_text}` is neither an array nor a pointer: it is {_with_article(base_lanes.type)}."
+                f"`{base_text}` is neither an array nor a pointer: it is {_describe_type(base_lanes.type)}."
             )
         element_type = self._pointed_type(base_lanes, node)
         index_lanes = self._value(node.slice)
@@ -268,7 +268,7 @@ class Evaluator:
         members = {name: (offset, key) for name, offset, key in base_lanes.type.members}
         if base_lanes.address is None or not members:
             raise self._fail(
-                f"`{base_text}` is {_with_article(base_lanes.type)}, which has no members. Use `.` "
+                f"`{base_text}` is {_describe_type(base_lanes.type)}, which has no members. Use `.` "
                 "with structs, threadIdx, blockIdx, blockDim and gridDim."
             )
         if node.attr not in members:
@@ -283,11 +283,11 @@ class Evaluator:
         return replace(base_lanes, type=ctype, value=None, address=base_lanes.address + offset)
 
 
-def _with_article(ctype: CType) -> str:
+def _describe_type(ctype: CType) -> str:
     return f"a {ctype.name}" if ctype.name[:1] not in "aeiou" else f"an {ctype.name}"
 
 
-def evaluate_watch(scene: Scene, expression: reading.Expression) -> Watched:
+def evaluate_watch(scene: WatchScope, expression: reading.Expression) -> Watched:
     """Return the values of a watch expression, with one row for each step that changes them.
 
     Raises
@@ -329,19 +329,19 @@ def evaluate_watch(scene: Scene, expression: reading.Expression) -> Watched:
         kind=value_kind,
         step=changed_steps.astype(np.int32),
         value=bits[changed_steps],
-        known=_lane_masks(known_lanes[changed_steps]),
-        outside=_lane_masks(is_outside[changed_steps]),
+        known=_pack_lane_masks(known_lanes[changed_steps]),
+        outside=_pack_lane_masks(is_outside[changed_steps]),
         note=evaluator.outside_note,
     )
 
 
-def _lane_masks(truth: Bools) -> npt.NDArray[np.uint32]:
+def _pack_lane_masks(truth: Bools) -> npt.NDArray[np.uint32]:
     """Return rows of 32 truth values as masks with one bit per lane."""
     packed_bits = np.packbits(truth, axis=1, bitorder="little")
     return np.ascontiguousarray(packed_bits).view("<u4").ravel().astype(np.uint32)
 
 
-def evaluate_stop(scene: Scene, stop: reading.Stop) -> Stop:
+def evaluate_stop(scene: WatchScope, stop: reading.StopCondition) -> Stop:
     """Return the steps at which a warp stops, and the lanes that cause each stop.
 
     Raises
@@ -354,22 +354,24 @@ def evaluate_stop(scene: Scene, stop: reading.Stop) -> Stop:
     masks = np.zeros(len(scene.trace), np.uint32)
     try:
         if stop.kind == "line":
-            stop_steps, masks, stop_note = _steps_at_line(scene, stop)
+            stop_steps, masks, stop_note = _find_steps_at_line(scene, stop)
         elif stop.kind == "write":
             assert stop.expression is not None
-            masks = _lane_masks(_lanes_that_write(scene, stop.expression))
+            masks = _pack_lane_masks(_find_writing_lanes(scene, stop.expression))
             stop_steps = np.flatnonzero(masks)
         else:
             assert stop.expression is not None
-            truth_lanes, is_true = _condition_lanes(scene, stop)
+            truth_lanes, is_true = _evaluate_condition(scene, stop)
             stop_steps = np.flatnonzero(is_true & ~np.append(False, is_true[:-1]))
-            masks = _lane_masks(truth_lanes)
+            masks = _pack_lane_masks(truth_lanes)
     except UnknownValueError as error:
         stop_note = str(error)
     return Stop(stop.text, stop.kind, stop_steps.astype(np.int32), masks[stop_steps], stop_note)
 
 
-def _steps_at_line(scene: Scene, stop: reading.Stop) -> tuple[Ints, npt.NDArray[np.uint32], str]:
+def _find_steps_at_line(
+    scene: WatchScope, stop: reading.StopCondition
+) -> tuple[Ints, npt.NDArray[np.uint32], str]:
     lines = scene.trace.code.rstrip("\n").count("\n") + 1
     if not 1 <= stop.line <= lines:
         raise WatchError(f"`{stop.text}`: the kernel's source has only the lines 1 to {number(lines)}.")
@@ -386,13 +388,13 @@ def _steps_at_line(scene: Scene, stop: reading.Stop) -> tuple[Ints, npt.NDArray[
     return visit_steps, scene.trace.active_mask, stop_note
 
 
-def _condition_lanes(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
+def _evaluate_condition(scene: WatchScope, stop: reading.StopCondition) -> tuple[Bools, Bools]:
     """Return the lanes in which a condition is true after each step, and the steps at which to stop."""
     assert stop.expression is not None
     condition_value = Evaluator(scene, stop.expression).loaded
     if condition_value.type.kind != "pred" and condition_value.type.name != "bool":
         raise WatchError(
-            f"`{stop.text}`: `{stop.expression.text}` is {_with_article(condition_value.type)}, "
+            f"`{stop.text}`: `{stop.expression.text}` is {_describe_type(condition_value.type)}, "
             "which is not a truth value. Compare it, as in "
             f"{stop.kind}({stop.expression.text} > 0)."
         )
@@ -405,7 +407,7 @@ def _condition_lanes(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
     return truth_lanes, is_true
 
 
-def _lanes_that_write(scene: Scene, watched_place: reading.Expression) -> Bools:
+def _find_writing_lanes(scene: WatchScope, watched_place: reading.Expression) -> Bools:
     """Return the lanes that write a variable, or bytes of memory, at each step."""
     trace = scene.trace
     executed_lanes = expand_lane_masks(trace.executed_mask)

@@ -98,18 +98,18 @@ def to_bits(numbers: Array) -> npt.NDArray[np.uint64]:
     return np.ascontiguousarray(numbers).view(f"u{numbers.dtype.itemsize}").astype(np.uint64)
 
 
-def constant(value: Any, kind: str = "") -> Lanes:
+def make_constant(value: Any, kind: str = "") -> Lanes:
     """Return the value of a literal number in all lanes. An imaginary number represents a C ``float``
     literal.
     """
     true_mask = np.ones((1, 1), np.bool_)
     false_mask = np.zeros((1, 1), np.bool_)
-    kind = kind or _kind_of(value)
+    kind = kind or _find_kind(value)
     real_number = value.imag if isinstance(value, complex) else value
     return Lanes(_TYPE_OF_KIND[kind], np.full((1, 1), real_number, dtype_of(kind)), true_mask, false_mask)
 
 
-def _kind_of(value: Any) -> str:
+def _find_kind(value: Any) -> str:
     if not isinstance(value, int):
         return "f32" if isinstance(value, complex) else "f64"
     if isinstance(value, bool):
@@ -119,7 +119,7 @@ def _kind_of(value: Any) -> str:
     return "s64" if value < 1 << 63 else "u64"
 
 
-def _promoted_kind(lanes: Lanes) -> str:
+def _promote_kind(lanes: Lanes) -> str:
     """Return the type in which C computes with a number: int for small integers, float for halves."""
     number_kind = lanes.type.kind
     if number_kind[0] in "fb":
@@ -127,9 +127,9 @@ def _promoted_kind(lanes: Lanes) -> str:
     return number_kind if number_kind[1:] in ("32", "64") else "s32"
 
 
-def _common_kind(left: Lanes, right: Lanes) -> str:
+def _find_common_kind(left: Lanes, right: Lanes) -> str:
     """Return the type in which C computes with two numbers (ISO C, 6.3.1.8)."""
-    kinds = _promoted_kind(left), _promoted_kind(right)
+    kinds = _promote_kind(left), _promote_kind(right)
     if "f" in (kinds[0][0], kinds[1][0]):
         return max(number_kind for number_kind in kinds if number_kind[0] == "f")
     width = max(int(number_kind[1:]) for number_kind in kinds)
@@ -147,7 +147,7 @@ def _combine_lanes(type_: CType, value: Array, *operands: Lanes) -> Lanes:
 
 def compare(op: ast.cmpop, left: Lanes, right: Lanes) -> Lanes:
     """Return the result of comparing two numbers in every lane."""
-    dtype = dtype_of(_common_kind(left, right))
+    dtype = dtype_of(_find_common_kind(left, right))
     truth_values = _COMPARISONS[type(op)](left.numbers.astype(dtype), right.numbers.astype(dtype))
     return _combine_lanes(BOOL, truth_values, left, right)
 
@@ -160,7 +160,7 @@ def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
     WatchError
         If C does not have this operation for floating-point numbers.
     """
-    common_kind = _common_kind(left, right)
+    common_kind = _find_common_kind(left, right)
     if common_kind[0] == "f" and isinstance(op, _INTEGER_OPERATIONS):
         raise WatchError(
             f"`{text}`: this operator needs integers, but one operand is a floating-point number."
@@ -192,7 +192,7 @@ def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
     WatchError
         If C does not have this operation for a floating-point number.
     """
-    promoted_kind = _promoted_kind(operand)
+    promoted_kind = _promote_kind(operand)
     operand_numbers = operand.numbers.astype(dtype_of(promoted_kind))
     if isinstance(op, ast.Invert) and promoted_kind[0] == "f":
         raise WatchError(

@@ -27,7 +27,7 @@ _OPCODE_PATTERN = re.compile(r"(?:@!?%\w+\s+)?(\w+)([.\w:]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class MemoryRegion:
     """A range of device memory, with its bytes before and after a launch."""
 
     start: int
@@ -46,10 +46,10 @@ def addresses_of(trace: WarpTrace, steps: npt.NDArray[np.integer[Any]]) -> Ints:
     tags = np.array([_SPACE_TAGS.get(name, 0) for name in trace.space], np.int64)
     tag = tags[trace.access_space[steps]][:, None]
     address = trace.address[steps]
-    return np.where(address >= 0, (address | tag) + _lane_bits(tag), -1)
+    return np.where(address >= 0, (address | tag) + _make_lane_bits(tag), -1)
 
 
-def _lane_bits(address: Ints) -> Ints:
+def _make_lane_bits(address: Ints) -> Ints:
     return np.where(address >> TAG_SHIFT == LOCAL >> TAG_SHIFT, _LANES << LANE_SHIFT, 0)
 
 
@@ -58,7 +58,7 @@ def addresses_of_pointers(pointer: npt.NDArray[np.uint64]) -> Ints:
     lane number.
     """
     address = pointer.astype(np.int64)
-    return np.asarray(address + _lane_bits(address))
+    return np.asarray(address + _make_lane_bits(address))
 
 
 def pointer_of(address: Ints) -> npt.NDArray[np.uint64]:
@@ -72,7 +72,7 @@ _STORE_EVENT, _LOAD_EVENT, _ATOMIC_EVENT = range(3)
 
 
 @dataclass(frozen=True, slots=True)
-class _Events:
+class _ByteEvents:
     """The bytes that a block wrote to memory or loaded from it, in the order of time."""
 
     address: Ints
@@ -81,16 +81,18 @@ class _Events:
     kind: npt.NDArray[np.int8]
 
 
-def _byte_events(address: Ints, bits: Bits, width: Ints, time: Ints, event_kind: Ints) -> Iterable[_Events]:
+def _make_byte_events(
+    address: Ints, bits: Bits, width: Ints, time: Ints, event_kind: Ints
+) -> Iterable[_ByteEvents]:
     for byte in range(int(width.max(initial=0))):
         has_byte = width > byte
         byte_values = (bits[has_byte] >> np.uint64(8 * byte)).astype(np.uint8)
-        yield _Events(
+        yield _ByteEvents(
             address[has_byte] + byte, byte_values, time[has_byte], event_kind[has_byte].astype(np.int8)
         )
 
 
-def _global_events(trace: WarpTrace) -> Iterable[_Events]:
+def _find_global_events(trace: WarpTrace) -> Iterable[_ByteEvents]:
     """Yield the bytes that a warp stored to or loaded from memory other than shared memory."""
     detail = trace.detail
     if detail is None or trace.address is None or trace.access_space is None or trace.value is None:
@@ -113,7 +115,7 @@ def _global_events(trace: WarpTrace) -> Iterable[_Events]:
     store_rows, store_lanes = np.nonzero(
         expand_lane_masks(trace.executed_mask[store_steps]) & (addresses >= 0)
     )
-    yield from _byte_events(
+    yield from _make_byte_events(
         addresses[store_rows, store_lanes] + (ends - width - start)[store_rows],
         detail.stored_value[is_stored][store_rows, store_lanes],
         width[store_rows],
@@ -126,7 +128,7 @@ def _global_events(trace: WarpTrace) -> Iterable[_Events]:
     addresses = addresses_of(trace, loads)
     store_rows, store_lanes = np.nonzero(expand_lane_masks(trace.executed_mask[loads]) & (addresses >= 0))
     size = np.zeros(loads.size) if trace.access_size_bytes is None else trace.access_size_bytes[loads]
-    yield from _byte_events(
+    yield from _make_byte_events(
         addresses[store_rows, store_lanes],
         trace.value[loads][store_rows, store_lanes],
         size.astype(np.int64)[store_rows],
@@ -135,13 +137,13 @@ def _global_events(trace: WarpTrace) -> Iterable[_Events]:
     )
 
 
-def _shared_events(trace: WarpTrace) -> Iterable[_Events]:
+def _find_shared_events(trace: WarpTrace) -> Iterable[_ByteEvents]:
     """Yield the bytes that all warps of the block stored to shared memory."""
     if trace.detail is None:
         return
     shared = trace.detail.shared
     write_rows, write_lanes = np.nonzero(expand_lane_masks(shared.mask))
-    yield from _byte_events(
+    yield from _make_byte_events(
         shared.offset[write_rows, write_lanes].astype(np.int64) | SHARED,
         shared.value[write_rows, write_lanes],
         shared.width_bytes[write_rows].astype(np.int64),
@@ -150,7 +152,7 @@ def _shared_events(trace: WarpTrace) -> Iterable[_Events]:
     )
 
 
-class Memory:
+class WatchedMemory:
     """The contents of memory at every step, as far as the trace reveals them.
 
     The value of a byte is the one that the block last wrote or read there. If the block's next access, or the
@@ -167,9 +169,9 @@ class Memory:
         Device memory before and after the launch, sorted, and the parameters.
     """
 
-    def __init__(self, traces: tuple[WarpTrace, ...], regions: list[Region]) -> None:
-        event_parts = [*_shared_events(traces[0])] if traces else []
-        event_parts += [events for trace in traces for events in _global_events(trace)]
+    def __init__(self, traces: tuple[WarpTrace, ...], regions: list[MemoryRegion]) -> None:
+        event_parts = [*_find_shared_events(traces[0])] if traces else []
+        event_parts += [events for trace in traces for events in _find_global_events(trace)]
         self._truncated = any(trace.truncated for trace in traces)
         address = np.concatenate([np.zeros(0, np.int64), *(event_part.address for event_part in event_parts)])
         byte = np.concatenate([np.zeros(0, np.uint8), *(event_part.byte for event_part in event_parts)])

@@ -16,7 +16,7 @@ from virtualgpu.errors import WatchError
 COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 # 2.5f becomes an imaginary number, which C does not have; it represents a float. 3u and 3LL become names.
 _LITERAL_PREFIX = "_gpulab_"
-_C_TO_PYTHON = (
+_PYTHON_REPLACEMENTS = (
     (re.compile(r"&&"), " and "),
     (re.compile(r"\|\|"), " or "),
     (re.compile(r"!(?!=)"), " not "),
@@ -29,7 +29,7 @@ _C_TO_PYTHON = (
 # C names that are Python keywords get a suffix that no other name has.
 _PYTHON_KEYWORD_PATTERN = re.compile(rf"\b({'|'.join(sorted({*keyword.kwlist} - {'and', 'or', 'not'}))})\b")
 _KEYWORD_SUFFIX = "_gpulab_c_"
-_ALLOWED = (
+_ALLOWED_NODES = (
     ast.BinOp,
     ast.UnaryOp,
     ast.BoolOp,
@@ -44,10 +44,10 @@ _ALLOWED = (
     ast.cmpop,
     ast.expr_context,
 )
-_PYTHON_ONLY = (ast.FloorDiv, ast.Pow, ast.MatMult, ast.Is, ast.IsNot, ast.In, ast.NotIn)
-_REMEDY = "Write a C expression of variables, as in x[i] * 2 or tile[threadIdx.x]."
+_PYTHON_ONLY_OPERATORS = (ast.FloorDiv, ast.Pow, ast.MatMult, ast.Is, ast.IsNot, ast.In, ast.NotIn)
+_EXPRESSION_REMEDY = "Write a C expression of variables, as in x[i] * 2 or tile[threadIdx.x]."
 _MAX_NODES = 400
-_TOO_LONG = "`{}…` is too long for a watch expression: split it into several ones."
+_TOO_LONG_MESSAGE = "`{}…` is too long for a watch expression: split it into several ones."
 _STOP_PATTERN = re.compile(r"(line|write|any|all)\b\s*(.*)", re.S)
 _STOP_REMEDY = (
     'Write a line (stop="line 12"), a condition over lanes ("any(i >= n)", "all(...)") or a write '
@@ -67,12 +67,12 @@ class Expression:
         """Names that the expression uses, without built-in variables and literals."""
         used_names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
         return frozenset(
-            name for name in used_names - {*COORDINATES, "warpSize"} if literal_value(name) is None
+            name for name in used_names - {*COORDINATES, "warpSize"} if parse_literal(name) is None
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopCondition:
     """A condition at which a warp stops. The condition is a source line, an expression, or a write to
     memory.
     """
@@ -83,7 +83,7 @@ class Stop:
     expression: Expression | None = None
 
 
-def literal_value(name: str) -> tuple[str, int] | None:
+def parse_literal(name: str) -> tuple[str, int] | None:
     """Return the type and value of the C literal that a name represents, such as ``3u``."""
     if not name.startswith(_LITERAL_PREFIX):
         return None
@@ -94,7 +94,7 @@ def literal_value(name: str) -> tuple[str, int] | None:
     return f"{letter}{64 if is_64_bit else 32}", value
 
 
-def expression(text: str) -> Expression:
+def parse_expression(text: str) -> Expression:
     """Parse the text of a watch expression.
 
     Raises
@@ -108,18 +108,18 @@ def expression(text: str) -> Expression:
             'watch=["i", "x[i] * 2"].'
         )
     python = _PYTHON_KEYWORD_PATTERN.sub(rf"\1{_KEYWORD_SUFFIX}", text)
-    for c, replacement in _C_TO_PYTHON:
+    for c, replacement in _PYTHON_REPLACEMENTS:
         python = c.sub(replacement, python)
     try:
         tree = ast.parse(python.strip(), mode="eval").body
     except (RecursionError, MemoryError):
-        raise WatchError(_TOO_LONG.format(text[:40])) from None
+        raise WatchError(_TOO_LONG_MESSAGE.format(text[:40])) from None
     except (SyntaxError, ValueError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         hint = "a pointer's element is p[0], not *p. " if text.lstrip().startswith("*") else ""
-        raise WatchError(f"`{text}` cannot be read ({reason}): {hint}{_REMEDY}") from None
+        raise WatchError(f"`{text}` cannot be read ({reason}): {hint}{_EXPRESSION_REMEDY}") from None
     if sum(1 for _ in ast.walk(tree)) > _MAX_NODES:
-        raise WatchError(_TOO_LONG.format(text[:40]))
+        raise WatchError(_TOO_LONG_MESSAGE.format(text[:40]))
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             node.id = node.id.removesuffix(_KEYWORD_SUFFIX)
@@ -132,17 +132,17 @@ def expression(text: str) -> Expression:
                 "call functions. Watch its arguments, or the variable that receives its "
                 "result."
             )
-        if isinstance(node, _PYTHON_ONLY) or not isinstance(node, _ALLOWED):
+        if isinstance(node, _PYTHON_ONLY_OPERATORS) or not isinstance(node, _ALLOWED_NODES):
             raise WatchError(
                 f"`{text}` uses {_describe_node(node)}, which C or watch expressions do "
-                f"not support. {_REMEDY}"
+                f"not support. {_EXPRESSION_REMEDY}"
             )
         if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value >= 1 << 64:
             raise WatchError(
                 f"`{text}`: {node.value} is too large for C. The largest number is {(1 << 64) - 1}."
             )
         if isinstance(node, ast.Constant) and not isinstance(node.value, (bool, int, float, complex)):
-            raise WatchError(f"`{text}` contains {node.value!r}, which is not a number. {_REMEDY}")
+            raise WatchError(f"`{text}` contains {node.value!r}, which is not a number. {_EXPRESSION_REMEDY}")
     return Expression(text, tree)
 
 
@@ -151,7 +151,7 @@ def _describe_node(node: ast.AST) -> str:
     return names.get(type(node).__name__, f"`{type(node).__name__}`")
 
 
-def stop(text: str) -> Stop:
+def parse_stop(text: str) -> StopCondition:
     """Parse the text of a stop condition.
 
     Raises
@@ -169,10 +169,12 @@ def stop(text: str) -> Stop:
     if stop_kind == "line":
         if not condition.isdigit():
             raise WatchError(f"`{text}` has no line number. Write one, as in line 12.")
-        return Stop(text, "line", int(condition))
+        return StopCondition(text, "line", int(condition))
     if stop_kind == "write":
-        return Stop(text, "write", expression=expression(condition))
+        return StopCondition(text, "write", expression=parse_expression(condition))
     inner_text = condition[1:-1] if condition.startswith("(") and condition.endswith(")") else ""
     if not inner_text.strip():
         raise WatchError(f"`{text}` has no condition. Write {stop_kind}(i >= n).")
-    return Stop(text, "any" if stop_kind == "any" else "all", expression=expression(inner_text))
+    return StopCondition(
+        text, "any" if stop_kind == "any" else "all", expression=parse_expression(inner_text)
+    )

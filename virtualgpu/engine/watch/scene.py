@@ -14,7 +14,14 @@ import numpy.typing as npt
 from virtualgpu.compile.ptx.dwarf import CType, DeclaredVariable
 from virtualgpu.engine.watch import lanes
 from virtualgpu.engine.watch.lanes import Lanes
-from virtualgpu.engine.watch.memory import LOCAL, PARAMETER, SHARED, Ints, Memory, addresses_of_pointers
+from virtualgpu.engine.watch.memory import (
+    LOCAL,
+    PARAMETER,
+    SHARED,
+    Ints,
+    WatchedMemory,
+    addresses_of_pointers,
+)
 from virtualgpu.errors import WatchError, did_you_mean
 from virtualgpu.records import WARP_SIZE, WarpTrace
 from virtualgpu.records.warp.columns import Variable, expand_lane_masks
@@ -24,7 +31,9 @@ _COMMENT_PATTERN = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _SHARED_PATTERN = re.compile(r"\bextern\s+__shared__\s+([^;=]*);|__shared__\s+([^;=]*);")
 _QUALIFIER_PATTERN = re.compile(r"\b(?:volatile|const|static|alignas|__align__)\b\s*(?:\(\s*\w+\s*\))?")
 _DECLARATION_PATTERN = re.compile(r"\s*((?:[\w:]+\s+)*[\w:]+(?:<[^>]*>)?)\s+(\w+)\s*((?:\[[^\]]*\]\s*)*)")
-_CONSTANT = r"#\s*define\s+{0}\s+(.+)|\b(?:constexpr|const)\s+[\w\s]*\b{0}\s*=\s*([^;,]+)|\b{0}\s*=\s*(\d+)"
+_CONSTANT_REGEX = (
+    r"#\s*define\s+{0}\s+(.+)|\b(?:constexpr|const)\s+[\w\s]*\b{0}\s*=\s*([^;,]+)|\b{0}\s*=\s*(\d+)"
+)
 _TYPE_ALIASES = {
     "unsigned": "unsigned int",
     "short int": "short",
@@ -34,7 +43,7 @@ _TYPE_ALIASES = {
     "size_t": "unsigned long",
 }
 # Types that need no debug information; keys are below those of debug information.
-_BASIC: dict[int, CType] = {
+_BASIC_TYPES: dict[int, CType] = {
     -1_000_000 - index: CType(name, int(kind[1:]) // 8, kind)
     for index, (name, kind) in enumerate(
         (
@@ -62,11 +71,11 @@ _BASIC: dict[int, CType] = {
         )
     )
 }
-OPTIMIZED_OUT = (
+OPTIMIZED_OUT_MESSAGE = (
     "optimized out; compile with -G to keep it: no register or memory contains `{}` alone. A kernel "
     'compiled with options=("-G",) keeps all variables.'
 )
-_NO_TYPE = "unknown: the debug information does not contain the type of `{}`."
+_NO_TYPE_MESSAGE = "unknown: the debug information does not contain the type of `{}`."
 
 
 class UnknownValueError(Exception):
@@ -74,7 +83,7 @@ class UnknownValueError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Symbols:
+class KernelSymbols:
     """The variables of a kernel launch that watch expressions can use.
 
     The field ``kernel`` is the kernel's symbol, and ``title`` is its name. ``declared`` and ``types`` come
@@ -146,7 +155,11 @@ class Symbols:
 
     def type_of(self, key: int | None) -> CType | None:
         """Return the C type with the given key, or None if there is none."""
-        return None if key is None else self.types.get(key) or self.derived_types.get(key) or _BASIC.get(key)
+        return (
+            None
+            if key is None
+            else self.types.get(key) or self.derived_types.get(key) or _BASIC_TYPES.get(key)
+        )
 
     def key_of(self, name: str) -> int | None:
         """Return the key of the C type with the given name. A pointer type gets a key when it is first
@@ -157,7 +170,7 @@ class Symbols:
             return self.pointer_to(self.key_of(name[:-1]), name)
         name = _TYPE_ALIASES.get(name, name)
         matching_keys = (
-            key for table in (self.types, _BASIC) for key, type_ in table.items() if type_.name == name
+            key for table in (self.types, _BASIC_TYPES) for key, type_ in table.items() if type_.name == name
         )
         return next(matching_keys, None)
 
@@ -241,7 +254,7 @@ class Symbols:
             option = next(
                 (option_text for option_text in self.options if option_text.startswith(f"-D{name}=")), ""
             )
-            definition = re.search(_CONSTANT.format(name), self.text)
+            definition = re.search(_CONSTANT_REGEX.format(name), self.text)
             value = option.partition("=")[2]
             if not value and definition:
                 value = next(filter(None, definition.groups()), "")
@@ -277,10 +290,10 @@ def _integer_value(node: ast.expr) -> int:
     return a // b
 
 
-class Scene:
+class WatchScope:
     """The variables and the memory of one warp at every step of its trace."""
 
-    def __init__(self, symbols: Symbols, trace: WarpTrace, memory: Memory) -> None:
+    def __init__(self, symbols: KernelSymbols, trace: WarpTrace, memory: WatchedMemory) -> None:
         self.symbols = symbols
         self.trace = trace
         self.memory = memory
@@ -312,7 +325,7 @@ class Scene:
 
         Raises
         ------
-        UnknownHereError
+        UnknownValueError
             If the kernel has the name, but its value is unknown.
         """
         symbols = self.symbols
@@ -349,11 +362,11 @@ class Scene:
             )
             if address is not None:
                 return self._value_in_memory(name, symbols.type_of(variable.ctype), address)
-        raise UnknownValueError(OPTIMIZED_OUT.format(name))
+        raise UnknownValueError(OPTIMIZED_OUT_MESSAGE.format(name))
 
     def _value_in_memory(self, name: str, ctype: CType | None, address: int) -> Lanes:
         if ctype is None:
-            raise UnknownValueError(_NO_TYPE.format(name))
+            raise UnknownValueError(_NO_TYPE_MESSAGE.format(name))
         return Lanes(ctype, None, self._true_mask, self._false_mask, np.full((1, 1), address, np.int64))
 
     def _local_value(self, name: str, ctype: CType | None, offset: int) -> Lanes:

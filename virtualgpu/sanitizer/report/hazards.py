@@ -140,9 +140,9 @@ class Report:
         return f"byte {address:,} of the thread's own stack"
 
     def _find_place(self, access: Access) -> Place:
-        block_number = results.unlinear(self._ordering.block(access.segment), self.grid)
+        block_number = results.from_linear_index(self._ordering.block(access.segment), self.grid)
         return self._make_place(
-            self._find_site(access).line, block_number, results.unlinear(access.thread, self.block)
+            self._find_site(access).line, block_number, results.from_linear_index(access.thread, self.block)
         )
 
     def _make_place(self, line: int, block: Dim3, thread: Dim3) -> Place:
@@ -408,8 +408,8 @@ class Report:
         def make_arrival_place(arrival: Arrival) -> Place:
             return self._make_place(
                 arrival.instruction.line,
-                results.unlinear(barrier.block, self.grid),
-                results.unlinear(arrival.thread, self.block),
+                results.from_linear_index(barrier.block, self.grid),
+                results.from_linear_index(arrival.thread, self.block),
             )
 
         second_place = make_arrival_place(barrier.here)

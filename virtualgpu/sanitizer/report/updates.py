@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
-from virtualgpu.engine.observe.origin import Writers, find_writers
+from virtualgpu.engine.observe.origin import RegisterWriters, find_writers
 
 # Number of earlier instructions that are searched; an update has a few.
 _MAX_SEARCHED = 24
@@ -73,7 +73,7 @@ def find_updates(function: ir.Function) -> dict[int, Update]:
 
 
 def _find_source_load(
-    writers: Writers, target_address: ir.Address, stored_operand: ir.Operand | None, pc: int
+    writers: RegisterWriters, target_address: ir.Address, stored_operand: ir.Operand | None, pc: int
 ) -> tuple[ir.Instruction | None, str]:
     """Return the load on which the value stored at `pc` depends, and the equivalent atomic, if any.
 
@@ -109,7 +109,7 @@ def _find_source_load(
 
 
 def _find_compared_load(
-    function: ir.Function, writers: Writers, target_address: ir.Address, store: ir.Instruction
+    function: ir.Function, writers: RegisterWriters, target_address: ir.Address, store: ir.Instruction
 ) -> tuple[ir.Instruction | None, str]:
     """Return the load from the address `target_address` on which a branch around the store depends.
 

@@ -9,7 +9,7 @@ from virtualgpu.compile.ptx.contract import NEGATED_ADDEND, NEGATED_PRODUCT
 from virtualgpu.engine.ir.emit import bits, constant, float_constant, llvm_of
 from virtualgpu.engine.lower import approximate
 from virtualgpu.engine.lower.ops.floating import floats
-from virtualgpu.engine.lower.ops.floating.rounding import directed
+from virtualgpu.engine.lower.ops.floating.rounding import emit_directed
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -321,7 +321,7 @@ def _unary_function(code: WarpCode, instruction: ir.Instruction) -> None:
     if instruction.root == "rcp":
         float_one = float_constant(llvm, floats.ONE[llvm])
         if floats.rounding(instruction) != "rn":
-            value = directed(code, "fdiv", floats.rounding(instruction), llvm, llvm, float_one, a)
+            value = emit_directed(code, "fdiv", floats.rounding(instruction), llvm, llvm, float_one, a)
         else:
             value = emitter.binary("fdiv", llvm, float_one, a)
     elif instruction.root == "rsqrt":
@@ -330,7 +330,7 @@ def _unary_function(code: WarpCode, instruction: ir.Instruction) -> None:
         value = emitter.binary("fdiv", "double", float_constant("double", floats.ONE["double"]), square_root)
         value = emitter.convert("fptrunc", "double", value, llvm) if llvm != "double" else value
     elif instruction.root == "sqrt" and floats.rounding(instruction) != "rn":
-        value = directed(code, "sqrt", floats.rounding(instruction), llvm, llvm, a)
+        value = emit_directed(code, "sqrt", floats.rounding(instruction), llvm, llvm, a)
     elif instruction.root == "sqrt":
         value = emitter.intrinsic("sqrt", llvm, a)
     elif llvm == "half":

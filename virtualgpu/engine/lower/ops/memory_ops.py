@@ -100,11 +100,11 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit LLVM IR for a memory instruction. Return False for an instruction of any other kind."""
     if instruction.root in ("ld", "ldu", "st"):
         if space_of(instruction) == "param":
-            _access_parameter(code, instruction)
+            _emit_parameter_access(code, instruction)
         else:
-            _load_store(code, instruction)
+            _emit_load_or_store(code, instruction)
     elif instruction.root in ("atom", "red"):
-        _atomic(code, instruction)
+        _emit_atomic(code, instruction)
     elif instruction.root == "createpolicy":  # how long L2 keeps a line changes no result
         code.set(instruction.operands[0], constant("i64", 0), "b64")
     else:
@@ -152,43 +152,43 @@ def host_addresses(
     access_index = code.site(instruction)
     rule = rule_of(code.function, instruction)
     if space == "generic":
-        resolve = resolve_generic(size, code, rule)
+        resolver_name = add_generic_resolver(size, code, rule)
         host_address = code.emitter.op(
-            f"call <32 x i64> @{resolve}(ptr %ctx, <32 x i64> {address}, i32 {mask}, "
+            f"call <32 x i64> @{resolver_name}(ptr %ctx, <32 x i64> {address}, i32 {mask}, "
             f"i32 {code.index}, i32 {instruction.pc}, i32 {access_index})"
         )
-        failed = emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0")
-        code.leave_on_fault(failed)
+        has_failed = emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0")
+        code.leave_on_fault(has_failed)
         code.trace_address(address, mask)
         prepare(host_address)
         if code.options.observe:
             code.observe(access_index, address, mask, stored_values)
         return host_address
-    check = {"shared": checks.check_shared, "local": checks.check_local}.get(space, checks.check_global)
-    name, check_text = check(size, code.options.count, rule)
+    make_check = {"shared": checks.check_shared, "local": checks.check_local}.get(space, checks.check_global)
+    name, check_text = make_check(size, code.options.count, rule)
     code.add_support(name, check_text)
     address_row_type = "<32 x i32>" if space == "shared" else "<32 x i64>"
-    failed = emitter.op(
+    has_failed = emitter.op(
         f"call i1 @{name}(ptr %ctx, {address_row_type} {address}, i32 {mask}, i32 {code.index}, i32 {instruction.pc}, i32 {access_index})"
     )
     if code.options.trace:
-        reported = emitter.cast(address, "i32", "i64") if space == "shared" else address
-        code.trace_address(reported, mask)
-    code.leave_on_fault(failed)
-    host = address
+        reported_address = emitter.cast(address, "i32", "i64") if space == "shared" else address
+        code.trace_address(reported_address, mask)
+    code.leave_on_fault(has_failed)
+    host_base = address
     if space == "shared":
         offset = emitter.convert("zext", "i32", address, "i64")
-        host = emitter.binary("add", "i64", emitter.splat("i64", emitter.context_load("shared")), offset)
+        host_base = emitter.binary("add", "i64", emitter.splat("i64", emitter.context_load("shared")), offset)
     elif space == "local":
-        host = emitter.binary("add", "i64", local_lane_bases(code), address)
-    prepare(host)
+        host_base = emitter.binary("add", "i64", emit_local_lane_bases(code), address)
+    prepare(host_base)
     if code.options.observe:
-        reported = emitter.cast(address, "i32", "i64") if space == "shared" else address
-        code.observe(access_index, reported, mask, stored_values)
-    return host
+        reported_address = emitter.cast(address, "i32", "i64") if space == "shared" else address
+        code.observe(access_index, reported_address, mask, stored_values)
+    return host_base
 
 
-def local_lane_bases(code: WarpCode) -> str:
+def emit_local_lane_bases(code: WarpCode) -> str:
     """Return the host address of each lane's local memory (stack)."""
     emitter = code.emitter
     stride = emitter.splat("i64", emitter.context_load("local_bytes"))
@@ -200,7 +200,7 @@ def local_lane_bases(code: WarpCode) -> str:
     )
 
 
-def resolve_generic(size: int, code: WarpCode, rule: Rule) -> str:
+def add_generic_resolver(size: int, code: WarpCode, rule: Rule) -> str:
     """Return the name of an LLVM function that converts generic addresses to host addresses.
 
     Each lane's access is checked and counted by the rules of its own state space.
@@ -212,9 +212,9 @@ def resolve_generic(size: int, code: WarpCode, rule: Rule) -> str:
         check(size, code.options.count, rule) for check in (checks.check_global, checks.check_shared)
     ]
     check_functions.append(checks.check_local(size, code.options.count))
-    for function in check_functions:
-        code.add_support(*function)
-    in_global, in_shared, in_local = (function for function, _ in check_functions)
+    for function_text in check_functions:
+        code.add_support(*function_text)
+    in_global, in_shared, in_local = (function_text for function_text, _ in check_functions)
     shared_offset, local_offset, local_bytes_offset = (
         layout.offset(field_name) for field_name in ("shared", "local_base", "local_bytes")
     )
@@ -260,7 +260,7 @@ define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %func
     return name
 
 
-def _load_store(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
     space = space_of(instruction)
     is_load = instruction.root != "st"
     register_operand, address_operand = instruction.operands[:2]
@@ -270,7 +270,7 @@ def _load_store(code: WarpCode, instruction: ir.Instruction) -> None:
     if _is_plain(code, instruction, register_operand) and (
         space in ("global", "const") or (space == "shared" and is_load)
     ):
-        _plain_access(code, instruction, register_operand, address, space)
+        _emit_plain_access(code, instruction, register_operand, address, space)
         return
     stored_values = ""
     if (
@@ -285,16 +285,18 @@ def _load_store(code: WarpCode, instruction: ir.Instruction) -> None:
     host = host_addresses(code, instruction, address, space, size_of(instruction), stored_values)
     mask = code.executed(instruction)
     registers = register_operand.items if isinstance(register_operand, ir.Vector) else (register_operand,)
-    width = ir.TYPE_BYTES[instruction.type]
+    item_bytes = ir.TYPE_BYTES[instruction.type]
     for position, register in enumerate(registers):
-        address_of_item = (
-            code.emitter.binary("add", "i64", host, constant("i64", position * width)) if position else host
+        item_address = (
+            code.emitter.binary("add", "i64", host, constant("i64", position * item_bytes))
+            if position
+            else host
         )
         if is_load:
             if register is not None:
-                code.set(register, gather(code, address_of_item, mask, instruction.type), instruction.type)
+                code.set(register, gather(code, item_address, mask, instruction.type), instruction.type)
         else:
-            scatter(code, code.get(register, instruction.type), address_of_item, mask, instruction.type)
+            scatter(code, code.get(register, instruction.type), item_address, mask, instruction.type)
 
 
 def _is_plain(code: WarpCode, instruction: ir.Instruction, register_operand: ir.Operand | None) -> bool:
@@ -310,7 +312,7 @@ def _is_plain(code: WarpCode, instruction: ir.Instruction, register_operand: ir.
     )
 
 
-def _plain_access(
+def _emit_plain_access(
     code: WarpCode, instruction: ir.Instruction, register_operand: ir.Operand | None, address: str, space: str
 ) -> None:
     """Emit a load or store, including checks and counters, as the call of one function."""
@@ -346,8 +348,12 @@ def _plain_access(
     if is_load:
         value = emitter.op(f"call <32 x {llvm}> @{name}(ptr %ctx, {address_argument}, {site_arguments})")
     else:
-        raw = emitter.cast(code.get(register_operand, instruction.type), llvm_of(instruction.type), llvm)
-        emitter.raw(f"call void @{name}(ptr %ctx, <32 x {llvm}> {raw}, {address_argument}, {site_arguments})")
+        stored_bits = emitter.cast(
+            code.get(register_operand, instruction.type), llvm_of(instruction.type), llvm
+        )
+        emitter.raw(
+            f"call void @{name}(ptr %ctx, <32 x {llvm}> {stored_bits}, {address_argument}, {site_arguments})"
+        )
     code.leave_on_fault(emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0"))
     if is_load and register_operand is not None:
         code.set(register_operand, emitter.cast(value, llvm, llvm_of(instruction.type)), instruction.type)
@@ -370,7 +376,7 @@ def scatter(code: WarpCode, value: str, host: str, mask: str, ptx_type: str) -> 
     code.trace_write(raw, llvm, host, mask)
 
 
-def _access_parameter(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_parameter_access(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit an access to a parameter of the kernel or of a call.
 
     Kernel parameters are the same for all lanes. Call parameters are stored in the frame, with one record
@@ -390,7 +396,9 @@ def _access_parameter(code: WarpCode, instruction: ir.Instruction) -> None:
         modifiers = tuple(
             "const" if modifier.split("::")[0] == "param" else modifier for modifier in instruction.parts
         )
-        _load_store(code, dataclasses.replace(instruction, opcode=".".join(modifiers), parts=modifiers))
+        _emit_load_or_store(
+            code, dataclasses.replace(instruction, opcode=".".join(modifiers), parts=modifiers)
+        )
         return
     registers = register_operand.items if isinstance(register_operand, ir.Vector) else (register_operand,)
     width = ir.TYPE_BYTES[instruction.type]
@@ -411,12 +419,12 @@ def _access_parameter(code: WarpCode, instruction: ir.Instruction) -> None:
                     instruction.type,
                 )
             continue
-        record_offset, record = code.parameter_record(address.base.name)
+        record_offset, record_stride = code.parameter_record(address.base.name)
         base_pointer = code.emitter.op("ptrtoint ptr %frame to i64")
         record_address = code.emitter.splat(
             "i64", code.emitter.op(f"add i64 {base_pointer}, {record_offset + item_offset}")
         )
-        offsets = code.emitter.binary("mul", "i64", IOTA, constant("i64", record))
+        offsets = code.emitter.binary("mul", "i64", IOTA, constant("i64", record_stride))
         host = code.emitter.binary("add", "i64", record_address, offsets)
         if is_load:
             if register is not None:
@@ -443,25 +451,25 @@ def _check_parameter_bounds(
         )
 
 
-_HALVES = ("f16", "bf16", "f16x2", "bf16x2")
-_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+_HALF_TYPES = ("f16", "bf16", "f16x2", "bf16x2")
+_ATOMIC_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 
 
-def _atomic(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_atomic(code: WarpCode, instruction: ir.Instruction) -> None:
     space = space_of(instruction)
     ptx_type = instruction.type
-    operation = next((modifier for modifier in instruction.parts[1:] if modifier in _OPERATIONS), None)
+    operation = next((modifier for modifier in instruction.parts[1:] if modifier in _ATOMIC_OPERATIONS), None)
     is_red = instruction.root == "red"
     operands = instruction.operands if is_red else instruction.operands[1:]
     values = operands[1].items if isinstance(operands[1], ir.Vector) else (operands[1],)
-    supports_only_add = ptx_type in _HALVES or len(values) > 1
+    supports_only_add = ptx_type in _HALF_TYPES or len(values) > 1
     if operation is None or ptx_type == "b128" or (supports_only_add and operation != "add"):
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     address = address_of(code, operands[0], space)
     host = host_addresses(code, instruction, address, space, size_of(instruction))
     ptx_type = (
         f"b{bits(llvm_of(ptx_type))}"
-        if ptx_type not in _HALVES and operation in ("exch", "cas")
+        if ptx_type not in _HALF_TYPES and operation in ("exch", "cas")
         else ptx_type
     )
     swap_value = operands[2] if operation == "cas" else operands[1]
@@ -472,7 +480,7 @@ def _atomic(code: WarpCode, instruction: ir.Instruction) -> None:
             element_address = code.emitter.binary(
                 "add", "i64", host, constant("i64", n * ir.TYPE_BYTES[instruction.type])
             )
-        old_value = _read_modify_write(
+        old_value = _emit_read_modify_write(
             code,
             instruction,
             operation,
@@ -489,13 +497,13 @@ def _atomic(code: WarpCode, instruction: ir.Instruction) -> None:
         if isinstance(instruction.operands[0], ir.Vector)
         else (instruction.operands[0],)
     )
-    ptx_type = f"b{8 * ir.TYPE_BYTES[ptx_type]}" if ptx_type in _HALVES else ptx_type
+    ptx_type = f"b{8 * ir.TYPE_BYTES[ptx_type]}" if ptx_type in _HALF_TYPES else ptx_type
     for result, old_value in zip(results, old_values, strict=True):
         if result is not None:
             code.set(result, old_value, ptx_type)
 
 
-def _read_modify_write(
+def _emit_read_modify_write(
     code: WarpCode,
     instruction: ir.Instruction,
     operation: str,
@@ -505,7 +513,7 @@ def _read_modify_write(
     swap_value: ir.Operand | None,
 ) -> str:
     """Emit an atomic that changes one element per lane, and return the old values."""
-    if ptx_type in _HALVES:
+    if ptx_type in _HALF_TYPES:
         ptx_type, (name, llvm_text) = f"b{8 * ir.TYPE_BYTES[ptx_type]}", lanes.atomic_half_add(ptx_type)
         code.options.float_atomics = True
         llvm = llvm_of(ptx_type)
@@ -521,9 +529,9 @@ def _read_modify_write(
     code.add_support(name, llvm_text)
     operand = code.get(value, ptx_type)
     swap_operand = code.get(swap_value, ptx_type)
-    vector = f"<32 x {llvm}>"
+    vector_type = f"<32 x {llvm}>"
     old_values = code.emitter.op(
-        f"call {vector} @{name}(<32 x i64> {host}, i32 {code.executed(instruction)}, {vector} {operand}, {vector} {swap_operand})"
+        f"call {vector_type} @{name}(<32 x i64> {host}, i32 {code.executed(instruction)}, {vector_type} {operand}, {vector_type} {swap_operand})"
     )
     if code.options.trace:  # the new contents: lanes that share an address see the last lane's result
         mask = code.executed(instruction)

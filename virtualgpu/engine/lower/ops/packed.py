@@ -11,9 +11,9 @@ from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
 _VIDEO_PATTERN = re.compile(r"v([a-z]+)([24])")
-_PACKED = ("add", "min", "max")
+_PACKED_OPERATIONS = ("add", "min", "max")
 ROOTS = {
-    *_PACKED,
+    *_PACKED_OPERATIONS,
     *(f"v{operation}{n}" for operation in ("add", "sub", "avrg", "absdiff", "min", "max") for n in "24"),
 }
 
@@ -21,17 +21,19 @@ ROOTS = {
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit LLVM IR for a packed integer instruction. Return False for an instruction of any other kind."""
     if instruction.root in ("min", "max") and {"relu", "s32"} <= set(instruction.parts):
-        _relu(code, instruction)
-    elif instruction.root in _PACKED and ("u16x2" in instruction.parts or "s16x2" in instruction.parts):
-        _packed_pairs(code, instruction)
+        _emit_relu(code, instruction)
+    elif instruction.root in _PACKED_OPERATIONS and (
+        "u16x2" in instruction.parts or "s16x2" in instruction.parts
+    ):
+        _emit_packed_pairs(code, instruction)
     elif match := _VIDEO_PATTERN.fullmatch(instruction.root):
-        _video(code, instruction, match[1], int(match[2]))
+        _emit_video_operation(code, instruction, match[1], int(match[2]))
     else:
         return False
     return True
 
 
-class _Elements:
+class _PackedElements:
     """Operations on packed elements: the elements of all 32 lanes form one long vector."""
 
     def __init__(self, code: WarpCode, count: int) -> None:
@@ -50,20 +52,20 @@ class _Elements:
         return self.emitter.op(f"{operation} {self.vector} {a}, {b}")
 
     def intrinsic(self, name: str, a: str, b: str) -> str:
-        full = f"llvm.{name}.{self.suffix}"
-        self.emitter.declared.add(f"declare {self.vector} @{full}({self.vector}, {self.vector})")
-        return self.emitter.op(f"call {self.vector} @{full}({self.vector} {a}, {self.vector} {b})")
+        intrinsic_name = f"llvm.{name}.{self.suffix}"
+        self.emitter.declared.add(f"declare {self.vector} @{intrinsic_name}({self.vector}, {self.vector})")
+        return self.emitter.op(f"call {self.vector} @{intrinsic_name}({self.vector} {a}, {self.vector} {b})")
 
 
-def _relu(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_relu(code: WarpCode, instruction: ir.Instruction) -> None:
     a = code.get(instruction.operands[1], "s32")
     b = code.get(instruction.operands[2], "s32")
     value = code.emitter.intrinsic(f"s{instruction.root}", "i32", a, b)
     code.set(instruction.operands[0], code.emitter.intrinsic("smax", "i32", value, constant("i32", 0)), "s32")
 
 
-def _packed_pairs(code: WarpCode, instruction: ir.Instruction) -> None:
-    elements = _Elements(code, 2)
+def _emit_packed_pairs(code: WarpCode, instruction: ir.Instruction) -> None:
+    elements = _PackedElements(code, 2)
     signedness = "s" if "s16x2" in instruction.parts else "u"
     values = [elements.split(code.get(operand, "b32")) for operand in instruction.operands[1:]]
     if instruction.root == "add":
@@ -75,15 +77,15 @@ def _packed_pairs(code: WarpCode, instruction: ir.Instruction) -> None:
     code.set(instruction.operands[0], elements.join(result), "b32")
 
 
-def _average(elements: _Elements, sign: str, a: str, b: str) -> str:
+def _emit_average(elements: _PackedElements, sign: str, a: str, b: str) -> str:
     """Emit half of a sum, rounded up, without a wider type: (a | b) - ((a ^ b) >> 1)."""
-    shift = elements.binary(
+    shifted_sum = elements.binary(
         "ashr" if sign == "s" else "lshr", elements.binary("xor", a, b), f"splat ({elements.llvm} 1)"
     )
-    return elements.binary("sub", elements.binary("or", a, b), shift)
+    return elements.binary("sub", elements.binary("or", a, b), shifted_sum)
 
 
-_VIDEO_STEPS: dict[str, Callable[[_Elements, str, str, str], str]] = {
+_VIDEO_STEPS: dict[str, Callable[[_PackedElements, str, str, str], str]] = {
     "add": lambda p, sign, a, b: p.binary("add", a, b),
     "sub": lambda p, sign, a, b: p.binary("sub", a, b),
     "min": lambda p, sign, a, b: p.intrinsic(f"{sign}min", a, b),
@@ -91,42 +93,44 @@ _VIDEO_STEPS: dict[str, Callable[[_Elements, str, str, str], str]] = {
     "absdiff": lambda p, sign, a, b: p.binary(
         "sub", p.intrinsic(f"{sign}max", a, b), p.intrinsic(f"{sign}min", a, b)
     ),
-    "avrg": _average,
+    "avrg": _emit_average,
 }
 
 
-def _video(code: WarpCode, instruction: ir.Instruction, operation: str, element_count: int) -> None:
+def _emit_video_operation(
+    code: WarpCode, instruction: ir.Instruction, operation: str, element_count: int
+) -> None:
     """Emit ``vadd4`` and similar on packed words.
 
     With ``.add``, the elements are added to the last operand.
     """
-    kinds = [modifier for modifier in instruction.parts[1:] if modifier in ("u32", "s32")]
+    operand_types = [modifier for modifier in instruction.parts[1:] if modifier in ("u32", "s32")]
     if (
-        len(kinds) != 3
-        or kinds[1] != kinds[2]
+        len(operand_types) != 3
+        or operand_types[1] != operand_types[2]
         or "sat" in instruction.parts
         or len(instruction.operands) != 4
     ):
         raise NotSupportedError(
             f"The virtual GPU does not support {instruction.opcode} with these types and options."
         )
-    elements = _Elements(code, element_count)
+    elements = _PackedElements(code, element_count)
     emitter = code.emitter
     a, b = (elements.split(code.get(operand, "b32")) for operand in instruction.operands[1:3])
-    result = elements.join(_VIDEO_STEPS[operation](elements, kinds[1][0], a, b))
+    result = elements.join(_VIDEO_STEPS[operation](elements, operand_types[1][0], a, b))
     if "add" in instruction.parts[1:]:
         packed_sum = code.get(instruction.operands[3], "b32")
-        width = 32 // element_count
-        shift = "ashr" if kinds[0] == "s32" else "lshr"
+        element_bits = 32 // element_count
+        shift = "ashr" if operand_types[0] == "s32" else "lshr"
         for element_index in range(element_count):
             shifted_element = emitter.binary(
-                "shl", "i32", result, constant("i32", 32 - width * (element_index + 1))
+                "shl", "i32", result, constant("i32", 32 - element_bits * (element_index + 1))
             )
             packed_sum = emitter.binary(
                 "add",
                 "i32",
                 packed_sum,
-                emitter.binary(shift, "i32", shifted_element, constant("i32", 32 - width)),
+                emitter.binary(shift, "i32", shifted_element, constant("i32", 32 - element_bits)),
             )
         result = packed_sum
     code.set(instruction.operands[0], result, "b32")

@@ -11,7 +11,7 @@ from virtualgpu.engine.ir.text import IOTA_I32, LANE_BITS, load_field, mask_to_l
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
-MATCH_ANY = (
+MATCH_ANY_FUNCTION = (
     "match_any",
     """
 define internal <32 x i32> @match_any(<32 x i64> %v, i32 %mask) noinline {
@@ -49,7 +49,7 @@ done:
 # Lanes of `mask` have reached a warp-wide instruction; `masks` contains the lanes that each waits for. The
 # result is the lanes that continue together, or 0: lanes are parked until the others arrive, or there is a
 # fault.
-MEET = (
+MEETING_FUNCTION = (
     "meet",
     f"""
 declare i32 @llvm.vector.reduce.or.v32i32(<32 x i32>)
@@ -119,20 +119,20 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     return True
 
 
-def member_mask(instruction: ir.Instruction) -> ir.Operand | None:
+def member_mask_operand(instruction: ir.Instruction) -> ir.Operand | None:
     """Return the member-mask operand of a ``.sync`` instruction, if it has one."""
     if instruction.root in ("wmma", "mma", "ldmatrix", "stmatrix"):
         return ir.Immediate(0xFFFFFFFF)  # the whole warp
     return instruction.operands[-1] if "sync" in instruction.parts and instruction.operands else None
 
 
-def _member_masks(code: WarpCode, instruction: ir.Instruction) -> str:
+def _emit_member_masks(code: WarpCode, instruction: ir.Instruction) -> str:
     """Return for each lane the mask of lanes that take part with it: active lanes in its member mask.
 
     Masks may differ between lanes of one warp, as between the tiles of cooperative groups.
     """
     active_lanes = code.emitter.splat("i32", code.executed(instruction))
-    operand = member_mask(instruction)
+    operand = member_mask_operand(instruction)
     if operand is None:
         return active_lanes
     return code.emitter.binary("and", "i32", active_lanes, code.get(operand, "b32"))
@@ -152,35 +152,35 @@ def _shfl(code: WarpCode, instruction: ir.Instruction) -> None:
     control = code.known_value(instruction.operands[3])
     in_range = ""
     if delta is not None and control is not None:
-        sources, bits = known_sources(mode, delta, control)
-        source_lanes = "<" + ", ".join(f"i32 {lane}" for lane in sources) + ">"
+        known_lanes, known_mask = compute_shuffle_sources(mode, delta, control)
+        source_lanes = "<" + ", ".join(f"i32 {lane}" for lane in known_lanes) + ">"
         _observe_sources(code, instruction, source_lanes)
         result = emitter.op(f"shufflevector <32 x i32> {value}, <32 x i32> poison, <32 x i32> {source_lanes}")
         if predicate is not None:
-            in_range = emitter.mask_vector(str(bits))
+            in_range = emitter.mask_vector(str(known_mask))
     else:
         operands = [code.get(operand, "u32") for operand in instruction.operands[2:4]]
         code.add_support(*lanes.permute("i32"))
         source_lanes = ""
         if predicate is not None or code.options.observe:
-            source_lanes, in_range = _shuffle_sources(emitter, mode, *operands)
+            source_lanes, in_range = _emit_shuffle_sources(emitter, mode, *operands)
             _observe_sources(code, instruction, source_lanes)
             result = emitter.op(
                 f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source_lanes})"
             )
         else:
             if f"shuffle_{mode}" not in code.tables.support:
-                code.add_support(*_shuffle_function(mode))
-            kinds = ", ".join(f"<32 x i32> {vector}" for vector in (value, *operands))
-            result = emitter.op(f"call <32 x i32> @shuffle_{mode}({kinds})")
+                code.add_support(*_make_shuffle_function(mode))
+            arguments = ", ".join(f"<32 x i32> {vector}" for vector in (value, *operands))
+            result = emitter.op(f"call <32 x i32> @shuffle_{mode}({arguments})")
     if code.options.observe:
-        result = _mark_absent(code, instruction, result, source_lanes)
+        result = _change_absent_values(code, instruction, result, source_lanes)
     code.set(destination.first, result, "b32")
     if predicate is not None:
         code.set(predicate, in_range, "pred")
 
 
-def _shuffle_sources(emitter: Emitter, mode: str, delta: str, control: str) -> tuple[str, str]:
+def _emit_shuffle_sources(emitter: Emitter, mode: str, delta: str, control: str) -> tuple[str, str]:
     """Return the source lane of each lane of a shuffle, and the lanes whose requested source is in range."""
     lane_mask = constant("i32", 31)
     delta = emitter.binary("and", "i32", delta, lane_mask)
@@ -207,35 +207,35 @@ def _shuffle_sources(emitter: Emitter, mode: str, delta: str, control: str) -> t
     return emitter.select("i32", is_in_range, source_lanes, IOTA_I32), is_in_range
 
 
-def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
+def compute_shuffle_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
     """Return each lane's source lane in a shuffle with constant operands, and the mask of valid lanes.
 
-    The result equals that of `_shuffle_sources`, except that valid lanes are given as bits.
+    The result equals that of `_emit_shuffle_sources`, except that valid lanes are given as bits.
     """
     delta = delta & 31
     segment_mask = control >> 8 & 31
     clamp = control & 31
-    sources = []
+    source_lanes = []
     in_range_lanes = 0
     for lane in range(layout.LANES):
         lowest_lane = lane & segment_mask
         bound_lane = lowest_lane | (clamp & ~segment_mask)
-        requested = {
+        requested_lane = {
             "up": lane - delta,
             "down": lane + delta,
             "bfly": lane ^ delta,
             "idx": lowest_lane | (delta & ~segment_mask),
         }[mode]
-        in_range = requested >= bound_lane if mode == "up" else requested <= bound_lane
+        in_range = requested_lane >= bound_lane if mode == "up" else requested_lane <= bound_lane
         in_range_lanes |= in_range << lane
-        sources.append(requested if in_range else lane)
-    return sources, in_range_lanes
+        source_lanes.append(requested_lane if in_range else lane)
+    return source_lanes, in_range_lanes
 
 
-def _shuffle_function(mode: str) -> tuple[str, str]:
+def _make_shuffle_function(mode: str) -> tuple[str, str]:
     """Return an LLVM function for a shuffle in which each lane may read from a different lane."""
     emitter = Emitter()
-    source_lanes, _ = _shuffle_sources(emitter, mode, "%delta", "%control")
+    source_lanes, _ = _emit_shuffle_sources(emitter, mode, "%delta", "%control")
     row_type = "<32 x i32>"
     lines = "\n".join(emitter.lines)
     return (
@@ -268,23 +268,25 @@ def _observe_members(code: WarpCode, instruction: ir.Instruction) -> None:
     Each lane reports the first of them. A last warp of fewer than 32 threads has fewer lanes, and a mask
     may contain the others.
     """
-    operand = member_mask(instruction)
+    operand = member_mask_operand(instruction)
     if not code.options.observe or operand is None:
         return
     emitter = code.emitter
     first_thread = emitter.op(f"mul i32 {emitter.context_load('warp')}, {layout.LANES}")
-    threads = emitter.splat("i32", emitter.op(f"sub i32 {emitter.context_load('threads')}, {first_thread}"))
-    existing_mask = emitter.mask_bits(emitter.compare("slt", "i32", IOTA_I32, threads))
+    remaining_threads = emitter.splat(
+        "i32", emitter.op(f"sub i32 {emitter.context_load('threads')}, {first_thread}")
+    )
+    existing_mask = emitter.mask_bits(emitter.compare("slt", "i32", IOTA_I32, remaining_threads))
     absent_lanes = emitter.op(
         f"and i32 {existing_mask}, {emitter.op(f'xor i32 {code.executed(instruction)}, -1')}"
     )
-    missing = emitter.binary("and", "i32", code.get(operand, "b32"), emitter.splat("i32", absent_lanes))
-    none_missing = emitter.compare("eq", "i32", missing, constant("i32", 0))
-    lowest = emitter.intrinsic("cttz", "i32", missing, extra=("i1 false",))
-    _observe_sources(code, instruction, emitter.select("i32", none_missing, IOTA_I32, lowest))
+    missing_lanes = emitter.binary("and", "i32", code.get(operand, "b32"), emitter.splat("i32", absent_lanes))
+    is_complete = emitter.compare("eq", "i32", missing_lanes, constant("i32", 0))
+    lowest_missing_lane = emitter.intrinsic("cttz", "i32", missing_lanes, extra=("i1 false",))
+    _observe_sources(code, instruction, emitter.select("i32", is_complete, IOTA_I32, lowest_missing_lane))
 
 
-def _mark_absent(code: WarpCode, instruction: ir.Instruction, values: str, source_lanes: str) -> str:
+def _change_absent_values(code: WarpCode, instruction: ir.Instruction, values: str, source_lanes: str) -> str:
     """Emit the shuffled values, with changed bits where they come from an inactive lane.
 
     Such a value is undefined. A checked launch uses other values than a plain launch, so that its results
@@ -305,7 +307,7 @@ def _vote(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     mode = next(modifier for modifier in instruction.parts if modifier in ("all", "any", "uni", "ballot"))
     predicates = emitter.splat("i32", emitter.mask_bits(code.get(instruction.operands[1], "pred")))
-    members = _member_masks(code, instruction)
+    members = _emit_member_masks(code, instruction)
     _observe_members(code, instruction)
     votes = emitter.binary("and", "i32", predicates, members)
     if mode == "ballot":
@@ -325,11 +327,13 @@ def _match(code: WarpCode, instruction: ir.Instruction) -> None:
     value = emitter.cast(
         code.get(instruction.operands[1], instruction.type), llvm_of(instruction.type), "i64"
     )
-    members = _member_masks(code, instruction)
+    members = _emit_member_masks(code, instruction)
     _observe_members(code, instruction)
-    code.add_support(*MATCH_ANY)
-    matching = emitter.op(f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {code.executed(instruction)})")
-    equal_lanes = emitter.binary("and", "i32", matching, members)
+    code.add_support(*MATCH_ANY_FUNCTION)
+    matching_lanes = emitter.op(
+        f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {code.executed(instruction)})"
+    )
+    equal_lanes = emitter.binary("and", "i32", matching_lanes, members)
     destination = instruction.operands[0]
     if "any" in instruction.parts:
         code.set(destination, equal_lanes, "b32")
@@ -345,16 +349,16 @@ def _match(code: WarpCode, instruction: ir.Instruction) -> None:
         code.set(destination, result, "b32")
 
 
-_IDENTITY = {"add": 0, "or": 0, "xor": 0, "and": -1}
+_IDENTITY_VALUES = {"add": 0, "or": 0, "xor": 0, "and": -1}
 
 
-def _reduce(name: str, identity: int) -> tuple[str, str]:
+def _make_reduce_function(name: str, identity: int) -> tuple[str, str]:
     """Return an LLVM function that reduces values over each group of lanes with a common member mask."""
-    full = f"llvm.vector.reduce.{name}.v32i32"
+    intrinsic_name = f"llvm.vector.reduce.{name}.v32i32"
     return (
         f"redux_{name}",
         f"""
-declare i32 @{full}(<32 x i32>)
+declare i32 @{intrinsic_name}(<32 x i32>)
 define internal <32 x i32> @redux_{name}(<32 x i32> %v, <32 x i32> %members, i32 %mask) noinline {{
 entry:
   %spill = alloca <32 x i32>
@@ -373,7 +377,7 @@ body:
   %group = or i32 %group0, %own
   %in = bitcast i32 %group to <32 x i1>
   %x = select <32 x i1> %in, <32 x i32> %v, <32 x i32> splat (i32 {signed(identity, 32)})
-  %r = call i32 @{full}(<32 x i32> %x)
+  %r = call i32 @{intrinsic_name}(<32 x i32> %x)
   %r0 = insertelement <32 x i32> poison, i32 %r, i32 0
   %rs = shufflevector <32 x i32> %r0, <32 x i32> poison, <32 x i32> zeroinitializer
   %out1 = select <32 x i1> %in, <32 x i32> %rs, <32 x i32> %out
@@ -400,21 +404,21 @@ def _redux(code: WarpCode, instruction: ir.Instruction) -> None:
             f"The virtual GPU does not support {instruction.opcode}. Write the reduction with shuffles."
         )
     is_signed = ptx_type[0] == "s"
-    if operation in _IDENTITY:
-        identity = _IDENTITY[operation]
-        name = operation
+    if operation in _IDENTITY_VALUES:
+        identity = _IDENTITY_VALUES[operation]
+        operation_name = operation
     else:
-        highest = 0x7FFFFFFF if is_signed else 0xFFFFFFFF
-        lowest = -0x80000000 if is_signed else 0
-        identity = highest if operation == "min" else lowest
-        name = ("s" if is_signed else "u") + operation
-    function, reduce_text = _reduce(name, identity)
-    code.add_support(function, reduce_text)
+        highest_number = 0x7FFFFFFF if is_signed else 0xFFFFFFFF
+        lowest_number = -0x80000000 if is_signed else 0
+        identity = highest_number if operation == "min" else lowest_number
+        operation_name = ("s" if is_signed else "u") + operation
+    function_name, reduce_text = _make_reduce_function(operation_name, identity)
+    code.add_support(function_name, reduce_text)
     value = code.get(instruction.operands[1], ptx_type)
-    members = _member_masks(code, instruction)
+    members = _emit_member_masks(code, instruction)
     _observe_members(code, instruction)
     result = emitter.op(
-        f"call <32 x i32> @{function}(<32 x i32> {value}, <32 x i32> {members}, i32 {code.executed(instruction)})"
+        f"call <32 x i32> @{function_name}(<32 x i32> {value}, <32 x i32> {members}, i32 {code.executed(instruction)})"
     )
     code.set(instruction.operands[0], result, ptx_type)
 
@@ -425,7 +429,7 @@ def _activemask(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def _elect(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    first_lane = emitter.intrinsic("cttz", "i32", _member_masks(code, instruction), extra=("i1 false",))
+    first_lane = emitter.intrinsic("cttz", "i32", _emit_member_masks(code, instruction), extra=("i1 false",))
     destination = instruction.operands[0]
     assert isinstance(destination, ir.Pair)
     if destination.first is not None:
@@ -434,7 +438,7 @@ def _elect(code: WarpCode, instruction: ir.Instruction) -> None:
         code.set(destination.second, emitter.compare("eq", "i32", first_lane, IOTA_I32), "pred")
 
 
-_FNS = (
+_FNS_FUNCTION = (
     "find_nth_set",
     """
 define internal <32 x i32> @find_nth_set(<32 x i32> %v, <32 x i32> %base, <32 x i32> %offset) noinline {
@@ -498,7 +502,7 @@ done:
 def _fns(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``fns``: the position of the n-th set bit at or above (for negative n, below) a base."""
     value, base_position, offset = (code.get(operand, "b32") for operand in instruction.operands[1:4])
-    code.add_support(*_FNS)
+    code.add_support(*_FNS_FUNCTION)
     v = "<32 x i32>"
     code.set(
         instruction.operands[0],

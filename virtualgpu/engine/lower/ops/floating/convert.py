@@ -8,7 +8,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import bits, constant, llvm_of
 from virtualgpu.engine.lower.ops.floating import floats, narrow
-from virtualgpu.engine.lower.ops.floating.rounding import directed, directed_from_integer
+from virtualgpu.engine.lower.ops.floating.rounding import emit_directed, emit_directed_from_integer
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -27,7 +27,7 @@ _ROUND_TO_INTEGER = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": 
 
 def _cvt(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    if narrow.convert(code, instruction):
+    if narrow.emit_conversion(code, instruction):
         return
     if instruction.parts[-1] in ("f16x2", "bf16x2") or instruction.parts[-2] in ("f16x2", "bf16x2"):
         _cvt_pack(code, instruction)
@@ -77,7 +77,7 @@ def _float_to_float(
     if bits(source_type) < bits(llvm):
         value = emitter.convert("fpext", source_type, value, llvm)
     elif bits(source_type) > bits(llvm) and mode != "rn" and llvm != "half":
-        value = directed(code, "fptrunc", mode, llvm, source_type, value)
+        value = emit_directed(code, "fptrunc", mode, llvm, source_type, value)
     elif bits(source_type) > bits(llvm):
         nearest_value = emitter.convert("fptrunc", source_type, value, llvm)
         if mode != "rn":
@@ -127,14 +127,14 @@ def _integer_to_float(
     if target_type in ("f32", "f64"):
         llvm = llvm_of(target_type)
         if mode != "rn":
-            value = directed_from_integer(code, mode, llvm, source_type, value)
+            value = emit_directed_from_integer(code, mode, llvm, source_type, value)
         else:
             value = emitter.convert(conversion, integer_type, value, llvm)
         return floats.saturate(code, llvm, value) if "sat" in instruction.parts else value
     if bits(integer_type) <= 16:
         as_float = emitter.convert(conversion, integer_type, value, "float")
     else:
-        truncated = directed_from_integer(code, "rz", "float", source_type, value)
+        truncated = emit_directed_from_integer(code, "rz", "float", source_type, value)
         restored_integer = _float_to_integer(code, truncated, "float", source_type)
         as_float = floats.make_odd(
             code, truncated, emitter.compare("ne", integer_type, restored_integer, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir.emit import bits, constant, float_constant, llvm_of
-from virtualgpu.engine.lower.ops.floating.rounding import directed
+from virtualgpu.engine.lower.ops.floating.rounding import emit_directed
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -192,7 +192,7 @@ def fused(code: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
         return odd_float(code, odd_rounded_sum)
     if mode == "rn":
         return emitter.intrinsic("fma", llvm, a, b, d)
-    return directed(code, "fma", mode, llvm, llvm, a, b, d)
+    return emit_directed(code, "fma", mode, llvm, llvm, a, b, d)
 
 
 def odd_float(code: WarpCode, value: str) -> str:
@@ -200,7 +200,7 @@ def odd_float(code: WarpCode, value: str) -> str:
     gives the correctly rounded result.
     """
     emitter = code.emitter
-    truncated = directed(code, "fptrunc", "rz", "float", "double", value)
+    truncated = emit_directed(code, "fptrunc", "rz", "float", "double", value)
     return make_odd(
         code,
         truncated,
@@ -251,7 +251,7 @@ def binary(code: WarpCode, instruction: ir.Instruction, operation: str) -> None:
     elif mode == "rn":
         value = emitter.binary(operation, llvm, a, b)
     elif llvm in ("float", "double"):
-        value = directed(code, operation, mode, llvm, llvm, a, b)
+        value = emit_directed(code, operation, mode, llvm, llvm, a, b)
     else:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     result(code, instruction, llvm, value)

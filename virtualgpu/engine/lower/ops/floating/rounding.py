@@ -10,37 +10,39 @@ _MODES = {"rz": 0, "rp": 2, "rm": 3}
 _CONVERSIONS = ("fptrunc", "sitofp")
 
 
-def directed(code: WarpCode, operation: str, mode: str, target: str, source: str, *values: str) -> str:
+def emit_directed(code: WarpCode, operation: str, mode: str, target: str, source: str, *values: str) -> str:
     """Emit a floating-point operation with a directed rounding mode.
 
     The string `operation` is the LLVM name of an operation, such as ``fadd``, ``fma`` or ``sitofp``.
     """
-    name = f"{operation}_{mode}_{source}_{target}"
-    types = [target, source] if operation in _CONVERSIONS else [target]
-    suffix = "".join(f".v32{INTRINSIC_SUFFIX.get(t, t)}" for t in types)
+    function_name = f"{operation}_{mode}_{source}_{target}"
+    overloaded_types = [target, source] if operation in _CONVERSIONS else [target]
+    suffix = "".join(f".v32{INTRINSIC_SUFFIX.get(t, t)}" for t in overloaded_types)
     intrinsic = f"llvm.experimental.constrained.{operation}{suffix}"
     row_type = vector(source)
-    result = vector(target)
-    kinds = ", ".join([row_type] * len(values))
-    names = [f"%a{n}" for n in range(len(values))]
-    parameters = ", ".join(f"{row_type} {n}" for n in names)
+    result_type = vector(target)
+    argument_types = ", ".join([row_type] * len(values))
+    argument_names = [f"%a{n}" for n in range(len(values))]
+    parameters = ", ".join(f"{row_type} {n}" for n in argument_names)
     code.add_support(
-        name,
+        function_name,
         f"""
 declare void @llvm.set.rounding(i32)
-declare {result} @{intrinsic}({kinds}, metadata, metadata)
-define internal {result} @{name}({parameters}) noinline strictfp {{
+declare {result_type} @{intrinsic}({argument_types}, metadata, metadata)
+define internal {result_type} @{function_name}({parameters}) noinline strictfp {{
   call void @llvm.set.rounding(i32 {_MODES[mode]}) strictfp
-  %r = call {result} @{intrinsic}({parameters}, metadata !"round.dynamic", metadata !"fpexcept.ignore") strictfp
+  %r = call {result_type} @{intrinsic}({parameters}, metadata !"round.dynamic", metadata !"fpexcept.ignore") strictfp
   call void @llvm.set.rounding(i32 1) strictfp
-  ret {result} %r
+  ret {result_type} %r
 }}
 """,
     )
-    return code.emitter.op(f"call {result} @{name}({', '.join(f'{row_type} {v}' for v in values)})")
+    return code.emitter.op(
+        f"call {result_type} @{function_name}({', '.join(f'{row_type} {v}' for v in values)})"
+    )
 
 
-def directed_from_integer(code: WarpCode, mode: str, target: str, kind: str, value: str) -> str:
+def emit_directed_from_integer(code: WarpCode, mode: str, target: str, kind: str, value: str) -> str:
     """Emit code that converts PTX integers to floats with a directed rounding mode.
 
     The integers are first converted to signed 64-bit integers. If a processor has no instruction for unsigned
@@ -50,15 +52,17 @@ def directed_from_integer(code: WarpCode, mode: str, target: str, kind: str, val
     integer_type = llvm_of(kind)
     if kind[0] == "s" or bits(integer_type) < 64:
         extended = emitter.cast(value, integer_type, "i64", kind[0] == "s")
-        return directed(code, "sitofp", mode, target, "i64", extended)
+        return emit_directed(code, "sitofp", mode, target, "i64", extended)
     one = constant("i64", 1)
     is_large = emitter.compare("slt", "i64", value, constant("i64", 0))
     # Half of a large number, with the lost bit kept in its last bit, rounds like the number itself.
-    half = emitter.binary(
+    halved_value = emitter.binary(
         "or",
         "i64",
         emitter.binary("lshr", "i64", value, one),
         emitter.binary("and", "i64", value, one),
     )
-    rounded = directed(code, "sitofp", mode, target, "i64", emitter.select("i64", is_large, half, value))
+    rounded = emit_directed(
+        code, "sitofp", mode, target, "i64", emitter.select("i64", is_large, halved_value, value)
+    )
     return emitter.select(target, is_large, emitter.binary("fadd", target, rounded, rounded), rounded)

@@ -21,7 +21,7 @@ from virtualgpu.records.access import Rule
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class MatrixMove:
     """The parameters of an LLVM function that loads or stores matrix fragments.
 
     The string ``matrix`` names the matrix and shape, and ``positions`` contains each lane's element
@@ -60,10 +60,10 @@ class Move:
         return f"wmma_{self.access.root}_{self.matrix}_{order}_{self.space}_{self.kind}_{self.registers}"
 
 
-def call(
+def emit_call(
     code: WarpCode,
     instruction: ir.Instruction,
-    move: Move,
+    move: MatrixMove,
     base: str,
     stride: str,
     fragment: ir.Operand | None,
@@ -75,7 +75,7 @@ def call(
     emitter = code.emitter
     access_index = code.site(move.access)
     if move.name not in code.tables.support:
-        code.add_support(move.name, _move_function(code, move))
+        code.add_support(move.name, _make_move_function(code, move))
     pointer_of = fragments.output_pointer if move.is_load else fragments.input_pointer
     registers = pointer_of(code, fragment, "d")
     arguments = [
@@ -93,36 +93,43 @@ def call(
         fragments.finish_output(code, fragment, registers)
 
 
-def move_doubles(
-    code: WarpCode, instruction: ir.Instruction, move: Move, base: str, stride: str, fragment: ir.Operand
+def emit_double_move(
+    code: WarpCode,
+    instruction: ir.Instruction,
+    move: MatrixMove,
+    base: str,
+    stride: str,
+    fragment: ir.Operand,
 ) -> None:
     """Emit a load or a store of a matrix fragment of doubles. The parameters are the same as those of
-    `call`.
+    `emit_call`.
     """
     emitter = code.emitter
     mask = code.executed(instruction)
     strides = emitter.cast(stride, "i32", move.address)
-    majors, minors = move.positions if move.by_row else move.positions[::-1]
-    for register, major, minor in zip(fragments.items_of(fragment), majors.T, minors.T, strict=True):
-        line = emitter.binary("mul", move.address, strides, _lanes(move.address, major))
-        element = emitter.binary("add", move.address, line, _lanes(move.address, minor))
-        offset = emitter.binary("mul", move.address, element, f"splat ({move.address} {move.size})")
+    major_indices, minor_indices = move.positions if move.by_row else move.positions[::-1]
+    for register, major, minor in zip(
+        fragments.items_of(fragment), major_indices.T, minor_indices.T, strict=True
+    ):
+        line_start = emitter.binary("mul", move.address, strides, _format_lanes(move.address, major))
+        element_index = emitter.binary("add", move.address, line_start, _format_lanes(move.address, minor))
+        offset = emitter.binary("mul", move.address, element_index, f"splat ({move.address} {move.size})")
         address = emitter.binary("add", move.address, base, offset)
-        host = memory_ops.host_addresses(code, move.access, address, move.space, move.size, mask=mask)
+        host_address = memory_ops.host_addresses(code, move.access, address, move.space, move.size, mask=mask)
         if move.is_load:
-            code.set(register, memory_ops.gather(code, host, mask, "f64"), "f64")
+            code.set(register, memory_ops.gather(code, host_address, mask, "f64"), "f64")
         else:
-            memory_ops.scatter(code, code.get(register, "f64"), host, mask, "f64")
+            memory_ops.scatter(code, code.get(register, "f64"), host_address, mask, "f64")
 
 
-def _lanes(llvm: str, numbers: npt.NDArray[np.int64]) -> str:
+def _format_lanes(llvm: str, numbers: npt.NDArray[np.int64]) -> str:
     """Return an LLVM vector with a number for each lane."""
     return f"<{', '.join(f'{llvm} {number}' for number in numbers.tolist())}>"
 
 
-def _move_function(code: WarpCode, move: Move) -> str:
+def _make_move_function(code: WarpCode, move: MatrixMove) -> str:
     """Return the LLVM text of a function that loads or stores a fragment, and returns true after a fault."""
-    raw = f"i{8 * move.size}"
+    element_type = f"i{8 * move.size}"
     part_count = move.elements if move.is_load else min(move.elements, move.registers * 4 // move.size)
     parameters = [
         "ptr %ctx",
@@ -130,42 +137,46 @@ def _move_function(code: WarpCode, move: Move) -> str:
         "<32 x i32> %stride32",
     ]
     parameters += ["i32 %mask", "i32 %function", "i32 %pc", "i32 %site", "ptr %registers"]
-    move_text = _load_text(code, move, raw) if move.is_load else _store_text(code, move, raw)
-    rows, columns = (_table(axis.T) for axis in move.positions)
+    move_text = (
+        _make_load_text(code, move, element_type)
+        if move.is_load
+        else _make_store_text(code, move, element_type)
+    )
+    row_table, column_table = (_format_lane_table(axis_indices.T) for axis_indices in move.positions)
     return f"""
-@{move.name}.row = internal constant {rows}
-@{move.name}.column = internal constant {columns}
+@{move.name}.row = internal constant {row_table}
+@{move.name}.column = internal constant {column_table}
 define internal i1 @{move.name}({", ".join(parameters)}) noinline {{
 entry:
-  %parts = alloca [{part_count} x <32 x {raw}>], align 64
+  %parts = alloca [{part_count} x <32 x {element_type}>], align 64
   %told = alloca <32 x i64>
   %lanes = bitcast i32 %mask to <32 x i1>
   br label %loop
 loop:
   %n = phi i32 [0, %entry], [%n1, %go.on]
-{_element_address(code, move)}{_check_access(code, move)}
+{_make_address_text(code, move)}{_make_check_text(code, move)}
 fine:
-{_report(code, move)}{move_text}
+{_make_report_text(code, move)}{move_text}
   br label %go.on
 go.on:
   %n1 = add i32 %n, 1
   %more = icmp ult i32 %n1, {part_count}
   br i1 %more, label %loop, label %done
 done:
-{_pack_registers(code, move, raw, part_count) if move.is_load else ""}  ret i1 false
+{_make_packing_text(code, move, element_type, part_count) if move.is_load else ""}  ret i1 false
 fail:
   ret i1 true
 }}
 """
 
 
-def _table(numbers: npt.NDArray[np.int64]) -> str:
+def _format_lane_table(numbers: npt.NDArray[np.int64]) -> str:
     """Return an LLVM array with a row of lanes for each element."""
-    rows = [f"<32 x i64> {_lanes('i64', row)}" for row in numbers]
+    rows = [f"<32 x i64> {_format_lanes('i64', row)}" for row in numbers]
     return f"[{len(rows)} x <32 x i64>] [{', '.join(rows)}]"
 
 
-def _element_address(code: WarpCode, move: Move) -> str:
+def _make_address_text(code: WarpCode, move: MatrixMove) -> str:
     """Return LLVM text that computes ``%a``, the address of element ``%n`` in each lane."""
     llvm = move.address
     major, minor = ("row", "column") if move.by_row else ("column", "row")
@@ -185,21 +196,21 @@ def _element_address(code: WarpCode, move: Move) -> str:
 """
 
 
-def _check_access(code: WarpCode, move: Move) -> str:
+def _make_check_text(code: WarpCode, move: MatrixMove) -> str:
     """Return LLVM text that checks and counts an access.
 
     It continues with the host address ``%host``, or branches to ``fail``.
     """
     rule: Rule = "load" if move.is_load else "store"
     if move.space == "generic":
-        name = memory_ops.resolve_generic(move.size, code, rule)
+        name = memory_ops.add_generic_resolver(move.size, code, rule)
         arguments = "ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site"
         return f"""  %host = call <32 x i64> @{name}({arguments})
 {load_field("fault_code", "%code")}  %failed = icmp ne i32 %code, 0
   br i1 %failed, label %fail, label %fine
 """
-    check = checks.check_shared if move.space == "shared" else checks.check_global
-    name, check_text = check(move.size, code.options.count, rule)
+    make_check = checks.check_shared if move.space == "shared" else checks.check_global
+    name, check_text = make_check(move.size, code.options.count, rule)
     code.add_support(name, check_text)
     llvm_text = (
         f"  %failed = call i1 @{name}(ptr %ctx, <32 x {move.address}> %a, i32 %mask, i32 %function, "
@@ -213,38 +224,40 @@ def _check_access(code: WarpCode, move: Move) -> str:
     return llvm_text + "  br i1 %failed, label %fail, label %fine\n"
 
 
-def _report(code: WarpCode, move: Move) -> str:
+def _make_report_text(code: WarpCode, move: MatrixMove) -> str:
     """Return LLVM text that reports the access to a trace or an observer."""
-    reported = "%shown" if move.space == "shared" else "%a"
+    reported_address = "%shown" if move.space == "shared" else "%a"
     llvm_text = ""
     if code.options.trace:
-        level = layout.TRACE_ALL & ~layout.TRACE_SHARED
-        llvm_text += _trace_row(reported, layout.ROW_ADDRESS, level)
+        trace_level = layout.TRACE_ALL & ~layout.TRACE_SHARED
+        llvm_text += _make_trace_text(reported_address, layout.ROW_ADDRESS, trace_level)
     if code.options.observe:
-        llvm_text += f"  store <32 x i64> {reported}, ptr %told\n" + load_field("observer", "%observer.i")
+        llvm_text += f"  store <32 x i64> {reported_address}, ptr %told\n" + load_field(
+            "observer", "%observer.i"
+        )
         llvm_text += "  %observer = inttoptr i64 %observer.i to ptr\n"
         llvm_text += "  call void %observer(ptr %ctx, i32 %site, ptr %told, i32 %mask, ptr null)\n"
     return llvm_text
 
 
-def _trace_row(lanes_: str, row_kind: int, level: int = layout.TRACE_ALL) -> str:
+def _make_trace_text(lanes_: str, row_kind: int, level: int = layout.TRACE_ALL) -> str:
     """Return LLVM text that adds a row of lanes to the trace."""
     return f"  call void @trace_row(ptr %ctx, <32 x i64> {lanes_}, i32 %mask, i32 {row_kind}, i32 {level})\n"
 
 
-def _load_text(code: WarpCode, move: Move, raw: str) -> str:
+def _make_load_text(code: WarpCode, move: MatrixMove, element_type: str) -> str:
     """Return LLVM text that loads one element per lane."""
-    code.add_support(*lanes.gather(raw))
+    code.add_support(*lanes.gather(element_type))
     return (
-        f"  %v = call <32 x {raw}> @gather_{raw}(<32 x i64> %host, i32 %mask)\n"
-        f"  %to = getelementptr <32 x {raw}>, ptr %parts, i32 %n\n  store <32 x {raw}> %v, ptr %to\n"
+        f"  %v = call <32 x {element_type}> @gather_{element_type}(<32 x i64> %host, i32 %mask)\n"
+        f"  %to = getelementptr <32 x {element_type}>, ptr %parts, i32 %n\n  store <32 x {element_type}> %v, ptr %to\n"
     )
 
 
-def _store_text(code: WarpCode, move: Move, raw: str) -> str:
+def _make_store_text(code: WarpCode, move: MatrixMove, element_type: str) -> str:
     """Return LLVM text that stores one element per lane."""
-    code.add_support(*lanes.scatter(raw))
-    if raw == "i16":
+    code.add_support(*lanes.scatter(element_type))
+    if element_type == "i16":
         llvm_text = f"""  %register = lshr i32 %n, 1
   %from = getelementptr <32 x i32>, ptr %registers, i32 %register
   %word = load <32 x i32>, ptr %from, align 64
@@ -258,31 +271,33 @@ def _store_text(code: WarpCode, move: Move, raw: str) -> str:
             "  %from = getelementptr <32 x i32>, ptr %registers, i32 %n\n"
             "  %v = load <32 x i32>, ptr %from, align 64\n"
         )
-    llvm_text += f"  call void @scatter_{raw}(<32 x {raw}> %v, <32 x i64> %host, i32 %mask)\n"
+    llvm_text += (
+        f"  call void @scatter_{element_type}(<32 x {element_type}> %v, <32 x i64> %host, i32 %mask)\n"
+    )
     if code.options.trace:
-        llvm_text += f"  %bits = zext <32 x {raw}> %v to <32 x i64>\n"
-        llvm_text += _trace_row("%host", layout.ROW_PLACE) + _trace_row(
+        llvm_text += f"  %bits = zext <32 x {element_type}> %v to <32 x i64>\n"
+        llvm_text += _make_trace_text("%host", layout.ROW_PLACE) + _make_trace_text(
             "%bits", layout.ROW_WRITTEN + move.size
         )
     return llvm_text
 
 
-def _pack_registers(code: WarpCode, move: Move, raw: str, count: int) -> str:
+def _make_packing_text(code: WarpCode, move: MatrixMove, element_type: str, count: int) -> str:
     """Return LLVM text that packs the elements into registers.
 
     Several registers may contain the same element.
     """
     llvm_text = ""
     element_bits = 8 * move.size
-    per_register = 32 // element_bits  # elements that a register holds, the first one lowest
+    elements_per_register = 32 // element_bits  # elements that a register holds, the first one lowest
     for register in range(move.registers):
         packed_value = ""
-        for n in range(per_register):
+        for n in range(elements_per_register):
             element = f"%v{register}.{n}"
-            llvm_text += f"  %p{register}.{n} = getelementptr <32 x {raw}>, ptr %parts, i32 {(per_register * register + n) % count}\n"
-            llvm_text += f"  {element} = load <32 x {raw}>, ptr %p{register}.{n}\n"
-            if per_register > 1:
-                llvm_text += f"  %w{register}.{n} = zext <32 x {raw}> {element} to <32 x i32>\n"
+            llvm_text += f"  %p{register}.{n} = getelementptr <32 x {element_type}>, ptr %parts, i32 {(elements_per_register * register + n) % count}\n"
+            llvm_text += f"  {element} = load <32 x {element_type}>, ptr %p{register}.{n}\n"
+            if elements_per_register > 1:
+                llvm_text += f"  %w{register}.{n} = zext <32 x {element_type}> {element} to <32 x i32>\n"
                 llvm_text += (
                     f"  %h{register}.{n} = shl <32 x i32> %w{register}.{n}, splat (i32 {element_bits * n})\n"
                 )

@@ -16,7 +16,7 @@ from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.lower.warp_code import WarpCode
 
 ROOTS = ("ldmatrix", "stmatrix")
-_ROWS = 8
+_ROWS_PER_MATRIX = 8
 _ROW_BYTES = 16
 _ELEMENT_BYTES = 2
 
@@ -29,8 +29,8 @@ def emit(code: WarpCode, instruction: ir.Instruction, space: str) -> None:
     access = memory_ops.as_access(instruction, "ld" if is_load else "st", space, _ROW_BYTES)
     access = dataclasses.replace(access, parts=(access.root, memory_ops.MATRIX_ROWS, *access.parts[1:]))
     mask = code.executed(instruction)
-    row_lanes = (1 << _ROWS * len(registers)) - 1
-    rows = memory_ops.host_addresses(
+    row_lanes = (1 << _ROWS_PER_MATRIX * len(registers)) - 1
+    row_addresses = memory_ops.host_addresses(
         code,
         access,
         memory_ops.address_of(code, address, space),
@@ -40,50 +40,52 @@ def emit(code: WarpCode, instruction: ir.Instruction, space: str) -> None:
     )
     for matrix, register in enumerate(registers):
         if is_load:
-            code.set(register, _load(code, instruction, rows, matrix, mask), "b32")
+            code.set(register, _emit_load(code, instruction, row_addresses, matrix, mask), "b32")
         else:
-            _store(code, instruction, rows, matrix, code.get(register, "b32"), mask)
+            _emit_store(code, instruction, row_addresses, matrix, code.get(register, "b32"), mask)
 
 
-def _load(code: WarpCode, instruction: ir.Instruction, rows: str, matrix: int, mask: str) -> str:
+def _emit_load(code: WarpCode, instruction: ir.Instruction, rows: str, matrix: int, mask: str) -> str:
     """Return the register with each lane's two elements of a matrix."""
     if "trans" not in instruction.parts:
-        return memory_ops.gather(code, _element_addresses(code, rows, matrix, None), mask, "b32")
+        return memory_ops.gather(code, _emit_element_addresses(code, rows, matrix, None), mask, "b32")
     lower_half, upper_half = (
         code.emitter.convert(
             "zext",
             "i16",
-            memory_ops.gather(code, _element_addresses(code, rows, matrix, half), mask, "b16"),
+            memory_ops.gather(code, _emit_element_addresses(code, rows, matrix, half_index), mask, "b16"),
             "i32",
         )
-        for half in range(2)
+        for half_index in range(2)
     )
     return code.emitter.binary(
         "or", "i32", lower_half, code.emitter.binary("shl", "i32", upper_half, "splat (i32 16)")
     )
 
 
-def _store(
+def _emit_store(
     code: WarpCode, instruction: ir.Instruction, rows: str, matrix: int, value: str, mask: str
 ) -> None:
     """Emit the stores of each lane's two elements of a matrix."""
     if "trans" not in instruction.parts:
-        memory_ops.scatter(code, value, _element_addresses(code, rows, matrix, None), mask, "b32")
+        memory_ops.scatter(code, value, _emit_element_addresses(code, rows, matrix, None), mask, "b32")
         return
     for half in range(2):
-        shifted = code.emitter.binary("lshr", "i32", value, f"splat (i32 {16 * half})")
-        element = code.emitter.convert("trunc", "i32", shifted, "i16")
-        memory_ops.scatter(code, element, _element_addresses(code, rows, matrix, half), mask, "b16")
+        shifted_values = code.emitter.binary("lshr", "i32", value, f"splat (i32 {16 * half})")
+        element_values = code.emitter.convert("trunc", "i32", shifted_values, "i16")
+        memory_ops.scatter(
+            code, element_values, _emit_element_addresses(code, rows, matrix, half), mask, "b16"
+        )
 
 
-def _element_addresses(code: WarpCode, rows: str, matrix: int, transposed_half: int | None) -> str:
+def _emit_element_addresses(code: WarpCode, rows: str, matrix: int, transposed_half: int | None) -> str:
     """Return each lane's address of its elements in a matrix, from the addresses of the rows.
 
     Without transposition, a lane has elements 2 (lane % 4) and the next one of row lane / 4. With
     transposition, they are in two rows, so `transposed_half` is 0 or 1.
     """
     row_order = []
-    offsets = []
+    byte_offsets = []
     for lane in range(layout.LANES):
         row_index = lane // 4
         column_index = 2 * (lane % 4)
@@ -92,9 +94,9 @@ def _element_addresses(code: WarpCode, rows: str, matrix: int, transposed_half: 
             if transposed_half is None
             else (column_index + transposed_half, row_index)
         )
-        row_order.append(f"i32 {_ROWS * matrix + element_row}")
-        offsets.append(f"i64 {_ELEMENT_BYTES * element_column}")
-    starts = code.emitter.op(
+        row_order.append(f"i32 {_ROWS_PER_MATRIX * matrix + element_row}")
+        byte_offsets.append(f"i64 {_ELEMENT_BYTES * element_column}")
+    row_starts = code.emitter.op(
         f"shufflevector <32 x i64> {rows}, <32 x i64> poison, <32 x i32> <{', '.join(row_order)}>"
     )
-    return code.emitter.binary("add", "i64", starts, f"<{', '.join(offsets)}>")
+    return code.emitter.binary("add", "i64", row_starts, f"<{', '.join(byte_offsets)}>")

@@ -19,9 +19,9 @@ from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
 from virtualgpu.records.fragments import KIND_BITS
 
-_INPUTS = ("f16", "bf16", "tf32")
+_FLOAT_INPUT_TYPES = ("f16", "bf16", "tf32")
 _SUPPORTED_TYPES = "it supports f16, bf16, tf32, e4m3, e5m2, s8, u8 and f64"
-_SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16), (16, 16, 8))
+_WMMA_SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16), (16, 16, 8))
 
 
 ROOTS = {"wmma", "mma", *matrix_rows.ROOTS}
@@ -30,11 +30,11 @@ ROOTS = {"wmma", "mma", *matrix_rows.ROOTS}
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit LLVM IR for a tensor-core instruction. Return False for an instruction of any other kind."""
     if is_product(instruction) and types_of(instruction)[0] == "f64":
-        _double_product(code, instruction)
+        _emit_double_product(code, instruction)
     elif is_product(instruction):
-        _matrix_product(code, instruction)
+        _emit_matrix_product(code, instruction)
     elif instruction.root == "wmma":
-        _wmma_load_or_store(code, instruction)
+        _emit_wmma_access(code, instruction)
     elif instruction.root in matrix_rows.ROOTS:
         matrix_rows.emit(code, instruction, _memory_space(instruction))
     else:
@@ -73,7 +73,7 @@ def extent_of(name: str, shape: tuple[int, int, int]) -> tuple[int, int]:
     return {"a": (m, k), "b": (k, n)}.get(name, (m, n))
 
 
-def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> ElementPositions:
+def _compute_mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> ElementPositions:
     """Return the rows and columns of each lane's elements of an ``mma.sync`` operand."""
     lane = np.arange(32)[:, None]
     lane_group = lane >> 2
@@ -81,39 +81,47 @@ def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> Element
     _, _, k = shape
     is_alone = kind in ("tf32", "f64")  # in its register
     if kind in (*BYTES, *FP8_TYPES) and name in "ab":
-        element = np.arange(shape[0] * k // 32 if name == "a" else k // 4)
+        element_index = np.arange(shape[0] * k // 32 if name == "a" else k // 4)
         # Runs of four; the runs of A are in both halves of the rows before the columns continue.
-        register_pair = element >> (3 if name == "a" and shape[0] == 16 else 2)
-        inner_index = 4 * lane_in_group + (element & 3) + 16 * register_pair
-        outer_index = lane_group + (8 * (element >> 2 & 1) if name == "a" and shape[0] == 16 else 0 * element)
+        register_pair = element_index >> (3 if name == "a" and shape[0] == 16 else 2)
+        inner_index = 4 * lane_in_group + (element_index & 3) + 16 * register_pair
+        outer_index = lane_group + (
+            8 * (element_index >> 2 & 1) if name == "a" and shape[0] == 16 else 0 * element_index
+        )
         return (outer_index, inner_index) if name == "a" else (inner_index, outer_index)
     if name == "a":
-        element = np.arange(shape[0] * k // 32)
+        element_index = np.arange(shape[0] * k // 32)
         if is_alone:
             row_count = shape[0] // 8
-            return lane_group + 8 * (element % row_count), lane_in_group + 4 * (element // row_count)
-        return lane_group + 8 * (element >> 1 & 1), 2 * lane_in_group + (element & 1) + 8 * (element >> 2)
+            return lane_group + 8 * (element_index % row_count), lane_in_group + 4 * (
+                element_index // row_count
+            )
+        return lane_group + 8 * (element_index >> 1 & 1), 2 * lane_in_group + (element_index & 1) + 8 * (
+            element_index >> 2
+        )
     if name == "b":
-        element = np.arange(k // 4)
+        element_index = np.arange(k // 4)
         if is_alone:
-            return lane_in_group + 4 * element, lane_group + 0 * element
-        return 2 * lane_in_group + (element & 1) + 8 * (element >> 1), lane_group + 0 * element
-    element = np.arange(shape[0] // 4)
-    return lane_group + 8 * (element >> 1), 2 * lane_in_group + (element & 1)
+            return lane_in_group + 4 * element_index, lane_group + 0 * element_index
+        return 2 * lane_in_group + (element_index & 1) + 8 * (
+            element_index >> 1
+        ), lane_group + 0 * element_index
+    element_index = np.arange(shape[0] // 4)
+    return lane_group + 8 * (element_index >> 1), 2 * lane_in_group + (element_index & 1)
 
 
 def positions_of(instruction: ir.Instruction, name: str) -> ElementPositions:
     """Return the rows and columns of the elements that each lane holds, as (32, elements) arrays."""
     shape = shape_of(instruction)
     if instruction.root == "mma":
-        return _mma_positions(name, shape, types_of(instruction)[1])
+        return _compute_mma_positions(name, shape, types_of(instruction)[1])
     kind = instruction.type
     if is_product(instruction):
         kind = dict(zip("dabc", types_of(instruction), strict=True))[name]
     return wmma_layouts.positions_of(name, shape, kind)
 
 
-def rows_positions(instruction: ir.Instruction) -> ElementPositions:
+def compute_row_positions(instruction: ir.Instruction) -> ElementPositions:
     """Return the rows and columns of each lane's two elements in an ``ldmatrix`` or ``stmatrix`` matrix."""
     lane = np.arange(32)[:, None]
     row_indices = lane >> 2 | np.zeros(2, np.int64)
@@ -121,12 +129,12 @@ def rows_positions(instruction: ir.Instruction) -> ElementPositions:
     return (pair_indices, row_indices) if "trans" in instruction.parts else (row_indices, pair_indices)
 
 
-def _fp8_order(name: str, positions: ElementPositions) -> ElementPositions:
+def _reorder_fp8(name: str, positions: ElementPositions) -> ElementPositions:
     """Return the positions of FP8 elements in the order of addition: two of every four, then the others."""
     rows, columns = positions
-    summed = columns if name == "a" else rows
-    reordered = summed // 4 * 2 + summed % 2 + summed % 4 // 2 * 16
-    return (rows, reordered) if name == "a" else (reordered, columns)
+    summed_indices = columns if name == "a" else rows
+    reordered_indices = summed_indices // 4 * 2 + summed_indices % 2 + summed_indices % 4 // 2 * 16
+    return (rows, reordered_indices) if name == "a" else (reordered_indices, columns)
 
 
 # -- loads and stores --------------------------------------------------------------------------------
@@ -139,12 +147,12 @@ def _memory_space(instruction: ir.Instruction) -> str:
     return space
 
 
-def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_wmma_access(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``wmma.load`` or ``wmma.store``."""
     is_load = instruction.parts[1] == "load"
     name = instruction.parts[2]
     element_type = f"b{KIND_BITS.get(instruction.type)}"
-    if instruction.type not in (*_INPUTS, *BYTES, "f32", "s32", "f64"):
+    if instruction.type not in (*_FLOAT_INPUT_TYPES, *BYTES, "f32", "s32", "f64"):
         raise NotSupportedError(
             f"The virtual GPU does not support {instruction.opcode}. As inputs, {_SUPPORTED_TYPES}."
         )
@@ -159,7 +167,7 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
     stride = (
         code.get(operands[1], "u32") if len(operands) > 1 else f"splat (i32 {columns if by_row else rows})"
     )
-    matrix_move = matrix_moves.Move(
+    matrix_move = matrix_moves.MatrixMove(
         f"{name}_{'x'.join(map(str, shape))}_{instruction.type}",
         memory_ops.as_access(instruction, "ld" if is_load else "st", space, ir.TYPE_BYTES[element_type]),
         space,
@@ -168,7 +176,7 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
         len(fragment.items),
         by_row,
     )
-    move_fragment = matrix_moves.move_doubles if instruction.type == "f64" else matrix_moves.call
+    move_fragment = matrix_moves.emit_double_move if instruction.type == "f64" else matrix_moves.emit_call
     move_fragment(code, instruction, matrix_move, base_address, stride, fragment)
 
 
@@ -180,23 +188,28 @@ def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
     types = [
         modifier
         for modifier in instruction.parts
-        if modifier in (*_INPUTS, *FP8_TYPES, *BYTES, "f32", "s32", "f64")
+        if modifier in (*_FLOAT_INPUT_TYPES, *FP8_TYPES, *BYTES, "f32", "s32", "f64")
     ]
     if len(types) == 2:  # wmma with f16 inputs names only result and accumulator
         types = [types[0], "f16", "f16", types[1]]
     if len(types) == 4:
-        result, a_type, b_type, sum_type = types
-        is_float_product = a_type == b_type in _INPUTS and {result, sum_type} <= {"f16", "f32"}
+        result_type, a_type, b_type, sum_type = types
+        is_float_product = a_type == b_type in _FLOAT_INPUT_TYPES and {result_type, sum_type} <= {
+            "f16",
+            "f32",
+        }
         is_float_product |= (
-            {a_type, b_type} <= set(FP8_TYPES) and result == sum_type == "f32" and instruction.root == "mma"
+            {a_type, b_type} <= set(FP8_TYPES)
+            and result_type == sum_type == "f32"
+            and instruction.root == "mma"
         )
         is_double_product = {*types} == {"f64"}
         if (
             is_float_product
             or is_double_product
-            or ({a_type, b_type} <= set(BYTES) and result == sum_type == "s32")
+            or ({a_type, b_type} <= set(BYTES) and result_type == sum_type == "s32")
         ):
-            return result, a_type, b_type, sum_type
+            return result_type, a_type, b_type, sum_type
     raise NotSupportedError(
         f"The virtual GPU does not support {instruction.opcode}. As inputs, {_SUPPORTED_TYPES}."
     )
@@ -212,7 +225,7 @@ _MMA_SHAPES = {
 }
 
 
-def _double_product(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_double_product(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit a product of doubles: for each element of D, fused multiply-adds in the order of k, as on an H200."""
     m, _, k = shape = shape_of(instruction)
     if shape not in _MMA_SHAPES["f64"] or "sp" in instruction.parts:
@@ -226,8 +239,8 @@ def _double_product(code: WarpCode, instruction: ir.Instruction) -> None:
         for k_index in range(k):
             # Lanes of one group have the factors of a row of A, or of a column of B.
             a_row, b_column = (
-                _permute_lanes(code, value, [4 * group + k_index % 4 for group in groups])
-                for value, groups in (
+                _permute_lanes(code, value, [4 * lane_group + k_index % 4 for lane_group in lane_groups])
+                for value, lane_groups in (
                     (a[k_index // 4 * (m // 8) + element // 2], [lane // 4 for lane in range(32)]),
                     (b[k_index // 4], [2 * (lane % 4) + element % 2 for lane in range(32)]),
                 )
@@ -242,39 +255,39 @@ def _permute_lanes(code: WarpCode, value: str, order: list[int]) -> str:
     return code.emitter.op(f"shufflevector <32 x double> {value}, <32 x double> poison, <32 x i32> <{lanes}>")
 
 
-def _matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
     result_kind, input_kind, second_input_kind, sum_kind = types_of(instruction)
     m, n, k = shape = shape_of(instruction)
     if instruction.root == "mma" and (shape not in _MMA_SHAPES[input_kind] or "sp" in instruction.parts):
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     if instruction.root == "wmma" and (
-        shape not in _SHAPES or ("row" not in instruction.parts and "col" not in instruction.parts)
+        shape not in _WMMA_SHAPES or ("row" not in instruction.parts and "col" not in instruction.parts)
     ):
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     if "satfinite" in instruction.parts and result_kind == "s32":
         result_kind = "s32.satfinite"
         code.emitter.declared.add("declare i32 @llvm.fptosi.sat.i32.f64(double)")
-    kinds = {"a": input_kind, "b": second_input_kind, "c": sum_kind, "d": result_kind}
+    matrix_types = {"a": input_kind, "b": second_input_kind, "c": sum_kind, "d": result_kind}
     operands = dict(zip("dabc", instruction.operands, strict=True))
     positions = {}
-    for matrix, element_type in kinds.items():
+    for matrix, element_type in matrix_types.items():
         positions[matrix] = positions_of(instruction, matrix)
         if input_kind in FP8_TYPES and matrix in "ab":
-            positions[matrix] = _fp8_order(matrix, positions[matrix])
-        elements = positions[matrix][0].shape[1]
+            positions[matrix] = _reorder_fp8(matrix, positions[matrix])
+        elements_per_lane = positions[matrix][0].shape[1]
         register_count = len(fragments.items_of(operands[matrix]))
-        required = elements // elements_per_register(element_type)
-        if register_count < required or (matrix == "d" and register_count != required):
+        required_registers = elements_per_lane // elements_per_register(element_type)
+        if register_count < required_registers or (matrix == "d" and register_count != required_registers):
             raise PtxError(
-                f"{instruction.text!r} (line {instruction.line}) needs {required} registers for {matrix.upper()}."
+                f"{instruction.text!r} (line {instruction.line}) needs {required_registers} registers for {matrix.upper()}."
             )
     register_count = len(fragments.items_of(operands["d"]))
     name = f"{instruction.root}_m{m}n{n}k{k}_{result_kind}_{input_kind}_{second_input_kind}_{sum_kind}"
     if name not in code.tables.support:
-        code.add_support(name, matrix_ir.product(name, shape, positions, kinds, register_count))
-    a, b, accumulator = (fragments.input_pointer(code, operands[matrix], matrix) for matrix in "abc")
+        code.add_support(name, matrix_ir.product(name, shape, positions, matrix_types, register_count))
+    a, b, accumulator_pointer = (fragments.input_pointer(code, operands[matrix], matrix) for matrix in "abc")
     result = fragments.output_pointer(code, operands["d"], "d")
     code.emitter.raw(
-        f"call void @{name}(i32 {code.executed(instruction)}, ptr {result}, ptr {a}, ptr {b}, ptr {accumulator})"
+        f"call void @{name}(i32 {code.executed(instruction)}, ptr {result}, ptr {a}, ptr {b}, ptr {accumulator_pointer})"
     )
     fragments.finish_output(code, operands["d"], result)

@@ -1,6 +1,6 @@
 """The layouts of the fragments of ``wmma``: the matrix element in each ``x[i]`` of each lane.
 
-NVIDIA does not document these layouts. `RECORD` has those of an H200, recorded by
+NVIDIA does not document these layouts. `LAYOUTS_PATH` has those of an H200, recorded by
 ``tools.recordings.wmma_layouts``. The virtual GPU uses them for all GPUs. A layout does not depend on whether
 memory contains the matrix by row or by column.
 """
@@ -18,33 +18,35 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.matrix_product import ElementPositions
 from virtualgpu.errors import NotSupportedError
 
-RECORD = Path(__file__).with_name("wmma_layouts.json")
+LAYOUTS_PATH = Path(__file__).with_name("wmma_layouts.json")
 
 
-def positions(bits: Mapping[str, Sequence[Sequence[int]]]) -> ElementPositions:
+def compute_positions(coordinate_bits: Mapping[str, Sequence[Sequence[int]]]) -> ElementPositions:
     """Return the rows and columns of the elements that each lane holds, as (32, elements) arrays.
 
     Each set bit of the lane number or element index adds a row and a column offset. A bit of the index that
     adds nothing repeats elements.
     """
     lane = np.arange(layout.LANES)[:, None]
-    element = np.arange(1 << len(bits["element"]))
+    element = np.arange(1 << len(coordinate_bits["element"]))
     row, column = np.zeros((2, layout.LANES, len(element)), np.int64)
     for index, name in ((lane, "lane"), (element, "element")):
-        for bit, (rows, columns) in enumerate(bits[name]):
+        for bit, (rows, columns) in enumerate(coordinate_bits[name]):
             row += rows * (index >> bit & 1)
             column += columns * (index >> bit & 1)
     return row, column
 
 
 @functools.cache
-def _layouts() -> dict[str, dict[str, list[list[int]]]]:
-    layouts: dict[str, dict[str, list[list[int]]]] = json.loads(RECORD.read_text(encoding="utf-8"))["layouts"]
+def _read_layouts() -> dict[str, dict[str, list[list[int]]]]:
+    layouts: dict[str, dict[str, list[list[int]]]] = json.loads(LAYOUTS_PATH.read_text(encoding="utf-8"))[
+        "layouts"
+    ]
     return layouts
 
 
-def key(name: str, shape: tuple[int, int, int], kind: str) -> str:
-    """Return the key in `RECORD` for the layout of matrix a, b, c or d."""
+def make_key(name: str, shape: tuple[int, int, int], kind: str) -> str:
+    """Return the key in `LAYOUTS_PATH` for the layout of matrix a, b, c or d."""
     m, n, k = shape
     return f"{'c' if name == 'd' else name} m{m}n{n}k{k} {kind}"
 
@@ -53,11 +55,11 @@ def positions_of(name: str, shape: tuple[int, int, int], kind: str) -> ElementPo
     """Return the rows and columns of the elements in a fragment of matrix a, b, c or d. Repeated elements are
     omitted.
     """
-    bits = _layouts().get(key(name, shape, kind))
-    if bits is None:
+    layout_bits = _read_layouts().get(make_key(name, shape, kind))
+    if layout_bits is None:
         raise NotSupportedError(
-            f"The virtual GPU does not support wmma with the fragment {key(name, shape, kind)}."
+            f"The virtual GPU does not support wmma with the fragment {make_key(name, shape, kind)}."
         )
-    row, column = positions(bits)
-    count = 1 << sum(bit != [0, 0] for bit in bits["element"])
-    return row[:, :count], column[:, :count]
+    row, column = compute_positions(layout_bits)
+    elements_per_lane = 1 << sum(bit != [0, 0] for bit in layout_bits["element"])
+    return row[:, :elements_per_lane], column[:, :elements_per_lane]

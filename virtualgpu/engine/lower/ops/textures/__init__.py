@@ -15,8 +15,8 @@ from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
 _GEOMETRIES = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
-_ROWS = "[4 x <32 x i32>]"
-_MODES = ("trap", "clamp", "zero")
+_CHANNEL_ROWS_TYPE = "[4 x <32 x i32>]"
+_BORDER_MODES = ("trap", "clamp", "zero")
 
 
 REFUSED = {"tld4", "txq", "suq", "sured"}
@@ -28,17 +28,17 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     kind.
     """
     if instruction.root == "tex":
-        _texture(code, instruction)
+        _emit_texture_fetch(code, instruction)
     elif instruction.root in ("suld", "sust"):
-        _surface(code, instruction)
+        _emit_surface_access(code, instruction)
     elif instruction.root in REFUSED:
-        raise _not_supported(instruction)
+        raise _make_unsupported_error(instruction)
     else:
         return False
     return True
 
 
-def _not_supported(instruction: ir.Instruction) -> NotSupportedError:
+def _make_unsupported_error(instruction: ir.Instruction) -> NotSupportedError:
     return NotSupportedError(
         f"The virtual GPU does not support {instruction.opcode} (line {instruction.line}). It supports textures of one, two and "
         "three dimensions and of layers (tex1Dfetch, tex1D, tex2D, tex3D, tex2DLayered), and their surfaces. "
@@ -46,13 +46,13 @@ def _not_supported(instruction: ir.Instruction) -> NotSupportedError:
     )
 
 
-def _handles_and_coordinates(
+def _store_coordinates(
     code: WarpCode, instruction: ir.Instruction, operand: ir.Operand | None, types: str
 ) -> tuple[str, str, int]:
     """Return pointers to the lanes' handles and to rows of their coordinates, and the number of rows."""
     if not (isinstance(operand, ir.Vector) and len(operand.items) == 2):
-        raise _not_supported(instruction)
-    code.emitter.declared.update(fetch.DECLARED)
+        raise _make_unsupported_error(instruction)
+    code.emitter.declared.update(fetch.DECLARATIONS)
     handle, coordinates = operand.items
     if not (isinstance(handle, ir.Register | ir.Immediate) and isinstance(coordinates, ir.Vector)):
         raise NotSupportedError(
@@ -62,30 +62,30 @@ def _handles_and_coordinates(
         )
     handles = code.scratch("<32 x i64>")
     code.emitter.raw(f"store <32 x i64> {code.get(handle, 'u64')}, ptr {handles}")
-    rows = code.scratch(_ROWS)
+    rows_pointer = code.scratch(_CHANNEL_ROWS_TYPE)
     for n, coordinate in enumerate(coordinates.items):
         coordinate_type = "u32" if types == "f32" and n == 0 and "a" in _geometry_of(instruction) else types
         value = code.emitter.cast(
             code.get(coordinate, coordinate_type), "float" if coordinate_type == "f32" else "i32", "i32"
         )
-        row_pointer = code.emitter.op(f"getelementptr [32 x i32], ptr {rows}, i64 {n}")
+        row_pointer = code.emitter.op(f"getelementptr [32 x i32], ptr {rows_pointer}, i64 {n}")
         code.emitter.raw(f"store <32 x i32> {value}, ptr {row_pointer}")
-    return handles, rows, len(coordinates.items)
+    return handles, rows_pointer, len(coordinates.items)
 
 
 def _geometry_of(instruction: ir.Instruction) -> str:
     return next((modifier for modifier in instruction.parts if modifier in _GEOMETRIES), "")
 
 
-def _texture(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_texture_fetch(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     mask = code.executed(instruction)
     geometry = _geometry_of(instruction)
     destination = instruction.operands[0]
     is_known = set(instruction.parts) <= {"tex", "base", "level", "grad", "v4", geometry, "f32", "s32", "u32"}
     if not geometry or not is_known or not isinstance(destination, ir.Vector):
-        raise _not_supported(instruction)
-    dimensions, layered = _GEOMETRIES[geometry]
+        raise _make_unsupported_error(instruction)
+    dimensions, is_layered = _GEOMETRIES[geometry]
     texel_type = instruction.parts[-2]
     coordinates = instruction.parts[-1]
     channels = tuple(
@@ -93,33 +93,33 @@ def _texture(code: WarpCode, instruction: ir.Instruction) -> None:
         for n, register in enumerate(destination.items)
         if register is not None and memory_ops.is_read(code.function, register)
     ) or (0,)
-    handles, rows, _ = _handles_and_coordinates(code, instruction, instruction.operands[1], coordinates)
-    for support in (
-        fetch.OBJECT,
-        fetch.INDEX,
-        fetch.AXIS,
-        fetch.ADDRESS,
-        fetch.CHANNEL,
-        fetch.CONTRIBUTION,
-        fetch.WEIGHTED_SUM,
+    handles, rows, _ = _store_coordinates(code, instruction, instruction.operands[1], coordinates)
+    for support_function in (
+        fetch.OBJECT_FUNCTION,
+        fetch.INDEX_FUNCTION,
+        fetch.AXIS_FUNCTION,
+        fetch.ADDRESS_FUNCTION,
+        fetch.CHANNEL_FUNCTION,
+        fetch.CONTRIBUTION_FUNCTION,
+        fetch.WEIGHTED_SUM_FUNCTION,
     ):
-        code.add_support(*support)
-    name, fetch_text = fetch.fetch(
-        dimensions, channels, layered=layered, integer_coordinates=coordinates != "f32"
+        code.add_support(*support_function)
+    name, fetch_text = fetch.make_fetch_function(
+        dimensions, channels, layered=is_layered, integer_coordinates=coordinates != "f32"
     )
     code.add_support(name, fetch_text)
     addresses = code.scratch("<32 x i64>")
-    values = code.scratch(_ROWS)
+    channel_values = code.scratch(_CHANNEL_ROWS_TYPE)
     emitter.raw(f"store <32 x i64> zeroinitializer, ptr {addresses}")
-    emitter.raw(f"store {_ROWS} zeroinitializer, ptr {values}")
+    emitter.raw(f"store {_CHANNEL_ROWS_TYPE} zeroinitializer, ptr {channel_values}")
     invalid_mask = emitter.op(
-        f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {rows}, i32 {mask}, ptr {values}, ptr {addresses})"
+        f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {rows}, i32 {mask}, ptr {channel_values}, ptr {addresses})"
     )
     _check_texels(code, instruction, "ld", 4 * len(channels), invalid_mask, handles, addresses, mask)
     for n, register in enumerate(destination.items):
         if register is None:
             continue
-        row_pointer = emitter.op(f"getelementptr [32 x i32], ptr {values}, i64 {n}")
+        row_pointer = emitter.op(f"getelementptr [32 x i32], ptr {channel_values}, i64 {n}")
         value = emitter.op(f"load <32 x i32>, ptr {row_pointer}")
         code.set(register, emitter.cast(value, "i32", "float") if texel_type == "f32" else value, texel_type)
 
@@ -142,44 +142,44 @@ def _check_texels(
     handle_values = emitter.op(f"load <32 x i64>, ptr {handles}")
     code.fault_if(invalid_mask, layout.BAD_TEXTURE, instruction.pc, handle_values)
     address = emitter.op(f"load <32 x i64>, ptr {addresses}")
-    has_texel = emitter.mask_bits(emitter.compare("ne", "i64", address, constant("i64", 0)))
-    texel_lanes = emitter.op(f"and i32 {has_texel}, {mask}")
+    lanes_with_texel = emitter.mask_bits(emitter.compare("ne", "i64", address, constant("i64", 0)))
+    texel_lanes = emitter.op(f"and i32 {lanes_with_texel}, {mask}")
     access = memory_ops.as_access(instruction, root, "global", {1: 1, 2: 2, 4: 4, 8: 8}.get(size, 16))
     access_index = code.site(access)
-    check, check_text = checks.check_global(1, code.options.count, "load" if root == "ld" else "store")
-    code.add_support(check, check_text)
-    failed = emitter.op(
-        f"call i1 @{check}(ptr %ctx, <32 x i64> {address}, i32 {texel_lanes}, i32 {code.index}, i32 {instruction.pc}, i32 {access_index})"
+    check_name, check_text = checks.check_global(1, code.options.count, "load" if root == "ld" else "store")
+    code.add_support(check_name, check_text)
+    has_failed = emitter.op(
+        f"call i1 @{check_name}(ptr %ctx, <32 x i64> {address}, i32 {texel_lanes}, i32 {code.index}, i32 {instruction.pc}, i32 {access_index})"
     )
     code.trace_address(address, texel_lanes)
-    code.leave_on_fault(failed)
+    code.leave_on_fault(has_failed)
     if code.options.observe:
         code.observe(access_index, address, texel_lanes)
     return texel_lanes
 
 
-def _surface(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_surface_access(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     mask = code.executed(instruction)
-    loads = instruction.root == "suld"
+    is_load = instruction.root == "suld"
     geometry = _geometry_of(instruction)
-    mode = next((modifier for modifier in instruction.parts if modifier in _MODES), "trap")
+    mode = next((modifier for modifier in instruction.parts if modifier in _BORDER_MODES), "trap")
     element_type = next(
         (modifier for modifier in instruction.parts if modifier in ("b8", "b16", "b32", "b64")), ""
     )
     if not geometry or not element_type or "p" in instruction.parts:
-        raise _not_supported(instruction)
+        raise _make_unsupported_error(instruction)
     dimensions, layered = _GEOMETRIES[geometry]
     value, surface = instruction.operands[:2]
-    if not loads:
+    if not is_load:
         value, surface = surface, value
     registers = value.items if isinstance(value, ir.Vector) else (value,)
-    width = ir.TYPE_BYTES[element_type]
-    size = width * len(registers)
-    handles, rows, _ = _handles_and_coordinates(code, instruction, surface, "u32")
-    for support_function in (fetch.OBJECT, fetch.INDEX):
+    item_bytes = ir.TYPE_BYTES[element_type]
+    access_bytes = item_bytes * len(registers)
+    handles, rows, _ = _store_coordinates(code, instruction, surface, "u32")
+    for support_function in (fetch.OBJECT_FUNCTION, fetch.INDEX_FUNCTION):
         code.add_support(*support_function)
-    name, surface_text = surfaces.surface(dimensions, size, mode, layered=layered)
+    name, surface_text = surfaces.make_address_function(dimensions, access_bytes, mode, layered=layered)
     code.add_support(name, surface_text)
     addresses = code.scratch("<32 x i64>")
     outside_slot = code.scratch("i32")
@@ -188,15 +188,17 @@ def _surface(code: WarpCode, instruction: ir.Instruction) -> None:
         f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {rows}, i32 {mask}, ptr {outside_slot}, ptr {addresses})"
     )
     texel_lanes = _check_texels(
-        code, instruction, "ld" if loads else "st", size, invalid_mask, handles, addresses, mask
+        code, instruction, "ld" if is_load else "st", access_bytes, invalid_mask, handles, addresses, mask
     )
     if mode == "trap":
         outside_mask = emitter.op(f"load i32, ptr {outside_slot}")
         code.fault_if(outside_mask, layout.OUTSIDE_SURFACE, instruction.pc)
     address = emitter.op(f"load <32 x i64>, ptr {addresses}")
     for n, register in enumerate(registers):
-        element_address = emitter.binary("add", "i64", address, constant("i64", n * width)) if n else address
-        if loads:
+        element_address = (
+            emitter.binary("add", "i64", address, constant("i64", n * item_bytes)) if n else address
+        )
+        if is_load:
             if register is not None:
                 code.set(
                     register,

@@ -21,7 +21,7 @@ from virtualgpu.engine.ir.text import load_field, odd_single
 from virtualgpu.model.memory import textures
 from virtualgpu.model.memory.textures import offset
 
-DECLARED = (
+DECLARATIONS = (
     "declare i32 @llvm.smax.i32(i32, i32)",
     "declare i32 @llvm.smin.i32(i32, i32)",
     "declare i32 @llvm.umin.i32(i32, i32)",
@@ -34,14 +34,14 @@ DECLARED = (
 _COORDINATE_BOUND = "1073741824.0"
 
 
-def load(name: str, kind: str, result: str, extra: int = 0) -> str:
+def make_load_text(name: str, kind: str, result: str, extra: int = 0) -> str:
     """Return LLVM text that loads the field `name` of the texture object at ``%t``."""
     field_offset = offset(name) + extra
     return f"  {result}.p = getelementptr i8, ptr %t, i64 {field_offset}\n  {result} = load {kind}, ptr {result}.p\n"
 
 
 # Return the object of a handle, null if there is none.
-OBJECT = (
+OBJECT_FUNCTION = (
     "texture_object",
     f"""
 define internal ptr @texture_object(ptr %ctx, i64 %handle) noinline {{
@@ -50,7 +50,7 @@ entry:
   %place = and i64 %handle, {textures.CAPACITY - 1}
   %at = mul i64 %place, {textures.OBJECT.itemsize}
   %t = getelementptr i8, ptr %table, i64 %at
-{load("handle", "i64", "%own")}  %same = icmp eq i64 %own, %handle
+{make_load_text("handle", "i64", "%own")}  %same = icmp eq i64 %own, %handle
   %some = icmp ne i64 %handle, 0
   %there = and i1 %same, %some
   %found = select i1 %there, ptr %t, ptr null
@@ -60,7 +60,7 @@ entry:
 )
 
 # Return an index along an axis after the address mode; -1 is the border.
-INDEX = (
+INDEX_FUNCTION = (
     "texture_index",
     f"""
 define internal i32 @texture_index(i32 %i, i32 %size, i32 %mode) noinline {{
@@ -95,7 +95,7 @@ entry:
 )
 
 # Write the index of a float coordinate, the next index, and the 256ths between them, to %out.
-AXIS = (
+AXIS_FUNCTION = (
     "texture_axis",
     f"""
 define internal void @texture_axis(ptr %t, float %x, i32 %axis, ptr %out) noinline {{
@@ -108,7 +108,7 @@ entry:
   %modes = getelementptr i8, ptr %t, i64 {offset("modes")}
   %mode.p = getelementptr i8, ptr %modes, i64 %four
   %mode0 = load i32, ptr %mode.p
-{load("normalized_coordinates", "i32", "%normal.i")}{load("interpolated", "i32", "%smooth.i")}  %normal = icmp ne i32 %normal.i, 0
+{make_load_text("normalized_coordinates", "i32", "%normal.i")}{make_load_text("interpolated", "i32", "%smooth.i")}  %normal = icmp ne i32 %normal.i, 0
   %smooth = icmp ne i32 %smooth.i, 0
   %is.wrap = icmp eq i32 %mode0, {textures.WRAP}
   %is.mirror = icmp eq i32 %mode0, {textures.MIRROR}
@@ -160,7 +160,7 @@ entry:
 )
 
 # Return the address of a texel; 0 is the border.
-ADDRESS = (
+ADDRESS_FUNCTION = (
     "texture_place",
     f"""
 define internal i64 @texture_place(ptr %t, i32 %x, i32 %y, i32 %z) noinline {{
@@ -168,7 +168,7 @@ entry:
   %xy = or i32 %x, %y
   %xyz = or i32 %xy, %z
   %out = icmp slt i32 %xyz, 0
-{load("address", "i64", "%from")}{load("pitch_bytes", "i64", "%pitch")}{load("slice_bytes", "i64", "%slice")}{load("channels", "i32", "%channels")}{load("channel_bytes", "i32", "%bytes")}  %texel = mul i32 %channels, %bytes
+{make_load_text("address", "i64", "%from")}{make_load_text("pitch_bytes", "i64", "%pitch")}{make_load_text("slice_bytes", "i64", "%slice")}{make_load_text("channels", "i32", "%channels")}{make_load_text("channel_bytes", "i32", "%bytes")}  %texel = mul i32 %channels, %bytes
   %texel64 = zext i32 %texel to i64
   %x64 = sext i32 %x to i64
   %y64 = sext i32 %y to i64
@@ -186,12 +186,12 @@ entry:
 )
 
 # Return a channel of the texel at an address, as 32 bits: an extended integer, or a float.
-CHANNEL = (
+CHANNEL_FUNCTION = (
     "texture_channel",
     f"""
 define internal i32 @texture_channel(ptr %t, i64 %place, i32 %channel) noinline {{
 entry:
-{load("channels", "i32", "%channels")}{load("channel_bytes", "i32", "%bytes")}{load("kind", "i32", "%kind")}{load("normalized_read", "i32", "%normal.i")}  %there = icmp slt i32 %channel, %channels
+{make_load_text("channels", "i32", "%channels")}{make_load_text("channel_bytes", "i32", "%bytes")}{make_load_text("kind", "i32", "%kind")}{make_load_text("normalized_read", "i32", "%normal.i")}  %there = icmp slt i32 %channel, %channels
   %normal = icmp ne i32 %normal.i, 0
   %is.float = icmp eq i32 %kind, {textures.FLOAT}
   %signed = icmp eq i32 %kind, {textures.SIGNED}
@@ -255,7 +255,7 @@ share:
 
 # Return the contribution of a channel to a weighted sum (8-bit integers as 16 bits), and the value of the
 # sum.
-CONTRIBUTION = (
+CONTRIBUTION_FUNCTION = (
     "texture_part",
     f"""
 define internal double @texture_part(ptr %t, i64 %place, i32 %channel) noinline {{
@@ -263,7 +263,7 @@ entry:
   %bits = call i32 @texture_channel(ptr %t, i64 %place, i32 %channel)
   %value = bitcast i32 %bits to float
   %plain = fpext float %value to double
-{load("normalized_read", "i32", "%share.i")}{load("kind", "i32", "%kind")}{load("channel_bytes", "i32", "%bytes")}  %share = icmp ne i32 %share.i, 0
+{make_load_text("normalized_read", "i32", "%share.i")}{make_load_text("kind", "i32", "%kind")}{make_load_text("channel_bytes", "i32", "%bytes")}  %share = icmp ne i32 %share.i, 0
   br i1 %share, label %whole, label %float
 float:
   ret double %plain
@@ -300,12 +300,12 @@ short:
 }}
 """,
 )
-WEIGHTED_SUM = (
+WEIGHTED_SUM_FUNCTION = (
     "texture_mixed",
     f"""
 define internal i32 @texture_mixed(ptr %t, double %sum) noinline {{
 entry:
-{load("normalized_read", "i32", "%share.i")}{load("kind", "i32", "%kind")}{load("channel_bytes", "i32", "%bytes")}  %share = icmp ne i32 %share.i, 0
+{make_load_text("normalized_read", "i32", "%share.i")}{make_load_text("kind", "i32", "%kind")}{make_load_text("channel_bytes", "i32", "%bytes")}  %share = icmp ne i32 %share.i, 0
   %single = fptrunc double %sum to float
   br i1 %share, label %whole, label %float
 float:
@@ -330,7 +330,7 @@ whole:
 )
 
 
-def fetch(
+def make_fetch_function(
     dimensions: int, channels: tuple[int, ...], *, layered: bool, integer_coordinates: bool
 ) -> tuple[str, str]:
     """Return an LLVM function that reads from a texture for the active lanes.
@@ -373,7 +373,7 @@ unknown:
   %bad.more = or i32 %bad, %bit
   br label %next
 known:
-{load("is_surface", "i32", "%surface")}  %wrong = icmp ne i32 %surface, 0
+{make_load_text("is_surface", "i32", "%surface")}  %wrong = icmp ne i32 %surface, 0
   br i1 %wrong, label %unknown, label %fetch
 fetch:
 """
@@ -381,7 +381,7 @@ fetch:
     if layered:
         llvm_text += f"""  %layer.p = getelementptr i32, ptr %coordinates, i64 %l64
   %layer = load i32, ptr %layer.p
-{load("size", "i32", "%layers", 8)}  %layer.last = sub i32 %layers, 1
+{make_load_text("size", "i32", "%layers", 8)}  %layer.last = sub i32 %layers, 1
   %layer.in = call i32 @llvm.umin.i32(i32 %layer, i32 %layer.last)
 """
         first_row = 1
@@ -391,7 +391,7 @@ fetch:
 """
         if integer_coordinates:
             llvm_text += f"""  %c{axis} = load i32, ptr %c{axis}.p
-{load("size", "i32", f"%size{axis}", 4 * axis)}{load("modes", "i32", f"%mode{axis}", 4 * axis)}{load("in_linear_memory", "i32", f"%linear{axis}")}  %is.linear{axis} = icmp ne i32 %linear{axis}, 0
+{make_load_text("size", "i32", f"%size{axis}", 4 * axis)}{make_load_text("modes", "i32", f"%mode{axis}", 4 * axis)}{make_load_text("in_linear_memory", "i32", f"%linear{axis}")}  %is.linear{axis} = icmp ne i32 %linear{axis}, 0
   %used{axis} = select i1 %is.linear{axis}, i32 {textures.BORDER}, i32 %mode{axis}
   %i{axis}.0 = call i32 @texture_index(i32 %c{axis}, i32 %size{axis}, i32 %used{axis})
 """
@@ -431,27 +431,29 @@ fetch:
     if integer_coordinates:
         llvm_text += point_fetch + "  br label %next\n"
     else:
-        llvm_text += load("interpolated", "i32", "%smooth.i")
+        llvm_text += make_load_text("interpolated", "i32", "%smooth.i")
         llvm_text += f"""  %smooth = icmp ne i32 %smooth.i, 0
   br i1 %smooth, label %interpolate, label %point
 point:
 {point_fetch}  br label %next
 interpolate:
-{_interpolation(dimensions, channels, z if layered else "")}  br label %next
+{_make_interpolation_text(dimensions, channels, z if layered else "")}  br label %next
 """
-    ends = "[%bad, %fetch]" if integer_coordinates else "[%bad, %point], [%bad, %interpolate]"
+    next_predecessors = "[%bad, %fetch]" if integer_coordinates else "[%bad, %point], [%bad, %interpolate]"
     llvm_text += f"""next:
-  %bad1 = phi i32 [%bad.more, %unknown], {ends}
+  %bad1 = phi i32 [%bad.more, %unknown], {next_predecessors}
   br label %loop
 }}
 """
     return name, llvm_text
 
 
-def _interpolation(dimensions: int, channels: tuple[int, ...], layer: str) -> str:
+def _make_interpolation_text(dimensions: int, channels: tuple[int, ...], layer: str) -> str:
     """Return LLVM text that computes the weighted sum of the 2, 4 or 8 texels around a position."""
     llvm_text = (
-        _plane_weights("%i0.w", "%i2.w", "xz") if dimensions > 2 else _plane_weights("%i0.w", "%i1.w", "xy")
+        _make_weights_text("%i0.w", "%i2.w", "xz")
+        if dimensions > 2
+        else _make_weights_text("%i0.w", "%i1.w", "xy")
     )
     sum_values = dict.fromkeys(channels, "0.0")
     for n, corner in enumerate(product((0, 1), repeat=dimensions)):
@@ -476,12 +478,12 @@ def _interpolation(dimensions: int, channels: tuple[int, ...], layer: str) -> st
   %k{n}.share = fmul double %k{n}.f, 0.00390625
 """
         for channel in channels:
-            tag = f"%k{n}.{channel}"
-            llvm_text += f"""  {tag}.v = call double @texture_part(ptr %t, i64 %k{n}, i32 {channel})
-  {tag}.x = fmul double {tag}.v, %k{n}.share
-  {tag}.s = fadd double {sum_values[channel]}, {tag}.x
+            value_name = f"%k{n}.{channel}"
+            llvm_text += f"""  {value_name}.v = call double @texture_part(ptr %t, i64 %k{n}, i32 {channel})
+  {value_name}.x = fmul double {value_name}.v, %k{n}.share
+  {value_name}.s = fadd double {sum_values[channel]}, {value_name}.x
 """
-            sum_values[channel] = f"{tag}.s"
+            sum_values[channel] = f"{value_name}.s"
     for channel in channels:
         llvm_text += f"""  %s{channel} = call i32 @texture_mixed(ptr %t, double {sum_values[channel]})
   %s{channel}.r = getelementptr [32 x i32], ptr %out, i64 {channel}
@@ -491,7 +493,7 @@ def _interpolation(dimensions: int, channels: tuple[int, ...], layer: str) -> st
     return llvm_text
 
 
-def _plane_weights(first_fraction: str, second_fraction: str, name: str) -> str:
+def _make_weights_text(first_fraction: str, second_fraction: str, name: str) -> str:
     """Return LLVM text that computes the four weights (256ths) of texels from two fractions.
 
     They are named ``%NAME.ij``, where i belongs to the first fraction.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from virtualgpu.engine.lower.ops.textures.fetch import load
+from virtualgpu.engine.lower.ops.textures.fetch import make_load_text
 from virtualgpu.model.memory import textures
 
 
-def surface(dimensions: int, size: int, mode: str, *, layered: bool) -> tuple[str, str]:
+def make_address_function(dimensions: int, size: int, mode: str, *, layered: bool) -> tuple[str, str]:
     """Return an LLVM function that computes the address of each lane's bytes in a surface.
 
     If the bytes are outside of the surface, the address is 0.
@@ -43,20 +43,20 @@ unknown:
   %bad.more = or i32 %bad, %bit
   br label %next
 known:
-{load("is_surface", "i32", "%surface")}  %wrong = icmp eq i32 %surface, 0
+{make_load_text("is_surface", "i32", "%surface")}  %wrong = icmp eq i32 %surface, 0
   br i1 %wrong, label %unknown, label %find
 find:
-{load("channels", "i32", "%channels")}{load("channel_bytes", "i32", "%bytes")}  %texel = mul i32 %channels, %bytes
-{load("size", "i32", "%size0.t")}  %size0.b = mul i32 %size0.t, %texel
+{make_load_text("channels", "i32", "%channels")}{make_load_text("channel_bytes", "i32", "%bytes")}  %texel = mul i32 %channels, %bytes
+{make_load_text("size", "i32", "%size0.t")}  %size0.b = mul i32 %size0.t, %texel
   %size0 = sub i32 %size0.b, {size - 1}
-{load("size", "i32", "%size1", 4)}{load("size", "i32", "%size2", 8)}{load("address", "i64", "%at0")}{load("pitch_bytes", "i64", "%step1")}{load("slice_bytes", "i64", "%step2")}"""
+{make_load_text("size", "i32", "%size1", 4)}{make_load_text("size", "i32", "%size2", 8)}{make_load_text("address", "i64", "%at0")}{make_load_text("pitch_bytes", "i64", "%step1")}{make_load_text("slice_bytes", "i64", "%step2")}"""
     axes = [*range(dimensions)]
-    rows = [*(n + layered for n in axes)]
+    row_numbers = [*(n + layered for n in axes)]
     if layered:
         axes = [*axes, 2]
-        rows = [*rows, 0]
+        row_numbers = [*row_numbers, 0]
     inside_test = "true"
-    for axis, row_number in zip(axes, rows, strict=True):
+    for axis, row_number in zip(axes, row_numbers, strict=True):
         llvm_text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {row_number}
   %c{axis}.p = getelementptr i32, ptr %row{axis}, i64 %l64
   %c{axis} = load i32, ptr %c{axis}.p
@@ -71,12 +71,12 @@ find:
     for axis in axes:
         llvm_text += f"  %sum{axis} = add i64 {address}, %far{axis}\n"
         address = f"%sum{axis}"
-    result = address if mode == "clamp" else "%kept"
+    stored_address = address if mode == "clamp" else "%kept"
     llvm_text += f"""  %kept = select i1 {inside_test}, i64 {address}, i64 0
   %out.bit = select i1 {inside_test}, i32 0, i32 %bit
   %out.more = or i32 %out, %out.bit
   %place.p = getelementptr i64, ptr %places, i64 %l64
-  store i64 {result}, ptr %place.p
+  store i64 {stored_address}, ptr %place.p
   br label %next
 next:
   %bad1 = phi i32 [%bad.more, %unknown], [%bad, %find]
