@@ -228,13 +228,7 @@ RACES = (
         space="global",
         tool="racecheck",
     ),
-    Faulty(
-        "global_exchange_without_barrier",
-        block=64,
-        hazards=("RAW",),
-        space="global",
-        tool="racecheck",
-    ),
+    Faulty("global_exchange_without_barrier", block=64, hazards=("RAW",), space="global", tool="racecheck"),
 )
 
 UNWRITTEN = (

@@ -66,12 +66,7 @@ def run(
 
 
 def launch(
-    ptx: str,
-    name: str,
-    arrays: Sequence[npt.NDArray[Any]],
-    grid: int = 1,
-    block: int = 32,
-    **options: Any,
+    ptx: str, name: str, arrays: Sequence[npt.NDArray[Any]], grid: int = 1, block: int = 32, **options: Any
 ) -> list[npt.NDArray[Any]]:
     """Run a kernel whose parameters are all pointers; return the arrays' contents after it."""
     return run(ptx, name, arrays, grid, block, **options)[1]

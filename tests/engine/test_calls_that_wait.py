@@ -98,8 +98,7 @@ def test_the_same_function_called_from_two_places_and_two_deep(target: int) -> N
 
 
 def test_structures_local_arrays_and_switches() -> None:
-    code = (
-        """
+    code = """
     struct Summary { int least, most; double mean; int order[5]; };
     __device__ __noinline__ Summary summarise(int* s, Summary old, int how) {
         __shared__ int least, most, total;
@@ -122,9 +121,7 @@ def test_structures_local_arrays_and_switches() -> None:
         __syncthreads();
         return out;
     }
-    """
-        + HEAD
-        + """(int* x, double* means) {
+    extern "C" __global__ void k(int* x, double* means) {
         extern __shared__ int s[];
         s[threadIdx.x] = x[threadIdx.x];
         __syncthreads();
@@ -137,7 +134,6 @@ def test_structures_local_arrays_and_switches() -> None:
         }
         x[threadIdx.x] = all.order[0] + 10 * all.order[1] + 100 * all.order[2] + all.order[3] - all.order[4];
     }"""
-    )
     n = 96
     x = ints(n)
     _, (out, means) = launch(code, x, np.zeros(21), shared_bytes=4 * n)
@@ -190,16 +186,12 @@ def test_blocks_call_as_a_whole_or_not_at_all() -> None:
 
 
 def test_threads_may_leave_the_kernel_before_others_call() -> None:
-    code = (
-        """
+    code = """
     __device__ __noinline__ int count_over(int v, int limit) {
         if (v < 0) asm volatile("exit;");
         return __syncthreads_count(v > limit);
     }
-    """
-        + HEAD
-        + """(int* x) { x[threadIdx.x] = count_over(x[threadIdx.x], 400); }"""
-    )
+    extern "C" __global__ void k(int* x) { x[threadIdx.x] = count_over(x[threadIdx.x], 400); }"""
     x = ints(96)
     x[::7] = -5
     _, (out,) = launch(code, x)
@@ -284,19 +276,15 @@ def test_lanes_of_a_warp_take_a_lock_in_a_function(name: str) -> None:
 
 
 def test_a_warp_waits_for_another_in_a_function() -> None:
-    code = (
-        """
+    code = """
     __device__ __noinline__ int wait_for(volatile int* flag) { while (*flag == 0) {} return *flag; }
-    """
-        + HEAD
-        + """(int* x) {
+    extern "C" __global__ void k(int* x) {
         __shared__ volatile int flag;
         if (threadIdx.x == 0) flag = 0;
         __syncthreads();
         if (threadIdx.x < 32) x[threadIdx.x] = wait_for(&flag);
         else if (threadIdx.x == 70) flag = 9;
     }"""
-    )
     _, (out,) = launch(code, np.zeros(32, np.int32))
     assert (out == 9).all()
 

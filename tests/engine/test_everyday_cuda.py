@@ -37,8 +37,7 @@ def zeros(count: int, dtype: Any = np.int32) -> npt.NDArray[Any]:
 
 
 def test_classes_with_bases_operators_and_destructors() -> None:
-    code = (
-        """
+    code = """
     class Base {
     protected:
         int v;
@@ -56,24 +55,19 @@ def test_classes_with_bases_operators_and_destructors() -> None:
         static __device__ int square(int v) { return v * v; }
     };
     template <class... T> __device__ auto total(T... values) { return (values + ...); }
-    """
-        + HEAD
-        + """(int* a) {
+    extern "C" __global__ void k(int* a) {
         Derived d(a[threadIdx.x]);
         d += 3;
         int three[3] = {1, 2, 3};
         auto [x, y, z] = three;
         a[threadIdx.x] = total(d.sum(), Derived::square(int(d) & 7), x, y, z);
     }"""
-    )
     (out,) = run(code, INTS)
     np.testing.assert_array_equal(out, INTS + 3 + 2 * INTS + ((INTS + 3) & 7) ** 2 + 6)
 
 
 def test_switches_that_fall_through_and_jump_into_loops() -> None:
-    code = (
-        HEAD
-        + """(int* a, int* b) {
+    code = """extern "C" __global__ void k(int* a, int* b) {
         int v = a[threadIdx.x], r = 0, n = threadIdx.x % 23 + 1, i = 0, s = 0;
         switch (v & 7) {
             case 0: r = 5;
@@ -92,7 +86,6 @@ def test_switches_that_fall_through_and_jump_into_loops() -> None:
         a[threadIdx.x] = r;
         b[threadIdx.x] = s;
     }"""
-    )
     a, b = run(code, INTS, zeros(256))
     np.testing.assert_array_equal(a, np.array([7, 2, 7, 7, 1, 1, -2, 1])[INTS & 7])
 
@@ -119,13 +112,10 @@ def test_switches_that_fall_through_and_jump_into_loops() -> None:
 
 
 def test_unions_bit_fields_and_shared_memory_by_casts() -> None:
-    code = (
-        """
+    code = """
     struct Fields { unsigned a : 5; int b : 7; unsigned c : 20; };
     union Word { float f; unsigned u; unsigned char bytes[4]; };
-    """
-        + HEAD
-        + """(const float* x, unsigned* out, double* sums) {
+    extern "C" __global__ void k(const float* x, unsigned* out, double* sums) {
         extern __shared__ __align__(16) unsigned char raw[];
         double* d = (double*)raw;
         float* f = (float*)(raw + 8 * 256);
@@ -142,7 +132,6 @@ def test_unions_bit_fields_and_shared_memory_by_casts() -> None:
         out[t] = w.u + other.a + other.b + other.c;
         sums[t] = d[255 - t] + f[t];
     }"""
-    )
     _, out, sums = run(code, FLOATS, zeros(256, np.uint32), zeros(256, np.float64), shared_bytes=16 * 256)
     flipped = FLOATS.view(np.uint32) ^ 0x55
     other = LANE[::-1]
@@ -153,9 +142,7 @@ def test_unions_bit_fields_and_shared_memory_by_casts() -> None:
 
 
 def test_bits_are_counted_reversed_and_shifted_as_pythons() -> None:
-    code = (
-        HEAD
-        + """(const unsigned* a, unsigned* o) {
+    code = """extern "C" __global__ void k(const unsigned* a, unsigned* o) {
         unsigned v = a[threadIdx.x], *p = o + 8 * threadIdx.x;
         p[0] = __brev(v); p[1] = __clz(v) + 100 * __ffs(v) + 10000 * __popc(v);
         p[2] = __byte_perm(v, ~v, 0x3175);
@@ -163,7 +150,6 @@ def test_bits_are_counted_reversed_and_shifted_as_pythons() -> None:
         p[5] = __funnelshift_lc(v, ~v, 40); p[6] = __funnelshift_rc(v, ~v, threadIdx.x & 63);
         p[7] = __vcmpgtu4(v, v >> 7) ^ __vaddus2(v, v >> 3);
     }"""
-    )
     _, out = run(code, WORDS, zeros(2048, np.uint32))
     for t, v in enumerate(WORDS.tolist()):
         pair = (v ^ 0xFFFFFFFF) << 32 | v
@@ -190,8 +176,7 @@ def test_bits_are_counted_reversed_and_shifted_as_pythons() -> None:
 
 @headers
 def test_a_double_sum_and_half_words_by_compare_and_swap() -> None:
-    code = (
-        """
+    code = """
     __device__ double add(double* at, double v) {
         unsigned long long *p = (unsigned long long*)at, old = *p, seen;
         do {
@@ -200,9 +185,7 @@ def test_a_double_sum_and_half_words_by_compare_and_swap() -> None:
         } while (seen != old);
         return __longlong_as_double(old);
     }
-    """
-        + HEAD
-        + """(double* sum, unsigned short* quarters) {
+    extern "C" __global__ void k(double* sum, unsigned short* quarters) {
         add(sum, 0.25 * threadIdx.x);
         unsigned short *p = quarters + (threadIdx.x & 3), old = *p, seen;
         do {
@@ -210,15 +193,13 @@ def test_a_double_sum_and_half_words_by_compare_and_swap() -> None:
             old = atomicCAS(p, seen, (unsigned short)(seen + threadIdx.x));
         } while (seen != old);
     }"""
-    )
     total, quarters = run(code, zeros(1, np.float64), zeros(4, np.uint16))
     assert total[0] == 0.25 * LANE.sum()
     np.testing.assert_array_equal(quarters, LANE.reshape(64, 4).sum(0))
 
 
 def test_lists_in_shared_memory_and_objects_on_the_heap() -> None:
-    code = (
-        """
+    code = """
     struct Node { int v; Node* next; __device__ Node(int v, Node* next) : v(v), next(next) {} };
     struct Shape { __device__ virtual int area() const = 0; __device__ virtual ~Shape() {} };
     struct Square : Shape {
@@ -231,9 +212,7 @@ def test_lists_in_shared_memory_and_objects_on_the_heap() -> None:
         __device__ Box(int a, int b) : a(a), b(b) {}
         __device__ int area() const override { return a * b; }
     };
-    """
-        + HEAD
-        + """(int* out) {
+    extern "C" __global__ void k(int* out) {
         __shared__ unsigned long long head;
         int t = threadIdx.x;
         if (t == 0) head = 0;
@@ -248,7 +227,6 @@ def test_lists_in_shared_memory_and_objects_on_the_heap() -> None:
         if (t == 0)
             for (Node* n = (Node*)head; n; ) { out[256] += n->v; Node* next = n->next; delete n; n = next; }
     }"""
-    )
     (out,) = run(code, zeros(257))
     np.testing.assert_array_equal(out[:256], np.where(LANE & 1, LANE**2, 3 * LANE))
     assert out[256] == LANE.sum()
@@ -363,16 +341,13 @@ def test_block_algorithms_of_cub() -> None:
 
 @headers
 def test_dynamic_programming_instructions() -> None:
-    code = (
-        HEAD
-        + """(const int* a, int* o) {
+    code = """extern "C" __global__ void k(const int* a, int* o) {
         int v = a[threadIdx.x], w = a[255 - threadIdx.x];
         bool first;
         int larger = __vibmax_s32(v, w, &first);
         o[threadIdx.x] = __viaddmax_s32(v, w, 5) + 3 * __vimax3_s32(v, w, 100) + 7 * __vimin3_s32(v, w, -3)
                        + 11 * __viaddmin_s32_relu(v, w, 50) + 13 * larger + first;
     }"""
-    )
     _, out = run(code, INTS, zeros(256))
     v = INTS
     w = INTS[::-1]

@@ -71,9 +71,7 @@ REMEDIES = {
         {_ROTATE: "int v = s[(t + 1) % blockDim.x];\n__syncthreads();\ns[t] = v;"},
     ),
     "rotated in a loop": Remedy(
-        _scan(_ROTATE),
-        VARIABLE,
-        {_ROTATE: "int v = s[(t + 1) % blockDim.x];\n__syncthreads();\ns[t] = v;"},
+        _scan(_ROTATE), VARIABLE, {_ROTATE: "int v = s[(t + 1) % blockDim.x];\n__syncthreads();\ns[t] = v;"}
     ),
     "all write one element in a loop": Remedy(
         _scan("s[0] = t;"),

@@ -423,11 +423,7 @@ class Case:
 
 
 SHARED = ("2| st.shared.u32 [%r2], %r1", "5| ld.shared.u32 %r3, [%r4]", "6| st.shared.u32 [%r6], %r5")
-GLOBAL = (
-    "2| st.global.u32 [%rd2], %r1",
-    "5| ld.global.u32 %r3, [%rd4]",
-    "6| st.global.u32 [%rd6], %r5",
-)
+GLOBAL = ("2| st.global.u32 [%rd2], %r1", "5| ld.global.u32 %r3, [%rd4]", "6| st.global.u32 [%rd6], %r5")
 
 
 def test_a_race_names_lines_threads_blocks_and_element() -> None:

@@ -92,13 +92,7 @@ y[t] = s[0];"""
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    "body",
-    [
-        "x[threadIdx.x] += 1;",
-        "atomicAdd(&x[0], 1);",
-        TREE,
-    ],
-    ids=["own element", "atomic", "tree"],
+    "body", ["x[threadIdx.x] += 1;", "atomicAdd(&x[0], 1);", TREE], ids=["own element", "atomic", "tree"]
 )
 def test_correct_updates_have_no_findings(body: str) -> None:
     assert hazards_of(body) == ()

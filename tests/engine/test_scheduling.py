@@ -22,15 +22,12 @@ from virtualgpu.engine.run import crew
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 HEAD = 'extern "C" __global__ void k'
-LOCK = (
-    HEAD
-    + """(int* lock, int* count) {
+LOCK = """extern "C" __global__ void k(int* lock, int* count) {
     while (atomicCAS(lock, 0, 1) != 0) {}
     *count = *count + 1;
     __threadfence();
     atomicExch(lock, 0);
 }"""
-)
 
 
 def run(
@@ -50,27 +47,21 @@ def test_before_volta_the_same_lock_hangs() -> None:
 
 
 def test_lanes_of_a_loop_meet_again_after_it() -> None:
-    code = (
-        HEAD
-        + """(int* out) {
+    code = """extern "C" __global__ void k(int* out) {
         int n = 0;
         for (int k = 0; k < threadIdx.x % 8; ++k) n += k;
         out[threadIdx.x] = n + __popc(__activemask()) * 1000;
     }"""
-    )
     (out,) = run(code, ints(32))
     assert list(out) == [sum(range(t % 8)) + 32_000 for t in range(32)]
 
 
 def test_early_exit_leaves_the_others_alone() -> None:
-    code = (
-        HEAD
-        + """(int* out) {
+    code = """extern "C" __global__ void k(int* out) {
         if (threadIdx.x % 3 == 0) return;
         __syncthreads();
         out[threadIdx.x] = __popc(__activemask());
     }"""
-    )
     (out,) = run(code, ints(40), block=40)
     assert list(out) == [0 if t % 3 == 0 else (21 if t < 32 else 5) for t in range(40)]
 
@@ -90,9 +81,7 @@ def test_barriers_with_a_reduction(call: str, expected: object) -> None:
 
 
 def test_named_barriers_with_counts() -> None:
-    code = (
-        HEAD
-        + """(int* out) {
+    code = """extern "C" __global__ void k(int* out) {
         __shared__ int box;
         if (threadIdx.x < 32) {
             if (threadIdx.x == 5) box = 42;
@@ -102,19 +91,15 @@ def test_named_barriers_with_counts() -> None:
             out[threadIdx.x] = box;
         }
     }"""
-    )
     (out,) = run(code, ints(96), block=128)
     assert (out[32:] == 42).all()
 
 
 def test_member_masks_may_differ_between_tiles() -> None:
-    code = (
-        HEAD
-        + """(unsigned* out) {
+    code = """extern "C" __global__ void k(unsigned* out) {
         unsigned mask = 0xFFu << (threadIdx.x & 24);
         out[threadIdx.x] = __ballot_sync(mask, threadIdx.x & 1) + __reduce_add_sync(mask, 1u);
     }"""
-    )
     (out,) = run(code, np.zeros(32, np.uint32))
     assert list(out) == [(0xAA << (t & 24)) + 8 for t in range(32)]
 
@@ -127,7 +112,7 @@ def stop_button() -> Iterator[Callable[[], None]]:
     signal.signal(signal.SIGINT, handler)
 
 
-ENDLESS = HEAD + "(volatile int* out) { while (out[0] == 0) {} }"
+ENDLESS = """extern "C" __global__ void k(volatile int* out) { while (out[0] == 0) {} }"""
 
 
 def runs_again() -> None:

@@ -30,11 +30,7 @@ def accesses(trace: BlockTrace, kind: str) -> list[tuple[int, int, list[int]]]:
     assert (np.diff(recorded.sequence) >= 0).all()
     rows = np.flatnonzero(recorded.kind == SHARED_ACCESS_KINDS.index(kind))
     return [
-        (
-            int(warp_of[recorded.sequence[row]]),
-            int(recorded.width_bytes[row]),
-            recorded.offset[row].tolist(),
-        )
+        (int(warp_of[recorded.sequence[row]]), int(recorded.width_bytes[row]), recorded.offset[row].tolist())
         for row in rows.tolist()
     ]
 

@@ -16,9 +16,7 @@ from virtualgpu.records import BlockTrace, WarpTrace
 
 HEAD = 'extern "C" __global__ void k'
 
-SCAN = (
-    HEAD
-    + """(float* x, int n)
+SCAN = """extern "C" __global__ void k(float* x, int n)
 {
     extern __shared__ float two[];
     int t = threadIdx.x, from = 0;
@@ -34,7 +32,6 @@ SCAN = (
     x[t] = two[from * n + t];
 }
 """
-)
 
 
 def traced(
@@ -102,16 +99,13 @@ def test_shared_memory_at_each_barrier_of_a_scan_is_numpys() -> None:
 
 
 def test_lanes_keep_their_values_where_others_run() -> None:
-    code = (
-        HEAD
-        + """(int* x)
+    code = """extern "C" __global__ void k(int* x)
 {
     int v = x[threadIdx.x];
     if (threadIdx.x & 1) { v = v * 3; x[threadIdx.x + 32] = v; }
     else { v = v + 1000; x[threadIdx.x + 64] = v; }
     x[threadIdx.x] = v;
 }"""
-    )
     x = np.arange(96, dtype=np.int32)
     result, (contents,) = traced(code, [x])
     trace = result.trace
@@ -159,9 +153,7 @@ def test_a_store_tells_what_it_stores_and_a_vector_load_all_it_loads() -> None:
 
 
 def test_shared_atomics_and_narrow_stores_are_played_right() -> None:
-    code = (
-        HEAD
-        + """(int* x)
+    code = """extern "C" __global__ void k(int* x)
 {
     __shared__ int bins[8];
     __shared__ unsigned char bytes[64];
@@ -174,7 +166,6 @@ def test_shared_atomics_and_narrow_stores_are_played_right() -> None:
     __syncthreads();
     x[threadIdx.x] = bins[threadIdx.x & 7] + bytes[threadIdx.x] + (int)wide[threadIdx.x & 31];
 }"""
-    )
     x = np.random.default_rng(2).integers(0, 99, 64).astype(np.int32)
     result, (contents,) = traced(code, [x], block=64)
     trace = block_of(result)
@@ -257,9 +248,7 @@ def test_a_barriers_count_reaches_its_register() -> None:
 
 
 def test_loops_hold_their_iterations() -> None:
-    code = (
-        HEAD
-        + """(int* x)
+    code = """extern "C" __global__ void k(int* x)
 {
     int sum = 0;
     #pragma unroll 1
@@ -269,7 +258,6 @@ def test_loops_hold_their_iterations() -> None:
     }
     x[threadIdx.x] = sum;
 }"""
-    )
     result, _ = traced(code, [np.arange(32, dtype=np.int32)])
     trace = result.trace
     assert trace is not None

@@ -192,11 +192,7 @@ def test_a_predicated_branch_and_a_merged_load() -> None:
     record = convert_counts(
         counters(),
         PTX,
-        machine(
-            ("STS", True, "st.shared"),
-            ("LDS.64", False, "tile+12"),
-            ("LDS", False, "tile+32"),
-        ),
+        machine(("STS", True, "st.shared"), ("LDS.64", False, "tile+12"), ("LDS", False, "tile+32")),
         80,
     )
     store = row_of(record, "st.shared")

@@ -191,10 +191,7 @@ def figures(cp: Any, pool: int | None = None) -> tuple[int, ...]:
     """Return reserved MiB and used bytes."""
     runtime = cp.cuda.runtime
     pool = pool or runtime.deviceGetDefaultMemPool(0)
-    return (
-        runtime.memPoolGetAttribute(pool, RESERVED) // MIB,
-        runtime.memPoolGetAttribute(pool, USED),
-    )
+    return (runtime.memPoolGetAttribute(pool, RESERVED) // MIB, runtime.memPoolGetAttribute(pool, USED))
 
 
 @pytest.mark.parametrize(

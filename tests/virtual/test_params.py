@@ -51,17 +51,7 @@ def test_bytes_are_those_of_the_c_layout(entries: dict[str, Any]) -> None:
     out = cp.zeros(8, cp.float32)
     numbers = cp.zeros(4, cp.float64)
     point = np.array((1.5, [7, 8, 9]), POINT)
-    args = (
-        out,
-        numbers,
-        np.int32(-5),
-        np.float32(0.25),
-        2.5,
-        np.uint64(2**63),
-        np.int16(-3),
-        True,
-        point,
-    )
+    args = (out, numbers, np.int32(-5), np.float32(0.25), 2.5, np.uint64(2**63), np.int16(-3), True, point)
     expected = struct.pack(
         "<QQifdQh?xfiii", out.data.ptr, numbers.data.ptr, -5, 0.25, 2.5, 2**63, -3, True, 1.5, 7, 8, 9
     )

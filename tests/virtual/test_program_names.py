@@ -20,13 +20,7 @@ from virtualgpu.model.recording.line_watch import LineWatch, _LineSearch
 from virtualgpu.model.recording.program_lines import ProgramLines, display_name
 from virtualgpu.model.recording.program_names import ProgramNames
 from virtualgpu.model.recording.watch import StreamRef, Watch
-from virtualgpu.records.acts import (
-    HOST,
-    HostUse,
-    HostWait,
-    Region,
-    Work,
-)
+from virtualgpu.records.acts import HOST, HostUse, HostWait, Region, Work
 
 # -- lines ------------------------------------------------------------------------------------------------
 
