@@ -113,17 +113,3 @@ def test_invalid_frees_limits_and_sizes_are_refused() -> None:
         pool.malloc(4097, 3)
     with pytest.raises(OutOfMemory, match="the device is full"):
         CuPyAllocator(capacity_bytes=1 << 30).malloc((1 << 30) + 1, 0)
-
-
-def test_what_goes_back_to_the_device_can_be_taken_again() -> None:
-    pool = CuPyAllocator(capacity_bytes=1000 << 20)
-    for megabytes in (700, 800, 300, 900):  # each too large beside the one before
-        pool.free(pool.malloc(megabytes << 20, megabytes % 7))
-    assert (pool.total_bytes, pool.n_free_blocks) == (900 << 20, 1)
-    pool.empty_cache()
-    assert pool.block_map().segments == ()
-    blocks = [pool.malloc(250 << 20, 0) for _ in range(4)]
-    with pytest.raises(OutOfMemory):
-        pool.malloc(1, 0)
-    pool.free(blocks[0])
-    assert pool.malloc(1, 3)  # another stream's: the free segment goes back for it

@@ -96,19 +96,6 @@ def test_pages_of_expandable_segments_on_paper(
     assert arena.largest_request_bytes == most * MIB
 
 
-@pytest.mark.parametrize(
-    ("room", "small", "large"), [(1.9, 0, 0), (2, 1, 0), (9.9, 1, 0), (10, 1, 10), (13.9, 1, 12)]
-)
-def test_the_largest_request_without_free_blocks(room: float, small: int, large: int) -> None:
-    one = segment(1 << 40, 7, (2, False), pool="small")
-    result = fragmentation(BlockMap(MODELLED, 0, 0, int((2 + room) * MIB), (one,)))
-    assert {arena.pool: arena.largest_request_bytes for arena in result.arenas} == {
-        "small": small * MIB,
-        "large": large * MIB,
-    }
-    assert [(arena.stream, arena.free_blocks) for arena in result.arenas] == [(7, 0)] * 2
-
-
 def test_an_empty_pool_is_not_fragmented() -> None:
     result = fragmentation(BlockMap(MODELLED, 0, 0, 0, ()))
     assert (result.external, result.free_bytes, result.arenas) == (0, 0, ())

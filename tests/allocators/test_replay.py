@@ -108,16 +108,6 @@ def test_failed_requests_are_repeated_on_a_larger_device() -> None:
     assert rows.count("free_requested") == 2  # the last one stays
 
 
-def test_segments_freed_by_the_allocator_are_not_requests() -> None:
-    requests = [Request("alloc", 0, 40 * MIB), Request("free", 0), Request("alloc", 1, 50 * MIB)]
-    forced = replay(requests, TorchAllocator(capacity_bytes=64 * MIB))
-    assert "segment_free" in [row[0] for row in forced.events.rows()]
-    assert [r.kind for r in requests_of(forced)] == ["alloc", "free", "alloc"]
-    requests.insert(2, Request("empty_cache"))
-    trace = replay(requests, TorchAllocator(capacity_bytes=640 * MIB))
-    assert [r.kind for r in requests_of(trace)] == ["alloc", "free", "empty_cache", "alloc"]
-
-
 @pytest.mark.parametrize(
     ("requests", "part"),
     [

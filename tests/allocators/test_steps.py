@@ -94,18 +94,6 @@ def test_a_block_has_the_event_that_changed_it() -> None:
         at(lives, 5)
 
 
-def test_earlier_blocks_stay_until_they_are_freed() -> None:
-    base = 1 << 30
-    blocks = (
-        Block(address=base, size_bytes=MIB, is_free=False, requested_bytes=1_000_000, label="float32 array"),
-        Block(address=base + MIB, size_bytes=MIB, is_free=True),
-    )
-    first = replace(at(history(trace_of([])), 0), segments=(Segment(base, 2 * MIB, 0, blocks),))
-    lives = history(trace_of([("free_completed", base, MIB, 0, 0, -1)], first))
-    assert at(lives, 0).segments == first.segments
-    assert at(lives, 1).blocks == (Block(address=base, size_bytes=2 * MIB, is_free=True),)
-
-
 def test_blocks_of_unknown_segments_are_joined() -> None:
     """Blocks whose segment is not in the trace join where they touch, and stay as free memory."""
     base = 1 << 30
@@ -129,17 +117,6 @@ def test_blocks_of_unknown_segments_are_joined() -> None:
     assert (numbers[2], numbers[5]) == (-1, -1), "of no block that is known"
     assert numbers[3] == numbers[0] != numbers[1]
     assert at(lives, 6).segments == ()
-
-
-def test_unknown_segments_become_one_when_the_gap_is_filled() -> None:
-    base = 1 << 30
-    rows = [(base + at * KIB, 4 * KIB) for at in (0, 8, 16, 4, 12)]
-    lives = history(trace_of([("alloc", start, size, size, 0, -1) for start, size in rows]))
-    (whole,) = at(lives, 5).segments
-    assert (whole.address, whole.size_bytes, len(whole.blocks)) == (base, 20 * KIB, 5)
-    assert {block.state for block in whole.blocks} == {"used"}
-    (holes,) = at(lives, 3).segments
-    assert [block.state for block in holes.blocks] == ["used", "unmapped", "used", "unmapped", "used"]
 
 
 @pytest.mark.parametrize(("reach", "segments"), [(6, [6, 4]), (10, [12]), (12, [12]), (14, [14])])

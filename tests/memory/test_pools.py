@@ -38,18 +38,6 @@ def rows(recorder: AllocationRecorder, **options: Any) -> list[tuple[Any, ...]]:
 # -- events -----------------------------------------------------------------------------------------------
 
 
-def test_held_bytes_are_those_of_one_device() -> None:
-    recorder = AllocationRecorder(device=1)
-    bytes_held = []
-    for device, address, size in ((1, 1000, 512), (0, 1000, 4096), (1, 2000, 1024)):
-        recorder.on_allocation(device, size, size, address, True)
-        bytes_held.append((recorder.held, recorder.most_held))
-    for device, address, size in ((0, 1000, 4096), (1, 1000, 512)):
-        recorder.on_free(device, size, address)
-        bytes_held.append((recorder.held, recorder.most_held))
-    assert bytes_held == [(512, 512), (512, 512), (1536, 1536), (1536, 1536), (1024, 1536)]
-
-
 def test_the_last_events_are_kept_and_numbers_go_on() -> None:
     recorder = AllocationRecorder(keep=4)
     addresses = []
@@ -66,27 +54,6 @@ def test_the_last_events_are_kept_and_numbers_go_on() -> None:
     assert (len(events), following) == (1, 10)
     assert [len(recorder.events_and_next(10)[0]), recorder.events_and_next(10)[1]] == [0, 10]
     assert recorder.events_and_next(0, 1)[1] == 10
-
-
-def test_hooks_of_a_recorder_leave_with_it() -> None:
-    hooks = gl.cp.cuda.memory_hook.get_memory_hooks()
-    before = dict(hooks)
-    recorder = AllocationRecorder()
-    other = AllocationRecorder()
-    with other:
-        with recorder, recorder.record_this_thread():
-            assert len(hooks) == len(before) + 2, "it records this thread already"
-        assert len(hooks) == len(before) + 1
-        with recorder.record_this_thread():
-            assert len(hooks) == len(before) + 2
-            gl.cp.cuda.alloc(10)
-        assert len(hooks) == len(before) + 1
-        gl.cp.cuda.alloc(10)
-        assert recorder.stop() is None
-        assert len(hooks) == len(before) + 1, "the other recorder's stays"
-    assert dict(hooks) == before
-    assert [row[0] for row in recorder.events().rows()].count("alloc") == 1
-    assert [row[0] for row in other.events().rows()].count("alloc") == 2
 
 
 def test_a_recorder_in_another_thread_records_nothing_after_its_end() -> None:
@@ -333,25 +300,6 @@ def test_segments_that_a_pool_gave_back_are_noticed_at_the_next_event(
     silent.total = 5
     recorder.on_request()
     assert news() == [], "a pool's total is that of the current device"
-
-
-def test_the_limit_of_a_trace_is_the_last_one_that_refused() -> None:
-    def limit(*steps: tuple[int, bool], end: int = 0, first: int = 0) -> int:
-        recorder = PoolRecorder()
-        recorder.first = recorder.first.__class__(recorder.first.provenance, 0, 0, first, ())
-        recorder.pool = silent = Silent(0)
-        recorder._total_bytes = 0
-        for number, (limit_bytes, granted) in enumerate(steps):
-            silent.limit = limit_bytes
-            recorder.on_allocation(0, 10, 512, 1000 + number, granted)
-        silent.limit = end
-        return recorder.stop().first.limit_bytes
-
-    assert limit((700, True)) == 0
-    assert limit((700, True), end=900) == 900
-    assert limit(end=0, first=300) == 300
-    assert limit((700, False), (800, True), end=900) == 700
-    assert limit((700, False), (800, False), end=900) == 800
 
 
 def test_notes_of_a_trace() -> None:

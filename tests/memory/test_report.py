@@ -150,21 +150,6 @@ def test_an_error_of_the_call_is_raised_with_the_report():
         gl.memory_report(3)
 
 
-def test_a_call_that_only_frees_or_does_nothing():
-    arrays = [zeros(4)]
-    r = gl.memory_report(arrays.clear)
-    assert (r.peak_bytes, r.after_bytes, r.needed_bytes, r.source) == (4 * MIB, 0, 0, None)
-    assert r.rooms[0].times is None
-    assert "freed when the call" not in repr(r)
-    nothing = gl.memory_report(lambda: None)
-    assert (nothing.peak_bytes, nothing.alive) == (0, ())
-    assert repr(nothing)
-    old = zeros(3)
-    gc.collect()  # it has been there for long
-    assert groups(gl.memory_report(lambda: None)) == [("old: uint8 (3145728,)", "before the call", 3)]
-    assert old.size
-
-
 def test_memory_without_a_pool_is_noted_as_not_recorded():
     before = gl.cp.cuda.get_allocator()
     gl.cp.cuda.set_allocator(None)
@@ -398,68 +383,6 @@ def test_blocks_of_before_that_the_call_freed_are_not_alive_at_its_peak() -> Non
 
 
 # Looking for arrays -------------------------------------------------------------------------------------
-
-
-class Clock:
-    """Time as a test sets it."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def perf_counter_ns(self) -> int:
-        return int(1e9 * self.now)
-
-
-@pytest.fixture
-def looking(monkeypatch: pytest.MonkeyPatch):
-    """An `_ArraySightings` whose searches are noted, and take as long as the test sets."""
-    clock = Clock()
-    recorder = SimpleNamespace(held=1000, most_held=1000)
-    searches = []
-    monkeypatch.setattr(report, "time", clock)
-    arrays = report._ArraySightings(recorder)
-    seconds = [0.0]
-
-    def objects(*generation: int) -> list[object]:
-        searches.append(generation)
-        clock.now += seconds[0] / (1 if not generation else 2)
-        return []
-
-    monkeypatch.setattr(report, "gc", SimpleNamespace(get_objects=objects))
-    return SimpleNamespace(arrays=arrays, clock=clock, recorder=recorder, searches=searches, seconds=seconds)
-
-
-EVERYWHERE = [()]
-YOUNG = [(0,), (1,)]
-
-
-def test_searches_for_arrays_take_a_small_part_of_the_time(looking) -> None:
-    """0.05 s and a tenth of the time; otherwise only young arrays, and at a much higher peak."""
-
-    def event(held: int, at_s: float, most_held: int = 0) -> list[tuple[int, ...]]:
-        looking.searches.clear()
-        looking.recorder.held = held
-        looking.recorder.most_held = most_held or held
-        looking.clock.now = 100 + at_s
-        looking.arrays.look_near_peak()
-        return list(looking.searches)
-
-    assert event(0, 0) == []
-    assert event(1000, 0, 1021) == [], "2 % below the peak"
-    looking.seconds[0] = 0.0625
-    assert event(1000, 0, 1020) == EVERYWHERE
-    assert event(1000, 0.1) == []  # 0.0625 s are spent, and 0.06 allowed
-    assert event(1020, 0.1) == []  # 2 % more than at the last search
-    assert event(1021, 0.1) == YOUNG
-    looking.seconds[0] = 0
-    assert event(1041, 0.5) == []  # 0.125 s are spent, and 0.1 allowed
-    assert event(900, 0.74) == []
-    assert event(900, 0.76) == EVERYWHERE
-    assert event(1041, 0.5) == []  # the last search was at the highest peak
-    assert event(1042, 0.5) == YOUNG
 
 
 def test_young_arrays_are_those_of_two_generations() -> None:

@@ -12,7 +12,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from gpulab.sampler import RingBuffer, Sampler
+from gpulab.sampler import Sampler
 
 
 def samplers() -> list[threading.Thread]:
@@ -24,16 +24,6 @@ def until(condition, seconds: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < end_s, "the condition was not met"
         time.sleep(0.01)
-
-
-def test_the_ring_keeps_the_last_rows():
-    ring = RingBuffer(2, 5)
-    for number in range(12):
-        ring.add((number, None if number == 9 else -number))
-    assert ring.rows_since()[:, 0].tolist() == [7, 8, 9, 10, 11]
-    assert np.isnan(ring.rows_since(9)[0, 1])
-    assert ring.rows_since(10).tolist() == [[10, -10], [11, -11]]
-    assert ring.rows_since(12).shape == (0, 2)
 
 
 def test_ten_minutes_at_20_hz_take_bounded_memory():

@@ -218,17 +218,6 @@ def test_a_part_below_a_tenth_is_merged_with_the_other(
     assert causes[1:] == parts
 
 
-def test_the_wait_during_most_of_a_gap_is_its_cause() -> None:
-    longer = replace(WAITED, start_ns=52, end_ns=80, hidden=False, source=LINE[8], after=(3,))
-    timeline = by_hand(
-        [ONE[0], kernel(3, 2, 15, 80), kernel(2, 1, 90, 95, (1,))],
-        [ONE[1], call(3, 10, 15), call(2, 80, 90)],
-        (WAITED, longer),
-    )
-    gap = next(g for g in gaps(timeline) if g.where == "stream 1" and g.start_ns == 50)
-    assert (gap.cause, gap.source) == ("synchronisation", LINE[8])
-
-
 @pytest.mark.parametrize(
     ("waits", "cause", "line"),
     [

@@ -52,19 +52,6 @@ def test_positions_of_two_warps_with_three_buffers() -> None:
     assert pipeline.mistakes == ()
 
 
-def test_a_warp_that_waits_longer_moves_the_others() -> None:
-    slow = [("read", 0)] * 5
-    programs = [copies_ahead(2, 4), copies_ahead(2, 4)]
-    programs[1][4:4] = slow  # after the first barrier
-    pipeline = find_pipeline(block(programs))
-    barriers = [m for m in pipeline.marks if m.kind == "barrier"]
-    # copy, commit, wait, barrier at 3; then five reads, copy, commit, read, wait.
-    assert [m.position for m in barriers[:2]] == [3, 13]
-    assert all(m.warps == (0, 1) for m in barriers)
-    early = [m for m in pipeline.marks if m.kind == "wait" and m.warps == (0,)]
-    assert early[0].position == 7
-
-
 @pytest.mark.parametrize("stages", [2, 3, 4, 5])
 def test_a_copy_is_in_flight_for_as_many_iterations_as_it_is_ahead(stages: int) -> None:
     pipeline = find_pipeline(block([copies_ahead(stages, 12)] * 3))

@@ -211,22 +211,6 @@ def test_random_programs(seed: int) -> None:
     assert 20 < racy < 150
 
 
-def test_overlap_of_regions() -> None:
-    draw = random.Random(1)
-    for _ in range(3_000):
-        a, b = (
-            Region(
-                0,
-                BASE + draw.randrange(40),
-                draw.randint(1, 4),
-                (draw.randint(1, 4), draw.randint(1, 3)),
-                (draw.choice([1, 4, 7, -5]), draw.choice([2, 9, 0, -3])),
-            )
-            for _ in range(2)
-        )
-        assert overlap(a, b) == bool(touched(a) & touched(b))
-
-
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31, 2**33])
 def test_overlap_of_regions_larger_than_a_numpy_item(size: int) -> None:
     large = Region(0, BASE, size)

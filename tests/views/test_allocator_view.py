@@ -14,7 +14,7 @@ import traitlets
 from PIL import Image
 
 from gpulab.allocators import steps
-from gpulab.views.allocator import columns, picture
+from gpulab.views.allocator import picture
 from gpulab.views.allocator.columns import make_contents
 from gpulab.views.allocator.layout import compute_layouts
 from gpulab.views.allocator.maps import PoolMaps
@@ -22,7 +22,6 @@ from gpulab.views.allocator.pool_text import find_owner
 from gpulab.views.allocator.view import AllocatorView
 from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Words
-from gpulab.views.parts.items import Line
 from tests.allocators.traces import MIB, trace_of
 from tests.views import pools
 from virtualgpu.records.memory import ACTIONS, Block, Frame, Segment
@@ -193,22 +192,6 @@ def test_a_segment_that_is_drawn_wider_than_its_size_is_marked() -> None:
     )
 
 
-def test_no_curve_has_the_colour_of_a_block() -> None:
-    curve_colours = {
-        line.colour for line in columns.draw_curve(pools.two().maps).items if isinstance(line, Line)
-    }
-    block_colours = {*columns.COLOURS, columns.OTHER_COLOUR, columns.UNKNOWN_COLOUR}
-    assert len(curve_colours) == 3
-    assert not curve_colours & block_colours
-
-
-def test_blocks_of_an_unknown_line_have_their_own_colour() -> None:
-    names = [f"train.py:{index}" for index in range(9)]
-    *known_colours, unknown_colour = columns.choose_colours([*names, ""])
-    assert unknown_colour not in known_colours
-    assert len(set(known_colours)) == len(columns.COLOURS) + 1, "further lines share a colour"
-
-
 def test_a_crowded_map_takes_more_rows_but_no_more_than_there_are() -> None:
     """Five streams with a row each and eighty blocks; with few blocks the rows stay five."""
     rows = [("segment_alloc", BASE * (1 + index), 80 * MIB, 0, index, -1) for index in range(5)]
@@ -262,10 +245,3 @@ def test_blocks_from_before_the_trace_keep_their_labels() -> None:
     panel = make_contents(PoolMaps([pools.panel(trace_of(rows, first))]), "")["panels"][0]
     names = [panel["labels"][index] if index >= 0 else "" for index in panel["block"]["label"].tolist()]
     assert names == ["array 0", "array 1", "array 0", ""]
-
-
-@pytest.mark.parametrize(("state", "slope"), [("free", -1), ("waiting", 1)])
-def test_hatches_of_free_blocks_rise_and_those_of_waiting_blocks_fall(state: str, slope: int) -> None:
-    lines = list(picture._make_hatch_lines(0, 100, 0, 20, 1.0, state))
-    assert lines
-    assert all(np.sign(y1 - y0) == slope for _, y0, _, y1 in lines)

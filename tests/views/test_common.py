@@ -45,27 +45,6 @@ def test_repr_is_one_stable_sentence_with_its_provenance(view: Any) -> None:
     assert view.describe().startswith(text)
 
 
-def test_a_repr_names_the_measured_and_the_modelled_record() -> None:
-    trace = synthetic.warp_trace()
-    measured = synthetic.measured_blocks(trace)
-    alone = WarpStepper(trace)
-    compared = WarpStepper(trace, measured)
-    assert measured.provenance.label not in repr(alone)
-    assert repr(compared) == f"{repr(alone)[:-1]}, with masks {measured.provenance.label}."
-    alone.close()
-    compared.close()
-
-
-def test_equal_records_give_equal_sentences_and_pictures() -> None:
-    for make in MAKERS.values():
-        first = make()
-        second = make()
-        assert repr(first) == repr(second)
-        assert first.png() == second.png()
-        first.close()
-        second.close()
-
-
 def test_bundle_holds_widget_picture_and_text(view: Any) -> None:
     data, metadata = view._repr_mimebundle_()
     assert data["text/plain"] == repr(view)

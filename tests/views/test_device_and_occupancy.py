@@ -12,14 +12,14 @@ from matplotlib.figure import Figure
 
 import gpulab as gl
 from gpulab import session
-from gpulab.views import DeviceCard, DeviceComparison, OccupancyChart
+from gpulab.views import DeviceCard, OccupancyChart
 from gpulab.views.device.chip import compute_chip_layout
-from gpulab.views.device.facts import LIMITS, QUANTITIES, compute_fp32_tflops, make_short_names
+from gpulab.views.device.facts import LIMITS, QUANTITIES, compute_fp32_tflops
 from gpulab.views.occupancy.chart import LIMIT_COLOURS
 from gpulab.views.parts.palette import find_hex
 from gpulab.words import number
 from tests.views import synthetic
-from tests.views.synthetic import boxes, items
+from tests.views.synthetic import boxes
 from virtualgpu.records import DeviceMetrics
 
 
@@ -56,47 +56,6 @@ def test_bars_compare_every_device() -> None:
     card.close()
 
 
-def test_a_comparison_has_a_column_for_each_and_marks_what_differs() -> None:
-    a100, t4, *_, b200 = synthetic.devices()
-    view = DeviceComparison([t4, a100, t4, b200])
-    assert view.record == (t4, a100, b200)
-    assert view.title == "Tesla T4, A100-SXM4, B200".replace("Tesla ", "")
-    overview, *tables = view.tables()
-    assert all(table.headings == ("", "T4", "A100-SXM4", "B200") for table in tables)
-    rows = {row[0]: [*row[1:]] for table in tables for row in table.cells}
-    assert rows["Compute capability ≠"] == ["7.5", "8.0", "10.0"]
-    assert rows["Shared memory per SM (KiB) ≠"] == ["64", "164", "228"]
-    assert rows["Memory clock (MHz) ≠"] == ["5,001", "1,593", "not known"]
-    assert rows["NVLink, both directions (GB/s) ≠"] == ["none", "600", "1,800"]
-    assert rows["Threads per block"] == ["1,024"] * 3
-    assert rows["Driver"] == ["none"] * 3
-    for name, cells in rows.items():
-        assert name.endswith(" ≠") == (len(set(cells)) > 1), name
-    different = sum(row[0].endswith("≠") for row in tables[1].cells)
-    assert tables[1].title == f"One SM: {different} of 6 differ"
-    assert [row[:3] for row in overview.rows] == [
-        ("T4", "7.5", 40),
-        ("A100-SXM4", "8.0", 108),
-        ("B200", "10.0", 148),
-    ]
-    assert overview.rows[1][overview.headings.index("Memory bandwidth (GB/s)")] == 2039
-    for device in (t4, a100, b200):
-        assert device.provenance.label in view.caption[0].lower() + view.caption[1:]
-
-
-def test_a_comparison_draws_a_bar_up_to_the_largest_of_each_quantity() -> None:
-    devices = synthetic.devices()
-    view = DeviceComparison(devices)
-    ax = view.plot(Figure().subplots())
-    assert [label.get_text() for label in ax.get_yticklabels()][:2] == ["A100-SXM4 (8.0)", "T4 (7.5)"]
-    for column, quantity in enumerate(QUANTITIES):
-        values = [quantity.of(device) for device in devices]
-        bars = [bar for bar in ax.patches if bar.get_x() == column]
-        widths = [bar.get_width() for bar in bars]
-        assert [width / max(widths) for width in widths] == pytest.approx([v / max(values) for v in values])
-    assert {text.get_text() for text in ax.texts} >= {"7,700", "2,039", "19.5"}
-
-
 def test_a_chip_has_a_tile_for_each_sm_on_the_scale_of_l2() -> None:
     for info in synthetic.devices():
         tiles, l2_width = compute_chip_layout(info, 500, 100)
@@ -107,30 +66,6 @@ def test_a_chip_has_a_tile_for_each_sm_on_the_scale_of_l2() -> None:
         assert max(x + width) == pytest.approx(500 - l2_width), "L2 begins where the tiles end"
         assert max(y + height) <= 100 + 1e-9
         assert len({*zip(x.round(6), y.round(6), strict=True)}) == info.sm_count, "no tile covers another"
-
-
-def test_compared_chips_are_on_one_scale() -> None:
-    devices = synthetic.devices()
-    _, ax = DeviceComparison(devices).plot(Figure().subplots(1, 2))
-    areas = [patch.get_width() * patch.get_height() for patch in ax.patches]
-    assert [area / areas[0] for area in areas] == pytest.approx(
-        [d.l2_bytes / devices[0].l2_bytes for d in devices]
-    )
-    assert [len(tiles.get_paths()) for tiles in ax.collections] == [d.sm_count for d in devices]
-
-
-def test_the_memory_of_a_card_has_l2_on_its_scale() -> None:
-    info = synthetic.devices()[0]
-    _, memory, l2 = items(DeviceCard(info).draw(), "rects")
-    areas = [(item["x1"][0] - item["x0"][0]) * (item["y1"][0] - item["y0"][0]) for item in (memory, l2)]
-    assert areas[0] / areas[1] == pytest.approx(info.memory_bytes / info.l2_bytes)
-
-
-def test_short_names_stay_apart() -> None:
-    big = synthetic.devices()[0]
-    small = replace(big, name="A100-SXM4-40GB")
-    assert make_short_names([big, synthetic.devices()[2]]) == ["A100-SXM4", "RTX 4090"]
-    assert make_short_names([big, small]) == ["A100-SXM4-80GB", "A100-SXM4-40GB"]
 
 
 def test_readings_and_unavailable_readings() -> None:
@@ -170,15 +105,6 @@ def test_failing_readings_are_shown() -> None:
     card = DeviceCard(synthetic.devices()[0], metrics=metrics)
     assert card.error == "Reading the device failed. OSError: NVML: driver not loaded"
     card.close()
-
-
-def test_occupancy_marks_the_chosen_size_and_names_its_limit() -> None:
-    chart = OccupancyChart(synthetic.occupancies(), 256)
-    assert "256 threads per block give 75 %, limited by registers" in repr(chart)
-    chart.chosen = 700
-    assert chart.chosen == 704
-    assert "704 threads per block" in repr(chart)
-    assert chart.describe().count("\n") == 32
 
 
 def test_occupancy_has_a_bar_for_each_size_in_the_colour_of_its_limit() -> None:
@@ -232,13 +158,6 @@ def test_the_occupancy_beside_is_that_of_the_other_device() -> None:
     (t4,) = fractions("T4")
     a100, other = fractions("A100", beside="T4")
     assert other == t4 != a100
-
-
-def test_a_chosen_occupancy_joins_the_points() -> None:
-    odd = synthetic.occupancy(100)
-    chart = OccupancyChart(synthetic.occupancies(), odd)
-    assert chart.point == odd
-    assert len(chart.points) == 33
 
 
 def test_occupancy_refuses_what_it_cannot_show() -> None:

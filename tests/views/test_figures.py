@@ -6,7 +6,6 @@ import base64
 import html
 import io
 import re
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -39,16 +38,6 @@ def bundle(chart: Any) -> Any:
 
 def pixels(png: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
-
-
-def test_repr_is_one_sentence_with_its_provenance(chart: Any) -> None:
-    text = repr(chart)
-    assert text[0].isupper()
-    assert text.endswith(".")
-    assert "\n" not in text
-    assert f"{chart.source} on A100-SXM4-80GB" in text
-    assert chart.describe().startswith(text)
-    assert "on A100-SXM4-80GB" in chart.caption, "the picture says where the numbers come from"
 
 
 def test_the_picture_has_text_and_a_light_and_a_dark_form(chart: Any, bundle: Any) -> None:
@@ -119,17 +108,6 @@ def test_a_learners_settings_and_the_picture_leave_each_other_alone() -> None:
         before = dict(matplotlib.rcParams)
         assert chart.png() == expected
         assert dict(matplotlib.rcParams) == before
-
-
-def test_files(chart: Any, bundle: Any, tmp_path: Path) -> None:
-    page = chart.save(tmp_path / "chart.html").read_text(encoding="utf-8")
-    assert page.startswith("<!doctype html>")
-    assert html.escape(chart.describe()) in page
-    assert "://" not in re.sub(r"base64,[\w+/=]+", "", page)
-    assert chart.save(tmp_path / "chart.png").read_bytes() == base64.b64decode(bundle[0]["image/png"])
-    assert "<svg" in chart.save(tmp_path / "chart.svg").read_text(encoding="utf-8")
-    with pytest.raises(ValueError, match=r"[.]html, .htm, .png, .svg or .pdf"):
-        chart.save(tmp_path / "chart.gif")
 
 
 def test_each_chart_has_its_numbers_as_tables(chart: Any, bundle: Any) -> None:

@@ -190,12 +190,6 @@ class TestPicture:
         assert [(group.members[0], len(group.members)) for group in view.groups] == [(0, 5), (5, 1), (6, 24)]
         view.close()
 
-    @pytest.mark.parametrize(("count", "groups_"), [(21, 21), (22, 1)])
-    def test_more_than_21_nodes_are_folded(self, count: int, groups_: int) -> None:
-        view = GraphView(chain(count))
-        assert len(view.groups) == groups_
-        view.close()
-
     @pytest.mark.parametrize(("leaves", "groups_"), [(14, 15), (15, 2)])
     def test_high_graphs_are_folded(self, leaves: int, groups_: int) -> None:
         nodes = [kernel(n, "leaf" if n else "root") for n in range(leaves + 1)]

@@ -12,33 +12,6 @@ from tests.views import synthetic
 from virtualgpu.records.memory import MemoryLadder
 
 
-def test_both_axes_are_logarithmic() -> None:
-    latency, bandwidth = LadderChart([synthetic.ladder()]).plot(Figure().subplots(1, 2))
-    assert (latency.get_xscale(), latency.get_yscale(), bandwidth.get_xscale()) == ("log", "log", "log")
-    curve = latency.lines[0]
-    assert list(curve.get_xdata()) == [2**n for n in range(10, 29)]
-    assert [curve.get_ydata()[index] for index in (0, 10, -1)] == [20, 150, 500]
-    ends = [bar.get_x() + bar.get_width() for bar in bandwidth.patches]
-    assert ends == pytest.approx([250_000, 4000, 1700])
-    assert [label.get_text() for label in bandwidth.get_yticklabels()] == [
-        "registers",
-        "L2",
-        "memory, read",
-        "peer",
-    ]
-    assert bandwidth.yaxis_inverted(), "registers stand on top"
-    assert "there is one GPU" in [text.get_text() for text in bandwidth.texts]
-
-
-def test_capacities_and_published_rates_are_dashed_where_they_belong() -> None:
-    latency, bandwidth = LadderChart([synthetic.ladder()]).plot(Figure().subplots(1, 2))
-    dashed = [line.get_xdata()[0] for line in latency.lines if line.get_linestyle() == "--"]
-    assert dashed == [192 << 10, 40 << 20]
-    assert [text.get_text() for text in latency.texts] == ["L1: 192 KiB", "L2: 40 MiB"]
-    published = [line.get_segments()[0][0][0] for line in bandwidth.collections]
-    assert published == [300_000, 2039]
-
-
 def test_another_ladder_is_added_by_name_or_record() -> None:
     measured = synthetic.ladder(synthetic.MEASURED, 1.1)
     names: list[str] = []

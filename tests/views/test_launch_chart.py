@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from gpulab.views import LaunchChart
 from gpulab.views._waves import Waves, describe_limiters
-from gpulab.views.parts.plots import nice_ticks
 from tests.views import synthetic
 from tests.views.synthetic import boxes
 from virtualgpu.records import LaunchTrace
@@ -129,31 +127,6 @@ def test_interrupts_are_not_swallowed() -> None:
     view.close()
 
 
-def test_slides_from_several_threads_leave_one_whole_picture() -> None:
-    view = LaunchChart(synthetic.launch_trace(256), synthetic.launch_trace)
-    sizes = [64, 128, 512, 1024]
-    threads = [threading.Thread(target=setattr, args=(view, "block_threads", s)) for s in sizes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert view.pictures == len(sizes)
-    assert column(view, "row").size == view.trace.block_index.size
-    assert any(text.startswith(f"{view.trace.block[0]:,}") for text in heads(view))
-    view.close()
-
-
-def test_both_launches_carry_their_labels() -> None:
-    measured = synthetic.launch_trace(provenance=synthetic.MEASURED)
-    view = LaunchChart(measured, beside=synthetic.launch_trace())
-    assert "Measured on NVIDIA H200" in heads(view)
-    assert "Modelled on A100-SXM4-80GB" in heads(view)
-    assert "compared with a launch modelled on A100-SXM4-80GB (virtual GPU)" in view.caption
-    assert "timer step 32 ns" in view.caption
-    assert "measured on NVIDIA H200, compared with a launch modelled on A100-SXM4-80GB" in repr(view)
-    view.close()
-
-
 def test_launches_side_by_side_have_one_time_axis_and_one_height() -> None:
     """One has idle SMs and the other does not, so each alone would have another height."""
     trace = synthetic.launch_trace(blocks=4)
@@ -216,16 +189,6 @@ def test_a_share_of_very_many_blocks_is_drawn_over_the_busy_time() -> None:
     small.close()
 
 
-def test_empty_launches_have_a_picture() -> None:
-    trace = synthetic.launch_trace(256)
-    empty = replace(
-        trace, **{name: getattr(trace, name)[:0] for name in ("block_index", "sm_id", "start_ns", "end_ns")}
-    )
-    view = LaunchChart(empty)
-    assert view.png().startswith(b"\x89PNG")
-    view.close()
-
-
 def test_few_busy_sms_have_high_rows_and_the_idle_ones_a_line() -> None:
     view = LaunchChart(synthetic.launch_trace(blocks=4))
     spans = blocks(view)
@@ -245,15 +208,6 @@ def test_a_device_with_one_sm_has_one_row() -> None:
     trace = synthetic.launch_trace(blocks=40)
     view = LaunchChart(replace(trace, sm_count=1, sm_id=np.zeros_like(trace.sm_id)))
     assert blocks(view)["rows"] == 1
-    view.close()
-
-
-def test_the_axis_of_running_warps_starts_at_zero() -> None:
-    view = LaunchChart(synthetic.launch_trace())
-    curve = next(item for item in boxes(view.scene, "plot")[0]["items"] if item.get("step"))
-    code, offset, count = curve["y"]["$"]
-    heights = np.frombuffer(view.data, np.dtype(f"<{code}"), count, offset)
-    assert heights[-1] == pytest.approx(curve["base"]), "no warp runs at the end"
     view.close()
 
 
@@ -278,18 +232,6 @@ def test_blocks_of_several_dimensions_are_named_by_their_place() -> None:
     deep.close()
 
 
-def test_achieved_and_theoretical_occupancy_are_shown() -> None:
-    trace = synthetic.launch_trace(blocks=4)
-    figures = {term: (value, detail) for term, value, detail in Waves(trace).numbers()}
-    assert figures["Theoretical occupancy"] == ("75 %", "48 of 64 warps")
-    assert figures["Achieved occupancy"][0] == "12 %", "8 of 64 warps on each of four SMs"
-    assert figures["Achieved occupancy"][1] == "busy SMs; device 0.4 %"
-    view = LaunchChart(trace)
-    assert "Achieved: the slots that were filled" in view.caption
-    assert "achieved 12 %" in view.status
-    view.close()
-
-
 def test_blocks_too_short_to_fill_the_sms_are_reported() -> None:
     """32 blocks a place, but a new one starts only when an old one has long ended."""
     trace = synthetic.wide_launch(6_480)
@@ -310,14 +252,6 @@ def test_a_launch_whose_block_does_not_fit_says_so() -> None:
     assert "no block fits on an SM" in repr(view)
     assert view.png().startswith(b"\x89PNG")
     view.close()
-
-
-@pytest.mark.parametrize("limit", [1, 7, 12.4, 108, 1_000_000])
-def test_ticks_are_round_and_inside(limit: float) -> None:
-    ticks = nice_ticks(limit, 6)
-    assert ticks[0] == 0
-    assert 3 <= len(ticks) <= 7
-    assert ticks[-1] <= limit
 
 
 def test_a_second_launch_can_be_added_later() -> None:

@@ -52,15 +52,6 @@ def test_a_link_outside_groups_is_an_arc() -> None:
     assert find_hex("accent") not in links(ax)
 
 
-def test_the_words_and_the_table_have_each_direction() -> None:
-    peers = chart(3, [(0, 1), (1, 0), (1, 2)])
-    assert "3 of 6 directions" in repr(peers)
-    assert "GPU 1 accesses GPU 0 and GPU 2 directly." in peers.describe()
-    assert "GPU 2 accesses GPU 0 and GPU 1 through the host." in peers.describe()
-    frame = peers.to_pandas()
-    assert frame["GPU 2"].tolist()[:2] == [40, 400]
-
-
 def test_one_gpu_says_that_it_is_alone() -> None:
     alone = chart(1)
     assert "one GPU" in repr(alone)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulab.views import PipelineView
-from gpulab.views.pipeline.pipeline_text import format_lines, format_warps
-from gpulab.views.pipeline.view import FLIGHT, MAX_EVENTS, MISTAKE, STORE, USE
+from gpulab.views.pipeline.view import FLIGHT, MISTAKE, STORE, USE
 from tests.views.pipelines import block, copies_ahead, stores
 from tests.views.synthetic import boxes
 
@@ -67,37 +66,8 @@ def test_groups_of_warps_have_rows_of_their_own() -> None:
     view.close()
 
 
-def test_a_long_description_ends_with_a_count() -> None:
-    view = PipelineView(block([copies_ahead(2, 200)]))
-    lines = view.describe().splitlines()
-    assert len(lines) == 1 + 2 + MAX_EVENTS + 1
-    left_out = 200 + 200 + 400 - MAX_EVENTS  # fills, uses, and waits and barriers
-    assert f"{left_out:,}" in lines[-1]
-    view.close()
-
-
-def test_tables_have_a_row_for_each_fill_use_and_mark() -> None:
-    view = PipelineView(block([copies_ahead(3, 4, ["wait"])] * 2))
-    pipeline = view.record
-    fills, uses, marks, mistakes = (table.rows for table in view.tables())
-    assert [len(rows) for rows in (fills, uses, marks, mistakes)] == [
-        len(part) for part in (pipeline.fills, pipeline.uses, pipeline.marks, pipeline.mistakes)
-    ]
-    frame = view.to_pandas("Mistakes")
-    assert frame["use at line"].tolist() == [mistake.use.line for mistake in pipeline.mistakes]
-    view.close()
-
-
 def test_a_truncated_trace_is_named() -> None:
     view = PipelineView(block([copies_ahead(2, 3)], truncated=True, note="It was stopped."))
     assert f"{view.record.trace.steps} steps" in view.caption
     assert "It was stopped." in view.caption
     view.close()
-
-
-def test_numbers_in_words() -> None:
-    assert format_warps((3,)) == "warp 3"
-    assert format_warps((1, 2)) == "warps 1 and 2"
-    assert format_warps((1, 2, 3, 4)) == "warps 1–4"
-    assert format_warps((0, 2, 5)) == "warps 0, 2 and 5"
-    assert format_lines((3, 5)) == "lines 3 and 5"

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from gpulab.views import RooflineChart
 from gpulab.views.parts.palette import find_hex
@@ -108,34 +106,6 @@ def test_launches_without_a_common_level_have_no_arrows() -> None:
     assert "arrows join" not in chart.describe()
 
 
-def test_each_level_has_its_own_mark_in_the_legend() -> None:
-    ax = axes_of(RooflineChart(synthetic.roofline()))
-    handles = ax.get_legend().legend_handles
-    assert len({handle.get_marker() for handle in handles}) == len(handles) == 3
-
-
-def test_the_axes_end_near_the_data_and_the_ceilings() -> None:
-    roofline = synthetic.roofline()
-    ax = axes_of(RooflineChart(roofline))
-    ridges = [20_000 / gbps for gbps in roofline.ceilings.gbps.values()]
-    xs = [*ridges, *(x for x, _, _ in marks(ax))]
-    ys = [20_000, *(y for _, y, _ in marks(ax))]
-    for values, (low, high) in ((xs, ax.get_xlim()), (ys, ax.get_ylim())):
-        assert min(values) / 2 < low < min(values)
-        assert max(values) < high < max(values) * 2
-
-
-def test_labels_are_right_of_the_axes_and_apart() -> None:
-    figure = Figure(figsize=(9, 4))
-    ax = RooflineChart(synthetic.roofline()).plot(figure.subplots())
-    FigureCanvasAgg(figure).draw()
-    labels = [text for text in ax.texts if text.get_text() in ("saxpy", "stencil", "matmul")]
-    assert len(labels) == 3
-    boxes = [Text.get_window_extent(label) for label in labels]  # without the line to the mark
-    assert min(box.x0 for box in boxes) > ax.bbox.x1
-    assert not any(one.overlaps(other) for one in boxes for other in boxes if one is not other)
-
-
 def tensor_roofline() -> Roofline:
     """Matrix products with ceilings that are equal, near or far from each other."""
     first, *_ = synthetic.roofline().points
@@ -157,22 +127,6 @@ def tensor_roofline() -> Roofline:
         for number, kind in enumerate(ceilings.gflops)
     ]
     return Roofline(ceilings=ceilings, points=tuple(points))
-
-
-def test_ceilings_of_arithmetic_have_labels_apart() -> None:
-    roofline = tensor_roofline()
-    with RooflineChart(roofline)._draw_figure("light") as canvas:
-        canvas.draw()
-        (ax,) = canvas.figure.axes
-        labels = [text for text in ax.texts if "OP/s" in text.get_text() or text.get_text().startswith("k")]
-        boxes = [Text.get_window_extent(label) for label in labels]  # without the lines to the marks
-        texts = " ".join(label.get_text() for label in labels)
-        assert all(kind in texts for kind in roofline.ceilings.gflops)
-        assert "1,979 TOP/s" in texts
-        assert len(boxes) == 6 + 7, "two formats have the same rate"
-        assert min(box.x0 for box in boxes) > ax.bbox.x1
-        assert max(box.x1 for box in boxes) <= canvas.figure.bbox.x1
-        assert not any(one.overlaps(other) for one in boxes for other in boxes if one is not other)
 
 
 def limited(flops: dict[str, int], shared_bytes: int, time_ns: float = 1e5) -> str:
@@ -229,18 +183,6 @@ def test_cuda_cores_work_while_tensor_cores_multiply() -> None:
 def test_operations_without_a_published_rate_have_no_ceiling() -> None:
     text = limited({"tensor f8 to f32": 1_000_000}, 1_000_000)
     assert "of the shared memory ceiling" in text
-
-
-def test_modelled_and_measured_points_are_drawn() -> None:
-    chart = RooflineChart(synthetic.roofline(synthetic.MEASURED, modelled=True))
-    ax = axes_of(chart)
-    marks_ = marks(ax)
-    modelled = [(x, y) for x, y, colour in marks_ if colour == find_hex("purple")]
-    assert len(modelled) == 7
-    assert len(marks_) == 14
-    assert modelled[0] == pytest.approx((0.25, 200))
-    assert "modelled" in ax.get_legend().get_texts()[-1].get_text()
-    assert repr(chart).endswith("measured on NVIDIA H200.")
 
 
 def test_launches_at_one_place_share_a_label_that_stays_in_the_chart() -> None:

@@ -77,10 +77,3 @@ def test_bars_and_graph_have_the_colours_of_kernels() -> None:
     (nodes,) = items(TrafficView(record).draw(), "nodes")
     colours = dict(zip(nodes["text"], (nodes["colours"][index] for index in nodes["colour"]), strict=True))
     assert [colours[f"e{2 * kernel}"] for kernel in range(8)] == expected
-
-
-def test_a_part_says_its_bytes_and_time() -> None:
-    (rects,) = items(TrafficView(traffic()).draw(), "rects")
-    ((_, sentences),) = rects["say"]
-    for fact in ("as written", "e3", "kernel 2", "400 B", "40 ns"):
-        assert any(fact in sentence for sentence in sentences), fact
