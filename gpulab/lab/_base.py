@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVa
 
 from gpulab import session
 from gpulab.sampler import check_rate
-from gpulab.views._saving import Savable, Writers, as_json, text_writer
+from gpulab.views._saving import Savable, Writers, make_text_writer, to_json
 from virtualgpu.errors import GpulabError
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Recorded(Pictured, Generic[R]):
         return picture
 
     def _make_writers(self) -> Writers:
-        return {".json": text_writer(lambda: as_json(self.record)), **super()._make_writers()}
+        return {".json": make_text_writer(lambda: to_json(self.record)), **super()._make_writers()}
 
     def __repr__(self) -> str:
         if self._has_record:

@@ -135,7 +135,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
     def _recorder_of_now(self) -> TimelineRecorder:
         return session.backend().timeline_recorder()
 
-    def overlap(self) -> tables.Answers[Overlap]:
+    def overlap(self) -> tables.AnalysisTable[Overlap]:
         """Return how long each pair of engines and each pair of streams worked at the same time.
 
         Each value is the overlap as a percentage of the shorter busy time (see `gpulab.analysis.overlap`).
@@ -147,19 +147,19 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         """
         return tables.make_overlap_table(overlap.overlap(self.record), self.record)
 
-    def gaps(self, min_ns: int = 0) -> tables.Answers[Gap]:
+    def gaps(self, min_ns: int = 0) -> tables.AnalysisTable[Gap]:
         """Return the idle intervals of each stream and engine with their causes. Intervals shorter than
         `min_ns` are left out.
         """
         return tables.make_gap_table(gaps.gaps(self.record, min_ns), self.record)
 
-    def critical_path(self) -> tables.Answers[PathStep]:
+    def critical_path(self) -> tables.AnalysisTable[PathStep]:
         """Return the critical path, which is the chain of operations and host intervals that determines the
         duration.
         """
         return tables.make_path_table(critical_path.critical_path(self.record), self.record)
 
-    def advice(self) -> tables.Answers[Advice]:
+    def advice(self) -> tables.AnalysisTable[Advice]:
         """Return at most four suggestions for a faster program, each with the time that it would save."""
         return tables.make_advice_list(advice.advice(self.record), self.record)
 

@@ -15,7 +15,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from gpulab.views._saving import Savable, Writers, text_writer
+from gpulab.views._saving import Savable, Writers, make_text_writer
 from gpulab.views.parts import page, palette, picture
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
@@ -157,7 +157,7 @@ class View(anywidget.AnyWidget, HasTables, Savable):
             )
 
     def _make_writers(self) -> Writers:
-        page_of = text_writer(self.html)
+        page_of = make_text_writer(self.html)
         return {".html": page_of, ".htm": page_of, ".png": lambda path: path.write_bytes(self.png())}
 
     def __repr__(self) -> str:

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 
-from gpulab.views._saving import Savable, Writers, text_writer
+from gpulab.views._saving import Savable, Writers, make_text_writer
 from gpulab.views.parts import palette
 from gpulab.views.tables import HasTables, Table
 from gpulab.words import number
@@ -188,7 +188,7 @@ class FigureView(HasTables, Savable):
         )
 
     def _make_writers(self) -> Writers:
-        page = text_writer(self.html)
+        page = make_text_writer(self.html)
 
         def save_drawing(path: Path) -> None:
             with self._draw_figure("light") as canvas:

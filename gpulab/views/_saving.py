@@ -56,22 +56,22 @@ class Savable:
         raise ValueError(f"{path.name!r} cannot be written. Use the file type {extensions}.")
 
 
-def text_writer(text: Callable[[], str]) -> Callable[[Path], object]:
+def make_text_writer(text: Callable[[], str]) -> Callable[[Path], object]:
     """Return a function that writes the result of ``text()`` to the file with a given path."""
     return lambda path: path.write_text(text(), encoding="utf-8")
 
 
-def as_json(record: Any) -> str:
+def to_json(record: Any) -> str:
     """Return a record as JSON. Arrays become lists, and NaN becomes null."""
-    return data_as_json(asdict(record), indent=1)
+    return data_to_json(asdict(record), indent=1)
 
 
-def data_as_json(data: Any, indent: int | None = None) -> str:
+def data_to_json(data: Any, indent: int | None = None) -> str:
     """Return dictionaries and arrays as JSON. Arrays become lists, and NaN becomes null."""
-    return json.dumps(_json_value(data), indent=indent, ensure_ascii=False)
+    return json.dumps(_to_json_value(data), indent=indent, ensure_ascii=False)
 
 
-def plain(value: float) -> int | float | None:
+def to_plain_number(value: float) -> int | float | None:
     """Convert a number for use in files. Integral numbers become int, NaN and infinities become None, and
     other numbers stay unchanged.
     """
@@ -80,26 +80,28 @@ def plain(value: float) -> int | float | None:
     return int(value) if value.is_integer() else value
 
 
-def _json_value(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """Return a nested value in which arrays and tuples are lists, and NaN is None."""
     if isinstance(value, np.ndarray):
-        return [_json_value(element) for element in value.tolist()]
+        return [_to_json_value(element) for element in value.tolist()]
     if isinstance(value, float):
-        return plain(value)
+        return to_plain_number(value)
     if isinstance(value, dict):
-        return {key: _json_value(element) for key, element in value.items()}
+        return {key: _to_json_value(element) for key, element in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_json_value(element) for element in value]
+        return [_to_json_value(element) for element in value]
     return value
 
 
-def csv_writer(columns: Sequence[str], rows: Callable[[], Iterable[Sequence[Any]]]) -> Callable[[Path], None]:
+def make_csv_writer(
+    columns: Sequence[str], rows: Callable[[], Iterable[Sequence[Any]]]
+) -> Callable[[Path], None]:
     """Return a function that writes rows to a CSV file with the names of the columns as header."""
 
     def write(path: Path) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(columns)
-            writer.writerows(map(plain, row) for row in rows())
+            writer.writerows(map(to_plain_number, row) for row in rows())
 
     return write

@@ -26,7 +26,7 @@ class Steered(View):
     status = traitlets.Unicode("").tag(sync=True)
     failed = traitlets.Unicode("").tag(sync=True)
 
-    def answer(self, pictured: dict[str, int]) -> None:
+    def confirm_picture(self, pictured: dict[str, int]) -> None:
         """Tell the browser which slider values the displayed picture has. After this message, the browser
         sends the next slider values.
         """

@@ -20,7 +20,7 @@ MAX_DRAWN_BLOCKS = 1 << 16
 class Waves(LaunchWaves):
     """The waves in which the blocks of a launch run, with texts that describe them."""
 
-    def wave_words(self) -> str:
+    def describe_waves(self) -> str:
         """Return a phrase that describes the waves of blocks, such as ``2 full waves and a tail of 40 blocks
         (31 % full)``.
         """
@@ -33,7 +33,7 @@ class Waves(LaunchWaves):
         tail_text = f" and a tail of {count(self.tail_blocks, 'block')} ({tail_percent} full)"
         return full_text + tail_text if self.tail_blocks else full_text
 
-    def numbers(self) -> list[list[str]]:
+    def make_number_rows(self) -> list[list[str]]:
         """Return the numbers of the waves as rows of the form ``[term, value, detail]`` for display."""
         trace = self.trace
         occupancy = self.trace.occupancy
@@ -54,7 +54,7 @@ class Waves(LaunchWaves):
                 percent(occupancy.fraction),
                 f"{occupancy.warps_per_sm} of {count(occupancy.max_warps_per_sm, 'warp')}",
             ],
-            ["Achieved occupancy", percent(self.achieved), self.achieved_where],
+            ["Achieved occupancy", percent(self.achieved), self.achieved_note],
         ]
 
     @cached_property
@@ -73,7 +73,7 @@ class Waves(LaunchWaves):
         return self.trace.achieved_occupancy
 
     @property
-    def achieved_where(self) -> str:
+    def achieved_note(self) -> str:
         """A note that the average occupancy includes only busy SMs, with the value for the whole device."""
         return f"busy SMs; device {percent(self.trace.achieved_on_device)}"
 

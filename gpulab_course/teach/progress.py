@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
 
-from gpulab.views._saving import Savable, Writers, text_writer
+from gpulab.views._saving import Savable, Writers, make_text_writer
 from gpulab.views.tables import Table
 from gpulab.words import count
 from gpulab_course.teach.interview import again
@@ -219,7 +219,7 @@ class Progress(Savable):
         return json.dumps(record, indent=1, ensure_ascii=False)
 
     def _make_writers(self) -> Writers:
-        return {".json": text_writer(lambda: f"{self.json()}\n")}
+        return {".json": make_text_writer(lambda: f"{self.json()}\n")}
 
 
 def progress(notebooks: Iterable[Notebook], story: Callable[[str], Any]) -> Progress:

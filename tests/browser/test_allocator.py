@@ -49,17 +49,17 @@ def test_the_page_and_python_agree(make: Callable[[], AllocatorView], open_saved
     draw = random.Random(7)
     for step in [0, 1, view.maps.last, *(draw.randint(0, view.maps.last) for _ in range(40))]:
         view.step = step
-        expected: list[Any] = [view.maps.position_text(step)]
+        expected: list[Any] = [view.maps.describe_position(step)]
         for panel in view.panels:
-            statistics_ = panel.fragmentation_of(panel.map_after(panel.step(step)))
+            statistics_ = panel.fragmentation_of(panel.map_after(panel.find_step(step)))
             values = [f"{value} {detail}".strip() for _, value, detail in make_figures(statistics_)]
-            expected += [view.maps.status_text(panel, step), values]
+            expected += [view.maps.describe_status(panel, step), values]
         assert page.evaluate(TOLD, [step]) == expected, step
     page.keyboard.press("Tab")
     page.locator("canvas").nth(1).focus()
     page.keyboard.press("e")
     panel = view.panels[0]
-    expected_text = describe_emptying(panel.fragmentation_of(panel.map_after(panel.step(view.step))))
+    expected_text = describe_emptying(panel.fragmentation_of(panel.map_after(panel.find_step(view.step))))
     assert page.locator(".gl-pool .gl-said").first.text_content() == expected_text
     view.close()
 

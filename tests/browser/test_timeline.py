@@ -16,7 +16,7 @@ import pytest
 from gpulab.views import TimelineView
 from gpulab.views._base import read_module
 from gpulab.views.parts import palette, picture
-from gpulab.views.parts.plots import time_ticks
+from gpulab.views.parts.plots import make_time_ticks
 from gpulab.views.timeline.chart import draw_chart, make_lanes
 from gpulab.words import duration
 from tests.views import timelines
@@ -385,7 +385,7 @@ def test_the_axis_reads_as_python_writes_it(page: Callable[..., Any]) -> None:
         (0, 4e12),
         (-500, 9e3),
     ):
-        title, ticks = time_ticks(low, high, 8, "the start")
+        title, ticks = make_time_ticks(low, high, 8, "the start")
         assert opened.evaluate("([a, b]) => ticksOfPage(a, b, 8, 'the start')", [low, high]) == [
             title,
             [[index, text] for index, text in ticks],

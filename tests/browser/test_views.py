@@ -181,7 +181,7 @@ def test_slider_redraws_and_reports_its_time(
 def kernel_waves(threads: int) -> str:
     from gpulab.views._waves import Waves
 
-    return Waves(synthetic.launch_trace(threads)).wave_words()
+    return Waves(synthetic.launch_trace(threads)).describe_waves()
 
 
 def test_fast_slides_end_on_the_last_place(views: tuple[Any, Any]) -> None:

@@ -82,7 +82,7 @@ def test_the_same_requests_through_the_models(fresh: Any) -> None:
         del kept[1]
         kept.append(cp.empty(7 * MIB, cp.uint8))
     view = a.compare("CuPy")
-    real, model = (panel.map_after(panel.step(view.maps.last)) for panel in view.panels)
+    real, model = (panel.map_after(panel.find_step(view.maps.last)) for panel in view.panels)
     if before == 0:
         assert real.total_bytes == pool.total_bytes()
         assert sorted(b.size_bytes for b in real.blocks) == sorted(b.size_bytes for b in model.blocks)

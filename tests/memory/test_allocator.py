@@ -348,8 +348,8 @@ def test_two_reports_are_compared() -> None:
         assert (first.history.trace, second.history.trace) == (first_report.record, second_report.record)
         for position, step in ((0, 0), (view.maps.last, -1)):
             for panel, report in ((first, first_report), (second, second_report)):
-                assert layout(panel.map_after(panel.step(position))) == layout(report.at(step))
-        assert "10 MiB in use" in view.maps.status_text(second, view.maps.last)
+                assert layout(panel.map_after(panel.find_step(position))) == layout(report.at(step))
+        assert "10 MiB in use" in view.maps.describe_status(second, view.maps.last)
     assert len(second_report.compare(gl.allocator()).panels) == 2
     with pytest.raises(ValueError, match=r"The settings max_split_size_mb can be used only with"):
         first_report.compare(second_report, max_split_size_mb=64)

@@ -48,9 +48,9 @@ def refused() -> Iterator[AllocatorView]:
 
 def test_the_map_opens_at_the_refused_request_with_its_cause(refused: AllocatorView) -> None:
     assert refused.step == 7
-    message = refused.maps.status_text(refused.panels[0], 7)
+    message = refused.maps.describe_status(refused.panels[0], 7)
     assert "8 MiB refused: this stream's largest piece is 6 MiB (another's 20 MiB)" in message
-    assert "8 MiB refused, stream 0, train.py:31" in refused.maps.position_text(7)
+    assert "8 MiB refused, stream 0, train.py:31" in refused.maps.describe_position(7)
     text = refused.describe()
     assert "Emptying the cache would return 20 MiB to the device; 10 MiB would remain" in text
     assert "Refused above: 24 MiB" in text
@@ -120,7 +120,9 @@ def test_two_pools_share_their_scale_and_step_by_requests() -> None:
     view = pools.two()
     assert view.maps.layouts[0].row_bytes == view.maps.layouts[1].row_bytes
     assert view.maps.last == len(view.maps.requests)
-    assert [panel.step(view.maps.last) for panel in view.panels] == [p.history.last_step for p in view.panels]
+    assert [panel.find_step(view.maps.last) for panel in view.panels] == [
+        p.history.last_step for p in view.panels
+    ]
     assert repr(view).startswith("Memory map of CuPy's pool and PyTorch's caching allocator, modelled on")
     assert len(view.record) == 2
     view.close()
@@ -223,7 +225,7 @@ def test_a_block_belongs_to_the_innermost_line_of_the_program(files: list[str], 
 def test_a_stream_with_only_a_refused_request_has_a_name() -> None:
     rows = [("segment_alloc", BASE, 2 * MIB, 0, 0, -1), ("oom", 0, 8 * MIB, 8 * MIB, 5, -1)]
     maps = PoolMaps([pools.panel(trace_of(rows))])
-    assert "refused, stream" in maps.position_text(2)
+    assert "refused, stream" in maps.describe_position(2)
 
 
 def test_blocks_from_before_the_trace_keep_their_labels() -> None:

@@ -206,11 +206,11 @@ def test_in_a_cell_the_picture_is_an_output_of_its_own_behind_the_widget(
 
 
 def test_numbers_are_saved_as_json_and_csv(tmp_path: Path) -> None:
-    assert [_saving.plain(item) for item in (2.0, 2.5, math.nan, -math.inf)] == [2, 2.5, None, None]
+    assert [_saving.to_plain_number(item) for item in (2.0, 2.5, math.nan, -math.inf)] == [2, 2.5, None, None]
     data = {"a": np.array([[1.0, math.nan], [2.5, -3.0]]), "b": ("x", [True, None]), "é": np.arange(2)}
-    text = _saving.data_as_json(data)
+    text = _saving.data_to_json(data)
     assert text == '{"a": [[1, null], [2.5, -3]], "b": ["x", [true, null]], "é": [0, 1]}'
-    assert _saving.data_as_json({"a": 1}, indent=1) == '{\n "a": 1\n}'
+    assert _saving.data_to_json({"a": 1}, indent=1) == '{\n "a": 1\n}'
     path = tmp_path / "x.csv"
-    _saving.csv_writer(("a", "b"), lambda: [(1.0, math.nan), (2.5, 3.0)])(path)
+    _saving.make_csv_writer(("a", "b"), lambda: [(1.0, math.nan), (2.5, 3.0)])(path)
     assert path.read_bytes() == b"a,b\r\n1,\r\n2.5,3\r\n"

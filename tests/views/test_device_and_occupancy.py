@@ -25,7 +25,9 @@ from virtualgpu.records import DeviceMetrics
 
 def test_unknown_is_a_word_and_not_a_zero() -> None:
     info = replace(synthetic.devices()[0], memory_bandwidth_gbps=None, boost_clock_mhz=None, fp32_tflops=None)
-    texts = {quantity.name: quantity.text(info) for group in LIMITS.values() for quantity in group}
+    texts = {
+        quantity.name: quantity.format_with_unit(info) for group in LIMITS.values() for quantity in group
+    }
     assert texts["Peak memory bandwidth"] == "not known"
     assert texts["Peak FP32"] == "not known"
     card = DeviceCard(info, synthetic.devices()[1:])

@@ -37,13 +37,13 @@ def test_waves_and_tail_follow_from_the_resident_blocks() -> None:
     assert (waves.full_waves, waves.tail_blocks) == divmod(977, per_wave)
     assert waves.wave.tolist() == [i // per_wave for i in range(977)]
     assert waves.in_tail.sum() == 977 - per_wave
-    assert waves.wave_words() == "1 full wave and a tail of 329 blocks (51 % full)"
+    assert waves.describe_waves() == "1 full wave and a tail of 329 blocks (51 % full)"
 
 
 def test_whole_waves_have_no_tail_and_small_grids_no_wave() -> None:
     assert not Waves(synthetic.launch_trace(blocks=1296)).in_tail.any()
-    assert Waves(synthetic.launch_trace(blocks=1296)).wave_words() == "2 full waves"
-    assert Waves(synthetic.launch_trace(blocks=40)).wave_words() == (
+    assert Waves(synthetic.launch_trace(blocks=1296)).describe_waves() == "2 full waves"
+    assert Waves(synthetic.launch_trace(blocks=40)).describe_waves() == (
         "less than one wave (6 % of the blocks that fit at once)"
     )
 

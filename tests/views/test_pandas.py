@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpulab.views.tables import Cell, Column, Table
-from gpulab.views.tables.timeline import Answers
+from gpulab.views.tables.timeline import AnalysisTable
 from gpulab.words import duration
 from tests.views.every_table import TABLES
 
@@ -62,7 +62,7 @@ def test_a_frame_has_raw_values_of_all_rows_and_columns(pandas: None) -> None:
 @pytest.mark.parametrize("name", TABLES)
 def test_every_table_becomes_a_frame(name: str, pandas: None) -> None:
     table_ = TABLES[name]()
-    if isinstance(table_, Answers) or hasattr(table_, "records"):
+    if isinstance(table_, AnalysisTable) or hasattr(table_, "records"):
         frames = [table_.to_pandas()]
     else:
         frames = [table.to_pandas() for table in table_.tables()]

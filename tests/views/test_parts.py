@@ -18,7 +18,7 @@ from gpulab.views.parts.items import Line, Rects, Spans
 from gpulab.views.parts.pack import pack
 from gpulab.views.parts.page import NOTE, make_page
 from gpulab.views.parts.plot_picture import make_element_sentence
-from gpulab.views.parts.plots import lane_grid, plot, x_axis
+from gpulab.views.parts.plots import draw_lane_grid, make_x_axis, plot
 from gpulab.words import number
 from tests.views import synthetic
 from tests.views.sample import queue_view
@@ -147,13 +147,13 @@ def test_pieces_make_sentences() -> None:
 @pytest.mark.parametrize("limit", [1, 7, 12.4, 108, 9_080, 1_000_000])
 @pytest.mark.parametrize("zoom", [False, True])
 def test_ticks_come_in_finenesses_and_stay_inside(limit: float, zoom: bool) -> None:
-    levels = x_axis(0, limit, number, "x", zoom=zoom).levels
+    levels = make_x_axis(0, limit, number, "x", zoom=zoom).levels
     steps = [step for step, _ in levels]
     assert steps == sorted(steps, reverse=True)
     assert all(step * (len(texts) - 1) <= limit * 1.001 for step, texts in levels)
     assert 2 <= len(levels[0][1]) <= 5
     assert len(levels[-1][1]) > (2 * 64 if zoom else 5), "two ticks in sight at the strongest zoom"
-    integers = x_axis(0, 12, number, "x", integers_only=True).levels
+    integers = make_x_axis(0, 12, number, "x", integers_only=True).levels
     assert min(step for step, _ in integers) == 1
 
 
@@ -242,7 +242,7 @@ def test_a_long_staircase_keeps_its_peaks() -> None:
 
 def test_lanes_merge_to_spans_and_back() -> None:
     states = np.random.default_rng(5).integers(0, 3, (32, 200))
-    item = lane_grid(states, ["grid", "accent", "warn"], top=0, row_height=4)
+    item = draw_lane_grid(states, ["grid", "accent", "warn"], top=0, row_height=4)
     again = np.full(states.shape, -1)
     for start, end, row, colour in zip(item.x0, item.x1, item.row, item.colour, strict=True):
         assert (again[row, int(start) : int(end)] == -1).all()

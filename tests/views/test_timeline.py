@@ -14,7 +14,7 @@ from gpulab.views.parts import palette, picture
 from gpulab.views.parts.boxes import slider
 from gpulab.views.parts.items import Time, Tracks
 from gpulab.views.parts.palette import KERNELS
-from gpulab.views.parts.plots import plot, time_ticks
+from gpulab.views.parts.plots import make_time_ticks, plot
 from gpulab.views.timeline.chart import draw_chart, find_tracks, make_kernel_legend, make_lanes
 from gpulab.views.timeline.lanes import ENGINES, Lanes
 from gpulab.views.timeline.steered import SteeredTimeline
@@ -328,7 +328,7 @@ def test_a_pixel_has_the_colour_of_most_of_it_and_is_pale_where_little_is_busy()
 def test_the_unit_of_the_axis_suits_the_visible_range(
     low: float, high: float, title: str, first: str
 ) -> None:
-    name, ticks = time_ticks(low, high, 8, "the start")
+    name, ticks = make_time_ticks(low, high, 8, "the start")
     assert name == title
     assert ticks[0][1] == first
     assert all(low <= index <= high for index, _ in ticks)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gpulab.lab.monitor.recorder import LoadRecorder, make_recorder
-from gpulab.views._saving import data_as_json
+from gpulab.views._saving import data_to_json
 from gpulab.views.monitor.monitor_text import make_phase_table as table
 from gpulab_course.content.n09_profiling.phases import PRODUCT, phases
 
@@ -104,7 +104,7 @@ def main(folder: Path) -> None:
         lines.stop()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "h200_monitor.json").write_text(
-        _put_fields_on_lines(data_as_json(record.as_data())), encoding="utf-8"
+        _put_fields_on_lines(data_to_json(record.as_data())), encoding="utf-8"
     )
     smi_json = json.dumps(_make_smi_tables(record, phase_starts, dmon, query), indent=1, ensure_ascii=False)
     smi_json = re.sub(

@@ -9,7 +9,7 @@ from gpulab import session, views
 from gpulab.lab._base import Sampled
 from gpulab.session.pools.pool import find_current_pool
 from gpulab.session.pools.readings import MemoryRecorder
-from gpulab.views._saving import Writers, csv_writer
+from gpulab.views._saving import Writers, make_csv_writer
 from gpulab.views.memory.memory_text import describe_memory
 from virtualgpu.records.memory import MemorySamples
 from virtualgpu.records.memory.samples import SAMPLE_COLUMNS
@@ -86,7 +86,7 @@ class MemoryRecording(
             self._cached_picture.show_state(self.state)
 
     def _make_writers(self) -> Writers:
-        return {".csv": csv_writer(SAMPLE_COLUMNS, self.record.rows), **super()._make_writers()}
+        return {".csv": make_csv_writer(SAMPLE_COLUMNS, self.record.rows), **super()._make_writers()}
 
     # Buttons of the chart
 

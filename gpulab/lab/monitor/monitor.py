@@ -9,7 +9,7 @@ from typing import Any
 from gpulab import views
 from gpulab.lab._base import Sampled
 from gpulab.lab.monitor.recorder import make_recorder
-from gpulab.views._saving import Writers, csv_writer, data_as_json, text_writer
+from gpulab.views._saving import Writers, data_to_json, make_csv_writer, make_text_writer
 from gpulab.views.monitor.monitor_text import describe_load, make_phase_table
 from gpulab.views.tables import Table
 from virtualgpu.records.device.load import LOAD_COLUMNS, LoadSamples
@@ -101,8 +101,8 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
 
     def _make_writers(self) -> Writers:
         record = self.record
-        as_data = text_writer(lambda: data_as_json(record.as_data()))
-        as_rows = csv_writer(("time_ns", *LOAD_COLUMNS), lambda: _make_rows(record))
+        as_data = make_text_writer(lambda: data_to_json(record.as_data()))
+        as_rows = make_csv_writer(("time_ns", *LOAD_COLUMNS), lambda: _make_rows(record))
         return {".csv": as_rows, **super()._make_writers(), ".json": as_data}
 
     def _make_picture(self) -> views.LoadChart:

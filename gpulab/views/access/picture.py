@@ -9,7 +9,7 @@ from gpulab.views.access import access_text
 from gpulab.views.parts.boxes import Box, column, legend, row
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Labels
-from gpulab.views.parts.plots import boxes, plot, texts, y_ticks
+from gpulab.views.parts.plots import make_labels, make_rects, make_y_ticks, plot
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE
 from virtualgpu.records.access import BANKS, Access
 from virtualgpu.records.kernel import LINE_BYTES
@@ -47,9 +47,9 @@ def draw_lanes(access: Access, sentences: list[str]) -> Box:
     tiles = [(lane, lane + 1, 0, LANE_PX, lane if lane in access.lanes else WARP_SIZE) for lane in lanes]
     names = [(lane in access.lanes, (lane + 0.5, LANE_PX / 2, str(lane), 1.3)) for lane in lanes]
     plot_items = [
-        boxes(tiles, [*LANE_COLOURS, "grid"], **_make_lane_args(lanes, sentences, 1)),
-        texts([label for is_active, label in names if is_active], colour="on-lane", weight="bold"),
-        texts([label for is_active, label in names if not is_active], colour="muted"),
+        make_rects(tiles, [*LANE_COLOURS, "grid"], **_make_lane_args(lanes, sentences, 1)),
+        make_labels([label for is_active, label in names if is_active], colour="on-lane", weight="bold"),
+        make_labels([label for is_active, label in names if not is_active], colour="muted"),
     ]
     return plot(LANE_PX, (0, WARP_SIZE), *plot_items, label="The 32 lanes of the warp", left=0, right=0)
 
@@ -106,11 +106,11 @@ def draw_memory(access: Access, sentences: list[str]) -> Box:
     ]
     line_labels = line_labels[:: -(-13 // row_height)]
     plot_items = [
-        boxes(backgrounds[True], ["muted"], inset=1, hatch=True),
-        boxes(backgrounds[False], ["grid"], inset=1),
-        boxes(tiles, LANE_COLOURS, **_make_lane_args([*lanes], sentences, 0.5)),
-        texts(labels, colour="on-lane", size=10),
-        texts(
+        make_rects(backgrounds[True], ["muted"], inset=1, hatch=True),
+        make_rects(backgrounds[False], ["grid"], inset=1),
+        make_rects(tiles, LANE_COLOURS, **_make_lane_args([*lanes], sentences, 0.5)),
+        make_labels(labels, colour="on-lane", size=10),
+        make_labels(
             [
                 (sector + 16, 7, f"bytes {sector}–{sector + 31}\n{sector}–{sector + 31}", 32)
                 for sector in (0, 32, 64, 96)
@@ -118,7 +118,7 @@ def draw_memory(access: Access, sentences: list[str]) -> Box:
             colour="muted",
             size=10.5,
         ),
-        y_ticks([y for y, _ in line_labels], [text for _, text in line_labels], (0, LINE_BYTES)),
+        make_y_ticks([y for y, _ in line_labels], [text for _, text in line_labels], (0, LINE_BYTES)),
     ]
     height = TOP_PX + row_height * max(1, len(lines)) + 2
     return plot(height, (0, LINE_BYTES), *plot_items, label="Lines and sectors", left=LEFT_PX, right=2)
@@ -173,18 +173,18 @@ def draw_banks(access: Access, sentences: list[str]) -> Box:
         for pass_row in range(0, pass_count, -(-13 // row_height))
     ]
     plot_items = [
-        boxes(backgrounds[False], ["grid"], inset=0.5),
-        boxes(backgrounds[True], ["error-bg"], inset=0.5),
-        boxes(tiles, LANE_COLOURS, **_make_lane_args([tile[4] for tile in tiles], sentences, 0.5)),
-        texts(labels, colour="on-lane", size=10),
-        texts(
+        make_rects(backgrounds[False], ["grid"], inset=0.5),
+        make_rects(backgrounds[True], ["error-bg"], inset=0.5),
+        make_rects(tiles, LANE_COLOURS, **_make_lane_args([tile[4] for tile in tiles], sentences, 0.5)),
+        make_labels(labels, colour="on-lane", size=10),
+        make_labels(
             [(bank + 0.5, 7, str(bank), 0) for bank in range(0, BANKS, 4)],
             colour="muted",
             size=10.5,
             room=None,
         ),
         *(
-            texts(
+            make_labels(
                 [label for pass_row, label in pass_labels if (pass_row in conflict_rows) is is_conflict],
                 room=None,
                 anchor="end",

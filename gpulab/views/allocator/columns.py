@@ -46,7 +46,9 @@ Column = npt.NDArray[Any]
 def make_contents(maps: PoolMaps, keys: str) -> dict[str, Any]:
     """Return all data for the browser as dictionaries and arrays, which the function `pack` can convert."""
     streams = {handle: index for index, handle in enumerate(maps.streams)}
-    stops = np.unique(np.concatenate([panel.slider_positions(panel.notable_steps) for panel in maps.panels]))
+    stops = np.unique(
+        np.concatenate([panel.find_slider_positions(panel.notable_steps) for panel in maps.panels])
+    )
     return {
         "panels": [_make_panel(maps, index, streams) for index in range(len(maps.panels))],
         "row_bytes": maps.layouts[0].row_bytes,
@@ -66,7 +68,7 @@ def make_contents(maps: PoolMaps, keys: str) -> dict[str, Any]:
         "moments": _make_moments(maps, streams),
         "last": maps.last,
         "stops": stops,
-        "refused": np.array(maps.refusals(), np.int64),
+        "refused": np.array(maps.find_refusals(), np.int64),
         "done": list(pool_text.OPERATIONS.values()),
         "said": pool_text.PAGE,
         "figures": pool_text.FIGURES,
@@ -110,7 +112,7 @@ def make_curve_legend(maps: PoolMaps) -> list[tuple[str, str]]:
 def _make_moments(maps: PoolMaps, streams: dict[int, int]) -> dict[str, Any]:
     lines = maps.owners.stack_line
     if maps.requests:
-        rows = [maps.operation_at(position) for position in range(len(maps.requests))]
+        rows = [maps.find_operation(position) for position in range(len(maps.requests))]
         kind_names, size_list, requested_list, stream_handles, stack_indices = (
             list(column) for column in zip(*rows, strict=True)
         )
@@ -265,10 +267,10 @@ def draw_curve(maps: PoolMaps) -> Plot:
         7,
     )
     x = np.append(bounds, last_position)
-    refused_positions = np.array(maps.refusals(), np.int64)
+    refused_positions = np.array(maps.find_refusals(), np.int64)
     _, mark_indices = np.unique(refused_positions * MAX_MARKS // (last_position + 1), return_index=True)
     lines = zip(reserved_curves, RESERVED_COLOURS, strict=False)
-    return axes.plot(
+    return axes.draw_plot(
         Line(x, axes.y(used_bytes), CURVE_COLOUR, width=0, fill=CURVE_COLOUR, base=axes.bottom, step=True),
         *(Line(x, axes.y(series), colour, width=1.5, step=True) for series, colour in lines),
         Rules([0], [axes.top], [max(1, last_position)], [axes.top], "error", dash=True)

@@ -51,19 +51,19 @@ class PoolPanel:
         ]
         return np.flatnonzero(np.isin(actions, notable_actions)) + 1
 
-    def slider_positions(self, steps: Column) -> Column:
+    def find_slider_positions(self, steps: Column) -> Column:
         """Return the slider positions at which the memory pool reaches the given steps. Each position is
         listed once.
         """
-        return np.unique(self.positions_of(steps))
+        return np.unique(self.find_positions(steps))
 
-    def positions_of(self, steps: Column) -> Column:
+    def find_positions(self, steps: Column) -> Column:
         """Return the slider position at which the memory pool reaches each of the given steps."""
         if self.events_at_request is None:
             return steps
         return np.searchsorted(self.events_at_request, steps, "left")
 
-    def step(self, position: int) -> int:
+    def find_step(self, position: int) -> int:
         """Return the number of pool events at a slider position."""
         return position if self.events_at_request is None else int(self.events_at_request[position])
 
@@ -92,7 +92,7 @@ class BlockOwners:
             self.stack_owner.append(stack_names)
             blocks = history.blocks
             names = [stack_names[stack] if stack >= 0 else "" for stack in blocks.stacks.tolist()]
-            positions = panel.positions_of(blocks.begins).tolist()
+            positions = panel.find_positions(blocks.begins).tolist()
             for index, begin_step in enumerate(blocks.begins.tolist()):
                 label = blocks.labels.get(index, "") or ("" if begin_step else pool_text.BEFORE)
                 if begin_step and requests:
@@ -121,7 +121,7 @@ class BlockOwners:
             np.array([owner_index[name] for name in names], np.int32) for names in names_of_blocks
         ]
 
-    def of_stack(self, panel: int, stack: int) -> str:
+    def find_owner(self, panel: int, stack: int) -> str:
         """Return the source line that owns the blocks with this stack trace, or an empty string."""
         return self.stack_owner[panel][stack] if 0 <= stack < len(self.stack_owner[panel]) else ""
 
@@ -144,7 +144,7 @@ class PoolMaps:
         """The unit of the slider positions, which is ``request`` or ``event``."""
         return "request" if self.requests else "event"
 
-    def operation_at(self, position: int) -> tuple[str, int, int, int, int]:
+    def find_operation(self, position: int) -> tuple[str, int, int, int, int]:
         """Return the operation after a slider position, with its kind, bytes, requested bytes, stream and
         stack trace.
         """
@@ -161,7 +161,7 @@ class PoolMaps:
             int(events.stacks[position]),
         )
 
-    def position_text(self, position: int) -> str:
+    def describe_position(self, position: int) -> str:
         """Return a description of the last operation at a slider position."""
         if not self.last:
             return pool_text.PAGE["now"]
@@ -173,31 +173,31 @@ class PoolMaps:
         }
         if not position:
             return fill_template(pool_text.PAGE["before"], values)
-        operation_kind, size_bytes, requested_bytes, stream, stack = self.operation_at(position - 1)
+        operation_kind, size_bytes, requested_bytes, stream, stack = self.find_operation(position - 1)
         name = self.streams.get(stream, pool_text.PAGE["elsewhere"])
         operation = pool_text.operation_text(
-            operation_kind, size_bytes, requested_bytes, name, self.owners.of_stack(0, stack)
+            operation_kind, size_bytes, requested_bytes, name, self.owners.find_owner(0, stack)
         )
         return fill_template(pool_text.PAGE["moment"], values | {"told": operation})
 
-    def map_at(self, panel: PoolPanel, position: int) -> tuple[BlockMap, Fragmentation]:
+    def find_map(self, panel: PoolPanel, position: int) -> tuple[BlockMap, Fragmentation]:
         """Return the memory map of a pool and its fragmentation at a slider position. The last result is
         cached.
         """
-        event_step = panel.step(position)
+        event_step = panel.find_step(position)
         cached = self._last_map.get(id(panel))
         if cached is None or cached[0] != event_step:
             block_map = panel.map_after(event_step)
             cached = self._last_map[id(panel)] = event_step, block_map, panel.fragmentation_of(block_map)
         return cached[1:]
 
-    def status_text(self, panel: PoolPanel, position: int) -> str:
+    def describe_status(self, panel: PoolPanel, position: int) -> str:
         """Return a sentence about a memory pool at a slider position. If a request failed, the sentence
         contains the reason.
         """
-        event_step = panel.step(position)
-        previous_step = panel.step(position - 1) if position else 0
-        _, fragmentation = self.map_at(panel, position)
+        event_step = panel.find_step(position)
+        previous_step = panel.find_step(position - 1) if position else 0
+        _, fragmentation = self.find_map(panel, position)
         events = panel.history.trace.events
         for event in range(previous_step, event_step):
             if ACTIONS[events.actions[event]] == "oom":
@@ -207,12 +207,12 @@ class PoolMaps:
                 )
         return pool_text.describe_free_memory(fragmentation)
 
-    def refusals(self) -> list[int]:
+    def find_refusals(self) -> list[int]:
         """Return the slider positions at which a memory request failed."""
         positions: set[int] = set()
         for panel in self.panels:
             refusal_steps = np.flatnonzero(panel.history.trace.events.actions == ACTIONS.index("oom")) + 1
-            positions.update(map(int, panel.slider_positions(refusal_steps)))
+            positions.update(map(int, panel.find_slider_positions(refusal_steps)))
         return sorted(positions)
 
     @property
@@ -227,7 +227,7 @@ class PoolMaps:
         position = self.default_position if position is None else position
         label = self.panels[0].history.trace.provenance.label
         position_text = f"at {self.unit} {number(position)} of {number(self.last)}" if self.last else "now"
-        status_texts = [self.status_text(panel, position) for panel in self.panels]
+        status_texts = [self.describe_status(panel, position) for panel in self.panels]
         if len(status_texts) > 1:
             status_texts = [
                 f"{panel.name}: {text}" for panel, text in zip(self.panels, status_texts, strict=True)
@@ -240,7 +240,7 @@ class PoolMaps:
         """The slider position that is shown first. This is the position of the first failed request, or the
         position with the most used memory.
         """
-        refusals = self.refusals()
+        refusals = self.find_refusals()
         if refusals:
             return refusals[0]
         used_bytes = self.panels[0].history.used_bytes

@@ -14,7 +14,7 @@ from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Box, column, legend, numbers
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Labels, Line, Rules
-from gpulab.views.parts.plots import boxes, plot, texts
+from gpulab.views.parts.plots import make_labels, make_rects, plot
 from gpulab.words import size
 from virtualgpu.records.memory import Block, Segment
 
@@ -46,16 +46,16 @@ def draw(maps: PoolMaps, position: int, colour_by: str) -> Box:
     positions.
     """
     row_height = compute_row_px(sum(layout.rows for layout in maps.layouts))
-    map_boxes: list[Box] = [paragraph(maps.position_text(position), "heading")] if maps.last else []
+    map_boxes: list[Box] = [paragraph(maps.describe_position(position), "heading")] if maps.last else []
     if maps.last:
         curve = columns.draw_curve(maps)
         cursor_line = Rules([position], [0], [position], [columns.CURVE_PX], "fg", width=2)
         map_boxes.append(replace(curve, items=[*curve.items, cursor_line]))
     for panel, layout in zip(maps.panels, maps.layouts, strict=True):
         name = f"{panel.name}: " if len(maps.panels) > 1 else ""
-        _, fragmentation = maps.map_at(panel, position)
+        _, fragmentation = maps.find_map(panel, position)
         map_boxes += [
-            paragraph(f"{name}{maps.status_text(panel, position)}", "strong"),
+            paragraph(f"{name}{maps.describe_status(panel, position)}", "strong"),
             numbers(pool_text.make_figures(fragmentation), 150),
         ]
         map_boxes.append(_draw_map(maps, panel, layout, row_height, position, colour_by))
@@ -75,9 +75,9 @@ def _make_legend(maps: PoolMaps, colour_by: str) -> list[tuple[str, str]]:
 def _draw_map(
     maps: PoolMaps, panel: PoolPanel, layout: MapLayout, row_height: int, position: int, colour_by: str
 ) -> Box:
-    event_step = panel.step(position)
+    event_step = panel.find_step(position)
     panel_index = maps.panels.index(panel)
-    block_map, _ = maps.map_at(panel, position)
+    block_map, _ = maps.find_map(panel, position)
     pieces_by_colour: dict[str, list[Piece]] = {}
     outlines: list[Piece] = []
     notches: list[Piece] = []
@@ -121,7 +121,7 @@ def _draw_map(
     bar_height = row_height - ROW_GAP_PX
 
     def bars(pieces: list[Piece], colour: str, **options: Any) -> Item:
-        return boxes(
+        return make_rects(
             [
                 (left_byte, right_byte, row * row_height, row * row_height + bar_height, 0)
                 for left_byte, right_byte, row in pieces
@@ -148,7 +148,7 @@ def _draw_map(
             for left_byte, right_byte, row, label, own_ink in name_labels
             if own_ink == ink
         ]
-        plot_items.append(texts(labels, anchor="start", colour=ink, dx=4, size=10.5))
+        plot_items.append(make_labels(labels, anchor="start", colour=ink, dx=4, size=10.5))
     group_names = [
         columns.format_group_name(maps, row_group.stream, row_group.pool) for row_group in layout.groups
     ]
@@ -158,7 +158,12 @@ def _draw_map(
     )
     height = max(1, layout.rows) * row_height + 2
     return plot(
-        height, (0, row_bytes), *plot_items, label=maps.status_text(panel, position), left=LEFT_PX, right=8
+        height,
+        (0, row_bytes),
+        *plot_items,
+        label=maps.describe_status(panel, position),
+        left=LEFT_PX,
+        right=8,
     )
 
 

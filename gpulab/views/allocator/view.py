@@ -83,11 +83,11 @@ class AllocatorView(View, module="allocator/map"):
         return self.maps.sentence(self.step)
 
     def describe(self) -> str:
-        lines = [self.sentence(), self.maps.position_text(self.step)]
+        lines = [self.sentence(), self.maps.describe_position(self.step)]
         for panel in self.panels:
-            block_map, fragmentation = self.maps.map_at(panel, self.step)
+            block_map, fragmentation = self.maps.find_map(panel, self.step)
             lines.append(
-                f"{panel.name}: {self.maps.status_text(panel, self.step)} "
+                f"{panel.name}: {self.maps.describe_status(panel, self.step)} "
                 f"{pool_text.describe_emptying(fragmentation)}"
             )
             for term, value, detail in pool_text.make_figures(fragmentation):

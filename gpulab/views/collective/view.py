@@ -12,7 +12,7 @@ from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, Plot, bars, column, legend, player, row, switch, words
 from gpulab.views.parts.items import Item, Labels, Rects, Ring
 from gpulab.views.parts.palette import choose_ink
-from gpulab.views.parts.plots import plot, speaking, texts
+from gpulab.views.parts.plots import make_labels, make_sentence_args, plot
 from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records.traffic.collective import Collective, Move, Parts
 from virtualgpu.records.traffic.ports import Over
@@ -178,9 +178,9 @@ class CollectiveView(View):
                 "grid",
                 inset=1,
                 outline=True,
-                **speaking(sentences),
+                **make_sentence_args(sentences),
             ),
-            texts([(index + 0.5, STEPS_PX / 2 - 2, name, 1) for index, name in enumerate(names)]),
+            make_labels([(index + 0.5, STEPS_PX / 2 - 2, name, 1) for index, name in enumerate(names)]),
             label="Steps",
             trait="step",
             values=positions.tolist(),
@@ -271,7 +271,7 @@ class CollectiveView(View):
         plot_items: list[Item | None] = [_make_rects(cells, palette, sentences)]
         plot_items += [_make_rects(frames, ["fg"])] if frames else []
         plot_items += [_make_rects(_find_framed_cells(cells, frames), palette)] if frames else []
-        plot_items += [texts(rows, colour=colour, size=10) for colour, rows in texts_by_colour.items()]
+        plot_items += [make_labels(rows, colour=colour, size=10) for colour, rows in texts_by_colour.items()]
         ranks = range(record.gpus)
         middles = [ROW_PX * (rank + 0.5) for rank in ranks]
         plot_items += [
@@ -320,7 +320,7 @@ def _make_rects(
     cells: Sequence[tuple[float, ...]], colours: Sequence[str], sentences: Sequence[str] = ()
 ) -> Item:
     x0, x1, y0, y1, colour = (list(rect) for rect in zip(*cells, strict=True))
-    options = speaking(sentences) if sentences else {}
+    options = make_sentence_args(sentences) if sentences else {}
     return Rects(x0, x1, y0, y1, [int(index) for index in colour], list(colours), **options)
 
 

@@ -97,14 +97,18 @@ class DeviceCard(View, module="device/card"):
         for heading, quantities in facts.LIMITS.items():
             lines.append(
                 f"{heading}: "
-                + "; ".join(f"{quantity.name} {quantity.text(self.info)}" for quantity in quantities)
+                + "; ".join(
+                    f"{quantity.name} {quantity.format_with_unit(self.info)}" for quantity in quantities
+                )
                 + "."
             )
         if self._setup is not None:
             setup_text = "; ".join(" ".join(cells) for cells in _make_setup_rows(self._setup))
             lines.append(f"As set up, {self._setup.provenance.label}: {setup_text}.")
         for device in self.others:
-            values = ", ".join(f"{quantity.name} {quantity.text(device)}" for quantity in facts.QUANTITIES)
+            values = ", ".join(
+                f"{quantity.name} {quantity.format_with_unit(device)}" for quantity in facts.QUANTITIES
+            )
             lines.append(f"{device.name} ({device.provenance.label}): {values}.")
         if self.info.notes:
             lines.append(self.info.notes)
@@ -112,7 +116,10 @@ class DeviceCard(View, module="device/card"):
 
     def draw(self) -> Box:
         limit_tables = [
-            table([[quantity.name, quantity.text(self.info)] for quantity in quantities], title=heading)
+            table(
+                [[quantity.name, quantity.format_with_unit(self.info)] for quantity in quantities],
+                title=heading,
+            )
             for heading, quantities in facts.LIMITS.items()
         ]
         if self._setup is not None:

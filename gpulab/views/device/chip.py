@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gpulab.views.parts.boxes import Box, Plot, column, words
 from gpulab.views.parts.items import Labels, Rects
 from gpulab.views.parts.palette import choose_ink
-from gpulab.views.parts.plots import plot, speaking
+from gpulab.views.parts.plots import make_sentence_args, plot
 from gpulab.words import count, number, size
 from virtualgpu.records import DeviceInfo
 
@@ -85,7 +85,7 @@ def _draw_sms(info: DeviceInfo, hint: str) -> Plot:
             [0] * info.sm_count + [1],
             [SM, L2],
             inset=0.5,
-            **speaking(sentences),
+            **make_sentence_args(sentences),
         ),
         Labels(
             [l2_x + l2_width / 2],

@@ -72,7 +72,7 @@ class DeviceComparison(FigureView):
         for heading, quantities in facts.LIMITS.items():
             for quantity in quantities:
                 values = [
-                    f"{name} {quantity.text(device)}"
+                    f"{name} {quantity.format_with_unit(device)}"
                     for name, device in zip(self.names, self.devices, strict=True)
                 ]
                 lines.append(f"{heading}, {quantity.name}: {', '.join(values)}.")
@@ -84,7 +84,9 @@ class DeviceComparison(FigureView):
             (name, device.capability, *(quantity.of(device) for quantity in facts.QUANTITIES))
             for name, device in zip(self.names, self.devices, strict=True)
         )
-        quantities = tuple(Column(quantity.heading, show=quantity.show) for quantity in facts.QUANTITIES)
+        quantities = tuple(
+            Column(quantity.heading, show=quantity.format_value) for quantity in facts.QUANTITIES
+        )
         columns: tuple[Column | str, ...] = ("device", "capability", *quantities)
         limit_tables = (
             self._make_limit_table(heading, quantities) for heading, quantities in facts.LIMITS.items()
@@ -98,7 +100,7 @@ class DeviceComparison(FigureView):
                 Cell(
                     quantity.heading, quantity.heading + (DIFFERS if quantity in differing_quantities else "")
                 ),
-                *(Cell(quantity.of(device), quantity.figure(device)) for device in self.devices),
+                *(Cell(quantity.of(device), quantity.format_number(device)) for device in self.devices),
             )
             for quantity in quantities
         )
@@ -122,7 +124,9 @@ class DeviceComparison(FigureView):
             for row, (device, value) in enumerate(zip(self.devices, values, strict=True)):
                 share_of_largest = value / largest_values if isinstance(value, (int, float)) else 0
                 ax.barh(row, 0.48 * share_of_largest, 0.6, left=column, color=colour("accent"))
-                ax.text(column + 0.48 * share_of_largest + 0.03, row, quantity.figure(device), va="center")
+                ax.text(
+                    column + 0.48 * share_of_largest + 0.03, row, quantity.format_number(device), va="center"
+                )
         names = [f"{name} ({gpu.capability})" for name, gpu in zip(self.names, self.devices, strict=True)]
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.4, -0.6)

@@ -26,22 +26,22 @@ class Quantity:
     of: Callable[[DeviceInfo], float | str | None]
     digits: int = 3
 
-    def figure(self, info: DeviceInfo) -> str:
+    def format_number(self, info: DeviceInfo) -> str:
         """Return the value of the quantity for a device as text without the unit."""
         value = self.of(info)
-        return UNKNOWN if value is None else self.show(value)
+        return UNKNOWN if value is None else self.format_value(value)
 
-    def show(self, value: float | str) -> str:
+    def format_value(self, value: float | str) -> str:
         """Format a value of the quantity as text without the unit."""
         return value if isinstance(value, str) else number(value, self.digits)
 
-    def text(self, info: DeviceInfo) -> str:
+    def format_with_unit(self, info: DeviceInfo) -> str:
         """Return the value of the quantity for a device as text with the unit."""
         value = self.of(info)
         return (
-            self.figure(info)
+            self.format_number(info)
             if value is None or isinstance(value, str)
-            else f"{self.figure(info)} {self.unit}".rstrip()
+            else f"{self.format_number(info)} {self.unit}".rstrip()
         )
 
     @property
@@ -138,16 +138,18 @@ def make_headlines(info: DeviceInfo) -> list[tuple[str, str, str]]:
     return [
         ("Compute capability", info.capability, ""),
         ("SMs", number(info.sm_count), ""),
-        (FP32_RATE.name, FP32_RATE.text(info), ""),
+        (FP32_RATE.name, FP32_RATE.format_with_unit(info), ""),
         ("L2", size(info.l2_bytes), ""),
         ("Memory", size(info.memory_bytes), info.memory_type or ""),
-        (BANDWIDTH.name, BANDWIDTH.text(info), ""),
+        (BANDWIDTH.name, BANDWIDTH.format_with_unit(info), ""),
     ]
 
 
 def find_differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> list[Quantity]:
     """Return the quantities whose values differ between the devices."""
-    return [quantity for quantity in quantities if len({quantity.figure(device) for device in devices}) > 1]
+    return [
+        quantity for quantity in quantities if len({quantity.format_number(device) for device in devices}) > 1
+    ]
 
 
 def draw_overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = None) -> Box:
@@ -164,7 +166,7 @@ def draw_overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = N
         for quantity, largest in zip(QUANTITIES, largest_values, strict=True):
             value = quantity.of(device)
             share_of_largest = value / largest if largest and isinstance(value, (int, float)) else None
-            cells.append((quantity.figure(device), share_of_largest))
+            cells.append((quantity.format_number(device), share_of_largest))
         rows.append({"label": name, "cells": cells, "strong": device is selected, "title": device.name})
     return matrix(rows, ["Capability", *(quantity.heading for quantity in QUANTITIES)])
 

@@ -11,7 +11,7 @@ from gpulab.views.fragments.fragment_text import make_cell_texts, make_matrix_ti
 from gpulab.views.parts.boxes import Box, Plot, column, row
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Rects
-from gpulab.views.parts.plots import boxes, plot, texts, y_ticks
+from gpulab.views.parts.plots import make_labels, make_rects, make_y_ticks, plot
 from virtualgpu.records import WARP_SIZE
 from virtualgpu.records.access import BANKS, WORD_BYTES
 from virtualgpu.records.fragments import KIND_BITS, FragmentTrace, Matrix, MatrixExecution
@@ -65,14 +65,16 @@ def draw_lanes() -> Plot:
     return plot(
         LANE_PX,
         (0, WARP_SIZE),
-        boxes(
+        make_rects(
             [(lane, lane + 1, 0, LANE_PX, lane // GROUP_LANES) for lane in lanes],
             GROUP_COLOURS,
             inset=1,
             columns={"lane": [*lanes]},
             say=["lane ", ["lane"]],
         ),
-        texts([(lane + 0.5, LANE_PX / 2, str(lane), 1.3) for lane in lanes], colour="on-lane", weight="bold"),
+        make_labels(
+            [(lane + 0.5, LANE_PX / 2, str(lane), 1.3) for lane in lanes], colour="on-lane", weight="bold"
+        ),
         label="The 32 lanes of the warp",
         left=0,
         right=0,
@@ -113,12 +115,14 @@ def draw_matrix(matrix: Matrix) -> Plot:
         TOP_PX + height * matrix.rows + 1,
         domain,
         cells,
-        texts(
+        make_labels(
             [(number + 0.5, 8, str(number), 1.4) for number in range(matrix.columns)],
             colour="muted",
             size=LABEL_PX,
         ),
-        y_ticks([TOP_PX + height * (number + 0.5) for number in row_labels], [*map(str, row_labels)], domain),
+        make_y_ticks(
+            [TOP_PX + height * (number + 0.5) for number in row_labels], [*map(str, row_labels)], domain
+        ),
         label=f"{make_matrix_title(matrix)}, with the lane of each element",
         left=LEFT_PX,
         right=0,
@@ -240,15 +244,15 @@ def draw_memory(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
         domain,
         _draw_line_backgrounds(int(lines.size), height),
         cells,
-        boxes(frames[False], ["bg"], outline=True) if frames[False] else None,
-        texts(labels, colour="on-lane", size=LABEL_PX),
-        boxes(frames[True], ["error"], outline=True) if frames[True] else None,
-        texts(
+        make_rects(frames[False], ["bg"], outline=True) if frames[False] else None,
+        make_labels(labels, colour="on-lane", size=LABEL_PX),
+        make_rects(frames[True], ["error"], outline=True) if frames[True] else None,
+        make_labels(
             [(16 * n + 8, 8, f"banks {4 * n}–{4 * n + 3}\n{4 * n}–{4 * n + 3}", 16) for n in range(8)],
             colour="muted",
             size=LABEL_PX,
         ),
-        y_ticks(
+        make_y_ticks(
             [TOP_PX + height * (n + 0.5) for n in shown_lines],
             [str(int(lines[n]) * LINE_BYTES) for n in shown_lines],
             domain,
@@ -312,7 +316,7 @@ def add_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
     ]
     inverted_cells = [(x0[n], x1[n], y0[n], y1[n], 0) for n in np.flatnonzero(of_lane).tolist()]
     labels = [
-        texts(
+        make_labels(
             [
                 label
                 for label, is_inverted in zip(middles, of_lane, strict=True)
@@ -323,7 +327,7 @@ def add_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
         )
         for inverts, colour in ((False, "on-lane"), (True, "bg"))
     ]
-    return _replace_items(box, [*box.items, boxes(inverted_cells, ["fg"], inset=0.5), *labels])
+    return _replace_items(box, [*box.items, make_rects(inverted_cells, ["fg"], inset=0.5), *labels])
 
 
 def add_lane_outlines(box: Plot, lane: int) -> Plot:
@@ -333,7 +337,8 @@ def add_lane_outlines(box: Plot, lane: int) -> Plot:
     x0, x1, y0, y1 = (np.asarray(axis).tolist() for axis in (cells.x0, cells.x1, cells.y0, cells.y1))
     of_lane = np.flatnonzero(np.asarray(cells.columns["lane"]) == lane).tolist()
     return _replace_items(
-        box, [*box.items, boxes([(x0[n], x1[n], y0[n], y1[n], 0) for n in of_lane], ["fg"], outline=True)]
+        box,
+        [*box.items, make_rects([(x0[n], x1[n], y0[n], y1[n], 0) for n in of_lane], ["fg"], outline=True)],
     )
 
 

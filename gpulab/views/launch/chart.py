@@ -123,13 +123,13 @@ class LaunchChart(Steered):
                 displayed_text = count(math.prod(self.trace.block), "thread")
                 error_text = self.error.partition(" failed. ")[2].partition(":")[0]
                 self.failed = f"failed: {error_text}; still showing {displayed_text}" if error_text else ""
-                self.answer({"block_threads": math.prod(self.trace.block)})
+                self.confirm_picture({"block_threads": math.prod(self.trace.block)})
 
     def _show(self, trace: LaunchTrace) -> None:
         self.waves = Waves(trace)
         self.redraw(
             caption=_make_caption(trace, self.other),
-            status=f"{self.waves.wave_words()}. {_describe_occupancy(self.waves)}",
+            status=f"{self.waves.describe_waves()}. {_describe_occupancy(self.waves)}",
         )
 
     def sentence(self) -> str:
@@ -138,7 +138,7 @@ class LaunchChart(Steered):
         text = (
             f"Launch of kernel {trace.kernel_name}: {count(waves.blocks, 'block')} of "
             f"{count(math.prod(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} in "
-            f"{waves.wave_words()}, occupancy {percent(trace.occupancy.fraction)} "
+            f"{waves.describe_waves()}, occupancy {percent(trace.occupancy.fraction)} "
             f"{describe_limiters(trace.occupancy)}; {trace.provenance.label}"
         )
         if self.other is not None:
@@ -199,7 +199,7 @@ def _make_legend(launches: list[Waves]) -> Box:
 
 def _describe_occupancy(waves: Waves) -> str:
     theoretical = percent(waves.trace.occupancy.fraction)
-    return f"Theoretical occupancy {theoretical}, achieved {percent(waves.achieved)} ({waves.achieved_where})"
+    return f"Theoretical occupancy {theoretical}, achieved {percent(waves.achieved)} ({waves.achieved_note})"
 
 
 def _draw_panel(waves: Waves, span_ns: int) -> Box:
@@ -208,7 +208,7 @@ def _draw_panel(waves: Waves, span_ns: int) -> Box:
         words(_make_heading(waves), name="waves"),
         _draw_chart(waves, span_ns, _compute_rows_px(waves, ROWS_PX)),
     )
-    numbers_box = column(numbers(waves.numbers(), least=168), _draw_limits(waves), gap=8)
+    numbers_box = column(numbers(waves.make_number_rows(), least=168), _draw_limits(waves), gap=8)
     return row(picture, numbers_box, weights=[2.6, 1], least=[440, 200], above=True)
 
 
@@ -225,7 +225,7 @@ def _compare_launches(left_waves: Waves, right_waves: Waves, span_ns: int, is_st
     ]
     rows_px = max(_compute_rows_px(waves, NARROW_ROWS_PX) for waves in launches)
     idle_px = IDLE_PX if left_waves.idle_sms or right_waves.idle_sms else 0
-    number_pairs = zip(left_waves.numbers(), right_waves.numbers(), strict=True)
+    number_pairs = zip(left_waves.make_number_rows(), right_waves.make_number_rows(), strict=True)
     rows = [
         [term, f"{left_value} ({left_detail})", f"{right_value} ({right_detail})"]
         for (term, left_value, left_detail), (_, right_value, right_detail) in number_pairs
@@ -245,7 +245,7 @@ def _make_fixed_note(waves: Waves) -> str:
 
 
 def _make_heading(waves: Waves) -> str:
-    text = f"{count(math.prod(waves.trace.block), 'thread')} per block: {waves.wave_words()}"
+    text = f"{count(math.prod(waves.trace.block), 'thread')} per block: {waves.describe_waves()}"
     most_running = float(waves.running()[1].max(initial=0))
     if waves.full_waves and most_running < 0.6 * waves.trace.blocks_per_wave:
         text += (
@@ -300,9 +300,11 @@ def _draw_chart(waves: Waves, span_ns: int, height: float, idle_px: float | None
         _draw_sm_ticks(sms, height, domain),
         *(_draw_idle_line(waves, height + 3, domain) if waves.idle_sms else ()),
         *_draw_occupancy(waves, warps_top, domain),
-        plots.y_name("SM" if height < 80 else "one row per SM", height / 2, domain, LEFT_PX, of_rows=True),
-        plots.x_axis(warps_bottom, span_ns, number, axis_text, scale=scale, zoom=True),
-        label=f"{label}: {waves.wave_words()}. Arrow keys go from block to block, Enter shows an SM alone; "
+        plots.make_y_name(
+            "SM" if height < 80 else "one row per SM", height / 2, domain, LEFT_PX, of_rows=True
+        ),
+        plots.make_x_axis(warps_bottom, span_ns, number, axis_text, scale=scale, zoom=True),
+        label=f"{label}: {waves.describe_waves()}. Arrow keys go from block to block, Enter shows an SM alone; "
         "+ and - zoom.",
         left=LEFT_PX,
         hint="Click a row or press Enter to see one SM alone.",
@@ -382,7 +384,7 @@ def _draw_sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, fl
         else [int(row_index) for row_index in plots.nice_ticks(sms.size, 8) if row_index < sms.size]
     )
     names = [str(sms[row_index]) for row_index in rows]
-    return plots.y_ticks(
+    return plots.make_y_ticks(
         [max(6.0, (row_index + 0.5) * row_height) for row_index in rows], names, domain, of_rows=True
     )
 
@@ -409,8 +411,8 @@ def _draw_occupancy(waves: Waves, top_px: float, domain: tuple[float, float]) ->
     plot_items = [
         Line(times, axes.y(warp_counts), "accent", fill="other", base=bottom, step=True, width=0),
         Rules([domain[0]], [line_y], [domain[1]], [line_y], dash=True),
-        *axes.sides(LEFT_PX),
-        plots.y_name("warps", (top_px + bottom) / 2, domain, LEFT_PX),
+        *axes.draw_sides(LEFT_PX),
+        plots.make_y_name("warps", (top_px + bottom) / 2, domain, LEFT_PX),
     ]
     if waves.in_tail.any():
         tail_start_ns = float(waves.trace.start_ns[waves.order][waves.in_tail.argmax()])

@@ -17,7 +17,7 @@ from gpulab.views.parts.boxes import Box, column, legend, numbers
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Labels, Line, Rects, Rules, Time
 from gpulab.views.parts.pack import pack
-from gpulab.views.parts.plots import x_axis, y_ticks
+from gpulab.views.parts.plots import make_x_axis, make_y_ticks
 from gpulab.views.tables import Table
 from gpulab.words import number, size
 from virtualgpu.records import SourceLine
@@ -301,16 +301,16 @@ def _draw_plot(record: MemorySamples, axis: str, label: str) -> Box:
         text = memory_text.BEYOND.format(size=size(excess_bytes))
         plot_items.append(Labels([0.0], [MARKS_PX + 16.0], [text], dx=6))
     horizontal = (
-        x_axis(bottom, end_ns - 1, number, memory_text.EVENT_TITLE, integers_only=True)
+        make_x_axis(bottom, end_ns - 1, number, memory_text.EVENT_TITLE, integers_only=True)
         if is_by_event
         else Time(bottom)
     )
     plot_items += [
-        y_ticks([7, 20], memory_text.ROWS, (0.0, end_ns)),
+        make_y_ticks([7, 20], memory_text.ROWS, (0.0, end_ns)),
         *_draw_marks(record, end_ns),
         horizontal,
     ]
-    return axes.plot(*plot_items, label=label, left=LEFT_PX, right=14, below_px=AXIS_PX)
+    return axes.draw_plot(*plot_items, label=label, left=LEFT_PX, right=14, below_px=AXIS_PX)
 
 
 def _find_interval_maxima(values: Any, bounds: Any) -> Any:

@@ -15,7 +15,7 @@ from gpulab.views.parts.axes import Axes, Axis
 from gpulab.views.parts.boxes import Box, column, legend, numbers, slider
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Labels, Line, Readings, Rects, Rules, Time
-from gpulab.views.parts.plots import nice_ticks, plot, y_ticks
+from gpulab.views.parts.plots import make_y_ticks, nice_ticks, plot
 from gpulab.views.tables import Table
 from gpulab.words import duration, number, size
 from virtualgpu.records.device.load import LOAD_READINGS, LoadSamples, clock_reasons
@@ -167,7 +167,7 @@ class LoadChart(Steered):
             if change["name"] == "paused" and bool(self.paused) != (self._state == "paused"):
                 self._pause(bool(self.paused))
             self.redraw()
-        self.answer(self._read_settings())
+        self.confirm_picture(self._read_settings())
 
     def _make_caption(self) -> str:
         record = self.record
@@ -232,7 +232,7 @@ class LoadChart(Steered):
                 strip.height_px,
                 strip_top,
             )
-            plot_items += [*axes.grid(), *_draw_lines(record, strip, axes, window_start_ns)]
+            plot_items += [*axes.draw_grid(), *_draw_lines(record, strip, axes, window_start_ns)]
             hidden_text = f"; below {MIN_DRAWN_PERCENT:g} is not drawn" if len(strip.lines) > 1 else ""
             strip_name = f"{strip.title} ({strip.unit}{hidden_text})"
             values.append((strip_top - 8, strip))
@@ -249,7 +249,7 @@ class LoadChart(Steered):
             *plot_items,
             *limit_items,
             _make_readings(record, values, window_start_ns, bottom),
-            y_ticks([y for y, _ in ticks], [text for _, text in ticks], (window_start_ns, end_ns)),
+            make_y_ticks([y for y, _ in ticks], [text for _, text in ticks], (window_start_ns, end_ns)),
             Time(bottom),
         ]
         return plot(

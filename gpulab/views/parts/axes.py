@@ -11,7 +11,7 @@ import numpy as np
 
 from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Item, Labels, Numbers, Rects, Rules
-from gpulab.views.parts.plots import plot, speaking, y_name, y_ticks
+from gpulab.views.parts.plots import make_sentence_args, make_y_name, make_y_ticks, plot
 from gpulab.words import number
 
 TICKS_PX = 11
@@ -102,7 +102,7 @@ class Axes:
         lowest, highest = self.vertical.domain
         return self.bottom - self.height * (self.vertical.positions(values) - lowest) / (highest - lowest)
 
-    def points(
+    def draw_points(
         self,
         x: Numbers,
         y: Numbers,
@@ -122,10 +122,10 @@ class Axes:
             centres_y + MARK_PX,
             colour,
             colours,
-            **speaking(sentences),
+            **make_sentence_args(sentences),
         )
 
-    def grid(self) -> list[Item | None]:
+    def draw_grid(self) -> list[Item | None]:
         """Return the grid lines of the chart, which are drawn below everything else."""
         lowest_x, highest_x = self.horizontal.domain
         x = self.x([*self.horizontal.ticks])
@@ -135,7 +135,7 @@ class Axes:
             Rules(x, 0 * x + self.top, x, 0 * x + self.bottom, "grid") if self.horizontal.grid else None,
         ]
 
-    def sides(self, left: int) -> list[Item]:
+    def draw_sides(self, left: int) -> list[Item]:
         """Return the names of the axes and the texts of the ticks. The left margin is `left` pixels wide."""
         domain = self.horizontal.domain
         horizontal = self.horizontal
@@ -147,15 +147,15 @@ class Axes:
         text_y = self.bottom + TICKS_PX
         centre_x = [sum(domain) / 2]
         return [
-            y_ticks(y, [*vertical.ticks.values()], domain),
-            y_name(vertical.name, self.top + self.height / 2, domain, left),
+            make_y_ticks(y, [*vertical.ticks.values()], domain),
+            make_y_name(vertical.name, self.top + self.height / 2, domain, left),
             Labels(x, 0 * x + text_y, [*horizontal.ticks.values()], anchor="middle", spread=True),
             Labels(centre_x, [self.bottom + NAME_PX], [horizontal.name], anchor="middle", colour="muted"),
         ]
 
-    def plot(self, *items: Item | None, left: int, below_px: float = BELOW_PX, **options: Any) -> Plot:
+    def draw_plot(self, *items: Item | None, left: int, below_px: float = BELOW_PX, **options: Any) -> Plot:
         """Return a plot of `items` with axes. The labels below the horizontal axis occupy `below_px`
         pixels.
         """
-        all_items = [*self.grid(), *items, *self.sides(left)]
+        all_items = [*self.draw_grid(), *items, *self.draw_sides(left)]
         return plot(self.bottom + below_px, self.horizontal.domain, *all_items, left=left, **options)

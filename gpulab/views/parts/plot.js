@@ -52,7 +52,7 @@ function niceStep(minimum) {
   return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= minimum * (1 - 1e-9));
 }
 
-/** A time axis' name and its ticks, as `time_ticks` in Python. */
+/** A time axis' name and its ticks, as `make_time_ticks` in Python. */
 export function timeTicks(low, high, tickCount, since) {
   const [unit, scale] = timeUnit(high - low);
   const larger = { ns: "µs", "µs": "ms" }[unit] ?? "s";

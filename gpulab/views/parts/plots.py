@@ -47,23 +47,23 @@ def plot(
     )
 
 
-def _columns(rows: Sequence[Sequence[Any]], column_count: int) -> list[list[Any]]:
+def _split_columns(rows: Sequence[Sequence[Any]], column_count: int) -> list[list[Any]]:
     return [*map(list, zip(*rows, strict=True))] or [[] for _ in range(column_count)]
 
 
-def boxes(rows: Sequence[Sequence[Any]], colours: Sequence[str], **options: Any) -> Item:
+def make_rects(rows: Sequence[Sequence[Any]], colours: Sequence[str], **options: Any) -> Item:
     """Return a plot item with one rectangle for each element of `rows`. Each row contains x0, x1, y0, y1
     and the index of a colour.
     """
-    x0, x1, y0, y1, colour = _columns(rows, 5)
+    x0, x1, y0, y1, colour = _split_columns(rows, 5)
     return Rects(x0, x1, y0, y1, colour, colours, **options)
 
 
-def texts(rows: Sequence[Sequence[Any]], **options: Any) -> Item:
+def make_labels(rows: Sequence[Sequence[Any]], **options: Any) -> Item:
     """Return a plot item with one centred text for each element of `rows`. Each row contains x, y, the
     text, and its maximum width in data units.
     """
-    x, y, text, max_widths = _columns(rows, 4)
+    x, y, text, max_widths = _split_columns(rows, 4)
     return Labels(x, y, text, **{"anchor": "middle", "room": max_widths, **options})
 
 
@@ -79,7 +79,7 @@ def nice_ticks(limit: float, tick_count: int) -> list[float]:
     return [i * tick_step for i in range(int(limit / tick_step * 1.0001) + 1)] if limit > 0 else [0.0]
 
 
-def x_axis(
+def make_x_axis(
     y: float,
     limit: float,
     text: Callable[[float], str],
@@ -113,7 +113,7 @@ def x_axis(
     return Ticks(y, levels or [(1.0, [text(0)])], title.split("\n"))
 
 
-def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, list[tuple[float, str]]]:
+def make_time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, list[tuple[float, str]]]:
     """Return the name of a time axis, and its ticks (position, text) from `low` to `high` ns.
 
     ``plot.js`` computes the same ticks.
@@ -136,12 +136,12 @@ def time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, 
     return f"time since {since}{base_text} ({time_unit_name})", ticks
 
 
-def speaking(sentences: Sequence[str]) -> dict[str, Any]:
+def make_sentence_args(sentences: Sequence[str]) -> dict[str, Any]:
     """Return keyword arguments that give each span or rectangle of a plot item its own sentence."""
     return {"columns": {"which": [*range(len(sentences))]}, "say": [["which", sentences]]}
 
 
-def y_ticks(
+def make_y_ticks(
     positions: Numbers, texts: Sequence[str], domain: tuple[float, float], of_rows: bool = False
 ) -> Item:
     """Return tick labels to the left of a plot at the given y in pixels. If `of_rows` is true, the labels are
@@ -151,13 +151,13 @@ def y_ticks(
     return Labels(x, list(positions), texts, anchor="end", dx=-5, pin=True, of_rows=of_rows)
 
 
-def y_name(text: str, y: float, domain: tuple[float, float], left: int, of_rows: bool = False) -> Item:
+def make_y_name(text: str, y: float, domain: tuple[float, float], left: int, of_rows: bool = False) -> Item:
     """Return the name of a y axis as vertical text at the left edge. The text is centred at y."""
     x = [float(domain[0])]
     return Labels(x, [y], [text], anchor="middle", dx=8 - left, turn=True, pin=True, of_rows=of_rows)
 
 
-def lane_grid(
+def draw_lane_grid(
     states: npt.NDArray[Any], colours: Sequence[str], *, top: float, row_height: float, **options: Any
 ) -> Item:
     """Return a plot item that shows the state of each lane in each step as coloured spans.

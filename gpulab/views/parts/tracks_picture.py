@@ -12,7 +12,7 @@ from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Time, Tracks
 from gpulab.views.parts.pen import SHARPNESS, Pen, shorten, text_width
-from gpulab.views.parts.plots import time_ticks
+from gpulab.views.parts.plots import make_time_ticks
 
 MIN_NAMED_PX = 11
 MIN_NAME_PX = 26
@@ -93,7 +93,7 @@ def _compute_shades(
 
 def paint_time(pen: Pen, item: Time, scale: PlotScale) -> None:
     """Paint a time axis with its ticks and its name."""
-    title, ticks = time_ticks(scale.low, scale.high, scale.width / TICK_PX, item.since)
+    title, ticks = make_time_ticks(scale.low, scale.high, scale.width / TICK_PX, item.since)
     y = scale.top + item.y
     right_px = scale.left + scale.width
     pen.rect(scale.left, y, right_px, y + 1, "muted")

@@ -31,14 +31,14 @@ class PipelineText:
         self.pipeline = pipeline
         self._source = pipeline.trace.warps[0].code.split("\n")
 
-    def source(self, line: int) -> str:
+    def find_source(self, line: int) -> str:
         """Return the text of a source line, or an empty string if it is not known. Long lines are
         shortened.
         """
         text = self._source[line - 1].strip() if 0 < line <= len(self._source) else ""
         return text if len(text) <= _LONGEST_SOURCE else f"{text[:_LONGEST_SOURCE]}…"
 
-    def iteration(self, position: int) -> str:
+    def name_iteration(self, position: int) -> str:
         """Return the loop iteration of a position as text, such as `` (iteration 2)``. If the pipeline has no
         loop, return an empty string.
         """
@@ -47,29 +47,29 @@ class PipelineText:
         started_count = sum(iteration.position <= position for iteration in self.pipeline.iterations)
         return f" (iteration {started_count - 1})" if started_count else " (before the loop)"
 
-    def fill(self, fill: Fill) -> str:
+    def describe_fill(self, fill: Fill) -> str:
         """Describe a fill of a buffer with the warps and lines that start it, and those that wait for it."""
         verb = "start to copy" if fill.asynchronous else "store"
         verb = verb if len(fill.warps) > 1 else verb.replace("start", "starts").replace("store", "stores")
         text = (
             f"Buffer {fill.buffer}, fill {fill.number}: {format_warps(fill.warps)} {verb} it at "
-            f"{format_lines(fill.lines)}{self.iteration(fill.start)}"
+            f"{format_lines(fill.lines)}{self.name_iteration(fill.start)}"
         )
         if not fill.asynchronous:
             return f"{text}."
         if fill.landed is None:
             return f"{text}; the block does not wait for all of these copies."
-        return f"{text}; the wait for it is at {format_lines(fill.wait_lines)}{self.iteration(fill.landed)}."
+        return f"{text}; the wait for it is at {format_lines(fill.wait_lines)}{self.name_iteration(fill.landed)}."
 
-    def use(self, use: Use) -> str:
+    def describe_use(self, use: Use) -> str:
         """Describe a use of a buffer with the warps and lines that read it."""
         verb = "read" if len(use.warps) > 1 else "reads"
         return (
             f"Buffer {use.buffer}, use of fill {use.fill}: {format_warps(use.warps)} {verb} it at "
-            f"{format_lines(use.lines)}{self.iteration(use.start)}."
+            f"{format_lines(use.lines)}{self.name_iteration(use.start)}."
         )
 
-    def mark(self, mark: Mark) -> str:
+    def describe_mark(self, mark: Mark) -> str:
         """Describe a wait, a barrier or another point at which warps synchronise."""
         meaning = {
             "commit": "close a group of copies",
@@ -81,9 +81,9 @@ class PipelineText:
             "arrival": "arrive at an mbarrier",
             "wait for arrivals": "have waited for an mbarrier",
         }[mark.kind]
-        return f"Line {mark.line}{self.iteration(mark.position)}: {format_warps(mark.warps)} {meaning}."
+        return f"Line {mark.line}{self.name_iteration(mark.position)}: {format_warps(mark.warps)} {meaning}."
 
-    def mistake(self, mistake: Mistake) -> str:
+    def describe_mistake(self, mistake: Mistake) -> str:
         """Describe a synchronisation mistake with its two source lines, and name the remedy."""
         use, fill = mistake.use, mistake.fill
         first_buffer, first_fill = mistake.fills[0]
@@ -92,7 +92,7 @@ class PipelineText:
         )
         noun = "copy" if is_copy else "store"
         owner_text = "its own" if (use.warp, mistake.kind) == (fill.warp, "early") else f"warp {fill.warp}'s"
-        use_text = f"line {use.line}{self.iteration(use.position)}"
+        use_text = f"line {use.line}{self.name_iteration(use.position)}"
         if mistake.kind == "early":
             text = (
                 f"Used too early: warp {use.warp} reads buffer {first_buffer} at {use_text} "

@@ -12,7 +12,7 @@ from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, Plot, column, legend, table, words
 from gpulab.views.parts.items import Item, Rects, Rules
 from gpulab.views.parts.palette import choose_ink
-from gpulab.views.parts.plots import AXIS_PX, plot, speaking, texts, x_axis, y_ticks
+from gpulab.views.parts.plots import AXIS_PX, make_labels, make_sentence_args, make_x_axis, make_y_ticks, plot
 from gpulab.views.pipeline.pipeline_text import PipelineText, format_lines, format_warps
 from gpulab.views.tables import Table
 from gpulab.words import count, number, size
@@ -115,14 +115,18 @@ class PipelineView(View):
 
     def describe(self) -> str:
         pipeline = self.pipeline
-        lines = [self.sentence(), *map(self._text.mistake, pipeline.mistakes)]
+        lines = [self.sentence(), *map(self._text.describe_mistake, pipeline.mistakes)]
         for index, buffer in enumerate(pipeline.buffers):
             lines.append(
                 f"Buffer {index}: {_format_bytes(buffer.start_byte, buffer.end_byte, buffer.size_bytes)}."
             )
-        events = [(fill.start, self._text.fill(fill)) for fill in pipeline.fills]
-        events += [(use.start, self._text.use(use)) for use in pipeline.uses]
-        events += [(mark.position, self._text.mark(mark)) for mark in pipeline.marks if mark.kind != "commit"]
+        events = [(fill.start, self._text.describe_fill(fill)) for fill in pipeline.fills]
+        events += [(use.start, self._text.describe_use(use)) for use in pipeline.uses]
+        events += [
+            (mark.position, self._text.describe_mark(mark))
+            for mark in pipeline.marks
+            if mark.kind != "commit"
+        ]
         events.sort(key=lambda event: event[0])
         lines += [text for _, text in events[:MAX_EVENTS]]
         if len(events) > MAX_EVENTS:
@@ -181,7 +185,7 @@ class PipelineView(View):
         ]
         marks = [(colour, MARK_MEANINGS[kind]) for kind, colour in MARK_COLOURS.items() if kind in kinds]
         mistake_of_kind = {mistake.kind: mistake for mistake in reversed(pipeline.mistakes)}
-        mistakes = [self._text.mistake(mistake) for mistake in reversed(mistake_of_kind.values())]
+        mistakes = [self._text.describe_mistake(mistake) for mistake in reversed(mistake_of_kind.values())]
         other_count = len(pipeline.mistakes) - len(mistakes)
         others_text = (
             f"{count(other_count, 'more mistake')} at other lines; each marked bar names its own lines."
@@ -212,8 +216,8 @@ class PipelineView(View):
             *self._draw_barriers(bottom),
             *self._draw_landed(),
             *self._draw_bars(self._make_bars(groups, top_of_warps)),
-            y_ticks(middles, names, domain),
-            x_axis(
+            make_y_ticks(middles, names, domain),
+            make_x_axis(
                 bottom,
                 pipeline.length,
                 number,
@@ -246,7 +250,7 @@ class PipelineView(View):
                 [bottom] * len(start_positions),
                 "rule",
             ),
-            texts(rows, colour="muted", size=10),
+            make_labels(rows, colour="muted", size=10),
         ]
 
     def _draw_barriers(self, bottom: float) -> list[Item]:
@@ -284,19 +288,21 @@ class PipelineView(View):
             top_px = HEAD_PX + BUFFER_PX * fill.buffer + 4
             colour = FLIGHT if fill.asynchronous else STORE
             name = f"fill {fill.number}\n{fill.number}"
-            bar = _Bar(fill.start, end, top_px, colour, self._text.fill(fill), name)
+            bar = _Bar(fill.start, end, top_px, colour, self._text.describe_fill(fill), name)
             bars.append(self._mark_mistake(bar, "overwritten", fill.buffer, fill.number))
         for use in pipeline.uses:
             top_px = HEAD_PX + BUFFER_PX * use.buffer + 24
             name = f"use {use.fill}\n{use.fill}"
-            bar = _Bar(use.start, use.end, top_px, USE, self._text.use(use), name)
+            bar = _Bar(use.start, use.end, top_px, USE, self._text.describe_use(use), name)
             bars.append(self._mark_mistake(bar, "early", use.buffer, use.fill))
         for row, warps in enumerate(groups):
             for mark in pipeline.marks:
                 if warps[0] in mark.warps:
                     colour = MARK_COLOURS[mark.kind]
                     top_px = top_of_groups + WARPS_PX * row + 4
-                    bars.append(_Bar(mark.position, mark.position + 1, top_px, colour, self._text.mark(mark)))
+                    bars.append(
+                        _Bar(mark.position, mark.position + 1, top_px, colour, self._text.describe_mark(mark))
+                    )
         return sorted(bars, key=lambda bar: (bar.start, bar.top))
 
     def _mark_mistake(self, bar: _Bar, kind: str, buffer: int, fill: int) -> _Bar:
@@ -304,7 +310,7 @@ class PipelineView(View):
         mistake = self._mistake_of.get((kind, buffer, fill))
         if mistake is None:
             return bar
-        return replace(bar, colour=MISTAKE, sentence=f"{bar.sentence} {self._text.mistake(mistake)}")
+        return replace(bar, colour=MISTAKE, sentence=f"{bar.sentence} {self._text.describe_mistake(mistake)}")
 
     def _draw_bars(self, bars: Sequence[_Bar]) -> list[Item]:
         """Return the bars in one item, which the arrow keys follow in the order of time, and their texts."""
@@ -318,7 +324,7 @@ class PipelineView(View):
                 [names.index(bar.colour) for bar in bars],
                 names,
                 inset=0.5,
-                **speaking([bar.sentence for bar in bars]),
+                **make_sentence_args([bar.sentence for bar in bars]),
             )
         ]
         for name in names:
@@ -327,7 +333,7 @@ class PipelineView(View):
                 for bar in bars
                 if bar.name and bar.colour == name
             ]
-            items += [texts(rows, colour=choose_ink(name), size=10)] if rows else []
+            items += [make_labels(rows, colour=choose_ink(name), size=10)] if rows else []
         return items
 
     def _make_line_table(self) -> Box:
@@ -343,7 +349,7 @@ class PipelineView(View):
         for mark in pipeline.marks:
             actions.setdefault(mark.line, set()).add(MARK_MEANINGS[mark.kind])
         rows = [
-            (f"{line}: {self._text.source(line)}", ", ".join(sorted(actions[line])))
+            (f"{line}: {self._text.find_source(line)}", ", ".join(sorted(actions[line])))
             for line in sorted(actions)
         ]
         return table(rows, headings=("source line", "action"), only="page")

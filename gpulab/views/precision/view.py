@@ -14,7 +14,7 @@ from gpulab.views._steered import Steered
 from gpulab.views.parts.boxes import Box, column, fold, legend, slider, table, words
 from gpulab.views.parts.items import Item, Labels, Rects
 from gpulab.views.parts.palette import choose_ink
-from gpulab.views.parts.plots import plot, speaking, y_ticks
+from gpulab.views.parts.plots import make_sentence_args, make_y_ticks, plot
 from gpulab.views.tables import Column, Table
 
 PARTS = ("sign", "exponent", "fraction")
@@ -181,7 +181,7 @@ class PrecisionView(Steered):
         with self._lock, self.hold_sync():
             with self._show_errors("Moving the number"):
                 self.redraw()
-            self.answer({"step": self.step, "power": self.power})
+            self.confirm_picture({"step": self.step, "power": self.power})
 
     def _draw_strips(self, record: Sequence[Rounded]) -> Box:
         x = []
@@ -212,14 +212,14 @@ class PrecisionView(Steered):
             shade,
             shades,
             inset=0.5,
-            **speaking(sentences),
+            **make_sentence_args(sentences),
         )
         bit_labels: list[Item] = []
         for ink_name, ink_digits in digits.items():
             xs, ys, bit_texts = zip(*ink_digits, strict=True)
             bit_labels.append(Labels(xs, ys, bit_texts, anchor="middle", colour=ink_name, size=10, mono=True))
         middles = [row * ROW_PX + 2 + CELL_PX / 2 for row in range(len(record))]
-        names = y_ticks(middles, [rounded.form.name for rounded in record], (0, MAX_BITS))
+        names = make_y_ticks(middles, [rounded.form.name for rounded in record], (0, MAX_BITS))
         return plot(
             len(record) * ROW_PX + 4,
             (0, MAX_BITS),

@@ -10,7 +10,7 @@ from importlib import import_module
 from itertools import zip_longest
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from gpulab.views._saving import Savable, Writers, text_writer
+from gpulab.views._saving import Savable, Writers, make_text_writer
 from gpulab.views.parts.card import make_bar, make_bars, make_card, make_list, make_paragraph
 from gpulab.views.parts.palette import COLOURS
 from gpulab.words import duration, number
@@ -379,7 +379,7 @@ class TextDisplay(Savable):
             head_html = f'<!doctype html>\n<html lang="en"><meta charset="utf-8">\n{_PAGE_STYLE}'
             return f"{head_html}{self._repr_html_()}\n"
 
-        return {".html": text_writer(page), ".txt": text_writer(lambda: f"{self!r}\n")}
+        return {".html": make_text_writer(page), ".txt": make_text_writer(lambda: f"{self!r}\n")}
 
     def describe(self) -> str:
         """Return all tables and sentences of this object as text."""

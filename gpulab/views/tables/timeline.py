@@ -12,7 +12,7 @@ from virtualgpu.records import Advice, Gap, Overlap, PathStep, SourceLine, Timel
 R = TypeVar("R")
 
 
-class Answers(CardOfTables, tuple[R, ...]):
+class AnalysisTable(CardOfTables, tuple[R, ...]):
     """The results of a timeline analysis, displayed as a table or as sentences."""
 
     table: Table
@@ -71,7 +71,7 @@ class Answers(CardOfTables, tuple[R, ...]):
         printer.text(repr(self))
 
 
-def make_overlap_table(records: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]:
+def make_overlap_table(records: Iterable[Overlap], timeline: Timeline) -> AnalysisTable[Overlap]:
     """Return a table of the overlap of each pair of engines or streams."""
     records = tuple(records)
     rows = tuple(
@@ -95,10 +95,10 @@ def make_overlap_table(records: Iterable[Overlap], timeline: Timeline) -> Answer
     streams = len({(a.device_id, a.stream_id) for a in timeline.activities})
     if len(records) < streams * (streams - 1) // 2:
         caption += f", of those of its {streams:,} streams with the most operations"
-    return Answers.of(records, caption, timeline, Table("", columns, rows))
+    return AnalysisTable.of(records, caption, timeline, Table("", columns, rows))
 
 
-def make_gap_table(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
+def make_gap_table(records: Iterable[Gap], timeline: Timeline) -> AnalysisTable[Gap]:
     """Return a table of the gaps in a timeline, with the longest first. Gaps with the same row, cause and
     source line are combined.
     """
@@ -111,10 +111,10 @@ def make_gap_table(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
 
     rows = _sum_by_key(records, key, timeline)
     columns = ("where", "cause", "line", "why", *_SUM_COLUMNS)
-    return Answers.of(records, "Gaps by cause", timeline, Table("", columns, rows))
+    return AnalysisTable.of(records, "Gaps by cause", timeline, Table("", columns, rows))
 
 
-def make_path_table(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
+def make_path_table(records: Iterable[PathStep], timeline: Timeline) -> AnalysisTable[PathStep]:
     """Return a table of the steps of the critical path, with the longest first. Equal steps are combined."""
     records = tuple(records)
 
@@ -124,10 +124,10 @@ def make_path_table(records: Iterable[PathStep], timeline: Timeline) -> Answers[
     rows = _sum_by_key(records, key, timeline)
     columns = ("link", "where", "line", *_SUM_COLUMNS)
     caption = "Critical path: the operations that determine the total time"
-    return Answers.of(records, caption, timeline, Table("", columns, rows))
+    return AnalysisTable.of(records, caption, timeline, Table("", columns, rows))
 
 
-def make_advice_list(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
+def make_advice_list(records: Iterable[Advice], timeline: Timeline) -> AnalysisTable[Advice]:
     """Return advice on a timeline as sentences, with the largest expected gain first."""
     records = tuple(records)
     sentences = tuple(record.text for record in records)
@@ -136,7 +136,7 @@ def make_advice_list(records: Iterable[Advice], timeline: Timeline) -> Answers[A
     empty_text = "there is no GPU work to analyse" if has_no_work else "no single change would help much"
     rows = tuple((record.topic, record.gain_ns, record.text) for record in records)
     columns = ("topic", Column("gain", "gain_ns", duration), "advice")
-    return Answers.of(records, heading, timeline, Table("", columns, rows), sentences, empty_text)
+    return AnalysisTable.of(records, heading, timeline, Table("", columns, rows), sentences, empty_text)
 
 
 def _sum_by_key(

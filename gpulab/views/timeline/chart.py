@@ -40,7 +40,7 @@ class RowPositions:
     tops: list[float]
     heights: list[float]
 
-    def middle(self, panel: int, row_key: RowKey) -> float:
+    def find_middle(self, panel: int, row_key: RowKey) -> float:
         """Return the y coordinate of the middle of a row."""
         row = self.index[panel, row_key]
         return self.tops[row] + self.heights[row] / 2
@@ -60,7 +60,7 @@ def make_lanes(
     ]
     max_streams = int(_compute_streams_px(panels, rows_px) / (MIN_STREAM_PX + GAP_PX) / len(panels))
     for lanes in panels:
-        lanes.fold(max(2, max_streams))
+        lanes.fold_streams(max(2, max_streams))
     return panels
 
 
@@ -130,7 +130,7 @@ def draw_chart(
         _draw_frames(panels, rows),
         *_draw_arrows(panels, rows),
         *_draw_marks(panels, rows),
-        plots.y_ticks(middles, names, domain),
+        plots.make_y_ticks(middles, names, domain),
         Labels(
             [domain[0]] * len(headings),
             headings,
@@ -295,7 +295,7 @@ def _draw_arrows(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
                 source_operation = activities[start_index]
                 target_operation = activities[end_index]
                 source_y, target_y = (
-                    rows.middle(panel, ("stream", *STREAM_OF(operation)))
+                    rows.find_middle(panel, ("stream", *STREAM_OF(operation)))
                     for operation in (source_operation, target_operation)
                 )
                 lines.append(
@@ -321,11 +321,11 @@ def _draw_marks(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
             (hidden_waits, lanes.engine == HIDDEN, "!"),
         ):
             for bar in np.flatnonzero(is_selected).tolist():
-                y = rows.middle(panel, lanes.row_keys[lanes.row[bar]])
+                y = rows.find_middle(panel, lanes.row_keys[lanes.row[bar]])
                 name = lanes.names[lanes.name[bar]] if entries is range_marks else ""
                 entries.append((int(start[bar]), y, symbol + name))
     if range_marks:
-        yield plots.texts(
+        yield plots.make_labels(
             [(*symbol_position, 0) for symbol_position in range_marks],
             room=None,
             anchor="start",
@@ -333,7 +333,7 @@ def _draw_marks(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
             spread=True,
         )
     if hidden_waits:
-        yield plots.texts(
+        yield plots.make_labels(
             [(*symbol_position, 0) for symbol_position in hidden_waits],
             room=None,
             anchor="end",

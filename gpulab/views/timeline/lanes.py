@@ -141,7 +141,7 @@ class Lanes:
             setattr(self, column, getattr(self, column)[order])
         self.small_rows = sum(row_key[0] != "stream" for row_key in self._row_keys)
 
-    def fold(self, max_streams: int) -> None:
+    def fold_streams(self, max_streams: int) -> None:
         """Assign the bars of each stream to a row. If there are too many streams, those with few operations
         share a row.
         """

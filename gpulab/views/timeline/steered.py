@@ -65,4 +65,4 @@ class SteeredTimeline(TimelineView, Steered):
                     self.show_chosen()
                     previous_settings = self._settings()
             finally:
-                self.answer(previous_settings)
+                self.confirm_picture(previous_settings)

@@ -9,7 +9,7 @@ from gpulab.views.parts.boxes import Box, column, fold, legend, table, words
 from gpulab.views.parts.dag import DrawnNode, draw_dag
 from gpulab.views.parts.items import Labels
 from gpulab.views.parts.palette import KERNELS
-from gpulab.views.parts.plots import boxes, plot, speaking, y_ticks
+from gpulab.views.parts.plots import make_rects, make_sentence_args, make_y_ticks, plot
 from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records.traffic import Expression, KernelSet, Traffic
 
@@ -174,10 +174,10 @@ class TrafficView(View):
         return plot(
             ROW_PX * (len(kernel_sets) + 1),
             domain,
-            boxes(segments, [*KERNELS, "other"], inset=0.5, **speaking(sentences)),
+            make_rects(segments, [*KERNELS, "other"], inset=0.5, **make_sentence_args(sentences)),
             Labels(value_x, value_y, value_texts, dx=6, room=[0.96 * width for width in widths]),
             Labels([0, TIME_X], [BAR_PX / 2] * 2, headings, colour="muted"),
-            y_ticks(names_y, [kernel_set.way for kernel_set in kernel_sets], domain),
+            make_y_ticks(names_y, [kernel_set.way for kernel_set in kernel_sets], domain),
             left=NAME_COLUMN_PX,
             label=self.sentence(),
             hint="Point at a part of a bar, or use the arrow keys.",

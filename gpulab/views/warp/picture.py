@@ -10,7 +10,7 @@ import numpy as np
 from gpulab.views.parts.boxes import Box, Plot, column, legend, row
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Labels, Line, Rects
-from gpulab.views.parts.plots import lane_grid, plot, x_axis, y_ticks
+from gpulab.views.parts.plots import draw_lane_grid, make_x_axis, make_y_ticks, plot
 from gpulab.views.warp import step_text
 from gpulab.views.warp.states import ACTIVE, INACTIVE, PREDICATED_OFF
 from gpulab.views.warp.steps import WarpSteps
@@ -95,13 +95,13 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
         plot(
             base_y + 40,
             domain,
-            lane_grid(
+            draw_lane_grid(
                 state_index.T,
                 [state_index.colour for state_index in _STATE_OF_MASK_COUNT],
                 top=0,
                 row_height=raster_px / WARP_SIZE,
             ),
-            y_ticks(
+            make_y_ticks(
                 [(lane + 0.5) * raster_px / WARP_SIZE for lane in (0, 8, 16, 24, 31)],
                 ["0", "8", "16", "24", "31"],
                 domain,
@@ -110,7 +110,7 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
             Line(
                 bin_edges, np.append(heights, heights[-1]), "accent", fill="accent-2", base=base_y, step=True
             ),
-            y_ticks([base_y - ACTIVE_PLOT_PX + 4, base_y - 4], ["32", "0"], domain),
+            make_y_ticks([base_y - ACTIVE_PLOT_PX + 4, base_y - 4], ["32", "0"], domain),
             Rects(
                 mark_steps,
                 mark_steps,
@@ -119,7 +119,7 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
                 "tail",
                 inset=-0.5,
             ),
-            x_axis(
+            make_x_axis(
                 base_y + 6, step_count, number, "step\nlanes above, active lanes below", integers_only=True
             ),
             label="Lanes over steps",

@@ -13,7 +13,7 @@ from gpulab.lab.timeline import TimelineReport
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, switch, words
 from gpulab.views.parts.items import Item, Labels, Rects, Rules
-from gpulab.views.parts.plots import plot, speaking
+from gpulab.views.parts.plots import make_sentence_args, plot
 from gpulab.words import duration, number, size
 from virtualgpu.records import Activity, HostCall, Provenance
 
@@ -196,7 +196,7 @@ class TransferMap(View):
                 colours,
                 ("accent", "other"),
                 inset=14,
-                **speaking([_describe_transfer(move) for move in moves]),
+                **make_sentence_args([_describe_transfer(move) for move in moves]),
             ),
             Labels(bar_middles, [y - 9 for y in bar_tops], rates, anchor="middle", weight="bold"),
             Labels(bar_middles, [chart_bottom + 12] * move_count, names, anchor="middle", room=label_widths),

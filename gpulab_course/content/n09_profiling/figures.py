@@ -78,7 +78,7 @@ class BusySms(Steered):
     def _moved(self, _change: Any) -> None:
         with self._lock, self.hold_sync():
             self.redraw()
-            self.answer({"launch_index": self.launch_index})
+            self.confirm_picture({"launch_index": self.launch_index})
 
     def _median_values(self) -> tuple[float, float, float]:
         """Return the median utilization, active SMs and occupancy of the chosen launch, in percent."""

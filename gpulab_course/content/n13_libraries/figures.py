@@ -117,7 +117,7 @@ class Counters(View):
         ]
         return column(
             bars(rows, label=0.15),
-            axes.plot(*counter_lines, labels, label=self.sentence(), left=58, right=110),
+            axes.draw_plot(*counter_lines, labels, label=self.sentence(), left=58, right=110),
             words(
                 "Where a line becomes horizontal, the counter has stopped: a further 1 is rounded away.",
                 "note",
@@ -423,8 +423,8 @@ class ErrorsAndSpeeds(View):
         ]
         headings = ("format", "TFLOP/s, recorded", "typical error, recorded", "as modelled")
         return column(
-            axes.plot(
-                axes.points(speeds, recorded_errors, descriptions),
+            axes.draw_plot(
+                axes.draw_points(speeds, recorded_errors, descriptions),
                 names,
                 label=self.sentence(),
                 left=58,

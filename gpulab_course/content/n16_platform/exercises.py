@@ -146,8 +146,7 @@ def judge_matrix(answer: Answer) -> str:
         if not equals(result, expected):
             raise NotYet(
                 f"{spell('taken', (targets, capability))} returns {short_repr(result)}, not "
-                f"{short_repr(expected)}. "
-                + _explain_wrong_choice(targets, capability, result, expected)
+                f"{short_repr(expected)}. " + _explain_wrong_choice(targets, capability, result, expected)
             )
     return (
         f"{len(programs)} programs, each on its GPU: for each, the target that a driver loads or "

@@ -15,7 +15,7 @@ from gpulab.lab.kernels import count
 from gpulab.lab.run import launch
 from gpulab.lab.timeline import timeline
 from gpulab.lab.why.diagnose import diagnose as diagnosis
-from gpulab.views._saving import Savable, Writers, text_writer
+from gpulab.views._saving import Savable, Writers, make_text_writer
 from gpulab.views.parts.palette import find_hex
 from gpulab.views.tables import Table
 from gpulab.views.tables.diagnosis import BOUND, NAMES, DiagnosisTable
@@ -205,8 +205,8 @@ class Sheet(Savable):
     def _make_writers(self) -> Writers:
         page = '<!doctype html><meta charset="utf-8"><title>gpulab: a sheet</title>'
         return {
-            ".html": text_writer(lambda: f"{page}{self._repr_html_()}\n"),
-            ".txt": text_writer(lambda: f"{self}\n"),
+            ".html": make_text_writer(lambda: f"{page}{self._repr_html_()}\n"),
+            ".txt": make_text_writer(lambda: f"{self}\n"),
         }
 
 

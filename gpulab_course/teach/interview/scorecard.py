@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gpulab.views._saving import Savable, Writers, text_writer
+from gpulab.views._saving import Savable, Writers, make_text_writer
 from gpulab.views.tables import Table
 from gpulab.words import count, percent
 from gpulab_course.teach.interview.cards import LEVELS
@@ -170,6 +170,6 @@ class Scorecard(Savable):
 
     def _make_writers(self) -> Writers:
         return {
-            ".json": text_writer(lambda: f"{self.json()}\n"),
-            ".html": text_writer(lambda: f"<!doctype html><meta charset='utf-8'>{self._repr_html_()}\n"),
+            ".json": make_text_writer(lambda: f"{self.json()}\n"),
+            ".html": make_text_writer(lambda: f"<!doctype html><meta charset='utf-8'>{self._repr_html_()}\n"),
         }

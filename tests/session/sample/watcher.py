@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpulab.lab._base import Recorded
-from gpulab.views._saving import Writers, text_writer
+from gpulab.views._saving import Writers, make_text_writer
 from tests.session.sample.pauses import PauseRecorder, Pauses, PauseView
 
 
@@ -41,5 +41,5 @@ class PauseReport(
         return PauseView.sentence(self)
 
     def _make_writers(self) -> Writers:
-        rows = text_writer(lambda: "".join(f"{ns}\n" for ns in self.record.took_ns))
+        rows = make_text_writer(lambda: "".join(f"{ns}\n" for ns in self.record.took_ns))
         return {".csv": rows, **super()._make_writers()}

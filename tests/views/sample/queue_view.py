@@ -11,7 +11,7 @@ from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, fold, legend, numbers, row, table
 from gpulab.views.parts.dag import draw_dag
 from gpulab.views.parts.items import Labels, Spans
-from gpulab.views.parts.plots import plot, x_axis
+from gpulab.views.parts.plots import make_x_axis, plot
 from gpulab.words import count, duration, number, time_unit
 from virtualgpu.records import Provenance
 
@@ -122,7 +122,7 @@ class QueueView(View):
                 dx=-5,
                 pin=True,
             ),
-            x_axis(height, self.span_ns, number, f"time ({unit})", scale=scale, zoom=True),
+            make_x_axis(height, self.span_ns, number, f"time ({unit})", scale=scale, zoom=True),
             label=self.sentence(),
             left=70,
             zoom=True,
