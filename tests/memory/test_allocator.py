@@ -100,14 +100,14 @@ def test_the_same_requests_in_pytorchs_allocator() -> None:
     view = a.compare("PyTorch")
     ours, theirs = view.panels
     assert [r.kind for r in view.maps.requests] == ["alloc", "alloc", "alloc", "free"]
-    used_bytes = [ours.map_after(ours.step(request)).used_bytes for request in range(5)]
+    used_bytes = [ours.map_after(ours.find_step(request)).used_bytes for request in range(5)]
     assert used_bytes == [0, 300_032, 300_032 + 3 * MIB, 301_056 + 3 * MIB, 301_056]
     # Blocks of up to 1 MiB come from segments of 2 MiB, larger ones up to 10 MiB from segments of 20 MiB.
-    total_mib = [theirs.map_after(theirs.step(request)).total_bytes // MIB for request in range(5)]
+    total_mib = [theirs.map_after(theirs.find_step(request)).total_bytes // MIB for request in range(5)]
     assert total_mib == [0, 2, 22, 22, 22]
     assert "expandable_segments=True" in a.compare("PyTorch", expandable_segments=True).panels[1].name
     mirrored = a.compare("CuPy").panels[1]
-    last = mirrored.map_after(mirrored.step(4))
+    last = mirrored.map_after(mirrored.find_step(4))
     assert sorted(b.size_bytes for b in last.blocks) == sorted(b.size_bytes for b in a.at(-1).blocks)
 
 
@@ -120,11 +120,11 @@ def test_earlier_blocks_were_requested_before_the_first_event() -> None:
     # As in a snapshot of PyTorch: the first state has the time of the first event.
     late = replace(record, first=replace(record.first, time_ns=int(record.events.time_ns[0])))
     ours, theirs = AllocatorReport(late).compare("PyTorch").panels
-    steps = [ours.step(request) for request in range(4)]
+    steps = [ours.find_step(request) for request in range(4)]
     assert steps[:2] == [0, 0]
     assert 0 < steps[2] < steps[3] == a.history.last_step
     assert ours.map_after(steps[2]).used_bytes == before.nbytes + kept.nbytes
-    used_bytes = [theirs.map_after(theirs.step(request)).used_bytes for request in (1, 2, 3)]
+    used_bytes = [theirs.map_after(theirs.find_step(request)).used_bytes for request in (1, 2, 3)]
     assert used_bytes == [5 * MIB, 6 * MIB, 6 * MIB + more.nbytes]
 
 

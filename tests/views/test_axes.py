@@ -29,7 +29,7 @@ def test_equal_ratios_are_equal_distances() -> None:
 
 
 def test_every_tick_has_its_line_and_its_text() -> None:
-    box = AXES.plot(left=40, label="chart")
+    box = AXES.draw_plot(left=40, label="chart")
     across, upright = [item.wire() for item in box.items if item.kind == "rules"]
     assert list(across["y0"]) == list(across["y1"]) == [120, 20]
     assert list(upright["x0"]) == list(upright["x1"]) == pytest.approx([0, 1, 3])
@@ -42,7 +42,7 @@ def test_every_tick_has_its_line_and_its_text() -> None:
 
 
 def test_texts_without_a_line_keep_within_the_chart() -> None:
-    texts, *_ = Axes(Axis(0, 1), Axis(0, 1, {0: "0", 1: "1"}), 100, 10).sides(30)
+    texts, *_ = Axes(Axis(0, 1), Axis(0, 1, {0: "0", 1: "1"}), 100, 10).draw_sides(30)
     assert all(10 < y < 110 for y in texts.wire()["y"])
 
 
@@ -62,7 +62,9 @@ def test_ticks_include_the_range(low: float, high: float, marks: tuple[int, ...]
 
 
 def test_points_are_at_their_values_with_a_text() -> None:
-    item: dict[str, Any] = AXES.points([10, 100], [4, 8], ["low", "high"], [0, 1], ["accent", "tail"]).wire()
+    item: dict[str, Any] = AXES.draw_points(
+        [10, 100], [4, 8], ["low", "high"], [0, 1], ["accent", "tail"]
+    ).wire()
     middle = (np.asarray(item["x0"]) + np.asarray(item["x1"])) / 2
     assert middle == pytest.approx([1, 2])
     assert (np.asarray(item["y0"]) + np.asarray(item["y1"])) / 2 == pytest.approx([100, 80])

@@ -304,8 +304,8 @@ def _draw_chart(waves: Waves, span_ns: int, height: float, idle_px: float | None
             "SM" if height < 80 else "one row per SM", height / 2, domain, LEFT_PX, of_rows=True
         ),
         plots.make_x_axis(warps_bottom, span_ns, number, axis_text, scale=scale, zoom=True),
-        label=f"{label}: {waves.describe_waves()}. Arrow keys go from block to block, Enter shows an SM alone; "
-        "+ and - zoom.",
+        label=f"{label}: {waves.describe_waves()}. Arrow keys go from block to block, Enter shows "
+        "an SM alone; + and - zoom.",
         left=LEFT_PX,
         hint="Click a row or press Enter to see one SM alone.",
         zoom=True,

@@ -59,7 +59,8 @@ class PipelineText:
             return f"{text}."
         if fill.landed is None:
             return f"{text}; the block does not wait for all of these copies."
-        return f"{text}; the wait for it is at {format_lines(fill.wait_lines)}{self.name_iteration(fill.landed)}."
+        wait_text = f"{format_lines(fill.wait_lines)}{self.name_iteration(fill.landed)}"
+        return f"{text}; the wait for it is at {wait_text}."
 
     def describe_use(self, use: Use) -> str:
         """Describe a use of a buffer with the warps and lines that read it."""
