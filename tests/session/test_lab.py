@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -63,42 +61,6 @@ def test_the_slider_keeps_the_work_and_the_arrays(addition: Any) -> None:
     assert (args[2].get() == 7).all(), "moving a slider leaves the learner's arrays as they were"
 
 
-def test_charts_keep_small_arrays_of_the_last_eight_launches() -> None:
-    kernel = gl.cp.RawKernel(VECTOR_ADD, "vector_add")
-    pool = gl.cp.get_default_memory_pool()
-    before = pool.used_bytes()
-    charts = []
-    for _ in range(3):
-        x = gl.cp.ones(1 << 16, gl.cp.float32)
-        charts.append(gl.launch(kernel, 1 << 8, 256, (x, x, gl.cp.zeros_like(x), np.int32(x.size))))
-    trace = charts[-1].trace
-    del x
-    gc.collect()
-    assert pool.used_bytes() - before == 3 * (1 << 18), "results without a name, which are small"
-    for _ in range(8):
-        gl.launch(kernel, 1, 32, (*[gl.cp.ones(32, gl.cp.float32) for _ in range(3)], np.int32(0)))
-    gc.collect()
-    assert pool.used_bytes() - before <= 8 * 3 * 512
-    charts[-1].block_threads = 64
-    assert "The arrays of this launch have been freed" in charts[-1].error
-    assert charts[-1].trace is trace
-
-
-def test_a_launch_keeps_small_arrays_without_a_name_and_no_large_ones() -> None:
-    kernel = gl.cp.RawKernel(VECTOR_ADD, "vector_add")
-    size = np.int32(1024)
-    chart = gl.launch(kernel, 4, 256, (*[gl.cp.ones(size, gl.cp.float32) for _ in range(3)], size))
-    gc.collect()
-    chart.block_threads = 64
-    assert chart.error == ""
-    large = gl.cp.zeros(1 << 21, gl.cp.float32)
-    array = weakref.ref(large)
-    gl.launch(kernel, 1, 32, (large, large[5:], large[:9], size))
-    del large
-    gc.collect()
-    assert array() is None, "a view is small, and its memory is not"
-
-
 def test_the_slider_shows_a_fault_instead_of_raising_it() -> None:
     x = gl.cp.ones(1024, gl.cp.float32)
     chart = gl.launch(gl.cp.RawKernel(NO_TAIL_CHECK, "double_all"), 4, 256, (x,))
@@ -108,14 +70,6 @@ def test_the_slider_shows_a_fault_instead_of_raising_it() -> None:
     np.testing.assert_array_equal(x.get(), 2)
     chart.block_threads = 128
     assert chart.error == ""
-
-
-def test_a_slider_names_the_remedy_after_a_change_of_device(addition: Any) -> None:
-    kernel, args, _ = addition
-    chart = gl.launch(kernel, GRID, BLOCK, args)
-    gl.use_device("T4")
-    chart.block_threads = 64
-    assert "Run the cell" in chart.error
 
 
 def test_a_two_dimensional_launch_has_no_slider() -> None:
@@ -232,15 +186,6 @@ def test_machine_code_is_shown_with_the_program_s_lines() -> None:
         gl.cp.RawKernel(COUNT_UP, "count_up"), 1, 32, (gl.cp.zeros(32, np.int32), np.int32(32))
     )
     assert "if (i < n) x[i] += 1;" in str(table)
-
-
-def test_a_graph_lists_an_array_that_replaced_one_by_name() -> None:
-    x = gl.cp.ones(32, np.float32)
-    other = gl.cp.full(32, 5, np.float32)
-    g = gl.graph(lambda x: x + 1, x)
-    g.update(x=other)
-    assert [array is other for array in g.arrays] == [True]
-    assert float(g()[0]) == 6
 
 
 def test_activities_of_a_graph_have_the_numbers_of_its_nodes() -> None:

@@ -105,19 +105,6 @@ def test_nothing_is_shown_early_nor_where_output_is_captured(
     assert (text, shown) == ("", [])
 
 
-def test_nothing_is_shown_while_gpulab_is_not_at_work(jupyter: NotebookClient, shown: list[str]) -> None:
-    run(jupyter, "import time\ntime.sleep(0.5)")
-    assert shown == []
-
-
-def test_notebooks_that_a_program_runs_keep_no_line(
-    jupyter: NotebookClient, shown: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jupyter.kc, "allow_stdin", False)  # type: ignore[union-attr]
-    assert run(jupyter, STEPS) == []
-    assert shown == []
-
-
 def test_steps_are_counted_and_leave_no_thread(jupyter: NotebookClient, shown: list[str]) -> None:
     run(jupyter, STEPS)
     assert "gl.something, 1 of 4" in shown[0]
