@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gpulab import _moved
-from gpulab._names import course_functions, course_missing, load
+from gpulab._names import find_course_functions, load_attribute, make_missing_message
 
 if TYPE_CHECKING:
     from gpulab.diagnosis import doctor as doctor
@@ -108,44 +108,46 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in ("cp", "cupyx"):
         # Not stored, because a switch between a real and a virtual device changes it.
-        return load("gpulab.session", name)()
+        return load_attribute("gpulab.session", name)()
     if name == "__version__":
-        return _version()
+        return _read_version()
     if name == "__all__":
-        return _public_names()
+        return _list_public_names()
     if name in _HOMES:
-        value = load(_HOMES[name], name)
-    elif not name.startswith("_") and name in (entry_points := course_functions()):
+        value = load_attribute(_HOMES[name], name)
+    elif not name.startswith("_") and name in (entry_points := find_course_functions()):
         value = entry_points[name].load()
-    elif not name.startswith("_") and name in (renamed := load("gpulab._deprecated", "FUNCTIONS")):
-        load("gpulab._deprecated", "warn")(f"gl.{name}", f"gl.{renamed[name]}")
-        return getattr(sys.modules[__name__], renamed[name])
+    elif not name.startswith("_") and name in (
+        renamed_functions := load_attribute("gpulab._deprecated", "FUNCTIONS")
+    ):
+        load_attribute("gpulab._deprecated", "warn")(f"gl.{name}", f"gl.{renamed_functions[name]}")
+        return getattr(sys.modules[__name__], renamed_functions[name])
     else:
-        raise AttributeError(course_missing(name) or _unknown_message(name), name=name)
+        raise AttributeError(make_missing_message(name) or _make_unknown_message(name), name=name)
     globals()[name] = value
     return value
 
 
-def _public_names() -> list[str]:
+def _list_public_names() -> list[str]:
     """Return the public names, which include the names of the course if it is installed."""
-    return sorted([*_HOMES, "cp", "cupyx", *course_functions()])
+    return sorted([*_HOMES, "cp", "cupyx", *find_course_functions()])
 
 
-def _unknown_message(name: str) -> str:
+def _make_unknown_message(name: str) -> str:
     """Return the error message for an unknown name, with a similar known name."""
-    text = f"module 'gpulab' has no attribute {name!r}."
+    message = f"module 'gpulab' has no attribute {name!r}."
     if name.startswith("_"):
-        return text
+        return message
     from virtualgpu.errors import did_you_mean
 
     if any(hasattr(sys.modules.get(module), name) for module in ("cupy", "virtualgpu.cp")):
-        return f"{text} cp has this attribute: write cp.{name} after `from gpulab import cp`."
-    names = _public_names()
-    suggestion = did_you_mean(name, names, cutoff=0.6).replace("'", "'gl.", 1)
-    return text + (suggestion or f" Its public names are {', '.join(names)}.")
+        return f"{message} cp has this attribute: write cp.{name} after `from gpulab import cp`."
+    public_names = _list_public_names()
+    suggestion = did_you_mean(name, public_names, cutoff=0.6).replace("'", "'gl.", 1)
+    return message + (suggestion or f" Its public names are {', '.join(public_names)}.")
 
 
-def _version() -> str:
+def _read_version() -> str:
     """Return the installed version, or "0+unknown" if the package is only on the import path."""
     from importlib import metadata
 
@@ -157,7 +159,7 @@ def _version() -> str:
 
 def load_ipython_extension(shell: Any) -> None:
     """Register gpulab's magic commands and error display when IPython runs ``%load_ext gpulab``."""
-    load("gpulab.lab.messages", "use_in_ipython")(shell)
+    load_attribute("gpulab.lab.messages", "use_in_ipython")(shell)
 
 
 def __dir__() -> list[str]:
@@ -169,4 +171,4 @@ def __dir__() -> list[str]:
 
 _moved.install()
 if "IPython" in sys.modules:
-    load("gpulab.lab.messages", "use_in_ipython")()
+    load_attribute("gpulab.lab.messages", "use_in_ipython")()

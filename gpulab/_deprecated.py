@@ -56,7 +56,7 @@ def warn(old_name: str, new_name: str) -> None:
     )
 
 
-def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
+def accept_old_parameters(function: Callable[P, T]) -> Callable[P, T]:
     """Return a wrapper of a function that also accepts the old names of its parameters. The dictionary
     `PARAMETERS` contains the old names.
     """
@@ -79,7 +79,7 @@ def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
     return wrapper
 
 
-def old_property(old: str, new: str) -> property:
+def make_old_property(old: str, new: str) -> property:
     """Return a property for the old name of an attribute. The property returns the value of the attribute
     with the new name.
     """
@@ -91,7 +91,7 @@ def old_property(old: str, new: str) -> property:
     return property(deprecated, doc=f"Deprecated: use `{new}`.")
 
 
-def old_method(old: str, new: str) -> Callable[..., Any]:
+def make_old_method(old: str, new: str) -> Callable[..., Any]:
     """Return a function for the old name of a method. The function calls the method with the new name."""
 
     def deprecated(self: Any, *args: Any, **options: Any) -> Any:

@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 # Old homes and new ones; what is below an old home is below the new one, unless it is listed itself.
-HOMES = {
+NEW_MODULE_NAMES = {
     "gpulab.course": "gpulab_course.content",
     "gpulab.course.n12_fusion.compiler": "gpulab.lab.fusion.compiler",
     "gpulab.teach": "gpulab_course.teach",
@@ -34,14 +34,14 @@ HOMES = {
 }
 
 
-def new_home(name: str) -> str:
+def find_new_module_name(name: str) -> str:
     """Return the new name of a module, or an empty string if the module has not moved."""
     old_name = name
-    while old_name not in HOMES:
+    while old_name not in NEW_MODULE_NAMES:
         old_name = old_name.rpartition(".")[0]
         if not old_name:
             return ""
-    return HOMES[old_name] + name.removeprefix(old_name)
+    return NEW_MODULE_NAMES[old_name] + name.removeprefix(old_name)
 
 
 class MovedFinder(MetaPathFinder):
@@ -50,18 +50,20 @@ class MovedFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        home = new_home(fullname)
-        if not home:
+        new_module_name = find_new_module_name(fullname)
+        if not new_module_name:
             return None
-        if fullname in HOMES:
-            message = f"{fullname} has moved to {home}. Change the import."
+        if fullname in NEW_MODULE_NAMES:
+            message = f"{fullname} has moved to {new_module_name}. Change the import."
             warnings.warn(message, DeprecationWarning, stacklevel=2)
         try:
-            module = import_module(home)
+            module = import_module(new_module_name)
         except ModuleNotFoundError as error:
             if error.name == "gpulab_course":
-                missing = f"{fullname} has moved to a package that is missing here: pip install gpulab-course"
-                raise ModuleNotFoundError(missing, name=error.name) from None
+                missing_message = (
+                    f"{fullname} has moved to a package that is missing here: pip install gpulab-course"
+                )
+                raise ModuleNotFoundError(missing_message, name=error.name) from None
             raise
         return ModuleSpec(fullname, _SameModule(module), is_package=hasattr(module, "__path__"))
 

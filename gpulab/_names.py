@@ -10,28 +10,30 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 # The group of entry points in which a course declares its functions.
-GROUP = "gpulab.course"
+ENTRY_POINT_GROUP = "gpulab.course"
 # The functions of this course, which `gpulab_course.api` has.
-COURSE = ("check", "interview", "names", "predict", "progress", "quiz", "reveal")
-_PACKAGE = "gpulab_course"
+COURSE_FUNCTIONS = ("check", "interview", "names", "predict", "progress", "quiz", "reveal")
+_COURSE_PACKAGE = "gpulab_course"
 
 
-def load(home: str, name: str) -> Any:
+def load_attribute(module_name: str, name: str) -> Any:
     """Return the object `name`, which is an attribute or a submodule of the module `home`."""
-    module = import_module(home)
-    return getattr(module, name) if hasattr(module, name) else import_module(f"{home}.{name}")
+    module = import_module(module_name)
+    return getattr(module, name) if hasattr(module, name) else import_module(f"{module_name}.{name}")
 
 
-def course_functions() -> dict[str, EntryPoint]:
+def find_course_functions() -> dict[str, EntryPoint]:
     """Return a dictionary of the functions of the installed course, by name.
 
     If the course is not installed but on the import path, its package is found by its name.
     """
     from importlib.metadata import EntryPoint, entry_points
 
-    course_points = [*entry_points(group=GROUP)]
+    course_points = [*entry_points(group=ENTRY_POINT_GROUP)]
     if not course_points:
-        course_points = [EntryPoint(name, f"{_PACKAGE}.api:{name}", GROUP) for name in COURSE]
+        course_points = [
+            EntryPoint(name, f"{_COURSE_PACKAGE}.api:{name}", ENTRY_POINT_GROUP) for name in COURSE_FUNCTIONS
+        ]
     return {
         entry_point.name: entry_point
         for entry_point in course_points
@@ -39,11 +41,11 @@ def course_functions() -> dict[str, EntryPoint]:
     }
 
 
-def course_missing(name: str) -> str:
+def make_missing_message(name: str) -> str:
     """Return a message if `name` is a function of a course that is not installed, or an empty string
     otherwise.
     """
-    if name not in COURSE:
+    if name not in COURSE_FUNCTIONS:
         return ""
     return (
         f"gl.{name} is a function of the course. It needs the package gpulab-course, "

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 # Nothing is shown for work that takes less.
 QUIET_S = 2.0
-_AGAIN_S = 1.0
+_UPDATE_INTERVAL_S = 1.0
 # Pause between looks whether a cell still runs.
-_IDLE_S = 0.2
+_IDLE_POLL_S = 0.2
 _STOP_HINT = "To stop it: Kernel > Interrupt, or press I twice."
-_CODE_CHARACTERS = 60
+_MAX_CODE_LENGTH = 60
 # What the innermost frame of a package does; the first entry that matches counts.
 _ACTIVITIES = (
     ("virtualgpu.compile.", ", compiles a kernel"),
@@ -39,13 +39,13 @@ _ACTIVITIES = (
     ("gpulab.", ""),
     ("gpulab_course.", ""),
 )
-Bundle = tuple[dict[str, Any], dict[str, Any]]
+MimeBundle = tuple[dict[str, Any], dict[str, Any]]
 
 
-class Begin(Protocol):
+class StepCallback(Protocol):
     """The type of a callback that a long-running call invokes at the beginning of each step."""
 
-    def __call__(self, picture: Callable[[], Bundle] | None = None) -> None:
+    def __call__(self, picture: Callable[[], MimeBundle] | None = None) -> None:
         """Begin the next step. `picture` returns an output with the results so far, as data and metadata."""
 
 
@@ -58,7 +58,7 @@ class _Display:
     def show(self, data: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
         update = bool(self._display_id)
         self._display_id = self._display_id or {"display_id": uuid.uuid4().hex}
-        _shell().display_pub.publish(data, metadata or {}, transient=self._display_id, update=update)
+        _find_shell().display_pub.publish(data, metadata or {}, transient=self._display_id, update=update)
 
     def end(self) -> None:
         if self._display_id:
@@ -89,21 +89,23 @@ class _Cell:
         wait_s = QUIET_S
         while not self._ended.wait(wait_s):
             self.look()
-            wait_s = _AGAIN_S
+            wait_s = _UPDATE_INTERVAL_S
 
     def look(self) -> None:
         """Show how long the notebook cell has been running and what gpulab is doing."""
-        activity = [*self.activities.values()][-1:] or _position()
-        if activity and not _is_captured():
-            (text,) = activity
-            if not text.endswith("."):
-                text = f"The cell has run for {int(time.monotonic() - self._began_s)} s: {text}."
+        activities = [*self.activities.values()][-1:] or _find_running_line()
+        if activities and not _is_captured():
+            (progress_text,) = activities
+            if not progress_text.endswith("."):
+                progress_text = (
+                    f"The cell has run for {int(time.monotonic() - self._began_s)} s: {progress_text}."
+                )
             with self._lock:
                 if not self._ended.is_set():
                     self.is_shown = True
-                    self._line.show({"text/plain": f"{text} {_STOP_HINT}"})
+                    self._line.show({"text/plain": f"{progress_text} {_STOP_HINT}"})
 
-    def show_picture(self, bundle: Bundle) -> None:
+    def show_picture(self, bundle: MimeBundle) -> None:
         """Show a picture of the results so far below the running notebook cell."""
         self._picture.show(*bundle)
 
@@ -128,7 +130,7 @@ def watch_cells(shell: Any) -> None:
 def _begin_cell(*_: Any) -> None:
     global _cell
     _end_cell()
-    if _is_read():
+    if _is_person_waiting():
         _cell = _Cell()
         _cell.start()
 
@@ -140,7 +142,7 @@ def _end_cell(*_: Any) -> None:
         _cell = None
 
 
-def load_when_idle(work: Iterable[Callable[[], object]]) -> None:
+def load_when_idle(loaders: Iterable[Callable[[], object]]) -> None:
     """Call functions in a background thread while no notebook cell runs. The functions are called only if a
     person started the current cell.
 
@@ -148,13 +150,13 @@ def load_when_idle(work: Iterable[Callable[[], object]]) -> None:
     """
 
     def run() -> None:
-        for load in work:
+        for load_objects in loaders:
             while _cell is not None:
-                time.sleep(_IDLE_S)
+                time.sleep(_IDLE_POLL_S)
             with suppress(Exception):
-                load()
+                load_objects()
 
-    if _is_read():
+    if _is_person_waiting():
         threading.Thread(target=run, name="gpulab names", daemon=True).start()
 
 
@@ -170,18 +172,18 @@ class KernelLine:
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
-        self._next_s = now_s + _AGAIN_S
-        if cell := _own_cell():
-            cell.activities[self] = _waiting_message(whereabouts(), now_s - self._began_s)
+        self._next_s = now_s + _UPDATE_INTERVAL_S
+        if cell := _find_own_cell():
+            cell.activities[self] = _make_waiting_message(whereabouts(), now_s - self._began_s)
 
     def end(self) -> None:
         """Remove the progress text of the kernel."""
-        if cell := _own_cell():
+        if cell := _find_own_cell():
             cell.activities.pop(self, None)
 
 
 @contextmanager
-def steps(total: int, call: str) -> Iterator[Begin]:
+def show_steps(total: int, call: str) -> Iterator[StepCallback]:
     """Show progress such as "2 of 4" below a notebook cell if a call with several kernel launches takes a
     long time.
 
@@ -197,9 +199,9 @@ def steps(total: int, call: str) -> Iterator[Begin]:
     Begin
         A function to call at the beginning of each step, optionally with a picture of the results so far.
     """
-    cell, step_count, key = _own_cell(), 0, object()
+    cell, step_count, key = _find_own_cell(), 0, object()
 
-    def begin(picture: Callable[[], Bundle] | None = None) -> None:
+    def begin(picture: Callable[[], MimeBundle] | None = None) -> None:
         nonlocal step_count
         step_count += 1
         if cell is not None:
@@ -214,23 +216,23 @@ def steps(total: int, call: str) -> Iterator[Begin]:
             cell.activities.pop(key, None)
 
 
-def _own_cell() -> _Cell | None:
+def _find_own_cell() -> _Cell | None:
     """Return the running cell if it runs in this thread."""
     return _cell if threading.current_thread() is threading.main_thread() else None
 
 
-def _shell() -> Any:
+def _find_shell() -> Any:
     """Return IPython's shell if IPython is running."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None else None
 
 
-def _is_read() -> bool:
+def _is_person_waiting() -> bool:
     """Return whether a notebook cell is running that a person has started.
 
     A program that runs a notebook, such as nbconvert, does not allow requests for input.
     """
-    shell = _shell()
+    shell = _find_shell()
     if getattr(shell, "kernel", None) is None:
         return False
     request = shell.get_parent()
@@ -241,31 +243,31 @@ def _is_read() -> bool:
 def _is_captured() -> bool:
     from IPython.core.displaypub import CapturingDisplayPublisher
 
-    return isinstance(_shell().display_pub, CapturingDisplayPublisher)
+    return isinstance(_find_shell().display_pub, CapturingDisplayPublisher)
 
 
-def _position() -> list[str]:
+def _find_running_line() -> list[str]:
     """Return the running line of the cell and what gpulab is doing there; empty if gpulab is not running."""
-    code_name = _shell().compile.format_code_name
+    code_name = _find_shell().compile.format_code_name
     frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident or 0)
-    activity, line = None, ""
+    activity, line_text = None, ""
     while frame is not None:
         if activity is None:
             module = f"{frame.f_globals.get('__name__', '')}."
             activity = next((text for package, text in _ACTIVITIES if module.startswith(package)), None)
         elif code_name(frame.f_code.co_filename):
             source_text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-            if len(source_text) > _CODE_CHARACTERS:
-                source_text = source_text[: _CODE_CHARACTERS - 1] + "…"
-            line = f"line {frame.f_lineno} `{source_text}`"
+            if len(source_text) > _MAX_CODE_LENGTH:
+                source_text = source_text[: _MAX_CODE_LENGTH - 1] + "…"
+            line_text = f"line {frame.f_lineno} `{source_text}`"
         frame = frame.f_back
-    return [line + activity] if line and activity is not None else []
+    return [line_text + activity] if line_text and activity is not None else []
 
 
-def _waiting_message(whereabouts: Whereabouts, seconds: float) -> str:
+def _make_waiting_message(whereabouts: Whereabouts, seconds: float) -> str:
     line_code = f" `{whereabouts.source_text}`" if whereabouts.source_text else ""
-    line = f"near line {whereabouts.line}{line_code}, " if whereabouts.line else ""
+    line_text = f"near line {whereabouts.line}{line_code}, " if whereabouts.line else ""
     return (
-        f"Kernel '{whereabouts.kernel}' has run for {int(seconds)} s: {line}block {whereabouts.block}, "
+        f"Kernel '{whereabouts.kernel}' has run for {int(seconds)} s: {line_text}block {whereabouts.block}, "
         f"{whereabouts.ended:,} of {count(whereabouts.blocks, 'block')} done."
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from virtualgpu import as_cupy
-from virtualgpu.tracebacks import trimmed
+from virtualgpu.tracebacks import trim_tracebacks
 
 _INTERRUPTED_STATUS = 130  # 128 + SIGINT, as in shells
 
@@ -85,7 +85,7 @@ def _run_script(program: list[str]) -> None:
 
 def print_exception(error: BaseException) -> None:
     """Print the traceback of an error without the frames inside the virtual GPU."""
-    with trimmed(error):
+    with trim_tracebacks(error):
         traceback.print_exception(error)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpulab.allocators.replay import OutOfMemory, RequestError, Sink
+from gpulab.allocators.replay import EventSink, OutOfMemory, RequestError
 from gpulab.allocators.torch.allocator import H200_BYTES
 from gpulab.allocators.torch.device import Device
 from virtualgpu.allocators.chunks import Chunk
@@ -55,7 +55,7 @@ class CuPyAllocator:
         device_id: int = 0,
         device_name: str = "a GPU",
     ) -> None:
-        self.sink: Sink = _ignore_event
+        self.sink: EventSink = _ignore_event
         self._device = Device(capacity_bytes)
         self._pool: ChunkPool[_Range] = ChunkPool(released=self._release)
         self._stream = 0  # of the current request
@@ -157,13 +157,13 @@ class CuPyAllocator:
                 chunk.mem.ptr,
                 chunk.mem.size,
                 chunk.arena.stream,
-                tuple(map(self._block, chunk.iterate_from())),
+                tuple(map(self._make_block, chunk.iterate_from())),
             )
             for chunk in self._pool.segments()
         )
         return BlockMap(self._provenance, self._id, 0, self._pool.limit_bytes, segments)
 
-    def _block(self, chunk: Chunk[_Range]) -> Block:
+    def _make_block(self, chunk: Chunk[_Range]) -> Block:
         requested_bytes = 0 if chunk.is_free else self._in_use[chunk.address][1]
         return Block(
             address=chunk.address,

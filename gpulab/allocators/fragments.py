@@ -13,7 +13,7 @@ LARGE_PAGE_BYTES = 20 << 20
 OWN_SEGMENT_BYTES = 10 << 20
 
 
-def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation:
+def measure_fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation:
     """Return the free memory of a memory pool, in total and for each stream.
 
     Only requests in the stream of a segment can use its free blocks. In PyTorch's allocator, the segment must
@@ -33,23 +33,23 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
     reserved_bytes = block_map.total_bytes
     used_bytes = block_map.used_bytes
     limits_bytes = [limit_bytes for limit_bytes in (block_map.limit_bytes, capacity_bytes) if limit_bytes]
-    available = max(0, min(limits_bytes) - reserved_bytes) if limits_bytes else None
-    releasable = sum(map(releasable_bytes, block_map.segments))
+    available_bytes = max(0, min(limits_bytes) - reserved_bytes) if limits_bytes else None
+    releasable_bytes = sum(map(count_releasable_bytes, block_map.segments))
     arena_keys = {(segment.stream, segment.pool) for segment in block_map.segments}
     if any(pool for _, pool in arena_keys):  # large requests go to a pool that may have nothing yet
         arena_keys |= {(stream, "large") for stream, _ in arena_keys}
-    expandable = any(segment.is_expandable for segment in block_map.segments)
+    has_expandable = any(segment.is_expandable for segment in block_map.segments)
     arenas = tuple(
-        _arena(
+        _make_arena(
             stream,
             pool,
             [s for s in block_map.segments if (s.stream, s.pool) == (stream, pool)],
-            None if available is None else available + releasable,
-            expandable,
+            None if available_bytes is None else available_bytes + releasable_bytes,
+            has_expandable,
         )
         for stream, pool in sorted(arena_keys)
     )
-    rounding = sum(
+    rounding_bytes = sum(
         b.size_bytes - b.requested_bytes
         for b in block_map.blocks
         if b.requested_bytes and b.state in ("used", "waiting")
@@ -60,65 +60,68 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
         used_bytes=used_bytes,
         free_bytes=reserved_bytes - used_bytes,
         largest_free_bytes=block_map.largest_free_bytes,
-        rounding_bytes=rounding,
-        releasable_bytes=releasable,
-        room_bytes=available,
+        rounding_bytes=rounding_bytes,
+        releasable_bytes=releasable_bytes,
+        room_bytes=available_bytes,
         arenas=arenas,
     )
 
 
-def releasable_bytes(segment: Segment) -> int:
+def count_releasable_bytes(segment: Segment) -> int:
     """Return the number of bytes in a segment that `empty_cache` would release to the device."""
     if not segment.is_expandable:
         is_unused = all(block.state == "free" for block in segment.blocks)
         return segment.size_bytes if is_unused else 0
-    page = SMALL_PAGE_BYTES if segment.pool == "small" else LARGE_PAGE_BYTES
+    page_bytes = SMALL_PAGE_BYTES if segment.pool == "small" else LARGE_PAGE_BYTES
     released_bytes = 0
     for block in segment.blocks:
         if block.state == "free":
-            first_page = -(-(block.address - segment.address) // page) * page
-            last_page = (block.end - segment.address) // page * page
-            released_bytes += max(0, last_page - first_page)
+            start_bytes = -(-(block.address - segment.address) // page_bytes) * page_bytes
+            end_bytes = (block.end - segment.address) // page_bytes * page_bytes
+            released_bytes += max(0, end_bytes - start_bytes)
     return released_bytes
 
 
-def _arena(
-    stream: int, pool: str, segments: list[Segment], device_bytes: int | None, expandable: bool
+def _make_arena(
+    stream: int, pool: str, segments: list[Segment], device_bytes: int | None, has_expandable: bool
 ) -> Arena:
     blocks = [block for segment in segments for block in segment.blocks]
-    free = [block.size_bytes for block in blocks if block.state == "free"]
-    largest_bytes = max(free, default=0)
-    tail_sizes = [_tail_bytes(segment) for segment in segments if segment.is_expandable]
-    tail_sizes += [0] * (expandable and not tail_sizes)
-    request = (
+    free_sizes = [block.size_bytes for block in blocks if block.state == "free"]
+    largest_free_bytes = max(free_sizes, default=0)
+    tail_sizes = [_count_tail_bytes(segment) for segment in segments if segment.is_expandable]
+    tail_sizes += [0] * (has_expandable and not tail_sizes)
+    largest_request_bytes = (
         None
         if device_bytes is None
-        else max(_request_bytes(pool, largest_bytes), _new_segment_bytes(pool, device_bytes, tail_sizes))
+        else max(
+            _find_largest_request(pool, largest_free_bytes),
+            _find_largest_new_request(pool, device_bytes, tail_sizes),
+        )
     )
     used_bytes = sum(block.size_bytes for block in blocks if block.state in ("used", "waiting"))
     return Arena(
         stream=stream,
         pool=pool,
         used_bytes=used_bytes,
-        free_bytes=sum(free),
-        largest_free_bytes=largest_bytes,
-        free_blocks=len(free),
-        largest_request_bytes=request,
+        free_bytes=sum(free_sizes),
+        largest_free_bytes=largest_free_bytes,
+        free_blocks=len(free_sizes),
+        largest_request_bytes=largest_request_bytes,
     )
 
 
-def _tail_bytes(segment: Segment) -> int:
+def _count_tail_bytes(segment: Segment) -> int:
     """Return the free bytes at the end of the mapped part of a segment."""
     mapped_blocks = [block for block in segment.blocks if not block.is_unmapped][-1:]
     return mapped_blocks[0].size_bytes if mapped_blocks and mapped_blocks[0].is_free else 0
 
 
-def _request_bytes(pool: str, free_bytes: int) -> int:
+def _find_largest_request(pool: str, free_bytes: int) -> int:
     """Return the largest request that a free block of this size can satisfy in a pool."""
     return min(free_bytes, SMALL_REQUEST_BYTES) if pool == "small" else free_bytes
 
 
-def _new_segment_bytes(pool: str, device_bytes: int, tail_sizes: list[int]) -> int:
+def _find_largest_new_request(pool: str, device_bytes: int, tail_sizes: list[int]) -> int:
     """Return the largest request that new device memory and the free end of a segment can satisfy."""
     if pool == "small":
         return SMALL_REQUEST_BYTES if device_bytes >= SMALL_PAGE_BYTES else 0

@@ -37,7 +37,7 @@ class EventLog:
             (_ACTION_CODES[action], address, size_bytes, requested_bytes, stream, self.time_ns, self.stack)
         )
 
-    def stack_number(self, stack: Stack) -> int:
+    def number_stack(self, stack: Stack) -> int:
         """Return the index under which the log stores a stack trace, or -1 for an empty stack trace."""
         return self._stacks.setdefault(stack, len(self._stacks)) if stack else -1
 

@@ -11,7 +11,7 @@ import numpy as np
 from virtualgpu.records.memory import ACTIONS, AllocatorEvents, BlockMap
 
 _SEGMENT_FREE_CODE = ACTIONS.index("segment_free")
-Row = tuple[int, int, int, int, int, int, int]
+EventRow = tuple[int, int, int, int, int, int, int]
 
 
 def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, int]:
@@ -35,7 +35,7 @@ def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[Al
         for which there is no event.
     """
     segments = _Segments(first)
-    rows = list[Row]()
+    event_rows = list[EventRow]()
     unnamed_bytes = 0
     event_columns = (
         events.addresses,
@@ -50,29 +50,29 @@ def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[Al
     ):
         address, size, _, stream, time_ns, stack = row
         if action_code != _SEGMENT_FREE_CODE or address:
-            segments.note(ACTIONS[action_code], address, size, stream)
-            rows.append((action_code, *row))
+            segments.handle_event(ACTIONS[action_code], address, size, stream)
+            event_rows.append((action_code, *row))
             continue
-        starts = segments.sum_to(size)
-        unnamed_bytes += 0 if starts else size
-        for start in starts:
+        released_starts = segments.find_released_starts(size)
+        unnamed_bytes += 0 if released_starts else size
+        for start in released_starts:
             size, stream = segments.segments[start]
-            segments.note("segment_free", start, size, stream)
-            rows.append((_SEGMENT_FREE_CODE, start, size, 0, stream, time_ns, stack))
-    table = np.array(rows, np.int64).reshape(-1, 7)
+            segments.handle_event("segment_free", start, size, stream)
+            event_rows.append((_SEGMENT_FREE_CODE, start, size, 0, stream, time_ns, stack))
+    event_table = np.array(event_rows, np.int64).reshape(-1, 7)
     address_column, sizes, requested_sizes, streams, times = (
-        np.ascontiguousarray(table[:, index]) for index in range(1, 6)
+        np.ascontiguousarray(event_table[:, index]) for index in range(1, 6)
     )
-    result = AllocatorEvents(
-        actions=table[:, 0].astype(np.uint8),
+    named_events = AllocatorEvents(
+        actions=event_table[:, 0].astype(np.uint8),
         addresses=address_column,
         size_bytes=sizes,
         requested_bytes=requested_sizes,
         streams=streams,
         time_ns=times,
-        stacks=table[:, 6].astype(np.int32),
+        stacks=event_table[:, 6].astype(np.int32),
     )
-    return result, unnamed_bytes
+    return named_events, unnamed_bytes
 
 
 class _Segments:
@@ -83,12 +83,12 @@ class _Segments:
         self.starts: list[int] = []
         self.blocks: dict[int, int] = {}
         for segment in first_map.segments:
-            self.note("segment_alloc", segment.address, segment.size_bytes, segment.stream)
+            self.handle_event("segment_alloc", segment.address, segment.size_bytes, segment.stream)
             for block in segment.blocks:
                 if block.state == "used":
-                    self.note("alloc", block.address, block.size_bytes, segment.stream)
+                    self.handle_event("alloc", block.address, block.size_bytes, segment.stream)
 
-    def note(self, action: str, address: int, size: int, stream: int) -> None:
+    def handle_event(self, action: str, address: int, size: int, stream: int) -> None:
         match action:
             case "segment_alloc":
                 insort(self.starts, address)
@@ -102,20 +102,20 @@ class _Segments:
                 if index >= 0 and address < self.starts[index] + self.segments[self.starts[index]][0]:
                     self.blocks[self.starts[index]] += 1 if action == "alloc" else -1
 
-    def sum_to(self, size: int) -> list[int]:
+    def find_released_starts(self, size: int) -> list[int]:
         """Return unused segments whose sizes add up to `size` bytes, from as many streams as possible. If
         there are no such segments, return an empty list.
         """
         unused_starts = [start for start, block_count in self.blocks.items() if block_count <= 0]
-        for streams in self._stream_sets({self.segments[start][1] for start in unused_starts}):
+        for streams in self._list_stream_sets({self.segments[start][1] for start in unused_starts}):
             chosen_starts = [start for start in unused_starts if self.segments[start][1] in streams]
             if sum(self.segments[start][0] for start in chosen_starts) == size:
                 return sorted(chosen_starts)
         return []
 
-    def _stream_sets(self, streams: set[int]) -> Iterator[tuple[int, ...]]:
+    def _list_stream_sets(self, streams: set[int]) -> Iterator[tuple[int, ...]]:
         """Yield sets of streams, the largest first; only some of them if there are many streams."""
-        max_size = len(streams) if len(streams) <= 10 else 1
+        max_stream_count = len(streams) if len(streams) <= 10 else 1
         yield tuple(streams)
-        for size in range(max_size, 0, -1):
-            yield from combinations(sorted(streams), size)
+        for stream_count in range(max_stream_count, 0, -1):
+            yield from combinations(sorted(streams), stream_count)

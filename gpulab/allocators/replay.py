@@ -32,7 +32,7 @@ class RequestError(GpulabError, ValueError):
     """Error for an invalid memory request, such as freeing memory that is not allocated."""
 
 
-class Sink(Protocol):
+class EventSink(Protocol):
     """A function that receives the events of an allocator, such as `EventLog.emit`."""
 
     def __call__(
@@ -47,7 +47,7 @@ class Allocator(Protocol):
     Before `malloc` raises, it sends ``oom`` with the device's free bytes as the address.
     """
 
-    sink: Sink
+    sink: EventSink
 
     @property
     def name(self) -> str:
@@ -99,7 +99,7 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
     Parameters
     ----------
     requests : iterable of Request
-        The requests from `requests_of`, or from a recorder of a program's calls.
+        The requests from `reconstruct_requests`, or from a recorder of a program's calls.
     allocator : Allocator
         The model; the requests change its state.
     stacks : sequence of Stack
@@ -112,7 +112,7 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
     """
     log = EventLog()
     allocator.sink = log.emit
-    start = allocator.block_map()
+    first_map = allocator.block_map()
     addresses: dict[int, int] = {}
     failed_numbers: set[int] = set()
     for request in requests:
@@ -120,7 +120,7 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
         log.stack = request.stack
         match request.kind:
             case "alloc":
-                _check_new(request, addresses)
+                _check_new_allocation(request, addresses)
                 failed_numbers.discard(request.number)
                 try:
                     addresses[request.number] = allocator.malloc(request.size_bytes, request.stream)
@@ -130,10 +130,10 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
                 if request.kind == "free":
                     failed_numbers.remove(request.number)
             case "free":
-                allocator.free(_address_of(request, addresses))
+                allocator.free(_find_address(request, addresses))
                 del addresses[request.number]
             case "record_stream":
-                allocator.record_stream(_address_of(request, addresses), request.stream)
+                allocator.record_stream(_find_address(request, addresses), request.stream)
             case "complete":
                 allocator.complete(request.stream)
             case "empty_cache":
@@ -141,10 +141,10 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
             case "set_limit":
                 allocator.set_limit(request.size_bytes)
     return AllocatorTrace(
-        provenance=start.provenance,
-        device_id=start.device_id,
+        provenance=first_map.provenance,
+        device_id=first_map.device_id,
         allocator=allocator.name,
-        first=start,
+        first=first_map,
         events=log.events(),
         stacks=tuple(stacks),
         settings=allocator.settings,
@@ -152,7 +152,7 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
     )
 
 
-def _check_new(request: Request, addresses: dict[int, int]) -> None:
+def _check_new_allocation(request: Request, addresses: dict[int, int]) -> None:
     if request.size_bytes < 0:
         raise RequestError(
             f"A request has a size of {request.size_bytes} bytes, but the size must not be negative."
@@ -164,7 +164,7 @@ def _check_new(request: Request, addresses: dict[int, int]) -> None:
         )
 
 
-def _address_of(request: Request, addresses: dict[int, int]) -> int:
+def _find_address(request: Request, addresses: dict[int, int]) -> int:
     try:
         return addresses[request.number]
     except KeyError:
@@ -175,7 +175,7 @@ def _address_of(request: Request, addresses: dict[int, int]) -> int:
         ) from None
 
 
-def requests_of(trace: AllocatorTrace) -> list[Request]:
+def reconstruct_requests(trace: AllocatorTrace) -> list[Request]:
     """Reconstruct the memory requests of a program from the events of its allocator.
 
     The first requests allocate the blocks that were in use before the first event. If a block was freed later
@@ -186,10 +186,10 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
     another allocator.
     """
     events = trace.events
-    codes = events.actions.tolist()
-    completed_by_index, completed_by_address = _completion_events(events)
-    releases = release_starts(trace)
-    last_index = len(codes) - 1
+    action_codes = events.actions.tolist()
+    completed_by_index, completed_by_address = _find_completion_events(events)
+    release_indices = find_release_starts(trace)
+    last_index = len(action_codes) - 1
     requests: list[Request] = []
     request_numbers: dict[int, int] = {}
     wait_numbers: dict[int, int] = {}
@@ -242,9 +242,9 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
             case "free_completed" if address in wait_numbers:
                 requests.append(Request("complete", stream=-1 - wait_numbers.pop(address), time_ns=time_ns))
                 # Allocators check streams when they allocate, or when the program asks for it.
-                if i == last_index or codes[i + 1] == _FREE_REQUESTED:
+                if i == last_index or action_codes[i + 1] == _FREE_REQUESTED:
                     requests.append(Request("empty_cache", time_ns=time_ns, stack=stack))
-            case "segment_free" | "segment_unmap" if i in releases:
+            case "segment_free" | "segment_unmap" if i in release_indices:
                 requests.append(Request("empty_cache", time_ns=time_ns, stack=stack))
             case "oom":
                 requests.append(
@@ -256,63 +256,63 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
     return requests
 
 
-def _completion_events(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int]]:
+def _find_completion_events(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int]]:
     """Return the event that completed each free, by the index of its ``free_requested``, or by address."""
     completed_code = ACTIONS.index("free_completed")
-    by_index: dict[int, int] = {}
-    by_address: dict[int, int] = {}
+    completed_by_index: dict[int, int] = {}
+    completed_by_address: dict[int, int] = {}
     pending_frees: dict[int, int] = {}
-    indices = np.flatnonzero(
+    free_indices = np.flatnonzero(
         (events.actions == _FREE_REQUESTED) | (events.actions == completed_code)
     ).tolist()
-    codes = events.actions.tolist()
+    action_codes = events.actions.tolist()
     addresses = events.addresses.tolist()
-    for i in indices:
-        if codes[i] == _FREE_REQUESTED:
+    for i in free_indices:
+        if action_codes[i] == _FREE_REQUESTED:
             pending_frees[addresses[i]] = i
         elif addresses[i] in pending_frees:
-            by_index[pending_frees.pop(addresses[i])] = i
+            completed_by_index[pending_frees.pop(addresses[i])] = i
         else:
-            by_address.setdefault(addresses[i], i)
-    return by_index, by_address
+            completed_by_address.setdefault(addresses[i], i)
+    return completed_by_index, completed_by_address
 
 
-def release_starts(trace: AllocatorTrace) -> set[int]:
+def find_release_starts(trace: AllocatorTrace) -> set[int]:
     """Find the events at which the program requested the release of unused segments. Return the index of the
     first event of each series of releases.
     """
     release_codes = {ACTIONS.index("segment_free"), ACTIONS.index("segment_unmap")}
     allocation_codes = {ACTIONS.index("segment_alloc"), ACTIONS.index("segment_map")}
-    oom = ACTIONS.index("oom")
+    oom_code = ACTIONS.index("oom")
     events = trace.events
-    codes = events.actions.tolist()
-    sizes = events.size_bytes.tolist()
+    action_codes = events.actions.tolist()
+    event_sizes = events.size_bytes.tolist()
     stacks = events.stacks.tolist()
     limit_bytes = trace.first.limit_bytes or trace.capacity_bytes
     reserved_bytes = trace.first.total_bytes
-    starts = set()
+    release_starts = set()
     i = 0
-    while i < len(codes):
-        if codes[i] not in release_codes:
-            reserved_bytes += sizes[i] if codes[i] in allocation_codes else 0
+    while i < len(action_codes):
+        if action_codes[i] not in release_codes:
+            reserved_bytes += event_sizes[i] if action_codes[i] in allocation_codes else 0
             i += 1
             continue
-        start = i
-        previous_bytes = reserved_bytes
-        while i < len(codes) and codes[i] in release_codes:
-            reserved_bytes -= sizes[i]
+        release_start = i
+        earlier_reserved_bytes = reserved_bytes
+        while i < len(action_codes) and action_codes[i] in release_codes:
+            reserved_bytes -= event_sizes[i]
             i += 1
         # A release for a following allocation belongs to the same line of the program, and the allocation
         # would not have fitted before. If no limit is known, the line alone decides.
-        next_code = codes[i] if i < len(codes) else -1
-        if next_code == oom:
+        next_code = action_codes[i] if i < len(action_codes) else -1
+        if next_code == oom_code:
             continue
-        is_same_call = i < len(codes) and stacks[start] == stacks[i]
+        is_same_call = i < len(action_codes) and stacks[release_start] == stacks[i]
         if (
             next_code in allocation_codes
             and is_same_call
-            and (previous_bytes + sizes[i] > limit_bytes if limit_bytes else stacks[i] >= 0)
+            and (earlier_reserved_bytes + event_sizes[i] > limit_bytes if limit_bytes else stacks[i] >= 0)
         ):
             continue
-        starts.add(start)
-    return starts
+        release_starts.add(release_start)
+    return release_starts

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gpulab.allocators.replay import release_starts
+from gpulab.allocators.replay import find_release_starts
 from gpulab.allocators.torch.settings import (
     SMALL_REQUEST_BYTES,
     SMALL_SEGMENT_BYTES,
@@ -24,7 +24,7 @@ _RELEASE_CODES = [ACTIONS.index(action) for action in ("segment_free", "segment_
 _ALLOCATION_CODES = [ACTIONS.index(action) for action in ("segment_alloc", "segment_map")]
 
 
-def statistics(trace: AllocatorTrace) -> AllocatorStatistics:
+def count_statistics(trace: AllocatorTrace) -> AllocatorStatistics:
     """Return the statistics at the end of an allocator trace, under the names that
     ``torch.cuda.memory_stats`` uses.
 
@@ -38,18 +38,18 @@ def statistics(trace: AllocatorTrace) -> AllocatorStatistics:
     >>> statistics(trace).figures["reserved_bytes"]["all"].peak
     2097152
     """
-    return _Counter(trace).count()
+    return _StatisticsCounter(trace).count()
 
 
-def host_statistics(trace: AllocatorTrace) -> AllocatorStatistics:
+def count_host_statistics(trace: AllocatorTrace) -> AllocatorStatistics:
     """Return the statistics of a pool of pinned (page-locked) memory, under the names that
     ``torch.cuda.host_memory_stats`` uses.
 
     The figures ``allocations`` and ``allocated_bytes`` count all buffers that the pool has locked, and
     ``active_requests`` and ``active_bytes`` count only the buffers in use.
     """
-    device_statistics = statistics(trace)
-    names = {
+    device_statistics = count_statistics(trace)
+    metric_names = {
         "allocations": "segment",
         "allocated_bytes": "reserved_bytes",
         "active_requests": "active",
@@ -59,7 +59,9 @@ def host_statistics(trace: AllocatorTrace) -> AllocatorStatistics:
     return replace(
         device_statistics,
         title="Pinned host memory summary",
-        figures={name: {"": device_statistics.figures[metric]["all"]} for name, metric in names.items()},
+        figures={
+            name: {"": device_statistics.figures[metric]["all"]} for name, metric in metric_names.items()
+        },
         counts={name: device_statistics.counts[name.replace("host", "device")] for name in count_names},
         is_host=True,
     )
@@ -73,21 +75,21 @@ class _Segment:
     end: int
     used: list[tuple[int, int]] = field(default_factory=list)
 
-    def gap(self, start: int, end: int) -> tuple[int, int]:
+    def find_gap(self, start: int, end: int) -> tuple[int, int]:
         """Return the largest free address range that contains the addresses from `start` to `end`."""
         i = bisect_left(self.used, (start, end))
         gap_start = self.used[i - 1][1] if i else self.start
         return gap_start, self.used[i][0] if i < len(self.used) else self.end
 
-    def split_off(self, *pieces: tuple[int, int]) -> tuple[int, int]:
+    def measure_free_parts(self, *address_ranges: tuple[int, int]) -> tuple[int, int]:
         """Return the number and the total size in bytes of the segment's free parts. A segment that is
         completely free is not counted.
         """
-        sizes = [end - start for start, end in pieces if 0 < end - start < self.end - self.start]
-        return len(sizes), sum(sizes)
+        free_sizes = [end - start for start, end in address_ranges if 0 < end - start < self.end - self.start]
+        return len(free_sizes), sum(free_sizes)
 
 
-class _Counter:
+class _StatisticsCounter:
     """Counter of the statistics in one pass over a trace."""
 
     def __init__(self, trace: AllocatorTrace) -> None:
@@ -98,7 +100,7 @@ class _Counter:
         self.oversize = {name: Tally() for name in ("oversize_allocations", "oversize_segments")}
         names = ("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free")
         self.counts = dict.fromkeys(names, 0)
-        self.max_split_bytes = _max_split_bytes(trace.settings) if self.is_torch else None
+        self.max_split_bytes = _read_max_split_bytes(trace.settings) if self.is_torch else None
         self.segments: dict[int, _Segment] = {}
         self.starts: list[int] = []  # of the segments
         self.mapped: dict[int, str] = {}  # pools of the mapped ranges of expandable segments, by address
@@ -110,21 +112,21 @@ class _Counter:
         for action, address, size, requested, _, _, _ in self.trace.events.rows():
             match action:
                 case "alloc":
-                    self._alloc(address, size, requested)
+                    self._count_alloc(address, size, requested)
                 case "free_requested":
-                    self._request_free(address)
+                    self._count_free_request(address)
                 case "free_completed":
-                    self._free(address)
+                    self._count_free(address)
                 case "segment_alloc" | "segment_map":
-                    self._reserve(address, size, action == "segment_map")
+                    self._count_segment_alloc(address, size, action == "segment_map")
                 case "segment_free" | "segment_unmap":
-                    self._unreserve(address, size, action == "segment_unmap")
+                    self._count_segment_free(address, size, action == "segment_unmap")
                 case "oom":
                     self.counts["num_ooms"] += 1
-        self.counts["num_alloc_retries"] = self.counts["num_ooms"] + _releases_for_requests(self.trace)
-        figures = {metric: _figures(tallies) for metric, tallies in self.tallies.items()}
+        self.counts["num_alloc_retries"] = self.counts["num_ooms"] + _count_forced_releases(self.trace)
+        figures = {metric: _make_figures(tallies) for metric, tallies in self.tallies.items()}
         if self.is_torch:
-            figures |= {name: _figures({"": tally}) for name, tally in self.oversize.items()}
+            figures |= {name: _make_figures({"": tally}) for name, tally in self.oversize.items()}
             self.counts["max_split_size"] = -1 if self.max_split_bytes is None else self.max_split_bytes
         trace = self.trace
         title = next(
@@ -144,48 +146,48 @@ class _Counter:
         """Count the segments and blocks that exist before the first event."""
         for segment in self.trace.first.segments:
             if not segment.is_expandable:
-                self._reserve(segment.address, segment.size_bytes, False, segment.pool)
+                self._count_segment_alloc(segment.address, segment.size_bytes, False, segment.pool)
             for block in segment.blocks:
                 if segment.is_expandable and not block.is_unmapped:
-                    self._reserve(block.address, block.size_bytes, True, segment.pool)
+                    self._count_segment_alloc(block.address, block.size_bytes, True, segment.pool)
                 if block.state in ("used", "waiting"):
-                    self._alloc(block.address, block.size_bytes, block.requested_bytes)
+                    self._count_alloc(block.address, block.size_bytes, block.requested_bytes)
                 if block.state == "waiting":
-                    self._request_free(block.address)
+                    self._count_free_request(block.address)
         self.counts = dict.fromkeys(self.counts, 0)
-        for tally in self._all_tallies():
+        for tally in self._list_tallies():
             tally.peak = tally.current
             tally.allocated = 0
             tally.freed = 0
 
-    def _all_tallies(self) -> Iterator[Tally]:
+    def _list_tallies(self) -> Iterator[Tally]:
         for tallies in self.tallies.values():
             yield from tallies.values()
         yield from self.oversize.values()
 
     # Memory of the device
 
-    def _reserve(self, address: int, size: int, is_map: bool, pool: str = "") -> None:
+    def _count_segment_alloc(self, address: int, size: int, is_map: bool, pool: str = "") -> None:
         pool = pool or ("small" if size == SMALL_SEGMENT_BYTES else "large")
-        self._change("reserved_bytes", pool, size)
+        self._change_tally("reserved_bytes", pool, size)
         self.counts["num_device_alloc"] += 1
         self.mapped[address] = pool
         if not is_map:
             self.segments[address] = _Segment(address, address + size)
             insort(self.starts, address)
-            self._change("segment", pool, 1)
-            self._oversize("oversize_segments", size, 1)
+            self._change_tally("segment", pool, 1)
+            self._count_oversize("oversize_segments", size, 1)
 
-    def _unreserve(self, address: int, size: int, is_map: bool) -> None:
+    def _count_segment_free(self, address: int, size: int, is_map: bool) -> None:
         pool = self.mapped.get(address) or ("small" if size == SMALL_SEGMENT_BYTES else "large")
-        self._change("reserved_bytes", pool, -size)
+        self._change_tally("reserved_bytes", pool, -size)
         self.counts["num_device_free"] += 1
         if not is_map and self.segments.pop(address, None) is not None:
             del self.starts[bisect_left(self.starts, address)]
-            self._change("segment", pool, -1)
-            self._oversize("oversize_segments", size, -1)
+            self._change_tally("segment", pool, -1)
+            self._count_oversize("oversize_segments", size, -1)
 
-    def _segment_of(self, address: int) -> _Segment | None:
+    def _find_segment(self, address: int) -> _Segment | None:
         """Return the segment of fixed size around an address, or None within an expandable segment."""
         i = bisect_right(self.starts, address) - 1
         segment = self.segments[self.starts[i]] if i >= 0 else None
@@ -193,87 +195,89 @@ class _Counter:
 
     # Blocks
 
-    def _alloc(self, address: int, size: int, requested: int) -> None:
+    def _count_alloc(self, address: int, size: int, requested: int) -> None:
         pool = "small" if size <= SMALL_REQUEST_BYTES else "large"
         self.blocks[address] = size, requested
-        segment = self._segment_of(address)
+        segment = self._find_segment(address)
         end_address = address + size
         if segment is not None:
-            gap_start, gap_end = segment.gap(address, end_address)
+            gap_start, gap_end = segment.find_gap(address, end_address)
             insort(segment.used, (address, end_address))
-            split_count, size_bytes = segment.split_off((gap_start, gap_end))
+            split_count, size_bytes = segment.measure_free_parts((gap_start, gap_end))
             self._count_split(
                 pool,
                 (-split_count, -size_bytes),
-                segment.split_off((gap_start, address), (end_address, gap_end)),
+                segment.measure_free_parts((gap_start, address), (end_address, gap_end)),
             )
         for metric, amount in (
             ("allocation", 1),
             ("allocated_bytes", size),
-            *_active_amounts(size, requested),
+            *_list_active_amounts(size, requested),
         ):
-            self._change(metric, pool, amount)
-        self._oversize("oversize_allocations", size, 1)
+            self._change_tally(metric, pool, amount)
+        self._count_oversize("oversize_allocations", size, 1)
 
-    def _request_free(self, address: int) -> None:
+    def _count_free_request(self, address: int) -> None:
         if address not in self.blocks or address in self.freed_addresses:
             return
         size = self.blocks[address][0]
         self.freed_addresses.add(address)
         pool = "small" if size <= SMALL_REQUEST_BYTES else "large"
-        self._change("allocation", pool, -1)
-        self._change("allocated_bytes", pool, -size)
-        self._oversize("oversize_allocations", size, -1)
+        self._change_tally("allocation", pool, -1)
+        self._change_tally("allocated_bytes", pool, -size)
+        self._count_oversize("oversize_allocations", size, -1)
 
-    def _free(self, address: int) -> None:
-        self._request_free(address)  # for traces that do not distinguish the two events
+    def _count_free(self, address: int) -> None:
+        self._count_free_request(address)  # for traces that do not distinguish the two events
         if address not in self.blocks:
             return
         self.freed_addresses.discard(address)
         size, requested = self.blocks.pop(address)
         pool = "small" if size <= SMALL_REQUEST_BYTES else "large"
-        segment = self._segment_of(address)
+        segment = self._find_segment(address)
         end_address = address + size
         if segment is not None:
             segment.used.remove((address, end_address))
-            gap_start, gap_end = segment.gap(address, end_address)
-            split_count, size_bytes = segment.split_off((gap_start, address), (end_address, gap_end))
-            self._count_split(pool, (-split_count, -size_bytes), segment.split_off((gap_start, gap_end)))
-        for metric, amount in _active_amounts(size, requested):
-            self._change(metric, pool, -amount)
+            gap_start, gap_end = segment.find_gap(address, end_address)
+            split_count, size_bytes = segment.measure_free_parts((gap_start, address), (end_address, gap_end))
+            self._count_split(
+                pool, (-split_count, -size_bytes), segment.measure_free_parts((gap_start, gap_end))
+            )
+        for metric, amount in _list_active_amounts(size, requested):
+            self._change_tally(metric, pool, -amount)
 
     # Figures
 
     def _count_split(self, pool: str, removed_pieces: tuple[int, int], added_pieces: tuple[int, int]) -> None:
-        self._change("inactive_split", pool, removed_pieces[0] + added_pieces[0])
-        self._change("inactive_split_bytes", pool, removed_pieces[1] + added_pieces[1])
+        self._change_tally("inactive_split", pool, removed_pieces[0] + added_pieces[0])
+        self._change_tally("inactive_split_bytes", pool, removed_pieces[1] + added_pieces[1])
 
-    def _change(self, metric: str, pool: str, amount: int) -> None:
+    def _change_tally(self, metric: str, pool: str, amount: int) -> None:
         tallies = self.tallies[metric]
         for name in ("all", f"{pool}_pool") if self.is_torch else ("all",):
-            _add(tallies[name], amount)
+            _add_amount(tallies[name], amount)
 
-    def _oversize(self, name: str, size: int, amount: int) -> None:
+    def _count_oversize(self, name: str, size: int, amount: int) -> None:
         if self.max_split_bytes is not None and size >= self.max_split_bytes:
-            _add(self.oversize[name], amount)
+            _add_amount(self.oversize[name], amount)
 
 
-def _active_amounts(size: int, requested: int) -> tuple[tuple[str, int], ...]:
+def _list_active_amounts(size: int, requested: int) -> tuple[tuple[str, int], ...]:
     return ("active", 1), ("active_bytes", size), ("requested_bytes", requested)
 
 
-def _add(tally: Tally, amount: int) -> None:
+def _add_amount(tally: Tally, amount: int) -> None:
     if amount > 0:
         tally.add(amount)
     else:
         tally.take(-amount)
 
 
-def _figures(tallies: dict[str, Tally]) -> dict[str, Figure]:
+def _make_figures(tallies: dict[str, Tally]) -> dict[str, Figure]:
     return {pool: Figure(**tally.as_dict()) for pool, tally in tallies.items()}
 
 
-def _max_split_bytes(settings: str) -> int | None:
+def _read_max_split_bytes(settings: str) -> int | None:
     """Return the bytes from which PyTorch does not split a block, or None without such a limit."""
     try:
         parsed_settings = Settings.parse(settings)
@@ -282,16 +286,16 @@ def _max_split_bytes(settings: str) -> int | None:
     return None if parsed_settings.max_split_size_mb is None else parsed_settings.max_split_bytes
 
 
-def _releases_for_requests(trace: AllocatorTrace) -> int:
+def _count_forced_releases(trace: AllocatorTrace) -> int:
     """Count the releases of memory to the device that the allocator made for a request."""
-    codes = trace.events.actions
-    is_release = np.isin(codes, _RELEASE_CODES)
+    action_codes = trace.events.actions
+    is_release = np.isin(action_codes, _RELEASE_CODES)
     first_indices = np.flatnonzero(is_release & ~np.r_[False, is_release[:-1]]).tolist()
     last_indices = np.flatnonzero(is_release & ~np.r_[is_release[1:], False]).tolist()
-    starts = release_starts(trace)
+    requested_starts = find_release_starts(trace)
     return sum(
-        first_index not in starts
-        and last_index + 1 < len(codes)
-        and codes[last_index + 1] in _ALLOCATION_CODES
+        first_index not in requested_starts
+        and last_index + 1 < len(action_codes)
+        and action_codes[last_index + 1] in _ALLOCATION_CODES
         for first_index, last_index in zip(first_indices, last_indices, strict=True)
     )

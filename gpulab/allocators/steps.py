@@ -31,7 +31,7 @@ from virtualgpu.records.memory.history import Column, Steps
 TORCH_SMALL_BYTES = 2 << 20
 
 
-def history(trace: AllocatorTrace) -> AllocatorHistory:
+def make_history(trace: AllocatorTrace) -> AllocatorHistory:
     """Return the lifetimes of the blocks and segments in an allocator trace. The computation takes a few
     microseconds per event.
 
@@ -46,7 +46,7 @@ def history(trace: AllocatorTrace) -> AllocatorHistory:
     return _Lifetimes(trace).history()
 
 
-def at(history: AllocatorHistory, step: int) -> BlockMap:
+def make_block_map(history: AllocatorHistory, step: int) -> BlockMap:
     """Return the segments and blocks after the first `step` events of an allocator trace.
 
     Raises
@@ -60,53 +60,60 @@ def at(history: AllocatorHistory, step: int) -> BlockMap:
         raise IndexError(f"Step {step:,} is outside this trace. Its steps are 0 to {last_step:,}.")
     events = trace.events
     time_ns = int(events.time_ns[step - 1]) if step else trace.first.time_ns
-    blocks = _blocks(history, step)
+    blocks = _find_live_blocks(history, step)
     segments = [
-        _segment(history, segment_index, spans, blocks.get(segment_index, []))
-        for segment_index, spans in _spans(history.ranges, step).items()
+        _make_segment(history, segment_index, spans, blocks.get(segment_index, []))
+        for segment_index, spans in _find_mapped_spans(history.ranges, step).items()
     ]
     segments.sort(key=lambda segment: segment.address)
     return replace(trace.first, time_ns=time_ns, segments=tuple(segments))
 
 
-def tail(trace: AllocatorTrace, max_events: int) -> AllocatorTrace:
+def keep_last_events(trace: AllocatorTrace, max_events: int) -> AllocatorTrace:
     """Return an allocator trace that contains only the last `max_events` events. Its first state is the state
     before these events.
     """
     events = trace.events
-    start = len(trace.events) - max_events
-    if start <= 0:
+    first_kept = len(trace.events) - max_events
+    if first_kept <= 0:
         return trace
     # A block is alive at the start if the last event of its address, without frees, is its allocation.
-    codes = events.actions[:start]
-    addresses = events.addresses[:start]
+    action_codes = events.actions[:first_kept]
+    addresses = events.addresses[:first_kept]
     alloc_code, request_code, free_code = (
         ACTIONS.index(name) for name in ("alloc", "free_requested", "free_completed")
     )
-    block_rows = np.flatnonzero((codes == alloc_code) | (codes == request_code) | (codes == free_code))
-    last_rows = _last_rows(addresses, block_rows)
-    waiting_rows = last_rows[codes[last_rows] == request_code]
-    freed_addresses = addresses[last_rows[codes[last_rows] == free_code]]
-    allocations = _last_rows(addresses, np.flatnonzero(codes == alloc_code))
-    allocations = allocations[~np.isin(addresses[allocations], freed_addresses)]
-    segments = np.flatnonzero((codes != alloc_code) & (codes != request_code) & (codes != free_code))
-    rows = np.concatenate((segments, np.sort(allocations), np.sort(waiting_rows)))
-    first_map = _remove_blocks(trace.first, {*freed_addresses.tolist(), *addresses[allocations].tolist()})
-    earlier_history = history(replace(trace, first=first_map, events=_select_rows(events, rows)))
-    time_ns = int(events.time_ns[start - 1])
-    first_map = replace(at(earlier_history, earlier_history.last_step), time_ns=time_ns)
+    block_rows = np.flatnonzero(
+        (action_codes == alloc_code) | (action_codes == request_code) | (action_codes == free_code)
+    )
+    last_rows = _find_last_rows(addresses, block_rows)
+    waiting_rows = last_rows[action_codes[last_rows] == request_code]
+    freed_addresses = addresses[last_rows[action_codes[last_rows] == free_code]]
+    allocation_rows = _find_last_rows(addresses, np.flatnonzero(action_codes == alloc_code))
+    allocation_rows = allocation_rows[~np.isin(addresses[allocation_rows], freed_addresses)]
+    segment_rows = np.flatnonzero(
+        (action_codes != alloc_code) & (action_codes != request_code) & (action_codes != free_code)
+    )
+    kept_rows = np.concatenate((segment_rows, np.sort(allocation_rows), np.sort(waiting_rows)))
+    first_map = _remove_blocks(trace.first, {*freed_addresses.tolist(), *addresses[allocation_rows].tolist()})
+    earlier_history = make_history(replace(trace, first=first_map, events=_select_rows(events, kept_rows)))
+    time_ns = int(events.time_ns[first_kept - 1])
+    first_map = replace(make_block_map(earlier_history, earlier_history.last_step), time_ns=time_ns)
     limit_note = f"Only the last {max_events:,} of {len(events):,} events are shown."
     note = " ".join(text for text in (trace.note, limit_note) if text)
     return replace(
-        trace, first=first_map, events=_select_rows(events, np.arange(start, start + max_events)), note=note
+        trace,
+        first=first_map,
+        events=_select_rows(events, np.arange(first_kept, first_kept + max_events)),
+        note=note,
     )
 
 
-def _last_rows(addresses: Column, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+def _find_last_rows(addresses: Column, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
     """Return the last of the rows of each address; `rows` are sorted."""
     _, reverse_rows = np.unique(addresses[rows][::-1], return_index=True)
-    result: npt.NDArray[np.intp] = rows[::-1][reverse_rows]
-    return result
+    last_rows: npt.NDArray[np.intp] = rows[::-1][reverse_rows]
+    return last_rows
 
 
 def _select_rows(events: AllocatorEvents, rows: npt.NDArray[np.intp]) -> AllocatorEvents:
@@ -132,25 +139,25 @@ def _remove_blocks(first_map: BlockMap, addresses: set[int]) -> BlockMap:
     return replace(first_map, segments=segments)
 
 
-def _spans(ranges: RangeLives, step: int) -> dict[int, list[tuple[int, int]]]:
+def _find_mapped_spans(ranges: RangeLives, step: int) -> dict[int, list[tuple[int, int]]]:
     """Return the mapped ranges (start, end) of each segment at a step, sorted by address and merged."""
-    rows = np.flatnonzero((ranges.begins <= step) & (step < ranges.ends))
-    result: dict[int, list[tuple[int, int]]] = {}
+    live_rows = np.flatnonzero((ranges.begins <= step) & (step < ranges.ends))
+    spans_of_segment: dict[int, list[tuple[int, int]]] = {}
     columns = (ranges.segments, ranges.addresses, ranges.size_bytes)
-    for segment_index, start, size in zip(*(column[rows].tolist() for column in columns), strict=True):
-        spans = result.setdefault(segment_index, [])
+    for segment_index, start, size in zip(*(column[live_rows].tolist() for column in columns), strict=True):
+        spans = spans_of_segment.setdefault(segment_index, [])
         if spans and spans[-1][1] >= start:
             spans[-1] = (spans[-1][0], max(spans[-1][1], start + size))
         else:
             spans.append((start, start + size))
-    return result
+    return spans_of_segment
 
 
-def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
+def _find_live_blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
     """Return the blocks of each segment that are in use or wait, sorted by address."""
     block_lives = history.blocks
-    rows = np.flatnonzero((block_lives.begins <= step) & (step < block_lives.ends))
-    result: dict[int, list[Block]] = {}
+    live_rows = np.flatnonzero((block_lives.begins <= step) & (step < block_lives.ends))
+    blocks_of_segment: dict[int, list[Block]] = {}
     columns = (
         block_lives.segments,
         block_lives.addresses,
@@ -160,9 +167,9 @@ def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
         block_lives.begins,
         block_lives.freed,
     )
-    selected_columns = (column[rows].tolist() for column in columns)
+    selected_columns = (column[live_rows].tolist() for column in columns)
     for row, segment_index, address, size, requested_bytes, stack, allocated_step, freed_step in zip(
-        rows.tolist(), *selected_columns, strict=True
+        live_rows.tolist(), *selected_columns, strict=True
     ):
         is_waiting = freed_step <= step
         label = block_lives.labels.get(row, "")
@@ -177,23 +184,23 @@ def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
             stack=stack,
             event=event,
         )
-        result.setdefault(segment_index, []).append(block)
-    return result
+        blocks_of_segment.setdefault(segment_index, []).append(block)
+    return blocks_of_segment
 
 
-def _segment(
+def _make_segment(
     history: AllocatorHistory, segment_index: int, spans: list[tuple[int, int]], blocks: list[Block]
 ) -> Segment:
-    tiles = tuple(_fill_spans(spans, blocks))
-    kinds = history.segments
+    segment_blocks = tuple(_fill_spans(spans, blocks))
+    segment_lives = history.segments
     start = spans[0][0]
     return Segment(
         start,
         spans[-1][1] - start,
-        kinds.streams[segment_index],
-        tiles,
-        kinds.pools[segment_index],
-        kinds.is_expandable[segment_index],
+        segment_lives.streams[segment_index],
+        segment_blocks,
+        segment_lives.pools[segment_index],
+        segment_lives.is_expandable[segment_index],
     )
 
 
@@ -246,17 +253,17 @@ class _Lifetimes:
     def _add_first_segment(self, segment: Segment) -> None:
         segment_kind = (segment.stream, segment.pool, segment.is_expandable, True)
         segment_index = self._add_segment(*segment_kind)
-        spans: list[list[int]] = []  # mapped stretches; blocks of a damaged trace may overlap
+        mapped_spans: list[list[int]] = []  # mapped stretches; blocks of a damaged trace may overlap
         for block in segment.blocks:
             if block.is_unmapped:
                 continue
-            if spans and spans[-1][1] >= block.address:
-                spans[-1][1] = max(spans[-1][1], block.end)
+            if mapped_spans and mapped_spans[-1][1] >= block.address:
+                mapped_spans[-1][1] = max(mapped_spans[-1][1], block.end)
             else:
-                spans.append([block.address, block.end])
-        for span_start, span_end in spans:
-            self._unmap(span_start, span_end - span_start, 0)
-            self._map(span_start, span_end - span_start, segment_index, 0)
+                mapped_spans.append([block.address, block.end])
+        for span_start, span_end in mapped_spans:
+            self._end_ranges(span_start, span_end - span_start, 0)
+            self._add_range(span_start, span_end - span_start, segment_index, 0)
         for block in segment.blocks:
             if block.state in ("used", "waiting"):
                 row = self._add_block(
@@ -283,7 +290,7 @@ class _Lifetimes:
                 replaced_row = self.used.pop(address, None)
                 if replaced_row is not None:
                     self._end_block(replaced_row, step)
-                segment_index = self._segment_around(address, size, stream, step)
+                segment_index = self._find_block_segment(address, size, stream, step)
                 return self._add_block(address, size, requested, stream, stack, segment_index, step)
             case "free_requested":
                 row = self.used.get(address, -1)
@@ -296,16 +303,18 @@ class _Lifetimes:
                     self._end_block(row, step)
                 return row
             case "segment_alloc":
-                self._unmap(address, size, step)
-                self._map(address, size, self._add_segment(stream, self._pool(size), False, True), step)
+                self._end_ranges(address, size, step)
+                self._add_range(
+                    address, size, self._add_segment(stream, self._guess_pool(size), False, True), step
+                )
             case "segment_map":
-                self._unmap(address, size, step)
-                self._grow(address, size, stream, step, is_expandable=True)
+                self._end_ranges(address, size, step)
+                self._extend_segment(address, size, stream, step, is_expandable=True)
             case "segment_free" | "segment_unmap":
-                self._unmap(address, size, step)
+                self._end_ranges(address, size, step)
         return -1
 
-    def _pool(self, size: int) -> str:
+    def _guess_pool(self, size: int) -> str:
         if not self.of_torch:
             return ""
         return "small" if size == TORCH_SMALL_BYTES else "large"
@@ -325,7 +334,7 @@ class _Lifetimes:
     def _end_block(self, row: int, step: int) -> None:
         block = self.blocks[row]
         block[7], block[8] = min(step, block[7]), step
-        self.used_blocks[self._root_segment(block[5])] -= 1
+        self.used_blocks[self._find_root_segment(block[5])] -= 1
 
     # Segments and ranges
 
@@ -335,84 +344,86 @@ class _Lifetimes:
         self.used_blocks.append(0)
         return len(self.parents) - 1
 
-    def _root_segment(self, segment_index: int) -> int:
+    def _find_root_segment(self, segment_index: int) -> int:
         while self.parents[segment_index] != segment_index:
             segment_index = self.parents[segment_index]
         return segment_index
 
-    def _map(self, address: int, size: int, segment_index: int, step: int) -> None:
+    def _add_range(self, address: int, size: int, segment_index: int, step: int) -> None:
         if size <= 0:
             return
         insort(self.starts, address)
         self.range_rows[address] = len(self.ranges)
         self.ranges.append([address, size, segment_index, step, self.never])
 
-    def _grow(self, address: int, size: int, stream: int, step: int, *, is_expandable: bool) -> int:
+    def _extend_segment(self, address: int, size: int, stream: int, step: int, *, is_expandable: bool) -> int:
         """Add a mapped range to the segment of its kind that it touches, or to a new segment.
 
         An expandable segment contains all ranges of its stream and pool, even with holes between them.
         """
         index = bisect_right(self.starts, address)
-        pool = self._pool(size) if is_expandable else ""
+        pool = self._guess_pool(size) if is_expandable else ""
         segment_kind = (stream, pool, is_expandable, is_expandable)
-        neighbours = []
+        adjacent_segments = []
         for start in self.starts[max(0, index - 1) : index + 1]:
-            _, length, segment_index, *_ = self.ranges[self.range_rows[start]]
-            segment_index = self._root_segment(segment_index)
-            is_adjacent = start + length >= address and start <= address + size
+            _, range_bytes, segment_index, *_ = self.ranges[self.range_rows[start]]
+            segment_index = self._find_root_segment(segment_index)
+            is_adjacent = start + range_bytes >= address and start <= address + size
             if (
                 self.kinds[segment_index] == segment_kind
                 and (is_adjacent or is_expandable)
-                and segment_index not in neighbours
+                and segment_index not in adjacent_segments
             ):
-                neighbours.append(segment_index)
-        if neighbours:
-            segment_index = neighbours[0]
-            for other_segment in neighbours[1:]:
+                adjacent_segments.append(segment_index)
+        if adjacent_segments:
+            segment_index = adjacent_segments[0]
+            for other_segment in adjacent_segments[1:]:
                 self.parents[other_segment] = segment_index
                 self.used_blocks[segment_index] += self.used_blocks[other_segment]
         else:
             segment_index = self._add_segment(*segment_kind)
-        self._map(address, size, segment_index, step)
+        self._add_range(address, size, segment_index, step)
         return segment_index
 
-    def _segment_around(self, address: int, size: int, stream: int, step: int) -> int:
+    def _find_block_segment(self, address: int, size: int, stream: int, step: int) -> int:
         """Return the segment that contains a new block; parts that were not recorded are added now."""
         segment = -1
-        position = address
-        while position < address + size:
-            index = bisect_right(self.starts, position)
+        next_address = address
+        while next_address < address + size:
+            index = bisect_right(self.starts, next_address)
             start = self.starts[index - 1] if index else -1
             row = self.ranges[self.range_rows[start]] if index else None
-            if row is not None and start + row[1] > position:
-                segment = self._root_segment(row[2]) if segment < 0 else segment
-                position = start + row[1]
+            if row is not None and start + row[1] > next_address:
+                segment = self._find_root_segment(row[2]) if segment < 0 else segment
+                next_address = start + row[1]
                 continue
             end_address = (
                 min(self.starts[index], address + size) if index < len(self.starts) else address + size
             )
-            grown_segment = self._grow(position, end_address - position, stream, step, is_expandable=False)
+            grown_segment = self._extend_segment(
+                next_address, end_address - next_address, stream, step, is_expandable=False
+            )
             segment = grown_segment if segment < 0 else segment
-            position = end_address
+            next_address = end_address
         return segment
 
-    def _unmap(self, address: int, size: int, step: int) -> None:
+    def _end_ranges(self, address: int, size: int, step: int) -> None:
         """End all mappings and blocks within a range; the frees of these blocks were not recorded."""
         end_address = address + size
         index = max(0, bisect_right(self.starts, address) - 1)
-        overlapping = self.starts[index : bisect_left(self.starts, end_address)]
-        for start in overlapping:
-            row = self.ranges[self.range_rows[start]]
-            range_end = start + row[1]
+        overlapping_starts = self.starts[index : bisect_left(self.starts, end_address)]
+        for start in overlapping_starts:
+            range_row = self.ranges[self.range_rows[start]]
+            range_end = start + range_row[1]
             if range_end <= address:
                 continue
             del self.starts[bisect_left(self.starts, start)]
             del self.range_rows[start]
-            row[4] = step
+            range_row[4] = step
             # The remaining parts on both sides continue as separate ranges.
-            self._map(start, address - start, row[2], step)
-            self._map(end_address, range_end - end_address, row[2], step)
-            if self.used_blocks[self._root_segment(row[2])]:
+            self._add_range(start, address - start, range_row[2], step)
+            self._add_range(end_address, range_end - end_address, range_row[2], step)
+            if self.used_blocks[self._find_root_segment(range_row[2])]:
                 self._end_blocks(max(start, address), min(range_end, end_address), step)
 
     def _end_blocks(self, start_address: int, end_address: int, step: int) -> None:
@@ -424,45 +435,46 @@ class _Lifetimes:
     def history(self) -> AllocatorHistory:
         blocks = np.array(self.blocks, np.int64).reshape(-1, 9)
         ranges = np.array(self.ranges, np.int64).reshape(-1, 5)
-        order = np.lexsort((blocks[:, 6], blocks[:, 0]))
-        blocks = blocks[order]
+        block_order = np.lexsort((blocks[:, 6], blocks[:, 0]))
+        blocks = blocks[block_order]
         ranges = ranges[np.lexsort((ranges[:, 3], ranges[:, 0]))]
         new_rows = np.full(len(blocks) + 1, -1, np.int32)  # the last one stands for none
-        new_rows[order] = np.arange(len(order), dtype=np.int32)
-        roots = np.array(
-            [self._root_segment(segment_index) for segment_index in range(len(self.parents))] or [0], np.int32
+        new_rows[block_order] = np.arange(len(block_order), dtype=np.int32)
+        root_of_segment = np.array(
+            [self._find_root_segment(segment_index) for segment_index in range(len(self.parents))] or [0],
+            np.int32,
         )
         streams, pools, is_expandable, is_seen = (
             zip(*self.kinds, strict=True) if self.kinds else ((), (), (), ())
         )
 
-        def column_of(table: Column, column: int) -> Column:
+        def copy_column(table: Column, column: int) -> Column:
             return np.ascontiguousarray(table[:, column])
 
-        def steps_of(table: Column, column: int) -> Steps:
+        def convert_steps(table: Column, column: int) -> Steps:
             return table[:, column].astype(np.int32)
 
         block_lives = BlockLives(
-            addresses=column_of(blocks, 0),
-            size_bytes=column_of(blocks, 1),
-            requested_bytes=column_of(blocks, 2),
-            streams=column_of(blocks, 3),
-            stacks=steps_of(blocks, 4),
-            segments=roots[blocks[:, 5]],
-            begins=steps_of(blocks, 6),
-            freed=steps_of(blocks, 7),
-            ends=steps_of(blocks, 8),
+            addresses=copy_column(blocks, 0),
+            size_bytes=copy_column(blocks, 1),
+            requested_bytes=copy_column(blocks, 2),
+            streams=copy_column(blocks, 3),
+            stacks=convert_steps(blocks, 4),
+            segments=root_of_segment[blocks[:, 5]],
+            begins=convert_steps(blocks, 6),
+            freed=convert_steps(blocks, 7),
+            ends=convert_steps(blocks, 8),
             labels={int(new_rows[row]): label for row, label in self.labels.items()},
         )
         return AllocatorHistory(
             self.trace,
             block_lives,
             RangeLives(
-                column_of(ranges, 0),
-                column_of(ranges, 1),
-                roots[ranges[:, 2]],
-                steps_of(ranges, 3),
-                steps_of(ranges, 4),
+                copy_column(ranges, 0),
+                copy_column(ranges, 1),
+                root_of_segment[ranges[:, 2]],
+                convert_steps(ranges, 3),
+                convert_steps(ranges, 4),
             ),
             SegmentLives(streams, pools, is_expandable, is_seen),
             new_rows[np.array(self.event_blocks, np.int64)] if self.event_blocks else np.empty(0, np.int32),

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpulab import session, views
-from gpulab._deprecated import old_parameters
+from gpulab._deprecated import accept_old_parameters
 from virtualgpu.protocol import Accesses, Launch, Shape
 from virtualgpu.records.access import AccessPattern
 
 SIDES = ("both", "global", "shared")
 
 
-@old_parameters
+@accept_old_parameters
 def access(
     kernel: Any = None,
     grid: Shape = 1,

@@ -47,7 +47,7 @@ def compared(
     graph: GraphRecord, eager: Callable[[], object], launch: Callable[[], object], stream: Any, repeats: int
 ) -> GraphComparison:
     """Measure `repeats` runs of a graph and of its function in a stream, and record a timeline of both."""
-    with session.steps(4, "graph.compare") as begin_step:
+    with session.show_steps(4, "graph.compare") as begin_step:
         begin_step()
         eager_times = _timed(eager, stream, repeats)
         begin_step()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpulab import session, views
-from gpulab._deprecated import old_method
+from gpulab._deprecated import make_old_method
 from gpulab.lab._base import Pictured
 from gpulab.lab.graph_capture import Capture, GraphPool, arrays_in, check_shapes, restored, shapes
 from gpulab.lab.graph_cost import ComparedGraph, compared
@@ -350,7 +350,7 @@ class CapturedGraph(Pictured):
 
     # What it costs
 
-    beside = old_method("beside", "compare")
+    beside = make_old_method("beside", "compare")
 
     def compare(self, *, repeats: int = 20) -> ComparedGraph:
         """Measure the time per run of the graph and of its function. Each of them runs `repeats` times.

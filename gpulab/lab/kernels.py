@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from gpulab import session, views
-from gpulab._deprecated import old_parameters
+from gpulab._deprecated import accept_old_parameters
 from gpulab.views.tables.as_run import AsRunTable
 from gpulab.views.tables.count import CounterTable
 from gpulab.views.tables.sanitizer import SanitizerTable
@@ -26,7 +26,7 @@ _NOT_REPLAYED = (
 )
 
 
-@old_parameters
+@accept_old_parameters
 def warps(
     kernel: Any,
     grid: Shape,
@@ -105,7 +105,7 @@ def warps(
     return views.WarpStepper(record, measured=measured_trace, warp=position[1])
 
 
-@old_parameters
+@accept_old_parameters
 def occupancy(
     kernel: Any, block: Shape = 256, *, shared_mem: int = 0, beside: str | Sequence[str] = ()
 ) -> views.OccupancyChart:
@@ -150,7 +150,7 @@ def occupancy(
     return views.OccupancyChart(occupancies, threads, other_occupancies)
 
 
-@old_parameters
+@accept_old_parameters
 def count(
     kernel: Any,
     grid: Shape,
@@ -187,7 +187,7 @@ def count(
     return CounterTable.of(observed.record, code=launch.source.code, note=observed.note)
 
 
-@old_parameters
+@accept_old_parameters
 def machine_code(
     kernel: Any,
     grid: Shape,
@@ -236,7 +236,7 @@ def machine_code(
     )
 
 
-@old_parameters
+@accept_old_parameters
 def sanitize(
     kernel: Any,
     grid: Shape,

@@ -20,7 +20,7 @@ from typing import Any
 
 from gpulab._waiting import load_when_idle, watch_cells
 from virtualgpu.compile.advice import make_advice
-from virtualgpu.tracebacks import trimmed
+from virtualgpu.tracebacks import trim_tracebacks
 
 # As many columns as a notebook has on a screen of 1024 pixels beside JupyterLab's side bar.
 WIDTH = 72
@@ -91,7 +91,7 @@ def _make_thread_hook(previous_hook: Callable[[threading.ExceptHookArgs], object
         if args.exc_value is None:
             previous_hook(args)
             return
-        with trimmed(args.exc_value, _OWN_FOLDERS, trim_libraries=True):
+        with trim_tracebacks(args.exc_value, _OWN_FOLDERS, trim_libraries=True):
             own_traceback = args.exc_value.__traceback__
             previous_hook(
                 threading.ExceptHookArgs((args.exc_type, args.exc_value, own_traceback, args.thread))
@@ -110,7 +110,7 @@ def _show_error(
     if getattr(shell.InteractiveTB, "mode", "") == "Verbose" or isinstance(error, SyntaxError):
         shell.showtraceback((error_type, error, tb), tb_offset=tb_offset)
         return
-    with trimmed(error, _OWN_FOLDERS, trim_libraries=True) as is_shortened:
+    with trim_tracebacks(error, _OWN_FOLDERS, trim_libraries=True) as is_shortened:
         if not (is_shortened or advice or type(error).__module__.startswith(_PACKAGES)):
             shell.showtraceback((error_type, error, tb), tb_offset=tb_offset)
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 from gpulab import session, views
-from gpulab._deprecated import old_parameters
+from gpulab._deprecated import accept_old_parameters
 from gpulab.lab import kernels, recorded
 from gpulab.lab.access import access
 from gpulab.lab.fragments import fragments
@@ -24,7 +24,7 @@ from virtualgpu.records import LaunchTrace
 T = TypeVar("T")
 
 
-@old_parameters
+@accept_old_parameters
 def launch(
     kernel: Any,
     grid: Shape,

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from gpulab import session, views
-from gpulab._deprecated import old_method
+from gpulab._deprecated import make_old_method
 from gpulab.analysis import advice, critical_path, gaps, overlap, sentences
 from gpulab.lab._base import Pictured, Recorded
 from gpulab.views._saving import Writers
@@ -181,7 +181,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         write = partial(save, self.record)
         return {".json": write, ".json.gz": write, **Pictured._make_writers(self)}
 
-    beside = old_method("beside", "compare")
+    beside = make_old_method("beside", "compare")
 
     def compare(self, *others: TimelineReport | Timeline) -> views.TimelineView:
         """Show this timeline and others below each other on one time axis, for example modelled and measured

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpulab._waiting import steps as steps
+from gpulab._waiting import show_steps as show_steps
 from gpulab.session.calls import count_driver_calls as count_driver_calls
 from gpulab.session.current import backend as backend
 from gpulab.session.current import bind_current_device as bind_current_device

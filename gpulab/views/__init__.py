@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpulab._names import load
+from gpulab._names import load_attribute
 
 if TYPE_CHECKING:
     from gpulab.views._base import call_after_cell as call_after_cell
@@ -60,7 +60,7 @@ def __getattr__(name: str) -> Any:
     # Widgets and matplotlib take long to import, so they are imported with the first view.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return load(_HOMES[name], name)
+    return load_attribute(_HOMES[name], name)
 
 
 def __dir__() -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from gpulab.allocators.cupy import CuPyAllocator
-from gpulab.allocators.replay import OutOfMemory, RequestError, replay, requests_of
-from gpulab.allocators.steps import at, history
+from gpulab.allocators.replay import OutOfMemory, RequestError, reconstruct_requests, replay
+from gpulab.allocators.steps import make_block_map, make_history
 from tools.recordings.pool_programs import Reference, Step, program
 from virtualgpu.records.memory import BlockMap, Request
 
@@ -78,13 +78,13 @@ def test_events_tell_what_the_pool_holds() -> None:
     for seed in range(30):
         pool = CuPyAllocator(capacity_bytes=CAPACITY)
         trace = replay(requests(seed), pool)
-        lives = history(trace)
+        lives = make_history(trace)
         block_map = pool.block_map()
-        end = at(history(trace), lives.last_step)
+        end = make_block_map(make_history(trace), lives.last_step)
         assert layout(end) == layout(block_map)
         assert [s.address for s in end.segments] == [s.address for s in block_map.segments]
         assert (end.used_bytes, end.total_bytes) == (pool.used_bytes, pool.total_bytes)
-        second_trace = replay(requests_of(trace), CuPyAllocator(capacity_bytes=CAPACITY))
+        second_trace = replay(reconstruct_requests(trace), CuPyAllocator(capacity_bytes=CAPACITY))
         kinds = ("alloc", "free_requested", "free_completed")
         # Limits are no events: a request that one refused may find room the second time.
         if "oom" not in [row[0] for row in trace.events.rows()] and not _limited(seed):

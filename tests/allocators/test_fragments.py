@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulab.allocators.fragments import fragmentation
+from gpulab.allocators.fragments import measure_fragmentation
 from gpulab.allocators.replay import OutOfMemory, replay
 from gpulab.allocators.torch.allocator import TorchAllocator
 from tests.allocators.test_replay import check_map
@@ -32,7 +32,7 @@ def segment(
 
 
 def test_figures_on_paper() -> None:
-    result = fragmentation(
+    result = measure_fragmentation(
         BlockMap(
             MODELLED,
             0,
@@ -68,12 +68,12 @@ def test_free_blocks_of_other_streams_do_not_count() -> None:
         40 * MIB,
         (segment(1 << 30, 0, (1, False), (19, True)), segment(2 << 30, 7, (16, False), (4, True))),
     )
-    main, side = fragmentation(full).arenas
+    main, side = measure_fragmentation(full).arenas
     assert (main.largest_request_bytes, side.largest_request_bytes) == (19 * MIB, 4 * MIB)
-    assert fragmentation(full, capacity_bytes=60 * MIB).room_bytes == 0
+    assert measure_fragmentation(full, capacity_bytes=60 * MIB).room_bytes == 0
     no_limit = BlockMap(MODELLED, 0, 0, 0, full.segments)
-    assert fragmentation(no_limit).largest_request_bytes is None
-    assert fragmentation(no_limit, 60 * MIB).largest_request_bytes == 20 * MIB
+    assert measure_fragmentation(no_limit).largest_request_bytes is None
+    assert measure_fragmentation(no_limit, 60 * MIB).largest_request_bytes == 20 * MIB
 
 
 @pytest.mark.parametrize(
@@ -90,16 +90,16 @@ def test_pages_of_expandable_segments_on_paper(
     pool: str, pieces: list[tuple[float, bool]], limit: float, released: int, most: float
 ) -> None:
     one = segment(1 << 40, 0, *pieces, pool=pool, expandable=True)  # type: ignore[arg-type]
-    result = fragmentation(BlockMap(MODELLED, 0, 0, int(limit * MIB), (one,)))
+    result = measure_fragmentation(BlockMap(MODELLED, 0, 0, int(limit * MIB), (one,)))
     assert result.releasable_bytes == released * MIB
     (arena,) = (candidate for candidate in result.arenas if candidate.pool == pool)
     assert arena.largest_request_bytes == most * MIB
 
 
 def test_an_empty_pool_is_not_fragmented() -> None:
-    result = fragmentation(BlockMap(MODELLED, 0, 0, 0, ()))
+    result = measure_fragmentation(BlockMap(MODELLED, 0, 0, 0, ()))
     assert (result.external, result.free_bytes, result.arenas) == (0, 0, ())
-    assert fragmentation(BlockMap(MODELLED, 0, 0, MIB, ())).largest_request_bytes == MIB
+    assert measure_fragmentation(BlockMap(MODELLED, 0, 0, MIB, ())).largest_request_bytes == MIB
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -131,7 +131,7 @@ def test_the_largest_request_is_the_largest_that_the_virtual_pool_serves(seed: i
             used_and_total = (block_map.used_bytes, block_map.total_bytes)
             assert used_and_total == (pool.used_bytes(), pool.total_bytes())
             assert sum(block.is_free for block in block_map.blocks) == pool.n_free_blocks()
-            arenas = {a.stream: a for a in fragmentation(block_map).arenas}
+            arenas = {a.stream: a for a in measure_fragmentation(block_map).arenas}
             arena = arenas.get(streams[stream_index].ptr)
             if arena is None:
                 continue
@@ -156,7 +156,7 @@ def test_the_largest_request_is_the_largest_that_pytorchs_allocator_serves(seed:
         model.sink = lambda *_: None
         return model
 
-    result = fragmentation(left().block_map(), 150 * MIB)
+    result = measure_fragmentation(left().block_map(), 150 * MIB)
     assert result.arenas
     for arena in result.arenas:
         most = arena.largest_request_bytes or 0

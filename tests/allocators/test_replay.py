@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpulab.allocators.replay import RequestError, replay, requests_of
+from gpulab.allocators.replay import RequestError, reconstruct_requests, replay
 from gpulab.allocators.torch import TorchAllocator
 from tests.allocators.traces import trace_of
 from virtualgpu.records.memory import AllocatorTrace, BlockMap, Request
@@ -68,7 +68,7 @@ def test_requests_can_be_read_back_from_a_trace(settings: str) -> None:
     for seed in range(25):
         first = replay(program(seed), TorchAllocator(settings))
         pool = TorchAllocator(settings)
-        second = replay(requests_of(first), pool)
+        second = replay(reconstruct_requests(first), pool)
         assert outcome(second) == outcome(first)
         assert request_times(second) == request_times(first)
         check_map(pool.block_map())
@@ -81,7 +81,7 @@ def test_blocks_in_use_at_the_start_are_allocated_first() -> None:
     pool.record_stream(waiting_address, 4)
     pool.free(waiting_address)
     trace = replay([Request("alloc", 1, 100, 0)], pool)
-    assert [(r.kind, r.number, r.size_bytes) for r in requests_of(trace)] == [
+    assert [(r.kind, r.number, r.size_bytes) for r in reconstruct_requests(trace)] == [
         ("alloc", 0, 3 * MIB - 100),
         ("alloc", 1, 5 * MIB),
         ("record_stream", 1, 0),
@@ -102,7 +102,7 @@ def test_failed_requests_are_repeated_on_a_larger_device() -> None:
     ]
     small = replay(requests, TorchAllocator(capacity_bytes=64 * MIB))
     assert [row[0] for row in small.events.rows()].count("oom") == 2
-    large = replay(requests_of(small), TorchAllocator(capacity_bytes=640 * MIB))
+    large = replay(reconstruct_requests(small), TorchAllocator(capacity_bytes=640 * MIB))
     rows = [row[0] for row in large.events.rows()]
     assert rows.count("alloc") == 3
     assert rows.count("free_requested") == 2  # the last one stays
@@ -131,7 +131,7 @@ def test_failed_requests_are_freed_at_once_except_the_last() -> None:
         Request("alloc", 1, MIB, time_ns=20),
         Request("alloc", 2, 80 * MIB, time_ns=30),
     ]
-    result = requests_of(replay(requests, TorchAllocator(capacity_bytes=64 * MIB)))
+    result = reconstruct_requests(replay(requests, TorchAllocator(capacity_bytes=64 * MIB)))
     assert [(r.kind, r.number, r.time_ns) for r in result] == [
         ("alloc", 0, 10),
         ("free", 0, 10),
@@ -168,7 +168,7 @@ def test_a_wait_for_a_stream_ends_where_the_trace_says_so(later_rows: list[Any],
         ("free_completed", first, 512, 512, 0, -1),
         *later_rows,
     ]
-    result = [request.kind for request in requests_of(trace_of(rows))]
+    result = [request.kind for request in reconstruct_requests(trace_of(rows))]
     assert result == ["alloc", "alloc", "record_stream", "free", "alloc", *kinds]
 
 
@@ -176,7 +176,7 @@ def test_a_wait_for_a_stream_ends_where_the_trace_says_so(later_rows: list[Any],
 def test_each_request_is_of_the_time_of_its_event(settings: str) -> None:
     for seed in range(6):
         trace = replay(program(seed), TorchAllocator(settings))
-        times_and_kinds = [(r.time_ns, r.kind) for r in requests_of(trace)]
+        times_and_kinds = [(r.time_ns, r.kind) for r in reconstruct_requests(trace)]
         assert [time_ns for time_ns, _ in times_and_kinds] == sorted(
             time_ns for time_ns, _ in times_and_kinds
         )

@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 from gpulab.allocators.cupy import CuPyAllocator
-from gpulab.allocators.replay import replay, requests_of
+from gpulab.allocators.replay import reconstruct_requests, replay
 from gpulab.allocators.snapshot import Snapshot, SnapshotError, plain, read_snapshot, worker, write_snapshot
-from gpulab.allocators.snapshot.reader import snapshot_of
-from gpulab.allocators.steps import at, history
+from gpulab.allocators.snapshot.reader import make_snapshot
+from gpulab.allocators.steps import make_block_map, make_history
 from gpulab.allocators.torch import TorchAllocator
 from tests.allocators.test_replay import program
 from tools.recordings import FOLDER
@@ -34,7 +34,7 @@ MIB = 1 << 20
 def opened(path: Path) -> Snapshot:
     """Read a snapshot as `read_snapshot` does, but in this process."""
     with path.open("rb") as file:
-        return snapshot_of(worker.arrays(plain.load(file)), path.name)
+        return make_snapshot(worker.make_arrays(plain.load_pickle(file)), path.name)
 
 
 def blocks(block_map: BlockMap) -> list[tuple[Any, ...]]:
@@ -229,9 +229,9 @@ def test_a_training_loop_on_a_gpu(tmp_path: Path) -> None:
     assert trace.stacks[0][0] == Frame("tools/recordings/torch_pools.py", 418, "layer")
     # From the final state back to the first, by the trace's rules, and forward again, by the map's.
     assert trace.first.segments == ()
-    assert blocks(at(history(trace), len(trace.events))) == blocks(snapshot.last[0])
+    assert blocks(make_block_map(make_history(trace), len(trace.events))) == blocks(snapshot.last[0])
     pool = TorchAllocator(trace.settings)
-    second_trace = replay(requests_of(trace), pool, trace.stacks)
+    second_trace = replay(reconstruct_requests(trace), pool, trace.stacks)
     assert [(r[0], r[2], r[3]) for r in rows(second_trace)] == [(r[0], r[2], r[3]) for r in rows(trace)]
     assert sum(block.is_waiting for block in snapshot.last[0].blocks) == 3
 
@@ -243,7 +243,7 @@ def test_a_program_that_ran_out_of_memory_on_a_gpu(tmp_path: Path) -> None:
     assert rows(trace)[-1][0] == "oom"
     assert rows(trace)[-1][2] == 60 * MIB
     assert trace.first.used_bytes == 64 * MIB  # cuBLAS's workspace of the loop before
-    assert blocks(at(history(trace), len(trace.events))) == blocks(last)
+    assert blocks(make_block_map(make_history(trace), len(trace.events))) == blocks(last)
     data = pickle.loads(real("torch_oom", tmp_path).read_bytes())
     assert last.total_bytes == sum(segment["total_size"] for segment in data["segments"])
     assert last.used_bytes == sum(segment["active_size"] for segment in data["segments"])
@@ -305,7 +305,7 @@ OTHERS = {
 @pytest.mark.parametrize("data", OTHERS.values(), ids=OTHERS.keys())
 def test_other_pickles_are_refused_in_one_sentence(data: bytes) -> None:
     with pytest.raises(SnapshotError) as caught:
-        worker.arrays(plain.load(io.BytesIO(data)))
+        worker.make_arrays(plain.load_pickle(io.BytesIO(data)))
     assert 20 < len(str(caught.value)) < 250
     assert "\n" not in str(caught.value)
 
@@ -314,7 +314,7 @@ def test_a_snapshot_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
     data = write_snapshot(tmp_path / "whole.pickle", *traced(3, "", length=30)).read_bytes()
     for end in range(0, len(data), 97):
         with pytest.raises(SnapshotError):
-            worker.arrays(plain.load(io.BytesIO(data[:end])))
+            worker.make_arrays(plain.load_pickle(io.BytesIO(data[:end])))
 
 
 def test_a_snapshot_with_wrong_bytes_is_read_or_refused(tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_a_snapshot_with_wrong_bytes_is_read_or_refused(tmp_path: Path) -> None:
         if _fills_memory(bytes(wrong)):  # tried below, behind the limits
             continue
         try:
-            snapshot_of(worker.arrays(plain.load(io.BytesIO(bytes(wrong)))), "x")
+            make_snapshot(worker.make_arrays(plain.load_pickle(io.BytesIO(bytes(wrong)))), "x")
         except (SnapshotError, MemoryError):  # the latter is one of `read_snapshot`'s sentences
             refused += 1
     assert refused > 20
@@ -377,7 +377,7 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG.keys())
 def test_inconsistent_snapshots_are_refused(change: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:
     with pytest.raises(SnapshotError) as caught:
-        worker.arrays(plain.load(io.BytesIO(_snapshot(change, tmp_path))))
+        worker.make_arrays(plain.load_pickle(io.BytesIO(_snapshot(change, tmp_path))))
     assert "\n" not in str(caught.value)
 
 
@@ -449,14 +449,14 @@ def test_lists_of_lists_of_lists_are_not_unfolded(tmp_path: Path) -> None:
         lambda s: s["device_traces"][0].append({"action": laughs}),
     ):
         with pytest.raises(SnapshotError) as caught:
-            worker.arrays(plain.load(io.BytesIO(_snapshot(change, tmp_path))))
+            worker.make_arrays(plain.load_pickle(io.BytesIO(_snapshot(change, tmp_path))))
         assert len(str(caught.value)) < 250
 
     def owned_by_laughs(snapshot: dict[str, Any]) -> None:
         snapshot["segments"][0].update(segment_pool_id=laughs)
         del snapshot["segments"][0]["pool_name"]
 
-    owned = plain.load(io.BytesIO(_snapshot(owned_by_laughs, tmp_path)))
+    owned = plain.load_pickle(io.BytesIO(_snapshot(owned_by_laughs, tmp_path)))
     assert any(name.endswith("private pool a list.a list") for name in worker.Tables(owned).pools)
 
 

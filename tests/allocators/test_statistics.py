@@ -9,7 +9,7 @@ import pytest
 
 from gpulab.allocators.cupy import CuPyAllocator
 from gpulab.allocators.replay import replay
-from gpulab.allocators.statistics import statistics
+from gpulab.allocators.statistics import count_statistics
 from gpulab.allocators.torch import TorchAllocator
 from tests.allocators.test_cupy import requests as cupy_requests
 from tests.allocators.test_replay import program
@@ -64,7 +64,7 @@ def test_a_trace_tells_what_pytorchs_allocator_counts(settings: str) -> None:
     retries = ooms = split = 0
     for seed in range(40):
         pool = TorchAllocator(settings, capacity_bytes=CAPACITIES[seed % 2])
-        result = statistics(replay(program(seed, 200), pool)).nested()
+        result = count_statistics(replay(program(seed, 200), pool)).nested()
         counted = model_figures(pool)
         if "max_split" in settings:  # segments that are too large to split go back without a retry
             del result["num_alloc_retries"], counted["num_alloc_retries"]
@@ -92,8 +92,8 @@ def test_earlier_blocks_count_as_current_and_peak(settings: str) -> None:
         for name in ("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free"):
             setattr(pool.statistics, name, 0)
         later = [r for r in later if r.kind != "record_stream"]
-        assert statistics(replay(later, pool)).nested() == model_figures(pool)
-        assert statistics(before).figures["allocation"]["all"].allocated > 50
+        assert count_statistics(replay(later, pool)).nested() == model_figures(pool)
+        assert count_statistics(before).figures["allocation"]["all"].allocated > 50
 
 
 def sums(trace: AllocatorTrace) -> dict[str, tuple[int, int, int, int]]:
@@ -120,7 +120,7 @@ def test_cupys_pool_counts_without_pools_of_sizes() -> None:
     for seed in range(40):
         pool = CuPyAllocator(capacity_bytes=CAPACITIES[1])
         trace = replay(cupy_requests(seed), pool)
-        result = statistics(trace)
+        result = count_statistics(trace)
         assert all(set(pools) == {"all"} for pools in result.figures.values())
         figures = {metric: pools["all"] for metric, pools in result.figures.items()}
         for metric, expected in sums(trace).items():
@@ -138,7 +138,7 @@ def test_cupys_pool_counts_without_pools_of_sizes() -> None:
 def test_cupys_summary_is_a_table_without_pools_of_sizes() -> None:
     pool = CuPyAllocator(limit_bytes=4096, device_name="H200")
     pool.malloc(1000, 0)
-    result = statistics(replay(cupy_requests(3), pool))
+    result = count_statistics(replay(cupy_requests(3), pool))
     text = result.summary()
     *table, provenance = text.splitlines()
     assert len({len(line) for line in table}) == 1
@@ -159,7 +159,7 @@ def test_incomplete_traces_have_statistics() -> None:
         ("free_completed", 8192, 512, 100, 0, 0),
         ("segment_free", 1 << 30, 1024, 0, 0, 0),
     ]
-    figures = statistics(trace_of(rows)).figures
+    figures = count_statistics(trace_of(rows)).figures
     for metric in ("allocation", "active", "allocated_bytes", "active_bytes", "requested_bytes"):
         assert (figures[metric]["all"].current, figures[metric]["all"].peak > 0) == (0, True)
     assert figures["reserved_bytes"]["all"].freed == 1024

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gpulab.allocators.replay import replay
-from gpulab.allocators.steps import at, history, tail
+from gpulab.allocators.steps import keep_last_events, make_block_map, make_history
 from gpulab.allocators.torch.allocator import TorchAllocator
 from tests.allocators.traces import KIB, MIB, random_requests, random_rows, trace_of
 from virtualgpu.records.memory import AllocatorTrace, Block, BlockMap, Segment
@@ -54,11 +54,11 @@ def replayed(trace: AllocatorTrace, step: int) -> list[Tile]:
 @pytest.mark.parametrize("expandable", [False, True])
 def test_any_step_in_any_order_is_what_a_replay_leaves(seed: int, expandable: bool) -> None:
     trace = trace_of(random_rows(seed, 400, expandable=expandable))
-    lives = history(trace)
+    lives = make_history(trace)
     order = list(range(401))
     random.Random(seed).shuffle(order)
     for step in order[:60]:
-        block_map = at(lives, step)
+        block_map = make_block_map(lives, step)
         tiles = [(b.address, b.size_bytes, b.state, b.stack) for b in block_map.blocks if not b.is_unmapped]
         assert tiles == replayed(trace, step), step
         for segment in block_map.segments:
@@ -71,7 +71,7 @@ def test_any_step_in_any_order_is_what_a_replay_leaves(seed: int, expandable: bo
 
 def test_a_block_has_the_event_that_changed_it() -> None:
     base = 1 << 30
-    lives = history(
+    lives = make_history(
         trace_of(
             [
                 ("segment_alloc", base, 2 * MIB, 0, 7, -1),
@@ -81,23 +81,25 @@ def test_a_block_has_the_event_that_changed_it() -> None:
             ]
         )
     )
-    used = at(lives, 2).blocks[0]
-    waiting = at(lives, 3).blocks[0]
+    used = make_block_map(lives, 2).blocks[0]
+    waiting = make_block_map(lives, 3).blocks[0]
     assert (used.state, used.event, used.requested_bytes, used.stack) == ("used", 1, 300, 3)
     assert (waiting.state, waiting.event) == ("waiting", 2)
     assert (
-        at(lives, 1).blocks == at(lives, 4).blocks == (Block(address=base, size_bytes=2 * MIB, is_free=True),)
+        make_block_map(lives, 1).blocks
+        == make_block_map(lives, 4).blocks
+        == (Block(address=base, size_bytes=2 * MIB, is_free=True),)
     )
-    assert at(lives, 4).segments[0].stream == 7
+    assert make_block_map(lives, 4).segments[0].stream == 7
     assert lives.event_blocks.tolist() == [-1, 0, 0, 0]
     with pytest.raises(IndexError, match="0 to 4"):
-        at(lives, 5)
+        make_block_map(lives, 5)
 
 
 def test_blocks_of_unknown_segments_are_joined() -> None:
     """Blocks whose segment is not in the trace join where they touch, and stay as free memory."""
     base = 1 << 30
-    lives = history(
+    lives = make_history(
         trace_of(
             [
                 ("alloc", base, 4 * KIB, 4 * KIB, 0, -1),
@@ -109,14 +111,14 @@ def test_blocks_of_unknown_segments_are_joined() -> None:
             ]
         )
     )
-    (segment,) = at(lives, 2).segments
+    (segment,) = make_block_map(lives, 2).segments
     assert (segment.address, segment.size_bytes) == (base, 8 * KIB)
-    assert [block.state for block in at(lives, 4).blocks] == ["free", "used"]
+    assert [block.state for block in make_block_map(lives, 4).blocks] == ["free", "used"]
     assert not lives.segments.is_seen[0]
     numbers = lives.event_blocks.tolist()
     assert (numbers[2], numbers[5]) == (-1, -1), "of no block that is known"
     assert numbers[3] == numbers[0] != numbers[1]
-    assert at(lives, 6).segments == ()
+    assert make_block_map(lives, 6).segments == ()
 
 
 @pytest.mark.parametrize(("reach", "segments"), [(6, [6, 4]), (10, [12]), (12, [12]), (14, [14])])
@@ -124,8 +126,8 @@ def test_a_block_across_unknown_segments_joins_them(reach: int, segments: list[i
     base = 1 << 30
     allocations = [("alloc", base + at * KIB, 4 * KIB, 4 * KIB, 0, -1) for at in (0, 8)]
     frees = [("free_completed", base + at * KIB, 4 * KIB, 0, 0, -1) for at in (0, 8)]
-    lives = history(trace_of([*allocations, *frees, ("alloc", base, reach * KIB, reach * KIB, 0, -1)]))
-    block_map = at(lives, 5)
+    lives = make_history(trace_of([*allocations, *frees, ("alloc", base, reach * KIB, reach * KIB, 0, -1)]))
+    block_map = make_block_map(lives, 5)
     assert [segment.size_bytes // KIB for segment in block_map.segments] == segments
     first, *later_blocks = block_map.blocks
     assert (first.address, first.size_bytes, first.state) == (base, reach * KIB, "used")
@@ -136,12 +138,12 @@ def test_a_block_across_unknown_segments_joins_them(reach: int, segments: list[i
 @pytest.mark.parametrize("most", [0, 1, 150, 400, 1000])
 def test_the_tail_of_a_trace_ends_as_the_trace_does(most: int) -> None:
     trace = trace_of(random_rows(3, 400))
-    whole = history(trace)
-    cut = history(tail(trace, most))
+    whole = make_history(trace)
+    cut = make_history(keep_last_events(trace, most))
     assert cut.last_step == min(most, 400)
     for distance in (0, min(most, 100)):
-        block_map = at(cut, cut.last_step - distance)
-        expected = at(whole, 400 - distance)
+        block_map = make_block_map(cut, cut.last_step - distance)
+        expected = make_block_map(whole, 400 - distance)
         assert [replace(b, event=0) for b in block_map.blocks] == [
             replace(b, event=0) for b in expected.blocks
         ]
@@ -158,7 +160,9 @@ def test_blocks_from_before_the_trace_may_be_gone_where_its_tail_begins() -> Non
         )
         for at in range(4)
     )
-    first = replace(at(history(trace_of([])), 0), segments=(Segment(base, 4 * MIB, 0, blocks),))
+    first = replace(
+        make_block_map(make_history(trace_of([])), 0), segments=(Segment(base, 4 * MIB, 0, blocks),)
+    )
     second, third, fourth = (base + at * MIB for at in (1, 2, 3))
     rows = [
         ("free_requested", second, MIB, 0, 0, -1),
@@ -168,9 +172,9 @@ def test_blocks_from_before_the_trace_may_be_gone_where_its_tail_begins() -> Non
         ("alloc", fourth, 4 * KIB, 4 * KIB, 0, 5),
     ]
     for most in range(5):
-        cut = history(tail(trace_of(rows, first), most))
-        block_map = at(cut, 0)
-        expected = at(history(trace_of(rows, first)), 5 - most)
+        cut = make_history(keep_last_events(trace_of(rows, first), most))
+        block_map = make_block_map(cut, 0)
+        expected = make_block_map(make_history(trace_of(rows, first)), 5 - most)
         assert [replace(b, event=0) for b in block_map.blocks] == [
             replace(b, event=0) for b in expected.blocks
         ]
@@ -178,7 +182,7 @@ def test_blocks_from_before_the_trace_may_be_gone_where_its_tail_begins() -> Non
 
 def test_a_hole_in_an_expandable_segment_is_not_mapped() -> None:
     base = 1 << 40
-    lives = history(
+    lives = make_history(
         trace_of(
             [
                 ("segment_map", base, 60 * MIB, 0, 0, -1),
@@ -188,10 +192,10 @@ def test_a_hole_in_an_expandable_segment_is_not_mapped() -> None:
             allocator="PyTorch's caching allocator",
         )
     )
-    assert [b.state for b in at(lives, 2).blocks] == ["free", "unmapped", "free"]
-    (segment,) = at(lives, 2).segments
+    assert [b.state for b in make_block_map(lives, 2).blocks] == ["free", "unmapped", "free"]
+    (segment,) = make_block_map(lives, 2).segments
     assert (segment.is_expandable, segment.pool, segment.size_bytes) == (True, "large", 60 * MIB)
-    assert at(lives, 3).blocks == (Block(address=base, size_bytes=60 * MIB, is_free=True),)
+    assert make_block_map(lives, 3).blocks == (Block(address=base, size_bytes=60 * MIB, is_free=True),)
     assert lives.reserved_bytes.tolist() == [0, 60 * MIB, 40 * MIB, 60 * MIB]
 
 
@@ -199,7 +203,7 @@ def test_a_hole_in_an_expandable_segment_is_not_mapped() -> None:
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
 def test_the_last_step_is_what_the_allocator_itself_holds(seed: int, settings: str) -> None:
     model = TorchAllocator(settings, capacity_bytes=150 * MIB)
-    lives = history(replay(random_requests(seed, 250), model))
+    lives = make_history(replay(random_requests(seed, 250), model))
 
     def contents(now: BlockMap) -> list[object]:
         result: list[object] = []
@@ -212,7 +216,7 @@ def test_the_last_step_is_what_the_allocator_itself_holds(seed: int, settings: s
             result += [(segment.stream, segment.pool, segment.is_expandable, blocks)] if blocks else []
         return result
 
-    assert contents(at(lives, lives.last_step)) == contents(model.block_map())
+    assert contents(make_block_map(lives, lives.last_step)) == contents(model.block_map())
 
 
 def test_blocks_that_overlap_leave_the_longest_extent() -> None:
@@ -222,10 +226,12 @@ def test_blocks_that_overlap_leave_the_longest_extent() -> None:
         Block(address=base, size_bytes=4 * MIB, is_free=False, requested_bytes=4 * MIB),
         Block(address=base + MIB, size_bytes=MIB, is_free=False, requested_bytes=MIB),
     )
-    first = replace(at(history(trace_of([])), 0), segments=(Segment(base, 4 * MIB, 0, blocks),))
-    lives = history(trace_of([("alloc", base + 6 * MIB, MIB, MIB, 0, -1)], first))
+    first = replace(
+        make_block_map(make_history(trace_of([])), 0), segments=(Segment(base, 4 * MIB, 0, blocks),)
+    )
+    lives = make_history(trace_of([("alloc", base + 6 * MIB, MIB, MIB, 0, -1)], first))
     for step in (0, 1):
-        segment = at(lives, step).segments[0]
+        segment = make_block_map(lives, step).segments[0]
         assert (segment.address, segment.size_bytes) == (base, 4 * MIB)
         assert [block.state for block in segment.blocks] == ["used", "used"]
 
@@ -233,5 +239,5 @@ def test_blocks_that_overlap_leave_the_longest_extent() -> None:
 def test_a_map_is_of_the_time_of_the_event_that_made_it() -> None:
     trace = trace_of(random_rows(1, 20))
     first = replace(trace.first, time_ns=-5)
-    lives = history(replace(trace, first=first))
-    assert [at(lives, step).time_ns for step in range(21)] == [-5, *trace.events.time_ns.tolist()]
+    lives = make_history(replace(trace, first=first))
+    assert [make_block_map(lives, step).time_ns for step in range(21)] == [-5, *trace.events.time_ns.tolist()]

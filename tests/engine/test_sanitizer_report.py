@@ -23,7 +23,7 @@ from virtualgpu.sanitizer.report.declarations import read_declarations
 from virtualgpu.sanitizer.report.hazards import Report
 from virtualgpu.sanitizer.report.names import ElementNames
 from virtualgpu.sanitizer.report.updates import find_rechecks, find_updates
-from virtualgpu.sanitizer.sites import register_site, site
+from virtualgpu.sanitizer.sites import make_register_site, make_site
 
 # -- declarations -----------------------------------------------------------------------------------------
 
@@ -368,7 +368,7 @@ class Case:
         self.findings = Findings(self.memory, unit)
         without_access = ("shfl", "vote", "add", "ret", "bar", "bra", "setp")
         self.findings.sites = [
-            register_site(n, i) if i.root in without_access else site(n, i)
+            make_register_site(n, i) if i.root in without_access else make_site(n, i)
             for n, i in enumerate(self.instructions)
         ]
         self.findings.ordering = Ordering(32, 64, structures.Checker())
@@ -518,7 +518,7 @@ def test_one_pair_of_lines_is_one_hazard_whatever_separates_the_threads() -> Non
 def test_races_in_the_systems_part_of_shared_memory_are_left_out() -> None:
     def reported(word: int) -> int:
         case = Case(*SHARED).race(0, 1, word=word)
-        case.names = names(case.memory, offsets={layout.RESERVED_SHARED: 64}, sizes={}, words=4096)
+        case.names = names(case.memory, offsets={layout.RESERVED_SHARED: 64}, sizes={}, shared_words=4096)
         return len(case.hazards())
 
     first = 64 // 4
@@ -696,7 +696,7 @@ def test_an_access_that_left_its_array(instruction: str, index: int, words: list
     case.memory.untrack(case.start)
     case.memory.track(case.start, 256, "float32 array of shape (64,) (parameter y)")
     case.names = names(case.memory)
-    case.findings.sites = [site(0, function(instruction).instructions[0], bounds)]
+    case.findings.sites = [make_site(0, function(instruction).instructions[0], bounds)]
     case.findings.add(
         FindingOccurrences(structures.OUTSIDE_ARRAY, "global", 1, case.start, index, Access(0, 0, 1))
     )

@@ -130,8 +130,8 @@ def test_a_course_is_found_by_its_entry_points(tmp_path: Path) -> None:
 def test_the_courses_functions_are_those_of_the_entry_points() -> None:
     text = (ROOT / "gpulab_course" / "pyproject.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)["project"]["entry-points"]["gpulab.course"]
-    assert table == {name: f"gpulab_course.api:{name}" for name in _names.COURSE}
-    assert all(inspect.isfunction(getattr(gpulab, name)) for name in _names.COURSE)
+    assert table == {name: f"gpulab_course.api:{name}" for name in _names.COURSE_FUNCTIONS}
+    assert all(inspect.isfunction(getattr(gpulab, name)) for name in _names.COURSE_FUNCTIONS)
 
 
 @pytest.mark.parametrize("package", [gpulab, views], ids=lambda package: package.__name__)

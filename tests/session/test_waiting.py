@@ -37,12 +37,12 @@ from gpulab import _waiting as waiting
 from gpulab import cp, session
 forever = cp.RawKernel(r'''{FOREVER}''', "forever")
 gl.use_device(watchdog_s=1)
-waiting.QUIET_S, waiting._AGAIN_S = 0.0, 0.1
+waiting.QUIET_S, waiting._UPDATE_INTERVAL_S = 0.0, 0.1
 """
 ENDLESS = "forever((1,), (32,), (cp.zeros(1, cp.int32),))"
 STEPS = """
 import time
-with session.steps(4, "gl.something") as begin:
+with session.show_steps(4, "gl.something") as begin:
     begin()
     time.sleep(0.5)
     begin()
@@ -120,7 +120,7 @@ def test_results_so_far_are_shown_until_the_end(jupyter: NotebookClient, shown: 
         jupyter,
         """
 import time
-with session.steps(2, "gl.something") as begin:
+with session.show_steps(2, "gl.something") as begin:
     begin(lambda: ({"text/plain": "too early"}, {}))
     time.sleep(0.5)
     begin(lambda: ({"text/plain": "one bar"}, {}))
@@ -180,7 +180,7 @@ def test_a_kernel_s_line_comes_after_two_seconds_and_then_every_second(cell: Cel
 
 
 def test_a_cell_s_line_is_one_output_that_is_empty_at_the_end(cell: Cell) -> None:
-    with session.steps(4, "gl.something") as begin:
+    with session.show_steps(4, "gl.something") as begin:
         begin()
         cell.now_s += 5
         cell.progress.look()
@@ -199,7 +199,7 @@ def test_a_cell_s_line_is_one_output_that_is_empty_at_the_end(cell: Cell) -> Non
 
 
 def test_a_quick_cell_publishes_nothing(cell: Cell) -> None:
-    with session.steps(4, "gl.quick") as begin:
+    with session.show_steps(4, "gl.quick") as begin:
         begin()
     cell.progress.end()
     assert cell.texts == []
@@ -212,12 +212,12 @@ def test_only_cells_that_a_person_starts_are_watched(
     request = {"header": {"msg_type": request_type}, "content": {"allow_stdin": True}}
     shell = SimpleNamespace(kernel=object(), get_parent=lambda: request)
     monkeypatch.setattr(waiting, "_shell", lambda: shell)
-    assert waiting._is_read() == (request_type == "execute_request")
+    assert waiting._is_person_waiting() == (request_type == "execute_request")
 
 
 def test_other_threads_do_not_change_the_line(cell: Cell) -> None:
     def work() -> None:
-        with session.steps(3, "gl.something") as begin:
+        with session.show_steps(3, "gl.something") as begin:
             begin()
             cell.texts.extend(cell.progress.activities.values())
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpulab.allocators import steps
 from gpulab.allocators.cupy import CuPyAllocator
-from gpulab.allocators.fragments import fragmentation
+from gpulab.allocators.fragments import measure_fragmentation
 from gpulab.allocators.replay import replay
 from gpulab.allocators.torch.allocator import TorchAllocator
 from gpulab.views.allocator.maps import PoolMaps, PoolPanel
@@ -20,9 +20,9 @@ from virtualgpu.records.memory import AllocatorTrace
 
 
 def panel(trace: AllocatorTrace, name: str = "", after: np.ndarray | None = None) -> PoolPanel:
-    lives = steps.history(replace(trace, provenance=MODELLED))
-    figures = partial(fragmentation, capacity_bytes=trace.capacity_bytes)
-    return PoolPanel(lives, name or trace.allocator, partial(steps.at, lives), figures, after)
+    lives = steps.make_history(replace(trace, provenance=MODELLED))
+    figures = partial(measure_fragmentation, capacity_bytes=trace.capacity_bytes)
+    return PoolPanel(lives, name or trace.allocator, partial(steps.make_block_map, lives), figures, after)
 
 
 def one(events: int = 300, seed: int = 2) -> AllocatorView:
@@ -44,7 +44,7 @@ def two(count: int = 200, seed: int = 3, settings: str = "") -> AllocatorView:
 def expandable() -> AllocatorView:
     """The end of a trace: blocks from before it, some that wait, and addresses without memory."""
     trace = trace_of(random_rows(7, 400, expandable=True), limit_bytes=60 * MIB)
-    return AllocatorView(PoolMaps([panel(steps.tail(trace, 200))]), step=198)
+    return AllocatorView(PoolMaps([panel(steps.keep_last_events(trace, 200))]), step=198)
 
 
 def crowded() -> AllocatorView:

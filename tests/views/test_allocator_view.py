@@ -95,7 +95,7 @@ def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) 
             stream = draw.randint(0, 1)
             alive[BASE + index * 64 * MIB] = size, stream
             segments.append(("segment_alloc", BASE + index * 64 * MIB, size, 0, stream, -1))
-    lives = steps.history(trace_of(segments))
+    lives = steps.make_history(trace_of(segments))
     (layout,) = compute_layouts([lives], most)
     assert layout.rows <= most
     rows = [set(range(g.first_row, g.first_row + g.rows)) for g in layout.groups]
@@ -132,10 +132,10 @@ def test_many_streams_share_the_last_rows() -> None:
     rows = [
         ("segment_alloc", BASE + index * 32 * MIB, (1 + index) * MIB, 0, index, -1) for index in range(20)
     ]
-    (layout,) = compute_layouts([steps.history(trace_of(rows))], 12)
+    (layout,) = compute_layouts([steps.make_history(trace_of(rows))], 12)
     assert [group.stream for group in layout.groups] == [16, 17, 18, 19, -1], "those with the most memory"
     assert layout.rows <= 12
-    (sparse,) = compute_layouts([steps.history(trace_of(rows[:5]))], 12)
+    (sparse,) = compute_layouts([steps.make_history(trace_of(rows[:5]))], 12)
     assert [group.stream for group in sparse.groups] == [0, 1, 2, 3, 4]
 
 
@@ -150,7 +150,7 @@ def test_a_damaged_trace_ends_in_a_picture(seed: int) -> None:
         for _ in range(60)
     ]
     trace = trace_of(rows, allocator=draw.choice(("PyTorch's caching allocator", "CuPy's pool")))
-    view = AllocatorView(PoolMaps([pools.panel(steps.tail(trace, 30))]))
+    view = AllocatorView(PoolMaps([pools.panel(steps.keep_last_events(trace, 30))]))
     assert len(view.png()) > 1000
     assert view.describe()
     view.close()
@@ -165,7 +165,7 @@ def test_a_free_place_waits_for_a_segment_of_similar_size() -> None:
         ("segment_alloc", 2 * BASE, sizes[2], 0, 0, -1),
         ("segment_alloc", 3 * BASE, sizes[3], 0, 0, -1),
     ]
-    (layout,) = compute_layouts([steps.history(trace_of(rows))])
+    (layout,) = compute_layouts([steps.make_history(trace_of(rows))])
     start = dict(zip((layout.low // BASE).tolist(), layout.start.tolist(), strict=True))
     assert start[1] == start[3]
     assert start[2] >= 20 * MIB
@@ -175,7 +175,7 @@ def test_a_free_place_waits_for_a_segment_of_similar_size() -> None:
 def test_small_segments_are_as_wide_as_there_is_room(small: int, share: int) -> None:
     rows = [("segment_alloc", BASE, 4096 * MIB, 0, 0, -1)]
     rows += [("segment_alloc", BASE * (2 + index), 2 * MIB, 0, 0, -1) for index in range(small)]
-    (layout,) = compute_layouts([steps.history(trace_of(rows))], 12)
+    (layout,) = compute_layouts([steps.make_history(trace_of(rows))], 12)
     assert layout.rows <= 12
     narrow = layout.wide[layout.size_bytes == 2 * MIB]
     assert narrow.size == small
@@ -197,9 +197,9 @@ def test_a_segment_that_is_drawn_wider_than_its_size_is_marked() -> None:
 def test_a_crowded_map_takes_more_rows_but_no_more_than_there_are() -> None:
     """Five streams with a row each and eighty blocks; with few blocks the rows stay five."""
     rows = [("segment_alloc", BASE * (1 + index), 80 * MIB, 0, index, -1) for index in range(5)]
-    (sparse,) = compute_layouts([steps.history(trace_of(rows))], 12)
+    (sparse,) = compute_layouts([steps.make_history(trace_of(rows))], 12)
     rows += [("alloc", BASE + index * MIB, MIB, MIB, 0, -1) for index in range(80)]
-    (many,) = compute_layouts([steps.history(trace_of(rows))], 12)
+    (many,) = compute_layouts([steps.make_history(trace_of(rows))], 12)
     assert (sparse.rows, many.rows) == (5, 10)
     second_trace = trace_of([("segment_alloc", BASE * (9 + index), 80 * MIB, 0, 0, -1) for index in range(2)])
     assert PoolMaps([pools.panel(trace_of(rows))]).layouts[0].rows == 10

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from virtualgpu.tracebacks import trimmed
+from virtualgpu.tracebacks import trim_tracebacks
 
 PACKAGE = Path("/a/package")
 
@@ -67,7 +67,7 @@ def shown(error: BaseException) -> list[str]:
 def test_frames_of_packages_are_hidden(functions: tuple[Callable[..., Any], ...], names: list[str]) -> None:
     error = called(*functions)
     before = shown(error)
-    with trimmed(error, [PACKAGE]) as shorter:
+    with trim_tracebacks(error, [PACKAGE]) as shorter:
         assert shown(error) == names
         assert shorter
     assert shown(error) == before
@@ -86,13 +86,13 @@ def test_frames_of_libraries_are_hidden_on_request(
     functions: tuple[Callable[..., Any], ...], names: list[str]
 ) -> None:
     error = called(*functions)
-    with trimmed(error, [PACKAGE], trim_libraries=True):
+    with trim_tracebacks(error, [PACKAGE], trim_libraries=True):
         assert shown(error) == names
 
 
 def test_an_error_caught_within_leaves_the_chain_and_comes_back() -> None:
     error = called(learner, catches, raises)
-    with trimmed(error, [PACKAGE]):
+    with trim_tracebacks(error, [PACKAGE]):
         assert "direct cause" not in "".join(traceback.format_exception(error))
     assert "direct cause" in "".join(traceback.format_exception(error))
     assert isinstance(error.__cause__, ValueError)
@@ -101,7 +101,7 @@ def test_an_error_caught_within_leaves_the_chain_and_comes_back() -> None:
 def test_an_error_of_the_programs_own_stays_in_the_chain() -> None:
     wrong = function("wrong", "/tmp/ipykernel_1/4.py", "raise ValueError('mine')")
     error = called(learner, catches, wrong)
-    with trimmed(error, [PACKAGE]):
+    with trim_tracebacks(error, [PACKAGE]):
         assert "direct cause" in "".join(traceback.format_exception(error))
         assert "mine" in "".join(traceback.format_exception(error))
 
@@ -109,6 +109,6 @@ def test_an_error_of_the_programs_own_stays_in_the_chain() -> None:
 def test_a_traceback_without_packages_is_unchanged() -> None:
     wrong = function("wrong", "/tmp/ipykernel_1/4.py", "raise ValueError('mine')")
     error = called(learner, library, wrong)
-    with trimmed(error, [PACKAGE]) as shorter:
+    with trim_tracebacks(error, [PACKAGE]) as shorter:
         assert not shorter
         assert shown(error) == ["learner", "library", "wrong"]

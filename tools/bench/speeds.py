@@ -199,7 +199,7 @@ def _array_works() -> Iterator[tuple[str, Work]]:
 
 def _record_works(folder: Path) -> Iterator[tuple[str, Work]]:
     """Long records, made as the tests make theirs."""
-    from gpulab.allocators.steps import at, history
+    from gpulab.allocators.steps import make_block_map, make_history
     from gpulab.analysis.files.read import open_file
     from gpulab.analysis.files.write import save
     from gpulab.analysis.overlap import overlap
@@ -213,12 +213,12 @@ def _record_works(folder: Path) -> Iterator[tuple[str, Work]]:
         tests(name) for name in ("allocators.traces", "views.timelines", "trace.test_overlap")
     )
     trace = traces.trace_of(traces.many_rows())
-    block_history = history(trace)
+    block_history = make_history(trace)
     map_steps = np.random.default_rng(0).integers(0, 100_001, 10).tolist()
-    yield "allocator: lives of 100,000 events", lambda: history(trace)
+    yield "allocator: lives of 100,000 events", lambda: make_history(trace)
     yield (
         "allocator: ten maps of 100,000 events",
-        lambda: [at(block_history, map_step) for map_step in map_steps],
+        lambda: [make_block_map(block_history, map_step) for map_step in map_steps],
     )
     generated_records = intervals.generated(7, 100_000, 10_000_000, 900)
     yield "overlap of 100,000 intervals", lambda: overlap(generated_records)

@@ -1,8 +1,8 @@
 """PTX that was compiled in advance for kernels of other packages, for machines without NVRTC.
 
-A package names itself in the group of entry points `GROUP`. Its file ``data/course_ptx.json.xz`` contains the
-PTX and the resources of its kernels, for each of a few targets. gpulab-course has such a file; ``make
-shipped-ptx`` writes it, and a test fails when it is out of date.
+A package names itself in the group of entry points `ENTRY_POINT_GROUP`. Its file ``data/course_ptx.json.xz``
+contains the PTX and the resources of its kernels, for each of a few targets. gpulab-course has such a file;
+``make shipped-ptx`` writes it, and a test fails when it is out of date.
 """
 
 from __future__ import annotations

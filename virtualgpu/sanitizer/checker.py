@@ -23,7 +23,7 @@ from virtualgpu.model.memory.heap import DeviceHeap
 from virtualgpu.sanitizer import events, structures
 from virtualgpu.sanitizer.flags import Flags
 from virtualgpu.sanitizer.ordering import Message, Ordering, make_slot
-from virtualgpu.sanitizer.sites import UNBOUNDED, Site, register_site, site
+from virtualgpu.sanitizer.sites import UNBOUNDED, Site, make_register_site, make_site
 
 # Larger allocations are not checked, because their history would need several times their size.
 _REGION_WORDS = 1 << 28
@@ -200,8 +200,8 @@ class Checker:
         shared_state.partial = races and partial
         shared_state.shared_words = -(-shape.shared_bytes // shape.granule_bytes)
         shared_state.local_words = -(-shape.local_bytes // shape.granule_bytes)
-        shared_state.room = structures.ENTRIES // 2
-        self._entries = self._new_table(_FINDING_DTYPE, structures.ENTRIES)
+        shared_state.room = structures.ENTRY_CAPACITY // 2
+        self._entries = self._new_table(_FINDING_DTYPE, structures.ENTRY_CAPACITY)
         shared_state.entries = self._entries.ctypes.data
         self._site_rows = (structures.Site * max(len(accesses), 1))()  # type: ignore[operator]
         shared_state.sites = ctypes.addressof(self._site_rows)
@@ -242,7 +242,7 @@ class Checker:
         """Return the starts of allocations that the kernel can write; None if it can write anywhere."""
         starts = set()
         for i in self.accesses:
-            access_site = site(0, i)
+            access_site = make_site(0, i)
             if access_site.writes and access_site.space in ("global", "generic"):
                 low_address, _ = self.bounds(i)
                 if not low_address:
@@ -349,7 +349,7 @@ class Checker:
         site_row.known = 1
 
     def _make_site(self, site_number: int, i: ir.Instruction, stores_scalar: bool) -> Site:
-        description = site(site_number, i, self.bounds(i), self.polled)
+        description = make_site(site_number, i, self.bounds(i), self.polled)
         return description if stores_scalar else replace(description, scalar=False)
 
     def _number_site(self, i: ir.Instruction, describe: Callable[[int], Site]) -> int:
@@ -375,7 +375,7 @@ class Checker:
                 if granule_count > _REGION_WORDS:
                     raise MemoryError
                 # The host maps pages of zeros at the first write, so large regions need little memory.
-                planes = self._new_table(np.dtype(np.int64), structures.PLANES * granule_count)
+                planes = self._new_table(np.dtype(np.int64), structures.PLANE_COUNT * granule_count)
                 region.planes = planes.ctypes.data
                 region.step = 8 * granule_count
             except MemoryError:
@@ -404,7 +404,7 @@ class Checker:
         for lane in range(layout.LANES):
             source_lane = int(sources[lane])
             if mask >> lane & 1 and not mask >> source_lane & 1:
-                site_number = self._number_site(i, lambda new_number: register_site(new_number, i))
+                site_number = self._number_site(i, lambda new_number: make_register_site(new_number, i))
                 segment = self.ordering.slot(block).block_state.segment
                 self.findings.add_absent_lane(
                     Access(segment, site_number, warp * layout.LANES + lane), source_lane

@@ -12,7 +12,7 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.compiled import call, load8, load32, load64, lowest, store32, struct_at, translate
 from virtualgpu.engine.machine import jit
 from virtualgpu.sanitizer import shadow
-from virtualgpu.sanitizer.shadow import access, begin, full_barrier, renew
+from virtualgpu.sanitizer.shadow import begin_block, begin_segment, check_access, full_barrier
 from virtualgpu.sanitizer.structures import (
     ALLOCATE_MATRIX,
     COPY_ARRIVED,
@@ -63,7 +63,7 @@ def handle_lane_barrier(
             store32(lane_row + offset, load32(maximum_row + offset))
             offset += 4
     block.cut += 1
-    renew(context, block, checker)
+    begin_segment(context, block, checker)
 
 
 def handle_warp_sync(context: Context, block: Block, checker: Checker, members: int, mask: int) -> None:
@@ -132,7 +132,7 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
     block = struct_at(Block, context.watched)
     checker = struct_at(Checker, block.checker)
     if block.number != context.block_linear:
-        begin(context, block, checker)
+        begin_block(context, block, checker)
     if site_number >= 0:
         site = struct_at(Site, checker.sites + site_number * SITE_BYTES)
         if mask == 0:
@@ -144,7 +144,7 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
         if block.has_unfenced_reads and site.writes and site.meets == 0:
             # A store is never executed before the loads that it depends on; a load can be.
             call(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
-        access(context, block, checker, site, lanes, mask, values, site.step)
+        check_access(context, block, checker, site, lanes, mask, values, site.step)
         if site.meets:
             fenced_mask = load32(block.fenced + 4 * context.warp) & mask
             if site.releases or checker.messages or (site.writes and fenced_mask):
@@ -173,31 +173,31 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
         copy_code = layout.COPY - site_number
         site = struct_at(Site, checker.sites + (copy_code >> 2) * SITE_BYTES)
         if site.known:
-            access(context, block, checker, site, lanes, mask, 0, (copy_code & 3) + COPY_ARRIVED)
+            check_access(context, block, checker, site, lanes, mask, 0, (copy_code & 3) + COPY_ARRIVED)
 
 
 _COMPILED = (
-    renew,
+    begin_segment,
     full_barrier,
-    begin,
-    shadow.unordered,
-    shadow.last_unordered_access,
-    shadow.last_unordered_reader,
+    begin_block,
+    shadow.is_unordered,
+    shadow.find_unordered_access,
+    shadow.find_unordered_reader,
     shadow.remember_access,
     shadow.add_finding,
-    shadow.stored_value,
-    shadow.memory_value,
+    shadow.load_stored_value,
+    shadow.load_memory_value,
     shadow.values_differ,
     shadow.add_race,
-    shadow.touch_word,
+    shadow.check_word,
     shadow.update_copies,
     shadow.await_bulk_copies,
-    shadow.touch_shared,
-    shadow.read_shared,
+    shadow.check_shared_word,
+    shadow.check_shared_reads,
     shadow.find_region,
-    shadow.touch_global,
-    shadow.touch_local,
-    access,
+    shadow.check_global_access,
+    shadow.check_local_access,
+    check_access,
     handle_lane_barrier,
     handle_warp_sync,
     check_block_arrival,

@@ -21,7 +21,7 @@ from virtualgpu.model.recording.program_lines import ProgramLines
 from virtualgpu.records.acts import Act, GraphLaunch, Region, Work
 from virtualgpu.records.faults.history import Write
 from virtualgpu.records.hazards import Place
-from virtualgpu.sanitizer.sites import site
+from virtualgpu.sanitizer.sites import make_site
 from virtualgpu.sanitizer.structures import LOCAL, Context
 
 if TYPE_CHECKING:
@@ -193,7 +193,9 @@ class _ElementObserver:
 
     def __init__(self, history: WriteHistory, launch: PreparedLaunch) -> None:
         kernel = launch.kernel.program.generated(launch.packed.name, observe=True)
-        self._sites = [site(access_index, i) for access_index, (_, i) in enumerate(kernel.tables.accesses)]
+        self._sites = [
+            make_site(access_index, i) for access_index, (_, i) in enumerate(kernel.tables.accesses)
+        ]
         write_sizes = [
             access_site.size_bytes if access_site.writes and access_site.space in ("global", "generic") else 0
             for access_site in self._sites

@@ -219,7 +219,7 @@ def make_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: b
     block_state.fenced = allocate_zeros(shared.warps, np.int32)
     block_state.wide = allocate_zeros(shared.warps, np.int32)
     if races:
-        block_state.planes = allocate_zeros(structures.PLANES * shared_words, np.int64)
+        block_state.planes = allocate_zeros(structures.PLANE_COUNT * shared_words, np.int64)
         block_state.step = 8 * shared_words
         if shared.partial:
             block_state.readers = allocate_zeros(shared_words * shared.warps, np.int64)

@@ -25,7 +25,7 @@ from virtualgpu.sanitizer.report.declarations import read_declarations
 from virtualgpu.sanitizer.report.hazards import Report
 from virtualgpu.sanitizer.report.names import ElementNames
 from virtualgpu.sanitizer.report.updates import Update, find_rechecks, find_updates
-from virtualgpu.sanitizer.sites import UNBOUNDED, granule_bytes, has_partial_waits, polling_loads
+from virtualgpu.sanitizer.sites import UNBOUNDED, find_granule_bytes, find_polling_loads, has_partial_waits
 from virtualgpu.words import count
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def sanitize(
     kernel = launch.kernel.program.generated(launch.packed.name, observe=True, trap_nan=traps_nan)
     device_memory = launch.device.memory
     kernel_name = launch.kernel.name
-    granule_size = granule_bytes([i for _, i in kernel.tables.accesses])
+    granule_size = find_granule_bytes([i for _, i in kernel.tables.accesses])
     shared_bytes = kernel.static_shared_bytes + launch.packed.shared_bytes
     shape = LaunchShape(block_order.size, prod(launch.block), shared_bytes, kernel.local_bytes, granule_size)
     findings = Findings(device_memory, granule_size)
@@ -118,7 +118,7 @@ def sanitize(
         report = _make_report(launch, kernel, findings, shape)
         hazards += report.hazards()
         if "init" in tool_names and kernel_fault is None and checked_progress is None:
-            hazards += _unwritten_hazards(launch, checker, report.names, hazards)
+            hazards += _make_unwritten_hazards(launch, checker, report.names, hazards)
     if kernel_fault is not None:
         fault_key = (kernel_fault.kind, kernel_fault.site.line)
         hazards = [hazard for hazard in hazards if (hazard.kind, hazard.second.line) != fault_key]
@@ -136,7 +136,7 @@ def sanitize(
         else f"{options.order}, seed {options.seed}",
         hazards=tuple(hazards),
         fault=type(kernel_fault).__name__ if kernel_fault is not None else "",
-        left_out=_missing_note(
+        left_out=_make_missing_note(
             launch, kernel_fault, checked_progress, run_options.watchdog_s, findings, checker
         ),
         blocks_checked=None if checked_progress is None else checked_progress.ended,
@@ -208,8 +208,8 @@ def _make_checker(
         kernel.plans[0].function,
         [i for _, i in kernel.tables.accesses],
         findings,
-        bounds=_pointer_bounds(launch, kernel),
-        polled=polling_loads(kernel.plans),
+        bounds=_make_bounds_finder(launch, kernel),
+        polled=find_polling_loads(kernel.plans),
         partial=program.cached(("partial", launch.packed.name), lambda: has_partial_waits(kernel.plans)),
         strays="memory" in tool_names,
         heap="memory" in tool_names,
@@ -217,7 +217,7 @@ def _make_checker(
         barriers="sync" in tool_names,
         races="race" in tool_names,
         unwritten="init" in tool_names,
-        unwritten_words=_unwritten_granules(memory, shape.granule_bytes, list(launch.arrays)),
+        unwritten_words=_find_unwritten_granules(memory, shape.granule_bytes, list(launch.arrays)),
     )
     findings.sites = checker.sites
     findings.ordering = checker.ordering
@@ -260,27 +260,33 @@ def _make_leak_hazard(leaked_sizes: Sequence[int], kernel: str) -> Hazard:
     )
 
 
-def _pointer_bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction], tuple[int, int]]:
+def _make_bounds_finder(
+    launch: PreparedLaunch, kernel: Kernel
+) -> Callable[[ir.Instruction], tuple[int, int]]:
     """Return a function that returns the allocation to which the pointer of an instruction belongs."""
     memory = launch.device.memory
     program = launch.kernel.program
-    variables = {name: program.global_address(name, memory)[0] for name in kernel.tables.globals}
+    variable_addresses = {name: program.global_address(name, memory)[0] for name in kernel.tables.globals}
     function_of_access = {id(i): kernel.plans[function].function for function, i in kernel.tables.accesses}
 
-    def bounds(i: ir.Instruction) -> tuple[int, int]:
+    def find_bounds(i: ir.Instruction) -> tuple[int, int]:
         function = function_of_access[id(i)]
-        key = ("makers", launch.packed.name, function.name)
-        writers: RegisterWriters = program.cached(key, lambda: find_writers(function))
-        pointer = find_base_pointer(function, i, launch.packed.params, variables, writers)
-        allocation = None if pointer is None else memory.nearest(pointer)
-        if pointer is None or allocation is None or not allocation.address <= pointer < allocation.end:
+        cache_key = ("makers", launch.packed.name, function.name)
+        writers: RegisterWriters = program.cached(cache_key, lambda: find_writers(function))
+        base_address = find_base_pointer(function, i, launch.packed.params, variable_addresses, writers)
+        allocation = None if base_address is None else memory.nearest(base_address)
+        if (
+            base_address is None
+            or allocation is None
+            or not allocation.address <= base_address < allocation.end
+        ):
             return UNBOUNDED
         return allocation.address, allocation.end
 
-    return bounds
+    return find_bounds
 
 
-def _unwritten_granules(
+def _find_unwritten_granules(
     memory: DeviceMemory, granule_size: int, arrays: Sequence[int]
 ) -> dict[int, npt.NDArray[np.bool_]]:
     """Return for each allocation which granules still have the initial contents of ``cp.empty``."""
@@ -292,26 +298,29 @@ def _unwritten_granules(
         unwritten_words = memory.unwritten(allocation.address, allocation.size_bytes)
         if unwritten_words.any():
             granules = np.zeros(-(-allocation.size_bytes // granule_size), np.bool_)
-            flags = np.repeat(unwritten_words, 4 // granule_size)
-            granules[: flags.size] = flags
+            unwritten_flags = np.repeat(unwritten_words, 4 // granule_size)
+            granules[: unwritten_flags.size] = unwritten_flags
             granules_by_start[allocation.address] = granules
     return granules_by_start
 
 
-def _unwritten_hazards(
+def _make_unwritten_hazards(
     launch: PreparedLaunch, checker: Checker, names: ElementNames, earlier_hazards: Sequence[Hazard]
 ) -> list[Hazard]:
     """Return hazards for elements of ``cp.empty`` arrays that no thread has written or read."""
     memory = launch.device.memory
     granule_size = checker.granule_bytes
     hazards = []
-    reads = [
+    read_addresses = [
         hazard.address for hazard in earlier_hazards if hazard.kind == UNWRITTEN and hazard.space == "global"
     ]
     for address, size in launch.arrays.items():
         allocation = memory.nearest(address)
         unwritten_words = None if allocation is None else checker.find_never_written(allocation.address)
-        is_reported = any(read is not None and address <= read < address + size for read in reads)
+        is_reported = any(
+            read_address is not None and address <= read_address < address + size
+            for read_address in read_addresses
+        )
         if allocation is None or unwritten_words is None or is_reported:
             continue
         start = (address - allocation.address) // granule_size
@@ -320,7 +329,7 @@ def _unwritten_hazards(
         initially_unwritten = checker.unwritten_words[allocation.address][granules]
         if unwritten_granules.any():
             first_address = address + int(np.flatnonzero(unwritten_granules)[0]) * granule_size
-            array = names.name_device_element(first_address)
+            element_name = names.name_device_element(first_address)
             no_place = Place(0, "", (0, 0, 0), (0, 0, 0))
             missing_bytes = int(unwritten_granules.sum()) * granule_size
             initial_bytes = int(initially_unwritten.sum()) * granule_size
@@ -334,9 +343,10 @@ def _unwritten_hazards(
                     first=None,
                     second=no_place,
                     address=first_address,
-                    array=array,
+                    array=element_name,
                     count=int(unwritten_granules.sum()),
-                    message=f"no thread wrote {array}: {initial_bytes:,} bytes of this array (cp.empty) were "
+                    message=f"no thread wrote {element_name}: {initial_bytes:,} bytes of this array "
+                    "(cp.empty) were "
                     f"uninitialized before the launch, and {missing_bytes:,} of them still are after it. Let "
                     "the threads write all elements, or create the array with cp.zeros.",
                 )
@@ -361,7 +371,7 @@ def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
     )
 
 
-def _missing_note(
+def _make_missing_note(
     launch: PreparedLaunch,
     fault: KernelFault | None,
     progress: Progress | None,

@@ -19,8 +19,8 @@ from virtualgpu.sanitizer.structures import (
     COPY_ARRIVED,
     COPY_ISSUED,
     COPY_LANDED,
-    ENTRIES,
     ENTRY_BYTES,
+    ENTRY_CAPACITY,
     FLUSH_FINDINGS,
     GENERIC,
     GLOBAL,
@@ -55,7 +55,7 @@ _TAG_SHIFT = 56
 _OFFSET_MASK = (1 << 56) - 1
 
 
-def renew(context: Context, block: Block, checker: Checker) -> None:
+def begin_segment(context: Context, block: Block, checker: Checker) -> None:
     """Begin a new segment, which separates the block's later accesses from its earlier ones."""
     if checker.count == checker.capacity:
         call(block.ask, context, GROW_TABLES, 0, 0, 0)
@@ -72,11 +72,11 @@ def full_barrier(context: Context, block: Block, checker: Checker) -> None:
     """Record that all threads of the block have waited for each other."""
     block.epoch += 1
     block.known = 0
-    renew(context, block, checker)
+    begin_segment(context, block, checker)
     block.floor = (block.segment + 1) << WHO_BITS
 
 
-def begin(context: Context, block: Block, checker: Checker) -> None:
+def begin_block(context: Context, block: Block, checker: Checker) -> None:
     """Begin to check another block on this worker.
 
     The epoch numbers continue from the previous block, so that old table entries need not be cleared.
@@ -105,7 +105,7 @@ def begin(context: Context, block: Block, checker: Checker) -> None:
     full_barrier(context, block, checker)
 
 
-def unordered(block: Block, checker: Checker, record: int, thread: int) -> int:
+def is_unordered(block: Block, checker: Checker, record: int, thread: int) -> int:
     """Return whether an earlier access is not ordered before the current access of a thread."""
     segment = (record >> WHO_BITS) - 1
     other_thread = record & _THREAD_MASK
@@ -126,7 +126,7 @@ def unordered(block: Block, checker: Checker, record: int, thread: int) -> int:
     )
 
 
-def last_unordered_access(
+def find_unordered_access(
     block: Block, checker: Checker, plane: int, step: int, floor: int, thread: int
 ) -> int:
     """Return the latest access of a kind that is not ordered before a thread's current access. The result is
@@ -137,11 +137,11 @@ def last_unordered_access(
     record = load64(plane)
     if record < floor:
         return 0
-    if unordered(block, checker, record, thread) == 0:
+    if is_unordered(block, checker, record, thread) == 0:
         record = load64(plane + step)
         if record < floor:
             return 0
-        if unordered(block, checker, record, thread) == 0:
+        if is_unordered(block, checker, record, thread) == 0:
             record = 0
     other_record = load64(plane + 2 * step)
     if other_record < floor or other_record == record:
@@ -150,19 +150,19 @@ def last_unordered_access(
         is_same_block = load64(checker.blocks + 8 * ((record >> WHO_BITS) - 1)) == block.number
         if is_same_block == 0 or (record ^ thread) & _THREAD_MASK >= 32:
             return record
-    if unordered(block, checker, other_record, thread):
+    if is_unordered(block, checker, other_record, thread):
         return other_record
     return record
 
 
-def last_unordered_reader(block: Block, checker: Checker, word: int, floor: int, thread: int) -> int:
+def find_unordered_reader(block: Block, checker: Checker, word: int, floor: int, thread: int) -> int:
     """Return the last read of a shared-memory word that is not ordered before a thread's write. The result is
     0 if there is no such read.
     """
     warp = 0
     while warp < checker.warps:
         record = load64(block.readers + 8 * (word * checker.warps + warp))
-        if record >= floor and unordered(block, checker, record, thread):
+        if record >= floor and is_unordered(block, checker, record, thread):
             return record
         warp += 1
     return 0
@@ -206,10 +206,10 @@ def add_finding(
         | flags
         | 512
     )
-    slot = key * 0x9E3779B97F4A7C15 >> 40 & (ENTRIES - 1)
+    slot = key * 0x9E3779B97F4A7C15 >> 40 & (ENTRY_CAPACITY - 1)
     entry = struct_at(Entry, checker.entries + ENTRY_BYTES * slot)
     while entry.key != 0 and entry.key != key:
-        slot = (slot + 1) & (ENTRIES - 1)
+        slot = (slot + 1) & (ENTRY_CAPACITY - 1)
         entry = struct_at(Entry, checker.entries + ENTRY_BYTES * slot)
     if entry.key == 0:
         entry.key = key
@@ -228,13 +228,13 @@ def add_finding(
         call(block.ask, context, FLUSH_FINDINGS, 0, 0, 0)
 
 
-def stored_value(block: Block, checker: Checker, lane: int, word_number: int) -> int:
+def load_stored_value(block: Block, checker: Checker, lane: int, word_number: int) -> int:
     """Return the value that a lane stores to one of the words of its access."""
     bits = 8 << checker.shift
     return load64(block.values + 8 * lane) >> bits * word_number & ((1 << bits) - 1)
 
 
-def memory_value(checker: Checker, address: int) -> int:
+def load_memory_value(checker: Checker, address: int) -> int:
     """Return the current value of a word of memory."""
     if checker.shift == 2:
         return load32(address)
@@ -244,7 +244,13 @@ def memory_value(checker: Checker, address: int) -> int:
 
 
 def values_differ(
-    block: Block, checker: Checker, site: Site, first_access: int, record: int, host: int, word_number: int
+    block: Block,
+    checker: Checker,
+    site: Site,
+    first_access: int,
+    record: int,
+    host_address: int,
+    word_number: int,
 ) -> int:
     """Return whether two ordinary stores to a word write different values. Unknown values count as
     different.
@@ -253,14 +259,14 @@ def values_differ(
         return 1
     lane = record & 31
     other_lane = first_access & 31
-    value = stored_value(block, checker, lane, word_number)
+    value = load_stored_value(block, checker, lane, word_number)
     # The value of the earlier store is in memory, unless it is from a lane of the same instruction.
     is_same_instruction = (
         (first_access ^ record) >> 5 == 0 and other_lane < lane and block.mask >> other_lane & 1
     )
     if is_same_instruction and load64(block.lanes + 8 * other_lane) == load64(block.lanes + 8 * lane):
-        return stored_value(block, checker, other_lane, word_number) != value
-    return memory_value(checker, host) != value
+        return load_stored_value(block, checker, other_lane, word_number) != value
+    return load_memory_value(checker, host_address) != value
 
 
 def add_race(
@@ -269,29 +275,31 @@ def add_race(
     checker: Checker,
     site: Site,
     kind: int,
-    old: int,
+    earlier_kind: int,
     first_access: int,
-    tick: int,
+    record: int,
     shared: int,
     start: int,
     word: int,
-    host: int,
+    host_address: int,
     word_number: int,
 ) -> None:
     """Record a race between an earlier access and the current one."""
     relation = ACROSS_BLOCKS
     if load64(checker.blocks + 8 * ((first_access >> WHO_BITS) - 1)) == block.number:
         relation = IN_BLOCK
-        if (first_access ^ tick) & _THREAD_MASK < 32:
+        if (first_access ^ record) & _THREAD_MASK < 32:
             relation = IN_WARP
     differs = 1
-    if kind == WEAK_WRITE and old == WEAK_WRITE:
-        differs = values_differ(block, checker, site, first_access, tick, host, word_number)
-    flags = RACE | (old != WEAK_READ) << 2 | (kind <= STRONG_WRITE) << 3 | relation << 4 | shared << 6
-    add_finding(context, block, checker, flags, start, word, first_access, tick, differs)
+    if kind == WEAK_WRITE and earlier_kind == WEAK_WRITE:
+        differs = values_differ(block, checker, site, first_access, record, host_address, word_number)
+    flags = (
+        RACE | (earlier_kind != WEAK_READ) << 2 | (kind <= STRONG_WRITE) << 3 | relation << 4 | shared << 6
+    )
+    add_finding(context, block, checker, flags, start, word, first_access, record, differs)
 
 
-def touch_word(
+def check_word(
     context: Context,
     block: Block,
     checker: Checker,
@@ -300,16 +308,16 @@ def touch_word(
     planes: int,
     step: int,
     floor: int,
-    tick: int,
+    record: int,
     shared: int,
     start: int,
     word: int,
-    host: int,
+    host_address: int,
     word_number: int,
 ) -> None:
     """Check an access to a word against the earlier accesses to it, and store the access for later checks."""
-    thread = tick & _THREAD_MASK
-    first_record = last_unordered_access(block, checker, planes, step, floor, thread)
+    thread = record & _THREAD_MASK
+    first_record = find_unordered_access(block, checker, planes, step, floor, thread)
     if first_record:
         add_race(
             context,
@@ -319,15 +327,15 @@ def touch_word(
             kind,
             WEAK_WRITE,
             first_record,
-            tick,
+            record,
             shared,
             start,
             word,
-            host,
+            host_address,
             word_number,
         )
     if kind in (WEAK_READ, WEAK_WRITE):
-        first_record = last_unordered_access(block, checker, planes + 3 * step, step, floor, thread)
+        first_record = find_unordered_access(block, checker, planes + 3 * step, step, floor, thread)
         if first_record:
             add_race(
                 context,
@@ -337,17 +345,17 @@ def touch_word(
                 kind,
                 STRONG_WRITE,
                 first_record,
-                tick,
+                record,
                 shared,
                 start,
                 word,
-                host,
+                host_address,
                 word_number,
             )
     if kind <= STRONG_WRITE:
-        first_record = last_unordered_access(block, checker, planes + 6 * step, step, floor, thread)
+        first_record = find_unordered_access(block, checker, planes + 6 * step, step, floor, thread)
         if first_record == 0 and shared and checker.partial and block.known:
-            first_record = last_unordered_reader(block, checker, word, floor, thread)
+            first_record = find_unordered_reader(block, checker, word, floor, thread)
         if first_record:
             add_race(
                 context,
@@ -357,17 +365,17 @@ def touch_word(
                 kind,
                 WEAK_READ,
                 first_record,
-                tick,
+                record,
                 shared,
                 start,
                 word,
-                host,
+                host_address,
                 word_number,
             )
     if kind != STRONG_READ:
-        remember_access(block, checker, planes + 3 * kind * step, step, floor, tick, shared)
+        remember_access(block, checker, planes + 3 * kind * step, step, floor, record, shared)
     if kind == WEAK_READ and shared and checker.partial:
-        store64(block.readers + 8 * (word * checker.warps + (thread >> 5)), tick)
+        store64(block.readers + 8 * (word * checker.warps + (thread >> 5)), record)
 
 
 def update_copies(
@@ -376,25 +384,25 @@ def update_copies(
     """Update the pending copies to a word after an access, and return whether further checks are
     unnecessary.
     """
-    address = block.pending_copies + 4 * word
-    copy_count = load32(address)
-    is_early = 0
+    count_address = block.pending_copies + 4 * word
+    copy_count = load32(count_address)
+    is_pending = 0
     if copy_count > 0 and step <= COPY_ISSUED:
-        is_early = 1
+        is_pending = 1
         copy_record = load64(block.latest + 8 * word)
         flags = PENDING_COPY | 1 << 6
-        if unordered(block, checker, copy_record, record & _THREAD_MASK):
+        if is_unordered(block, checker, copy_record, record & _THREAD_MASK):
             flags = flags | IN_BLOCK << 4
         add_finding(context, block, checker, flags, 0, word, copy_record, record, 1)
     if step == COPY_ISSUED:
-        store32(address, copy_count + 1)
+        store32(count_address, copy_count + 1)
         store64(block.latest + 8 * word, record)
         if site.bulk:
             store32(block.barriers + 4 * word, block.barrier)
             block.has_bulk = 1
     elif step == COPY_ARRIVED or (step == COPY_LANDED and site.bulk == 0):
-        store32(address, copy_count - 1)
-    return is_early or step == COPY_LANDED
+        store32(count_address, copy_count - 1)
+    return is_pending or step == COPY_LANDED
 
 
 def await_bulk_copies(block: Block, checker: Checker, barrier: int) -> None:
@@ -405,17 +413,17 @@ def await_bulk_copies(block: Block, checker: Checker, barrier: int) -> None:
     has_other_bulk = 0
     word = 0
     while word < checker.shared_words:
-        awaited = load32(block.barriers + 4 * word)
-        if awaited == barrier:
+        awaited_barrier = load32(block.barriers + 4 * word)
+        if awaited_barrier == barrier:
             store32(block.barriers + 4 * word, 0)
             store32(block.pending_copies + 4 * word, 0)
-        elif awaited != 0:
+        elif awaited_barrier != 0:
             has_other_bulk = 1
         word += 1
     block.has_bulk = has_other_bulk
 
 
-def touch_shared(
+def check_shared_word(
     context: Context,
     block: Block,
     checker: Checker,
@@ -427,19 +435,19 @@ def touch_shared(
 ) -> None:
     """Check the access of one lane to a word of shared memory."""
     if block.written:
-        tag = block.written + 4 * word
-        if site.reads and load32(tag) != block.number + 1:
+        written_tag = block.written + 4 * word
+        if site.reads and load32(written_tag) != block.number + 1:
             add_finding(context, block, checker, UNWRITTEN | 1 << 6, 0, word, 0, record, 1)
         if site.writes:
-            store32(tag, block.number + 1)
+            store32(written_tag, block.number + 1)
     if checker.races:
-        is_done = 0
+        is_copy = 0
         if step or block.copied:
             block.copied = 1
-            is_done = update_copies(context, block, checker, site, step, record, word)
-        if is_done == 0:
-            host = context.shared + (word << checker.shift)
-            touch_word(
+            is_copy = update_copies(context, block, checker, site, step, record, word)
+        if is_copy == 0:
+            host_address = context.shared + (word << checker.shift)
+            check_word(
                 context,
                 block,
                 checker,
@@ -452,12 +460,12 @@ def touch_shared(
                 1,
                 0,
                 word,
-                host,
+                host_address,
                 word_number,
             )
 
 
-def read_shared(
+def check_shared_reads(
     context: Context, block: Block, checker: Checker, site: Site, lanes: int, mask: int, first_record: int
 ) -> None:
     """Check ordinary reads of shared memory by the lanes of a warp.
@@ -466,12 +474,12 @@ def read_shared(
     need no comparison; the reads are remembered.
     """
     planes = block.planes
-    strong_writes = planes + 3 * STRONG_WRITE * block.step
-    reads = planes + 3 * WEAK_READ * block.step
+    strong_write_planes = planes + 3 * STRONG_WRITE * block.step
+    read_planes = planes + 3 * WEAK_READ * block.step
     step = block.step
     floor = block.floor
-    tags = block.written
-    tag = block.number + 1
+    written_tags = block.written
+    block_tag = block.number + 1
     shift = checker.shift
     part_count = site.parts
     remaining_lanes = mask
@@ -485,19 +493,19 @@ def read_shared(
             offset = 8 * word
             if (
                 load64(planes + offset) >= floor
-                or load64(strong_writes + offset) >= floor
-                or (tags != 0 and load32(tags + 4 * word) != tag)
+                or load64(strong_write_planes + offset) >= floor
+                or (written_tags != 0 and load32(written_tags + 4 * word) != block_tag)
             ):
-                touch_shared(context, block, checker, site, word, record, 0, word_number)
+                check_shared_word(context, block, checker, site, word, record, 0, word_number)
             else:
-                last_record = load64(reads + offset)
+                last_record = load64(read_planes + offset)
                 if last_record >= floor:
                     thread_difference = (last_record ^ record) & _THREAD_MASK
                     if thread_difference:
-                        store64(reads + offset + step, last_record)
+                        store64(read_planes + offset + step, last_record)
                         if thread_difference >> 5:
-                            store64(reads + offset + 2 * step, last_record)
-                store64(reads + offset, record)
+                            store64(read_planes + offset + 2 * step, last_record)
+                store64(read_planes + offset, record)
             word += 1
             word_number += 1
 
@@ -525,7 +533,7 @@ def find_region(context: Context, checker: Checker, block: Block, address: int) 
     return region
 
 
-def touch_global(
+def check_global_access(
     context: Context, block: Block, checker: Checker, site: Site, address: int, record: int
 ) -> None:
     """Check the access of one lane to global memory."""
@@ -550,7 +558,7 @@ def touch_global(
     word = (address - r.start) >> checker.shift
     word_number = 0
     while word_number < site.parts:
-        host = r.start + (word << checker.shift)
+        host_address = r.start + (word << checker.shift)
         if r.written:
             if site.reads and load8(r.written + word) == 0:
                 add_finding(context, block, checker, UNWRITTEN, r.start, word, 0, record, 1)
@@ -558,7 +566,7 @@ def touch_global(
                 store8(r.written + word, 1)
         if r.planes != 0 and r.quiet == 0:
             planes = r.planes + 8 * word
-            touch_word(
+            check_word(
                 context,
                 block,
                 checker,
@@ -571,15 +579,15 @@ def touch_global(
                 0,
                 r.start,
                 word,
-                host,
+                host_address,
                 word_number,
             )
         word += 1
         word_number += 1
 
 
-def touch_local(
-    context: Context, block: Block, checker: Checker, site: Site, address: int, tick: int
+def check_local_access(
+    context: Context, block: Block, checker: Checker, site: Site, address: int, record: int
 ) -> None:
     """Check the access of one lane to its own local memory.
 
@@ -588,24 +596,24 @@ def touch_local(
     """
     if block.local == 0:
         return
-    word = (tick & _THREAD_MASK) * checker.local_words + (address >> checker.shift)
-    tags = block.local + 4 * word
-    written = 0
+    word = (record & _THREAD_MASK) * checker.local_words + (address >> checker.shift)
+    written_tags = block.local + 4 * word
+    is_written = 0
     word_number = 0
     while word_number < site.parts:
-        if load32(tags + 4 * word_number) == block.number + 1:
-            written = 1
+        if load32(written_tags + 4 * word_number) == block.number + 1:
+            is_written = 1
         if site.writes:
-            store32(tags + 4 * word_number, block.number + 1)
+            store32(written_tags + 4 * word_number, block.number + 1)
         word_number += 1
-    if site.reads and written == 0:
+    if site.reads and is_written == 0:
         word_number = 0
         while word_number < site.parts:
-            add_finding(context, block, checker, UNWRITTEN | 1 << 7, 0, word + word_number, 0, tick, 1)
+            add_finding(context, block, checker, UNWRITTEN | 1 << 7, 0, word + word_number, 0, record, 1)
             word_number += 1
 
 
-def access(
+def check_access(
     context: Context,
     block: Block,
     checker: Checker,
@@ -627,7 +635,7 @@ def access(
         and step + block.copied + checker.partial == 0
         and checker.races
     ):
-        read_shared(context, block, checker, site, lanes, mask, record_base)
+        check_shared_reads(context, block, checker, site, lanes, mask, record_base)
         return
     outside_lanes = 0
     remaining_lanes = mask
@@ -651,14 +659,14 @@ def access(
             word = address >> checker.shift
             word_number = 0
             while word_number < site.parts:
-                touch_shared(context, block, checker, site, word, record, step, word_number)
+                check_shared_word(context, block, checker, site, word, record, step, word_number)
                 word += 1
                 word_number += 1
         elif lane_space == GLOBAL:
             if address >= checker.heap_start and address < checker.heap_end:
                 outside_lanes = outside_lanes | 1 << lane
-            touch_global(context, block, checker, site, address, record)
+            check_global_access(context, block, checker, site, address, record)
         else:
-            touch_local(context, block, checker, site, address, record)
+            check_local_access(context, block, checker, site, address, record)
     if outside_lanes:
         call(block.ask, context, CHECK_HEAP_ACCESS, lanes, outside_lanes, site.number)

@@ -58,7 +58,7 @@ class Site:
 UNBOUNDED = (0, (1 << 63) - 1)
 
 
-def polling_loads(plans: Iterable[FunctionPlan]) -> Set[int]:
+def find_polling_loads(plans: Iterable[FunctionPlan]) -> Set[int]:
     """Return the ids of the loads that a loop repeats until another thread writes the expected value.
 
     These are volatile loads, and atomics that change nothing. Volatile accesses to shared memory are mostly
@@ -80,20 +80,20 @@ def polling_loads(plans: Iterable[FunctionPlan]) -> Set[int]:
                     ]
                     load_ids |= {
                         id(i)
-                        for i in _branch_inputs(instructions)
+                        for i in _find_branch_inputs(instructions)
                         if (i.root == "ld" and "volatile" in i.parts) or _only_reads(i)
                     }
     return load_ids
 
 
-def _branch_inputs(instructions: Sequence[ir.Instruction]) -> list[ir.Instruction]:
+def _find_branch_inputs(instructions: Sequence[ir.Instruction]) -> list[ir.Instruction]:
     """Return the instructions of a loop whose results determine whether its branches are taken."""
     register_names = {i.guard for i in instructions if i.root in ("bra", "brx") and i.guard}
-    registers = [(i, *cfg.find_definitions_and_uses(i)) for i in instructions]
+    instruction_registers = [(i, *cfg.find_definitions_and_uses(i)) for i in instructions]
     while True:
         deciding_reads = [
             (i, uses)
-            for i, defined_registers, uses in registers
+            for i, defined_registers, uses in instruction_registers
             if not register_names.isdisjoint(defined_registers)
         ]
         new_names = {name for _, uses in deciding_reads for name in uses} - register_names
@@ -121,7 +121,7 @@ def has_partial_waits(plans: Iterable[FunctionPlan]) -> bool:
     )
 
 
-def site(
+def make_site(
     number: int,
     i: ir.Instruction,
     bounds: tuple[int, int] = UNBOUNDED,
@@ -135,7 +135,7 @@ def site(
     access_kind = memory_ops.kind_of(i)
     space = memory_ops.space_of(i)
     opcode_parts = set(i.parts[1:])
-    atomic = access_kind == "atomic"
+    is_atomic = access_kind == "atomic"
     # The opcode in the PTX text: the instruction may be one of several accesses of another instruction.
     opcode = i.text.split(maxsplit=1)[1] if i.text.startswith("@") else i.text
     return Site(
@@ -145,11 +145,11 @@ def site(
         size_bytes=memory_ops.size_of(i),
         writes=access_kind != "load",
         reads=access_kind != "store" and not opcode.startswith("mbarrier.init"),
-        strong=atomic or bool(opcode_parts & _STRONG_MODIFIERS),
+        strong=is_atomic or bool(opcode_parts & _STRONG_MODIFIERS),
         volatile="volatile" in opcode_parts,
         flag=bool(polled) and (access_kind == "store" or id(i) in polled),
         releases=bool(opcode_parts & {"release", "acq_rel"})
-        or (atomic and opcode.startswith(_ARRIVE_OPCODES)),
+        or (is_atomic and opcode.startswith(_ARRIVE_OPCODES)),
         acquires=bool(opcode_parts & {"acquire", "acq_rel"}) or opcode.startswith("mbarrier"),
         scalar=access_kind == "store" and memory_ops.vector_width(i) == 1,
         swaps="cas" in opcode_parts,
@@ -161,7 +161,7 @@ def site(
     )
 
 
-def register_site(number: int, i: ir.Instruction) -> Site:
+def make_register_site(number: int, i: ir.Instruction) -> Site:
     """Return the description that the checks use for an instruction without a memory access."""
     return Site(
         number=number,
@@ -185,9 +185,9 @@ def register_site(number: int, i: ir.Instruction) -> Site:
     )
 
 
-def granule_bytes(instructions: list[ir.Instruction]) -> int:
+def find_granule_bytes(instructions: list[ir.Instruction]) -> int:
     """Return the largest granule size that divides the sizes of all accesses of a kernel. The size is at most
     4 bytes.
     """
-    sizes = [ir.TYPE_BYTES[i.type] for i in instructions if memory_ops.space_of(i) != "const"]
-    return min([4, *sizes])
+    access_sizes = [ir.TYPE_BYTES[i.type] for i in instructions if memory_ops.space_of(i) != "const"]
+    return min([4, *access_sizes])

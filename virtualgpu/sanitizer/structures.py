@@ -21,7 +21,7 @@ LOCAL = 2
 GENERIC = 3
 NO_SPACE = 4
 # Planes of a word's history: three for each class.
-PLANES = 9
+PLANE_COUNT = 9
 THREAD_BITS = 10
 WHO_BITS = 32
 
@@ -33,7 +33,7 @@ PENDING_COPY = 3
 IN_WARP = 0
 IN_BLOCK = 1
 ACROSS_BLOCKS = 2
-ENTRIES = 4096
+ENTRY_CAPACITY = 4096
 
 # Stages of asynchronous copies; 0 is any other access. From `COPY_BOUND` on, the copy is a write that the
 # barrier orders, although its data arrive later.

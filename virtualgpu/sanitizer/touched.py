@@ -25,7 +25,7 @@ from virtualgpu.engine.ir.compiled import (
 )
 from virtualgpu.engine.machine import jit
 from virtualgpu.records.acts import HOST, Region
-from virtualgpu.sanitizer.sites import granule_bytes, site
+from virtualgpu.sanitizer.sites import find_granule_bytes, make_site
 from virtualgpu.sanitizer.structures import LOCAL, Context
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 READ = 1
 WRITTEN = 2
 ATOMIC = 4
-OPEN = -(1 << 29)  # site of the callback for the first access to an allocation
+OPEN_ALLOCATION = -(1 << 29)  # site of the callback for the first access to an allocation
 _TAG_SHIFT = 56
 _OFFSET_MASK = (1 << 56) - 1
 # Larger allocations have larger granules; a kernel with more pieces than this has larger ones.
@@ -61,17 +61,17 @@ class AllocationTable:
     ask: int
 
 
-def touch(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
+def mark_accesses(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
     """Record a memory access of the lanes of a warp."""
     if number < 0:
         return
     table = struct_at(AllocationTable, context.watched)
-    effect = load64(table.sites + 16 * number)
-    size = load64(table.sites + 16 * number + 8)
-    if effect == 0:
+    access_effect = load64(table.sites + 16 * number)
+    size_bytes = load64(table.sites + 16 * number + 8)
+    if access_effect == 0:
         return
-    start = 0
-    end = 0
+    allocation_start = 0
+    allocation_end = 0
     map_address = 0
     shift = 0
     remaining_lanes = mask
@@ -83,9 +83,9 @@ def touch(context: Context, number: int, lanes: int, mask: int, values: int) -> 
         if tag:
             address = address & _OFFSET_MASK
             if tag <= LOCAL:
-                end = 0
+                allocation_end = 0
                 address = 0
-        if address < start or address >= end:
+        if address < allocation_start or address >= allocation_end:
             lower = 0
             upper = table.count
             while lower < upper:
@@ -95,29 +95,29 @@ def touch(context: Context, number: int, lanes: int, mask: int, values: int) -> 
                 else:
                     upper = midpoint
             map_address = 0
-            end = 0
+            allocation_end = 0
             if lower:
-                start = load64(table.starts + 8 * (lower - 1))
-                end = load64(table.ends + 8 * (lower - 1))
-                if address < end:
+                allocation_start = load64(table.starts + 8 * (lower - 1))
+                allocation_end = load64(table.ends + 8 * (lower - 1))
+                if address < allocation_end:
                     if load64(table.maps + 8 * (lower - 1)) == 0:
-                        call(table.ask, context, OPEN, 0, lower - 1, 0)
+                        call(table.ask, context, OPEN_ALLOCATION, 0, lower - 1, 0)
                     map_address = load64(table.maps + 8 * (lower - 1))
                     shift = load64(table.shifts + 8 * (lower - 1))
-        if map_address and address < end:
-            mark_address = map_address + ((address - start) >> shift)
-            last_mark_address = map_address + ((address + size - 1 - start) >> shift)
+        if map_address and address < allocation_end:
+            mark_address = map_address + ((address - allocation_start) >> shift)
+            last_mark_address = map_address + ((address + size_bytes - 1 - allocation_start) >> shift)
             while mark_address <= last_mark_address:
-                store8(mark_address, load8(mark_address) | effect)
+                store8(mark_address, load8(mark_address) | access_effect)
                 mark_address += 1
 
 
 @functools.cache
-def observer() -> jit.LibraryCode:
-    """Compile the function `touch` and return its library. The engine calls the exported function
+def compile_mark_observer() -> jit.LibraryCode:
+    """Compile the function `mark_accesses` and return its library. The engine calls the exported function
     ``entry_of``.
     """
-    return jit.LibraryCode(translate([touch], "touch", {"Context": layout.CONTEXT}), "entry_of")
+    return jit.LibraryCode(translate([mark_accesses], "touch", {"Context": layout.CONTEXT}), "entry_of")
 
 
 class AccessRecorder:
@@ -125,7 +125,7 @@ class AccessRecorder:
 
     def __init__(self, device: VirtualDevice, accesses: list[ir.Instruction]) -> None:
         self._device = device
-        self._granule_bytes = granule_bytes(accesses)
+        self._granule_bytes = find_granule_bytes(accesses)
         self._starts, self._ends = device.memory.live()
         self._maps: dict[int, npt.NDArray[np.uint8]] = {}
         allocation_count = max(len(self._starts), 1)
@@ -142,19 +142,19 @@ class AccessRecorder:
 
     def watch(self, ask: int) -> tuple[int, int]:
         self._table.ask = ask
-        return observer().address, address_of(self._table)
+        return compile_mark_observer().address, address_of(self._table)
 
     def custom_event(
-        self, block: int, warp: int, what: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
+        self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
-        size = int(self._ends[mask] - self._starts[mask])
-        shift = self._granule_bytes.bit_length() - 1
-        while size >> shift > _MAX_GRANULES:
-            shift += 1
+        allocation_bytes = int(self._ends[mask] - self._starts[mask])
+        granule_shift = self._granule_bytes.bit_length() - 1
+        while allocation_bytes >> granule_shift > _MAX_GRANULES:
+            granule_shift += 1
         # The host maps pages of zeros at the first write.
-        self._maps[mask] = np.zeros((size >> shift) + 1, np.uint8)
+        self._maps[mask] = np.zeros((allocation_bytes >> granule_shift) + 1, np.uint8)
         self._map_addresses[mask] = self._maps[mask].ctypes.data
-        self._shifts[mask] = shift
+        self._shifts[mask] = granule_shift
 
     def access(self, *_: Any) -> bool:
         return False
@@ -171,34 +171,34 @@ class AccessRecorder:
         return tuple(
             region
             for region_number in sorted(self._maps)
-            for region in self._regions_of(region_number, effect)
+            for region in self._find_regions(region_number, effect)
         )
 
-    def _regions_of(self, region_number: int, effect: int) -> Iterator[Region]:
+    def _find_regions(self, region_number: int, effect: int) -> Iterator[Region]:
         start = int(self._starts[region_number])
         unit_bytes = 1 << int(self._shifts[region_number])
         size = int(self._ends[region_number]) - start
-        label = _array_label(self._device, start)
-        memory = HOST if self._device.memory.is_host_address(start) else self._device.id
+        label = _find_array_label(self._device, start)
+        memory_id = HOST if self._device.memory.is_host_address(start) else self._device.id
         if label.startswith(_PRIVATE_LABEL):
             return
         has_effect = np.zeros(len(self._maps[region_number]) + 2, np.int8)
         has_effect[1:-1] = self._maps[region_number] & effect != 0
-        edges = np.flatnonzero(np.diff(has_effect))
-        starts = edges[::2] * unit_bytes
-        ends = np.minimum(edges[1::2] * unit_bytes, size)
-        for first_byte, item_bytes, shape, strides in _byte_ranges(starts, ends):
-            yield Region(memory, start + first_byte, item_bytes, shape, strides, label)
+        effect_edges = np.flatnonzero(np.diff(has_effect))
+        starts = effect_edges[::2] * unit_bytes
+        ends = np.minimum(effect_edges[1::2] * unit_bytes, size)
+        for first_byte, item_bytes, shape, strides in _merge_byte_ranges(starts, ends):
+            yield Region(memory_id, start + first_byte, item_bytes, shape, strides, label)
 
 
-def _array_label(device: VirtualDevice, address: int) -> str:
+def _find_array_label(device: VirtualDevice, address: int) -> str:
     allocation = device.memory.nearest(address)
     return allocation.label if allocation is not None else ""
 
 
 def _effect_of(i: ir.Instruction) -> tuple[int, int]:
     """Return whether an access reads, writes or changes global memory, and its number of bytes."""
-    access_site = site(0, i)
+    access_site = make_site(0, i)
     if access_site.space not in ("global", "generic"):
         return 0, 0
     if i.root in ("atom", "red"):
@@ -206,15 +206,15 @@ def _effect_of(i: ir.Instruction) -> tuple[int, int]:
     return READ * access_site.reads | WRITTEN * access_site.writes, access_site.size_bytes
 
 
-def _byte_ranges(
+def _merge_byte_ranges(
     starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> Iterator[tuple[int, int, tuple[int, ...], tuple[int, ...]]]:
     """Yield ranges of bytes as address, item size, shape and strides; regular ranges are merged."""
     if len(starts) > 2:
-        sizes = ends - starts
+        range_sizes = ends - starts
         distances = np.diff(starts)
-        if (sizes == sizes[0]).all() and (distances == distances[0]).all():
-            yield int(starts[0]), int(sizes[0]), (len(starts),), (int(distances[0]),)
+        if (range_sizes == range_sizes[0]).all() and (distances == distances[0]).all():
+            yield int(starts[0]), int(range_sizes[0]), (len(starts),), (int(distances[0]),)
             return
     if len(starts) > _MAX_PIECES:
         gaps = starts[1:] - ends[:-1]
@@ -235,7 +235,7 @@ def run_watched(
     if options is not None and (options.trace is not None or options.observer is not None):
         device = launch.device
         read_regions = tuple(
-            Region(device.id, address, size, array=_array_label(device, address))
+            Region(device.id, address, size, array=_find_array_label(device, address))
             for address, size in launch.arrays.items()
         )
         return launch.run(options), (read_regions, (), ())

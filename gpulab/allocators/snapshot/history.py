@@ -10,16 +10,16 @@ from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass
 
 from gpulab.allocators.snapshot.ranges import Range, Ranges
-from gpulab.allocators.snapshot.tables import CODES, FREE, USED, WAITING, DeviceTables
+from gpulab.allocators.snapshot.tables import ACTION_CODES, FREE, USED, WAITING, DeviceTables
 from gpulab.allocators.torch.settings import SMALL_REQUEST_BYTES, SMALL_SEGMENT_BYTES, Settings
 
-ALLOC = CODES["alloc"]
-FREE_REQUESTED = CODES["free_requested"]
-FREE_COMPLETED = CODES["free_completed"]
-SEGMENT_ALLOC = CODES["segment_alloc"]
-SEGMENT_FREE = CODES["segment_free"]
-SEGMENT_MAP = CODES["segment_map"]
-SEGMENT_UNMAP = CODES["segment_unmap"]
+ALLOC = ACTION_CODES["alloc"]
+FREE_REQUESTED = ACTION_CODES["free_requested"]
+FREE_COMPLETED = ACTION_CODES["free_completed"]
+SEGMENT_ALLOC = ACTION_CODES["segment_alloc"]
+SEGMENT_FREE = ACTION_CODES["segment_free"]
+SEGMENT_MAP = ACTION_CODES["segment_map"]
+SEGMENT_UNMAP = ACTION_CODES["segment_unmap"]
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class LiveBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class DeviceHistory:
     """The state of a device's memory before and after all events, with the block size of each event."""
 
     first_ranges: list[Range]
@@ -44,10 +44,10 @@ class History:
     last_ranges: list[Range]
     last_blocks: dict[int, LiveBlock]
     sizes: list[int]
-    strange: int
+    mismatch_count: int
 
 
-def history(tables: DeviceTables, settings: Settings) -> History:
+def reconstruct_history(tables: DeviceTables, settings: Settings) -> DeviceHistory:
     """Reconstruct the first memory state of a device from its last state and its events, and find the block
     size of each event.
     """
@@ -70,21 +70,21 @@ def history(tables: DeviceTables, settings: Settings) -> History:
     for address in sorted(blocks, reverse=True):
         block = blocks[address]
         if not block.size:
-            block.size = large_segments.size_of(address, block.requested, settings)
-        large_segments.put(address)
+            block.size = large_segments.find_block_size(address, block.requested, settings)
+        large_segments.add_block(address)
     sizes = _redo_events(tables, blocks, large_segments, settings, last_blocks)
-    return History(first_ranges, blocks, tables.segments, last_blocks, sizes, mismatch_count)
+    return DeviceHistory(first_ranges, blocks, tables.segments, last_blocks, sizes, mismatch_count)
 
 
 def _undo_events(tables: DeviceTables, ranges: Ranges, blocks: dict[int, LiveBlock]) -> int:
-    contradictions = 0
+    mismatch_count = 0
     block_sizes = tables.block_sizes or [0] * len(tables.sizes)
     rows = zip(tables.actions, tables.addresses, tables.sizes, tables.streams, block_sizes, strict=True)
     for action, address, size, stream, block_size in reversed(list(rows)):
         if action == ALLOC:
-            contradictions += blocks.pop(address, None) is None
+            mismatch_count += blocks.pop(address, None) is None
         elif action == FREE_COMPLETED:
-            contradictions += address in blocks
+            mismatch_count += address in blocks
             blocks[address] = LiveBlock(block_size, size, WAITING, -1)
         elif action == FREE_REQUESTED:
             if address in blocks:
@@ -92,11 +92,11 @@ def _undo_events(tables: DeviceTables, ranges: Ranges, blocks: dict[int, LiveBlo
             else:
                 blocks[address] = LiveBlock(block_size, size, USED, -1)
         elif action in (SEGMENT_ALLOC, SEGMENT_MAP):
-            contradictions += ranges.remove(address, size) is None
+            mismatch_count += ranges.remove(address, size) is None
         elif action in (SEGMENT_FREE, SEGMENT_UNMAP):
             pool = 0 if action == SEGMENT_FREE and size == SMALL_SEGMENT_BYTES else 1
             ranges.add(Range(address, size, stream, pool, action == SEGMENT_UNMAP))
-    return contradictions
+    return mismatch_count
 
 
 def _redo_events(
@@ -107,7 +107,7 @@ def _redo_events(
     last_blocks: dict[int, LiveBlock],
 ) -> list[int]:
     current_sizes = {address: block.size for address, block in first_blocks.items()}
-    sizes = list(tables.sizes)
+    event_block_sizes = list(tables.sizes)
     rounded_sizes: dict[int, int] = {}
     for i, (action, address, size) in enumerate(
         zip(tables.actions, tables.addresses, tables.sizes, strict=True)
@@ -117,18 +117,18 @@ def _redo_events(
                 rounded_sizes[size] = settings.rounded(size)
             block_size = rounded_sizes[size]
             if block_size > SMALL_REQUEST_BYTES:
-                block_size = large_segments.size_of(address, size, settings)
-                large_segments.put(address)
-            sizes[i] = current_sizes[address] = block_size
+                block_size = large_segments.find_block_size(address, size, settings)
+                large_segments.add_block(address)
+            event_block_sizes[i] = current_sizes[address] = block_size
             if address in last_blocks:
                 last_blocks[address].event = i
         elif action == FREE_REQUESTED:
-            sizes[i] = current_sizes.get(address) or settings.rounded(size)
+            event_block_sizes[i] = current_sizes.get(address) or settings.rounded(size)
             if address in last_blocks:
                 last_blocks[address].event = i
         elif action == FREE_COMPLETED:
-            sizes[i] = current_sizes.pop(address, 0) or settings.rounded(size)
-            large_segments.take(address)
+            event_block_sizes[i] = current_sizes.pop(address, 0) or settings.rounded(size)
+            large_segments.remove_block(address)
         elif action == SEGMENT_ALLOC:
             if size > SMALL_SEGMENT_BYTES:
                 large_segments.add_segment(address, size)
@@ -139,8 +139,8 @@ def _redo_events(
     # The final state is more exact about its blocks than the events that created them.
     for block in last_blocks.values():
         if block.event >= 0:
-            sizes[block.event] = block.size
-    return sizes
+            event_block_sizes[block.event] = block.size
+    return event_block_sizes
 
 
 class _LargeSegments:
@@ -162,19 +162,19 @@ class _LargeSegments:
             del self._starts[bisect_left(self._starts, address)]
             del self._ends[address], self._blocks[address]
 
-    def _start_of(self, address: int) -> int | None:
+    def _find_segment_start(self, address: int) -> int | None:
         index = bisect_right(self._starts, address) - 1
         if index < 0 or address >= self._ends[self._starts[index]]:
             return None
         return self._starts[index]
 
-    def put(self, address: int) -> None:
-        start = self._start_of(address)
+    def add_block(self, address: int) -> None:
+        start = self._find_segment_start(address)
         if start is not None:
             insort(self._blocks[start], address)
 
-    def take(self, address: int) -> None:
-        start = self._start_of(address)
+    def remove_block(self, address: int) -> None:
+        start = self._find_segment_start(address)
         if start is None:
             return
         blocks = self._blocks[start]
@@ -182,17 +182,19 @@ class _LargeSegments:
         if index < len(blocks) and blocks[index] == address:
             del blocks[index]
 
-    def size_of(self, address: int, requested: int, settings: Settings) -> int:
+    def find_block_size(self, address: int, requested: int, settings: Settings) -> int:
         """Return the size of the block that an allocator uses for a request. The size is that of the rounded
         request, or of the whole free range if the range is not split.
         """
-        size = settings.rounded(requested)
-        start = self._start_of(address)
+        rounded_bytes = settings.rounded(requested)
+        start = self._find_segment_start(address)
         if start is None:
-            return size
+            return rounded_bytes
         blocks = self._blocks[start]
-        index = bisect_right(blocks, address)
-        gap = (blocks[index] if index < len(blocks) else self._ends[start]) - address
-        if gap >= size and settings.splits(gap, size, is_small=False, is_expandable=False):
-            return size
-        return gap
+        next_index = bisect_right(blocks, address)
+        gap_bytes = (blocks[next_index] if next_index < len(blocks) else self._ends[start]) - address
+        if gap_bytes >= rounded_bytes and settings.splits(
+            gap_bytes, rounded_bytes, is_small=False, is_expandable=False
+        ):
+            return rounded_bytes
+        return gap_bytes

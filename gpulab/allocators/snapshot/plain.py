@@ -10,7 +10,7 @@ from typing import IO, Any, NoReturn
 
 from virtualgpu.errors import GpulabError
 
-GZIP = b"\x1f\x8b"
+GZIP_SIGNATURE = b"\x1f\x8b"
 
 
 class SnapshotError(GpulabError, ValueError):
@@ -19,7 +19,7 @@ class SnapshotError(GpulabError, ValueError):
     """
 
 
-class _Plain(pickle.Unpickler):
+class _PlainUnpickler(pickle.Unpickler):
     """Unpickler of numbers, strings, lists, tuples, sets and dictionaries, which rejects all other data.
 
     Every object that is not built in comes from a class or a function that the pickle names, and each of
@@ -39,7 +39,7 @@ class _Plain(pickle.Unpickler):
         )
 
 
-def load(file: IO[bytes]) -> Any:
+def load_pickle(file: IO[bytes]) -> Any:
     """Load plain data from a pickle file, which may be compressed with gzip.
 
     Raises
@@ -51,12 +51,12 @@ def load(file: IO[bytes]) -> Any:
     -----
     A hostile pickle can still waste memory or time: read it in a process with limits.
     """
-    is_compressed = file.read(2) == GZIP
+    is_compressed = file.read(2) == GZIP_SIGNATURE
     file.seek(0)
     if is_compressed:
         file = gzip.GzipFile(fileobj=file)  # type: ignore[assignment]
     try:
-        data = _Plain(file, buffers=None, fix_imports=False, encoding="bytes").load()
+        snapshot_data = _PlainUnpickler(file, buffers=None, fix_imports=False, encoding="bytes").load()
     except SnapshotError:
         raise
     except MemoryError:
@@ -85,4 +85,4 @@ def load(file: IO[bytes]) -> Any:
         raise SnapshotError(f"This pickle is damaged ({type(error).__name__}: {str(error)[:80]}).") from None
     if next_byte:
         raise SnapshotError("This pickle has data after its end: it is damaged, or it is not a snapshot.")
-    return data
+    return snapshot_data

@@ -33,7 +33,7 @@ class Ranges:
     def __iter__(self) -> Iterator[Range]:
         return iter([self._by_start[start] for start in self._starts])
 
-    def around(self, address: int) -> Range | None:
+    def find_range(self, address: int) -> Range | None:
         """Return the address range that contains `address`."""
         index = bisect_right(self._starts, address) - 1
         if index < 0:
@@ -41,26 +41,28 @@ class Ranges:
         candidate = self._by_start[self._starts[index]]
         return candidate if address < candidate.end else None
 
-    def add(self, added: Range) -> None:
+    def add(self, added_range: Range) -> None:
         """Add an address range. A range of an expandable segment is merged with its neighbours."""
-        if added.is_expandable:
-            for neighbour in (self.around(added.address - 1), self.around(added.end)):
-                if neighbour is None or not neighbour.is_expandable or neighbour.stream != added.stream:
+        if added_range.is_expandable:
+            for neighbour in (self.find_range(added_range.address - 1), self.find_range(added_range.end)):
+                if neighbour is None or not neighbour.is_expandable or neighbour.stream != added_range.stream:
                     continue
-                if neighbour.end == added.address or added.end == neighbour.address:
-                    self._drop(neighbour)
-                    start = min(neighbour.address, added.address)
-                    added = Range(start, neighbour.size + added.size, added.stream, neighbour.pool, True)
-        if added.address not in self._by_start:
-            insort(self._starts, added.address)
-        self._by_start[added.address] = added
+                if neighbour.end == added_range.address or added_range.end == neighbour.address:
+                    self._remove_whole(neighbour)
+                    start = min(neighbour.address, added_range.address)
+                    added_range = Range(
+                        start, neighbour.size + added_range.size, added_range.stream, neighbour.pool, True
+                    )
+        if added_range.address not in self._by_start:
+            insort(self._starts, added_range.address)
+        self._by_start[added_range.address] = added_range
 
     def remove(self, address: int, size: int) -> Range | None:
         """Remove an address range or a part of one. The remaining parts are kept."""
-        affected_range = self.around(address)
+        affected_range = self.find_range(address)
         if affected_range is None:
             return None
-        self._drop(affected_range)
+        self._remove_whole(affected_range)
         head_bytes = address - affected_range.address
         tail_bytes = affected_range.end - address - size
         if affected_range.is_expandable:
@@ -70,6 +72,6 @@ class Ranges:
                 self.add(affected_range._replace(address=address + size, size=tail_bytes))
         return affected_range
 
-    def _drop(self, address_range: Range) -> None:
+    def _remove_whole(self, address_range: Range) -> None:
         del self._by_start[address_range.address]
         del self._starts[bisect_right(self._starts, address_range.address) - 1]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.allocators.snapshot.plain import GZIP, SnapshotError
+from gpulab.allocators.snapshot.plain import GZIP_SIGNATURE, SnapshotError
 from gpulab.allocators.snapshot.tables import FREE, WAITING
 from virtualgpu.records.memory import (
     AllocatorEvents,
@@ -28,9 +28,9 @@ from virtualgpu.records.memory import (
 from virtualgpu.records.origin import Provenance
 
 Array = npt.NDArray[Any]
-_LIMIT_STATUSES = (-9, -24)  # by the limit on the processor's time: SIGKILL and SIGXCPU
-_LIMIT_S = 20
-_LIMIT_S_PER_GIB = 400
+_CPU_LIMIT_STATUSES = (-9, -24)  # by the limit on the processor's time: SIGKILL and SIGXCPU
+_CPU_LIMIT_S = 20
+_CPU_LIMIT_S_PER_GIB = 400
 _COMPRESSION_RATIO = 12  # how much larger a compressed snapshot is once it is unpacked
 
 
@@ -74,7 +74,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
         If there is no such file.
     """
     snapshot_path = Path(path)
-    size = snapshot_path.stat().st_size
+    file_bytes = snapshot_path.stat().st_size
     if not snapshot_path.is_file():
         file_kind = "a folder" if snapshot_path.is_dir() else "not an ordinary file"
         raise SnapshotError(
@@ -82,10 +82,10 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
             "'snapshot.pickle'."
         )
     with snapshot_path.open("rb") as file:
-        if file.read(2) == GZIP:
-            size *= _COMPRESSION_RATIO
-    limit_bytes = (2 << 30) + 24 * size
-    limit_s = _LIMIT_S + size * _LIMIT_S_PER_GIB // (1 << 30)
+        if file.read(2) == GZIP_SIGNATURE:
+            file_bytes *= _COMPRESSION_RATIO
+    memory_limit_bytes = (2 << 30) + 24 * file_bytes
+    cpu_limit_s = _CPU_LIMIT_S + file_bytes * _CPU_LIMIT_S_PER_GIB // (1 << 30)
     with tempfile.TemporaryDirectory(prefix="snapshot") as folder:
         arrays_path = Path(folder) / "arrays.npz"
         module = "gpulab.allocators.snapshot.worker"
@@ -95,12 +95,15 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
             module,
             str(snapshot_path.resolve()),
             str(arrays_path),
-            str(limit_bytes),
-            str(limit_s),
+            str(memory_limit_bytes),
+            str(cpu_limit_s),
         ]
-        root = str(Path(__file__).resolve().parents[3])
+        package_root = str(Path(__file__).resolve().parents[3])
         python_path = os.environ.get("PYTHONPATH")
-        environment = {**os.environ, "PYTHONPATH": root + (os.pathsep + python_path if python_path else "")}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": package_root + (os.pathsep + python_path if python_path else ""),
+        }
         try:
             process = subprocess.run(
                 command,
@@ -108,28 +111,30 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=3 * limit_s,
+                timeout=3 * cpu_limit_s,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise SnapshotError(f"{snapshot_path.name!r} could not be read within {3 * limit_s} s.") from None
+            raise SnapshotError(
+                f"{snapshot_path.name!r} could not be read within {3 * cpu_limit_s} s."
+            ) from None
         if process.returncode == 1 and process.stdout.strip():
             raise SnapshotError(f"{snapshot_path.name!r} cannot be opened. {process.stdout.strip()}")
         if process.returncode:
             reason = (
-                f"reading it takes more than {limit_s} s of processor time"
-                if process.returncode in _LIMIT_STATUSES
+                f"reading it takes more than {cpu_limit_s} s of processor time"
+                if process.returncode in _CPU_LIMIT_STATUSES
                 else "reading the file crashes Python"
             )
             raise SnapshotError(
                 f"{snapshot_path.name!r} cannot be opened: {reason}. The file is damaged or malicious."
             )
         with np.load(arrays_path, allow_pickle=False) as arrays:
-            return snapshot_of(dict(arrays), snapshot_path.name)
+            return make_snapshot(dict(arrays), snapshot_path.name)
 
 
-def snapshot_of(arrays: dict[str, Array], name: str) -> Snapshot:
-    """Build a memory snapshot from the arrays that the function `worker.arrays` returns."""
+def make_snapshot(arrays: dict[str, Array], name: str) -> Snapshot:
+    """Build a memory snapshot from the arrays that the function `worker.make_arrays` returns."""
     header = json.loads(arrays["about"].tobytes().decode("utf-8", "surrogatepass"))
     frames = [Frame(*frame) for frame in header["frames"]]
     all_frames = [frames[frame_index] for frame_index in arrays["stack_frames"].tolist()]
@@ -143,20 +148,22 @@ def snapshot_of(arrays: dict[str, Array], name: str) -> Snapshot:
     for key, device_note in header["devices"].items():
         device = int(key)
         prefix = f"{key}."
-        provenance = _provenance(header["provenance"], device, name)
-        times = arrays[prefix + "times_us"] * 1000
+        provenance = _make_provenance(header["provenance"], device, name)
+        times_ns = arrays[prefix + "times_us"] * 1000
         events = AllocatorEvents(
             actions=arrays[prefix + "actions"],
             addresses=arrays[prefix + "addresses"],
             size_bytes=arrays[prefix + "sizes"],
-            requested_bytes=_requested_bytes(arrays, prefix),
+            requested_bytes=_find_requested_bytes(arrays, prefix),
             streams=arrays[prefix + "streams"],
-            time_ns=times,
+            time_ns=times_ns,
             stacks=arrays[prefix + "stacks"],
         )
-        start_ns, end_ns = (int(times[0]), int(times[-1])) if len(times) else (0, 0)
-        first_map = _block_map(arrays, prefix + "first_", header["pools"], provenance, device, start_ns)
-        last_maps[device] = _block_map(arrays, prefix + "last_", header["pools"], provenance, device, end_ns)
+        start_ns, end_ns = (int(times_ns[0]), int(times_ns[-1])) if len(times_ns) else (0, 0)
+        first_map = _make_block_map(arrays, prefix + "first_", header["pools"], provenance, device, start_ns)
+        last_maps[device] = _make_block_map(
+            arrays, prefix + "last_", header["pools"], provenance, device, end_ns
+        )
         traces[device] = AllocatorTrace(
             provenance=provenance,
             device_id=device,
@@ -171,9 +178,9 @@ def snapshot_of(arrays: dict[str, Array], name: str) -> Snapshot:
     return Snapshot(traces, last_maps)
 
 
-def _provenance(words: list[str], device: int, name: str) -> Provenance:
+def _make_provenance(provenance_words: list[str], device: int, name: str) -> Provenance:
     """Return the origin of the numbers; measured numbers become recorded ones."""
-    match words:
+    match provenance_words:
         case ["modelled", device_name, detail]:
             return Provenance("modelled", device_name, detail)
         case ["measured" | "recorded", device_name, _]:
@@ -181,35 +188,35 @@ def _provenance(words: list[str], device: int, name: str) -> Provenance:
     return Provenance("recorded", f"GPU {device} of a PyTorch program", name)
 
 
-def _requested_bytes(arrays: dict[str, Array], prefix: str) -> Array:
+def _find_requested_bytes(arrays: dict[str, Array], prefix: str) -> Array:
     """Return the requested bytes of each event, or 0 for events of segments."""
     actions = arrays[prefix + "actions"]
     return np.where(actions <= 2, arrays[prefix + "requested"], 0)
 
 
-def _block_map(
+def _make_block_map(
     arrays: dict[str, Array], prefix: str, pools: list[str], provenance: Provenance, device: int, time_ns: int
 ) -> BlockMap:
-    rows = arrays[prefix + "blocks"].tolist()
+    block_rows = arrays[prefix + "blocks"].tolist()
     segments = []
-    row = 0
+    block_row = 0
     for address, size, stream, pool, is_expandable in arrays[prefix + "segments"].tolist():
         blocks: list[Block] = []
         free_address = address
-        while row < len(rows) and rows[row][0] < address + size:
-            block_address, length, requested_bytes, state_code, stack, event = rows[row]
-            row += 1
+        while block_row < len(block_rows) and block_rows[block_row][0] < address + size:
+            block_address, block_bytes, requested_bytes, state_code, stack, event = block_rows[block_row]
+            block_row += 1
             if block_address < free_address:  # only where a snapshot contradicts itself
                 continue
             if block_address > free_address:
                 blocks.append(
                     Block(address=free_address, size_bytes=block_address - free_address, is_free=True)
                 )
-            length = min(length, address + size - block_address)
+            block_bytes = min(block_bytes, address + size - block_address)
             blocks.append(
                 Block(
                     address=block_address,
-                    size_bytes=length,
+                    size_bytes=block_bytes,
                     is_free=state_code == FREE,
                     requested_bytes=requested_bytes,
                     is_waiting=state_code == WAITING,
@@ -217,7 +224,7 @@ def _block_map(
                     event=event,
                 )
             )
-            free_address = block_address + length
+            free_address = block_address + block_bytes
         if free_address < address + size:
             blocks.append(Block(address=free_address, size_bytes=address + size - free_address, is_free=True))
         segments.append(Segment(address, size, stream, tuple(blocks), pools[pool], bool(is_expandable)))

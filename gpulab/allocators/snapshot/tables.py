@@ -12,13 +12,13 @@ from gpulab.allocators.snapshot.plain import SnapshotError
 from gpulab.allocators.snapshot.ranges import Range
 from virtualgpu.records.memory import ACTIONS
 
-CODES = {name: code for code, name in enumerate(ACTIONS)}
-_STATES = {"inactive": 0, "active_allocated": 1, "active_pending_free": 2, "active_awaiting_free": 2}
+ACTION_CODES = {name: code for code, name in enumerate(ACTIONS)}
+_STATE_CODES = {"inactive": 0, "active_allocated": 1, "active_pending_free": 2, "active_awaiting_free": 2}
 FREE = 0
 USED = 1
 WAITING = 2
 _MAX_DEVICES = 1024
-_LIMIT = 1 << 62
+_NUMBER_LIMIT = 1 << 62
 
 
 class FinalBlock(NamedTuple):
@@ -79,7 +79,7 @@ class Tables:
             if isinstance(provenance, tuple | list)
             else []
         )
-        self.settings = _settings(snapshot.get("allocator_settings"))
+        self.settings = _format_settings(snapshot.get("allocator_settings"))
         self.devices: dict[int, DeviceTables] = {}
         traces = _check_type(list, snapshot.get("device_traces", []), "device_traces")
         if len(traces) > _MAX_DEVICES:
@@ -88,10 +88,10 @@ class Tables:
                 "is damaged, or it is not a snapshot."
             )
         for segment in _check_type(list, snapshot["segments"], "segments"):
-            self._segment(_check_type(dict, segment, "segment"))
+            self._read_segment(_check_type(dict, segment, "segment"))
         for device, trace in enumerate(traces):
             if trace:
-                self._trace(self._device(device), _check_type(list, trace, "trace"))
+                self._read_trace(self._find_device_tables(device), _check_type(list, trace, "trace"))
         for tables in self.devices.values():
             tables.segments.sort()
             tables.blocks.sort()
@@ -101,69 +101,76 @@ class Tables:
                         f"This snapshot is damaged: two of its segments overlap at {next_segment.address:#x}."
                     )
 
-    def _device(self, device_id: int) -> DeviceTables:
+    def _find_device_tables(self, device_id: int) -> DeviceTables:
         if not 0 <= device_id < _MAX_DEVICES:
             raise SnapshotError(
                 f"This snapshot is damaged: it refers to device {device_id}, which cannot exist."
             )
         return self.devices.setdefault(device_id, DeviceTables())
 
-    def _segment(self, segment: dict[Any, Any]) -> None:
-        tables = self._device(_number(segment, "device", 0))
-        address = _number(segment, "address")
-        size = _number(segment, "total_size")
-        pool = _short_text(segment.get("pool_name", segment.get("segment_type", "large")), 60)
+    def _read_segment(self, segment: dict[Any, Any]) -> None:
+        tables = self._find_device_tables(_read_number(segment, "device", 0))
+        address = _read_number(segment, "address")
+        size = _read_number(segment, "total_size")
+        pool_name = _short_text(segment.get("pool_name", segment.get("segment_type", "large")), 60)
         pool_id = segment.get("segment_pool_id", (0, 0))
         if isinstance(pool_id, tuple | list) and any(pool_id[:2]) and "pool_name" not in segment:
-            pool += f" of private pool {'.'.join(_short_text(pool_number) for pool_number in pool_id[:2])}"
+            pool_name += (
+                f" of private pool {'.'.join(_short_text(pool_number) for pool_number in pool_id[:2])}"
+            )
         tables.segments.append(
             Range(
                 address,
                 size,
-                _number({"stream": _stream_handle(segment.get("stream", 0))}, "stream"),
-                self.pools.setdefault(pool, len(self.pools)),
+                _read_number({"stream": _stream_handle(segment.get("stream", 0))}, "stream"),
+                self.pools.setdefault(pool_name, len(self.pools)),
                 bool(segment.get("is_expandable", False)),
             )
         )
-        position = address
+        block_address = address
         for block in _check_type(list, segment.get("blocks", []), "blocks"):
             block = _check_type(dict, block, "block")
             block_state = _short_text(block.get("state"))
-            if block_state not in _STATES:
+            if block_state not in _STATE_CODES:
                 raise SnapshotError(f"This snapshot is damaged: a block has the state {block_state!r}.")
-            length = _number(block, "size")
+            block_bytes = _read_number(block, "size")
             # Before PyTorch 2.1 a block had a history instead of its own size and frames.
-            history = block.get("history")
-            origin = (
-                _check_type(dict, history[0], "history") if isinstance(history, list) and history else block
+            block_history = block.get("history")
+            allocation_entry = (
+                _check_type(dict, block_history[0], "history")
+                if isinstance(block_history, list) and block_history
+                else block
             )
-            requested_bytes = block.get("requested_size", origin.get("real_size", length))
-            requested_bytes = _number(
-                {"requested_size": _nonnegative(requested_bytes, length)}, "requested_size"
+            requested_bytes = block.get("requested_size", allocation_entry.get("real_size", block_bytes))
+            requested_bytes = _read_number(
+                {"requested_size": _replace_negative(requested_bytes, block_bytes)}, "requested_size"
             )
-            stack = self._stack(origin.get("frames", ()))
-            tables.blocks.append(FinalBlock(position, length, requested_bytes, _STATES[block_state], stack))
-            position += length
-        if position != address + size:
+            stack = self._number_stack(allocation_entry.get("frames", ()))
+            tables.blocks.append(
+                FinalBlock(block_address, block_bytes, requested_bytes, _STATE_CODES[block_state], stack)
+            )
+            block_address += block_bytes
+        if block_address != address + size:
             raise SnapshotError(
                 f"This snapshot is damaged: the blocks of the segment at {address:#x} do not fill it."
             )
 
-    def _trace(self, tables: DeviceTables, trace: list[Any]) -> None:
+    def _read_trace(self, tables: DeviceTables, trace: list[Any]) -> None:
         try:
-            known_entries = [entry for entry in trace if entry["action"] in CODES]
+            known_entries = [entry for entry in trace if entry["action"] in ACTION_CODES]
             entries = [entry for entry in known_entries if _is_possible(entry)]
             tables.impossible = len(known_entries) - len(entries)
-            tables.actions = [CODES[entry["action"]] for entry in entries]
+            tables.actions = [ACTION_CODES[entry["action"]] for entry in entries]
             tables.addresses = [
-                entry["addr"] if "addr" in entry else _nonnegative(entry["device_free"]) for entry in entries
+                entry["addr"] if "addr" in entry else _replace_negative(entry["device_free"])
+                for entry in entries
             ]
             tables.sizes = [entry["size"] for entry in entries]
             tables.streams = [_stream_handle(entry["stream"]) for entry in entries]
             tables.times_us = [entry.get("time_us", 0) for entry in entries]
             if entries and "block_size" in entries[0]:
                 tables.block_sizes = [entry["block_size"] for entry in entries]
-            tables.stacks = [self._stack(entry.get("frames", ())) for entry in entries]
+            tables.stacks = [self._number_stack(entry.get("frames", ())) for entry in entries]
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise SnapshotError(
                 "An event of this snapshot's trace does not have PyTorch's format "
@@ -174,38 +181,38 @@ class Tables:
         if len(known_entries) < len(trace):
             for entry in trace:
                 action = _short_text(entry["action"])
-                if action not in CODES:
+                if action not in ACTION_CODES:
                     tables.left_out[action] = tables.left_out.get(action, 0) + 1
 
-    def _stack(self, frames: Any) -> int:
+    def _number_stack(self, frames: Any) -> int:
         """Return the number of a stack trace; lists and frames that the pickle shares are read once."""
         if not frames:
             return -1
         stack_number = self._stack_numbers.get(id(frames))
         if stack_number is None:
-            stack_number = self._new_stack(_check_type(list, frames, "frames"))
+            stack_number = self._add_stack(_check_type(list, frames, "frames"))
             self._stack_numbers[id(frames)] = stack_number
         return stack_number
 
-    def _new_stack(self, frames: list[Any]) -> int:
+    def _add_stack(self, frames: list[Any]) -> int:
         """Return the number of a list of frames; equal lists have the same number."""
         # The snapshot keeps its objects, so that their identities stay theirs. Some frames of each list tell
         # most lists apart; to hash them all would take most of the time that a large snapshot takes.
         stack_sample = (len(frames), *map(id, frames[:: len(frames) // 8 + 1]))
-        candidates = self._stacks_by_sample.setdefault(stack_sample, [])
-        for known_frames, stack_number in candidates:
+        similar_stacks = self._stacks_by_sample.setdefault(stack_sample, [])
+        for known_frames, stack_number in similar_stacks:
             if known_frames == frames:  # identical frames cost nothing to compare
                 return stack_number
-        frame_numbers = tuple([self._frame(frame) for frame in frames])
+        frame_numbers = tuple([self._number_frame(frame) for frame in frames])
         stack_number = self.stacks.setdefault(frame_numbers, len(self.stacks))
-        candidates.append((frames, stack_number))
+        similar_stacks.append((frames, stack_number))
         return stack_number
 
-    def _frame(self, frame: Any) -> int:
+    def _number_frame(self, frame: Any) -> int:
         frame_number = self._frame_numbers.get(id(frame))
         if frame_number is None:
             frame = _check_type(dict, frame, "frame")
-            line = _number(frame, "line", 0)
+            line = _read_number(frame, "line", 0)
             key = (
                 _short_text(frame.get("filename", ""), 1000),
                 line,
@@ -228,44 +235,44 @@ def _short_text(value: Any, max_length: int = 30) -> str:
     """Return a string of limited length or a number; return only the type's name of a container."""
     if isinstance(value, str):
         return value[:max_length]
-    if isinstance(value, int) and abs(value) < _LIMIT * 4:
+    if isinstance(value, int) and abs(value) < _NUMBER_LIMIT * 4:
         return str(value)
     return f"a {type(value).__name__}"
 
 
-def _number(record: dict[Any, Any], key: str, default: int | None = None) -> int:
+def _read_number(record: dict[Any, Any], key: str, default: int | None = None) -> int:
     value = record.get(key, default)
-    if type(value) is not int or not -_LIMIT < value < _LIMIT or (value < 0 and key != "line"):
+    if type(value) is not int or not -_NUMBER_LIMIT < value < _NUMBER_LIMIT or (value < 0 and key != "line"):
         raise SnapshotError(f"{key!r} of this snapshot is {_short_text(value)!r}, not a size or an address.")
     return value
 
 
-def _nonnegative(value: Any, default: int = 0) -> Any:
+def _replace_negative(value: Any, default: int = 0) -> Any:
     """Return a counter of PyTorch, or `default` if the counter has wrapped around below 0."""
-    return default if type(value) is int and (value < 0 or value >= _LIMIT) else value
+    return default if type(value) is int and (value < 0 or value >= _NUMBER_LIMIT) else value
 
 
 def _stream_handle(value: Any) -> Any:
     """Return the handle of a stream as a non-negative int that fits into an array."""
-    return value % _LIMIT if type(value) is int else value
+    return value % _NUMBER_LIMIT if type(value) is int else value
 
 
 def _is_possible(entry: dict[Any, Any]) -> bool:
     """Return whether all numbers of an event are possible values; `_check` handles wrong types."""
     values = [entry.get(key, 0) for key in ("addr", "size", "time_us", "block_size")]
-    return all(type(value) is not int or 0 <= value < _LIMIT for value in values)
+    return all(type(value) is not int or 0 <= value < _NUMBER_LIMIT for value in values)
 
 
 def _check_column(column: list[Any]) -> None:
     if not set(map(type, column)) <= {int}:
         raise SnapshotError("An event of this snapshot has a size or an address that is not an integer.")
-    if column and not (min(column) >= 0 and max(column) < _LIMIT):
+    if column and not (min(column) >= 0 and max(column) < _NUMBER_LIMIT):
         raise SnapshotError(
             "An event of this snapshot has a size or an address that is outside the memory of any device."
         )
 
 
-def _settings(record: Any) -> str:
+def _format_settings(record: Any) -> str:
     """Return the allocator's settings in PyTorch's notation; empty if the snapshot has none."""
     if not isinstance(record, dict):
         return ""
@@ -275,6 +282,6 @@ def _settings(record: Any) -> str:
     return text
 
 
-def as_array(rows: Iterable[Iterable[int]], width: int) -> np.ndarray[Any, Any]:
+def make_table(rows: Iterable[Iterable[int]], width: int) -> np.ndarray[Any, Any]:
     """Convert rows of integers to an array with `width` columns."""
     return np.array([list(row) for row in rows], dtype=np.int64).reshape(-1, width)

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.allocators.snapshot.history import LiveBlock, history
-from gpulab.allocators.snapshot.plain import SnapshotError, load
+from gpulab.allocators.snapshot.history import LiveBlock, reconstruct_history
+from gpulab.allocators.snapshot.plain import SnapshotError, load_pickle
 from gpulab.allocators.snapshot.ranges import Range
-from gpulab.allocators.snapshot.tables import DeviceTables, Tables, as_array
+from gpulab.allocators.snapshot.tables import DeviceTables, Tables, make_table
 from gpulab.allocators.torch.settings import Settings, SettingsError
 from gpulab.words import count, noun
 
@@ -27,7 +27,7 @@ from gpulab.words import count, noun
 _MAX_NAMES = 5
 
 
-def arrays(snapshot: Any) -> dict[str, np.ndarray[Any, Any]]:
+def make_arrays(snapshot: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Read a memory snapshot, and return its data as arrays for the module `reader`."""
     tables = Tables(snapshot)
     settings = Settings()
@@ -36,7 +36,7 @@ def arrays(snapshot: Any) -> dict[str, np.ndarray[Any, Any]]:
         settings = Settings.parse(tables.settings)
     except SettingsError as error:
         notes.append(f"The allocator's settings could not be read ({error}).")
-    result: dict[str, np.ndarray[Any, Any]] = {}
+    snapshot_arrays: dict[str, np.ndarray[Any, Any]] = {}
     header: dict[str, Any] = {
         "allocator": tables.allocator,
         "provenance": tables.provenance,
@@ -45,78 +45,90 @@ def arrays(snapshot: Any) -> dict[str, np.ndarray[Any, Any]]:
         "devices": {},
     }
     for device_id, device in sorted(tables.devices.items()):
-        header["devices"][device_id] = " ".join([*notes, *_device(result, f"{device_id}.", device, settings)])
+        header["devices"][device_id] = " ".join(
+            [*notes, *_add_device_arrays(snapshot_arrays, f"{device_id}.", device, settings)]
+        )
     header["frames"] = list(tables.frames)
-    result["stack_ends"] = np.cumsum([len(stack) for stack in tables.stacks], dtype=np.int64)
-    result["stack_frames"] = np.fromiter(chain.from_iterable(tables.stacks), np.int32)
-    result["about"] = np.frombuffer(json.dumps(header).encode("utf-8", "surrogatepass"), np.uint8)
-    return result
+    snapshot_arrays["stack_ends"] = np.cumsum([len(stack) for stack in tables.stacks], dtype=np.int64)
+    snapshot_arrays["stack_frames"] = np.fromiter(chain.from_iterable(tables.stacks), np.int32)
+    snapshot_arrays["about"] = np.frombuffer(json.dumps(header).encode("utf-8", "surrogatepass"), np.uint8)
+    return snapshot_arrays
 
 
-def _device(
-    result: dict[str, np.ndarray[Any, Any]], prefix: str, tables: DeviceTables, settings: Settings
+def _add_device_arrays(
+    snapshot_arrays: dict[str, np.ndarray[Any, Any]], prefix: str, tables: DeviceTables, settings: Settings
 ) -> list[str]:
-    device_history = history(tables, settings)
-    result[prefix + "actions"] = np.array(tables.actions, np.uint8)
-    result[prefix + "addresses"] = np.array(tables.addresses, np.int64)
-    result[prefix + "sizes"] = np.array(device_history.sizes, np.int64)
-    result[prefix + "requested"] = np.array(tables.sizes, np.int64)
-    result[prefix + "streams"] = np.array(tables.streams, np.int64)
-    result[prefix + "times_us"] = np.array(tables.times_us, np.int64)
-    result[prefix + "stacks"] = np.array(tables.stacks, np.int32)
-    _map(result, prefix + "first_", device_history.first_ranges, device_history.first_blocks)
-    _map(result, prefix + "last_", device_history.last_ranges, device_history.last_blocks)
+    device_history = reconstruct_history(tables, settings)
+    snapshot_arrays[prefix + "actions"] = np.array(tables.actions, np.uint8)
+    snapshot_arrays[prefix + "addresses"] = np.array(tables.addresses, np.int64)
+    snapshot_arrays[prefix + "sizes"] = np.array(device_history.sizes, np.int64)
+    snapshot_arrays[prefix + "requested"] = np.array(tables.sizes, np.int64)
+    snapshot_arrays[prefix + "streams"] = np.array(tables.streams, np.int64)
+    snapshot_arrays[prefix + "times_us"] = np.array(tables.times_us, np.int64)
+    snapshot_arrays[prefix + "stacks"] = np.array(tables.stacks, np.int32)
+    _add_map_arrays(
+        snapshot_arrays, prefix + "first_", device_history.first_ranges, device_history.first_blocks
+    )
+    _add_map_arrays(snapshot_arrays, prefix + "last_", device_history.last_ranges, device_history.last_blocks)
     notes = []
-    if device_history.strange:
-        auxiliary_verb = noun(device_history.strange, "does", "do")
-        notes.append(f"{count(device_history.strange, 'event')} {auxiliary_verb} not match the final state.")
+    if device_history.mismatch_count:
+        auxiliary_verb = noun(device_history.mismatch_count, "does", "do")
+        notes.append(
+            f"{count(device_history.mismatch_count, 'event')} {auxiliary_verb} not match the final state."
+        )
     if tables.impossible:
         verb = noun(tables.impossible, "was", "were")
         subject = f"{count(tables.impossible, 'event')} with an impossible size or address"
         notes.append(f"{subject} {verb} left out.")
     if tables.left_out:
-        by_count = sorted(tables.left_out.items(), key=lambda pair: -pair[1])
-        names = [f"{times:,} {name!r:.60}" for name, times in by_count[:_MAX_NAMES]]
-        other_events = sum(times for _, times in by_count[_MAX_NAMES:])
+        skipped_counts = sorted(tables.left_out.items(), key=lambda pair: -pair[1])
+        skipped_names = [f"{event_count:,} {name!r:.60}" for name, event_count in skipped_counts[:_MAX_NAMES]]
+        other_events = sum(event_count for _, event_count in skipped_counts[_MAX_NAMES:])
         if other_events:
-            names.append(f"{other_events:,} of {count(len(by_count) - _MAX_NAMES, 'other kind')}")
-        notes.append(f"Events of other kinds were left out: {', '.join(names)}.")
+            skipped_names.append(
+                f"{other_events:,} of {count(len(skipped_counts) - _MAX_NAMES, 'other kind')}"
+            )
+        notes.append(f"Events of other kinds were left out: {', '.join(skipped_names)}.")
     return notes
 
 
-def _map(
-    result: dict[str, np.ndarray[Any, Any]], prefix: str, ranges: list[Range], blocks: dict[int, LiveBlock]
+def _add_map_arrays(
+    snapshot_arrays: dict[str, np.ndarray[Any, Any]],
+    prefix: str,
+    ranges: list[Range],
+    blocks: dict[int, LiveBlock],
 ) -> None:
-    result[prefix + "segments"] = as_array(ranges, 5)
-    rows = (
+    snapshot_arrays[prefix + "segments"] = make_table(ranges, 5)
+    block_rows = (
         (address, block.size, block.requested, block.state, block.stack, block.event)
         for address, block in sorted(blocks.items())
     )
-    result[prefix + "blocks"] = as_array(rows, 6)
+    snapshot_arrays[prefix + "blocks"] = make_table(block_rows, 6)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Read a memory snapshot, and save its arrays to a file. If this fails, print the reason."""
-    snapshot_path, arrays_path, limit_bytes, limit_s = arguments
+    snapshot_path, arrays_path, memory_limit_bytes, cpu_limit_s = arguments
     gc.disable()
-    _limit(int(limit_bytes), int(limit_s))
+    _set_limits(int(memory_limit_bytes), int(cpu_limit_s))
     try:
         with Path(snapshot_path).open("rb") as file:
-            snapshot = load(file)
-        np.savez(arrays_path, **arrays(snapshot))  # type: ignore[arg-type]
+            snapshot = load_pickle(file)
+        np.savez(arrays_path, **make_arrays(snapshot))  # type: ignore[arg-type]
     except SnapshotError as error:
         print(error)
         return 1
     except MemoryError:
         print(
-            f"Reading the file takes more than {int(limit_bytes) / 2**30:.0f} GiB of memory, so the file is "
+            f"Reading the file takes more than {int(memory_limit_bytes) / 2**30:.0f} GiB of memory, so "
+            "the file is "
             "damaged or malicious."
         )
         return 1
     return 0
 
 
-def _limit(memory_bytes: int, seconds: int) -> None:
+def _set_limits(memory_bytes: int, seconds: int) -> None:
     """Limit the memory and time that a malicious pickle can use; this works on POSIX systems only."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource

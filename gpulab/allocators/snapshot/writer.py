@@ -10,7 +10,7 @@ from typing import Any
 from gpulab.allocators.torch.settings import Settings, SettingsError
 from virtualgpu.records.memory import AllocatorTrace, Block, BlockMap, Segment
 
-_STATES = {"used": "active_allocated", "waiting": "active_pending_free", "free": "inactive"}
+_STATE_NAMES = {"used": "active_allocated", "waiting": "active_pending_free", "free": "inactive"}
 # The viewer's own reader of pickles knows protocols 2 to 4.
 _PICKLE_PROTOCOL = 4
 
@@ -43,10 +43,10 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
         "segments": [
             segment_entry
             for segment in last.segments
-            for segment_entry in _segments(segment, trace.device_id, frames)
+            for segment_entry in _make_segment_entries(segment, trace.device_id, frames)
         ],
-        "device_traces": [[] for _ in range(trace.device_id)] + [_events(trace, frames)],
-        "allocator_settings": _settings(trace.settings),
+        "device_traces": [[] for _ in range(trace.device_id)] + [_make_event_entries(trace, frames)],
+        "allocator_settings": _make_settings_entry(trace.settings),
         "external_annotations": [],
         "allocator": trace.allocator,
         "provenance": (trace.provenance.source, trace.provenance.device, trace.provenance.detail),
@@ -56,7 +56,7 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
     return snapshot_path
 
 
-def _events(trace: AllocatorTrace, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _make_event_entries(trace: AllocatorTrace, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     entries = []
     for action, address, size, requested_bytes, stream, time_ns, stack in trace.events.rows():
         is_block = action in ("alloc", "free_requested", "free_completed")
@@ -76,17 +76,19 @@ def _events(trace: AllocatorTrace, frames: list[list[dict[str, Any]]]) -> list[d
     return entries
 
 
-def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _make_segment_entries(
+    segment: Segment, device: int, frames: list[list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
     """Return the snapshot's entries for a segment: one, or one per mapped part of an expandable segment."""
-    part_blocks: list[list[Block]] = [[]]
+    blocks_of_parts: list[list[Block]] = [[]]
     for block in segment.blocks:
         if block.is_unmapped:
-            part_blocks.append([])
+            blocks_of_parts.append([])
         else:
-            part_blocks[-1].append(block)
+            blocks_of_parts[-1].append(block)
     pool_kind, _, private_pool = segment.pool.partition(" of private pool ")
     entries = []
-    for blocks in filter(None, part_blocks):
+    for blocks in filter(None, blocks_of_parts):
         total_bytes = sum(block.size_bytes for block in blocks)
         entries.append(
             {
@@ -106,7 +108,7 @@ def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]])
                         "address": block.address,
                         "size": block.size_bytes,
                         "requested_size": block.requested_bytes or block.size_bytes,
-                        "state": _STATES[block.state],
+                        "state": _STATE_NAMES[block.state],
                         "frames": frames[block.stack] if block.stack >= 0 else [],
                     }
                     for block in blocks
@@ -117,15 +119,15 @@ def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]])
     return entries
 
 
-def _settings(text: str) -> dict[str, Any]:
+def _make_settings_entry(settings_text: str) -> dict[str, Any]:
     """Return the settings in the form of PyTorch's snapshots; defaults for a trace of another allocator."""
     try:
-        settings = Settings.parse(text)
+        settings = Settings.parse(settings_text)
     except SettingsError:
-        text = ""
+        settings_text = ""
         settings = Settings()
     return {
-        "PYTORCH_CUDA_ALLOC_CONF": text,
+        "PYTORCH_CUDA_ALLOC_CONF": settings_text,
         "max_split_size": -1 if settings.max_split_size_mb is None else settings.max_split_bytes,
         "garbage_collection_threshold": settings.garbage_collection_threshold,
         "expandable_segments": settings.expandable_segments,

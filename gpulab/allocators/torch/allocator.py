@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from gpulab.allocators.replay import OutOfMemory, RequestError, Sink
+from gpulab.allocators.replay import EventSink, OutOfMemory, RequestError
 from gpulab.allocators.torch.blocks import Block, Expandable, Pool
 from gpulab.allocators.torch.device import Device
 from gpulab.allocators.torch.settings import SMALL_REQUEST_BYTES, Settings
@@ -71,7 +71,7 @@ class TorchAllocator:
         self._device.used_bytes += others_bytes
         self._id = device_id
         self._provenance = Provenance("modelled", device_name, "PyTorch 2.11")
-        self.sink: Sink = _ignore_event
+        self.sink: EventSink = _ignore_event
         split = self._settings.max_split_size_mb
         self.statistics = Statistics(-1 if split is None else self._settings.max_split_bytes)
         self._small, self._large = Pool(is_small=True), Pool(is_small=False)
@@ -107,7 +107,7 @@ class TorchAllocator:
         size = self._settings.rounded(size_bytes)
         pool = self._small if size <= SMALL_REQUEST_BYTES else self._large
         segment_bytes = self._settings.segment_bytes(size)
-        block = self._cached(pool, stream, size)
+        block = self._take_cached_block(pool, stream, size)
         if block is None:
             if self._limit is not None and self._settings.garbage_collection_threshold > 0:
                 self._collect_garbage(self._limit)
@@ -133,7 +133,7 @@ class TorchAllocator:
         """Free a block of memory. If other streams use the block, it is freed after their work has ended."""
         if address == 0:
             return
-        block = self._used_block(address)
+        block = self._find_used_block(address)
         block.is_allocated = False
         pool = block.pool.name
         self.statistics.take("allocation", pool, 1)
@@ -144,16 +144,16 @@ class TorchAllocator:
         if not block.uses:
             self._free_block(block)
             return
-        uses = block.uses
+        used_streams = block.uses
         block.uses = set()
-        for stream in uses:
+        for stream in used_streams:
             block.events += 1
             self._events.setdefault(stream, deque()).append((block, [False]))
 
     def record_stream(self, address: int, stream: int) -> None:
         if address == 0:
             return
-        block = self._used_block(address)
+        block = self._find_used_block(address)
         if stream != block.stream:
             block.uses.add(stream)
 
@@ -177,14 +177,19 @@ class TorchAllocator:
         """Return the current segments and blocks of the allocator. Unmapped gaps divide an expandable segment
         into parts.
         """
-        heads = [b for b in (*self._active.values(), *self._small, *self._large) if b.before is None]
-        heads += [b for pool in (self._small, self._large) for b in pool.all_holes() if b.before is None]
-        segments = tuple(_segment(head) for head in sorted(heads, key=lambda block: block.address))
+        first_blocks = [b for b in (*self._active.values(), *self._small, *self._large) if b.before is None]
+        first_blocks += [
+            b for pool in (self._small, self._large) for b in pool.list_holes() if b.before is None
+        ]
+        segments = tuple(
+            _make_segment(first_block)
+            for first_block in sorted(first_blocks, key=lambda block: block.address)
+        )
         return BlockMap(self._provenance, self._id, 0, self._limit or 0, segments)
 
     # --- finding a block
 
-    def _cached(self, pool: Pool, stream: int, size: int) -> Block | None:
+    def _take_cached_block(self, pool: Pool, stream: int, size: int) -> Block | None:
         """Remove the best free block for a request from the pool and return it, or None."""
         if self._limit is not None and self._settings.garbage_collection_threshold > 0:
             pool.searches += 1
@@ -193,7 +198,7 @@ class TorchAllocator:
         if block is None or block.stream != stream:
             return None
         if block.expandable:
-            block = self._best_expandable(pool, index, block)
+            block = self._find_best_expandable(pool, index, block)
         if block is None:
             return None
         max_split_bytes = self._settings.max_split_bytes
@@ -204,13 +209,13 @@ class TorchAllocator:
         pool.remove(block)
         return block
 
-    def _best_expandable(self, pool: Pool, index: int, block: Block) -> Block | None:
+    def _find_best_expandable(self, pool: Pool, index: int, block: Block) -> Block | None:
         """Return the best free block for a request, as PyTorch selects it in expandable segments.
 
         A block in front of unmapped addresses counts with the size to which it can grow.
         """
 
-        def size_with_hole(block: Block) -> int:
+        def count_growable_bytes(block: Block) -> int:
             hole = block.after
             return block.size + (hole.size if hole is not None and not hole.is_mapped else 0)
 
@@ -219,7 +224,7 @@ class TorchAllocator:
             candidate = pool.at(index)
             if candidate is None or candidate.stream != block.stream:
                 return block
-            if not block.expandable or size_with_hole(candidate) >= size_with_hole(block):
+            if not block.expandable or count_growable_bytes(candidate) >= count_growable_bytes(block):
                 return block
             block = candidate
 
@@ -227,7 +232,7 @@ class TorchAllocator:
         if self._limit is not None and self._reserved + segment_bytes > self._limit:
             return None
         if self._settings.expandable_segments:
-            return self._expand(pool, stream, size)
+            return self._grow_segment(pool, stream, size)
         address = self._device.malloc(segment_bytes)
         if address is None:
             return None
@@ -277,9 +282,9 @@ class TorchAllocator:
 
     # --- expandable segments
 
-    def _expand(self, pool: Pool, stream: int, size: int) -> Block | None:
+    def _grow_segment(self, pool: Pool, stream: int, size: int) -> Block | None:
         """Map memory into gaps of an expandable segment, or after its end, until `size` bytes are free."""
-        block = self._room_to_grow(pool, stream, size)
+        block = self._find_room_to_grow(pool, stream, size)
         if not block.is_mapped and not self._map(block, min(block.size, size)):
             return None
         while block.size < size:
@@ -291,19 +296,19 @@ class TorchAllocator:
         pool.remove(block)
         return block
 
-    def _room_to_grow(self, pool: Pool, stream: int, size: int) -> Block:
+    def _find_room_to_grow(self, pool: Pool, stream: int, size: int) -> Block:
         """Return the block at the lowest address from which `size` bytes are free, mapped or not."""
-        for hole in pool.holes(stream):
-            start = hole
+        for hole in pool.list_stream_holes(stream):
+            first_block = hole
             if hole.before is not None and not hole.before.is_busy:
-                start = hole.before
+                first_block = hole.before
             free_bytes = 0
-            block: Block | None = start
+            block: Block | None = first_block
             while free_bytes < size and block is not None and not block.is_busy:
                 free_bytes += block.size
                 block = block.after
             if free_bytes >= size:
-                return start
+                return first_block
         segment = Expandable(self._device, pool.page_bytes(self._settings.large_segment_bytes))
         unmapped_block = Block(pool, stream, segment.address, segment.size_bytes, segment)
         unmapped_block.is_mapped = False
@@ -375,7 +380,7 @@ class TorchAllocator:
 
     # --- freeing blocks
 
-    def _used_block(self, address: int) -> Block:
+    def _find_used_block(self, address: int) -> Block:
         block = self._active.get(address)
         if block is None or not block.is_allocated:
             raise RequestError(
@@ -432,7 +437,7 @@ class TorchAllocator:
 
     def _process_events(self) -> None:
         """Free the blocks for which all streams have finished their work."""
-        for stream in self._streams_in_order():
+        for stream in self._sort_streams():
             waiting_blocks = self._events[stream]
             while waiting_blocks and waiting_blocks[0][1][0]:
                 self._complete_event(waiting_blocks.popleft()[0])
@@ -441,11 +446,11 @@ class TorchAllocator:
 
     def _synchronize_events(self) -> None:
         self.statistics.num_sync_all_streams += 1
-        for stream in self._streams_in_order():
+        for stream in self._sort_streams():
             for block, _ in self._events.pop(stream):
                 self._complete_event(block)
 
-    def _streams_in_order(self) -> list[int]:
+    def _sort_streams(self) -> list[int]:
         """Return the streams in PyTorch's order: the default stream, then the side streams, newest first.
 
         This order was recorded with three side streams; with more streams, PyTorch's hash table has another
@@ -515,28 +520,28 @@ class TorchAllocator:
 
     def _collect_garbage(self, limit: int) -> None:
         """Release large free blocks that have been unused for longer than the average large block."""
-        threshold = int(self._settings.garbage_collection_threshold * limit)
-        if self._reserved <= threshold:
+        threshold_bytes = int(self._settings.garbage_collection_threshold * limit)
+        if self._reserved <= threshold_bytes:
             return
-        target_bytes = self._reserved - threshold
+        target_bytes = self._reserved - threshold_bytes
         pool = self._large
 
-        def age(block: Block) -> int:
+        def count_searches(block: Block) -> int:
             return pool.searches - block.age_base
 
         unsplit_blocks = [block for block in pool if not block.is_split]
-        total_age = sum(age(block) for block in unsplit_blocks)
+        total_searches = sum(count_searches(block) for block in unsplit_blocks)
         block_count = len(unsplit_blocks)
         reclaimed_bytes = 0
-        has_freed = True
-        while reclaimed_bytes < target_bytes and has_freed and block_count > 0:
-            has_freed = False
-            average = total_age / block_count
+        has_released = True
+        while reclaimed_bytes < target_bytes and has_released and block_count > 0:
+            has_released = False
+            average_searches = total_searches / block_count
             for block in pool:
-                if not block.is_split and not block.expandable and age(block) >= average:
-                    has_freed = True
+                if not block.is_split and not block.expandable and count_searches(block) >= average_searches:
+                    has_released = True
                     reclaimed_bytes += block.size
-                    total_age -= age(block)
+                    total_searches -= count_searches(block)
                     block_count -= 1
                     self._release(block)
 
@@ -545,9 +550,9 @@ class TorchAllocator:
         return free_bytes if self._limit is None else max(0, min(free_bytes, self._limit - self._reserved))
 
 
-def _segment(head: Block) -> records.Segment:
+def _make_segment(first_block: Block) -> records.Segment:
     blocks = []
-    block: Block | None = head
+    block: Block | None = first_block
     while block is not None:
         is_waiting = block.is_busy and not block.is_allocated
         blocks.append(
@@ -561,7 +566,12 @@ def _segment(head: Block) -> records.Segment:
             )
         )
         block = block.after
-    size = blocks[-1].end - head.address
+    size = blocks[-1].end - first_block.address
     return records.Segment(
-        head.address, size, head.stream, tuple(blocks), head.pool.name, head.expandable is not None
+        first_block.address,
+        size,
+        first_block.stream,
+        tuple(blocks),
+        first_block.pool.name,
+        first_block.expandable is not None,
     )

@@ -138,14 +138,14 @@ class Pool:
         del self._unmapped[bisect_left(self._unmapped, (block.stream, block.address))]
         del self._holes[block.stream, block.address]
 
-    def holes(self, stream: int) -> Iterator[Block]:
+    def list_stream_holes(self, stream: int) -> Iterator[Block]:
         """Return the unmapped parts of a stream's expandable segments, sorted by address."""
         for key in self._unmapped[bisect_left(self._unmapped, (stream, 0)) :]:
             if key[0] != stream:
                 return
             yield self._holes[key]
 
-    def all_holes(self) -> Iterator[Block]:
+    def list_holes(self) -> Iterator[Block]:
         return iter([self._holes[key] for key in self._unmapped])
 
     def page_bytes(self, large_segment_bytes: int) -> int:

@@ -8,7 +8,7 @@ TOP_ADDRESS = 0x7F00_0000_0000
 """Address below which the regions of ``cudaMalloc`` are placed, from top to bottom."""
 _FIRST_RESERVED_ADDRESS = 0x0A00_0000_0000
 _PAGE_BYTES = 2 << 20
-_REGION_GRAIN = 32 << 20
+_REGION_ALIGN_BYTES = 32 << 20
 _CONTEXT_BYTES = 10 << 20
 """Part of the first region that the CUDA context takes; a program gets the remaining part first."""
 
@@ -23,16 +23,16 @@ class _Region:
         self.end = end
         self.used_ranges: list[tuple[int, int]] = []
 
-    def gap(self, size: int) -> int | None:
+    def find_gap(self, size: int) -> int | None:
         """Return the lowest address in the region that is followed by `size` free bytes, or None if there is
         no such address.
         """
-        position = self.address
+        gap_start = self.address
         for start, end in self.used_ranges:
-            if start - position >= size:
-                return position
-            position = end
-        return position if self.end - position >= size else None
+            if start - gap_start >= size:
+                return gap_start
+            gap_start = end
+        return gap_start if self.end - gap_start >= size else None
 
 
 class Device:
@@ -50,8 +50,8 @@ class Device:
         self.used_bytes = 0
         self._newest_first: list[_Region] = []
         self._by_address: list[tuple[int, int]] = []
-        context = self._new_region(_REGION_GRAIN)
-        context.used_ranges.append((context.address, context.address + _CONTEXT_BYTES))
+        context_region = self._new_region(_REGION_ALIGN_BYTES)
+        context_region.used_ranges.append((context_region.address, context_region.address + _CONTEXT_BYTES))
         self._reserved: list[tuple[int, int]] = []
 
     @property
@@ -66,11 +66,11 @@ class Device:
             return None
         size = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
         for region in self._newest_first:
-            address = region.gap(size)
+            address = region.find_gap(size)
             if address is not None:
                 break
         else:
-            region = self._new_region(-(-size // _REGION_GRAIN) * _REGION_GRAIN)
+            region = self._new_region(-(-size // _REGION_ALIGN_BYTES) * _REGION_ALIGN_BYTES)
             address = region.address
         insort(region.used_ranges, (address, address + size))
         return address
@@ -88,8 +88,8 @@ class Device:
 
     def _new_region(self, size: int) -> _Region:
         end = TOP_ADDRESS
-        for start, other_end in reversed(self._by_address):
-            if end - other_end >= size:
+        for start, region_end in reversed(self._by_address):
+            if end - region_end >= size:
                 break
             end = start
         region = _Region(end - size, end)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gpulab import session
-from gpulab._deprecated import old_parameters
+from gpulab._deprecated import accept_old_parameters
 from gpulab.session.history import record_element_history
 from gpulab.views.tables.history import HistoryTable
 
 
-@old_parameters
+@accept_old_parameters
 def who_wrote(array: Any, index: int | tuple[int, ...], fn: Callable[..., Any], *args: Any) -> HistoryTable:
     """Call a function, and list all writes to one array element during the call, in order.
 

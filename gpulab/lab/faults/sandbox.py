@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpulab import session
-from gpulab._deprecated import old_parameters
+from gpulab._deprecated import accept_old_parameters
 from gpulab.lab._base import Bundle, Pictured
 from gpulab.lab.faults import child
 from gpulab.lab.faults.jobs import Call, Cell, pack_job
@@ -37,7 +37,7 @@ _START_S = 60.0
 _ROOM_BYTES = 2 << 30
 
 
-@old_parameters
+@accept_old_parameters
 def sandbox(
     fn: Callable[..., Any],
     *args: Any,

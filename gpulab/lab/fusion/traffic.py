@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpulab import session, views
-from gpulab._deprecated import old_parameters
+from gpulab._deprecated import accept_old_parameters
 from gpulab.lab._base import Pictured
 from gpulab.lab.fusion.compiler.code import Generated
 from gpulab.lab.fusion.compiler.plan import Plan
@@ -26,7 +26,7 @@ REDUCTION = "fuse, ReductionKernel"
 BY_HAND = "RawKernel, one block per row"
 
 
-@old_parameters
+@accept_old_parameters
 def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
     """Show the bytes that each array expression of a function reads and writes, and which expressions can be
     fused.

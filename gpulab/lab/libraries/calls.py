@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from gpulab import session
-from gpulab._deprecated import old_parameters
+from gpulab._deprecated import accept_old_parameters
 from gpulab.lab._base import Pictured
 from gpulab.lab.timeline import timeline
 from gpulab.views.tables.libraries import CallsTable
@@ -21,7 +21,7 @@ from virtualgpu.records.libraries.known import KnownCalls, read_known_calls
 RECORD = "h200_calls.json.xz"
 
 
-@old_parameters
+@accept_old_parameters
 def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **filters: str) -> CallsReport:
     """Show the libraries, routines and kernels that a function uses for its array operations.
 

@@ -8,7 +8,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from gpulab import session
-from gpulab._deprecated import old_parameters
+from gpulab._deprecated import accept_old_parameters
 from gpulab.lab._base import Pictured
 from gpulab.lab.libraries.calls import library_calls
 from gpulab.lab.timeline import timeline
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RECORD = "h200_layers.json"
 
 
-@old_parameters
+@accept_old_parameters
 def call_layers(fn: Callable[..., Any] | str, *args: Any) -> FollowReport:
     """Show the functions that one call uses in each software layer, from the framework to the device.
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from gpulab import views
-from gpulab._deprecated import old_method
+from gpulab._deprecated import make_old_method
 from gpulab.allocators import steps
-from gpulab.allocators.fragments import fragmentation
-from gpulab.allocators.replay import Allocator, replay, requests_of
+from gpulab.allocators.fragments import measure_fragmentation
+from gpulab.allocators.replay import Allocator, reconstruct_requests, replay
 from gpulab.lab._base import Recorded
 from gpulab.session.pools.pool import PoolRecorder
 from gpulab.views._saving import Writers
@@ -118,14 +118,14 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         """The history of the blocks in the memory pool. The method `at` uses this history to compute the
         memory map after any event.
         """
-        return steps.history(self.record)
+        return steps.make_history(self.record)
 
     @cached_property
     def requests(self) -> list[memory.Request]:
         """The program's requests to allocate and free memory. Internal events of the allocator are not
         included.
         """
-        return requests_of(self.record)
+        return reconstruct_requests(self.record)
 
     @property
     def events(self) -> memory.AllocatorEvents:
@@ -147,15 +147,15 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         0
         """
         last_step = self.history.last_step
-        return steps.at(self.history, step if step >= 0 else last_step + 1 + step)
+        return steps.make_block_map(self.history, step if step >= 0 else last_step + 1 + step)
 
     def fragmentation(self, step: int = -1) -> memory.Fragmentation:
         """Return the free memory after a step, in total and per stream, and the size of the smallest request
         that would fail.
         """
-        return fragmentation(self.at(step), self.record.capacity_bytes)
+        return measure_fragmentation(self.at(step), self.record.capacity_bytes)
 
-    beside = old_method("beside", "compare")
+    beside = make_old_method("beside", "compare")
 
     def compare(
         self, other: str | AllocatorReport | memory.AllocatorTrace = "PyTorch", **settings: Any
@@ -200,7 +200,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
             name += f" ({', '.join(f'{key}={value}' for key, value in settings.items())})"
         panels = [
             _panel(self.history, record.allocator, events_at_request),
-            _panel(steps.history(other_record), name, other_events),
+            _panel(steps.make_history(other_record), name, other_events),
         ]
         return views.AllocatorView(PoolMaps(panels, requests))
 
@@ -208,8 +208,10 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         reports = []
         for report, name in ((self, "this"), (other_report, "the other")):
             record = report.record
-            trace = steps.tail(record, MOST_EVENTS) if len(record.events) > MOST_EVENTS else record
-            history = report.history if trace is record else steps.history(trace)
+            trace = (
+                steps.keep_last_events(record, MOST_EVENTS) if len(record.events) > MOST_EVENTS else record
+            )
+            history = report.history if trace is record else steps.make_history(trace)
             reports.append((history, f"{record.allocator} ({name})"))
         position_count = reports[0][0].last_step + 1
         panels = []
@@ -231,9 +233,9 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         --------
         >>> a.statistics().nested()["reserved_bytes"]["all"]["peak"]
         """
-        from gpulab.allocators.statistics import statistics
+        from gpulab.allocators.statistics import count_statistics
 
-        return statistics(self.record)
+        return count_statistics(self.record)
 
     def summary(self, abbreviated: bool = False) -> str:
         """Return the statistics as text in the format of ``torch.cuda.memory_summary()``, for example for
@@ -302,7 +304,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
     def _maps(self) -> PoolMaps:
         record = self.record
         is_long = len(record.events) > MOST_EVENTS
-        history = steps.history(steps.tail(record, MOST_EVENTS)) if is_long else self.history
+        history = steps.make_history(steps.keep_last_events(record, MOST_EVENTS)) if is_long else self.history
         return PoolMaps([_panel(history, record.allocator)])
 
     def _make_picture(self) -> views.AllocatorView:
@@ -313,8 +315,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
 
 
 def _panel(history: memory.AllocatorHistory, name: str, event_numbers: Any = None) -> Any:
-    figures = partial(fragmentation, capacity_bytes=history.trace.capacity_bytes)
-    return PoolPanel(history, name, partial(steps.at, history), figures, event_numbers)
+    figures = partial(measure_fragmentation, capacity_bytes=history.trace.capacity_bytes)
+    return PoolPanel(history, name, partial(steps.make_block_map, history), figures, event_numbers)
 
 
 def _model(
@@ -356,7 +358,7 @@ def _events_at_requests(record: memory.AllocatorTrace, requests: Sequence[memory
     """
     times = np.array([0, *(request.time_ns for request in requests)], np.int64)
     event_counts = np.searchsorted(record.events.time_ns, times, side="right")
-    # What was there before the first event was never seen to be asked for; see `requests_of`.
+    # What was there before the first event was never seen to be asked for; see `reconstruct_requests`.
     requests_of_state = {"used": 1, "waiting": 3}
     initial_bytes = sum(
         requests_of_state.get(b.state, 0) for segment in record.first.segments for b in segment.blocks

@@ -75,7 +75,7 @@ def measure() -> MemoryLadder:
     if virtual:
         effort = _Effort(1, largest_set, 1, info.l2_bytes // 40, 32, 2 * largest_set, 3, 1, _WINDOW_LINES)
     bench = _Bench(info, effort)
-    with session.steps(bench.sizes.size + 1, "gl.memory_hierarchy") as begin_step:
+    with session.show_steps(bench.sizes.size + 1, "gl.memory_hierarchy") as begin_step:
         times = bench.latencies(begin_step)
         begin_step()
         bandwidths = tuple(bench.bandwidths())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpulab.allocators.statistics import host_statistics
+from gpulab.allocators.statistics import count_host_statistics
 from gpulab.lab._base import Recorded
 from gpulab.session.pools.pinned import PinnedRecorder
 from gpulab.views.tables.memory import HostMemoryTable
@@ -56,7 +56,7 @@ class HostMemoryReport(
         """Return the pinned memory statistics so far. The result has the methods ``nested()``, ``flat()`` and
         ``summary()``.
         """
-        return host_statistics(self.record)
+        return count_host_statistics(self.record)
 
     def summary(self) -> str:
         """Return a table of the pinned memory statistics so far."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpulab import session
-from gpulab._deprecated import old_method
+from gpulab._deprecated import make_old_method
 from gpulab.analysis.profile import profile as add_up
 from gpulab.lab._base import Recorded
 from gpulab.lab.timeline import TimelineReport
@@ -123,7 +123,7 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
             raise GpulabError("This profile has no timeline yet. It is available when the block has ended.")
         return TimelineReport(self._active_recorder.timeline)
 
-    beside = old_method("beside", "compare")
+    beside = make_old_method("beside", "compare")
 
     def compare(self, other: ProfileReport | Profile) -> ProfileComparison:
         """Compare this profile with a later one. The comparison shows the time of each kernel, copy and range

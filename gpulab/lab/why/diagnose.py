@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from gpulab import session
-from gpulab._deprecated import old_parameters
+from gpulab._deprecated import accept_old_parameters
 from gpulab.lab.why.steps import parse_launch, restore_arrays_of
 from gpulab.views.tables.diagnosis import DiagnosisTable
 from virtualgpu.protocol import Blocks, Costs, Launch, Shape
 
 
-@old_parameters
+@accept_old_parameters
 def diagnose(
     kernel: Any,
     grid: Shape,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import traitlets
 
-from gpulab._deprecated import old_method
+from gpulab._deprecated import make_old_method
 from gpulab.views._steered import Steered
 from gpulab.views._waves import Waves, describe_limiters, describe_occupancy, make_limit_bars
 from gpulab.views.parts import plots
@@ -92,7 +92,7 @@ class LaunchChart(Steered):
         """The displayed launch trace, or a tuple with both traces if two launches are compared."""
         return self.trace if self.other is None else (self.trace, self.other)
 
-    beside = old_method("beside", "compare")
+    beside = make_old_method("beside", "compare")
 
     def compare(self, other: LaunchTrace | Callable[[], LaunchTrace | None]) -> Self:
         """Show another launch next to this one. The other launch is given as a record, or as a function that

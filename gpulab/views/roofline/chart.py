@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpulab._deprecated import old_method
+from gpulab._deprecated import make_old_method
 from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour, number_ticks
 from gpulab.views.parts.mma_sync import describe_mma_sync
 from gpulab.views.tables import Column, Table
@@ -60,7 +60,7 @@ class RooflineChart(FigureView):
     """
 
     height_in = 4.2
-    told = old_method("told", "point_sentence")
+    told = make_old_method("told", "point_sentence")
 
     def __init__(self, roofline: Roofline) -> None:
         self.roofline = roofline

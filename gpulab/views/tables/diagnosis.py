@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpulab._deprecated import old_method, old_property
+from gpulab._deprecated import make_old_method, make_old_property
 from gpulab.views.parts.card import make_list, make_paragraph, make_source_lines, place_beside
 from gpulab.views.parts.mma_sync import describe_mma_sync
 from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, compare_times, locate_line
@@ -89,8 +89,8 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
     baseline_code: str = ""
 
     # No fields: they have no annotations.
-    beside = old_property("beside", "baseline")
-    told = old_method("told", "explanation")
+    beside = make_old_property("beside", "baseline")
+    told = make_old_method("told", "explanation")
 
     @property
     def worth_fixing(self) -> tuple[Cause, ...]:

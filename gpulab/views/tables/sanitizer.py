@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from gpulab._deprecated import old_method
+from gpulab._deprecated import make_old_method
 from gpulab.views.parts.card import make_paragraph, make_source_lines, place_beside
 from gpulab.views.tables import NOTHING, SOURCE, CardOfTables, Cell, Column, RecordTable, Table
 from gpulab.words import count, number, shape
@@ -79,7 +79,7 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
         extent = f"{number(self.blocks_checked)} of {count(prod(self.grid), 'block')} checked"
         return f"{extent}: {text[:1].lower()}{text[1:]}"
 
-    beside = old_method("beside", "compare")
+    beside = make_old_method("beside", "compare")
 
     def compare(self, other: SanitizerReport) -> SanitizerComparison:
         """Compare this report line by line with the report of another checker on the same launch.

@@ -309,7 +309,7 @@ def race(ladder: str = "reduction", elements: int = ELEMENTS) -> BandwidthRace:
     title = f"{series.title}: n = {elements:,}"
     laps: list[KernelRate] = []
     kernel_count = len(series.rungs)
-    with session.steps(kernel_count + 1, "figures.race") as begin_step:
+    with session.show_steps(kernel_count + 1, "figures.race") as begin_step:
         begin_step()
         copy_target = cp.empty_like(x)
         copy_ns, provenance = lap(lambda: copy_target.data.copy_from_device_async(x.data, x.nbytes))

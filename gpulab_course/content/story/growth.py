@@ -81,7 +81,7 @@ def table(rung: str = RUNGS[-1].number) -> Growth:
     """
     changes = up_to(rung)
     table_lines = []
-    with session.steps(len(changes), "story.table") as begin_step:
+    with session.show_steps(len(changes), "story.table") as begin_step:
         for version in changes:
             begin_step()
             costs = _measure(_block_steps, version.number), _measure(_life_steps, version.number)

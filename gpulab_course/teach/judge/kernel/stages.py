@@ -71,7 +71,7 @@ def judge_kernel(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
 def _judge_on_bench(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
     name = exercise.exercise_id
     stage_steps = _STAGE_STEPS if session.find_real_cp() is not None else _STAGE_STEPS[:-1]
-    with session.steps(len(stage_steps), "gl.check") as begin_step, bench() as test_bench:
+    with session.show_steps(len(stage_steps), "gl.check") as begin_step, bench() as test_bench:
         try:
             source = read(exercise, answer)
             if exercise.adapt is not None:

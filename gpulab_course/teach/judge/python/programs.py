@@ -48,7 +48,7 @@ def judge_program(
     names: list[Stage] = ["results", "hazards", "orders", "counts"]
     if not exercise.checked:
         names = ["results", "counts"]
-    with session.steps(len(names), "gl.check") as begin_step:
+    with session.show_steps(len(names), "gl.check") as begin_step:
         verdict = _judge_stages(trial, names, answer, reference_process, begin_step)
     if not verdict:
         past.failed(verdict.failed_stage, trial.failed)
