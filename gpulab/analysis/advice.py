@@ -9,7 +9,7 @@ Each gain is the time that this change alone saves. The gains of several changes
 * *Graph*: the launch-bound idle times; the nodes of a graph start at least `GRAPH_NODE_NS` apart.
 * *Host*: the idle times during which the host computed.
 * *Overlap*: the operations on the critical path that do not run on the engine that is busiest there, if the
-  work came in `PIECES` pieces, each of which may overlap the next; nothing if they overlap already.
+  work came in `OVERLAP_PIECES` pieces, each of which may overlap the next; nothing if they overlap already.
 * *Stream*: gaps of streams that the default stream's rule causes.
 """
 
@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from gpulab.analysis.critical_path import critical_path
+from gpulab.analysis.critical_path import find_critical_path
 from gpulab.analysis.flow import Flow
-from gpulab.analysis.gaps import gaps_of
+from gpulab.analysis.gaps import find_group_gaps
 from gpulab.analysis.overlap import by_engine, by_stream, engine_of, pairs
 from gpulab.analysis.sentences import lines_text
 from gpulab.words import count, duration, listing, percent
@@ -35,14 +35,14 @@ _PINNED_GB_S_OF = {"T4": 13.0, "V100": 13.0, "A100": 26.0, "A10": 26.0, "A30": 2
 # Measured on an H200: 1.03 µs per node in a graph of 1,000 nodes.
 GRAPH_NODE_NS = 1_030
 _MIN_LAUNCHES = 10
-PIECES = 4
+OVERLAP_PIECES = 4
 _GOOD_OVERLAP = 0.5
 # Smaller copies take only the fixed time of a copy.
 _MIN_COPY_BYTES = 64 << 10
 _WAIT_CAUSES: tuple[GapCause, ...] = ("hidden synchronisation", "synchronisation")
 
 
-def advice(timeline: Timeline) -> tuple[Advice, ...]:
+def make_advice(timeline: Timeline) -> tuple[Advice, ...]:
     """Return at most four pieces of advice on a timeline, sorted by the expected gain.
 
     Advice to use a graph comes after advice to remove waits, because a program with waits cannot be captured.
@@ -53,16 +53,16 @@ def advice(timeline: Timeline) -> tuple[Advice, ...]:
     Remove the wait in cell [3], line 4 (`float(y)`), behind which ...: up to about 412 µs of 1.05 ms (39 %).
     """
     flow = Flow(timeline)
-    path = critical_path(timeline)
+    path = find_critical_path(timeline)
     device_operations = [a for a in timeline.activities if engine_of(a) is not None]
-    idle_gaps = [gap for gap in gaps_of(flow, {"device": device_operations}) if gap.before]
+    idle_gaps = [gap for gap in find_group_gaps(flow, {"device": device_operations}) if gap.before]
     candidates = [
-        *_pinning_advice(flow, path),
-        *_wait_advice(flow, idle_gaps),
-        *_graph_advice(flow, idle_gaps),
-        *_host_advice(idle_gaps),
-        *_overlap_advice(flow, path),
-        *_stream_advice(flow, gaps_of(flow, by_stream(timeline))),
+        *_make_pinning_advice(flow, path),
+        *_make_wait_advice(flow, idle_gaps),
+        *_make_graph_advice(flow, idle_gaps),
+        *_make_host_advice(idle_gaps),
+        *_make_overlap_advice(flow, path),
+        *_make_stream_advice(flow, find_group_gaps(flow, by_stream(timeline))),
     ]
     total_ns = timeline.duration_ns
     candidates = [
@@ -74,7 +74,7 @@ def advice(timeline: Timeline) -> tuple[Advice, ...]:
     return tuple(
         Advice(
             candidate.topic,
-            f"{candidate.text}: {_gain_text(candidate.gain_ns, total_ns)}.",
+            f"{candidate.text}: {_format_gain(candidate.gain_ns, total_ns)}.",
             candidate.gain_ns,
             candidate.sources,
         )
@@ -82,37 +82,41 @@ def advice(timeline: Timeline) -> tuple[Advice, ...]:
     )
 
 
-def _gain_text(gain_ns: int, total_ns: int) -> str:
+def _format_gain(gain_ns: int, total_ns: int) -> str:
     return f"up to about {duration(gain_ns)} of {duration(total_ns)} ({percent(gain_ns / total_ns)})"
 
 
-def _path_operations(flow: Flow, path: Sequence[PathStep]) -> list[Activity]:
+def _find_path_operations(flow: Flow, path: Sequence[PathStep]) -> list[Activity]:
     return [flow.operations[step.correlation_id] for step in path if step.kind == "operation"]
 
 
-def _pinning_advice(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
+def _make_pinning_advice(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
     copies = [
-        a for a in _path_operations(flow, path) if a.pinned is False and a.size_bytes >= _MIN_COPY_BYTES
+        a for a in _find_path_operations(flow, path) if a.pinned is False and a.size_bytes >= _MIN_COPY_BYTES
     ]
     speed_gb_s = {
-        copy_kind: _pinned_gb_s(flow, copy_kind) for copy_kind in {copy.copy_kind for copy in copies}
+        copy_kind: _find_pinned_speed(flow, copy_kind) for copy_kind in {copy.copy_kind for copy in copies}
     }
     saved_ns = 0.0
-    lines = []
+    copy_lines = []
     for copy in copies:
         pinned_ns = copy.size_bytes / speed_gb_s[copy.copy_kind]
         if pinned_ns < copy.duration_ns:
             saved_ns += copy.duration_ns - pinned_ns
-            lines.append(_issuing_line(flow, copy))
+            copy_lines.append(_find_issuing_line(flow, copy))
     if saved_ns:
-        copies_text = count(len(lines), "copy", "copies")
-        text = f"Pin the host's buffer of {copies_text} on the critical path{lines_text(lines)}, for "
-        text += "example with cupyx.empty_pinned: the copy is then faster, and the host does not have to "
-        text += "wait for it"
-        yield Advice("pin", text, round(saved_ns), _distinct_lines(lines))
+        copies_text = count(len(copy_lines), "copy", "copies")
+        advice_text = (
+            f"Pin the host's buffer of {copies_text} on the critical path{lines_text(copy_lines)}, for "
+        )
+        advice_text += (
+            "example with cupyx.empty_pinned: the copy is then faster, and the host does not have to "
+        )
+        advice_text += "wait for it"
+        yield Advice("pin", advice_text, round(saved_ns), _find_distinct_lines(copy_lines))
 
 
-def _pinned_gb_s(flow: Flow, copy_kind: CopyKind | None) -> float:
+def _find_pinned_speed(flow: Flow, copy_kind: CopyKind | None) -> float:
     """Return the speed of this timeline's pinned copies of one direction, in bytes per ns."""
     copies = [
         a for a in flow.timeline.activities if a.copy_kind == copy_kind and a.size_bytes >= _MIN_COPY_BYTES
@@ -124,114 +128,130 @@ def _pinned_gb_s(flow: Flow, copy_kind: CopyKind | None) -> float:
     return next((speed for name, speed in _PINNED_GB_S_OF.items() if name in device), PINNED_GB_S)
 
 
-def _wait_advice(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
-    by_line: dict[SourceLine | None, list[Gap]] = defaultdict(list)
+def _make_wait_advice(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
+    gaps_by_line: dict[SourceLine | None, list[Gap]] = defaultdict(list)
     for gap in idle_gaps:
         if gap.cause in _WAIT_CAUSES:
-            by_line[gap.source].append(gap)
+            gaps_by_line[gap.source].append(gap)
     # A value that stays on the device needs no copy, nor the idle time before it.
-    copies: dict[SourceLine | None, dict[int, Activity]] = defaultdict(dict)
+    copies_by_line: dict[SourceLine | None, dict[int, Activity]] = defaultdict(dict)
     for waits in flow.waits.values():
         for wait in waits:
             copy = wait.operation
             is_hidden = wait.synchronization is not None and wait.synchronization.hidden
             if copy is not None and is_hidden and copy.size_bytes < _MIN_COPY_BYTES:
-                copies[wait.source][copy.correlation_id] = copy
+                copies_by_line[wait.source][copy.correlation_id] = copy
     idle_before_ns = {gap.before: gap.duration_ns for gap in idle_gaps}
-    for line, gaps in by_line.items():
-        removable_copies = copies[line] if copies[line] and line is not None else {}
-        saved_ns = _total_ns(gaps) + sum(
+    for line, gaps in gaps_by_line.items():
+        removable_copies = copies_by_line[line] if copies_by_line[line] and line is not None else {}
+        saved_ns = _sum_gaps_ns(gaps) + sum(
             copy.duration_ns + idle_before_ns.get(copy_number, 0)
             for copy_number, copy in removable_copies.items()
         )
-        text = f"Remove the wait{lines_text([line])}, after which the device was idle {_times_text(gaps)}"
+        advice_text = (
+            f"Remove the wait{lines_text([line])}, after which the device was idle {_format_gap_time(gaps)}"
+        )
         if any(gap.cause == "hidden synchronisation" for gap in gaps):
-            text += "; keep the value on the device, or copy it once at the end"
-        yield Advice("wait", text, saved_ns, _distinct_lines([line]))
+            advice_text += "; keep the value on the device, or copy it once at the end"
+        yield Advice("wait", advice_text, saved_ns, _find_distinct_lines([line]))
 
 
-def _graph_advice(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
-    launch_bound = [gap for gap in idle_gaps if gap.cause == "launch-bound"]
-    launches = [gap for gap in launch_bound if not flow.operations[gap.before].graph_id]
-    if len(launches) >= _MIN_LAUNCHES:
-        lines = [gap.source for gap in launches]
+def _make_graph_advice(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
+    launch_bound_gaps = [gap for gap in idle_gaps if gap.cause == "launch-bound"]
+    launch_gaps = [gap for gap in launch_bound_gaps if not flow.operations[gap.before].graph_id]
+    if len(launch_gaps) >= _MIN_LAUNCHES:
+        launch_lines = [gap.source for gap in launch_gaps]
         remedy = "Capture the launches in a CUDA Graph"
         if any(gap.cause in _WAIT_CAUSES for gap in idle_gaps):
             remedy = "If the host does not have to wait between the launches, capture them in a CUDA Graph"
-        text = f"{remedy}{lines_text(lines)}: {_times_text(launches)} the device "
-        text += "was idle because the host launches work more slowly than it runs"
+        advice_text = f"{remedy}{lines_text(launch_lines)}: {_format_gap_time(launch_gaps)} the device "
+        advice_text += "was idle because the host launches work more slowly than it runs"
         node_spacing_ns = sum(
-            max(0, GRAPH_NODE_NS - flow.operations[gap.before].duration_ns) for gap in launches
+            max(0, GRAPH_NODE_NS - flow.operations[gap.before].duration_ns) for gap in launch_gaps
         )
-        yield Advice("graph", text, _total_ns(launches) - node_spacing_ns, _distinct_lines(lines))
+        yield Advice(
+            "graph",
+            advice_text,
+            _sum_gaps_ns(launch_gaps) - node_spacing_ns,
+            _find_distinct_lines(launch_lines),
+        )
 
 
-def _host_advice(idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
-    gaps = [gap for gap in idle_gaps if gap.cause == "host computing"]
-    if gaps:
-        lines = [gap.source for gap in gaps]
-        text = f"Launch work before the host computes{lines_text(lines)}: {_times_text(gaps)} the device "
-        text += "was idle in the meantime"
-        yield Advice("host", text, _total_ns(gaps), _distinct_lines(lines))
+def _make_host_advice(idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
+    host_gaps = [gap for gap in idle_gaps if gap.cause == "host computing"]
+    if host_gaps:
+        host_lines = [gap.source for gap in host_gaps]
+        advice_text = (
+            f"Launch work before the host computes{lines_text(host_lines)}: "
+            f"{_format_gap_time(host_gaps)} the device "
+        )
+        advice_text += "was idle in the meantime"
+        yield Advice("host", advice_text, _sum_gaps_ns(host_gaps), _find_distinct_lines(host_lines))
 
 
-def _overlap_advice(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
+def _make_overlap_advice(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
     busy_ns: Counter[str] = Counter()
-    for operation in _path_operations(flow, path):
+    for operation in _find_path_operations(flow, path):
         engine = engine_of(operation)
         if engine == "compute" or (engine in ("H2D", "D2H") and operation.size_bytes >= _MIN_COPY_BYTES):
             busy_ns[engine] += operation.duration_ns
     if len(busy_ns) < 2 or "compute" not in busy_ns:
         return
-    engines = {
+    operations_by_engine = {
         name: operations
         for name, operations in by_engine(flow.timeline).items()
         if name.split()[0] in busy_ns
     }
-    overlaps = pairs(engines)
+    overlaps = pairs(operations_by_engine)
     if all(overlap.fraction >= _GOOD_OVERLAP for overlap in overlaps):
         return
     (longest_engine, _), *other_engines = busy_ns.most_common()
-    saved_ns = sum(time_ns for _, time_ns in other_engines) * (PIECES - 1) / PIECES
+    saved_ns = sum(time_ns for _, time_ns in other_engines) * (OVERLAP_PIECES - 1) / OVERLAP_PIECES
     # Even with perfect overlap, a run is not shorter than the work of its busiest engine.
     shortest_ns = max(max(overlap.first_ns, overlap.second_ns) for overlap in overlaps)
-    names = listing([longest_engine, *(name for name, _ in other_engines)])
-    text = f"Let {names} overlap: divide the work into pieces, and launch them in several streams in turn"
-    if any(a.pinned is False for a in _path_operations(flow, path)):
-        text += ", with pinned buffers"
-    yield Advice("overlap", text, round(min(saved_ns, flow.timeline.duration_ns - shortest_ns)))
+    engine_names = listing([longest_engine, *(name for name, _ in other_engines)])
+    advice_text = (
+        f"Let {engine_names} overlap: divide the work into pieces, and launch them in several streams in turn"
+    )
+    if any(a.pinned is False for a in _find_path_operations(flow, path)):
+        advice_text += ", with pinned buffers"
+    yield Advice("overlap", advice_text, round(min(saved_ns, flow.timeline.duration_ns - shortest_ns)))
 
 
-def _stream_advice(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:
-    rule_gaps = [gap for gap in gaps if gap.cause == "default stream"]
-    if rule_gaps:
-        streams = listing(list(dict.fromkeys(gap.where for gap in rule_gaps)))
-        text = f"Use streams of cp.cuda.Stream(non_blocking=True) instead of the default stream: {streams} "
-        text += f"waited {_times_text(rule_gaps)} because of its implicit synchronization"
-        issuing_calls = [flow.call(flow.operations[gap.before]) for gap in rule_gaps]
+def _make_stream_advice(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:
+    default_stream_gaps = [gap for gap in gaps if gap.cause == "default stream"]
+    if default_stream_gaps:
+        stream_list = listing(list(dict.fromkeys(gap.where for gap in default_stream_gaps)))
+        advice_text = (
+            f"Use streams of cp.cuda.Stream(non_blocking=True) instead of the default stream: {stream_list} "
+        )
+        advice_text += (
+            f"waited {_format_gap_time(default_stream_gaps)} because of its implicit synchronization"
+        )
+        issuing_calls = [flow.find_issuing_call(flow.operations[gap.before]) for gap in default_stream_gaps]
         issue_times = [
             gap.start_ns if issuing_call is None else issuing_call.end_ns
-            for gap, issuing_call in zip(rule_gaps, issuing_calls, strict=True)
+            for gap, issuing_call in zip(default_stream_gaps, issuing_calls, strict=True)
         ]
         saved_ns = sum(
             gap.end_ns - max(gap.start_ns, issued_ns)
-            for gap, issued_ns in zip(rule_gaps, issue_times, strict=True)
+            for gap, issued_ns in zip(default_stream_gaps, issue_times, strict=True)
         )
-        yield Advice("stream", text, saved_ns)
+        yield Advice("stream", advice_text, saved_ns)
 
 
-def _issuing_line(flow: Flow, operation: Activity) -> SourceLine | None:
-    issuing_call = flow.call(operation)
+def _find_issuing_line(flow: Flow, operation: Activity) -> SourceLine | None:
+    issuing_call = flow.find_issuing_call(operation)
     return None if issuing_call is None else issuing_call.source
 
 
-def _distinct_lines(lines: Iterable[SourceLine | None]) -> tuple[SourceLine, ...]:
+def _find_distinct_lines(lines: Iterable[SourceLine | None]) -> tuple[SourceLine, ...]:
     return tuple(dict.fromkeys(line for line in lines if line is not None))
 
 
-def _total_ns(gaps: Sequence[Gap]) -> int:
+def _sum_gaps_ns(gaps: Sequence[Gap]) -> int:
     return sum(gap.duration_ns for gap in gaps)
 
 
-def _times_text(gaps: Sequence[Gap]) -> str:
+def _format_gap_time(gaps: Sequence[Gap]) -> str:
     return count(len(gaps), "time")

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpulab.analysis.flow import Flow, within_ns
+from gpulab.analysis.flow import Flow, sum_within_ns
 from gpulab.analysis.overlap import stream_names
 from gpulab.words import listing
 from virtualgpu.records import Activity, PathStep, SourceLine, StepKind, Timeline
 
 
-def critical_path(timeline: Timeline) -> tuple[PathStep, ...]:
+def find_critical_path(timeline: Timeline) -> tuple[PathStep, ...]:
     """Return the steps of the critical path in chronological order. Together they cover the whole duration of
     the timeline.
 
@@ -48,20 +48,20 @@ class _PathSearch:
         else:
             calls = timeline.calls
             thread = max(calls, key=lambda call: call.end_ns).thread if calls else 0
-            operation = self._host(thread, timeline.end_ns)
+            operation = self._follow_host(thread, timeline.end_ns)
         while operation is not None:
             self._path_ids.add(operation.correlation_id)
-            operation = self._operation(operation)
+            operation = self._follow_operation(operation)
         return tuple(reversed(self._steps))
 
-    def _operation(self, operation: Activity) -> Activity | None:
+    def _follow_operation(self, operation: Activity) -> Activity | None:
         """Add an operation to the path, and return the previous operation, or None at the beginning."""
         flow = self._flow
         timeline_start_ns = self._flow.timeline.start_ns
         stream_name = self._names[operation.device_id, operation.stream_id]
         start_ns = max(timeline_start_ns, operation.start_ns)
-        issuing_call = flow.call(operation)
-        self._add(
+        issuing_call = flow.find_issuing_call(operation)
+        self._add_step(
             "operation",
             operation.name,
             start_ns,
@@ -70,7 +70,7 @@ class _PathSearch:
             operation.correlation_id,
             issuing_call.source if issuing_call else None,
         )
-        candidates = [*flow.before(operation), flow.engine_before(operation)]
+        candidates = [*flow.find_predecessors(operation), flow.find_engine_predecessor(operation)]
         predecessors = [
             a
             for a in candidates
@@ -81,51 +81,51 @@ class _PathSearch:
         ready_ns = max(
             timeline_start_ns, issued_ns, last_predecessor.end_ns if last_predecessor else timeline_start_ns
         )
-        self._add("start-up", f"start of {operation.name}", ready_ns, start_ns, stream_name)
+        self._add_step("start-up", f"start of {operation.name}", ready_ns, start_ns, stream_name)
         if last_predecessor is not None and last_predecessor.end_ns >= issued_ns:
             return last_predecessor
-        return None if issuing_call is None else self._host(issuing_call.thread, issued_ns)
+        return None if issuing_call is None else self._follow_host(issuing_call.thread, issued_ns)
 
-    def _host(self, thread: int, interval_end_ns: int) -> Activity | None:
+    def _follow_host(self, thread: int, interval_end_ns: int) -> Activity | None:
         """Add the host's time up to `interval_end_ns`; return the operation for which it had waited."""
         flow = self._flow
         timeline_start_ns = self._flow.timeline.start_ns
         wait_limit_ns = interval_end_ns
-        while (wait := flow.last_wait(thread, wait_limit_ns)) is not None:
+        while (wait := flow.find_last_wait(thread, wait_limit_ns)) is not None:
             operation = wait.operation
             if (
                 operation is not None
                 and timeline_start_ns < operation.end_ns <= interval_end_ns
                 and operation.correlation_id not in self._path_ids
             ):
-                self._add_host(thread, operation.end_ns, interval_end_ns)
+                self._add_host_step(thread, operation.end_ns, interval_end_ns)
                 return operation
             wait_limit_ns = wait.end_ns - 1
-        self._add_host(thread, timeline_start_ns, interval_end_ns)
+        self._add_host_step(thread, timeline_start_ns, interval_end_ns)
         return None
 
-    def _add_host(self, thread: int, start_ns: int, end_ns: int) -> None:
+    def _add_host_step(self, thread: int, start_ns: int, end_ns: int) -> None:
         """Add a step of the host, named after its CUDA calls or after the NVTX range around it."""
-        calls = self._flow.calls_within(thread, start_ns, end_ns)
-        call_ns = within_ns(calls, start_ns, end_ns)
+        calls = self._flow.find_calls_within(thread, start_ns, end_ns)
+        call_ns = sum_within_ns(calls, start_ns, end_ns)
         line_ns: Counter[SourceLine] = Counter()
         for host_call in calls:
             if host_call.source is not None:
                 line_ns[host_call.source] += 1 + host_call.end_ns - host_call.start_ns
         call_counts = Counter(host_call.name for host_call in calls)
-        name = "the host computes"
+        step_name = "the host computes"
         if calls and call_ns * 2 >= end_ns - start_ns:
             call_texts = [
-                f"{call_count:,} × {name}" if call_count > 1 else name
-                for name, call_count in call_counts.most_common(2)
+                f"{call_count:,} × {step_name}" if call_count > 1 else step_name
+                for step_name, call_count in call_counts.most_common(2)
             ]
-            name = listing([*call_texts, *(["others"] if len(call_counts) > 2 else [])])
-        elif range_name := self._flow.running(thread, start_ns, end_ns):
-            name = f"the host runs {range_name}"
+            step_name = listing([*call_texts, *(["others"] if len(call_counts) > 2 else [])])
+        elif range_name := self._flow.find_running_range(thread, start_ns, end_ns):
+            step_name = f"the host runs {range_name}"
         longest_line = line_ns.most_common(1)[0][0] if line_ns else None
-        self._add("host", name, start_ns, end_ns, "host", 0, longest_line)
+        self._add_step("host", step_name, start_ns, end_ns, "host", 0, longest_line)
 
-    def _add(
+    def _add_step(
         self,
         step_kind: StepKind,
         name: str,

@@ -8,7 +8,7 @@ from virtualgpu.records import SourceLine, StreamHazard, StreamHazardKind, Strea
 from virtualgpu.records.acts import LEGACY, PER_THREAD
 
 
-def stream_words(key: StreamKey, names: dict[StreamKey, str]) -> str:
+def describe_stream(key: StreamKey, names: dict[StreamKey, str]) -> str:
     """Return a phrase that names a stream in a sentence. The phrase contains the name or the kind of the
     stream.
     """
@@ -21,7 +21,7 @@ def stream_words(key: StreamKey, names: dict[StreamKey, str]) -> str:
     return names.get(key, f"stream 0x{handle:x}")
 
 
-def stream_code(key: StreamKey, names: dict[StreamKey, str]) -> str:
+def make_stream_code(key: StreamKey, names: dict[StreamKey, str]) -> str:
     """Return the Python expression that refers to a stream."""
     if key[1] in LEGACY:
         return "cp.cuda.Stream.null"
@@ -30,7 +30,7 @@ def stream_code(key: StreamKey, names: dict[StreamKey, str]) -> str:
     return names.get(key, f"stream_0x{key[1]:x}").replace(" ", "_")
 
 
-def hazard(
+def explain_hazard(
     kind: StreamHazardKind,
     earlier: Use,
     later: Use,
@@ -43,21 +43,21 @@ def hazard(
 
     `free_source` is the source line of a free between the two uses.
     """
-    earlier_use = _stream_use(earlier, later, names)
-    later_use = _stream_use(later, earlier, names)
-    array = later.region.array or earlier.region.array
+    earlier_use = _make_stream_use(earlier, later, names)
+    later_use = _make_stream_use(later, earlier, names)
+    array_name = later.region.array or earlier.region.array
     if free_source is not None:
-        array = earlier.region.array or array
-    array_text = array or "the same memory"
-    cause = _conflict_text(kind, earlier_use, later_use, earlier, array_text, free_source) + _missing_order(
-        kind, earlier, later, order, names
-    )
-    code_place, remedy = _remedy(kind, earlier, later, array_text, names)
+        array_name = earlier.region.array or array_name
+    array_text = array_name or "the same memory"
+    cause = _describe_conflict(
+        kind, earlier_use, later_use, earlier, array_text, free_source
+    ) + _explain_missing_order(kind, earlier, later, order, names)
+    code_place, remedy = _make_remedy(kind, earlier, later, array_text, names)
     return StreamHazard(
         kind=kind,
         first=earlier_use,
         second=later_use,
-        array=array,
+        array=array_name,
         cause=cause,
         remedy=remedy,
         where=code_place,
@@ -65,48 +65,64 @@ def hazard(
     )
 
 
-def _stream_use(use: Use, other_use: Use, names: dict[StreamKey, str]) -> StreamUse:
-    key = _displayed_stream(use, other_use)
+def _make_stream_use(use: Use, other_use: Use, names: dict[StreamKey, str]) -> StreamUse:
+    key = _find_displayed_stream(use, other_use)
     if key is None:
         return StreamUse(use.name, use.region.memory, "", use.source, use.writes)
-    return StreamUse(use.name, key[0], stream_words(key, names), use.source, use.writes)
+    return StreamUse(use.name, key[0], describe_stream(key, names), use.source, use.writes)
 
 
-def _displayed_stream(use: Use, other_use: Use) -> StreamKey | None:
+def _find_displayed_stream(use: Use, other_use: Use) -> StreamKey | None:
     """Return the stream to display: within one launch of a graph, the stream that captured the node."""
     return use.inner if use.launch and use.launch == other_use.launch else use.stream
 
 
-def _conflict_text(
+def _describe_conflict(
     hazard_kind: StreamHazardKind,
     earlier_use: StreamUse,
     later_use: StreamUse,
     earlier: Use,
-    array: str,
+    array_name: str,
     free_source: SourceLine | None,
 ) -> str:
     """Return the first part of the cause: the uses that conflict, and the lines that issued them."""
-    activity = (
+    pending_text = (
         f"{earlier_use.stream or 'the host'} may still be {'writing' if earlier.writes else 'reading'} it"
     )
-    pending_use = f"{activity} ({earlier_use.name}{_comma_line(earlier_use.source)})"
+    pending_use = f"{pending_text} ({earlier_use.name}{_format_comma_line(earlier_use.source)})"
     if hazard_kind == "used after it was freed":
-        use = f"{later_use.stream} uses {array} ({later_use.name}{_comma_line(later_use.source)})"
-        return f"{use}, whose memory was freed or given to another array{_in_line(earlier_use.source)}: "
+        use_text = (
+            f"{later_use.stream} uses {array_name} ({later_use.name}{_format_comma_line(later_use.source)})"
+        )
+        return (
+            f"{use_text}, whose memory was freed or given to another "
+            f"array{_format_in_line(earlier_use.source)}: "
+        )
     if hazard_kind == "freed too early":
-        return f"{_capitalize(array)} is freed{_in_line(later_use.source)} while {pending_use}: "
+        return f"{_capitalize(array_name)} is freed{_format_in_line(later_use.source)} while {pending_use}: "
     if hazard_kind == "reused too early":
-        user = later_use.stream or "the host"
-        reuse = f"{user} uses its memory again ({later_use.name}{_comma_line(later_use.source)})"
-        return f"{_capitalize(array)} was freed{_in_line(free_source)}, and {reuse} while {pending_use}: "
+        reuser = later_use.stream or "the host"
+        reuse_text = (
+            f"{reuser} uses its memory again ({later_use.name}{_format_comma_line(later_use.source)})"
+        )
+        return (
+            f"{_capitalize(array_name)} was freed{_format_in_line(free_source)}, and {reuse_text} "
+            f"while {pending_use}: "
+        )
     if not later_use.stream:
-        return f"The host {later_use.name} ({array}{_comma_line(later_use.source)}) while {pending_use}: "
+        return (
+            f"The host {later_use.name} ({array_name}{_format_comma_line(later_use.source)}) while "
+            f"{pending_use}: "
+        )
     verb = "writes" if later_use.writes else "reads"
-    use = f"{_capitalize(later_use.stream)} {verb} {array} ({later_use.name}{_comma_line(later_use.source)})"
-    return f"{use} while {pending_use}: "
+    use_text = (
+        f"{_capitalize(later_use.stream)} {verb} {array_name} "
+        f"({later_use.name}{_format_comma_line(later_use.source)})"
+    )
+    return f"{use_text} while {pending_use}: "
 
 
-def _missing_order(
+def _explain_missing_order(
     hazard_kind: StreamHazardKind, earlier: Use, later: Use, order: Order, names: dict[StreamKey, str]
 ) -> str:
     """Return the reason why two uses have no order, including waits without effect."""
@@ -115,55 +131,60 @@ def _missing_order(
     if later.launch and later.launch == earlier.launch:
         return "the graph has no edge that orders the two operations."
     waits = order.waits_of_host if later.stream is None else order.waits(later.stream)
-    waiter = "the host" if later.stream is None else stream_words(later.stream, names)
+    waiter = "the host" if later.stream is None else describe_stream(later.stream, names)
     for wait in waits:
-        reason = _useless_wait(wait, earlier, waiter, names) if wait.index <= later.index else ""
+        reason = _explain_useless_wait(wait, earlier, waiter, names) if wait.index <= later.index else ""
         if reason:
             return reason
     if hazard_kind == "freed too early" and later.stream is not None:
-        reuser = stream_words(later.stream, names)
-        return f"the pool can assign the block to {reuser} again, which does not wait for that operation."
+        reusing_stream = describe_stream(later.stream, names)
+        return (
+            f"the pool can assign the block to {reusing_stream} again, which does not wait for that "
+            "operation."
+        )
     return "nothing orders the two."
 
 
-def _useless_wait(wait: Wait, earlier: Use, waiter: str, names: dict[StreamKey, str]) -> str:
+def _explain_useless_wait(wait: Wait, earlier: Use, waiter: str, names: dict[StreamKey, str]) -> str:
     """Return why a wait does not order the later use after the earlier one, or an empty string."""
     if wait.stream is None:
-        line = _in_line(wait.source)
-        return f"{waiter} waits{line} for an event that has not been recorded, so this wait has no effect."
+        line_text = _format_in_line(wait.source)
+        return (
+            f"{waiter} waits{line_text} for an event that has not been recorded, so this wait has no effect."
+        )
     assert earlier.stream is not None
     if wait.stream == earlier.stream:
         if wait.record_index >= earlier.index:
             return ""
-        position = f"recorded{_in_line(wait.record_source)}, before that operation"
-        return f"the event that {waiter} waits for{_in_line(wait.source)} was {position}."
+        record_text = f"recorded{_format_in_line(wait.record_source)}, before that operation"
+        return f"the event that {waiter} waits for{_format_in_line(wait.source)} was {record_text}."
     if wait.record_index > earlier.index:
-        awaited_stream = stream_words(wait.stream, names)
-        unordered_stream = stream_words(earlier.stream, names)
+        awaited_stream = describe_stream(wait.stream, names)
+        unordered_stream = describe_stream(earlier.stream, names)
         return (
-            f"{waiter} waits{_in_line(wait.source)} for {awaited_stream} only, "
+            f"{waiter} waits{_format_in_line(wait.source)} for {awaited_stream} only, "
             f"which does not wait for {unordered_stream}."
         )
     return ""
 
 
-def _remedy(
-    hazard_kind: StreamHazardKind, earlier: Use, later: Use, array: str, names: dict[StreamKey, str]
+def _make_remedy(
+    hazard_kind: StreamHazardKind, earlier: Use, later: Use, array_name: str, names: dict[StreamKey, str]
 ) -> tuple[str, str]:
     """Return the remedy in words, and the code to add."""
-    first_stream = _displayed_stream(earlier, later)
-    second_stream = _displayed_stream(later, earlier)
+    first_stream = _find_displayed_stream(earlier, later)
+    second_stream = _find_displayed_stream(later, earlier)
     if hazard_kind == "used after it was freed" or first_stream is None:
-        return f"Keep a reference to {array} as long as its address is used.", ""
-    first_code = stream_code(first_stream, names)
+        return f"Keep a reference to {array_name} as long as its address is used.", ""
+    first_code = make_stream_code(first_stream, names)
     if second_stream is None:
         return (
-            f"After {_line(earlier.source)} and before that, add:",
+            f"After {_format_line(earlier.source)} and before that, add:",
             f"{first_code}.synchronize()",
         )
     if first_stream == second_stream:
         return "Add an edge from the first node to the second.", ""
-    second_code = stream_code(second_stream, names)
+    second_code = make_stream_code(second_stream, names)
     remedy_code = f"{second_code}.wait_event({first_code}.record())"
     if first_stream[0] != second_stream[0]:
         remedy_code = (
@@ -171,23 +192,24 @@ def _remedy(
         )
     if hazard_kind in ("freed too early", "reused too early"):
         return (
-            f"Keep {array} until {first_code} has finished with it, or add this before the array is freed:"
+            f"Keep {array_name} until {first_code} has finished with it, or add this before the array "
+            "is freed:"
         ), remedy_code
     if earlier.source == later.source and earlier.source is not None:
-        return f"After {_line(earlier.source)} and before it runs again, add:", remedy_code
-    position = f"After {_line(earlier.source)} and before" if earlier.source else "Before"
-    return f"{position} {_line(later.source)}, add:", remedy_code
+        return f"After {_format_line(earlier.source)} and before it runs again, add:", remedy_code
+    position = f"After {_format_line(earlier.source)} and before" if earlier.source else "Before"
+    return f"{position} {_format_line(later.source)}, add:", remedy_code
 
 
-def _line(source: SourceLine | None) -> str:
+def _format_line(source: SourceLine | None) -> str:
     return f"line {source.line}" if source else "its line"
 
 
-def _in_line(source: SourceLine | None) -> str:
+def _format_in_line(source: SourceLine | None) -> str:
     return f" in line {source.line}" if source else ""
 
 
-def _comma_line(source: SourceLine | None) -> str:
+def _format_comma_line(source: SourceLine | None) -> str:
     return f", line {source.line}" if source else ""
 
 

@@ -50,7 +50,7 @@ class Flow:
                 self._stream_predecessor[activity.correlation_id] = streams[key]
             streams[key] = activity
 
-    def call(self, activity: Activity) -> HostCall | None:
+    def find_issuing_call(self, activity: Activity) -> HostCall | None:
         """Return the CUDA call that submitted an operation. For a graph node, return the call that launched
         the graph.
         """
@@ -71,7 +71,7 @@ class Flow:
                 graph_calls.append((call_number, graph_call))
         return [call_number for call_number, _ in graph_calls], [graph_call for _, graph_call in graph_calls]
 
-    def before(self, activity: Activity) -> list[Activity]:
+    def find_predecessors(self, activity: Activity) -> list[Activity]:
         """Return the operations of this timeline that had to end before `activity` could begin."""
         predecessors = [
             self.operations[operation_number]
@@ -85,7 +85,7 @@ class Flow:
             else predecessors
         )
 
-    def event_wait(self, activity: Activity, awaited: Activity) -> Synchronization | None:
+    def find_event_wait(self, activity: Activity, awaited: Activity) -> Synchronization | None:
         """Return the CUDA call that made the stream of `activity` wait for an event after the operation
         `awaited`, or None if there is none.
         """
@@ -138,7 +138,7 @@ class Flow:
             ):
                 continue
             thread = thread_of_call.get((synchronization.end_ns, synchronization.source), main_thread)
-            operation = self._ended_by(synchronization, operations_by_end, end_times)
+            operation = self._find_ending_operation(synchronization, operations_by_end, end_times)
             is_copy = synchronization.hidden and operation is not None and operation.copy_kind == "HtoD"
             if is_copy and operation is not None:
                 copies_with_wait.add(operation.correlation_id)
@@ -172,7 +172,7 @@ class Flow:
             thread_waits.sort(key=lambda wait: wait.end_ns)
         return waits_of_thread
 
-    def _ended_by(
+    def _find_ending_operation(
         self, synchronization: Synchronization, operations_by_end: list[Activity], end_times: list[int]
     ) -> Activity | None:
         """Return the operation that ended a wait, or None if all operations had ended before it began."""
@@ -195,53 +195,53 @@ class Flow:
                 return operation
         return None
 
-    def last_wait(self, thread: int, time_ns: int) -> Wait | None:
+    def find_last_wait(self, thread: int, time_ns: int) -> Wait | None:
         """Return the last wait of a host thread that ended at or before a given time, or None."""
         waits = self.waits.get(thread, [])
         index = bisect_right(waits, time_ns, key=lambda wait: wait.end_ns) - 1
         return waits[index] if index >= 0 else None
 
-    def waits_within(self, thread: int, start_ns: int, end_ns: int) -> list[Wait]:
+    def find_waits_within(self, thread: int, start_ns: int, end_ns: int) -> list[Wait]:
         """Return the waits of a host thread that overlap a time interval or end at its start. Waits for
         unknown operations are left out.
         """
         waits = self.waits.get(thread, [])
-        overlapping = []
+        overlapping_waits = []
         for index in range(bisect_left(waits, start_ns, key=lambda wait: wait.end_ns), len(waits)):
             if waits[index].start_ns >= end_ns:
                 break
             if waits[index].operation is not None:
-                overlapping.append(waits[index])
-        return overlapping
+                overlapping_waits.append(waits[index])
+        return overlapping_waits
 
-    def calls_within(self, thread: int, start_ns: int, end_ns: int) -> list[HostCall]:
+    def find_calls_within(self, thread: int, start_ns: int, end_ns: int) -> list[HostCall]:
         """Return the CUDA calls of a host thread that overlap a time interval."""
         calls, start_times_ns, end_times_ns = self._calls_of.get(thread, ([], [], []))
         candidates = calls[bisect_left(end_times_ns, start_ns) : bisect_left(start_times_ns, end_ns)]
         return [call for call in candidates if call.end_ns > start_ns or call.start_ns == call.end_ns]
 
-    def running(self, thread: int, start_ns: int, end_ns: int) -> str:
+    def find_running_range(self, thread: int, start_ns: int, end_ns: int) -> str:
         """Return the name of the innermost NVTX range of a thread that covers at least half of a time
         interval.
 
         For a timeline that is not from a file of another profiler, the result is empty. If no range covers
         half, it is the range with the most time of its own, with the words "and others".
         """
-        ranges, starts, parents = self._ranges_of.get(thread, ([], [], []))
+        thread_ranges, range_starts, parent_indices = self._ranges_of.get(thread, ([], [], []))
         middle_ns = (start_ns + end_ns) // 2
-        index = bisect_right(starts, middle_ns) - 1
+        index = bisect_right(range_starts, middle_ns) - 1
         while index >= 0:
-            candidate = ranges[index]
-            covered_ns = min(candidate.end_ns, end_ns) - max(candidate.start_ns, start_ns)
-            if candidate.end_ns > middle_ns and 2 * covered_ns >= end_ns - start_ns:
-                return candidate.name
-            index = parents[index]
+            candidate_range = thread_ranges[index]
+            covered_ns = min(candidate_range.end_ns, end_ns) - max(candidate_range.start_ns, start_ns)
+            if candidate_range.end_ns > middle_ns and 2 * covered_ns >= end_ns - start_ns:
+                return candidate_range.name
+            index = parent_indices[index]
         ns_by_range: Counter[str] = Counter()
-        for index in range(bisect_left(starts, start_ns), bisect_left(starts, end_ns)):
-            length_ns = min(ranges[index].end_ns, end_ns) - ranges[index].start_ns
-            ns_by_range[ranges[index].name] += length_ns
-            if parents[index] >= 0 and starts[parents[index]] >= start_ns:
-                ns_by_range[ranges[parents[index]].name] -= length_ns
+        for index in range(bisect_left(range_starts, start_ns), bisect_left(range_starts, end_ns)):
+            length_ns = min(thread_ranges[index].end_ns, end_ns) - thread_ranges[index].start_ns
+            ns_by_range[thread_ranges[index].name] += length_ns
+            if parent_indices[index] >= 0 and range_starts[parent_indices[index]] >= start_ns:
+                ns_by_range[thread_ranges[parent_indices[index]].name] -= length_ns
         return f"{ns_by_range.most_common(1)[0][0]} and others" if ns_by_range else ""
 
     @cached_property
@@ -270,7 +270,7 @@ class Flow:
             by_engine.setdefault((activity.device_id, engine_of(activity)), []).append(activity)
         return {key: (activities, [a.end_ns for a in activities]) for key, activities in by_engine.items()}
 
-    def engine_before(self, activity: Activity) -> Activity | None:
+    def find_engine_predecessor(self, activity: Activity) -> Activity | None:
         """Return the last operation on the same engine that ended before this operation began."""
         engine = engine_of(activity)
         if engine is None:
@@ -280,22 +280,24 @@ class Flow:
         return operations[index] if index >= 0 and operations[index] is not activity else None
 
 
-def idle(activities: list[Activity], start_ns: int, end_ns: int) -> list[tuple[int, int, Activity | None]]:
+def find_idle_intervals(
+    activities: list[Activity], start_ns: int, end_ns: int
+) -> list[tuple[int, int, Activity | None]]:
     """Return the time intervals in which no operation ran. Each interval includes the operation that started
     at its end.
     """
     intervals: list[tuple[int, int, Activity | None]] = []
-    free_ns = start_ns
+    idle_start_ns = start_ns
     for activity in sorted(activities, key=lambda a: (a.start_ns, a.end_ns)):
-        if activity.start_ns > free_ns:
-            intervals.append((free_ns, activity.start_ns, activity))
-        free_ns = max(free_ns, activity.end_ns)
-    if activities and end_ns > free_ns:
-        intervals.append((free_ns, end_ns, None))
+        if activity.start_ns > idle_start_ns:
+            intervals.append((idle_start_ns, activity.start_ns, activity))
+        idle_start_ns = max(idle_start_ns, activity.end_ns)
+    if activities and end_ns > idle_start_ns:
+        intervals.append((idle_start_ns, end_ns, None))
     return intervals
 
 
-def within_ns(spans: Sequence[HostCall | Wait], start_ns: int, end_ns: int) -> int:
+def sum_within_ns(spans: Sequence[HostCall | Wait], start_ns: int, end_ns: int) -> int:
     """Return the length in ns of the part of a time interval that the given calls or waits cover."""
     total_ns = 0
     free_ns = start_ns

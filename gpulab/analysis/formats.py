@@ -171,13 +171,13 @@ class Format:
         _, exponents = np.frexp(x)  # x = m 2**power, m in [0.5, 1)
         step_exponents = np.maximum(exponents - 1, self.least_exponent) - self.fraction_bits
         with np.errstate(invalid="ignore"):
-            rounded = np.ldexp(np.rint(np.ldexp(x, -step_exponents)), step_exponents)
+            rounded_values = np.ldexp(np.rint(np.ldexp(x, -step_exponents)), step_exponents)
         overflow_value = float(self.value(self._overflow))
-        overflows = np.abs(rounded) > self.largest
+        overflows = np.abs(rounded_values) > self.largest
         nan_values = x if self.has_nan else self.largest
         return np.where(
             np.isfinite(x) & ~overflows,
-            rounded,
+            rounded_values,
             np.where(np.isnan(x), nan_values, np.copysign(overflow_value, x)),
         )
 
@@ -236,12 +236,17 @@ class Rounded:
     above: float
 
     @classmethod
-    def of(cls, number: Number, form: Format) -> Rounded:
+    def of(cls, number: Number, number_format: Format) -> Rounded:
         """Round a number to a floating-point format."""
-        code = form.code(number)
-        below, above = form.neighbours(number)
+        code = number_format.code(number)
+        below, above = number_format.neighbours(number)
         return cls(
-            form=form, number=number, code=code, value=float(form.value(code)), below=below, above=above
+            form=number_format,
+            number=number,
+            code=code,
+            value=float(number_format.value(code)),
+            below=below,
+            above=above,
         )
 
     @property

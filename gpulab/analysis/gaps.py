@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gpulab.analysis.flow import Flow, Wait, idle, within_ns
+from gpulab.analysis.flow import Flow, Wait, find_idle_intervals, sum_within_ns
 from gpulab.analysis.overlap import by_engine, by_stream, engine_of, intervals, stream_names, union
 from gpulab.words import count, duration, size
 from virtualgpu.records import Activity, Gap, GapCause, SourceLine, Timeline
@@ -41,7 +41,7 @@ _ISSUING_CALLS = tuple(
 _Cause = tuple[GapCause, str, SourceLine | None]
 
 
-def gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
+def find_gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
     """Return the gaps between operations of a timeline, first for each stream and then for each engine.
 
     Parameters
@@ -60,12 +60,12 @@ def gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
     return tuple(
         gap
         for operation_groups in (by_stream(timeline), by_engine(timeline))
-        for gap in gaps_of(flow, operation_groups)
+        for gap in find_group_gaps(flow, operation_groups)
         if gap.duration_ns >= min_ns
     )
 
 
-def gaps_of(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
+def find_group_gaps(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
     """Return the gaps between the operations of each group, with the cause of each gap."""
     timeline = flow.timeline
     causes = _Causes(flow)
@@ -80,8 +80,12 @@ def gaps_of(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
             before=0 if operation is None else operation.correlation_id,
         )
         for group_name, activities in groups.items()
-        for gap_start, gap_end, operation in idle(list(activities), timeline.start_ns, timeline.end_ns)
-        for part_start, part_end, (cause, reason, source_line) in causes.of(gap_start, gap_end, operation)
+        for gap_start, gap_end, operation in find_idle_intervals(
+            list(activities), timeline.start_ns, timeline.end_ns
+        )
+        for part_start, part_end, (cause, reason, source_line) in causes.find_causes(
+            gap_start, gap_end, operation
+        )
     ]
 
 
@@ -95,13 +99,15 @@ class _Causes:
         self._busy_spans = {name: union(intervals(activities)) for name, activities in engines.items()}
         self._has_many_devices = len({a.device_id for a in flow.timeline.activities}) > 1
 
-    def of(self, start_ns: int, end_ns: int, operation: Activity | None) -> list[tuple[int, int, _Cause]]:
+    def find_causes(
+        self, start_ns: int, end_ns: int, operation: Activity | None
+    ) -> list[tuple[int, int, _Cause]]:
         """Divide the gap before an operation into parts. Each part has a cause, a reason and a source
         line.
         """
         if operation is None:
             return [(start_ns, end_ns, ("nothing to do", "no further operation was launched", None))]
-        issuing_call = self._flow.call(operation)
+        issuing_call = self._flow.find_issuing_call(operation)
         issued_ns = start_ns if issuing_call is None else min(max(issuing_call.end_ns, start_ns), end_ns)
         smallest_part_ns = (end_ns - start_ns) / 10
         if issued_ns - start_ns < smallest_part_ns:
@@ -114,30 +120,30 @@ class _Causes:
                 (
                     start_ns,
                     issued_ns,
-                    self._host(issuing_call.thread, start_ns, issued_ns, issuing_call.source),
+                    self._find_host_cause(issuing_call.thread, start_ns, issued_ns, issuing_call.source),
                 )
             )
         if end_ns > issued_ns:
-            gap_parts.append((issued_ns, end_ns, self._device(operation, issued_ns, end_ns)))
+            gap_parts.append((issued_ns, end_ns, self._find_device_cause(operation, issued_ns, end_ns)))
         return gap_parts
 
-    def _device(self, operation: Activity, issued_ns: int, end_ns: int) -> _Cause:
+    def _find_device_cause(self, operation: Activity, issued_ns: int, end_ns: int) -> _Cause:
         """Return why an operation started later than it was issued."""
-        awaited_operation = max(self._flow.before(operation), key=lambda a: a.end_ns, default=None)
+        awaited_operation = max(self._flow.find_predecessors(operation), key=lambda a: a.end_ns, default=None)
         if awaited_operation is not None and awaited_operation.end_ns > issued_ns:
-            return self._predecessor_cause(operation, awaited_operation)
-        if self._engine_ns(operation, issued_ns, end_ns) * 2 > end_ns - issued_ns:
+            return self._make_predecessor_cause(operation, awaited_operation)
+        if self._count_engine_ns(operation, issued_ns, end_ns) * 2 > end_ns - issued_ns:
             engine = engine_of(operation)
             return "engine busy", f"other streams' work kept the engine ({engine}) busy", None
         return "start-up", f"{operation.name} was launched before the gap, and took this long to start", None
 
-    def _predecessor_cause(self, operation: Activity, awaited: Activity) -> _Cause:
+    def _make_predecessor_cause(self, operation: Activity, awaited: Activity) -> _Cause:
         """Return why an operation had to wait for another operation."""
-        wait = self._flow.event_wait(operation, awaited)
+        wait = self._flow.find_event_wait(operation, awaited)
         wait_line = None if wait is None else wait.source
         stream_name = self._names[awaited.device_id, awaited.stream_id]
         if awaited.pinned is False:
-            issuing_call = self._flow.call(awaited)
+            issuing_call = self._flow.find_issuing_call(awaited)
             copy_text = f"{awaited.name} of {size(awaited.size_bytes)} of pageable memory"
             return (
                 "pageable copy",
@@ -162,19 +168,23 @@ class _Causes:
             None,
         )
 
-    def _host(self, thread: int, start_ns: int, issued_ns: int, issuing_line: SourceLine | None) -> _Cause:
+    def _find_host_cause(
+        self, thread: int, start_ns: int, issued_ns: int, issuing_line: SourceLine | None
+    ) -> _Cause:
         """Return why the host did not issue an operation earlier."""
         flow = self._flow
-        length_ns = issued_ns - start_ns
-        waits = flow.waits_within(thread, start_ns, issued_ns)
-        calls = flow.calls_within(thread, start_ns, issued_ns)
+        interval_ns = issued_ns - start_ns
+        waits = flow.find_waits_within(thread, start_ns, issued_ns)
+        calls = flow.find_calls_within(thread, start_ns, issued_ns)
         wait_ns: Counter[_Cause] = Counter()
         for wait in waits:
-            wait_ns[_wait_cause(wait)] += max(0, min(wait.end_ns, issued_ns) - max(wait.start_ns, start_ns))
-        busy_ns = within_ns([*calls, *waits] if waits else calls, start_ns, issued_ns)
-        computing_ns = length_ns - busy_ns
-        if computing_ns * 2 > length_ns:
-            range_name = flow.running(thread, start_ns, issued_ns)
+            wait_ns[_describe_wait(wait)] += max(
+                0, min(wait.end_ns, issued_ns) - max(wait.start_ns, start_ns)
+            )
+        busy_ns = sum_within_ns([*calls, *waits] if waits else calls, start_ns, issued_ns)
+        computing_ns = interval_ns - busy_ns
+        if computing_ns * 2 > interval_ns:
+            range_name = flow.find_running_range(thread, start_ns, issued_ns)
             if range_name:
                 return "host computing", f"the host ran {range_name}", issuing_line
             return (
@@ -182,18 +192,18 @@ class _Causes:
                 f"the host computed for {duration(computing_ns)} in between",
                 issuing_line,
             )
-        if wait_ns and sum(wait_ns.values()) * 2 > length_ns:
+        if wait_ns and sum(wait_ns.values()) * 2 > interval_ns:
             return wait_ns.most_common(1)[0][0]
         if waits and waits[0].start_ns <= start_ns:
-            return _wait_cause(waits[0])
+            return _describe_wait(waits[0])
         longest_call = max(calls, key=lambda call: call.end_ns - call.start_ns, default=None)
         if longest_call is not None and not longest_call.name.startswith(_ISSUING_CALLS):
             in_call_ns = min(longest_call.end_ns, issued_ns) - max(longest_call.start_ns, start_ns)
-            if in_call_ns * 2 > length_ns:
+            if in_call_ns * 2 > interval_ns:
                 return "host computing", f"the host was in {longest_call.name}", longest_call.source
         return "launch-bound", f"the host was launching work ({count(len(calls), 'call')})", issuing_line
 
-    def _engine_ns(self, operation: Activity, start_ns: int, end_ns: int) -> int:
+    def _count_engine_ns(self, operation: Activity, start_ns: int, end_ns: int) -> int:
         """Return how long an operation's engine was busy in an interval."""
         engine = engine_of(operation)
         if engine is None:
@@ -209,7 +219,7 @@ class _Causes:
         return int(clipped_ns.sum())
 
 
-def _wait_cause(wait: Wait) -> _Cause:
+def _describe_wait(wait: Wait) -> _Cause:
     """Return the cause of a gap in which the host waited."""
     if wait.synchronization is None:
         size_text = f"{size(wait.operation.size_bytes)} of " if wait.operation is not None else ""

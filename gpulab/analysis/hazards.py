@@ -1,10 +1,10 @@
 """Hazards between streams: unordered uses of the same bytes, of which at least one is a write.
 
-`find` checks a whole program, and `StreamChecker` checks it act by act (see `virtualgpu.records.acts`). The
-order comes from vector clocks (`gpulab.analysis.order`). For every memory region, only the uses are kept that
-can still conflict with a later operation. Uses that the host knows to have ended are dropped, and so are uses
-whose bytes a later use covers. Race detectors for threads work in the same way (C. Flanagan, S. Freund,
-"FastTrack", 2009); here they work on ranges of bytes.
+`find_stream_hazards` checks a whole program, and `StreamChecker` checks it act by act (see
+`virtualgpu.records.acts`). The order comes from vector clocks (`gpulab.analysis.order`). For every memory
+region, only the uses are kept that can still conflict with a later operation. Uses that the host knows to
+have ended are dropped, and so are uses whose bytes a later use covers. Race detectors for threads work in the
+same way (C. Flanagan, S. Freund, "FastTrack", 2009); here they work on ranges of bytes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class StreamChecker:
         self._streams: dict[StreamKey, None] = {}
         self._unnamed_streams = 0
 
-    def see(self, act: Act) -> None:
+    def handle_act(self, act: Act) -> None:
         """Process the next action of the program."""
         order = self._order
         order.index += 1
@@ -104,10 +104,10 @@ class StreamChecker:
             case GraphMade():
                 self._built_index[act.graph_id] = order.index
             case HostUse():
-                moment = order.host_use()
+                moment = order.add_host_use()
                 self._add_uses(act.reads, act.writes, moment, act.name, None, act.source)
             case NewStream():
-                order.announce(act)
+                order.register_stream(act)
                 if act.name:
                     self.names[act.device_id, act.stream_id] = act.name
 
@@ -115,8 +115,10 @@ class StreamChecker:
         """Return the hazards found so far, in the order of the program."""
         if self.is_truncated:
             left_out = f"Only the first {MAX_FINDINGS:,} pairs of lines are listed. {left_out}".strip()
-        streams = tuple(explain.stream_words(key, self.names) for key in self._streams)
-        return StreamReport(provenance, tuple(self._findings.values()), self.operations, streams, left_out)
+        stream_texts = tuple(explain.describe_stream(key, self.names) for key in self._streams)
+        return StreamReport(
+            provenance, tuple(self._findings.values()), self.operations, stream_texts, left_out
+        )
 
     def _handle_work(self, act: Work) -> None:
         self.operations += 1
@@ -124,7 +126,7 @@ class StreamChecker:
         devices: set[int] = set()
         if act.is_peer_copy:
             devices = {region.memory for region in (*act.reads, *act.writes)} - {HOST}
-        moment = self._order.work(act, devices)
+        moment = self._order.add_work(act, devices)
         self._add_uses(act.reads, act.writes, moment, act.name, key, act.source, act.atomics)
 
     def _handle_graph(self, act: GraphLaunch) -> None:
@@ -132,7 +134,7 @@ class StreamChecker:
         self.operations += len(act.nodes)
         launch = self._order.index
         built_index = self._built_index.get(act.graph_id, 0)
-        for node, moment in zip(act.nodes, self._order.graph(act), strict=True):
+        for node, moment in zip(act.nodes, self._order.add_graph(act), strict=True):
             capture_stream = self._register_stream(node.device_id, node.stream_id)
             source_line = node.source or act.source
             use_args = node.reads, node.writes, moment, node.name
@@ -140,7 +142,7 @@ class StreamChecker:
 
     def _register_stream(self, device_id: int, stream_id: int) -> StreamKey:
         """Add a stream to the streams of the report, with a name, and return its key."""
-        key = self._key(device_id, stream_id)
+        key = self._make_stream_key(device_id, stream_id)
         self._streams[key] = None
         if stream_id not in (*LEGACY, PER_THREAD) and key not in self.names:
             self._unnamed_streams += 1
@@ -193,10 +195,10 @@ class StreamChecker:
         for uses in earlier_uses.overlapping(region):
             remaining_uses: list[Use] = []
             for earlier_use in uses:
-                if earlier_use.moment.before(host_clock) and earlier_use.moment is not later_use.moment:
+                if earlier_use.moment.is_before(host_clock) and earlier_use.moment is not later_use.moment:
                     continue  # all later uses are ordered after it
                 if earlier_use.region.start < region_end and start < earlier_use.region.end:
-                    if not earlier_use.moment.before(clock):
+                    if not earlier_use.moment.is_before(clock):
                         if later_use.clashes(earlier_use) and overlap(earlier_use.region, region):
                             self._report_conflict(earlier_use, later_use)
                     elif (
@@ -210,7 +212,7 @@ class StreamChecker:
         earlier_uses.add(region, later_use)
 
     def _report_conflict(self, earlier_use: Use, later_use: Use) -> None:
-        release = self._release_between(earlier_use, later_use)
+        release = self._find_release_between(earlier_use, later_use)
         if release is not None:
             self._withdraw_release(earlier_use, release)
             hazard_kind: StreamHazardKind = "reused too early"
@@ -244,7 +246,7 @@ class StreamChecker:
             return
         self._pairs[key] = use_pair
         finding_count = 1 if finding is None else finding.count
-        self._findings[key] = explain.hazard(
+        self._findings[key] = explain.explain_hazard(
             hazard_kind, earlier_use, later_use, free_source, self._order, self.names, finding_count
         )
 
@@ -253,15 +255,15 @@ class StreamChecker:
     def _handle_release(self, act: Release) -> None:
         region = act.region
         index = self._order.index
-        stream = None if act.stream_id is None else self._key(act.device_id, act.stream_id)
-        clock: Clock = dict(self._order.host) if stream is None else self._order.next_in(stream)
+        stream = None if act.stream_id is None else self._make_stream_key(act.device_id, act.stream_id)
+        clock: Clock = dict(self._order.host) if stream is None else self._order.peek_next_clock(stream)
         block = Block(region, index, act.source, clock, act.is_private)
         earlier_uses = self._uses.get(region.memory)
         moment = Moment(None, 0, clock)
         free = Use(region, True, moment, index, "free", stream, act.source)
         for uses in earlier_uses.overlapping(region) if earlier_uses is not None else ():
             for earlier_use in uses:
-                if not earlier_use.moment.before(clock) and overlap(earlier_use.region, region):
+                if not earlier_use.moment.is_before(clock) and overlap(earlier_use.region, region):
                     self._add_finding("freed too early", earlier_use, free)
         self._releases.append(block)
         if len(self._releases) > _MAX_RELEASES:
@@ -274,7 +276,7 @@ class StreamChecker:
         memory = act.region.memory
         for free_block in self._free_blocks[memory].take(act.region) if memory in self._free_blocks else ():
             if act.stream_id is not None:
-                self._order.follow(self._key(act.device_id, act.stream_id), free_block.clock)
+                self._order.order_after(self._make_stream_key(act.device_id, act.stream_id), free_block.clock)
         self._allocated_blocks.setdefault(memory, Blocks()).put(
             Block(act.region, self._order.index, act.source)
         )
@@ -298,7 +300,7 @@ class StreamChecker:
             free = Use(block.region, True, Moment(None, 0, {}), block.index, "free", None, block.source)
             self._add_finding("used after it was freed", free, use)
 
-    def _release_between(self, earlier_use: Use, later_use: Use) -> Block | None:
+    def _find_release_between(self, earlier_use: Use, later_use: Use) -> Block | None:
         """Return the release of the memory between two uses, or None."""
         for release in reversed(self._releases):
             if release.index < earlier_use.index:
@@ -318,11 +320,11 @@ class StreamChecker:
         self._pairs.pop(key, None)
 
     @staticmethod
-    def _key(device_id: int, stream_id: int) -> StreamKey:
+    def _make_stream_key(device_id: int, stream_id: int) -> StreamKey:
         return device_id, LEGACY[0] if stream_id in LEGACY else stream_id
 
 
-def find(
+def find_stream_hazards(
     acts: Iterable[Act], provenance: Provenance, names: dict[StreamKey, str] | None = None
 ) -> StreamReport:
     """Find the hazards between the streams of a program.
@@ -351,5 +353,5 @@ def find(
     """
     checker = StreamChecker(names)
     for act in acts:
-        checker.see(act)
+        checker.handle_act(act)
     return checker.report(provenance)

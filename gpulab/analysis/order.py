@@ -28,7 +28,7 @@ _MAX_NUMBERS = 256
 _MAX_WAITS = 64
 
 
-def join(target: Clock, source: Clock) -> None:
+def join_clocks(target: Clock, source: Clock) -> None:
     """Merge the vector clock `source` into the vector clock `target`. Each value of the target becomes the
     maximum of the two values.
     """
@@ -47,7 +47,7 @@ class Moment:
     tick: int
     clock: Clock
 
-    def before(self, clock: Clock) -> bool:
+    def is_before(self, clock: Clock) -> bool:
         """Return whether this operation has certainly ended before an operation with the given clock."""
         return clock.get(self.chain, 0) >= self.tick
 
@@ -109,7 +109,7 @@ class Order:
         self._numbers: dict[int, Clock] = {}
         self._graph_clocks: dict[int, Clock] = {}  # by graph, the clock after its last launch
 
-    def announce(self, act: NewStream) -> None:
+    def register_stream(self, act: NewStream) -> None:
         """Register a new stream, and record whether it synchronises with the legacy default stream."""
         self._stream((act.device_id, act.stream_id)).blocking = act.blocking
 
@@ -117,44 +117,44 @@ class Order:
         """Return the recent waits of a stream, with the latest wait first."""
         return reversed(self._stream(key).waits)
 
-    def next_in(self, key: StreamKey) -> Clock:
+    def peek_next_clock(self, key: StreamKey) -> Clock:
         """Return the vector clock that the next operation of a stream would have. This method does not add an
         operation.
         """
         return self._next_clock(self._stream(key))
 
-    def work(self, act: Work, devices: Iterable[int] = ()) -> Moment:
+    def add_work(self, act: Work, devices: Iterable[int] = ()) -> Moment:
         """Add an operation to a stream. For a peer copy, `devices` contains the two devices."""
         stream = self._stream((act.device_id, act.stream_id))
         clock = self._next_clock(stream)
         # In the legacy default stream, a peer copy waits for both devices, and they for it.
         legacy_streams = [self._stream((device, 0)) for device in devices if stream.is_legacy]
         for legacy_stream in legacy_streams:
-            join(clock, self._next_clock(legacy_stream))
+            join_clocks(clock, self._next_clock(legacy_stream))
         moment = self._tick(stream.key, clock)
         stream.clock = clock
         for legacy_stream in legacy_streams:
             legacy_stream.clock = dict(legacy_stream.clock)  # a copy, because operations refer to the old one
-            join(legacy_stream.clock, clock)
+            join_clocks(legacy_stream.clock, clock)
         self._remember(act.number, clock)
         return moment
 
-    def follow(self, key: StreamKey, clock: Clock) -> None:
+    def order_after(self, key: StreamKey, clock: Clock) -> None:
         """Record that the next operation of a stream must run after all operations in a vector clock."""
         stream = self._stream(key)
         stream.clock = self._next_clock(stream)
-        join(stream.clock, clock)
+        join_clocks(stream.clock, clock)
 
-    def host_use(self) -> Moment:
+    def add_host_use(self) -> Moment:
         """Add an operation of the host to the order."""
         tick_moment = self._tick(HOST_CHAIN, self.host)
         return Moment(tick_moment.chain, tick_moment.tick, dict(self.host))
 
-    def graph(self, act: GraphLaunch) -> list[Moment]:
+    def add_graph(self, act: GraphLaunch) -> list[Moment]:
         """Add the nodes of a graph that is launched in a stream to the order."""
         stream = self._stream((act.device_id, act.stream_id))
         start_clock = self._next_clock(stream)
-        join(start_clock, self._graph_clocks.get(act.graph_id, {}))
+        join_clocks(start_clock, self._graph_clocks.get(act.graph_id, {}))
         predecessors: dict[int, list[int]] = {}
         for source_index, target_index in act.edges:
             predecessors.setdefault(target_index, []).append(source_index)
@@ -165,7 +165,7 @@ class Order:
             predecessor_moments = [moments[source_index] for source_index in predecessors.get(node_index, ())]
             clock = dict(start_clock)
             for moment in predecessor_moments:
-                join(clock, moment.clock)
+                join_clocks(clock, moment.clock)
             chain: Chain = None
             if not predecessor_moments and not moments:
                 chain = stream.key
@@ -177,7 +177,7 @@ class Order:
                 chain = (stream.key, branch_count)
                 branch_count = branch_count + 1
             moments.append(self._tick(chain, clock))
-            join(end_clock, clock)
+            join_clocks(end_clock, clock)
             self._remember(act.nodes[node_index].number, clock)
         stream.clock = end_clock
         if act.graph_id:
@@ -199,7 +199,7 @@ class Order:
             stream.waits.append(Wait(self.index, act.source, None))
             return
         stream.clock = self._next_clock(stream)
-        join(stream.clock, event.clock)
+        join_clocks(stream.clock, event.clock)
         stream.waits.append(Wait(self.index, act.source, event.stream, event.index, event.source))
 
     def host_wait(self, act: HostWait) -> None:
@@ -207,21 +207,21 @@ class Order:
         if act.scope == "device":
             for key, stream in self._streams.items():
                 if key[0] == act.device_id:
-                    join(self.host, stream.clock)
+                    join_clocks(self.host, stream.clock)
         elif act.scope == "stream":
             stream = self._stream((act.device_id, act.stream_id))
-            join(self.host, self._next_clock(stream) if stream.is_legacy else stream.clock)
+            join_clocks(self.host, self._next_clock(stream) if stream.is_legacy else stream.clock)
             self.waits_of_host.appendleft(Wait(self.index, act.source, stream.key, self.index))
         elif act.scope == "event":
             event = self._events.get(act.event_id)
             if event is None:
                 self.waits_of_host.appendleft(Wait(self.index, act.source, None))
             else:
-                join(self.host, event.clock)
+                join_clocks(self.host, event.clock)
                 wait = Wait(self.index, act.source, event.stream, event.index, event.source)
                 self.waits_of_host.appendleft(wait)
         else:
-            join(self.host, self._numbers.get(act.number, {}))
+            join_clocks(self.host, self._numbers.get(act.number, {}))
 
     def _stream(self, key: StreamKey) -> _Stream:
         key = (key[0], LEGACY[0]) if key[1] in LEGACY else key
@@ -233,15 +233,15 @@ class Order:
     def _next_clock(self, stream: _Stream) -> Clock:
         """Return the clock of all operations before the next operation of a stream."""
         clock = dict(stream.clock)
-        join(clock, self.host)
+        join_clocks(clock, self.host)
         if stream.is_legacy:
             for other_stream in self._streams.values():
                 if other_stream.blocking and other_stream.key[0] == stream.key[0]:
-                    join(clock, other_stream.clock)
+                    join_clocks(clock, other_stream.clock)
         elif stream.blocking:
             legacy = self._streams.get((stream.key[0], LEGACY[0]))
             if legacy is not None:
-                join(clock, legacy.clock)
+                join_clocks(clock, legacy.clock)
         return clock
 
     @staticmethod

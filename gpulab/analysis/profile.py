@@ -140,7 +140,7 @@ def _lines(flow: Flow) -> tuple[ProfiledLine, ...]:
     """Return the source lines that issued work to the device, with the work's device time."""
     operations_by_line: dict[SourceLine, list[Activity]] = {}
     for activity in flow.timeline.activities:
-        issuing_call = flow.call(activity)
+        issuing_call = flow.find_issuing_call(activity)
         if issuing_call is not None and issuing_call.source is not None:
             operations_by_line.setdefault(issuing_call.source, []).append(activity)
     return _sorted_by_device_time(
@@ -179,7 +179,7 @@ def _ranges(flow: Flow) -> tuple[ProfiledRange, ...]:
     timeline = flow.timeline
     issued_operations: dict[int, list[tuple[int, Activity]]] = {}
     for activity in timeline.activities:
-        issuing_call = flow.call(activity)
+        issuing_call = flow.find_issuing_call(activity)
         if issuing_call is not None:
             issued_operations.setdefault(issuing_call.thread, []).append((issuing_call.start_ns, activity))
     for thread_calls in issued_operations.values():

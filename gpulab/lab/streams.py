@@ -55,7 +55,7 @@ class _CheckRecorder:
         self._checker = StreamChecker()
 
     def start(self) -> None:
-        self._watcher.start(self._checker.see)
+        self._watcher.start(self._checker.handle_act)
 
     def stop(self) -> StreamReport:
         return self._checker.report(self._provenance, self._watcher.stop())

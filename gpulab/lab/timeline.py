@@ -151,17 +151,17 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         """Return the idle intervals of each stream and engine with their causes. Intervals shorter than
         `min_ns` are left out.
         """
-        return tables.make_gap_table(gaps.gaps(self.record, min_ns), self.record)
+        return tables.make_gap_table(gaps.find_gaps(self.record, min_ns), self.record)
 
     def critical_path(self) -> tables.AnalysisTable[PathStep]:
         """Return the critical path, which is the chain of operations and host intervals that determines the
         duration.
         """
-        return tables.make_path_table(critical_path.critical_path(self.record), self.record)
+        return tables.make_path_table(critical_path.find_critical_path(self.record), self.record)
 
     def advice(self) -> tables.AnalysisTable[Advice]:
         """Return at most four suggestions for a faster program, each with the time that it would save."""
-        return tables.make_advice_list(advice.advice(self.record), self.record)
+        return tables.make_advice_list(advice.make_advice(self.record), self.record)
 
     def describe(self) -> str:
         """Return a text description of the timeline with its operations, overlap, critical path and
@@ -176,9 +176,9 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return sentences.sentence(self.record)
 
     def _make_writers(self) -> Writers:
-        from gpulab.analysis.files.write import save
+        from gpulab.analysis.files.write import save_timeline
 
-        write = partial(save, self.record)
+        write = partial(save_timeline, self.record)
         return {".json": write, ".json.gz": write, **Pictured._make_writers(self)}
 
     beside = make_old_method("beside", "compare")
@@ -198,7 +198,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
             summary=self._describe_overlap()
             if has_advice
             else f"{self._describe_overlap()} Call .advice() for advice.".strip(),
-            advice=advice.advice(self.record) if has_advice else (),
+            advice=advice.make_advice(self.record) if has_advice else (),
         )
 
     def _describe_overlap(self) -> str:

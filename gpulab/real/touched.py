@@ -19,7 +19,7 @@ from typing import Any
 
 import cupy
 
-from gpulab.analysis.cupti.names import kernel_name
+from gpulab.analysis.cupti.names import shorten_kernel_name
 from virtualgpu.compile.ptx.parameter_uses import (
     PARAMETER_ATOMIC,
     PARAMETER_READ,
@@ -67,7 +67,7 @@ class KernelRegions:
     def is_from_cupy(self, function: int, symbol: str) -> bool:
         """Return whether CuPy loaded a kernel function. The parameters of other functions cannot be read."""
         if function not in self._is_cupy_function:
-            names = (symbol, kernel_name(symbol))
+            names = (symbol, shorten_kernel_name(symbol))
             self._is_cupy_function[function] = symbol.startswith("cupy_") or any(
                 kernel.name in names if type(kernel) is cupy.RawKernel else kernel.ptr == function
                 for kernel in _find_live_objects(cupy.cuda.function.Function, cupy.RawKernel)
@@ -131,7 +131,7 @@ class KernelRegions:
             regions = [
                 kernel
                 for kernel in _find_live_objects(cupy.RawKernel)
-                if kernel.name in (symbol, kernel_name(symbol))
+                if kernel.name in (symbol, shorten_kernel_name(symbol))
             ]
             self._uses[function] = None
             with suppress(GpulabError, KeyError, TypeError, ValueError):

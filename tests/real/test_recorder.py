@@ -13,7 +13,7 @@ import pytest
 
 import gpulab as gl
 from gpulab.analysis.cupti import kinds
-from gpulab.analysis.cupti.records import Parts
+from gpulab.analysis.cupti.records import TimelineParts
 from tests.real import fake_gpu
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance, Timeline
@@ -181,7 +181,7 @@ def test_notes_name_lost_records_and_graphs(recorder: Any) -> None:
     lost = "CUPTI reported no times for 1 record"
 
     def note(lost: int = 0, **parts: Any) -> str:
-        return str(recorder._make_note(Parts(**parts), lost))
+        return str(recorder._make_note(TimelineParts(**parts), lost))
 
     assert note() == note(calls=[item()]) == note(calls=[item()], activities=[item()]) == ""
     assert note(activities=[item()]) == silent

@@ -18,7 +18,7 @@ import pytest
 
 import gpulab as gl
 from gpulab.analysis.files import ncu
-from gpulab.analysis.files.compute_sanitizer import SanitizerFileError, read, refusal
+from gpulab.analysis.files.compute_sanitizer import SanitizerFileError, find_refusal, read_hazards
 from gpulab.lab.faults import nvidia, under
 from gpulab.views.tables.profile import ProfileTable
 from virtualgpu.compile import toolkit
@@ -58,7 +58,7 @@ RACE = (
 
 
 def test_reports_of_many_threads_are_one_finding() -> None:
-    (hazard,) = read(file(*(record(PAST_END, 4, thread) for thread in (7, 8, 9))), "memory", CODE)
+    (hazard,) = read_hazards(file(*(record(PAST_END, 4, thread) for thread in (7, 8, 9))), "memory", CODE)
     assert (hazard.tool, hazard.kind, hazard.space) == ("memory", "out of bounds", "global")
     assert (hazard.severity, hazard.count, hazard.address) == ("error", 3, 0x7F00000000A0)
     assert (hazard.second.thread, hazard.second.block) == ((7, 0, 0), (3, 0, 0))
@@ -76,7 +76,7 @@ RECORDED_RACE = """<record><kind>Hazard</kind><what><text>Potential RAW hazard d
 
 
 def test_a_recorded_race_is_of_shared_memory_and_has_both_its_sides() -> None:
-    (hazard,) = read(file(RECORDED_RACE), "race", CODE)
+    (hazard,) = read_hazards(file(RECORDED_RACE), "race", CODE)
     assert (hazard.kind, hazard.space, hazard.address) == ("RAW", "shared", 0x47C)
     assert hazard.first is not None
     assert (hazard.first.line, hazard.first.thread, hazard.first.block) == (3, (31, 0, 0), (2, 0, 0))
@@ -85,7 +85,7 @@ def test_a_recorded_race_is_of_shared_memory_and_has_both_its_sides() -> None:
 
 
 def test_a_race_has_both_its_sides() -> None:
-    (hazard,) = read(file(record(RACE, 3, level="Warning")), "race", CODE)
+    (hazard,) = read_hazards(file(record(RACE, 3, level="Warning")), "race", CODE)
     assert (hazard.kind, hazard.space, hazard.severity) == ("RAW", "shared", "warning")
     assert hazard.first is not None
     assert (hazard.first.line, hazard.first.thread) == (3, (31, 0, 0))
@@ -105,21 +105,23 @@ def test_a_race_has_both_its_sides() -> None:
     ],
 )
 def test_messages_of_compute_sanitizer_have_a_kind(text: str, kind: str) -> None:
-    (hazard,) = read(file(record(f"<text>{text}</text>", 3)), "memory", CODE)
+    (hazard,) = read_hazards(file(record(f"<text>{text}</text>", 3)), "memory", CODE)
     assert hazard.kind == kind
 
 
 def test_errors_of_host_calls_are_no_findings() -> None:
     call = "<api>cudaDeviceSynchronize</api><result>700</result>"
-    assert read(file(f"<record><kind>Api</kind><what>{call}</what></record>"), "memory") == ()
-    assert read(file(), "memory") == ()
+    assert read_hazards(file(f"<record><kind>Api</kind><what>{call}</what></record>"), "memory") == ()
+    assert read_hazards(file(), "memory") == ()
 
 
 def test_missing_and_odd_values_are_left_out() -> None:
-    (hazard,) = read(file("<record><what><text>Invalid __global__ write</text></what></record>"), "memory")
+    (hazard,) = read_hazards(
+        file("<record><what><text>Invalid __global__ write</text></what></record>"), "memory"
+    )
     assert (hazard.second.line, hazard.count, hazard.address) == (0, 1, None)
     odd = record(PAST_END, 4).replace("0x7f00000000a0", "9" * 40).replace("<x>0</x>", "<x>-1e9</x>")
-    assert read(file(odd), "memory")[0].address == 0
+    assert read_hazards(file(odd), "memory")[0].address == 0
 
 
 @pytest.mark.parametrize(
@@ -137,12 +139,12 @@ def test_missing_and_odd_values_are_left_out() -> None:
 )
 def test_a_file_that_is_damaged_or_foreign_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(SanitizerFileError, match=words):
-        read(data, "memory")
+        read_hazards(data, "memory")
 
 
 def test_the_number_of_records_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpulab.analysis.files.compute_sanitizer.MAX_RECORDS", 5)
-    (hazard,) = read(file(*[record(PAST_END, 4)] * 9), "memory")
+    (hazard,) = read_hazards(file(*[record(PAST_END, 4)] * 9), "memory")
     assert hazard.count == 5
 
 
@@ -288,8 +290,8 @@ def test_the_tools_are_not_available_on_a_virtual_gpu() -> None:
 
 
 def test_output_of_a_tool_that_works_is_no_refusal() -> None:
-    assert refusal("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 3 errors") == ""
-    assert ncu.refusal('==PROF== Connected\n"ID","Kernel Name"') == ""
+    assert find_refusal("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 3 errors") == ""
+    assert ncu.find_refusal('==PROF== Connected\n"ID","Kernel Name"') == ""
 
 
 LD = ncu._SECTOR_METRICS[0]
@@ -298,9 +300,9 @@ L1 = ncu._L1_HIT_METRIC
 FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 ADD = "void add<float>(float *, int)"
 COUNTED = (
-    (0, ADD, {LD: "1,000", DRAM: "4096", FFMA: "10", L1: "50", ncu.DURATION: "100"}),
-    (1, ADD, {LD: "3,000", DRAM: "0", FFMA: "5", L1: "90", ncu.DURATION: "300"}),
-    (2, "k", {LD: "n/a", ncu.DURATION: "900"}),
+    (0, ADD, {LD: "1,000", DRAM: "4096", FFMA: "10", L1: "50", ncu.DURATION_METRIC: "100"}),
+    (1, ADD, {LD: "3,000", DRAM: "0", FFMA: "5", L1: "90", ncu.DURATION_METRIC: "300"}),
+    (2, "k", {LD: "n/a", ncu.DURATION_METRIC: "900"}),
 )
 NCU = "\n".join(
     [
@@ -316,7 +318,7 @@ NCU = "\n".join(
 
 
 def test_counters_of_all_launches_of_a_kernel_are_added_up() -> None:
-    k, add = ncu.counters(ncu.parse_csv(NCU))
+    k, add = ncu.sum_counters(ncu.parse_csv(NCU))
     assert (k.key, k.count, k.sectors, k.flop, k.l1_hit_rate) == ("k", 1, None, None, None)
     assert (add.key, add.count, add.sectors, add.dram_bytes) == ("add<float>", 2, 4000, 4096)
     assert add.flop == 30  # a multiply-add is two

@@ -220,7 +220,7 @@ def test_a_program_without_findings_has_one_result(seed: int) -> None:
     with session.use_bench_device(session.find_table_info("T4")) as side:
         checker = StreamChecker()
         watcher = side.stream_watcher()
-        watcher.start(checker.see)
+        watcher.start(checker.handle_act)
         program(side.cp)
         watcher.stop()
     if checker.report(side.provenance).clean:

@@ -17,7 +17,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.analysis.files.compute_sanitizer import OPTIONS
+from gpulab.analysis.files.compute_sanitizer import TOOL_OPTIONS
 from gpulab.lab.faults import nvidia, under
 from gpulab.lab.faults.jobs import Call, pack_job
 from virtualgpu.protocol import Launch
@@ -268,7 +268,7 @@ def test_the_checks_of_a_report_that_could_not_run_are_named(monkeypatch: pytest
     gl.use_device("virtual:T4")
 
     def run(tool: str, options: Any, job: Any, refusal: Any, limit_s: float) -> tuple[bytes, str, str]:
-        return (REPORT, "", "") if options is OPTIONS["memory"] else (b"", "", "it was busy")
+        return (REPORT, "", "") if options is TOOL_OPTIONS["memory"] else (b"", "", "it was busy")
 
     monkeypatch.setattr(nvidia, "run", run)
     launch = Launch.of(gl.cp.RawKernel(PLAIN.replace("STATIC", "1"), "k"), (2, 3), 4, (np.int32(6),), 8)

@@ -146,7 +146,7 @@ class Cell:
         self.texts: list[str] = []
         self.displays: list[tuple[str, bool]] = []
         self.shell = SimpleNamespace(display_pub=SimpleNamespace(publish=self._publish))
-        monkeypatch.setattr(waiting, "_shell", lambda: self.shell)
+        monkeypatch.setattr(waiting, "_find_shell", lambda: self.shell)
         monkeypatch.setattr(waiting.time, "monotonic", lambda: self.now_s)
         self.progress = waiting._Cell()
         monkeypatch.setattr(waiting, "_cell", self.progress)
@@ -211,7 +211,7 @@ def test_only_cells_that_a_person_starts_are_watched(
 ) -> None:
     request = {"header": {"msg_type": request_type}, "content": {"allow_stdin": True}}
     shell = SimpleNamespace(kernel=object(), get_parent=lambda: request)
-    monkeypatch.setattr(waiting, "_shell", lambda: shell)
+    monkeypatch.setattr(waiting, "_find_shell", lambda: shell)
     assert waiting._is_person_waiting() == (request_type == "execute_request")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import virtualgpu.cp as cp
-from gpulab.analysis.advice import advice
+from gpulab.analysis.advice import make_advice
 from tests.trace.programs import Step, simulate, timeline_of
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
@@ -36,7 +36,7 @@ def recorded(work: Callable[[], object]) -> Timeline:
 
 
 def promised(timeline: Timeline, topic: str) -> Advice:
-    return next(piece for piece in advice(timeline) if piece.topic == topic)
+    return next(piece for piece in make_advice(timeline) if piece.topic == topic)
 
 
 def pinned() -> np.ndarray:
@@ -122,8 +122,11 @@ def test_a_second_stream_saves_what_was_promised() -> None:
 
 
 def test_a_program_without_a_weakness_gets_no_advice() -> None:
-    assert advice(timeline_of()) == ()
-    assert advice(simulate([Step("launch", 1, 5_000, 4), Step("launch", 1, 5_000, 4), Step("wait", 1)])) == ()
+    assert make_advice(timeline_of()) == ()
+    assert (
+        make_advice(simulate([Step("launch", 1, 5_000, 4), Step("launch", 1, 5_000, 4), Step("wait", 1)]))
+        == ()
+    )
 
 
 def test_copies_without_computation_need_no_overlap() -> None:
@@ -145,5 +148,5 @@ def test_copies_without_computation_need_no_overlap() -> None:
 
     for work in (copies, computes):
         work()
-    assert "overlap" not in {piece.topic for piece in advice(recorded(copies))}
-    assert "overlap" in {piece.topic for piece in advice(recorded(computes))}
+    assert "overlap" not in {piece.topic for piece in make_advice(recorded(copies))}
+    assert "overlap" in {piece.topic for piece in make_advice(recorded(computes))}

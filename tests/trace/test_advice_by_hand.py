@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpulab.analysis.advice import advice
+from gpulab.analysis.advice import make_advice
 from tests.trace import programs
 from tests.trace.test_gaps import LINE, by_hand
 from virtualgpu.records import Activity, CopyKind, HostCall, Provenance, SourceLine, Synchronization, Timeline
@@ -47,7 +47,7 @@ def wait(start: float, end: float, after: int, line: int, hidden: bool) -> Synch
 
 
 def advice_of(timeline: Timeline, device: str = "virtual H200") -> list[tuple[str, int, str]]:
-    pieces = advice(replace(timeline, provenance=Provenance("modelled", device)))
+    pieces = make_advice(replace(timeline, provenance=Provenance("modelled", device)))
     return [(piece.topic, piece.gain_ns, piece.text) for piece in pieces]
 
 

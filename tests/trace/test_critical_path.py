@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from gpulab.analysis.critical_path import critical_path
+from gpulab.analysis.critical_path import find_critical_path
 from tests.trace.programs import Step, longer, program, simulate, timeline_of
 from virtualgpu.records import HostCall, SourceLine, Timeline
 
@@ -16,7 +16,7 @@ from virtualgpu.records import HostCall, SourceLine, Timeline
 def test_only_operations_on_the_path_delay_the_whole(seed: int) -> None:
     steps = program(seed)
     timeline = simulate(steps)
-    path = critical_path(timeline)
+    path = find_critical_path(timeline)
     assert sum(step.duration_ns for step in path) == timeline.duration_ns
     assert all(one.end_ns == two.start_ns for one, two in pairwise(path))
     on_it = {step.correlation_id for step in path if step.kind == "operation"}
@@ -41,7 +41,7 @@ def test_host_and_operations_alternate_on_the_path() -> None:
             Step("wait", 1),
         ]
     )
-    path = critical_path(timeline)
+    path = find_critical_path(timeline)
     assert [(s.kind, s.name, s.duration_ns) for s in path] == [
         ("host", "cuLaunchKernel", 4),
         ("operation", "k1", 50),
@@ -53,7 +53,7 @@ def test_host_and_operations_alternate_on_the_path() -> None:
 
 def test_a_host_step_has_the_line_of_its_longest_call() -> None:
     steps = [Step("launch", 1, 1, 3), Step("launch", 1, 1, 9), Step("launch", 1, 1, 3), Step("wait", 1)]
-    host = critical_path(simulate(steps))[0]
+    host = find_critical_path(simulate(steps))[0]
     assert (host.name, host.duration_ns) == ("3 × cuLaunchKernel", 15)
     assert host.source is not None
     assert host.source.line == 2
@@ -66,7 +66,7 @@ def test_an_event_leads_to_the_other_stream() -> None:
         Step("launch", 2, 10, waits_for=(1,)),
         Step("wait", 2),
     ]
-    path = critical_path(simulate(steps))
+    path = find_critical_path(simulate(steps))
     assert [(s.name, s.where) for s in path if s.kind == "operation"] == [
         ("k1", "stream 1"),
         ("k3", "stream 2"),
@@ -74,8 +74,8 @@ def test_an_event_leads_to_the_other_stream() -> None:
 
 
 def test_an_idle_timeline_has_one_step_and_an_empty_one_none() -> None:
-    assert critical_path(timeline_of()) == ()
-    idle = critical_path(timeline_of((), 25, start_ns=5))
+    assert find_critical_path(timeline_of()) == ()
+    idle = find_critical_path(timeline_of((), 25, start_ns=5))
     assert [(s.kind, s.duration_ns) for s in idle] == [("host", 20)]
 
 
@@ -84,7 +84,7 @@ def test_an_operation_that_ends_with_the_next_launch_call_is_preferred_to_the_ho
     timeline = simulate(steps)
     first, second = timeline.activities
     assert first.end_ns == timeline.calls[1].end_ns == second.start_ns
-    path = critical_path(timeline)
+    path = find_critical_path(timeline)
     assert [(s.kind, s.name, s.duration_ns) for s in path] == [
         ("host", "cuLaunchKernel", 4),
         ("operation", "k1", 50),
@@ -93,7 +93,7 @@ def test_an_operation_that_ends_with_the_next_launch_call_is_preferred_to_the_ho
 
 
 def links(timeline: Timeline) -> list[tuple[str, str, int, int]]:
-    return [(s.kind, s.name, s.start_ns, s.end_ns) for s in critical_path(timeline)]
+    return [(s.kind, s.name, s.start_ns, s.end_ns) for s in find_critical_path(timeline)]
 
 
 def test_a_late_start_is_a_step_of_its_own() -> None:
@@ -106,7 +106,7 @@ def test_a_late_start_is_a_step_of_its_own() -> None:
         ("start-up", "start of k2", 54, 60),
         ("operation", "k2", 60, 80),
     ]
-    assert critical_path(late)[2].where == "stream 1"
+    assert find_critical_path(late)[2].where == "stream 1"
     unknown = replace(late, calls=())
     assert links(unknown)[0] == ("start-up", "start of k1", 0, 4)
     # What had begun before the recording did.
@@ -142,11 +142,11 @@ def test_a_host_step_is_named_after_calls_that_take_half_of_it(names: str, name:
     ]
     end = 40 if len(names) == 2 else 10 * len(names) if len(names) > 2 else 21
     timeline = timeline_of((), end, calls=tuple(calls))
-    (step,) = critical_path(timeline)
+    (step,) = find_critical_path(timeline)
     assert (step.name, step.where, step.correlation_id) == (name, "host", 0)
     assert step.source == SourceLine("p", 0)
     assert (
-        critical_path(replace(timeline, calls=tuple(replace(c, source=None) for c in calls)))[0].source
+        find_critical_path(replace(timeline, calls=tuple(replace(c, source=None) for c in calls)))[0].source
         is None
     )
 

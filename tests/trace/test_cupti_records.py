@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from gpulab.analysis.cupti import kinds, layout
-from gpulab.analysis.cupti.names import kernel_name
+from gpulab.analysis.cupti.names import shorten_kernel_name
 from gpulab.analysis.cupti.records import HostInfo, Records
-from gpulab.analysis.cupti.stream_order import StreamOrder, within_graph
+from gpulab.analysis.cupti.stream_order import StreamOrder, find_node_predecessors
 
 # offsetof of each field, in bytes, by gcc from cupti_activity.h of CUDA 12.9, 13.0 and 13.5, which agree, and
 # the least sizeof among them.
@@ -109,7 +109,7 @@ class TestLayout:
     ],
 )
 def test_names_of_kernels(symbol: str, name: str) -> None:
-    assert kernel_name(symbol) == name
+    assert shorten_kernel_name(symbol) == name
 
 
 class TestOrder:
@@ -158,16 +158,16 @@ class TestOrder:
             )
 
     def test_of_a_graph_s_nodes_as_seen(self) -> None:
-        predecessors = within_graph([(4, 0, 10), (6, 11, 30), (5, 12, 20), (7, 31, 40)], (2, 3))
+        predecessors = find_node_predecessors([(4, 0, 10), (6, 11, 30), (5, 12, 20), (7, 31, 40)], (2, 3))
         assert predecessors == {4: (2, 3), 6: (4,), 5: (4,), 7: (6,)}
 
     def test_of_a_graph_whose_first_nodes_run_at_once(self) -> None:
-        assert within_graph([(4, 0, 10), (5, 1, 9)], (3,)) == {4: (3,), 5: (3,)}
+        assert find_node_predecessors([(4, 0, 10), (5, 1, 9)], (3,)) == {4: (3,), 5: (3,)}
 
     def test_what_comes_after_a_graph_follows_its_last_nodes(self) -> None:
         order = StreamOrder({(1, 7)}, ())
         assert order.operation((1, 13), 1) == ()
-        assert order.graph((1, 13), [(2, 0, 10), (3, 11, 20), (4, 12, 30)]) == {2: (1,), 3: (2,), 4: (2,)}
+        assert order.add_graph((1, 13), [(2, 0, 10), (3, 11, 20), (4, 12, 30)]) == {2: (1,), 3: (2,), 4: (2,)}
         assert order.operation((1, 13), 5) == (3, 4)
 
 
@@ -208,7 +208,7 @@ def parts(*records: bytes, **observations: Any) -> Any:
     offsets = [sum(map(len, records[:index])) for index in range(len(records))]
     read = Records(lambda domain: {1: "cudaMemsetAsync", 2: "cudaFree"} if domain == 2 else {1: "cuMemsetD8"})
     read.add(memoryview(ctypes.create_string_buffer(data, len(data))).cast("B"), offsets)
-    return read.parts(HostInfo(**observations))
+    return read.make_timeline_parts(HostInfo(**observations))
 
 
 class TestParts:

@@ -19,10 +19,10 @@ import pytest
 
 import virtualgpu.cp as cp
 from gpulab.analysis import sentences
-from gpulab.analysis.critical_path import critical_path
+from gpulab.analysis.critical_path import find_critical_path
 from gpulab.analysis.files.read import open_file
-from gpulab.analysis.files.write import save
-from gpulab.analysis.gaps import gaps
+from gpulab.analysis.files.write import save_timeline
+from gpulab.analysis.gaps import find_gaps
 from gpulab.analysis.overlap import overlap
 from tests.trace.programs import MODELLED, program, simulate
 from virtualgpu.model import machine as slot
@@ -90,7 +90,7 @@ def test_everything_comes_back(busy: Timeline, file: Path) -> None:
     assert {s.type for s in busy.synchronizations} == {"STREAM_WAIT_EVENT", "STREAM_SYNCHRONIZE"}
     assert len(busy.ranges) == 4
     for path in (file, file.with_suffix(".json.gz")):
-        save(busy, path)
+        save_timeline(busy, path)
         assert open_file(path) == busy
     assert gzip.decompress(path.read_bytes()) == file.read_bytes()
 
@@ -112,21 +112,21 @@ def test_generated_timelines_come_back(seed: int, file: Path) -> None:
         synchronizations=(),
     )
     for original in (timeline, moved, Timeline(provenance=MODELLED, method="model", start_ns=5, end_ns=5)):
-        assert open_file(save(original, file)) == original
+        assert open_file(save_timeline(original, file)) == original
 
 
 def test_a_measured_timeline_is_labelled_recorded_after_opening(busy: Timeline, file: Path) -> None:
     measured = replace(busy, provenance=Provenance("measured", "NVIDIA H200"), method="CUPTI")
-    provenance = open_file(save(measured, file)).provenance
+    provenance = open_file(save_timeline(measured, file)).provenance
     assert (provenance.source, provenance.device) == ("recorded", "NVIDIA H200")
     assert provenance.detail == time.strftime("%Y-%m-%d", time.gmtime())
-    again = open_file(save(open_file(file), file)).provenance
+    again = open_file(save_timeline(open_file(file), file)).provenance
     assert again == provenance
 
 
 def test_the_file_keeps_the_format_s_rules(busy: Timeline, file: Path) -> None:
     """Slices of a track nest, every arrow begins and ends within a slice, and all tracks have names."""
-    data = json.loads(save(busy, file).read_text("utf-8"))
+    data = json.loads(save_timeline(busy, file).read_text("utf-8"))
     slices: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     named = set()
     arrows = defaultdict(list)
@@ -290,9 +290,9 @@ def test_the_pytorch_profiler_s_file_becomes_a_timeline(file: Path) -> None:
 def test_a_foreign_file_can_be_analysed_and_saved_without_loss(file: Path) -> None:
     file.write_text(json.dumps(kineto()))
     timeline = open_file(file)
-    assert "waiting for an event" in {gap.cause for gap in gaps(timeline)}
-    assert sum(step.duration_ns for step in critical_path(timeline)) == timeline.duration_ns
-    assert open_file(save(timeline, file)) == timeline
+    assert "waiting for an event" in {gap.cause for gap in find_gaps(timeline)}
+    assert sum(step.duration_ns for step in find_critical_path(timeline)) == timeline.duration_ns
+    assert open_file(save_timeline(timeline, file)) == timeline
 
 
 def test_the_categories_of_pytorch_1_8_to_1_11_are_known(file: Path) -> None:
@@ -361,14 +361,14 @@ def test_gaps_name_the_operator_and_the_function_that_the_host_ran(file: Path) -
     timeline = open_file(file)
     assert [a.registers_per_thread for a in timeline.activities] == [64, 64]
     assert {call.source for call in timeline.calls} == {SourceLine("train.py", 12, "in step")}
-    (gap,) = [gap for gap in gaps(timeline) if gap.where == "stream 7" and gap.before == 2]
+    (gap,) = [gap for gap in find_gaps(timeline) if gap.where == "stream 7" and gap.before == 2]
     assert (gap.cause, gap.reason, str(gap.source)) == (
         "host computing",
         "the host ran aten::addmm",
         "train.py, line 12",
     )
-    assert "the host runs aten::addmm" in {step.name for step in critical_path(timeline)}
-    assert open_file(save(timeline, file)) == timeline
+    assert "the host runs aten::addmm" in {step.name for step in find_critical_path(timeline)}
+    assert open_file(save_timeline(timeline, file)) == timeline
 
 
 def test_a_long_stretch_names_the_operator_with_the_most_time_of_its_own(file: Path) -> None:
@@ -383,7 +383,7 @@ def test_a_long_stretch_names_the_operator_with_the_most_time_of_its_own(file: P
         ]
     file.write_text(json.dumps(events))
     timeline = open_file(file)
-    assert "the host runs aten::addmm and others" in {step.name for step in critical_path(timeline)}
+    assert "the host runs aten::addmm and others" in {step.name for step in find_critical_path(timeline)}
 
 
 OTHER = [
@@ -487,7 +487,7 @@ def damaged_versions(content: bytes) -> dict[str, bytes]:
 
 
 def test_a_damaged_file_raises_an_error_of_one_sentence(busy: Timeline, file: Path) -> None:
-    content = save(busy, file).read_bytes()
+    content = save_timeline(busy, file).read_bytes()
     for damage, damaged in damaged_versions(content).items():
         file.write_bytes(damaged)
         with pytest.raises(TraceFormatError) as error:
@@ -529,7 +529,7 @@ def test_a_file_of_another_format_is_refused_with_the_reason(content: bytes, rea
 def test_a_missing_file_and_one_that_is_too_large(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError, match=r"x\.json"):
         open_file(file)
-    monkeypatch.setattr("gpulab.analysis.files.events.MAX_BYTES", 1_000)
+    monkeypatch.setattr("gpulab.analysis.files.events.MAX_TEXT_LENGTH", 1_000)
     file.write_bytes(b"[" + b" " * 2_000 + b"]")
     with pytest.raises(TraceFormatError, match="has more than"):
         open_file(file)
@@ -541,7 +541,7 @@ def test_a_missing_file_and_one_that_is_too_large(file: Path, monkeypatch: pytes
 
 def test_random_damage_ends_in_an_error_or_a_timeline(busy: Timeline, file: Path) -> None:
     rng = random.Random(5)
-    content = save(busy, file).read_bytes()
+    content = save_timeline(busy, file).read_bytes()
     opened = 0
     for _ in range(200):
         damaged = bytearray(content)
@@ -555,7 +555,7 @@ def test_random_damage_ends_in_an_error_or_a_timeline(busy: Timeline, file: Path
         opened += 1
         assert all(isinstance(a, Activity) for a in timeline.activities)
         assert all(isinstance(r, NvtxRange) for r in timeline.ranges)
-        overlap(timeline), gaps(timeline), critical_path(timeline)
+        overlap(timeline), find_gaps(timeline), find_critical_path(timeline)
     assert 30 < opened < 200
 
 
@@ -578,7 +578,7 @@ def test_only_the_first_events_of_a_large_file_are_read(file: Path) -> None:
 
 
 def test_a_file_of_gpulab_is_read_whole(busy: Timeline, file: Path) -> None:
-    assert open_file(save(busy, file), 1) == busy
+    assert open_file(save_timeline(busy, file), 1) == busy
     data = json.loads(file.read_text())
     about = data.pop("otherData")
     file.write_text(json.dumps({**data, "otherData": about}))  # after the events
@@ -599,7 +599,7 @@ def peak_bytes(path: Path) -> int:
 @pytest.mark.parametrize("part", ["ts", "dur", "name", "list", "other"], ids=lambda part: f"a large {part}")
 def test_a_hostile_value_takes_no_more_memory_than_the_file(busy: Timeline, file: Path, part: str) -> None:
     """Text and lists can be multiplied by a thousand, too."""
-    data = json.loads(save(busy, file).read_bytes())
+    data = json.loads(save_timeline(busy, file).read_bytes())
     large: Any = [0] * 100_000 if part == "list" else "a" * 300_000
     if part == "other":
         data["more"] = [[]] * 100_000
@@ -611,7 +611,7 @@ def test_a_hostile_value_takes_no_more_memory_than_the_file(busy: Timeline, file
 
 def test_events_are_not_all_kept_at_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bomb of empty lists and one of events whose arguments are not used."""
-    monkeypatch.setattr("gpulab.analysis.files.events._READ_CHARACTERS", 1 << 13)
+    monkeypatch.setattr("gpulab.analysis.files.events._PIECE_LENGTH", 1 << 13)
     heavy = json.dumps(event("kernel", "k", 1, 1, 0, 7, junk=[[]] * 500))
     for text in ("[" + "[]," * 9_999 + "[]]", "[" + ",".join([heavy] * 30) + "]"):
         file.write_text(text)
@@ -634,5 +634,5 @@ def test_pieces_of_a_file_are_put_together(file: Path, monkeypatch: pytest.Monke
     file.write_text(json.dumps({**data, "late": [True, None, 12345678]}, ensure_ascii=False, indent=1))
     whole = open_file(file)
     for size in (1, 2, 7, 64):
-        monkeypatch.setattr("gpulab.analysis.files.events._READ_CHARACTERS", size)
+        monkeypatch.setattr("gpulab.analysis.files.events._PIECE_LENGTH", size)
         assert open_file(file) == whole

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import virtualgpu.cp as cp
-from gpulab.analysis.gaps import gaps
+from gpulab.analysis.gaps import find_gaps
 from tests.trace.programs import Step, kernel, program, simulate, timeline_of
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
@@ -30,7 +30,7 @@ def test_gaps_are_times_without_an_operation(seed: int) -> None:
     for where, activities in groups.items():
         covered = {t for a in activities for t in range(a.start_ns, a.end_ns)}
         idle = set(range(timeline.start_ns, timeline.end_ns)) - covered
-        parts = [gap for gap in gaps(timeline) if gap.where == where]
+        parts = [gap for gap in find_gaps(timeline) if gap.where == where]
         assert {t for gap in parts for t in range(gap.start_ns, gap.end_ns)} == idle
         assert sum(gap.duration_ns for gap in parts) == len(idle)
         ends = {gap.end_ns for gap in parts}  # a gap may have two parts
@@ -50,7 +50,7 @@ def by_hand(
 
 def second_gap(timeline: Timeline, where: str) -> Gap:
     """The gap between the first and the second operation: the one before the first is the first."""
-    return [gap for gap in gaps(timeline) if gap.where == where][1]
+    return [gap for gap in find_gaps(timeline) if gap.where == where][1]
 
 
 WAITED = Synchronization(
@@ -128,7 +128,7 @@ def test_a_wait_of_half_a_gap_is_not_its_cause() -> None:
         [ONE[1], call(3, 10, 12), call(2, 100, 100)],
         (waited,),
     )
-    gap = next(g for g in gaps(timeline) if g.where == "stream 1" and g.start_ns == 50)
+    gap = next(g for g in find_gaps(timeline) if g.where == "stream 1" and g.start_ns == 50)
     assert (gap.cause, gap.reason) == ("launch-bound", "the host was launching work (0 calls)")
 
 
@@ -177,11 +177,11 @@ def test_waits_for_the_stream_and_for_a_busy_engine() -> None:
 
 def test_the_first_gap_and_the_last_one() -> None:
     timeline = replace(by_hand([ONE[0]], [ONE[1]]), end_ns=70)
-    assert [(g.start_ns, g.end_ns, g.cause) for g in gaps(timeline) if g.where == "compute"] == [
+    assert [(g.start_ns, g.end_ns, g.cause) for g in find_gaps(timeline) if g.where == "compute"] == [
         (0, 10, "launch-bound"),
         (50, 70, "nothing to do"),
     ]
-    assert [g.cause for g in gaps(timeline, min_ns=15)] == ["nothing to do"] * 2
+    assert [g.cause for g in find_gaps(timeline, min_ns=15)] == ["nothing to do"] * 2
 
 
 def test_a_gap_is_divided_into_a_host_part_and_a_device_part() -> None:
@@ -191,7 +191,7 @@ def test_a_gap_is_divided_into_a_host_part_and_a_device_part() -> None:
         [ONE[1], call(3, 10, 15), call(2, 70, 100)],
         (replace(EVENT, start_ns=60, end_ns=60),),
     )
-    assert [(g.start_ns, g.end_ns, g.cause) for g in gaps(timeline) if g.where == "stream 1"][1:] == [
+    assert [(g.start_ns, g.end_ns, g.cause) for g in find_gaps(timeline) if g.where == "stream 1"][1:] == [
         (50, 100, "launch-bound"),
         (100, 160, "waiting for an event"),
     ]
@@ -214,7 +214,7 @@ def test_a_part_below_a_tenth_is_merged_with_the_other(
         [ONE[1], call(3, 10, 15), call(2, 45, call_ends)],
         (EVENT,),
     )
-    causes = [(g.start_ns, g.end_ns, g.cause) for g in gaps(timeline) if g.where == "stream 1"]
+    causes = [(g.start_ns, g.end_ns, g.cause) for g in find_gaps(timeline) if g.where == "stream 1"]
     assert causes[1:] == parts
 
 
@@ -243,7 +243,7 @@ def test_the_longest_wait_of_more_than_half_a_gap_is_its_cause(
     timeline = by_hand(
         [ONE[0], *others, kernel(2, 1, 100, 110, (1,))], [*calls, *giving], tuple(synchronizations)
     )
-    gap = next(g for g in gaps(timeline) if g.where == "stream 1" and g.start_ns == 50)
+    gap = next(g for g in find_gaps(timeline) if g.where == "stream 1" and g.start_ns == 50)
     assert (gap.cause, gap.source) == (cause, LINE[line])
 
 
@@ -251,7 +251,7 @@ def test_the_longest_wait_before_the_first_operation_is_the_cause() -> None:
     long = replace(WAITED, start_ns=12, end_ns=50)
     late = kernel(2, 2, 66, 70)
     timeline = by_hand([ONE[0], late], [ONE[1], call(2, 56, 66)], (long,))
-    first = next(g for g in gaps(timeline) if g.where == "stream 2")
+    first = next(g for g in find_gaps(timeline) if g.where == "stream 2")
     assert (first.start_ns, first.end_ns) == (0, 66)
     assert (first.cause, first.source) == ("hidden synchronisation", LINE[7])
 
@@ -262,12 +262,12 @@ def test_empty_calls_are_counted_and_nested_ones_are_not() -> None:
         for start, end in ((0, 5), (5, 5), (6, 9), (7, 8), (6, 6))
     ]
     timeline = by_hand([kernel(1, 1, 12, 20)], [*calls, call(1, 9, 12)])
-    assert gaps(timeline)[0].reason == "the host was launching work (4 calls)"
+    assert find_gaps(timeline)[0].reason == "the host was launching work (4 calls)"
 
 
 def test_a_busy_stream_has_no_gaps() -> None:
     back_to_back = [Step("launch", 1, 9, 0), Step("launch", 1, 9, 0)]
-    assert gaps(simulate(back_to_back)) == ()
+    assert find_gaps(simulate(back_to_back)) == ()
 
 
 @pytest.fixture
@@ -290,7 +290,7 @@ def test_recorded_gaps_name_the_line_of_their_cause(machine: Machine) -> None:
     for _ in range(2):
         x.set(host)  # pageable
         x *= 3
-    named_gaps = [g for g in gaps(recording.stop()) if g.where == "compute" and g.source is not None]
+    named_gaps = [g for g in find_gaps(recording.stop()) if g.where == "compute" and g.source is not None]
     blamed = {(g.cause, g.source.text.partition("  #")[0]) for g in named_gaps if g.source}
     assert ("hidden synchronisation", "float(x[0])") in blamed
     assert ("pageable copy", "x.set(host)") in blamed

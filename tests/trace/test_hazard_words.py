@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulab.analysis import hazards
-from gpulab.analysis.hazards import find
+from gpulab.analysis.hazards import find_stream_hazards
 from virtualgpu.records import Provenance, SourceLine
 from virtualgpu.records.acts import (
     HOST,
@@ -63,7 +63,7 @@ EARLY = EventRecord(7, 0, A, line(5))
 
 
 def message(*acts: Act) -> str:
-    (finding,) = find([*STREAMS, *acts], HERE).findings
+    (finding,) = find_stream_hazards([*STREAMS, *acts], HERE).findings
     return finding.message
 
 
@@ -178,19 +178,21 @@ def test_the_wait_to_add_is_spelled_for_its_streams(acts: list[Act], place: str,
 def test_a_pair_of_lines_is_one_finding_of_the_worst_kind() -> None:
     update = Work(number=2, name="k", device_id=0, stream_id=B, reads=(X,), writes=(X,), source=line(2))
     iteration: list[Act] = [WRITTEN, update, HostWait("device")]
-    report = find([*STREAMS, *iteration, *iteration, *iteration], HERE)
+    report = find_stream_hazards([*STREAMS, *iteration, *iteration, *iteration], HERE)
     assert [(f.kind, f.count) for f in report.findings] == [("read after write", 3)]
     assert (report.operations, report.streams) == (6, ("a", "b"))
-    launched = find([*STREAMS, graph(WRITTEN, work(2, B, "writes")), work(3, 0, "reads", Y)], HERE)
+    launched = find_stream_hazards(
+        [*STREAMS, graph(WRITTEN, work(2, B, "writes")), work(3, 0, "reads", Y)], HERE
+    )
     assert (launched.operations, launched.streams) == (3, ("a", "b", "the default stream"))
-    (weaker,) = find([*STREAMS, work(1, A, "reads"), update], HERE).findings
+    (weaker,) = find_stream_hazards([*STREAMS, work(1, A, "reads"), update], HERE).findings
     assert weaker.kind == "write after read"
 
 
 def test_only_the_first_findings_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hazards, "MAX_FINDINGS", 2)
     many = [work(number, (A, B)[number % 2], "writes") for number in range(1, 4)]
-    assert find([*STREAMS, *many], HERE).left_out == ""
-    report = find([*STREAMS, *many, work(4, A, "writes")], HERE)
+    assert find_stream_hazards([*STREAMS, *many], HERE).left_out == ""
+    report = find_stream_hazards([*STREAMS, *many, work(4, A, "writes")], HERE)
     assert len(report.findings) == 2
     assert "first 2 pairs" in report.left_out

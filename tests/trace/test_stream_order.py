@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from gpulab.analysis import hazards
-from gpulab.analysis.hazards import find
+from gpulab.analysis.hazards import find_stream_hazards
 from gpulab.analysis.uses import overlap
 from virtualgpu.records import Provenance, SourceLine
 from virtualgpu.records.acts import (
@@ -197,7 +197,7 @@ def test_random_programs(seed: int) -> None:
     racy = 0
     for _ in range(150):
         acts = program(draw, draw.randint(4, 30))
-        findings = find(acts, HERE).findings
+        findings = find_stream_hazards(acts, HERE).findings
         pairs = {
             (f.first.source.line, f.second.source.line)
             for f in findings
@@ -229,9 +229,11 @@ def test_an_atomic_operation_does_not_hide_the_write_before_it() -> None:
         Work(number=2, name="count", device_id=0, stream_id=0x20, atomics=(x,), source=SourceLine("p", 2)),
         Work(number=3, name="count", device_id=0, stream_id=0x30, atomics=(x,), source=SourceLine("p", 3)),
     ]
-    (finding,) = find([NewStream(0, 0x20, "a", False), NewStream(0, 0x30, "b", False), *acts], HERE).findings
+    (finding,) = find_stream_hazards(
+        [NewStream(0, 0x20, "a", False), NewStream(0, 0x30, "b", False), *acts], HERE
+    ).findings
     assert finding.first.source == SourceLine("p", 1)
-    assert not find(acts[1:], HERE).findings
+    assert not find_stream_hazards(acts[1:], HERE).findings
 
 
 def test_the_latest_releases_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,9 +252,9 @@ def test_the_latest_releases_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
             Allocation(x, 0, None, SourceLine("p", 3)),
             Work(number=2, name="fill", device_id=0, stream_id=0x30, writes=(x,), source=SourceLine("p", 4)),
         ]
-        assert [finding.kind for finding in find(acts, HERE).findings] == ["reused too early"], (
-            earlier_releases
-        )
+        assert [finding.kind for finding in find_stream_hazards(acts, HERE).findings] == [
+            "reused too early"
+        ], earlier_releases
 
 
 @pytest.mark.parametrize("late", [True, False])
@@ -271,7 +273,7 @@ def test_a_wait_for_a_third_stream_is_named_if_recorded_after_the_operation(late
         EventWait(7, 0, 0x30, SourceLine("p", 3)),
         Work(number=3, name="read", device_id=0, stream_id=0x30, reads=(x,)),
     ]
-    (finding,) = find(acts, HERE).findings
+    (finding,) = find_stream_hazards(acts, HERE).findings
     named = "b waits in line 3 for c only, which does not wait for a." in str(finding)
     assert named == late
     assert ("nothing orders the two" in str(finding)) == (not late)

@@ -201,7 +201,7 @@ def _record_works(folder: Path) -> Iterator[tuple[str, Work]]:
     """Long records, made as the tests make theirs."""
     from gpulab.allocators.steps import make_block_map, make_history
     from gpulab.analysis.files.read import open_file
-    from gpulab.analysis.files.write import save
+    from gpulab.analysis.files.write import save_timeline
     from gpulab.analysis.overlap import overlap
     from gpulab.views.timeline.view import TimelineView
     from virtualgpu.model.placement import place_blocks
@@ -225,7 +225,7 @@ def _record_works(folder: Path) -> Iterator[tuple[str, Work]]:
     timeline = timelines.many()
     yield "timeline of 100,000 operations laid out", lambda: TimelineView(timeline).close()
     short_timeline = timelines.many(25_000)
-    yield "timeline of 25,000 operations saved", lambda: save(short_timeline, folder / "saved.json")
+    yield "timeline of 25,000 operations saved", lambda: save_timeline(short_timeline, folder / "saved.json")
     large_path = folder / "large.json"
     event = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": %d, "dur": 5, "args": {}}'
     with large_path.open("w") as file:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from gpulab.analysis.files.ncu import DURATION as DURATION
+from gpulab.analysis.files.ncu import DURATION_METRIC as DURATION_METRIC
 from gpulab.analysis.files.ncu import Launch as Launch
 from gpulab.analysis.files.ncu import parse_csv as parse_csv
 from virtualgpu.errors import GpulabError

@@ -125,7 +125,7 @@ def record(date: str, *, with_ncu: bool = True) -> dict[str, Any]:
         for entry, launch in zip(cases.values(), _profile("cases", [c.kernel for c in CASES]), strict=True):
             entry["counters"] = launch.metrics
         for timing, launch in zip(timings, _profile("workloads", [w.kernel for w in WORKLOADS]), strict=True):
-            timing["kernel_ns"] = launch.metrics[nsight.DURATION]
+            timing["kernel_ns"] = launch.metrics[nsight.DURATION_METRIC]
     backend: Any = session.backend()
     return {
         "format": FORMAT,
@@ -225,7 +225,7 @@ def _launch_only(kind: str) -> None:
 def _profile(kind: str, kernels: Sequence[str]) -> list[nsight.Launch]:
     command = [sys.executable, "-m", "tools.recordings.record", "--launch-only", kind]
     if kind == "workloads":
-        launches = nsight.profile(command, kernels, [nsight.DURATION])
+        launches = nsight.profile(command, kernels, [nsight.DURATION_METRIC])
     else:
         try:
             launches = nsight.profile(command, kernels, [*nsight.CORE_METRICS, *nsight.SASS_METRICS])

@@ -164,10 +164,10 @@ def without_machine(path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         names = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for name in names:
-            if name not in nsys.TABLES:
+            if name not in nsys.EVENT_TABLES:
                 database.execute(f"DROP TABLE {name}")
         used_columns = " UNION ".join(
-            f"SELECT {name} FROM {table} WHERE {name} NOT NULL" for table, name in nsys.STRINGS
+            f"SELECT {name} FROM {table} WHERE {name} NOT NULL" for table, name in nsys.STRING_TABLES
         )
         database.execute(f"DELETE FROM StringIds WHERE id NOT IN ({used_columns})")
         database.execute("UPDATE TARGET_INFO_GPU SET uuid = NULL, busLocation = NULL")

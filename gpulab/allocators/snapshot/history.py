@@ -114,7 +114,7 @@ def _redo_events(
     ):
         if action == ALLOC:
             if size not in rounded_sizes:
-                rounded_sizes[size] = settings.rounded(size)
+                rounded_sizes[size] = settings.round_size(size)
             block_size = rounded_sizes[size]
             if block_size > SMALL_REQUEST_BYTES:
                 block_size = large_segments.find_block_size(address, size, settings)
@@ -123,11 +123,11 @@ def _redo_events(
             if address in last_blocks:
                 last_blocks[address].event = i
         elif action == FREE_REQUESTED:
-            event_block_sizes[i] = current_sizes.get(address) or settings.rounded(size)
+            event_block_sizes[i] = current_sizes.get(address) or settings.round_size(size)
             if address in last_blocks:
                 last_blocks[address].event = i
         elif action == FREE_COMPLETED:
-            event_block_sizes[i] = current_sizes.pop(address, 0) or settings.rounded(size)
+            event_block_sizes[i] = current_sizes.pop(address, 0) or settings.round_size(size)
             large_segments.remove_block(address)
         elif action == SEGMENT_ALLOC:
             if size > SMALL_SEGMENT_BYTES:
@@ -186,14 +186,14 @@ class _LargeSegments:
         """Return the size of the block that an allocator uses for a request. The size is that of the rounded
         request, or of the whole free range if the range is not split.
         """
-        rounded_bytes = settings.rounded(requested)
+        rounded_bytes = settings.round_size(requested)
         start = self._find_segment_start(address)
         if start is None:
             return rounded_bytes
         blocks = self._blocks[start]
         next_index = bisect_right(blocks, address)
         gap_bytes = (blocks[next_index] if next_index < len(blocks) else self._ends[start]) - address
-        if gap_bytes >= rounded_bytes and settings.splits(
+        if gap_bytes >= rounded_bytes and settings.splits_block(
             gap_bytes, rounded_bytes, is_small=False, is_expandable=False
         ):
             return rounded_bytes

@@ -104,7 +104,7 @@ class TorchAllocator:
         if size_bytes == 0:
             return 0
         self._process_events()
-        size = self._settings.rounded(size_bytes)
+        size = self._settings.round_size(size_bytes)
         pool = self._small if size <= SMALL_REQUEST_BYTES else self._large
         segment_bytes = self._settings.segment_bytes(size)
         block = self._take_cached_block(pool, stream, size)
@@ -249,7 +249,7 @@ class TorchAllocator:
         """Split a block that was removed from its pool, if possible, and mark it as allocated."""
         was_split = block.is_split
         statistics = self.statistics
-        if self._settings.splits(block.size, size, pool.is_small, self._settings.expandable_segments):
+        if self._settings.splits_block(block.size, size, pool.is_small, self._settings.expandable_segments):
             remaining_block = block
             block = Block(
                 pool, remaining_block.stream, remaining_block.address, size, remaining_block.expandable

@@ -15,7 +15,7 @@ MIN_LARGE_REQUEST_BYTES = 10 * MIB
 LARGE_ROUNDING_BYTES = 2 * MIB
 # `roundup_power2_divisions` has an entry for each power of two from 1 MiB to 32 GiB, the last one also for
 # what is above.
-_INTERVAL_COUNT = 16
+_POWER_INTERVALS = 16
 _IGNORED_SETTINGS = {
     "backend",
     "release_lock_on_cudamalloc",
@@ -66,7 +66,7 @@ class Settings:
 
     max_split_size_mb: int | None = None
     max_non_split_rounding_mb: int | None = None
-    roundup_power2_divisions: tuple[int, ...] = (0,) * _INTERVAL_COUNT
+    roundup_power2_divisions: tuple[int, ...] = (0,) * _POWER_INTERVALS
     garbage_collection_threshold: float = 0.0
     expandable_segments: bool = False
     large_segment_size_mb: int = 20
@@ -95,9 +95,9 @@ class Settings:
                 f"per_process_memory_fraction:{self.per_process_memory_fraction} is not between 0 and 1."
             )
         invalid_divisions = [n for n in self.roundup_power2_divisions if n < 0 or n & (n - 1)]
-        if invalid_divisions or len(self.roundup_power2_divisions) != _INTERVAL_COUNT:
+        if invalid_divisions or len(self.roundup_power2_divisions) != _POWER_INTERVALS:
             raise SettingsError(
-                f"roundup_power2_divisions must contain {_INTERVAL_COUNT} powers of two (or 0 "
+                f"roundup_power2_divisions must contain {_POWER_INTERVALS} powers of two (or 0 "
                 "for off), not "
                 f"{invalid_divisions[0] if invalid_divisions else len(self.roundup_power2_divisions)}."
             )
@@ -114,19 +114,19 @@ class Settings:
         SettingsError
             If PyTorch would reject the text, or if it selects another allocator (``backend``).
         """
-        values: dict[str, Any] = {}
-        for name, value in _name_value_pairs(text):
+        parsed_values: dict[str, Any] = {}
+        for name, value in _split_settings(text):
             match name:
                 case "max_split_size_mb" | "max_non_split_rounding_mb" | "large_segment_size_mb":
-                    values[name] = _integer(name, value)
+                    parsed_values[name] = _parse_integer(name, value)
                 case "garbage_collection_threshold" | "per_process_memory_fraction":
-                    values[name] = _number(name, value)
-                    if name == "garbage_collection_threshold" and values[name] <= 0:
+                    parsed_values[name] = _parse_number(name, value)
+                    if name == "garbage_collection_threshold" and parsed_values[name] <= 0:
                         raise SettingsError(f"{name}:{value} is not between 0 and 1.")
                 case "expandable_segments":
-                    values[name] = _flag(name, value)
+                    parsed_values[name] = _parse_flag(name, value)
                 case "roundup_power2_divisions":
-                    values[name] = _divisions(value)
+                    parsed_values[name] = _parse_divisions(value)
                 case "backend" if value != "native":
                     raise SettingsError(
                         f"backend:{value} is another allocator. This model supports only backend:native."
@@ -134,11 +134,11 @@ class Settings:
                 case _ if name in _IGNORED_SETTINGS:
                     pass
                 case _:
-                    names = [field.name for field in fields(cls)]
+                    setting_names = [field.name for field in fields(cls)]
                     raise SettingsError(
-                        f"PyTorch's allocator has no setting {name!r}.{did_you_mean(name, names)}"
+                        f"PyTorch's allocator has no setting {name!r}.{did_you_mean(name, setting_names)}"
                     )
-        return cls(**values)
+        return cls(**parsed_values)
 
     @classmethod
     def of(cls, text: str = "", **settings: Any) -> Settings:
@@ -158,7 +158,7 @@ class Settings:
                 )
         divisions = settings.get("roundup_power2_divisions")
         if isinstance(divisions, int):
-            settings["roundup_power2_divisions"] = (divisions,) * _INTERVAL_COUNT
+            settings["roundup_power2_divisions"] = (divisions,) * _POWER_INTERVALS
         return replace(cls.parse(text), **settings)
 
     @property
@@ -190,14 +190,14 @@ class Settings:
     def large_segment_bytes(self) -> int:
         return self.large_segment_size_mb * MIB
 
-    def rounded(self, size_bytes: int) -> int:
+    def round_size(self, size_bytes: int) -> int:
         """Return the block size in bytes for a request of `size_bytes` bytes."""
         if size_bytes < MIN_BLOCK_BYTES:
             return MIN_BLOCK_BYTES
-        power = size_bytes.bit_length() - 1
-        divisions = self.roundup_power2_divisions[min(max(power - 20, 0), _INTERVAL_COUNT - 1)]
+        floor_log2 = size_bytes.bit_length() - 1
+        divisions = self.roundup_power2_divisions[min(max(floor_log2 - 20, 0), _POWER_INTERVALS - 1)]
         if divisions > 1 and size_bytes > MIN_BLOCK_BYTES * divisions:
-            step_bytes = (1 << power) // divisions
+            step_bytes = (1 << floor_log2) // divisions
             return (size_bytes + step_bytes - 1) // step_bytes * step_bytes
         return (size_bytes + MIN_BLOCK_BYTES - 1) // MIN_BLOCK_BYTES * MIN_BLOCK_BYTES
 
@@ -209,7 +209,7 @@ class Settings:
             return self.large_segment_bytes
         return (rounded_bytes + LARGE_ROUNDING_BYTES - 1) // LARGE_ROUNDING_BYTES * LARGE_ROUNDING_BYTES
 
-    def splits(self, block_bytes: int, rounded_bytes: int, is_small: bool, is_expandable: bool) -> bool:
+    def splits_block(self, block_bytes: int, rounded_bytes: int, is_small: bool, is_expandable: bool) -> bool:
         """Return whether the allocator splits a block of `block_bytes` for a request of `rounded_bytes`."""
         remaining_bytes = block_bytes - rounded_bytes
         if is_small or is_expandable:
@@ -217,9 +217,9 @@ class Settings:
         return rounded_bytes < self.max_split_bytes and remaining_bytes > SMALL_REQUEST_BYTES
 
 
-def _name_value_pairs(text: str) -> list[tuple[str, str]]:
+def _split_settings(text: str) -> list[tuple[str, str]]:
     """Split settings into names and values; commas inside brackets do not separate settings."""
-    pairs: list[tuple[str, str]] = []
+    name_value_pairs: list[tuple[str, str]] = []
     remaining_text = "".join(text.split())
     while remaining_text:
         name, colon, remaining_text = remaining_text.partition(":")
@@ -231,65 +231,65 @@ def _name_value_pairs(text: str) -> list[tuple[str, str]]:
                 raise SettingsError(
                     f"The list of {name} in {text!r} has no closing bracket before the next comma."
                 )
-            pairs.append((name, value + bracket))
+            name_value_pairs.append((name, value + bracket))
             remaining_text = remaining_text[1:]
         else:
             value, _, remaining_text = remaining_text.partition(",")
-            pairs.append((name, value))
-    return pairs
+            name_value_pairs.append((name, value))
+    return name_value_pairs
 
 
-def _integer(name: str, value: str) -> int:
+def _parse_integer(name: str, value: str) -> int:
     if not value.isascii() or not value.isdecimal() or len(value) > 15:
         raise SettingsError(f"{name}:{value} is not an integer number of MiB.")
     return int(value)
 
 
-def _number(name: str, value: str) -> float:
+def _parse_number(name: str, value: str) -> float:
     try:
         return float(value)
     except ValueError:
         raise SettingsError(f"{name}:{value} is not a number between 0 and 1.") from None
 
 
-def _flag(name: str, value: str) -> bool:
+def _parse_flag(name: str, value: str) -> bool:
     if value not in ("True", "False"):
         raise SettingsError(f"{name}:{value} is neither True nor False.")
     return value == "True"
 
 
-def _divisions(value: str) -> tuple[int, ...]:
+def _parse_divisions(value: str) -> tuple[int, ...]:
     """Parse ``4``, or ``[256:1,512:2,>:8]``: upper ends in MiB, each with its number of divisions."""
     if not value.startswith("["):
-        division_count = _integer("roundup_power2_divisions", value)
+        division_count = _parse_integer("roundup_power2_divisions", value)
         if not division_count or division_count & (division_count - 1):
             raise SettingsError(f"roundup_power2_divisions:{value} is not a power of two.")
-        return (division_count,) * _INTERVAL_COUNT
-    table = [0] * _INTERVAL_COUNT
+        return (division_count,) * _POWER_INTERVALS
+    divisions_by_power = [0] * _POWER_INTERVALS
     last_index: int | None = None
-    for interval in value[1:-1].split(","):
-        bound, colon, text = interval.partition(":")
+    for interval_text in value[1:-1].split(","):
+        bound, colon, division_text = interval_text.partition(":")
         if not colon:
             raise SettingsError(
-                f"{interval!r} in roundup_power2_divisions does not have the form size_mb:divisions."
+                f"{interval_text!r} in roundup_power2_divisions does not have the form size_mb:divisions."
             )
-        division_count = _integer("roundup_power2_divisions", text)
+        division_count = _parse_integer("roundup_power2_divisions", division_text)
         if division_count & (division_count - 1):
             raise SettingsError(
                 f"roundup_power2_divisions has {division_count} divisions, which is not a power of two."
             )
         if bound == ">":
-            start = 0 if last_index is None else last_index + 1
-            table[start:] = [division_count] * (_INTERVAL_COUNT - start)
+            first_power = 0 if last_index is None else last_index + 1
+            divisions_by_power[first_power:] = [division_count] * (_POWER_INTERVALS - first_power)
             continue
-        size = _integer("roundup_power2_divisions", bound)
-        if not size or size & (size - 1):
+        bound_mb = _parse_integer("roundup_power2_divisions", bound)
+        if not bound_mb or bound_mb & (bound_mb - 1):
             raise SettingsError(
                 f"roundup_power2_divisions has an entry for {bound} MiB, which is not a power of two."
             )
-        index = min(size.bit_length() - 1, _INTERVAL_COUNT - 1)
+        power_index = min(bound_mb.bit_length() - 1, _POWER_INTERVALS - 1)
         if last_index is None:
-            table[:index] = [division_count] * index
-        table[index] = division_count
-        last_index = index
-    return tuple(table)
+            divisions_by_power[:power_index] = [division_count] * power_index
+        divisions_by_power[power_index] = division_count
+        last_index = power_index
+    return tuple(divisions_by_power)

@@ -42,7 +42,7 @@ class Figure:
         return {"current": self.current, "peak": self.peak, "allocated": self.allocated, "freed": self.freed}
 
 
-def _figures_by_pool() -> dict[str, Figure]:
+def _make_figures_by_pool() -> dict[str, Figure]:
     return {pool: Figure() for pool in POOLS}
 
 
@@ -52,7 +52,7 @@ class Statistics:
 
     max_split_bytes: int = -1
     figures: dict[str, dict[str, Figure]] = field(
-        default_factory=lambda: {metric: _figures_by_pool() for metric in METRICS}
+        default_factory=lambda: {metric: _make_figures_by_pool() for metric in METRICS}
     )
     oversize_allocations: Figure = field(default_factory=Figure)
     oversize_segments: Figure = field(default_factory=Figure)
@@ -66,9 +66,9 @@ class Statistics:
         """Increase a metric by `amount`, both for one pool (``"small"`` or ``"large"``) and for all pools
         together.
         """
-        by_pool = self.figures[metric]
-        by_pool["all"].add(amount)
-        by_pool[f"{pool}_pool"].add(amount)
+        figure_of_pool = self.figures[metric]
+        figure_of_pool["all"].add(amount)
+        figure_of_pool[f"{pool}_pool"].add(amount)
 
     def take(self, metric: str, pool: str, amount: int) -> None:
         by_pool = self.figures[metric]

@@ -14,15 +14,17 @@ import numpy.typing as npt
 from gpulab.analysis.cupti import kinds as cupti
 
 
-def _layout(**fields: tuple[str, int]) -> np.dtype[Any]:
+def _make_layout(**fields: tuple[str, int]) -> np.dtype[Any]:
     """Return the NumPy dtype of a record from the type and offset of each field."""
     field_types = [field_type for field_type, _ in fields.values()]
     offsets = [offset for _, offset in fields.values()]
-    size = max(offset + np.dtype(field_type).itemsize for field_type, offset in fields.values())
-    return np.dtype({"names": list(fields), "formats": field_types, "offsets": offsets, "itemsize": size})
+    size_bytes = max(offset + np.dtype(field_type).itemsize for field_type, offset in fields.values())
+    return np.dtype(
+        {"names": list(fields), "formats": field_types, "offsets": offsets, "itemsize": size_bytes}
+    )
 
 
-KERNEL = _layout(
+KERNEL = _make_layout(
     start=("u8", 16),
     end=("u8", 24),
     device=("u4", 40),
@@ -42,15 +44,15 @@ KERNEL = _layout(
     dynamic_shared=("i4", 80),
     registers=("u2", 6),
 )
-_ON_DEVICE = {
+_DEVICE_FIELDS = {
     "start": ("u8", 16),
     "end": ("u8", 24),
     "device": ("u4", 32),
     "context": ("u4", 36),
     "stream": ("u4", 40),
 }
-MEMCPY = _layout(
-    **_ON_DEVICE,
+MEMCPY = _make_layout(
+    **_DEVICE_FIELDS,
     correlation=("u4", 44),
     graph=("u4", 72),
     node=("u8", 64),
@@ -59,8 +61,8 @@ MEMCPY = _layout(
     target=("u1", 6),
     size=("u8", 8),
 )
-MEMCPY2 = _layout(
-    **_ON_DEVICE,
+MEMCPY2 = _make_layout(
+    **_DEVICE_FIELDS,
     correlation=("u4", 60),
     graph=("u4", 80),
     node=("u8", 72),
@@ -69,9 +71,11 @@ MEMCPY2 = _layout(
     target=("u1", 6),
     size=("u8", 8),
 )
-MEMSET = _layout(**_ON_DEVICE, correlation=("u4", 44), graph=("u4", 72), node=("u8", 64), size=("u8", 8))
-API = _layout(cbid=("u4", 4), start=("u8", 8), end=("u8", 16), thread=("u4", 28), correlation=("u4", 32))
-MARKER = _layout(
+MEMSET = _make_layout(
+    **_DEVICE_FIELDS, correlation=("u4", 44), graph=("u4", 72), node=("u8", 64), size=("u8", 8)
+)
+API = _make_layout(cbid=("u4", 4), start=("u8", 8), end=("u8", 16), thread=("u4", 28), correlation=("u4", 32))
+MARKER = _make_layout(
     flags=("u4", 4),
     time=("u8", 8),
     id=("u4", 16),
@@ -80,12 +84,12 @@ MARKER = _layout(
     name=("u8", 40),
     domain=("u8", 48),
 )
-MARKER_DATA = _layout(flags=("u4", 4), id=("u4", 8), color=("u4", 24))
-CUDA_EVENT = _layout(
+MARKER_DATA = _make_layout(flags=("u4", 4), id=("u4", 8), color=("u4", 24))
+CUDA_EVENT = _make_layout(
     correlation=("u4", 4), context=("u4", 8), stream=("u4", 12), event=("u4", 16), sync=("u8", 48)
 )
-STREAM = _layout(context=("u4", 4), stream=("u4", 8), priority=("u4", 12), flag=("u4", 16))
-SYNCHRONIZATION = _layout(
+STREAM = _make_layout(context=("u4", 4), stream=("u4", 8), priority=("u4", 12), flag=("u4", 16))
+SYNCHRONIZATION = _make_layout(
     type=("u4", 4),
     start=("u8", 8),
     end=("u8", 16),
@@ -96,7 +100,7 @@ SYNCHRONIZATION = _layout(
     sync=("u8", 40),
     status=("u4", 48),
 )
-HOST_LAUNCH = _layout(
+HOST_LAUNCH = _make_layout(
     start=("u8", 32),
     end=("u8", 40),
     device=("u4", 12),
@@ -104,7 +108,7 @@ HOST_LAUNCH = _layout(
     stream=("u4", 4),
     correlation=("u4", 16),
 )
-GRAPH_HOST_NODE = _layout(
+GRAPH_HOST_NODE = _make_layout(
     start=("u8", 40),
     end=("u8", 48),
     device=("u4", 12),
@@ -132,26 +136,26 @@ LAYOUTS: dict[int, np.dtype[Any]] = {
 }
 
 
-def read(data: memoryview, offsets: list[int]) -> dict[int, list[tuple[Any, ...]]]:
+def read_records(data: memoryview, offsets: list[int]) -> dict[int, list[tuple[Any, ...]]]:
     """Return the records of a CUPTI buffer, grouped by kind. Each record is a tuple with the fields of its
     layout.
     """
-    bytes_ = np.frombuffer(data, np.uint8)
-    starts = np.asarray(offsets, np.int64)
-    record_kinds = _gather(bytes_, starts, np.dtype("u4"))
+    buffer_bytes = np.frombuffer(data, np.uint8)
+    record_starts = np.asarray(offsets, np.int64)
+    record_kinds = _gather_records(buffer_bytes, record_starts, np.dtype("u4"))
     records: dict[int, list[tuple[Any, ...]]] = {}
     for record_kind in np.unique(record_kinds).tolist():
         if record_kind in LAYOUTS:
-            records[record_kind] = _gather(
-                bytes_, starts[record_kinds == record_kind], LAYOUTS[record_kind]
+            records[record_kind] = _gather_records(
+                buffer_bytes, record_starts[record_kinds == record_kind], LAYOUTS[record_kind]
             ).tolist()
     return records
 
 
-def _gather(
-    bytes_: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], layout: np.dtype[Any]
+def _gather_records(
+    buffer_bytes: npt.NDArray[np.uint8], record_starts: npt.NDArray[np.int64], layout: np.dtype[Any]
 ) -> npt.NDArray[Any]:
     """Return the records with dtype `layout` that begin at the offsets `starts`, shape (n,)."""
-    rows = bytes_[starts[:, None] + np.arange(layout.itemsize)]
-    records: npt.NDArray[Any] = rows.view(layout).reshape(-1)
+    record_bytes = buffer_bytes[record_starts[:, None] + np.arange(layout.itemsize)]
+    records: npt.NDArray[Any] = record_bytes.view(layout).reshape(-1)
     return records

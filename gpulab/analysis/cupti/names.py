@@ -9,38 +9,38 @@ _MAX_LENGTH = 60
 
 
 @functools.lru_cache(4096)
-def kernel_name(symbol: str) -> str:
+def shorten_kernel_name(symbol: str) -> str:
     """Return the readable name of a kernel for its symbol, such as ``axpy<float>`` for ``_Z4axpyIfEvPT_``.
 
     Namespaces and template arguments are omitted from long names, such as those of CUB.
     """
-    name = demangled(symbol) if symbol.startswith("_Z") else symbol
-    depth = 0
-    end = len(name)
-    start = 0
+    name = demangle(symbol) if symbol.startswith("_Z") else symbol
+    bracket_depth = 0
+    name_end = len(name)
+    name_start = 0
     base_start = 0
     template_start = len(name)
     for index, letter in enumerate(name):
-        if letter in "<[{" or (letter == "(" and (depth or _is_bracket_of_name(name, index))):
-            template_start = index if letter == "<" and not depth else template_start
-            depth += 1
-        elif letter in ">]}" or (letter == ")" and depth):
-            depth -= 1
-        elif letter == "(" and not depth:
-            end = index
+        if letter in "<[{" or (letter == "(" and (bracket_depth or _is_bracket_of_name(name, index))):
+            template_start = index if letter == "<" and not bracket_depth else template_start
+            bracket_depth += 1
+        elif letter in ">]}" or (letter == ")" and bracket_depth):
+            bracket_depth -= 1
+        elif letter == "(" and not bracket_depth:
+            name_end = index
             break
-        elif letter == " " and not depth:
-            start = base_start = index + 1  # the text before it was the return type
-        elif letter == ":" and not depth:
+        elif letter == " " and not bracket_depth:
+            name_start = base_start = index + 1  # the text before it was the return type
+        elif letter == ":" and not bracket_depth:
             base_start = index + 1
             template_start = len(name)
-    if end - start > _MAX_LENGTH:
+    if name_end - name_start > _MAX_LENGTH:
         return (
-            f"{name[base_start : min(template_start, end)]}<...>"
-            if template_start < end
-            else name[base_start:end]
+            f"{name[base_start : min(template_start, name_end)]}<...>"
+            if template_start < name_end
+            else name[base_start:name_end]
         )
-    return name[start:end] or symbol
+    return name[name_start:name_end] or symbol
 
 
 def _is_bracket_of_name(name: str, index: int) -> bool:
@@ -48,20 +48,20 @@ def _is_bracket_of_name(name: str, index: int) -> bool:
     return name.startswith("(anonymous", index) or name.endswith("operator", 0, index)
 
 
-def demangled(symbol: str) -> str:
+def demangle(symbol: str) -> str:
     """Return a C++ symbol in demangled form. If this machine has no C++ library, return the symbol itself."""
     try:
-        library = ctypes.CDLL("libstdc++.so.6")
+        cpp_library = ctypes.CDLL("libstdc++.so.6")
     except OSError:
         return symbol
-    library.__cxa_demangle.restype = ctypes.c_void_p
+    cpp_library.__cxa_demangle.restype = ctypes.c_void_p
     status = ctypes.c_int()
-    address = library.__cxa_demangle(symbol.encode(), None, None, ctypes.byref(status))
+    address = cpp_library.__cxa_demangle(symbol.encode(), None, None, ctypes.byref(status))
     if status.value != 0 or not address:
         return symbol
     try:
         return ctypes.string_at(address).decode(errors="replace")
     finally:
-        free = ctypes.CDLL(None).free
-        free.argtypes = [ctypes.c_void_p]
-        free(address)
+        free_memory = ctypes.CDLL(None).free
+        free_memory.argtypes = [ctypes.c_void_p]
+        free_memory(address)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpulab.analysis.cupti import kinds as cupti
-from gpulab.analysis.cupti.layout import read
-from gpulab.analysis.cupti.names import kernel_name
+from gpulab.analysis.cupti.layout import read_records
+from gpulab.analysis.cupti.names import shorten_kernel_name
 from gpulab.analysis.cupti.stream_order import StreamKey, StreamOrder
 from virtualgpu.records import Activity
 from virtualgpu.records.timeline import (
@@ -47,19 +47,19 @@ _WAIT_TYPES: dict[int, SynchronizationType] = {
     4: "CONTEXT_SYNCHRONIZE",
 }
 _NO_ID = 0xFFFFFFFF
-_OF_THREAD = 2  # CUPTI_ACTIVITY_OBJECT_THREAD
+_THREAD_OBJECT_KIND = 2  # CUPTI_ACTIVITY_OBJECT_THREAD
 # CUpti_ActivityFlag of a marker
-_IS_INSTANT = 1
-_IS_START = 2
-_IS_END = 4
+_INSTANT_FLAG = 1
+_START_FLAG = 2
+_END_FLAG = 4
 _ARGB_FORMAT = 2
-_NON_BLOCKING = 2  # CUpti_ActivityStreamFlag
+_NON_BLOCKING_FLAG = 2  # CUpti_ActivityStreamFlag
 # Calls that wait for the device implicitly, because they free memory that work may still use.
 _FREEING_CALLS = frozenset({"cudaFree", "cudaFreeHost", "cudaHostUnregister"})
 # A source line with one of these waits explicitly.
 _WAITING_WORDS = ("synchronize", "get_elapsed_time")
 
-LineOf = Callable[[int, int, str], SourceLine | None]
+FindLine = Callable[[int, int, str], SourceLine | None]
 
 
 @dataclass(slots=True)
@@ -72,11 +72,11 @@ class HostInfo:
 
     streams: Mapping[int, StreamInfo] = field(default_factory=dict)
     threads: Mapping[int, int] = field(default_factory=dict)
-    line: LineOf = lambda thread, time_ns, call: None
+    line: FindLine = lambda thread, time_ns, call: None
 
 
 @dataclass(slots=True)
-class Parts:
+class TimelineParts:
     """The parts of a timeline that is built from CUPTI records. The attribute ``unfinished`` is the number of
     operations without times.
     """
@@ -115,29 +115,29 @@ class Records:
 
     def add(self, data: memoryview, offsets: list[int]) -> None:
         """Add the records of one CUPTI buffer. The pointers to names in this buffer must still be valid."""
-        for record_kind, rows in read(data, offsets).items():
+        for record_kind, rows in read_records(data, offsets).items():
             self._rows[record_kind] += rows
 
     def take_events(self, count: int) -> list[int]:
         """Remove the last `count` CUDA events from the records, and return the streams in which they were
         recorded.
         """
-        events = sorted(self._rows[cupti.CUDA_EVENT])
-        remaining_count = len(events) - count
-        self._rows[cupti.CUDA_EVENT] = events[:remaining_count]
-        return [stream for _, _, stream, _, _ in events[remaining_count:]]
+        event_records = sorted(self._rows[cupti.CUDA_EVENT])
+        remaining_count = len(event_records) - count
+        self._rows[cupti.CUDA_EVENT] = event_records[:remaining_count]
+        return [stream for _, _, stream, _, _ in event_records[remaining_count:]]
 
-    def parts(self, host_info: HostInfo) -> Parts:
+    def make_timeline_parts(self, host_info: HostInfo) -> TimelineParts:
         """Build the parts of a timeline from all CUPTI records."""
-        timeline_parts = Parts()
-        operations = self._operations(timeline_parts)
-        calls = self._calls()
+        timeline_parts = TimelineParts()
+        operations = self._read_operations(timeline_parts)
+        calls = self._read_calls()
         first_of_call: dict[int, _Operation] = {}
-        by_correlation: dict[int, list[_Operation]] = defaultdict(list)
+        operations_by_call: dict[int, list[_Operation]] = defaultdict(list)
         for operation_number, operation in enumerate(operations, 1):
             operation.number = operation_number
             first_of_call.setdefault(operation.correlation, operation)
-            by_correlation[operation.correlation].append(operation)
+            operations_by_call[operation.correlation].append(operation)
         for name, start, end, thread, correlation in calls:
             first_operation = first_of_call.get(correlation)
             display_name = (
@@ -152,19 +152,19 @@ class Records:
                     name, start, end, host_info.threads.get(thread, thread), operation_number, source_line
                 )
             )
-        by_call = {
+        host_call_of = {
             call_row[4]: host_call for call_row, host_call in zip(calls, timeline_parts.calls, strict=True)
         }
-        self._streams(timeline_parts, operations, host_info)
-        self._replay_calls(timeline_parts, by_correlation, by_call, host_info)
-        self._add_hidden_waits(timeline_parts, operations, by_call)
+        self._add_streams(timeline_parts, operations, host_info)
+        self._replay_calls(timeline_parts, operations_by_call, host_call_of, host_info)
+        self._add_hidden_waits(timeline_parts, operations, host_call_of)
         timeline_parts.synchronizations.sort(key=lambda wait: wait.start_ns)
-        timeline_parts.ranges = self._ranges(host_info)
+        timeline_parts.ranges = self._read_ranges(host_info)
         return timeline_parts
 
     # One kind after the other
 
-    def _operations(self, parts: Parts) -> list[_Operation]:
+    def _read_operations(self, parts: TimelineParts) -> list[_Operation]:
         """Return the operations that have times, in the order of the calls."""
         operations: list[_Operation] = []
         for row in self._rows[cupti.CONCURRENT_KERNEL]:
@@ -184,7 +184,7 @@ class Records:
             operations.append(
                 _Operation(
                     "CONCURRENT_KERNEL",
-                    kernel_name(self._string(name)),
+                    shorten_kernel_name(self._read_string(name)),
                     device,
                     (context, stream),
                     correlation,
@@ -258,7 +258,7 @@ class Records:
         parts.unfinished = len(operations) - len(complete_operations)
         return sorted(complete_operations, key=lambda operation: (operation.correlation, operation.start))
 
-    def _calls(self) -> list[tuple[str, int, int, int, int]]:
+    def _read_calls(self) -> list[tuple[str, int, int, int, int]]:
         """Return name, start, end, thread and correlation of each call, without calls nested in others."""
         calls: dict[int, tuple[str, int, int, int, int]] = {}
         for domain, record_kind in ((cupti.DRIVER_API, cupti.DRIVER), (cupti.RUNTIME_API, cupti.RUNTIME)):
@@ -268,7 +268,9 @@ class Records:
                     calls[correlation] = names.get(cbid, f"call {cbid}"), start, end, thread, correlation
         return sorted(calls.values(), key=lambda call: (call[1], call[4]))
 
-    def _streams(self, parts: Parts, operations: Sequence[_Operation], host_info: HostInfo) -> None:
+    def _add_streams(
+        self, parts: TimelineParts, operations: Sequence[_Operation], host_info: HostInfo
+    ) -> None:
         """Add the streams that operations used; streams that the driver created are branches of graphs."""
         created_streams = {stream: (flag, priority) for _, stream, priority, flag in self._rows[cupti.STREAM]}
         program_streams = {
@@ -287,20 +289,20 @@ class Records:
                     if stream in program_streams
                     else f"branch of a graph ({stream})"
                 )
-                info = StreamInfo(device, stream, name, flag == _NON_BLOCKING, priority)
+                info = StreamInfo(device, stream, name, flag == _NON_BLOCKING_FLAG, priority)
             parts.streams.append(info)
 
     def _replay_calls(
         self,
-        parts: Parts,
-        by_correlation: Mapping[int, list[_Operation]],
-        by_call: Mapping[int, HostCall],
+        parts: TimelineParts,
+        operations_by_call: Mapping[int, list[_Operation]],
+        host_call_of: Mapping[int, HostCall],
         host_info: HostInfo,
     ) -> None:
         """Replay the calls in order, and add operations and waits with their predecessors."""
         contexts = {
             operation.stream[0]: operation.device
-            for operations in by_correlation.values()
+            for operations in operations_by_call.values()
             for operation in operations
         }
         non_blocking_numbers = {info.stream_id for info in parts.streams if info.non_blocking}
@@ -309,36 +311,37 @@ class Records:
             for stream_number, info in host_info.streams.items()
             if info.name == "default stream"
         }
-        order = StreamOrder(
+        stream_order = StreamOrder(
             legacy={(context, stream) for context in contexts for stream in legacy_numbers},
             non_blocking={(context, stream) for context in contexts for stream in non_blocking_numbers},
         )
-        acts: list[tuple[int, int, Any]] = [
-            (correlation, 0, operations) for correlation, operations in by_correlation.items()
+        ordered_acts: list[tuple[int, int, Any]] = [
+            (correlation, 0, operations) for correlation, operations in operations_by_call.items()
         ]
-        acts += [(row[0], 1, row) for row in self._rows[cupti.CUDA_EVENT]]
-        acts += [(row[3], 2, row) for row in self._rows[cupti.SYNCHRONIZATION]]
-        for correlation, act_type, record in sorted(acts, key=lambda act: act[:2]):
+        ordered_acts += [(row[0], 1, row) for row in self._rows[cupti.CUDA_EVENT]]
+        ordered_acts += [(row[3], 2, row) for row in self._rows[cupti.SYNCHRONIZATION]]
+        for correlation, act_type, record in sorted(ordered_acts, key=lambda act: act[:2]):
             if act_type == 0:
-                self._add_operations(parts, order, record)
+                self._add_operations(parts, stream_order, record)
             elif act_type == 1:
-                _, context, stream, _, sync = record
-                order.record((context, stream), sync)
+                _, context, stream, _, sync_id = record
+                stream_order.record((context, stream), sync_id)
             else:
-                self._add_wait(parts, order, record, by_call.get(correlation), contexts)
+                self._add_wait(parts, stream_order, record, host_call_of.get(correlation), contexts)
 
     @staticmethod
-    def _add_operations(parts: Parts, order: StreamOrder, group: list[_Operation]) -> None:
+    def _add_operations(parts: TimelineParts, stream_order: StreamOrder, group: list[_Operation]) -> None:
         if group[0].fields.get("graph_id"):
             parts.graphs = True
-            spans = sorted(
+            node_spans = sorted(
                 ((operation.number, operation.start, operation.end) for operation in group),
                 key=lambda span: span[1:],
             )
-            predecessors = order.graph(group[0].stream, spans)
+            predecessors = stream_order.add_graph(group[0].stream, node_spans)
         else:
             predecessors = {
-                operation.number: order.operation(operation.stream, operation.number) for operation in group
+                operation.number: stream_order.operation(operation.stream, operation.number)
+                for operation in group
             }
         for operation in group:
             parts.activities.append(
@@ -357,13 +360,13 @@ class Records:
 
     @staticmethod
     def _add_wait(
-        parts: Parts,
-        order: StreamOrder,
+        parts: TimelineParts,
+        stream_order: StreamOrder,
         row: tuple[int, ...],
         call: HostCall | None,
         contexts: Mapping[int, int],
     ) -> None:
-        wait_kind, start, end, _, context, stream, event, sync, status = row
+        wait_kind, start, end, _, context, stream, event, sync_id, status = row
         name = call.name if call is not None else ""
         if wait_kind not in _WAIT_TYPES or status or name.endswith("Query"):
             return
@@ -375,7 +378,7 @@ class Records:
         event_id = 0 if event == _NO_ID else event
         source_line = call.source if call is not None else None
         if _WAIT_TYPES[wait_kind] == "STREAM_WAIT_EVENT":
-            event_stream, predecessors = order.wait((context, stream), sync)
+            event_stream, predecessors = stream_order.wait((context, stream), sync_id)
             parts.synchronizations.append(
                 Synchronization(
                     type="STREAM_WAIT_EVENT",
@@ -394,7 +397,7 @@ class Records:
         is_hidden = source_line is not None and not any(
             waiting_word in source_line.text for waiting_word in _WAITING_WORDS
         )
-        predecessors = order.frontier((context, stream)) if waiting_stream is not None else ()
+        predecessors = stream_order.frontier((context, stream)) if waiting_stream is not None else ()
         parts.synchronizations.append(
             Synchronization(
                 type=_WAIT_TYPES[wait_kind],
@@ -412,11 +415,11 @@ class Records:
 
     @staticmethod
     def _add_hidden_waits(
-        parts: Parts, operations: list[_Operation], by_call: Mapping[int, HostCall]
+        parts: TimelineParts, operations: list[_Operation], host_call_of: Mapping[int, HostCall]
     ) -> None:
         """Add waits that CUPTI does not report: copies to pageable memory, and calls that free memory."""
         for operation in operations:
-            call = by_call.get(operation.correlation)
+            call = host_call_of.get(operation.correlation)
             if call is None or operation.kind != "MEMCPY":
                 continue
             is_staged = operation.fields["copy_kind"] == "DtoH" and operation.fields["pinned"] is False
@@ -435,20 +438,20 @@ class Records:
                     )
                 )
         freeing_calls = [
-            (correlation, call) for correlation, call in by_call.items() if call.name in _FREEING_CALLS
+            (correlation, call) for correlation, call in host_call_of.items() if call.name in _FREEING_CALLS
         ]
-        reported = {(wait.name, wait.start_ns) for wait in parts.synchronizations}
-        by_end = sorted(operations, key=lambda operation: operation.end)
-        end_times = [operation.end for operation in by_end]
+        reported_waits = {(wait.name, wait.start_ns) for wait in parts.synchronizations}
+        operations_by_end = sorted(operations, key=lambda operation: operation.end)
+        end_times = [operation.end for operation in operations_by_end]
         for correlation, call in freeing_calls:
             awaited_operations = [
                 operation
-                for operation in by_end[
+                for operation in operations_by_end[
                     bisect_right(end_times, call.start_ns) : bisect_right(end_times, call.end_ns)
                 ]
                 if operation.correlation < correlation
             ]
-            if awaited_operations and (call.name, call.start_ns) not in reported:
+            if awaited_operations and (call.name, call.start_ns) not in reported_waits:
                 last_operation = awaited_operations[-1]
                 parts.synchronizations.append(
                     Synchronization(
@@ -464,7 +467,7 @@ class Records:
                     )
                 )
 
-    def _ranges(self, host_info: HostInfo) -> list[NvtxRange]:
+    def _read_ranges(self, host_info: HostInfo) -> list[NvtxRange]:
         """Return the finished NVTX ranges and the NVTX marks; the end of a range has only its number."""
         colors = {
             range_number: color
@@ -477,11 +480,11 @@ class Records:
         for flags, time, range_number, object_kind, thread, name, _ in sorted(
             self._rows[cupti.MARKER], key=lambda row: row[1]
         ):
-            owner_thread = host_info.threads.get(thread, thread) if object_kind == _OF_THREAD else 0
-            if flags & _IS_INSTANT:
+            owner_thread = host_info.threads.get(thread, thread) if object_kind == _THREAD_OBJECT_KIND else 0
+            if flags & _INSTANT_FLAG:
                 ranges.append(
                     NvtxRange(
-                        name=self._string(name),
+                        name=self._read_string(name),
                         color=colors.get(range_number),
                         start_ns=time,
                         end_ns=time,
@@ -490,8 +493,8 @@ class Records:
                         is_mark=True,
                     )
                 )
-            elif flags & _IS_START:
-                open_ranges[range_number] = self._string(name), time, owner_thread, depths[owner_thread]
+            elif flags & _START_FLAG:
+                open_ranges[range_number] = self._read_string(name), time, owner_thread, depths[owner_thread]
                 depths[owner_thread] += 1
             elif range_number in open_ranges:  # the flag of an end is missing in some versions
                 label, start, owner_thread, depth = open_ranges.pop(range_number)
@@ -508,7 +511,7 @@ class Records:
                 )
         return sorted(ranges, key=lambda marker: (marker.start_ns, marker.depth))
 
-    def _string(self, address: int) -> str:
+    def _read_string(self, address: int) -> str:
         """Return the C string at an address; an empty string for address 0."""
         text = self._strings.get(address)
         if text is None:

@@ -9,7 +9,7 @@ from virtualgpu.records.acts import EventRecord, EventWait, GraphLaunch, NewStre
 
 # Context and number of a stream in CUPTI's records.
 StreamKey = tuple[int, int]
-_LEGACY = 0
+_LEGACY_HANDLE = 0
 
 
 class StreamOrder:
@@ -28,7 +28,7 @@ class StreamOrder:
         self._order = Order()
         self._legacy = legacy
         for context, stream in non_blocking:
-            self._order.announce(NewStream(context, stream, blocking=False))
+            self._order.register_stream(NewStream(context, stream, blocking=False))
         self._positions: dict[tuple[Chain, int], tuple[int, Clock]] = {}
         self._newest_operation: tuple[StreamKey | None, int] = None, 0
         self._events: dict[int, tuple[StreamKey, tuple[int, ...]]] = {}
@@ -41,11 +41,13 @@ class StreamOrder:
         predecessors = (
             (self._newest_operation[1],) if self._newest_operation[0] == stream else self.frontier(stream)
         )
-        self._store_moment(self._order.work(self._make_work(stream, number)), number)
+        self._store_moment(self._order.add_work(self._make_work(stream, number)), number)
         self._newest_operation = stream, number
         return predecessors
 
-    def graph(self, stream: StreamKey, spans: Sequence[tuple[int, int, int]]) -> dict[int, tuple[int, ...]]:
+    def add_graph(
+        self, stream: StreamKey, spans: Sequence[tuple[int, int, int]]
+    ) -> dict[int, tuple[int, ...]]:
         """Add a graph launch to a stream. Return the predecessors of each graph node, as observed in the
         recording.
 
@@ -57,7 +59,7 @@ class StreamOrder:
             Number, start and end of each node, by their starts.
         """
         self._newest_operation = None, 0
-        predecessors = within_graph(spans, self.frontier(stream))
+        predecessors = find_node_predecessors(spans, self.frontier(stream))
         index_of_node = {node_number: index for index, (node_number, _, _) in enumerate(spans)}
         nodes = tuple(self._make_work(stream, node_number) for node_number, _, _ in spans)
         edges = tuple(
@@ -66,7 +68,7 @@ class StreamOrder:
             for predecessor in predecessors[node_number]
             if predecessor in index_of_node
         )
-        moments = self._order.graph(GraphLaunch(*self._key(stream), nodes, edges))
+        moments = self._order.add_graph(GraphLaunch(*self._key(stream), nodes, edges))
         for (node_number, _, _), moment in zip(spans, moments, strict=True):
             self._store_moment(moment, node_number)
         return predecessors
@@ -87,7 +89,7 @@ class StreamOrder:
 
     def frontier(self, stream: StreamKey) -> tuple[int, ...]:
         """Return the operations that directly precede the next operation of a stream."""
-        clock = self._order.next_in(self._key(stream))
+        clock = self._order.peek_next_clock(self._key(stream))
         ended_operations = [
             (*self._positions[position], position)
             for position in clock.items()
@@ -106,7 +108,7 @@ class StreamOrder:
         )
 
     def _key(self, stream: StreamKey) -> StreamKey:
-        return (stream[0], _LEGACY) if stream in self._legacy else stream
+        return (stream[0], _LEGACY_HANDLE) if stream in self._legacy else stream
 
     def _make_work(self, stream: StreamKey, operation_number: int) -> Work:
         device, handle = self._key(stream)
@@ -116,7 +118,7 @@ class StreamOrder:
         self._positions[moment.chain, moment.tick] = operation_number, moment.clock
 
 
-def within_graph(
+def find_node_predecessors(
     spans: Sequence[tuple[int, int, int]], launch_predecessors: tuple[int, ...]
 ) -> dict[int, tuple[int, ...]]:
     """Estimate the predecessor of each graph node. The estimate is the node that ended last before the given
@@ -132,14 +134,16 @@ def within_graph(
         The operations that the graph's launch had to follow.
     """
     predecessors: dict[int, tuple[int, ...]] = {}
-    by_end = sorted(spans, key=lambda span: span[2])
-    last_ended = -1
+    spans_by_end = sorted(spans, key=lambda span: span[2])
+    last_ended_index = -1
     for node_number, start, _ in spans:
         while (
-            last_ended + 1 < len(by_end)
-            and by_end[last_ended + 1][2] <= start
-            and by_end[last_ended + 1][0] != node_number
+            last_ended_index + 1 < len(spans_by_end)
+            and spans_by_end[last_ended_index + 1][2] <= start
+            and spans_by_end[last_ended_index + 1][0] != node_number
         ):
-            last_ended += 1
-        predecessors[node_number] = launch_predecessors if last_ended < 0 else (by_end[last_ended][0],)
+            last_ended_index += 1
+        predecessors[node_number] = (
+            launch_predecessors if last_ended_index < 0 else (spans_by_end[last_ended_index][0],)
+        )
     return predecessors

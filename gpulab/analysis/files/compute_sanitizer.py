@@ -17,7 +17,7 @@ from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
 
 CHECKER = "compute-sanitizer"
 # The tool's options for each of our checks; the path of its file follows.
-OPTIONS = {
+TOOL_OPTIONS = {
     check: ("--tool", tool, *options, "--print-limit", "10000", "--xml", "--save")
     for check, tool, *options in (
         ("memory", "memcheck", "--report-api-errors", "no"),
@@ -26,10 +26,10 @@ OPTIONS = {
         ("sync", "synccheck"),
     )
 }
-MAX_BYTES = 16 << 20
+MAX_FILE_BYTES = 16 << 20
 MAX_RECORDS = 20_000
-_MAX_DEPTH = 32
-_MAX_MESSAGE = 300  # largest number of characters of a message
+_MAX_XML_DEPTH = 32
+_MAX_MESSAGE_LENGTH = 300  # largest number of characters of a message
 _ROOT_TAG = "ComputeSanitizerOutput"
 # Patterns of the tool's messages, and the kind of hazard in our reports; the first match is used.
 _KIND_PATTERNS = (
@@ -86,7 +86,7 @@ class ToolRun:
         return bool(_FAULT_PATTERN.search(self.raised))
 
 
-def refusal(text: str) -> str:
+def find_refusal(text: str) -> str:
     """Return the reason why the tool checked nothing, or an empty string if it checked the launch."""
     match = _REFUSAL_PATTERN.search(text)
     return (
@@ -94,7 +94,7 @@ def refusal(text: str) -> str:
     )
 
 
-def with_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> SanitizerReport:
+def add_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> SanitizerReport:
     """Return a copy of the report with the findings of all tools. If no tool ran, the copy contains the
     reason instead.
 
@@ -119,7 +119,7 @@ def with_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> Sanitizer
     )
 
 
-def read(data: bytes, tool: str, code: str = "", kernel: str = "") -> tuple[Hazard, ...]:
+def read_hazards(data: bytes, tool: str, code: str = "", kernel: str = "") -> tuple[Hazard, ...]:
     """Read the findings in an output file of compute-sanitizer. Equal findings are merged and counted.
 
     Parameters
@@ -138,10 +138,10 @@ def read(data: bytes, tool: str, code: str = "", kernel: str = "") -> tuple[Haza
     """
     lines = code.split("\n")
     hazards: dict[tuple[object, ...], Hazard] = {}
-    for record_index, record in enumerate(_parsed(data).iter("record")):
+    for record_index, record in enumerate(_parse_xml(data).iter("record")):
         if record_index >= MAX_RECORDS:
             break
-        hazard = _hazard(record, tool, lines, kernel)
+        hazard = _make_hazard(record, tool, lines, kernel)
         if hazard is None:
             continue
         first_line = hazard.first.line if hazard.first else 0
@@ -152,7 +152,7 @@ def read(data: bytes, tool: str, code: str = "", kernel: str = "") -> tuple[Haza
     return tuple(sorted(hazards.values(), key=lambda finding: severity_order[finding.severity]))
 
 
-def _parsed(data: bytes) -> Element:
+def _parse_xml(data: bytes) -> Element:
     """Parse a file into elements.
 
     Raises
@@ -160,9 +160,9 @@ def _parsed(data: bytes) -> Element:
     SanitizerFileError
         If it is too large or too deep, has a document type or entities, or is not such a file.
     """
-    if len(data) > MAX_BYTES:
+    if len(data) > MAX_FILE_BYTES:
         raise SanitizerFileError(
-            f"The file of {CHECKER} has {len(data):,} bytes, but at most {MAX_BYTES:,} "
+            f"The file of {CHECKER} has {len(data):,} bytes, but at most {MAX_FILE_BYTES:,} "
             "can be read. Check a smaller launch, or one tool at a time."
         )
     builder = TreeBuilder()
@@ -178,7 +178,7 @@ def _parsed(data: bytes) -> Element:
     def begin(tag: str, attributes: dict[str, str]) -> None:
         nonlocal depth
         depth += 1
-        if depth > _MAX_DEPTH or (depth == 1 and tag != _ROOT_TAG):
+        if depth > _MAX_XML_DEPTH or (depth == 1 and tag != _ROOT_TAG):
             raise SanitizerFileError(
                 f"This file was not written by {CHECKER}: <{tag[:40]}> is at depth {depth}."
             )
@@ -202,25 +202,29 @@ def _parsed(data: bytes) -> Element:
     return builder.close()
 
 
-def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Hazard | None:
+def _make_hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Hazard | None:
     """Return the hazard of a record, or None for a host error, which is only a consequence of a fault."""
-    fragments = _texts(record.find("what")) or _texts(record)
-    text = " ".join(fragments)
+    text_fragments = _collect_texts(record.find("what")) or _collect_texts(record)
+    record_text = " ".join(text_fragments)
     known_kind = next(
-        (hazard_kind for pattern, hazard_kind in _KIND_PATTERNS if re.search(pattern, text, re.IGNORECASE)),
+        (
+            hazard_kind
+            for pattern, hazard_kind in _KIND_PATTERNS
+            if re.search(pattern, record_text, re.IGNORECASE)
+        ),
         "",
     )
-    code_places = _places(record, lines)
+    code_places = _find_places(record, lines)
     if not known_kind and ((record.findtext("kind") or "").lower().startswith("api") or not code_places):
         return None
     message_places = [
         Place(
             int(line),
-            _line(lines, int(line)),
+            _read_source_line(lines, int(line)),
             code_places[0].block if code_places else (0, 0, 0),
             (int(x or 0), int(y or 0), int(z or 0)),
         )
-        for _, x, y, z, line in _SITE_PATTERN.findall(text)[:2]
+        for _, x, y, z, line in _SITE_PATTERN.findall(record_text)[:2]
     ]
     if tool == "race" and len(message_places) < 2 and len(code_places) > 1:
         message_places = code_places[:2]
@@ -230,70 +234,70 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
         if first_place
         else next(iter((*code_places, *message_places)), Place(0, "", (0, 0, 0), (0, 0, 0)))
     )
-    space = _SPACE_PATTERN.search(text)
+    space_match = _SPACE_PATTERN.search(record_text)
     # The tool checks for races in shared memory only, but its records do not name the memory.
-    space_name = space[1] if space else (record.findtext("what/space") or "").strip("_")
+    space_name = space_match[1] if space_match else (record.findtext("what/space") or "").strip("_")
     space_name = space_name or ("shared" if tool == "race" else "")
     message = ": ".join(
         filter(None, (record.findtext(f"what/{tag}") for tag in ("text", "exception", "type")))
     )
-    is_warning = "warn" in f"{record.findtext('level') or ''} {text[:40]}".lower()
+    is_warning = "warn" in f"{record.findtext('level') or ''} {record_text[:40]}".lower()
     return Hazard(
         tool=tool,
-        kind=known_kind or text[:60].strip() or "unknown",
+        kind=known_kind or record_text[:60].strip() or "unknown",
         severity="warning" if is_warning else "error",
         space=space_name.lower()[:20],
         kernel=(record.findtext("where/func") or kernel)[:200],
         first=first_place,
         second=second_place,
-        address=_address(record),
+        address=_read_address(record),
         array="",
         count=1,
-        message=(message or text)[:_MAX_MESSAGE],
+        message=(message or record_text)[:_MAX_MESSAGE_LENGTH],
     )
 
 
-def _texts(element: Element | None) -> list[str]:
+def _collect_texts(element: Element | None) -> list[str]:
     return [] if element is None else [text.strip() for text in element.itertext() if text.strip()]
 
 
-def _places(record: Element, lines: Sequence[str]) -> list[Place]:
+def _find_places(record: Element, lines: Sequence[str]) -> list[Place]:
     """Return the lines of device code in a record, each with its thread and block."""
-    threads, blocks = (list(_indices(record, tag)) for tag in ("threadIdx", "blockIdx"))
+    threads, blocks = (list(_read_indices(record, tag)) for tag in ("threadIdx", "blockIdx"))
     device_parts = [child for child in record if child.tag != "hostStack"]
     places = []
     for line_index, element in enumerate(
         line for device_part in device_parts for line in device_part.iter("line")
     ):
-        line = _integer(element.text)
+        line = _parse_integer(element.text)
         thread, block = (
             indices[min(line_index, len(indices) - 1)] if indices else (0, 0, 0)
             for indices in (threads, blocks)
         )
-        places.append(Place(line, _line(lines, line), block, thread))
+        places.append(Place(line, _read_source_line(lines, line), block, thread))
     if not places and threads:
         places.append(Place(0, "", blocks[0] if blocks else (0, 0, 0), threads[0]))
     return places
 
 
-def _indices(record: Element, tag: str) -> Iterator[Dim3]:
+def _read_indices(record: Element, tag: str) -> Iterator[Dim3]:
     for element in record.iter(tag):
-        x, y, z = (_integer(element.findtext(axis)) for axis in "xyz")
+        x, y, z = (_parse_integer(element.findtext(axis)) for axis in "xyz")
         yield x, y, z
 
 
-def _address(record: Element) -> int | None:
+def _read_address(record: Element) -> int | None:
     for tag in ("accessAddress", "address", "errorAddress"):
         for element in record.iter(tag):
-            return _integer(element.text)
+            return _parse_integer(element.text)
     return None
 
 
-def _integer(text: str | None) -> int:
+def _parse_integer(text: str | None) -> int:
     """Return the decimal or hexadecimal integer in a text, of at most 64 bits, or 0 for other text."""
     match = re.fullmatch(r"\s*(0x[0-9a-fA-F]{1,16}|\d{1,19})\s*", text or "")
     return int(match[1], 0 if match[1].startswith("0x") else 10) if match else 0
 
 
-def _line(lines: Sequence[str], line: int) -> str:
+def _read_source_line(lines: Sequence[str], line: int) -> str:
     return lines[line - 1].strip() if 1 <= line <= len(lines) else ""

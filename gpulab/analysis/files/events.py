@@ -20,17 +20,17 @@ from typing import Any, NoReturn, Self
 from virtualgpu.records.io import TraceFormatError
 
 # Limits in characters: a file, compressed or not; one event; and everything that is not an event.
-MAX_BYTES = 512 << 20
-MAX_PART = 4 << 20
-MAX_ABOUT = 8 << 20
-_READ_CHARACTERS = 1 << 20
-_GZIP = b"\x1f\x8b"
+MAX_TEXT_LENGTH = 512 << 20
+MAX_EVENT_LENGTH = 4 << 20
+MAX_HEADER_LENGTH = 8 << 20
+_PIECE_LENGTH = 1 << 20
+_GZIP_SIGNATURE = b"\x1f\x8b"
 _OTHER_FORMATS = {
     b"PK\x03\x04": "a zip archive",
     b"\x0a": "a trace in Perfetto's own format",
 }
 _TEXT_SIGNATURES = (b"\x0a",)  # JSON may begin like this
-_SPACE = re.compile(r"[ \t\n\r]*")
+_SPACE_PATTERN = re.compile(r"[ \t\n\r]*")
 _EVENTS_KEY = "traceEvents"
 
 
@@ -66,7 +66,7 @@ class Document:
     def __enter__(self) -> Self:
         file: Any = self._files.enter_context(self._path.open("rb"))
         self._head = file.peek(16)[:16]
-        if self._head.startswith(_GZIP):
+        if self._head.startswith(_GZIP_SIGNATURE):
             file = self._files.enter_context(gzip.GzipFile(fileobj=file))
         elif any(
             self._head.startswith(signature)
@@ -97,43 +97,43 @@ class Document:
             if not first_character:
                 raise TraceFormatError(f"{self._name} is empty.")
             if first_character == "[":
-                yield from self._array(is_whole_file=True)
+                yield from self._read_array(is_whole_file=True)
             elif first_character == "{":
-                yield from self._object()
+                yield from self._read_object()
             else:
-                self._value(MAX_PART)
+                self._read_value(MAX_EVENT_LENGTH)
             if self._next_character():
-                self._fail("it has data after its end")
+                self._raise_format_error("it has data after its end")
         except RecursionError as error:
             raise TraceFormatError(
                 f"{self._name} is not a trace: its parts are nested too deeply."
             ) from error
 
-    def _object(self) -> Iterator[Any]:
+    def _read_object(self) -> Iterator[Any]:
         """Yield the events of an object, and store its other values in ``about``."""
         self._index += 1
         if self._next_character() == "}":
             self._index += 1
             return
         while True:
-            key = self._value(MAX_PART)
+            key = self._read_value(MAX_EVENT_LENGTH)
             if not isinstance(key, str) or self._next_character() != ":":
-                self._fail()
+                self._raise_format_error()
             self._index += 1
             if key == _EVENTS_KEY and self._next_character() == "[":
-                yield from self._array(is_whole_file=False)
+                yield from self._read_array(is_whole_file=False)
             else:
                 value_start = self._dropped_characters + self._index
-                self.about[key] = self._value(MAX_ABOUT - self._about_characters)
+                self.about[key] = self._read_value(MAX_HEADER_LENGTH - self._about_characters)
                 self._about_characters += self._dropped_characters + self._index - value_start
             delimiter = self._next_character()
             self._index += 1
             if delimiter == "}":
                 return
             if delimiter != ",":
-                self._fail()
+                self._raise_format_error()
 
-    def _array(self, *, is_whole_file: bool) -> Iterator[Any]:
+    def _read_array(self, *, is_whole_file: bool) -> Iterator[Any]:
         """Yield the elements of an array; if the array is the whole file, its end may be missing."""
         self.has_events = True
         self._index += 1
@@ -142,7 +142,7 @@ class Document:
             self._index += 1
             return
         while True:
-            element = self._value(MAX_PART)
+            element = self._read_value(MAX_EVENT_LENGTH)
             yield element
             delimiter = self._next_character()
             if delimiter == ",":
@@ -153,22 +153,22 @@ class Document:
             if not delimiter and is_whole_file and isinstance(element, dict):
                 return
             if delimiter != "]":
-                self._fail()
+                self._raise_format_error()
             self._index += 1
             return
 
     def _next_character(self) -> str:
         """Return the next character that is not a space, or an empty string at the end."""
         while True:
-            spaces = _SPACE.match(self._text, self._index)
-            assert spaces is not None
-            self._index = spaces.end()
+            space_match = _SPACE_PATTERN.match(self._text, self._index)
+            assert space_match is not None
+            self._index = space_match.end()
             if self._index < len(self._text):
                 return self._text[self._index]
             if not self._read_piece():
                 return ""
 
-    def _value(self, max_characters: int) -> Any:
+    def _read_value(self, max_characters: int) -> Any:
         """Return the JSON value at this position, of a limited number of characters."""
         self._next_character()
         while True:
@@ -183,16 +183,18 @@ class Document:
                 if len(self._text) - self._index > max_characters:
                     self._raise_too_large()
                 if not self._read_piece():
-                    self._fail("", error.pos if isinstance(error, json.JSONDecodeError) else self._index)
+                    self._raise_format_error(
+                        "", error.pos if isinstance(error, json.JSONDecodeError) else self._index
+                    )
             except ValueError as error:
-                self._fail(str(error))
+                self._raise_format_error(str(error))
 
     def _read_piece(self) -> bool:
         """Read the next piece of the file; return whether there was one."""
         if self._is_at_end:
             return False
         try:
-            new_text = self._file.read(_READ_CHARACTERS)
+            new_text = self._file.read(_PIECE_LENGTH)
         except UnicodeDecodeError as error:
             self._refuse_bytes(error)
         except EOFError as error:
@@ -203,9 +205,10 @@ class Document:
         self._text = self._text[self._index :] + new_text
         self._index = 0
         self._is_at_end = not new_text
-        if self._dropped_characters + len(self._text) > MAX_BYTES:
+        if self._dropped_characters + len(self._text) > MAX_TEXT_LENGTH:
             raise TraceFormatError(
-                f"{self._name} has more than {MAX_BYTES >> 20} MB. Record a shorter part of the program."
+                f"{self._name} has more than {MAX_TEXT_LENGTH >> 20} MB. Record a shorter part of the "
+                "program."
             )
         return bool(new_text)
 
@@ -225,10 +228,10 @@ class Document:
 
     def _raise_too_large(self) -> NoReturn:
         raise TraceFormatError(
-            f"{self._name} is not a trace: a single item in it is larger than {MAX_PART >> 20} MB."
+            f"{self._name} is not a trace: a single item in it is larger than {MAX_EVENT_LENGTH >> 20} MB."
         )
 
-    def _fail(self, reason: str = "", text_index: int | None = None) -> NoReturn:
+    def _raise_format_error(self, reason: str = "", text_index: int | None = None) -> NoReturn:
         position = self._dropped_characters + (self._index if text_index is None else text_index)
         raise TraceFormatError(
             f"{self._name} is damaged or is not JSON: it cannot be read at character "

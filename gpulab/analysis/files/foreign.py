@@ -35,7 +35,7 @@ from virtualgpu.records import (
 )
 from virtualgpu.records.io import TraceFormatError
 
-_OPERATIONS: dict[str, ActivityKind] = {
+_ACTIVITY_KINDS: dict[str, ActivityKind] = {
     "kernel": "CONCURRENT_KERNEL",
     "gpu_memcpy": "MEMCPY",
     "gpu_memset": "MEMSET",
@@ -50,11 +50,11 @@ _OLD_CATEGORIES = {
     "Runtime": "cuda_runtime",
     "Operator": "cpu_op",
 }
-_NO_GPU = (
+_NO_GPU_NOTE = (
     "It contains no GPU activity. Record it with torch.profiler.profile(activities=[ProfilerActivity.CPU, "
     "ProfilerActivity.CUDA])."
 )
-_WAITS: dict[str, SynchronizationType] = {
+_WAIT_TYPES: dict[str, SynchronizationType] = {
     "cudaStreamSynchronize": "STREAM_SYNCHRONIZE",
     "cuStreamSynchronize": "STREAM_SYNCHRONIZE",
     "cudaEventSynchronize": "EVENT_SYNCHRONIZE",
@@ -79,16 +79,16 @@ _OMITTED_CATEGORIES = (
 )
 # Names of Python functions in a profile with_stack=True, such as `train.py(12): main`; files of libraries.
 _FUNCTION_PATTERN = re.compile(r"(.+)\((\d{1,9})\): (.+)")
-_NOT_THE_USERS = re.compile(r"(?:^|/)(?:torch|site-packages|dist-packages|lib/python\d[^/]*)/|^<")
+_LIBRARY_FILE_PATTERN = re.compile(r"(?:^|/)(?:torch|site-packages|dist-packages|lib/python\d[^/]*)/|^<")
 _COPY_KINDS: tuple[CopyKind, ...] = ("HtoD", "DtoH", "DtoD", "PtoP")
 _MAX_NS = 1 << 61
 _YEAR_2015_NS = 1_420_070_400 * 10**9
 _YEAR_2100_NS = 4_102_444_800 * 10**9
 # Largest numbers of open slices on a track and in total, and of tracks with a name.
 _MAX_DEPTH = 10_000
-_MAX_OPEN = 200_000
+_MAX_OPEN_SLICES = 200_000
 _MAX_TRACKS = 100_000
-_MAX_LETTERS = 20
+_MAX_ARG_LENGTH = 20
 _MAX_LOST = 1_000_000
 _USED_ARGS = (
     "correlation",
@@ -122,7 +122,7 @@ class _Slice:
 
 
 @dataclass(slots=True)
-class Contents:
+class TraceContents:
     """The contents of a trace file, with its slices, the names of its tracks, and the number of events that
     were left out.
 
@@ -149,7 +149,9 @@ class Contents:
             self.until_ns = self.slices[-1].start_ns
 
 
-def timeline(contents: Contents, header: dict[str, Any], name: str, tool: str = _TORCH_TOOL) -> Timeline:
+def make_timeline(
+    contents: TraceContents, header: dict[str, Any], name: str, tool: str = _TORCH_TOOL
+) -> Timeline:
     """Build a timeline from the contents of a trace file that another tool wrote.
 
     Raises
@@ -158,45 +160,45 @@ def timeline(contents: Contents, header: dict[str, Any], name: str, tool: str = 
         If no event has a time.
     """
     if not contents.slices and contents.timeless:
-        raise TraceFormatError(f"{name} has no timeline: {_timeless_text(contents)}")
+        raise TraceFormatError(f"{name} has no timeline: {_describe_timeless(contents)}")
     if not contents.slices:
         raise TraceFormatError(
             f"{name} has no timeline: none of its {count(contents.event_count, 'event')} has a time."
         )
     start_ns = min(record.start_ns for record in contents.slices)
     contents.slices.sort(key=lambda record: (record.start_ns, -record.end_ns))
-    operations = _operations(contents.slices)
-    calls, threads = _calls(contents.slices, operations)
-    waits = (*_host_waits(calls, operations), *_event_waits(contents.slices, operations))
+    operations = _make_operations(contents.slices)
+    calls, threads = _make_calls(contents.slices, operations)
+    waits = (*_make_host_waits(calls, operations), *_make_event_waits(contents.slices, operations))
     activities = _sort_operations(operations, waits)
     end_ns = max(record.end_ns for record in contents.slices)
     return Timeline(
-        provenance=_origin(header, name, start_ns, tool),
+        provenance=_make_provenance(header, name, start_ns, tool),
         method="file",
         start_ns=start_ns,
         end_ns=end_ns,
         activities=activities,
         calls=tuple(calls),
         synchronizations=tuple(wait for wait, _ in waits),
-        ranges=tuple(_ranges(contents.slices, threads)),
-        streams=_streams(activities, contents.tracks),
-        note=_note(contents, name, bool(activities) or tool != _TORCH_TOOL),
+        ranges=tuple(_make_ranges(contents.slices, threads)),
+        streams=_make_streams(activities, contents.tracks),
+        note=_make_note(contents, name, bool(activities) or tool != _TORCH_TOOL),
     )
 
 
-def _timeless_text(file_contents: Contents) -> str:
-    events = f"{count(file_contents.timeless, 'event')} with a duration of zero or less"
-    return f"{events} {noun(file_contents.timeless, 'was', 'were')} left out."
+def _describe_timeless(file_contents: TraceContents) -> str:
+    events_text = f"{count(file_contents.timeless, 'event')} with a duration of zero or less"
+    return f"{events_text} {noun(file_contents.timeless, 'was', 'were')} left out."
 
 
-def _note(file_contents: Contents, name: str, has_operations: bool) -> str:
+def _make_note(file_contents: TraceContents, name: str, has_operations: bool) -> str:
     """Return sentences about the events of the file that are missing in the timeline."""
     sentences = []
     is_torch = any(record.category in (*_CALL_CATEGORIES, "cpu_op") for record in file_contents.slices)
     if not has_operations and is_torch:
-        sentences.append(_NO_GPU)
+        sentences.append(_NO_GPU_NOTE)
     if file_contents.timeless:
-        sentences.append(_timeless_text(file_contents))
+        sentences.append(_describe_timeless(file_contents))
     if file_contents.later:
         read_count = len(file_contents.slices)
         sentences.append(
@@ -206,15 +208,15 @@ def _note(file_contents: Contents, name: str, has_operations: bool) -> str:
         )
     if file_contents.lost:
         lost_count = file_contents.lost
-        lost_events = f"{count(lost_count, 'event')} without a time or name {noun(lost_count, 'was', 'were')}"
-        sentences.append(f"{lost_events} left out.")
+        lost_text = f"{count(lost_count, 'event')} without a time or name {noun(lost_count, 'was', 'were')}"
+        sentences.append(f"{lost_text} left out.")
     return " ".join(sentences)
 
 
 # Events
 
 
-def read(events: Iterable[Any], max_slices: int, name: str) -> Contents:
+def read_slices(events: Iterable[Any], max_slices: int, name: str) -> TraceContents:
     """Read trace events from a file. Only the first `max_slices` slices by start time are kept.
 
     Raises
@@ -222,45 +224,55 @@ def read(events: Iterable[Any], max_slices: int, name: str) -> Contents:
     TraceFormatError
         If a million of them have no time or name.
     """
-    file_contents = Contents(max_slices)
+    file_contents = TraceContents(max_slices)
     open_slices: dict[tuple[Any, Any], list[tuple[Any, ...]]] = defaultdict(list)
     open_count = 0
     for event in events:
         file_contents.event_count += 1
-        phase = event.get("ph") if isinstance(event, dict) else None
-        if phase == "M":
-            _track_name(event, file_contents)
-        elif phase in ("X", "B", "E", "i", "I", "R"):
-            key = _key(event)
-            time_ns = _ns(event.get("ts"))
-            if time_ns is None or key is None:
+        event_phase = event.get("ph") if isinstance(event, dict) else None
+        if event_phase == "M":
+            _store_track_name(event, file_contents)
+        elif event_phase in ("X", "B", "E", "i", "I", "R"):
+            track_key = _find_track_key(event)
+            time_ns = _parse_ns(event.get("ts"))
+            if time_ns is None or track_key is None:
                 file_contents.lost += 1
-            elif phase == "B":
-                if len(open_slices[key]) < _MAX_DEPTH and open_count < _MAX_OPEN:
-                    open_slices[key].append((event.get("name"), event.get("cat"), time_ns, _used_args(event)))
+            elif event_phase == "B":
+                if len(open_slices[track_key]) < _MAX_DEPTH and open_count < _MAX_OPEN_SLICES:
+                    open_slices[track_key].append(
+                        (event.get("name"), event.get("cat"), time_ns, _select_args(event))
+                    )
                     open_count += 1
-            elif phase == "E":
-                if open_slices[key]:
-                    name, category, start_ns, args = open_slices[key].pop()
+            elif event_phase == "E":
+                if open_slices[track_key]:
+                    name, category, start_ns, args = open_slices[track_key].pop()
                     open_count -= 1
-                    _add(file_contents, name, category, key, start_ns, time_ns, {**args, **_used_args(event)})
+                    _add_slice(
+                        file_contents,
+                        name,
+                        category,
+                        track_key,
+                        start_ns,
+                        time_ns,
+                        {**args, **_select_args(event)},
+                    )
                 else:
                     file_contents.lost += 1
             else:
-                duration_ns = _ns(event.get("dur", 0)) if phase == "X" else 0
+                duration_ns = _parse_ns(event.get("dur", 0)) if event_phase == "X" else 0
                 end_ns = None if duration_ns is None else time_ns + duration_ns
-                args = _used_args(event)
-                _add(
+                args = _select_args(event)
+                _add_slice(
                     file_contents,
                     event.get("name"),
                     event.get("cat"),
-                    key,
+                    track_key,
                     time_ns,
                     end_ns,
                     args,
-                    phase != "X",
+                    event_phase != "X",
                 )
-        elif phase is None:
+        elif event_phase is None:
             file_contents.lost += 1
         if file_contents.lost > _MAX_LOST:
             raise TraceFormatError(f"{name} has more than {_MAX_LOST:,} events without a time or name.")
@@ -269,7 +281,7 @@ def read(events: Iterable[Any], max_slices: int, name: str) -> Contents:
     return file_contents
 
 
-def _used_args(event: dict[str, Any]) -> dict[str, Any]:
+def _select_args(event: dict[str, Any]) -> dict[str, Any]:
     """Return only the arguments of an event that gpulab uses; others may be large."""
     args = event.get("args")
     if not isinstance(args, dict):
@@ -281,11 +293,11 @@ def _is_small(value: Any) -> bool:
     """Return whether a value is a number, perhaps as text, or a list of three integers."""
     if isinstance(value, list):
         return len(value) == 3 and all(isinstance(element, int) for element in value)
-    return isinstance(value, int) or (isinstance(value, str) and len(value) <= _MAX_LETTERS)
+    return isinstance(value, int) or (isinstance(value, str) and len(value) <= _MAX_ARG_LENGTH)
 
 
-def _add(
-    file_contents: Contents,
+def _add_slice(
+    file_contents: TraceContents,
     name: Any,
     category: Any,
     key: tuple[Any, Any],
@@ -297,7 +309,7 @@ def _add(
     category = _OLD_CATEGORIES.get(category, category) if isinstance(category, str) else ""
     if end_ns is None or not isinstance(name, str):
         file_contents.lost += 1
-    elif end_ns < start_ns or (end_ns == start_ns and category in _OPERATIONS):
+    elif end_ns < start_ns or (end_ns == start_ns and category in _ACTIVITY_KINDS):
         file_contents.timeless += 1
     elif start_ns > file_contents.until_ns:
         file_contents.later += 1
@@ -307,17 +319,17 @@ def _add(
             file_contents.cut()
 
 
-def _key(event: dict[str, Any]) -> tuple[Any, Any] | None:
+def _find_track_key(event: dict[str, Any]) -> tuple[Any, Any] | None:
     pid = event.get("pid", 0)
     tid = event.get("tid", 0)
     return (pid, tid) if isinstance(pid, (int, str)) and isinstance(tid, (int, str)) else None
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def _as_dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _ns(time_us: Any) -> int | None:
+def _parse_ns(time_us: Any) -> int | None:
     """Convert a time in µs, which may be text, to ns; return None if it is not a time."""
     if isinstance(time_us, str):
         try:
@@ -331,19 +343,24 @@ def _ns(time_us: Any) -> int | None:
     return time_us * 1_000 if isinstance(time_us, int) else round(time_us * 1_000)
 
 
-def _int(value: Any, default: int = 0) -> int:
+def _parse_int(value: Any, default: int = 0) -> int:
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19:
         return int(value)
     is_valid = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MAX_NS
     return value if is_valid else default
 
 
-def _track_name(event: dict[str, Any], file_contents: Contents) -> None:
-    key = _key(event)
-    track_name = _dict(event.get("args")).get("name")
+def _store_track_name(event: dict[str, Any], file_contents: TraceContents) -> None:
+    track_key = _find_track_key(event)
+    track_name = _as_dict(event.get("args")).get("name")
     has_room = len(file_contents.tracks) < _MAX_TRACKS
-    if event.get("name") == "thread_name" and key is not None and isinstance(track_name, str) and has_room:
-        file_contents.tracks[key] = track_name.strip()
+    if (
+        event.get("name") == "thread_name"
+        and track_key is not None
+        and isinstance(track_name, str)
+        and has_room
+    ):
+        file_contents.tracks[track_key] = track_name.strip()
 
 
 # Operations, calls and waits
@@ -368,20 +385,25 @@ class _Operations:
         return first_operations
 
 
-def _operations(slices: list[_Slice]) -> _Operations:
-    numbered = [
-        (_int(record.args.get("correlation")), record) for record in slices if record.category in _OPERATIONS
+def _make_operations(slices: list[_Slice]) -> _Operations:
+    issued_slices = [
+        (_parse_int(record.args.get("correlation")), record)
+        for record in slices
+        if record.category in _ACTIVITY_KINDS
     ]
-    numbered.sort(key=lambda pair: (pair[0], pair[1].start_ns))
+    issued_slices.sort(key=lambda pair: (pair[0], pair[1].start_ns))
     return _Operations(
-        [_activity(record, operation_number) for operation_number, (_, record) in enumerate(numbered, 1)],
-        [correlation for correlation, _ in numbered],
+        [
+            _make_activity(record, operation_number)
+            for operation_number, (_, record) in enumerate(issued_slices, 1)
+        ],
+        [correlation for correlation, _ in issued_slices],
     )
 
 
-def _activity(record: _Slice, operation_number: int) -> Activity:
+def _make_activity(record: _Slice, operation_number: int) -> Activity:
     args = record.args
-    activity_kind = _OPERATIONS[record.category]
+    activity_kind = _ACTIVITY_KINDS[record.category]
     copy_kind = None
     if activity_kind == "MEMCPY":
         copy_kind = next((direction for direction in _COPY_KINDS if direction in record.name), None)
@@ -394,118 +416,126 @@ def _activity(record: _Slice, operation_number: int) -> Activity:
     return Activity(
         kind="MEMCPY2" if copy_kind == "PtoP" else activity_kind,
         name=record.name,
-        device_id=_int(args.get("device"), _int(record.pid)),
-        stream_id=_int(args.get("stream"), _int(record.tid)),
+        device_id=_parse_int(args.get("device"), _parse_int(record.pid)),
+        stream_id=_parse_int(args.get("stream"), _parse_int(record.tid)),
         correlation_id=operation_number,
         start_ns=record.start_ns,
         end_ns=record.end_ns,
-        size_bytes=_int(args.get("bytes")),
+        size_bytes=_parse_int(args.get("bytes")),
         copy_kind=copy_kind,
         pinned=pinned if copy_kind in ("HtoD", "DtoH") else None,
-        grid=_dim3(args.get("grid")),
-        block=_dim3(args.get("block")),
-        shared_bytes=_int(args.get("shared memory")),
-        graph_id=_int(args.get("graph id")),
-        graph_node_id=_int(args.get("graph node id")),
-        registers_per_thread=_int(args.get("registers per thread")),
+        grid=_parse_dim3(args.get("grid")),
+        block=_parse_dim3(args.get("block")),
+        shared_bytes=_parse_int(args.get("shared memory")),
+        graph_id=_parse_int(args.get("graph id")),
+        graph_node_id=_parse_int(args.get("graph node id")),
+        registers_per_thread=_parse_int(args.get("registers per thread")),
     )
 
 
-def _dim3(value: Any) -> Dim3 | None:
+def _parse_dim3(value: Any) -> Dim3 | None:
     if isinstance(value, list) and len(value) == 3 and all(isinstance(n, int) and n > 0 for n in value):
         return (value[0], value[1], value[2])
     return None
 
 
-def _calls(
+def _make_calls(
     slices: list[_Slice], operations: _Operations
 ) -> tuple[list[HostCall], dict[tuple[Any, Any], int]]:
     """Return the calls, with the number of the first operation that each issued, and the thread numbers."""
     first_operations = operations.first_of()
     calls = []
     threads: dict[tuple[Any, Any], int] = {}
-    frames: dict[tuple[Any, Any], list[_Slice]] = defaultdict(list)
+    open_slices: dict[tuple[Any, Any], list[_Slice]] = defaultdict(list)
     for record in slices:
-        stack = frames[record.pid, record.tid]
-        while stack and stack[-1].end_ns <= record.start_ns:
-            stack.pop()
+        slice_stack = open_slices[record.pid, record.tid]
+        while slice_stack and slice_stack[-1].end_ns <= record.start_ns:
+            slice_stack.pop()
         if record.category == "python_function":
-            stack.append(record)
+            slice_stack.append(record)
         elif record.category in _CALL_CATEGORIES:
-            operation = first_operations.get(_int(record.args.get("correlation")))
+            operation = first_operations.get(_parse_int(record.args.get("correlation")))
             operation_number = 0 if operation is None else operation.correlation_id
-            thread = _thread(record, threads)
-            source_line = _source(stack)
+            thread = _number_thread(record, threads)
+            source_line = _find_source_line(slice_stack)
             calls.append(
                 HostCall(record.name, record.start_ns, record.end_ns, thread, operation_number, source_line)
             )
     return calls, threads
 
 
-def _source(stack: list[_Slice]) -> SourceLine | None:
+def _find_source_line(stack: list[_Slice]) -> SourceLine | None:
     """Return the innermost function of the user's code in a stack with its first line, or None."""
     for frame in reversed(stack):
         name = frame.name.replace("\\", "/")
-        function_match = None if _NOT_THE_USERS.search(name) else _FUNCTION_PATTERN.fullmatch(name)
+        function_match = None if _LIBRARY_FILE_PATTERN.search(name) else _FUNCTION_PATTERN.fullmatch(name)
         if function_match is not None:
             return SourceLine(function_match[1], int(function_match[2]), f"in {function_match[3]}")
     return None
 
 
-def _thread(record: _Slice, threads: dict[tuple[Any, Any], int]) -> int:
+def _number_thread(record: _Slice, threads: dict[tuple[Any, Any], int]) -> int:
     """Return the number of a slice's thread, or a new number if the file identifies it by a name."""
-    return threads.setdefault((record.pid, record.tid), _int(record.tid) or len(threads) + 1)
+    return threads.setdefault((record.pid, record.tid), _parse_int(record.tid) or len(threads) + 1)
 
 
-def _host_waits(calls: list[HostCall], operations: _Operations) -> Iterator[_Wait]:
+def _make_host_waits(calls: list[HostCall], operations: _Operations) -> Iterator[_Wait]:
     """Yield the host's waits: calls that wait, and copies to pageable memory."""
     for call in calls:
-        copied = operations.activities[call.correlation_id - 1] if call.correlation_id else None
-        pageable = copied is not None and copied.pinned is False and copied.copy_kind == "DtoH"
-        if call.name not in _WAITS and not (copied is not None and pageable and copied.end_ns <= call.end_ns):
+        copy_operation = operations.activities[call.correlation_id - 1] if call.correlation_id else None
+        is_pageable_copy = (
+            copy_operation is not None
+            and copy_operation.pinned is False
+            and copy_operation.copy_kind == "DtoH"
+        )
+        if call.name not in _WAIT_TYPES and not (
+            copy_operation is not None and is_pageable_copy and copy_operation.end_ns <= call.end_ns
+        ):
             continue
         yield (
             Synchronization(
-                type=_WAITS.get(call.name, "STREAM_SYNCHRONIZE"),
-                device_id=0 if copied is None else copied.device_id,
-                stream_id=None if copied is None else copied.stream_id,
+                type=_WAIT_TYPES.get(call.name, "STREAM_SYNCHRONIZE"),
+                device_id=0 if copy_operation is None else copy_operation.device_id,
+                stream_id=None if copy_operation is None else copy_operation.stream_id,
                 start_ns=call.start_ns,
                 end_ns=call.end_ns,
                 name=call.name,
-                after=() if copied is None else (copied.correlation_id,),
-                hidden=pageable or call.name == "cudaMemcpy",
+                after=() if copy_operation is None else (copy_operation.correlation_id,),
+                hidden=is_pageable_copy or call.name == "cudaMemcpy",
                 source=call.source,
             ),
             0,
         )
 
 
-def _event_waits(slices: list[_Slice], operations: _Operations) -> Iterator[_Wait]:
+def _make_event_waits(slices: list[_Slice], operations: _Operations) -> Iterator[_Wait]:
     """Yield the waits of streams for events, which newer versions of Kineto write."""
-    by_stream: dict[int, tuple[list[int], list[int]]] = {}
+    operations_by_stream: dict[int, tuple[list[int], list[int]]] = {}
     for activity, correlation in zip(operations.activities, operations.calls, strict=True):
-        correlations, operation_numbers = by_stream.setdefault(activity.stream_id, ([], []))
+        correlations, operation_numbers = operations_by_stream.setdefault(activity.stream_id, ([], []))
         correlations.append(correlation)
         operation_numbers.append(activity.correlation_id)
     for record in slices:
         if record.category == "cuda_sync" and "Stream Wait Event" in record.name:
             args = record.args
-            awaited_stream = _int(args.get("wait_on_stream"), -1)
-            correlations, operation_numbers = by_stream.get(awaited_stream, ([], []))
-            record_index = bisect_left(correlations, _int(args.get("wait_on_cuda_event_record_corr_id")))
+            awaited_stream = _parse_int(args.get("wait_on_stream"), -1)
+            correlations, operation_numbers = operations_by_stream.get(awaited_stream, ([], []))
+            record_index = bisect_left(
+                correlations, _parse_int(args.get("wait_on_cuda_event_record_corr_id"))
+            )
             yield (
                 Synchronization(
                     type="STREAM_WAIT_EVENT",
-                    device_id=_int(args.get("device"), _int(record.pid)),
-                    stream_id=_int(args.get("stream"), -1),
+                    device_id=_parse_int(args.get("device"), _parse_int(record.pid)),
+                    stream_id=_parse_int(args.get("stream"), -1),
                     start_ns=record.start_ns,
                     end_ns=record.start_ns,
                     name="cudaStreamWaitEvent",
-                    event_id=_int(args.get("wait_on_cuda_event_id")),
+                    event_id=_parse_int(args.get("wait_on_cuda_event_id")),
                     event_stream_id=awaited_stream,
                     after=tuple(operation_numbers[:record_index][-1:]),
                 ),
-                _int(args.get("correlation")),
+                _parse_int(args.get("correlation")),
             )
 
 
@@ -535,12 +565,12 @@ def _sort_operations(operations: _Operations, waits: tuple[_Wait, ...]) -> tuple
 # Other contents
 
 
-def _ranges(slices: list[_Slice], threads: dict[tuple[Any, Any], int]) -> Iterator[NvtxRange]:
+def _make_ranges(slices: list[_Slice], threads: dict[tuple[Any, Any], int]) -> Iterator[NvtxRange]:
     """Yield the slices that are not operations, calls or waits as ranges, with their nesting depth."""
     open_end_times: dict[tuple[Any, Any], list[int]] = defaultdict(list)
     for record in slices:
         if (
-            record.category in _OPERATIONS
+            record.category in _ACTIVITY_KINDS
             or record.category in _CALL_CATEGORIES
             or record.category in _OMITTED_CATEGORIES
         ):
@@ -548,7 +578,7 @@ def _ranges(slices: list[_Slice], threads: dict[tuple[Any, Any], int]) -> Iterat
         stack = open_end_times[record.pid, record.tid]
         while stack and stack[-1] <= record.start_ns:
             stack.pop()
-        thread = _thread(record, threads)
+        thread = _number_thread(record, threads)
         yield NvtxRange(
             name=record.name,
             color=None,
@@ -562,18 +592,22 @@ def _ranges(slices: list[_Slice], threads: dict[tuple[Any, Any], int]) -> Iterat
             stack.append(record.end_ns)
 
 
-def _streams(activities: tuple[Activity, ...], tracks: dict[tuple[Any, Any], str]) -> tuple[StreamInfo, ...]:
+def _make_streams(
+    activities: tuple[Activity, ...], tracks: dict[tuple[Any, Any], str]
+) -> tuple[StreamInfo, ...]:
     stream_keys = dict.fromkeys((a.device_id, a.stream_id) for a in activities)
     return tuple(StreamInfo(*key, tracks.get(key) or f"stream {key[1]}") for key in stream_keys)
 
 
-def _origin(header: dict[str, Any], name: str, start_ns: int, tool: str) -> Provenance:
+def _make_provenance(header: dict[str, Any], name: str, start_ns: int, tool: str) -> Provenance:
     """Return the provenance: the device that the file names, and the date of the recording if known."""
     devices = header.get("deviceProperties")
-    names = [_dict(device).get("name") for device in devices] if isinstance(devices, list) else []
-    distinct_names = list(dict.fromkeys(device for device in names if isinstance(device, str) and device))
+    device_names = [_as_dict(device).get("name") for device in devices] if isinstance(devices, list) else []
+    distinct_names = list(
+        dict.fromkeys(device for device in device_names if isinstance(device, str) and device)
+    )
     details = [tool] if distinct_names or "schemaVersion" in header else []
-    recorded_ns = max(_int(header.get("baseTimeNanoseconds")) + start_ns, start_ns)
+    recorded_ns = max(_parse_int(header.get("baseTimeNanoseconds")) + start_ns, start_ns)
     if _YEAR_2015_NS < recorded_ns < _YEAR_2100_NS:
         details.append(datetime.fromtimestamp(recorded_ns // 10**9, UTC).date().isoformat())
     details.append(f"from {name}")

@@ -7,10 +7,10 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gpulab.analysis.cupti.names import kernel_name
+from gpulab.analysis.cupti.names import shorten_kernel_name
 from virtualgpu.records.profile import HardwareCounters, Profile
 
-DURATION = "gpu__time_duration.sum"
+DURATION_METRIC = "gpu__time_duration.sum"
 _SECTOR_METRICS = tuple(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
 _DRAM_METRICS = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 _INSTRUCTION_METRIC = "smsp__inst_executed.sum"
@@ -35,11 +35,11 @@ METRICS = (
     _L1_HIT_METRIC,
     _L2_HIT_METRIC,
     *_FLOP_METRICS,
-    DURATION,
+    DURATION_METRIC,
 )
 
 
-OPTIONS = (
+NCU_OPTIONS = (
     "--csv",
     "--print-units",
     "base",
@@ -95,19 +95,19 @@ def parse_csv(text: str) -> list[Launch]:
     same name, the first value is kept.
     """
     lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
-    if start is None:
+    header_index = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if header_index is None:
         return []
     launches: dict[str, Launch] = {}
-    for row in csv.DictReader(lines[start:]):
+    for row in csv.DictReader(lines[header_index:]):
         metric, rule = row.get("Metric Name"), row.get("Rule Name")
         if not metric and not rule:
             continue
         printed = row["Kernel Name"]
         launch = launches.setdefault(row["ID"], Launch(printed.split("(")[0], printed=printed))
         if rule and row["Rule Type"] == "OPT":  # others only inform
-            percent = row["Estimated Speedup"]
-            saving = float(percent) / 100 if percent else None
+            saving_percent = row["Estimated Speedup"]
+            saving = float(saving_percent) / 100 if saving_percent else None
             scope = row["Estimated Speedup Type"]
             launch.rules.append(Rule(row["Section Name"], rule, row["Rule Description"], saving, scope))
         if metric:
@@ -116,7 +116,7 @@ def parse_csv(text: str) -> list[Launch]:
     return list(launches.values())
 
 
-def refusal(text: str) -> str:
+def find_refusal(text: str) -> str:
     """Return the reason why ncu collected no counters, or an empty string if it collected counters."""
     if '"ID"' in text:
         return ""
@@ -128,63 +128,65 @@ def refusal(text: str) -> str:
     )
 
 
-def with_counters(profile: Profile, data: bytes, error: str, unavailable_reason: str) -> Profile:
+def add_counters(profile: Profile, data: bytes, error: str, unavailable_reason: str) -> Profile:
     """Return a copy of a profile with the counters that ncu collected. If there are no counters, the copy
     contains the reason.
     """
     if reason := unavailable_reason or (error and f"in a separate process the function raised {error}"):
         return replace(profile, no_counters=f"not available on this machine: {reason}")
-    kernel_counters = counters(parse_csv(data.decode(errors="replace")))
+    kernel_counters = sum_counters(parse_csv(data.decode(errors="replace")))
     return replace(profile, counters=kernel_counters, no_counters="" if kernel_counters else "no kernel ran")
 
 
-def counters(launches: Sequence[Launch]) -> tuple[HardwareCounters, ...]:
+def sum_counters(launches: Sequence[Launch]) -> tuple[HardwareCounters, ...]:
     """Return the counters of each kernel as sums over its launches. Kernels are sorted by total time, with
     the longest time first.
     """
-    kernels: dict[str, list[Launch]] = {}
+    launches_by_kernel: dict[str, list[Launch]] = {}
     for launch in launches:
-        kernels.setdefault(kernel_name(launch.printed or launch.kernel), []).append(launch)
-    sorted_kernels = sorted(kernels.items(), key=lambda item: -_sum(item[1], DURATION))
-    return tuple(_kernel_counters(key, kernel_launches) for key, kernel_launches in sorted_kernels)
+        launches_by_kernel.setdefault(shorten_kernel_name(launch.printed or launch.kernel), []).append(launch)
+    kernels_by_duration = sorted(
+        launches_by_kernel.items(), key=lambda item: -_sum_metric(item[1], DURATION_METRIC)
+    )
+    return tuple(_make_kernel_counters(key, kernel_launches) for key, kernel_launches in kernels_by_duration)
 
 
-def _kernel_counters(key: str, launches: Sequence[Launch]) -> HardwareCounters:
+def _make_kernel_counters(key: str, launches: Sequence[Launch]) -> HardwareCounters:
     return HardwareCounters(
         key=key,
         count=len(launches),
-        sectors=_weighted_sum(launches, *_SECTOR_METRICS),
-        dram_bytes=_weighted_sum(launches, *_DRAM_METRICS),
-        warp_instructions=_weighted_sum(launches, _INSTRUCTION_METRIC),
-        flop=_weighted_sum(launches, *_FLOP_METRICS),
-        l1_hit_rate=_rate(launches, _L1_HIT_METRIC),
-        l2_hit_rate=_rate(launches, _L2_HIT_METRIC),
-        time_ns=_weighted_sum(launches, DURATION),
+        sectors=_sum_flop(launches, *_SECTOR_METRICS),
+        dram_bytes=_sum_flop(launches, *_DRAM_METRICS),
+        warp_instructions=_sum_flop(launches, _INSTRUCTION_METRIC),
+        flop=_sum_flop(launches, *_FLOP_METRICS),
+        l1_hit_rate=_average_hit_rate(launches, _L1_HIT_METRIC),
+        l2_hit_rate=_average_hit_rate(launches, _L2_HIT_METRIC),
+        time_ns=_sum_flop(launches, DURATION_METRIC),
     )
 
 
-def _sum(launches: Sequence[Launch], metric: str) -> float:
+def _sum_metric(launches: Sequence[Launch], metric: str) -> float:
     return sum(launch.metrics.get(metric, 0.0) for launch in launches)
 
 
-def _weighted_sum(launches: Sequence[Launch], *metrics: str) -> int | None:
+def _sum_flop(launches: Sequence[Launch], *metrics: str) -> int | None:
     """Return the sum of metrics over launches, or None if none was counted; an FMA counts as two FLOP."""
     if not any(metric in launch.metrics for launch in launches for metric in metrics):
         return None
-    return round(sum(_sum(launches, metric) * _FLOP_METRICS.get(metric, 1) for metric in metrics))
+    return round(sum(_sum_metric(launches, metric) * _FLOP_METRICS.get(metric, 1) for metric in metrics))
 
 
-def _rate(launches: Sequence[Launch], metric: str) -> float | None:
+def _average_hit_rate(launches: Sequence[Launch], metric: str) -> float | None:
     """Return a rate, 0 to 1, as a mean weighted by time, or None if it was not counted."""
     counted_launches = [launch for launch in launches if metric in launch.metrics]
-    weights = [launch.metrics.get(DURATION, 1.0) for launch in counted_launches]
-    if not counted_launches or not sum(weights):
+    duration_weights = [launch.metrics.get(DURATION_METRIC, 1.0) for launch in counted_launches]
+    if not counted_launches or not sum(duration_weights):
         return None
     return (
         sum(
             weight * counted_launch.metrics[metric]
-            for weight, counted_launch in zip(weights, counted_launches, strict=True)
+            for weight, counted_launch in zip(duration_weights, counted_launches, strict=True)
         )
-        / sum(weights)
+        / sum(duration_weights)
         / 100
     )

@@ -17,7 +17,7 @@ from gpulab.analysis.files import foreign
 from virtualgpu.records import Timeline
 from virtualgpu.records.io import TraceFormatError
 
-SIGNATURE = b"SQLite format 3\0"
+SQLITE_SIGNATURE = b"SQLite format 3\0"
 _COPY_KINDS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 _MEMORY_KINDS = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed"}
 _VERSION_SUFFIX = re.compile(r"_v\d+$|_ptsz$")
@@ -28,7 +28,7 @@ _KERNEL_QUERY = """
 _COPY_QUERY = """
     SELECT start, end, deviceId, streamId, correlationId, bytes, copyKind, srcKind, dstKind
     FROM CUPTI_ACTIVITY_KIND_MEMCPY ORDER BY start"""
-_FILL_QUERY = """
+_MEMSET_QUERY = """
     SELECT start, end, deviceId, streamId, correlationId, bytes
     FROM CUPTI_ACTIVITY_KIND_MEMSET ORDER BY start"""
 _CALL_QUERY = """
@@ -38,7 +38,7 @@ _RANGE_QUERY = """
     SELECT start, end, globalTid, coalesce(text, s.value)
     FROM NVTX_EVENTS LEFT JOIN StringIds s ON s.id = textId
     WHERE coalesce(text, s.value) NOT NULL ORDER BY start"""
-TABLES = (
+EVENT_TABLES = (
     "StringIds",
     "CUPTI_ACTIVITY_KIND_KERNEL",
     "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -49,7 +49,7 @@ TABLES = (
     "TARGET_INFO_SESSION_START_TIME",
 )
 """The tables that are read."""
-STRINGS = (
+STRING_TABLES = (
     ("CUPTI_ACTIVITY_KIND_KERNEL", "demangledName"),
     ("CUPTI_ACTIVITY_KIND_RUNTIME", "nameId"),
     ("NVTX_EVENTS", "textId"),
@@ -59,7 +59,7 @@ _GPU_QUERY = "SELECT name FROM TARGET_INFO_GPU"
 _START_QUERY = "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME"
 
 
-def read(path: Path, most_events: int) -> Timeline:
+def read_timeline(path: Path, most_events: int) -> Timeline:
     """Read a timeline from a database that Nsight Systems exported.
 
     Raises
@@ -78,30 +78,30 @@ def read(path: Path, most_events: int) -> Timeline:
                     f"{path.name} is an SQLite database, but was not exported by Nsight Systems. Export a "
                     "report with: nsys export -t sqlite report.nsys-rep"
                 )
-            header = _header(database, tables)
-            contents = foreign.read(_events(database, tables), most_events, path.name)
+            header = _read_header(database, tables)
+            contents = foreign.read_slices(_read_events(database, tables), most_events, path.name)
     except sqlite3.Error as error:
         raise TraceFormatError(f"{path.name} is damaged: {error}.") from error
-    return foreign.timeline(contents, header, path.name, tool="Nsight Systems")
+    return foreign.make_timeline(contents, header, path.name, tool="Nsight Systems")
 
 
-def _rows(database: sqlite3.Connection, tables: set[str], query: str) -> Iterator[tuple[Any, ...]]:
+def _query_rows(database: sqlite3.Connection, tables: set[str], query: str) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a query, or nothing if the report has no such table."""
-    table = re.search(r"FROM (\w+)", query)
-    if table is not None and table[1] in tables:
+    table_match = re.search(r"FROM (\w+)", query)
+    if table_match is not None and table_match[1] in tables:
         yield from database.execute(query)
 
 
-def _header(database: sqlite3.Connection, tables: set[str]) -> dict[str, Any]:
+def _read_header(database: sqlite3.Connection, tables: set[str]) -> dict[str, Any]:
     """Return the devices and the start of the recording, named as in a file of the PyTorch profiler."""
-    starts_ns = [row[0] for row in _rows(database, tables, _START_QUERY)]
+    starts_ns = [row[0] for row in _query_rows(database, tables, _START_QUERY)]
     return {
-        "deviceProperties": [{"name": name} for (name,) in _rows(database, tables, _GPU_QUERY)],
+        "deviceProperties": [{"name": name} for (name,) in _query_rows(database, tables, _GPU_QUERY)],
         "baseTimeNanoseconds": starts_ns[0] if starts_ns else 0,
     }
 
 
-def _events(database: sqlite3.Connection, tables: set[str]) -> Iterator[dict[str, Any]]:
+def _read_events(database: sqlite3.Connection, tables: set[str]) -> Iterator[dict[str, Any]]:
     """Yield the rows of all tables as trace events, with the categories of the PyTorch profiler."""
     for (
         *operation_fields,
@@ -114,42 +114,44 @@ def _events(database: sqlite3.Connection, tables: set[str]) -> Iterator[dict[str
         block_x,
         block_y,
         block_z,
-    ) in _rows(database, tables, _KERNEL_QUERY):
-        resources = {"registers per thread": registers, "shared memory": shared_bytes}
-        args = resources | {"grid": [grid_x, grid_y, grid_z], "block": [block_x, block_y, block_z]}
-        yield _operation("kernel", name, operation_fields, args)
-    for *operation_fields, size, kind, source, target in _rows(database, tables, _COPY_QUERY):
-        memory_kinds = " -> ".join(_MEMORY_KINDS.get(end_kind, "Unknown") for end_kind in (source, target))
+    ) in _query_rows(database, tables, _KERNEL_QUERY):
+        resource_args = {"registers per thread": registers, "shared memory": shared_bytes}
+        event_args = resource_args | {"grid": [grid_x, grid_y, grid_z], "block": [block_x, block_y, block_z]}
+        yield _make_operation_event("kernel", name, operation_fields, event_args)
+    for *operation_fields, size, kind, source_kind, target_kind in _query_rows(database, tables, _COPY_QUERY):
+        memory_kinds = " -> ".join(
+            _MEMORY_KINDS.get(end_kind, "Unknown") for end_kind in (source_kind, target_kind)
+        )
         name = f"Memcpy {_COPY_KINDS.get(kind, 'other')} ({memory_kinds})"
-        yield _operation("gpu_memcpy", name, operation_fields, {"bytes": size})
-    for *operation_fields, size in _rows(database, tables, _FILL_QUERY):
-        yield _operation("gpu_memset", "Memset (Device)", operation_fields, {"bytes": size})
-    for start_ns, end_ns, thread, call, name in _rows(database, tables, _CALL_QUERY):
+        yield _make_operation_event("gpu_memcpy", name, operation_fields, {"bytes": size})
+    for *operation_fields, size in _query_rows(database, tables, _MEMSET_QUERY):
+        yield _make_operation_event("gpu_memset", "Memset (Device)", operation_fields, {"bytes": size})
+    for start_ns, end_ns, thread, call, name in _query_rows(database, tables, _CALL_QUERY):
         plain_name = _VERSION_SUFFIX.sub("", str(name))
-        event = _event("cuda_runtime", plain_name, start_ns, end_ns, 0, _thread(thread))
+        event = _make_event("cuda_runtime", plain_name, start_ns, end_ns, 0, _make_thread_id(thread))
         yield event | {"args": {"correlation": call}}
-    for start_ns, end_ns, thread, name in _rows(database, tables, _RANGE_QUERY):
+    for start_ns, end_ns, thread, name in _query_rows(database, tables, _RANGE_QUERY):
         last_ns = start_ns if end_ns is None else end_ns
-        event = _event("user_annotation", name, start_ns, last_ns, 0, _thread(thread))
+        event = _make_event("user_annotation", name, start_ns, last_ns, 0, _make_thread_id(thread))
         yield event | {"ph": "i"} if end_ns is None else event
 
 
-def _operation(
+def _make_operation_event(
     category: str, name: Any, operation_fields: Sequence[Any], args: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the event of an operation; `place` is its start, end, device, stream and call."""
     start_ns, end_ns, device, stream, call = operation_fields
-    numbers = {"device": device, "stream": stream, "correlation": call}
-    return _event(category, name, start_ns, end_ns, device, stream) | {"args": numbers | args}
+    operation_ids = {"device": device, "stream": stream, "correlation": call}
+    return _make_event(category, name, start_ns, end_ns, device, stream) | {"args": operation_ids | args}
 
 
-def _event(category: str, name: Any, start_ns: Any, end_ns: Any, pid: Any, tid: Any) -> dict[str, Any]:
+def _make_event(category: str, name: Any, start_ns: Any, end_ns: Any, pid: Any, tid: Any) -> dict[str, Any]:
     """Return a complete event with times in µs, as in a file of trace events."""
     is_timed = isinstance(start_ns, int) and isinstance(end_ns, int)
     times_us = {"ts": start_ns / 1000, "dur": (end_ns - start_ns) / 1000} if is_timed else {}
     return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, **times_us}
 
 
-def _thread(global_id: Any) -> int:
+def _make_thread_id(global_id: Any) -> int:
     """Return the number of the operating system's thread, which is in the lower 24 bits of a global one."""
     return global_id & 0xFFFFFF if isinstance(global_id, int) else 0

@@ -9,7 +9,14 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from gpulab.analysis.files.write import CATEGORIES, DRIVER, NVTX, RUNTIME, SYNC, VERSION
+from gpulab.analysis.files.write import (
+    CATEGORY_OF_KIND,
+    DRIVER_CATEGORY,
+    NVTX_CATEGORY,
+    RUNTIME_CATEGORY,
+    SYNC_CATEGORY,
+    VERSION,
+)
 from virtualgpu.records import (
     Activity,
     HostCall,
@@ -23,19 +30,19 @@ from virtualgpu.records import (
 from virtualgpu.records.io import TraceFormatError
 
 R = TypeVar("R")
-Check = Callable[[Any], bool]
-_RECORDS: dict[str, type[Any]] = {
-    **dict.fromkeys(CATEGORIES.values(), Activity),
-    RUNTIME: HostCall,
-    DRIVER: HostCall,
-    SYNC: Synchronization,
-    NVTX: NvtxRange,
+ValueCheck = Callable[[Any], bool]
+_RECORD_TYPES: dict[str, type[Any]] = {
+    **dict.fromkeys(CATEGORY_OF_KIND.values(), Activity),
+    RUNTIME_CATEGORY: HostCall,
+    DRIVER_CATEGORY: HostCall,
+    SYNC_CATEGORY: Synchronization,
+    NVTX_CATEGORY: NvtxRange,
 }
 # Largest time in ns; sums of several such times must fit into NumPy's 64-bit integers.
 _MAX_NS = 1 << 62
 
 
-def timeline(contents: dict[str, Any], events: Iterable[Any], name: str) -> Timeline:
+def make_timeline(contents: dict[str, Any], events: Iterable[Any], name: str) -> Timeline:
     """Build a timeline from the header and the events of a file that gpulab saved.
 
     Raises
@@ -48,36 +55,38 @@ def timeline(contents: dict[str, Any], events: Iterable[Any], name: str) -> Time
     if isinstance(version, int) and version > VERSION:
         raise TraceFormatError(f"{name} was written by a newer version of gpulab. Update gpulab to read it.")
     try:
-        return _timeline(events, header)
+        return _build_timeline(events, header)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TraceFormatError(f"{name} is damaged or incomplete: {_error_reason(error)}.") from error
+        raise TraceFormatError(f"{name} is damaged or incomplete: {_describe_error(error)}.") from error
 
 
-def _error_reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 
-def _timeline(events: Iterable[Any], header: dict[str, Any]) -> Timeline:
-    origin = record(Provenance, header["provenance"])
+def _build_timeline(events: Iterable[Any], header: dict[str, Any]) -> Timeline:
+    origin = make_record(Provenance, header["provenance"])
     if origin.source == "measured":
-        detail = "; ".join(text for text in (origin.detail, str(header["saved"])) if text)
+        detail = "; ".join(
+            detail_text for detail_text in (origin.detail, str(header["saved"])) if detail_text
+        )
         origin = Provenance("recorded", origin.device, detail)
     start_ns = header["start_ns"]
-    records: dict[type[Any], list[Any]] = {record_type: [] for record_type in _RECORDS.values()}
+    records: dict[type[Any], list[Any]] = {record_type: [] for record_type in _RECORD_TYPES.values()}
     for event in events:
-        record_type = _RECORDS.get(event.get("cat")) if event["ph"] in ("X", "i") else None
+        record_type = _RECORD_TYPES.get(event.get("cat")) if event["ph"] in ("X", "i") else None
         if record_type is not None:
-            event_start_ns = start_ns + _ns(event["ts"])
-            event_end_ns = event_start_ns + _ns(event.get("dur", 0))
+            event_start_ns = start_ns + _parse_ns(event["ts"])
+            event_end_ns = event_start_ns + _parse_ns(event.get("dur", 0))
             args = {
                 "name": event["name"],
                 **event["args"],
                 "start_ns": event_start_ns,
                 "end_ns": event_end_ns,
             }
-            records[record_type].append(record(record_type, args))
+            records[record_type].append(make_record(record_type, args))
     timeline_values = {key: header[key] for key in ("method", "start_ns", "end_ns", "lost", "note")}
-    return record(
+    return make_record(
         Timeline,
         {
             **timeline_values,
@@ -86,19 +95,19 @@ def _timeline(events: Iterable[Any], header: dict[str, Any]) -> Timeline:
             "calls": tuple(records[HostCall]),
             "synchronizations": tuple(records[Synchronization]),
             "ranges": tuple(records[NvtxRange]),
-            "streams": tuple(record(StreamInfo, stream) for stream in header["streams"]),
+            "streams": tuple(make_record(StreamInfo, stream) for stream in header["streams"]),
         },
     )
 
 
-def _ns(time_us: Any) -> int:
+def _parse_ns(time_us: Any) -> int:
     """Return a time in µs as ns, after a check of its type."""
     if isinstance(time_us, bool) or not isinstance(time_us, (int, float)):
         raise ValueError(f"{time_us!r:.40} is not a time")
     return round(time_us * 1_000)
 
 
-def record(kind: type[R], values: dict[str, Any]) -> R:
+def make_record(record_type: type[R], values: dict[str, Any]) -> R:
     """Create a record of the given type from a dictionary of field values. Each value must have the type of
     its field.
 
@@ -107,51 +116,51 @@ def record(kind: type[R], values: dict[str, Any]) -> R:
     ValueError
         If a value has another type.
     """
-    checks = _field_checks(kind)  # type: ignore[arg-type]
+    checks = _make_field_checks(record_type)  # type: ignore[arg-type]
     field_values = {}
     for key, value in values.items():
         check = checks.get(key)
         if check is None:
             continue
         if type(value) is list:
-            value = _line(value) if key == "source" else tuple(value)
+            value = _parse_source_line(value) if key == "source" else tuple(value)
         if not check(value):
-            raise ValueError(f"{key} of a {kind.__name__} cannot be {value!r:.40}")
+            raise ValueError(f"{key} of a {record_type.__name__} cannot be {value!r:.40}")
         field_values[key] = value
     if "start_ns" in field_values and not field_values["start_ns"] <= field_values["end_ns"]:
-        raise ValueError(f"a {kind.__name__} ends before it begins")
-    return kind(**field_values)
+        raise ValueError(f"a {record_type.__name__} ends before it begins")
+    return record_type(**field_values)
 
 
-def _line(value: list[Any]) -> SourceLine:
+def _parse_source_line(value: list[Any]) -> SourceLine:
     file, line, text = value
-    return record(SourceLine, {"file": file, "line": line, "text": text})
+    return make_record(SourceLine, {"file": file, "line": line, "text": text})
 
 
 @lru_cache(16)
-def _field_checks(record_type: type[Any]) -> dict[str, Check]:
+def _make_field_checks(record_type: type[Any]) -> dict[str, ValueCheck]:
     """Return the check of each field of a record, by the field's name."""
     hints = typing.get_type_hints(record_type)
-    return {field.name: _type_check(hints[field.name]) for field in fields(record_type)}
+    return {field.name: _make_type_check(hints[field.name]) for field in fields(record_type)}
 
 
-def _type_check(hint: Any) -> Check:
+def _make_type_check(hint: Any) -> ValueCheck:
     """Return a function that checks whether a value has the type of an annotation."""
     origin = typing.get_origin(hint)
     inner_types = typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        checks = [_type_check(inner_hint) for inner_hint in inner_types]
+        checks = [_make_type_check(inner_hint) for inner_hint in inner_types]
         return lambda value: any(check(value) for check in checks)
     if origin is typing.Literal:
         return lambda value: type(value) is str and value in inner_types
     if origin is tuple:
-        checks = [_type_check(inner_hint) for inner_hint in inner_types if inner_hint is not Ellipsis]
+        checks = [_make_type_check(inner_hint) for inner_hint in inner_types if inner_hint is not Ellipsis]
         if Ellipsis in inner_types:
             return lambda value: type(value) is tuple and all(map(checks[0], value))
         return lambda value: (
             type(value) is tuple
             and len(value) == len(checks)
-            and all(check(element) for check, element in zip(checks, value, strict=True))
+            and all(check(inner_value) for check, inner_value in zip(checks, value, strict=True))
         )
     if hint is int:
         return lambda value: type(value) is int and -_MAX_NS < value < _MAX_NS

@@ -22,7 +22,7 @@ from virtualgpu.records import Activity, HostCall, SourceLine, Timeline
 FORMAT = "gpulab-timeline"
 VERSION = 1
 HOST_PID = 1_000
-CATEGORIES = {
+CATEGORY_OF_KIND = {
     "CONCURRENT_KERNEL": "kernel",
     "MEMCPY": "gpu_memcpy",
     "MEMCPY2": "gpu_memcpy",
@@ -31,10 +31,10 @@ CATEGORIES = {
     "RANGE": "event_range",
 }
 # Categories (`cat`) of the host's events.
-RUNTIME = "cuda_runtime"
-DRIVER = "cuda_driver"
-SYNC = "cuda_sync"
-NVTX = "user_annotation"
+RUNTIME_CATEGORY = "cuda_runtime"
+DRIVER_CATEGORY = "cuda_driver"
+SYNC_CATEGORY = "cuda_sync"
+NVTX_CATEGORY = "user_annotation"
 _LAUNCH_ARROW = "ac2g"
 _WAIT_ARROW = "after"
 _EVENT_FIELDS = frozenset({"name", "start_ns", "end_ns"})
@@ -42,7 +42,7 @@ _EVENT_FIELDS = frozenset({"name", "start_ns", "end_ns"})
 Event = dict[str, Any]
 
 
-def save(timeline: Timeline, path: str | Path) -> Path:
+def save_timeline(timeline: Timeline, path: str | Path) -> Path:
     """Save a timeline to a file. The file is compressed if its name ends in ``.gz``.
 
     Returns
@@ -51,12 +51,12 @@ def save(timeline: Timeline, path: str | Path) -> Path:
         The file.
     """
     path = Path(path)
-    json_bytes = json.dumps(document(timeline), separators=(",", ":"), ensure_ascii=False).encode()
+    json_bytes = json.dumps(make_document(timeline), separators=(",", ":"), ensure_ascii=False).encode()
     path.write_bytes(gzip.compress(json_bytes, 6) if path.suffix.lower() == ".gz" else json_bytes)
     return path
 
 
-def document(timeline: Timeline) -> dict[str, Any]:
+def make_document(timeline: Timeline) -> dict[str, Any]:
     """Return the contents of a timeline file, which are a header and the events."""
     origin = timeline.provenance
     return {
@@ -66,19 +66,19 @@ def document(timeline: Timeline) -> dict[str, Any]:
             "version": VERSION,
             "saved": datetime.now(UTC).date().isoformat(),
             "origin": origin.label,
-            "provenance": _args(origin),
+            "provenance": _make_args(origin),
             "method": timeline.method,
             "start_ns": timeline.start_ns,
             "end_ns": timeline.end_ns,
-            "streams": [_args(stream) for stream in timeline.streams],
+            "streams": [_make_args(stream) for stream in timeline.streams],
             "lost": timeline.lost,
             "note": timeline.note,
         },
-        "traceEvents": list(_events(timeline)),
+        "traceEvents": list(_make_events(timeline)),
     }
 
 
-def _events(timeline: Timeline) -> Iterator[Event]:
+def _make_events(timeline: Timeline) -> Iterator[Event]:
     """Yield the names of tracks, then the slices, then the arrows."""
     timeline_start_ns = timeline.start_ns
     tracks = _Tracks(timeline)
@@ -87,47 +87,53 @@ def _events(timeline: Timeline) -> Iterator[Event]:
     for activity in timeline.activities:
         pid, tid = tracks.of_stream(activity)
         slice_of_operation[activity.correlation_id] = pid, tid, activity
-        events.append(_slice(activity, CATEGORIES[activity.kind], pid, tid, timeline_start_ns))
+        events.append(_make_slice(activity, CATEGORY_OF_KIND[activity.kind], pid, tid, timeline_start_ns))
     calls: list[tuple[HostCall, int]] = []
     for call in timeline.calls:
         tid = tracks.of_host("CUDA calls", call.thread, call.start_ns, call.end_ns)
         is_driver = call.name.startswith("cu") and call.name[2:3].isupper()
-        events.append(_slice(call, DRIVER if is_driver else RUNTIME, HOST_PID, tid, timeline_start_ns))
+        events.append(
+            _make_slice(
+                call, DRIVER_CATEGORY if is_driver else RUNTIME_CATEGORY, HOST_PID, tid, timeline_start_ns
+            )
+        )
         if call.correlation_id:
             calls.append((call, tid))
     for wait in timeline.synchronizations:
         tid = tracks.of_host("waits", 0, wait.start_ns, wait.end_ns)
-        events.append(_slice(wait, SYNC, HOST_PID, tid, timeline_start_ns))
-    for marker in timeline.ranges:
-        tid = tracks.of_host("NVTX", marker.thread, marker.start_ns, marker.end_ns, nests=True)
-        events.append(_slice(marker, NVTX, HOST_PID, tid, timeline_start_ns))
-        if marker.is_mark:
+        events.append(_make_slice(wait, SYNC_CATEGORY, HOST_PID, tid, timeline_start_ns))
+    for nvtx_range in timeline.ranges:
+        tid = tracks.of_host("NVTX", nvtx_range.thread, nvtx_range.start_ns, nvtx_range.end_ns, nests=True)
+        events.append(_make_slice(nvtx_range, NVTX_CATEGORY, HOST_PID, tid, timeline_start_ns))
+        if nvtx_range.is_mark:
             del events[-1]["dur"]
             events[-1].update(ph="i", s="t")
-    yield from tracks.names()
+    yield from tracks.make_track_names()
     yield from events
     for call, tid in calls:
         if call.correlation_id in slice_of_operation:
             pid, track, operation = slice_of_operation[call.correlation_id]
             operation_start = (pid, track, operation.start_ns - timeline_start_ns)
             call_start = (HOST_PID, tid, call.start_ns - timeline_start_ns)
-            yield from _arrow(_LAUNCH_ARROW, call.correlation_id, call_start, operation_start)
-    arrows = 0
+            yield from _make_arrow(_LAUNCH_ARROW, call.correlation_id, call_start, operation_start)
+    arrow_count = 0
     for pid, tid, activity in slice_of_operation.values():
         for predecessor_number in activity.after:
             predecessor = slice_of_operation.get(predecessor_number)
             if predecessor is not None and predecessor[:2] != (pid, tid):
-                arrows += 1
+                arrow_count += 1
                 predecessor_end = (
                     max(predecessor[2].start_ns, predecessor[2].end_ns - 1) - timeline_start_ns
                 )  # within the slice
                 operation_start = (pid, tid, activity.start_ns - timeline_start_ns)
-                yield from _arrow(_WAIT_ARROW, arrows, (*predecessor[:2], predecessor_end), operation_start)
+                yield from _make_arrow(
+                    _WAIT_ARROW, arrow_count, (*predecessor[:2], predecessor_end), operation_start
+                )
 
 
-def _slice(record: Any, category: str, pid: int, tid: int, timeline_start_ns: int) -> Event:
+def _make_slice(record: Any, category: str, pid: int, tid: int, timeline_start_ns: int) -> Event:
     start_ns = record.start_ns
-    args = _args(record, _EVENT_FIELDS)
+    args = _make_args(record, _EVENT_FIELDS)
     if not record.name:
         args["name"] = ""
     return {
@@ -136,13 +142,13 @@ def _slice(record: Any, category: str, pid: int, tid: int, timeline_start_ns: in
         "name": record.name or getattr(record, "type", category),
         "pid": pid,
         "tid": tid,
-        "ts": _microseconds(start_ns - timeline_start_ns),
-        "dur": _microseconds(record.end_ns - start_ns),
+        "ts": _convert_to_us(start_ns - timeline_start_ns),
+        "dur": _convert_to_us(record.end_ns - start_ns),
         "args": args,
     }
 
 
-def _arrow(
+def _make_arrow(
     category: str, arrow_number: int, source_end: tuple[int, int, int], target_end: tuple[int, int, int]
 ) -> Iterator[Event]:
     """Yield the two events of an arrow between slices; each end is a process, a track and a time."""
@@ -151,7 +157,7 @@ def _arrow(
         "ph": "s",
         "pid": source_end[0],
         "tid": source_end[1],
-        "ts": _microseconds(source_end[2]),
+        "ts": _convert_to_us(source_end[2]),
         **common_fields,
     }
     yield {
@@ -159,16 +165,16 @@ def _arrow(
         "bp": "e",
         "pid": target_end[0],
         "tid": target_end[1],
-        "ts": _microseconds(target_end[2]),
+        "ts": _convert_to_us(target_end[2]),
         **common_fields,
     }
 
 
-def _microseconds(time_ns: int) -> float:
+def _convert_to_us(time_ns: int) -> float:
     return time_ns / 1_000
 
 
-def _args(record: Any, excluded: frozenset[str] = frozenset()) -> dict[str, Any]:
+def _make_args(record: Any, excluded: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return the fields of a record that differ from their defaults, except those in `excluded`."""
     args = {}
     for field in fields(record):
@@ -192,49 +198,51 @@ class _Tracks:
     def of_stream(self, activity: Activity) -> tuple[int, int]:
         pid = activity.device_id + 1
         name = self._names[activity.device_id, activity.stream_id]
-        return pid, self._track(pid, name, 0, activity.start_ns, activity.end_ns, False)
+        return pid, self._find_track(pid, name, 0, activity.start_ns, activity.end_ns, False)
 
     def of_host(self, label: str, thread: int, start_ns: int, end_ns: int, nests: bool = False) -> int:
-        return self._track(HOST_PID, label, thread, start_ns, end_ns, nests)
+        return self._find_track(HOST_PID, label, thread, start_ns, end_ns, nests)
 
-    def _track(self, pid: int, name: str, thread: int, start_ns: int, end_ns: int, can_nest: bool) -> int:
-        lane_ends = self._ends.setdefault((pid, name, thread), [])
+    def _find_track(
+        self, pid: int, name: str, thread: int, start_ns: int, end_ns: int, can_nest: bool
+    ) -> int:
+        open_ends_of_lanes = self._ends.setdefault((pid, name, thread), [])
         lane = next(
             (
                 lane
-                for lane, open_ends in enumerate(lane_ends)
-                if _fits(open_ends, start_ns, end_ns, can_nest)
+                for lane, open_ends in enumerate(open_ends_of_lanes)
+                if _fits_into_lane(open_ends, start_ns, end_ns, can_nest)
             ),
-            len(lane_ends),
+            len(open_ends_of_lanes),
         )
-        if lane == len(lane_ends):
-            lane_ends.append([])
-        lane_ends[lane].append(end_ns)
+        if lane == len(open_ends_of_lanes):
+            open_ends_of_lanes.append([])
+        open_ends_of_lanes[lane].append(end_ns)
         return self._track_ids.setdefault((pid, name, thread, lane), len(self._track_ids) + 1)
 
-    def names(self) -> Iterable[Event]:
+    def make_track_names(self) -> Iterable[Event]:
         device = self._timeline.provenance.device
         processes = {pid: f"device {pid - 1}: {device}" for pid, *_ in self._track_ids if pid != HOST_PID}
         threads = list(
             dict.fromkeys(thread for pid, _, thread, _ in self._track_ids if pid == HOST_PID and thread)
         )
         for pid, name in {**processes, HOST_PID: "host"}.items():
-            yield _metadata(pid, 0, "process_name", name=name)
-            yield _metadata(pid, 0, "process_labels", labels=self._timeline.provenance.label)
-            yield _metadata(pid, 0, "process_sort_index", sort_index=0 if pid == HOST_PID else pid)
+            yield _make_metadata(pid, 0, "process_name", name=name)
+            yield _make_metadata(pid, 0, "process_labels", labels=self._timeline.provenance.label)
+            yield _make_metadata(pid, 0, "process_sort_index", sort_index=0 if pid == HOST_PID else pid)
         for (pid, name, thread, lane), tid in self._track_ids.items():
             thread_text = f" of thread {threads.index(thread) + 1}" if thread and len(threads) > 1 else ""
             lane_text = f" ({lane + 1})" if lane else ""
-            yield _metadata(pid, tid, "thread_name", name=f"{name}{thread_text}{lane_text}")
-            yield _metadata(pid, tid, "thread_sort_index", sort_index=tid)
+            yield _make_metadata(pid, tid, "thread_name", name=f"{name}{thread_text}{lane_text}")
+            yield _make_metadata(pid, tid, "thread_sort_index", sort_index=tid)
 
 
-def _fits(open_ends: list[int], start_ns: int, end_ns: int, can_nest: bool) -> bool:
+def _fits_into_lane(open_ends: list[int], start_ns: int, end_ns: int, can_nest: bool) -> bool:
     """Return whether a slice fits on a track: after all other slices, or nested in an open one if allowed."""
     while open_ends and open_ends[-1] <= start_ns:
         open_ends.pop()
     return not open_ends or (can_nest and end_ns <= open_ends[-1])
 
 
-def _metadata(pid: int, tid: int, event_name: str, **args: Any) -> Event:
+def _make_metadata(pid: int, tid: int, event_name: str, **args: Any) -> Event:
     return {"ph": "M", "name": event_name, "pid": pid, "tid": tid, "args": args}

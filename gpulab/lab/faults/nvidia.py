@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab.analysis.files.compute_sanitizer import CHECKER, OPTIONS, ToolRun, read, refusal, with_findings
+from gpulab.analysis.files.compute_sanitizer import (
+    CHECKER,
+    TOOL_OPTIONS,
+    ToolRun,
+    add_findings,
+    find_refusal,
+    read_hazards,
+)
 from gpulab.lab.faults.jobs import Call
 from gpulab.lab.faults.under import LIMIT_S, run
 from virtualgpu.protocol import Hazards, Launch
@@ -40,16 +47,16 @@ def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> San
         )
 
     def run_tool(tool: str) -> ToolRun:
-        data, raised_error, why_not = run(CHECKER, OPTIONS[tool], job, refusal, limit_s)
+        data, raised_error, why_not = run(CHECKER, TOOL_OPTIONS[tool], job, find_refusal, limit_s)
         return ToolRun(
             tool,
-            () if why_not else read(data, tool, kernel_source.code, kernel_source.name),
+            () if why_not else read_hazards(data, tool, kernel_source.code, kernel_source.name),
             raised_error,
             why_not,
         )
 
-    with ThreadPoolExecutor(len(OPTIONS)) as pool:
-        return with_findings(report, tuple(pool.map(run_tool, report.tools)))
+    with ThreadPoolExecutor(len(TOOL_OPTIONS)) as pool:
+        return add_findings(report, tuple(pool.map(run_tool, report.tools)))
 
 
 def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...], shared_bytes: int) -> None:

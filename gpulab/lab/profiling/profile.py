@@ -94,8 +94,8 @@ def profile(
         from gpulab.lab.faults.jobs import Call
         from gpulab.lab.faults.under import run
 
-        run_of_ncu = run("ncu", ncu.OPTIONS, lambda: Call(fn, args), ncu.refusal)
-        report._record = ncu.with_counters(report.record, *run_of_ncu)
+        run_of_ncu = run("ncu", ncu.NCU_OPTIONS, lambda: Call(fn, args), ncu.find_refusal)
+        report._record = ncu.add_counters(report.record, *run_of_ncu)
     return report
 
 

@@ -14,7 +14,7 @@ import cupy
 from cupy.cuda import runtime
 
 from gpulab.analysis.cupti import kinds
-from gpulab.analysis.cupti.records import HostInfo, Parts, Records
+from gpulab.analysis.cupti.records import HostInfo, Records, TimelineParts
 from gpulab.real.cupti import library as cupti
 from gpulab.real.driver import read_data_rows
 from gpulab.words import count
@@ -91,7 +91,7 @@ class CuptiRecorder:
             streams = {
                 n: replace(info, stream_id=n) for n, info in zip(stream_ids, stream_infos, strict=False)
             }
-            timeline_parts = records.parts(self._make_host_info(streams))
+            timeline_parts = records.make_timeline_parts(self._make_host_info(streams))
         lost_records = self._cupti.count_dropped() + timeline_parts.unfinished
 
         def is_recorded(entry: HostCall | Synchronization) -> bool:
@@ -208,7 +208,7 @@ def refuse_capture() -> None:
         ) from error
 
 
-def _make_note(parts: Parts, lost_records: int) -> str:
+def _make_note(parts: TimelineParts, lost_records: int) -> str:
     clauses = []
     if lost_records:
         clauses.append(f"CUPTI reported no times for {count(lost_records, 'record')}")

@@ -96,7 +96,7 @@ class Bench:
         access in hazard messages.
         """
         if self._checker is not None:
-            self._checker.see(
+            self._checker.handle_act(
                 HostUse(verb, _memory_regions(reads, object_name), _memory_regions(writes, object_name))
             )
 
@@ -110,11 +110,11 @@ class Bench:
         watcher = self._side.stream_watcher()
         hazards: list[StreamHazard] = []
 
-        def see(act: Act) -> None:
+        def handle_act(act: Act) -> None:
             self.acts.append(act)
-            checker.see(act)
+            checker.handle_act(act)
 
-        watcher.start(see)
+        watcher.start(handle_act)
         self._checker = checker
         try:
             yield hazards

@@ -120,7 +120,7 @@ def tried(machine: Gpus, mode: Any) -> Iterator[list[str]]:
         names = {(gpu, stream.ptr): f"streams[{gpu}]" for gpu, stream in enumerate(machine.streams)}
         checker = StreamChecker(names)
         watcher = machine.side.stream_watcher()
-        watcher.start(checker.see)
+        watcher.start(checker.handle_act)
         try:
             yield messages
         finally:
