@@ -233,7 +233,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     counts: dict[str, list[int]] = {}
 
     @contextmanager
-    def steps(total: int, call: str) -> Iterator[Callable[[], None]]:
+    def show_steps(total: int, call: str) -> Iterator[Callable[[], None]]:
         count = counts[call] = [total, 0]
 
         def begin(_: object = None) -> None:
@@ -241,7 +241,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
 
         yield begin
 
-    monkeypatch.setattr(session, "steps", steps)
+    monkeypatch.setattr(session, "show_steps", show_steps)
     return counts
 
 
