@@ -117,7 +117,9 @@ def compile_mark_observer() -> jit.LibraryCode:
     """Compile the function `mark_accesses` and return its library. The engine calls the exported function
     ``entry_of``.
     """
-    return jit.LibraryCode(translate([mark_accesses], "mark_accesses", {"Context": layout.CONTEXT}), "entry_of")
+    return jit.LibraryCode(
+        translate([mark_accesses], "mark_accesses", {"Context": layout.CONTEXT}), "entry_of"
+    )
 
 
 class AccessRecorder:
