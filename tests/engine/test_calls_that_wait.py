@@ -47,7 +47,7 @@ def ints(count: int) -> Ints:
     return np.random.default_rng(count).integers(0, 1000, count).astype(np.int32)
 
 
-@pytest.mark.parametrize("target", [75, 80, 90, 100, 120])
+@pytest.mark.parametrize("target", [75, 90, 120])
 def test_a_barrier_in_a_function_called_in_a_loop(target: int) -> None:
     code = (
         ROTATE

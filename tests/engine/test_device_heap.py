@@ -52,17 +52,6 @@ def test_one_kernel_allocates_and_another_frees() -> None:
     assert not heap().used
 
 
-def test_new_and_delete_of_two_modules() -> None:
-    holder = cp.zeros(1, np.uint64)
-    kernel("struct S { int v[7]; };\n" + HEAD + "(S** p){ if (!threadIdx.x) *p = new S; }")(
-        (1,), (32,), (holder,)
-    )
-    kernel("struct S { int v[7]; };\n" + HEAD + "(S** p){ if (!threadIdx.x) delete *p; }")(
-        (1,), (32,), (holder,)
-    )
-    assert not heap().used
-
-
 def test_free_accepts_null_and_refuses_other_pointers() -> None:
     kernel(HEAD + "(int* x){ free(nullptr); }")((1,), (32,), (cp.zeros(1, np.int32),))
     with pytest.raises(LaunchFailure, match=r"free\(\) .*0x[0-9a-f]+, which malloc\(\) did not return"):

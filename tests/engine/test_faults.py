@@ -97,13 +97,6 @@ def test_suspicious_but_defined(faulty: Faulty) -> None:
     assert_alive()
 
 
-def test_races_and_unwritten_memory_do_not_stop_a_plain_launch() -> None:
-    for faulty in CATALOGUE:
-        if faulty.fault is None:
-            run(faulty)
-    assert_alive()
-
-
 def test_printf_of_a_bad_string_pointer(machine: Machine) -> None:
     printed: list[str] = []
     machine.stdout = printed.append

@@ -59,8 +59,8 @@ def graph(vertices: int, seed: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[
     return np.searchsorted(ends[:, 0], np.arange(vertices + 1)).astype(np.int32), ends[:, 1].astype(np.int32)
 
 
-@pytest.mark.parametrize("threads", [32, 64, 96, 128, 256])
-@pytest.mark.parametrize(("blocks", "seed"), [(1, 0), (1, 1), (4, 2), (4, 3)])
+@pytest.mark.parametrize("threads", [32, 96, 256])
+@pytest.mark.parametrize(("blocks", "seed"), [(1, 0), (4, 2)])
 def test_vertices_that_wait_for_their_neighbours_all_end(threads: int, blocks: int, seed: int) -> None:
     vertices = 700
     first, following = graph(vertices, seed)

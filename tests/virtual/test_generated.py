@@ -41,13 +41,6 @@ def test_every_element_type(dtype: str) -> None:
     np.testing.assert_allclose(result.get(), (x - y) * (x - y), rtol=1e-5)
 
 
-def test_booleans() -> None:
-    x = sample("?")
-    y = sample("?")
-    both = cp.ElementwiseKernel("bool x, bool y", "bool z", "z = x && y")
-    np.testing.assert_array_equal(both(cp.asarray(x), cp.asarray(y)).get(), x & y)
-
-
 LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "as it is": lambda a: a,
     "transposed": lambda a: a.transpose(2, 0, 1),
@@ -400,11 +393,3 @@ def test_reduction_parameters_may_be_called_a_or_out(
     y = np.arange(6.0).reshape(2, 3)
     kernel = cp.ReductionKernel(inputs, output, mapped, "a + b", closing, "0", "dot")
     np.testing.assert_allclose(cp.asnumpy(kernel(cp.asarray(x), cp.asarray(y), axis=1)), (x * y).sum(axis=1))
-
-
-def test_an_index_parameter_may_be_called_ind() -> None:
-    inverse = cp.zeros(3, np.int64)
-    cp.ElementwiseKernel("S ind, raw S unused", "raw S res", "res[ind] = i", "inverse")(
-        cp.asarray([2, 0, 1]), inverse, inverse
-    )
-    assert cp.asnumpy(inverse).tolist() == [1, 2, 0]
