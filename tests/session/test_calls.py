@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -163,15 +162,6 @@ def test_records_are_looked_up_by_name() -> None:
         gl.library_calls("torch.addmm", dtype="float8")
     with pytest.raises(TypeError, match="needs a function"):
         gl.library_calls(3)  # type: ignore[arg-type]
-
-
-def test_kernels_of_a_real_gpu_bring_their_routines() -> None:
-    first, second = KnownCalls(PLANTED, RECORDS).find_real_kernels({"nvjet_h": 2, "mine": 1})
-    assert first.kernels == (("nvjet_h", 2),)
-    assert first.routines == (("cublasGemmEx", 0),)
-    assert first.libraries == ("cuBLAS",)
-    assert first.recorded is None
-    assert second == replace(second, routines=(), libraries=())
 
 
 @pytest.mark.parametrize(

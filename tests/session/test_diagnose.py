@@ -12,7 +12,6 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from tools.recordings import mma_rates
-from virtualgpu.protocol import Blocks, Costs, Launch
 
 N = 1 << 18
 CODE = r"""
@@ -100,13 +99,6 @@ def test_a_baseline_shows_what_changed_and_what_that_gained() -> None:
     assert "× as slow" in reverse
     assert "New: " in reverse
     assert "1 × as fast" in gl.diagnose(*after.step, baseline=Strided(1).step).sentences()[-1]
-
-
-def test_costs_and_blocks_are_of_the_same_run() -> None:
-    trace, costs = session.observe(Launch.of(*Strided(4).step), Blocks(caches="cold"), Costs("cold"))
-    assert costs.record.time_ns == pytest.approx(trace.record.span_ns + costs.record.stages["start"], abs=2)
-    with pytest.raises(ValueError, match="either cold or warm caches"):
-        session.observe(Launch.of(*Strided(4).step), Blocks(caches="cold"), Costs("warm"))
 
 
 def test_a_diagnosis_is_saved_as_page_and_text(tmp_path: Path) -> None:
@@ -208,9 +200,3 @@ def test_products_of_doubles_take_the_time_that_an_h200_took(
     kernel = cp.RawKernel(mma_rates.code(form, 4), "k")
     (point,) = gl.roofline((kernel, 132, 256, (cp.zeros(1024), np.int32(150)))).record.points
     assert point.gflops == pytest.approx(1e3 * recorded_tflops, rel=0.1)
-
-
-def test_a_kernel_without_tensor_cores_is_not_said_to_use_them() -> None:
-    diagnosis = gl.diagnose(*Strided(16).step)
-    assert "tensor" not in diagnosis.stages
-    assert "tensor" not in diagnosis.verdict

@@ -11,7 +11,7 @@ import pytest
 import gpulab as gl
 from gpulab.lab.graph_cost import numbered
 from gpulab.views.tables.count import CounterTable
-from tests.session.kernels import COLUMN_SUM, COUNT_UP, FOREVER, NO_TAIL_CHECK, VECTOR_ADD
+from tests.session.kernels import COLUMN_SUM, COUNT_UP, NO_TAIL_CHECK, VECTOR_ADD
 from virtualgpu.compile import sass
 from virtualgpu.records import Activity, GraphNode, GraphRecord, Provenance, Timeline
 
@@ -48,17 +48,6 @@ def test_launch_runs_the_kernel_and_places_every_block(addition: Any) -> None:
     assert trace.occupancy.blocks_per_sm == 8, "2,048 threads per SM of capability 8.0 in blocks of 256"
     assert "modelled on virtual A100-SXM4-80GB" in repr(chart)
     assert chart.png().startswith(b"\x89PNG")
-
-
-def test_the_slider_keeps_the_work_and_the_arrays(addition: Any) -> None:
-    kernel, args, _ = addition
-    chart = gl.launch(kernel, GRID, BLOCK, args)
-    args[2].fill(7)
-    chart.block_threads = 64
-    assert chart.error == ""
-    assert chart.trace.block == (64, 1, 1)
-    assert chart.trace.grid == (-(-GRID * BLOCK // 64), 1, 1)
-    assert (args[2].get() == 7).all(), "moving a slider leaves the learner's arrays as they were"
 
 
 def test_the_slider_shows_a_fault_instead_of_raising_it() -> None:
@@ -157,14 +146,6 @@ def test_mistakes_are_short_errors_and_later_calls_work(addition: Any, function:
     x = gl.cp.zeros(100, gl.cp.int32)
     function(gl.cp.RawKernel(COUNT_UP, "count_up"), 1, 128, (x, np.int32(100)))
     assert (x.get() == 1).all(), "the kernel runs exactly once"
-
-
-def test_an_infinite_loop_ends_with_the_watchdog() -> None:
-    gl.use_device(watchdog_s=0.3)
-    kernel = gl.cp.RawKernel(FOREVER, "forever")
-    with pytest.raises(RuntimeError, match="forever") as error:
-        gl.launch(kernel, 1, 32, (gl.cp.zeros(1, gl.cp.int32),))
-    assert error.value.status == 702  # type: ignore[attr-defined]
 
 
 def test_the_default_access_is_adjacent_and_of_the_first_warp() -> None:

@@ -19,14 +19,13 @@ from gpulab.lab.monitor import recorder
 from gpulab.real.load import LoadReader
 from gpulab.real.nvml import NvmlDevice
 from gpulab.views import LoadChart
-from gpulab.views.parts.boxes import Legend, Plot, Words
-from gpulab.views.parts.items import Labels, Line
+from gpulab.views.parts.boxes import Legend, Plot
+from gpulab.views.parts.items import Line
 from gpulab.views.parts.plot_picture import make_element_sentence
-from gpulab.words import duration
 from tests.real import fake_nvml
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
-from virtualgpu.records.device.load import LOAD_COLUMNS, LoadSamples, clock_reasons
+from virtualgpu.records.device.load import LOAD_COLUMNS, LoadSamples
 
 
 @pytest.fixture
@@ -209,17 +208,6 @@ def test_a_mean_that_reaches_back_into_the_phase_before_is_left_out() -> None:
     assert short.mean("utilization") == 60  # better than nothing: every mean reaches back
 
 
-def test_the_chart_names_what_limited_the_clocks_and_what_is_missing() -> None:
-    chart = LoadChart(lambda: samples([1, 2, 3], utilization=[100, 100, 100], clock_reasons=[1, 4, 4]))
-    assert "software power cap" in chart.sentence()
-    text = json.dumps(chart.scene)
-    assert "software power cap" in text
-    assert "SMs active" in text
-    nothing = samples([1, 2, 3], utilization=[100, 100, 100])
-    assert LoadChart(lambda: nothing).png() != chart.png()
-    assert clock_reasons(0x20 | 0x40) == "software thermal slowdown, hardware thermal slowdown"
-
-
 def chart_of(view: LoadChart) -> Plot:
     return next(box for box in view.draw().boxes if isinstance(box, Plot))
 
@@ -259,21 +247,6 @@ def test_curves_that_would_cover_each_other_at_zero_are_not_drawn() -> None:
     assert curves[0].x[0] == 3e9, "it rises from the reading before"
     legend_texts = [text for box in view.draw().boxes if isinstance(box, Legend) for _, text in box.entries]
     assert legend_texts == ["FP16: below 1 %", "FP32", "FP64: below 1 %"]
-
-
-def test_a_phase_has_its_name_in_the_chart_and_below_it() -> None:
-    with gl.monitor() as report:
-        pass
-    view = LoadChart(lambda: report.record, "recorded")
-    names = [name for name, _ in report.record.phases]
-    (labels,) = (item for item in chart_of(view).items if isinstance(item, Labels) and item.lines > 1)
-    assert [text.split("\n")[0] for text in labels.text] == names
-    words = [box.text for box in view.draw().boxes if isinstance(box, Words)]
-    (listed,) = (text for text in words if names[1] in text)
-    assert all(name in listed for name in names)
-    assert any(duration(report.record.duration_ns) in text for text in words), "the time of the numbers"
-    assert view.caption.lower().count("recorded") == 1
-    assert view.sentence().lower().count("recorded") == 1
 
 
 def test_a_live_chart_shows_new_readings_and_can_be_paused() -> None:

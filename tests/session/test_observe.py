@@ -97,15 +97,6 @@ def test_observations_that_repeat_the_run_restore_the_arrays(further: Observatio
     assert results[2].record.flops == {"f32": 2 * 4096}
 
 
-def test_arrays_are_restored_if_one_observation_restores_them() -> None:
-    axpy = Axpy(4096)
-    results = session.observe(axpy.launch, Counters("warm"), Blocks(restore=True), Hazards())
-    assert axpy.times == 0
-    assert axpy.holds(0)
-    assert results[0].record.flops == {"f32": 2 * 4096}
-    assert results[2].record.clean
-
-
 @on_large_and_small_l2
 def test_times_and_counts_are_of_the_same_caches() -> None:
     """Two arrays of 3 MiB, which an H200's L2 keeps and a T4's does not."""

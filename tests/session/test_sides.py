@@ -19,7 +19,6 @@ from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 from virtualgpu.errors import GpulabError, NotSupportedError, WatchError
 from virtualgpu.model import machine
 from virtualgpu.protocol import Accesses, Block, Blocks, Costs, Counters, Hazards, Launch, Warp
-from virtualgpu.records import Activity
 
 CODE = 'extern "C" __global__ void k(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] += 1; }'
 
@@ -278,31 +277,6 @@ def test_other_block_sizes_are_tried_on_the_twin(
     for threads in (128, 48):
         with pytest.raises(GpulabError, match=r"smaller block sizes that divide its 512 threads evenly"):
             trace(threads)
-
-
-def test_occupancies_of_a_timeline_s_kernels() -> None:
-    of = session.make_occupancy_function()
-
-    def kernel(block: Any, registers: Any, shared: int = 0) -> Activity:
-        return Activity(
-            kind="CONCURRENT_KERNEL",
-            name="k",
-            device_id=0,
-            stream_id=0,
-            start_ns=0,
-            end_ns=1,
-            block=block,
-            correlation_id=1,
-            registers_per_thread=registers,
-            shared_bytes=shared,
-        )
-
-    # A T4's SM holds 1,024 threads, 65,536 registers and 64 KiB of shared memory.
-    assert of(kernel((256, 1, 1), 32)) == 1
-    assert of(kernel((16, 4, 4), 128)) == 0.5
-    assert of(kernel((256, 1, 1), 32, 32 << 10)) == 0.5
-    assert of(kernel(None, 32)) is None
-    assert of(kernel((256, 1, 1), 0)) is None
 
 
 # -- calls, histories, faults, the device -----------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,28 +72,6 @@ def rows(table: CounterTable) -> dict[str, str]:
     return {line.split("  ")[0]: line for line in repr(table).splitlines()}
 
 
-def test_the_text_names_device_and_lines(counters: KernelCounters) -> None:
-    table = CounterTable.of(counters, code=CODE, note="counted in a replay")
-    heading = repr(table).splitlines()[0]
-    for part in (
-        "gather",
-        "10 × 2",
-        "block 64",
-        "2,048 bytes",
-        "executed on virtual T4",
-        "counted in a replay",
-    ):
-        assert part in heading
-    row = rows(table)
-    assert "40" in row["global loads"]
-    assert "320 sectors of 32 bytes, 8.00 per request, at best 4.00" in row["global loads"]
-    assert "40 bank conflicts" in row["shared accesses"]
-    assert "75.0 %" in row["lane efficiency"]
-    assert "of 1,234" in row["divergent branches"]
-    assert "y[i] = x[2 * i]; // a < b" in repr(table)
-    assert "ld.global.f32" in repr(CounterTable.of(counters)), "without source code"
-
-
 def test_the_page_has_the_same_cells_and_escapes_the_source(counters: KernelCounters) -> None:
     table = CounterTable.of(counters, code=CODE)
     markup = table._repr_html_()
@@ -105,13 +82,6 @@ def test_the_page_has_the_same_cells_and_escapes_the_source(counters: KernelCoun
     assert cells.rows == expected
     assert "a &lt; b" in markup
     assert "executed on virtual T4" in markup
-
-
-def test_long_headings_may_break_at_dots_and_underscores() -> None:
-    page = Table("", ("clocks_event_reasons.active", "device time."), (("1", "2"),)).html()
-    assert "clocks_<wbr>event_<wbr>reasons.<wbr>active" in page
-    assert "device time.</th>" in page
-    assert "<th" in Table("", ("name",), ()).html()
 
 
 LONG = (
@@ -165,21 +135,6 @@ def test_copies_of_a_line_are_one_row_with_the_executed_copies_inside() -> None:
     assert not page.open
     assert table._repr_html_().count("<details>") == 2
     assert inner.title not in repr(table)
-
-
-def test_a_long_line_is_shown_around_its_memory_accesses() -> None:
-    table = CounterTable.of(unrolled(), code=LONG)
-    source = table.tables()[1].cells[0][1]
-    assert "sum += in[(y + dy) * w + x + dx] * weight;" in source
-    assert source.startswith("…")
-    assert len(source) == 60
-    branch = table.tables()[2].cells[0][1]
-    assert branch.startswith("for (int dy = -r;")
-    assert branch.endswith("…")
-    middle = shorten_source("a" * 100 + " x[i] = 1; " + "b" * 100, 102)
-    assert middle.startswith("…")
-    assert middle.endswith("…")
-    assert " x[i] = 1; " in middle
 
 
 @pytest.mark.parametrize(
@@ -256,17 +211,3 @@ def test_empty_columns_are_left_out_in_inner_tables_too() -> None:
     assert ">3</td>" not in page
     assert 'colspan="2"' in page
     assert table.text().splitlines()[1].startswith("name  ")
-
-
-def test_a_table_of_a_record_is_the_record_and_is_saved(counters: KernelCounters, tmp_path: Path) -> None:
-    table = CounterTable.of(counters, code=CODE, note="once")
-    assert table.record == counters
-    assert type(table.record) is KernelCounters
-    assert table.total("sectors", "global") == 320
-    assert (table.code, table.note) == (CODE, "once")
-    assert table.describe() == repr(table)
-    bundle, _ = table._repr_mimebundle_(include=None)
-    assert bundle == {"text/plain": repr(table), "text/html": table._repr_html_()}
-    assert table.save(tmp_path / "counts.txt").read_text(encoding="utf-8") == f"{table!r}\n"
-    page = table.save(tmp_path / "counts.html").read_text(encoding="utf-8")
-    assert table._repr_html_() in page

@@ -10,7 +10,6 @@ import pytest
 
 import gpulab as gl
 from gpulab.lab.timeline import TimelineReport
-from gpulab.session import current
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Advice, Gap, Overlap, PathStep
 
@@ -37,21 +36,6 @@ def test_nested_timelines_are_refused_and_the_outer_goes_on() -> None:
             pass
         x.fill(1)
     assert len(outer.record.activities) == 1
-
-
-def test_a_change_of_device_within_the_block_is_noted() -> None:
-    x = gl.cp.zeros(8)
-    with gl.timeline() as t:
-        x.fill(1)
-        gl.use_device("virtual:T4")
-        gl.cp.zeros(8).fill(2)
-    assert len(t.record.activities) == 1
-    assert "Another device was selected" in t.describe()
-    assert "A100" in t.describe()
-    with gl.timeline() as other:
-        gl.cp.zeros(8).fill(2)
-    assert "T4" in repr(other)
-    assert current.find_virtual_side().machine.clock.recorder is None
 
 
 def looped() -> TimelineReport:

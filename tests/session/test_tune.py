@@ -361,14 +361,6 @@ def test_a_key_names_the_device_the_versions_and_the_arguments() -> None:
     ]
 
 
-def test_copies_have_the_layout_of_their_arrays() -> None:
-    x = cp.asfortranarray(cp.ones((4, 6)))
-    arrays: list[Any] = []
-    gl.tune([lambda x, n: arrays.append(x) or x * n], x, 2, repeats=1, warmup=0)  # type: ignore[func-returns-value]
-    assert [array.flags.f_contiguous for array in arrays] == [True] * 3
-    assert x.data.ptr not in {array.data.ptr for array in arrays}
-
-
 def test_the_result_of_a_candidate_without_one_is_its_arrays() -> None:
     def changes(x: Any, n: int, y: Any) -> None:
         x += n

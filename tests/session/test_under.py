@@ -45,13 +45,6 @@ def looked(limit_s: float = 30.0, *options: str, refusal: Callable[[str], str] =
     return under.run("look", options, lambda: JOB, refusal, limit_s)
 
 
-def test_the_tool_s_file_and_the_job_s_error_are_returned(tool: Callable[[str], None]) -> None:
-    tool('echo said; echo louder >&2; printf wrote > "$wrote"; printf raised > "$ended"')
-    texts: list[str] = []
-    assert looked(refusal=lambda text: texts.append(text) or "") == (b"wrote", "raised", "")  # type: ignore[func-returns-value]
-    assert texts == ["said\nlouder\nwrote"]
-
-
 def test_the_tool_runs_this_python_with_the_job_on_the_same_device(
     tool: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
