@@ -46,7 +46,7 @@ ALLOWED = {
     "_server": "the process that those of answers are forked from",
     "_keep": "the process that waits for what runs in a sandbox next",
     "_create_pool": "worker threads, which do not end between launches",
-    "_compiled_artefacts": "a file of the package, read once",
+    "_load_artefacts": "a file of the package, read once",
     "_layouts": "a file of the package, read once",
     "font": "fonts, read once",
     "text_width": "of texts in a font",

@@ -700,7 +700,7 @@ _TRANSLATE = (
 
 
 def _waves(*changes: str) -> str:
-    code = exercises.kernel_file("positives.cu")
+    code = exercises.read_kernel_file("positives.cu")
     for old, new in zip(changes[::2], changes[1::2], strict=True):
         assert old in code, old
         code = code.replace(old, new)

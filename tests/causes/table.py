@@ -10,7 +10,7 @@ from typing import Any
 from gpulab import session
 from gpulab.views.tables.diagnosis import DiagnosisTable
 from gpulab_course.content.n17_interview.cards.hidden import laid_out
-from gpulab_course.content.n17_interview.cards.hidden.flawed import FAMILIES, Case, draw
+from gpulab_course.content.n17_interview.cards.hidden.flawed import FAMILIES, FlawedKernel, draw
 from virtualgpu.protocol import Costs, Launch
 from virtualgpu.records.launch.causes import LaunchCosts
 
@@ -24,7 +24,7 @@ MODULES = (laid_out,)  # whose import adds families of kernels
 class Row:
     """A kernel, its diagnosis, and the gain of its remedy."""
 
-    case: Case
+    case: FlawedKernel
     main: str
     stated: float
     yields: float
@@ -48,7 +48,7 @@ class Row:
         return f"{case.cause:15}{case.family:24}{case.device:10}{cause:22}{verdict:6} {gains}"
 
 
-def costs(cp: Any, case: Case, name: str) -> LaunchCosts:
+def costs(cp: Any, case: FlawedKernel, name: str) -> LaunchCosts:
     """Return the costs of a run of ``flawed`` or ``mended`` from cold caches."""
     kernel, grid, block, args, shared_bytes = case.launch(cp, name)
     return session.observe(Launch.of(kernel, grid, block, args, shared_bytes), Costs("cold")).record
@@ -72,7 +72,7 @@ def row(seed: int, cause: str, number: int) -> Row:
     return Row(case, main.kind if main else "", main.gain if main else 1.0, yields, table)
 
 
-def in_graphs(cp: Any, case: Case, count: int = 50) -> float:
+def in_graphs(cp: Any, case: FlawedKernel, count: int = 50) -> float:
     """Return the gain of launches as nodes of a graph, on the virtual GPU's clock."""
     kernel, grid, block, args, _ = case.launch(cp, "flawed")
     grid, block = ((each,) if isinstance(each, int) else each for each in (grid, block))

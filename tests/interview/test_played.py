@@ -543,7 +543,7 @@ extern "C" __global__ void scale2d(const float* x, float* y, int rows, int cols)
     for (int k = threadIdx.x; k < rows * cols; k += blockDim.x) y[k] = 2 * x[k];
 }"""
     for block in (1, 32):
-        outcome = judged.outcome("02-index", code, grid=1, block=block)
+        outcome = judged.judge_kernel("02-index", code, grid=1, block=block)
         assert not outcome.right
         assert "few threads do the work" in outcome.said
 

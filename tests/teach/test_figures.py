@@ -145,10 +145,10 @@ def test_the_mode_of_a_capture_decides_whether_the_pool_may_grow(mode: str, mess
 
 
 def test_kernels_wait_for_their_launch_or_for_the_kernel_before() -> None:
-    launches, kernels = graph_pictures.launch_times(3, 6, 1)
+    launches, kernels = graph_pictures.compute_launch_times(3, 6, 1)
     assert launches == [(0, 6), (6, 12), (12, 18)]
     assert kernels == [(6, 7), (12, 13), (18, 19)]
-    assert graph_pictures.launch_times(3, 6, 10)[1] == [(6, 16), (16, 26), (26, 36)]
+    assert graph_pictures.compute_launch_times(3, 6, 10)[1] == [(6, 16), (16, 26), (26, 36)]
     caption = repr(graph_pictures.launches_and_kernels(6, 1, 10))
     assert "Kernels of 1 µs start 6 µs apart: a gap of 5 µs before each kernel." in caption
     assert caption.endswith("Kernels of 10 µs start 10 µs apart: no gaps.")
@@ -174,11 +174,11 @@ def test_a_second_graph_of_a_pool_writes_where_the_first_one_has_temporaries() -
     batch = gl.cp.ones(1 << 16, gl.cp.float32)
     first = gl.graph(_model, batch)
     second = gl.graph(_model, batch, pool=first.pool)
-    (_, source, a), (_, a_again, b), (_, b_again, out) = graph_pictures.accesses(first.record)
+    (_, source, a), (_, a_again, b), (_, b_again, out) = graph_pictures.list_node_accesses(first.record)
     assert source == batch.data.ptr
     assert (a_again, b_again) == (a, b)
     assert out == a == first.result.data.ptr
-    steps = [(name, written) for name, _, written in graph_pictures.accesses(second.record)]
+    steps = [(name, written) for name, _, written in graph_pictures.list_node_accesses(second.record)]
     assert steps[0] == ("multiply", b)
     assert steps[1][1] not in (a, b)
     assert steps[2] == ("add", b)

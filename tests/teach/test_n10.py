@@ -15,7 +15,7 @@ from gpulab_course.teach.judge.python.memory_use import MemoryUse
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("size", [0, *exercises._EDGE_SIZES, *range(MIB - 1500, MIB + 1500, 499)])
+@pytest.mark.parametrize("size", [0, *exercises._EDGE_SIZES_BYTES, *range(MIB - 1500, MIB + 1500, 499)])
 def test_the_four_numbers_are_those_of_both_pools(size: int) -> None:
     cp = gl.use_device("virtual:A100").cp
     own = cp.cuda.MemoryPool()

@@ -26,7 +26,7 @@ def code() -> str:
     """The notebook's kernel, with the second one that it is compared with."""
     cells = {cell.id: cell.source for cell in read(FOLDER / "12_fusion.ipynb").cells}
     pieces = [strings(cells[name])[0] for name in ("one-product", "one-norm", "one-kernels")]
-    return "".join(pieces) + figures.SECOND
+    return "".join(pieces) + figures.SECOND_KERNEL_NOTE
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ SMALL: list[pictures.Step] = [
 def test_the_picture_of_fusion_boundaries_agrees_with_the_judge_and_with_the_fuser() -> None:
     kernels = exercises.kernels_of([exercises.Step(*step) for step in SMALL])
     assert kernels == [["m"], ["c", "s"], ["v"], ["y"]]
-    red = pictures.boundaries(SMALL, kernels)
+    red = pictures.find_fusion_boundaries(SMALL, kernels)
     assert red == [("m", "c"), ("s", "v"), ("c", "y"), ("v", "y")]
     caption = repr(pictures.kernels_of_steps(SMALL, kernels))
     assert caption.endswith("Drawn in red: from m to c, from s to v, from c to y, from v to y.")
@@ -141,13 +141,13 @@ def test_the_tile_of_a_block_names_the_columns_of_a_thread() -> None:
 @pytest.fixture(scope="module")
 def operator() -> dict[str, Any]:
     """The functions of the custom operator's program that need no PyTorch, with NumPy in its place."""
-    tree = ast.parse(custom_operator.recorded()["program"])
+    tree = ast.parse(custom_operator.load_recording()["program"])
     names = ("backward", "expressions")
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in names]
     torch = SimpleNamespace(exp=np.exp, sigmoid=lambda x: 1 / (1 + np.exp(-x)), Tensor=np.ndarray)
     namespace: dict[str, Any] = {"torch": torch}
     exec(compile(ast.Module(functions, []), "custom_op.py", "exec"), namespace)
-    namespace["code"] = strings(custom_operator.recorded()["program"])[0]
+    namespace["code"] = strings(custom_operator.load_recording()["program"])[0]
     return namespace
 
 
@@ -179,7 +179,7 @@ def test_the_operators_gradients_are_differences_of_its_results(operator: Any) -
 
 
 def test_the_recorded_operator_supports_the_notebook() -> None:
-    record = custom_operator.recorded()
+    record = custom_operator.load_recording()
     assert set(record["opcheck"].values()) == {"SUCCESS"}
     assert max(record["errors"].values()) < 1e-4
     operator = record["graph of custom_op"]

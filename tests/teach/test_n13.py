@@ -49,13 +49,13 @@ def test_sums_in_fp32_are_off_as_a_random_walk_is(n: int, kind: str) -> None:
 @pytest.mark.parametrize("form", [FP16, BF16], ids=lambda form: form.name)
 def test_sums_in_narrow_formats_are(form: Any) -> None:
     x = np.random.default_rng(3).standard_normal((8000, 100))
-    off = errors.sum_errors(x, form)
+    off = errors.measure_sum_errors(x, form)
     assert math.sqrt((off**2).mean()) == pytest.approx(errors.walk_rms(100, form), rel=0.05)
     assert (np.abs(off) <= errors.worst_share(100, form) * np.abs(form.round_all(x)).sum(axis=1)).all()
 
 
 def test_a_stagnating_sum_is_not_a_random_walk() -> None:
-    off = errors.sum_errors(np.random.default_rng(4).random((50, 1000)), BF16)
+    off = errors.measure_sum_errors(np.random.default_rng(4).random((50, 1000)), BF16)
     assert math.sqrt((off**2).mean()) > 5 * errors.walk_rms(1000, BF16, 0.5, 12**-0.5)
 
 
@@ -63,10 +63,14 @@ def test_a_stagnating_sum_is_not_a_random_walk() -> None:
 def test_one_rounding_is_evenly_spread(form: Any) -> None:
     x = np.random.default_rng(5).standard_normal(200_000)
     if form.bits == 64:
-        assert errors.mean_square_ulp(form) == pytest.approx(errors.mean_square_ulp(FP32) * 4.0**-29)
+        assert errors.compute_mean_square_ulp(form) == pytest.approx(
+            errors.compute_mean_square_ulp(FP32) * 4.0**-29
+        )
         return
     off = form.round_all(x) - x
-    assert math.sqrt((off**2).mean()) == pytest.approx(math.sqrt(errors.mean_square_ulp(form) / 12), rel=0.02)
+    assert math.sqrt((off**2).mean()) == pytest.approx(
+        math.sqrt(errors.compute_mean_square_ulp(form) / 12), rel=0.02
+    )
 
 
 def test_products_on_an_h200_are_as_modelled() -> None:
@@ -92,10 +96,13 @@ def test_recorded_tables_name_their_device() -> None:
 def test_exact_sums_and_the_reference_product() -> None:
     rng = np.random.default_rng(6)
     x = (rng.standard_normal(5000) * 2.0 ** rng.integers(-20, 12, 5000)).astype(np.float16)
-    assert exercises.exact_sum(x) == float(np.float32(math.fsum(x.tolist())))
+    assert exercises.compute_exact_sum(x) == float(np.float32(math.fsum(x.tolist())))
     a, b = (rng.standard_normal((40, 40)).astype(np.float32) for _ in range(2))
-    assert exercises.error_in_u(exercises.three_products(a, b), a, b) < exercises.error_in_u(a @ b, a, b) * 2
-    assert exercises.error_in_u(exercises.on_tensor_cores(a, b), a, b) > 100
+    assert (
+        exercises.measure_error_in_u(exercises.three_products(a, b), a, b)
+        < exercises.measure_error_in_u(a @ b, a, b) * 2
+    )
+    assert exercises.measure_error_in_u(exercises.on_tensor_cores(a, b), a, b) > 100
 
 
 @pytest.mark.parametrize("form", [E4M3, E5M2], ids=lambda form: form.name)

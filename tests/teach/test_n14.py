@@ -46,11 +46,11 @@ def test_words_are_those_of_random123() -> None:
 
 def test_a_tile_is_added_by_halves() -> None:
     x = np.random.default_rng(1).standard_normal(600).astype(np.float32)
-    sums = generators.tile_tree(x)
+    sums = generators.sum_tiles_as_trees(x)
     np.testing.assert_allclose(sums, [x[:256].sum(), x[256:512].sum(), x[512:].sum()], rtol=1e-4, atol=1e-4)
     wide = np.array([1e8, *[0.0] * 127, 1.0, *[0.0] * 127], np.float32)
     wide[1], wide[129] = -1e8, 1.0
-    assert generators.tile_tree(wide).tolist() == [0.0]  # 1 is lost beside 1e8 in the first step
+    assert generators.sum_tiles_as_trees(wide).tolist() == [0.0]  # 1 is lost beside 1e8 in the first step
 
 
 def test_switches_have_their_recorded_cost() -> None:
@@ -60,6 +60,6 @@ def test_switches_have_their_recorded_cost() -> None:
 
 
 def test_a_program_differs_only_while_a_cause_is_left() -> None:
-    program = exercises.Program({"seed": 1.0}, seed=1)
+    program = exercises.RandomizedProgram({"seed": 1.0}, seed=1)
     assert len({program(()) for _ in range(5)}) == 5
     assert len({program(["seed"]) for _ in range(5)}) == 1

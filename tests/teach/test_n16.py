@@ -13,7 +13,7 @@ from virtualgpu.records.device import images
 def test_a_virtual_gpu_loads_artefacts_by_the_rules(gpu: str) -> None:
     gl.use_device(f"virtual:{gpu}")
     assert {name: figures.load(name)[0] for name in figures.artefacts()} == {
-        name: figures.by_the_rules(name, gpu) for name in figures.artefacts()
+        name: figures.find_outcome_by_rules(name, gpu) for name in figures.artefacts()
     }
 
 
@@ -64,7 +64,7 @@ def test_the_known_cells() -> None:
         ("PTX 10.0f", "B300"): "compiles",
         ("PTX 10.0f", "H200"): "–",
     }
-    assert {place: figures.by_the_rules(*place) for place in rules} == rules
+    assert {place: figures.find_outcome_by_rules(*place) for place in rules} == rules
 
 
 def test_a_variable_is_verified_in_a_process_of_its_own() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import gpulab as gl
 from gpulab import session
 from gpulab.lab.recorded import TIMELINE_FORMAT, TIMELINES, RecordedTimeline
-from gpulab_course.content.n11_graphs.figures import film
+from gpulab_course.content.n11_graphs.figures import record_timelines
 from tools.recordings.traces import SHIPPED
 from virtualgpu.records import Timeline
 from virtualgpu.records.io import VERSION, as_recorded, save
@@ -76,9 +76,9 @@ def _conveyor(
 PROGRAMS: dict[str, tuple[str, Callable[[], Callable[[], Timeline]]]] = {
     "film_eager": (
         "40 additions to 4,096 floats, launched one by one",
-        lambda: lambda: film(4096)[0],
+        lambda: lambda: record_timelines(4096)[0],
     ),
-    "film_graph": ("40 additions to 4,096 floats, as one graph", lambda: lambda: film(4096)[1]),
+    "film_graph": ("40 additions to 4,096 floats, as one graph", lambda: lambda: record_timelines(4096)[1]),
     "conveyor_pageable": (
         "32 MiB in 8 chunks from pageable memory: in, compute, out on 3 streams",
         lambda: _conveyor(8, pinned=False, streams=3),

@@ -27,8 +27,8 @@ from gpulab_course.teach.judge import (
 
 KIB = 1 << 10
 MIB = 1 << 20
-_NO_WAIT = "Nothing here needs the host: float(), .get() and synchronize() make it wait."
-_MEMORY = (
+_NO_WAIT_ADVICE = "Nothing here needs the host: float(), .get() and synchronize() make it wait."
+_MEMORY_ADVICE = (
     (
         "OutOfMemoryError",
         "The program must reserve less memory at once: find out which arrays are alive at the peak.",
@@ -38,7 +38,7 @@ _MEMORY = (
 
 # 10-predict
 
-_EDGE_SIZES = (
+_EDGE_SIZES_BYTES = (
     1,
     511,
     512,
@@ -101,7 +101,7 @@ def judge_after_one(answer: Answer) -> str:
     edge_sizes = [size - offset for size in (20 * MIB, large_size) for offset in offsets]
     sizes = [
         0,
-        *_EDGE_SIZES,
+        *_EDGE_SIZES_BYTES,
         *edge_sizes,
         *(int(n) for n in rng.integers(1, 64 * MIB, 40)),
         *map(int, rng.integers(1, MIB, 20)),
@@ -225,7 +225,7 @@ SCALE = ProgramExercise(
             allowance=1.1,
             large=True,
         ),
-        Budget("waits", _NO_WAIT, most=0),
+        Budget("waits", _NO_WAIT_ADVICE, most=0),
         Budget("to_host_copies", "Keep all of the work on the device.", most=0),
         Budget("to_device_copies", "Keep all of the work on the device.", most=0),
     ),
@@ -235,7 +235,7 @@ SCALE = ProgramExercise(
 
 # 10-fit
 
-KEPT = 1000
+KEPT_NUMBERS = 1000
 
 
 def draw_fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
@@ -267,7 +267,7 @@ def make_fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
         _, first_index, second_index, *_ = starts.argsort()
         starts[first_index] = starts[second_index]
     maxima = np.array([np.sqrt(np.abs(x[s : s + n])).max() for s in starts], np.float32)
-    expected = np.repeat(maxima[:, None], KEPT, axis=1)
+    expected = np.repeat(maxima[:, None], KEPT_NUMBERS, axis=1)
     label = f"tops(x, starts, {n:,}) with {counted(window_count, 'window')}"
     arguments = x, tuple(map(int, starts)), n
     return ProgramCase(arguments, expected, True, label, place="device", unchanged=True)
@@ -277,7 +277,7 @@ def call_with_limited_memory(recorder: Any, program: Any, x: Any, starts: tuple[
     """Call a program with a memory limit that leaves space for its results and 4/3 of one window."""
     cp_pool = recorder.cp.get_default_memory_pool()
     cp_pool.free_all_blocks()
-    free_bytes = 1.34 * 4 * n + 2 * len(starts) * 8 * KEPT + 64 * KIB
+    free_bytes = 1.34 * 4 * n + 2 * len(starts) * 8 * KEPT_NUMBERS + 64 * KIB
     cp_pool.set_limit(size=int(cp_pool.total_bytes() + free_bytes))
     try:
         return program(x, starts, n)
@@ -290,7 +290,7 @@ def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
     solution).
     """
     cp = session.cp()
-    results = cp.empty((len(starts), KEPT), np.float32)
+    results = cp.empty((len(starts), KEPT_NUMBERS), np.float32)
     workspace = cp.empty(n, np.float32)
     for output_row, start in zip(results, starts, strict=True):
         cp.abs(x[start : start + n], out=workspace)
@@ -310,7 +310,7 @@ def tops_in_freed_memory(x: Any, starts: tuple[int, ...], n: int) -> Any:
         cp.sqrt(workspace, out=workspace)
         maximum = workspace.max()
         del workspace
-        results.append(cp.full(KEPT, maximum, np.float32))
+        results.append(cp.full(KEPT_NUMBERS, maximum, np.float32))
     return cp.stack(results)
 
 
@@ -333,7 +333,7 @@ FIT = ProgramExercise(
             large=True,
         ),
         Budget("driver_calls", "One workspace is enough for all windows.", most=14),
-        Budget("waits", _NO_WAIT, most=0),
+        Budget("waits", _NO_WAIT_ADVICE, most=0),
     ),
     advice=(
         (
@@ -407,7 +407,7 @@ SIDE = ProgramExercise(
     sizes=draw_side_sizes,
     checked=True,
     budgets=(
-        Budget("waits", _NO_WAIT, most=0),
+        Budget("waits", _NO_WAIT_ADVICE, most=0),
         Budget("streams", "The two results should be computed on two streams.", least=2),
         Budget(
             "beside",
@@ -441,7 +441,9 @@ def make_pool_case(random_data: Draw, count: int) -> ProgramCase:
     )
 
 
-def run_recorded(recorder: Any, program: Callable[..., Any], requests: tuple[pool.PoolRequest, ...]) -> Any:
+def replay_with_recorder(
+    recorder: Any, program: Callable[..., Any], requests: tuple[pool.PoolRequest, ...]
+) -> Any:
     """Send a trace of requests to two memory pools, and record the number of their driver calls."""
     return recorder.watched(lambda: pool.replay_requests(program, requests))
 
@@ -454,7 +456,7 @@ POOL = ProgramExercise(
     pool.MyPool,
     level="stretch",
     sizes=(1, 40, 300),
-    calls=run_recorded,
+    calls=replay_with_recorder,
     budgets=(
         Budget(
             "driver_calls",
@@ -539,10 +541,10 @@ ROWS_AT_A_TIME = ProgramExercise(
             allowance=2.0,
             large=True,
         ),
-        Budget("waits", _NO_WAIT, most=0),
+        Budget("waits", _NO_WAIT_ADVICE, most=0),
         Budget("to_host_bytes", "No data has to leave the device.", most=0),
     ),
-    advice=_MEMORY,
+    advice=_MEMORY_ADVICE,
     praise="there is no n × n array at any time.",
 )
 

@@ -14,7 +14,7 @@ _JOIN_ADVICE = "join free neighbours, and return each free pool block that is a 
 
 
 @dataclass(slots=True)
-class _Block:
+class _PoolBlock:
     """A free or used range of bytes in a segment; a used one contains allocation `number`."""
 
     start: int
@@ -33,11 +33,11 @@ class _PoolState:
     """The expected state of a pool: its blocks, sorted by address."""
 
     def __init__(self) -> None:
-        self.blocks: list[_Block] = []
+        self.blocks: list[_PoolBlock] = []
         self.segments: dict[int, int] = {}
         self._last_streams: dict[int, int] = {}  # last stream of each unit of 512 bytes
 
-    def fits(self, size: int, stream: int) -> list[_Block]:
+    def fits(self, size: int, stream: int) -> list[_PoolBlock]:
         """Return the free blocks of this stream with a size of at least `size` bytes."""
         return [
             block
@@ -45,25 +45,25 @@ class _PoolState:
             if block.number is None and block.stream == stream and block.size >= size
         ]
 
-    def add(self, address: int, size: int, stream: int) -> _Block:
+    def add(self, address: int, size: int, stream: int) -> _PoolBlock:
         """Add a new memory segment to the pool as one free block."""
         self.segments[address] = size
-        block = _Block(address, size, stream, address)
+        block = _PoolBlock(address, size, stream, address)
         self.blocks.append(block)
         self.blocks.sort(key=lambda b: b.start)
         return block
 
-    def take(self, block: _Block, start: int, size: int, number: int) -> None:
+    def take(self, block: _PoolBlock, start: int, size: int, number: int) -> None:
         """Split a free block into a used block at the address `start` and the free remainders."""
         index = self.blocks.index(block)
         split_blocks = [
-            _Block(block.start, start - block.start, block.stream, block.segment),
-            _Block(start, size, block.stream, block.segment, number),
-            _Block(start + size, block.end - start - size, block.stream, block.segment),
+            _PoolBlock(block.start, start - block.start, block.stream, block.segment),
+            _PoolBlock(start, size, block.stream, block.segment, number),
+            _PoolBlock(start + size, block.end - start - size, block.stream, block.segment),
         ]
         self.blocks[index : index + 1] = [split_block for split_block in split_blocks if split_block.size > 0]
 
-    def free(self, block: _Block) -> None:
+    def free(self, block: _PoolBlock) -> None:
         """Free a memory block, and join it with its free neighbours."""
         block.number = None
         index = self.blocks.index(block)
@@ -78,7 +78,7 @@ class _PoolState:
                     left_block.size += right_block.size
                     del self.blocks[left_index + 1]
 
-    def free_segments(self) -> list[_Block]:
+    def free_segments(self) -> list[_PoolBlock]:
         """Return the memory segments that contain no used block."""
         return [
             block

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gpulab import session
 from gpulab_course.teach.judge import Budget, Draw, ProgramCase, ProgramExercise
 
-_IN_CAPTURE = (
+_IN_CAPTURE_ADVICE = (
     "While a stream captures, nothing runs. Wait for results and copy them to the host after the "
     "launch of the graph."
 )
@@ -19,9 +19,9 @@ _UNJOINED_ADVICE = (
     "Record an event at the end of the second stream's work, and let the stream that captures wait for it "
     "before end_capture()."
 )
-_ADVICE = (
-    ("is capturing", _IN_CAPTURE),
-    ("StreamCaptureUnsupported", _IN_CAPTURE),
+_ADVICE_OF_MISTAKE = (
+    ("is capturing", _IN_CAPTURE_ADVICE),
+    ("StreamCaptureUnsupported", _IN_CAPTURE_ADVICE),
     ("cannot capture on the default", "Capture in a stream of your own: cp.cuda.Stream(non_blocking=True)."),
     (
         "legacy stream depend",
@@ -33,7 +33,7 @@ _ADVICE = (
         "The stream waits for an event from before the capture. Record it during the capture.",
     ),
 )
-_ONE_GRAPH = Budget(
+_ONE_GRAPH_BUDGET = Budget(
     "graphs",
     "Capture once, before the loop: making a graph costs more than the launches that it saves.",
     most=1,
@@ -56,7 +56,7 @@ def one_round(x: Any) -> None:
     cp.negative(x, out=x)
 
 
-def _relax_on_host(x: npt.NDArray[np.float32], round_count: int) -> npt.NDArray[np.float32]:
+def _compute_relaxed(x: npt.NDArray[np.float32], round_count: int) -> npt.NDArray[np.float32]:
     """Compute `x` after `rounds` calls of `one_round` with NumPy."""
     for _ in range(round_count):
         x = -(x * np.float32(0.5) + np.float32(1))
@@ -76,10 +76,10 @@ def make_replay_case(random_data: Draw, size: Any) -> ProgramCase:
     x = random_data.floats(n) * np.float32(1000) + np.float32(
         random_data.rng.choice([-100_000, 100, 100_000])
     )
-    first_round = _relax_on_host(x, 1)
+    first_round = _compute_relaxed(x, 1)
     mistakes = [
         (
-            _relax_on_host(x, round_count + 1),
+            _compute_relaxed(x, round_count + 1),
             (
                 "One round too many has run. Make sure that you warm up on a copy, and put all of the work "
                 "into the stream that captures (with stream: …)."
@@ -93,7 +93,7 @@ def make_replay_case(random_data: Draw, size: Any) -> ProgramCase:
     if round_count > 1:
         mistakes += [
             (
-                _relax_on_host(x, round_count - 1),
+                _compute_relaxed(x, round_count - 1),
                 ("One round is missing: capturing does not run a round, so launch the graph once per round."),
             ),
             (
@@ -105,7 +105,7 @@ def make_replay_case(random_data: Draw, size: Any) -> ProgramCase:
             ),
         ]
     label = f"relax(x, {round_count}, one_round) with {n:,} elements"
-    expected = _relax_on_host(x, round_count)
+    expected = _compute_relaxed(x, round_count)
     return ProgramCase((x, round_count, one_round), expected, True, label, tuple(mistakes), place="device")
 
 
@@ -332,7 +332,7 @@ def branches_naive(inputs: Any, left: Any, right: Any, join: Any) -> Any:
 # 11-noise
 
 
-def hashed(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
+def compute_noise(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
     """Compute the random numbers of ``noise.cu`` with NumPy, and return one row per round."""
     indices = np.arange(n, dtype=np.uint64)
     round_numbers = np.arange(rounds, dtype=np.uint64)[:, None]
@@ -360,7 +360,7 @@ def make_noise_case(random_data: Draw, size: Any) -> ProgramCase:
     seed = int(random_data.rng.integers(1, 1 << 31))
     if round_count > 1:  # unsigned, and too large for an int
         seed += 1 << 31
-    noise_rows = hashed(seed, round_count + 1, n)
+    noise_rows = compute_noise(seed, round_count + 1, n)
     expected = noise_rows[:-1]
     mistakes = (
         (
@@ -426,7 +426,7 @@ EXERCISES = (
         level="warm-up",
         sizes=draw_replay_sizes,
         budgets=(
-            _ONE_GRAPH,
+            _ONE_GRAPH_BUDGET,
             Budget(
                 "host_launches",
                 "Capture one round and launch the graph: then there is one launch for three kernels.",
@@ -441,7 +441,7 @@ EXERCISES = (
             ),
         ),
         checked=True,
-        advice=_ADVICE,
+        advice=_ADVICE_OF_MISTAKE,
         praise="there is one launch per round, and no launch starts before its data is ready.",
     ),
     ProgramExercise(
@@ -453,7 +453,7 @@ EXERCISES = (
         kind="repair",
         sizes=draw_serve_sizes,
         budgets=(
-            _ONE_GRAPH,
+            _ONE_GRAPH_BUDGET,
             Budget(
                 "to_host_copies", "Keep the answers on the device: a copy to the host makes it wait.", most=0
             ),
@@ -470,7 +470,7 @@ EXERCISES = (
             ),
         ),
         checked=True,
-        advice=_ADVICE,
+        advice=_ADVICE_OF_MISTAKE,
         praise="each answer belongs to its request, and one graph with static buffers computes all of them.",
     ),
     ProgramExercise(
@@ -482,7 +482,7 @@ EXERCISES = (
         branches_naive,
         sizes=draw_fork_sizes,
         budgets=(
-            _ONE_GRAPH,
+            _ONE_GRAPH_BUDGET,
             Budget(
                 "working_graph_launches",
                 "Launch the graph once for each input, and return what it has computed.",
@@ -503,7 +503,7 @@ EXERCISES = (
             ),
         ),
         checked=True,
-        advice=_ADVICE,
+        advice=_ADVICE_OF_MISTAKE,
         praise="the branches can run at the same time, and the join waits for both.",
     ),
     ProgramExercise(
@@ -515,7 +515,7 @@ EXERCISES = (
         level="stretch",
         sizes=draw_noise_sizes,
         budgets=(
-            _ONE_GRAPH,
+            _ONE_GRAPH_BUDGET,
             Budget(
                 "working_graph_launches",
                 "Draw each round with a launch of the graph, and return what it has drawn.",
@@ -527,7 +527,7 @@ EXERCISES = (
             Budget("to_host_copies", "Keep the rows on the device until the end.", most=0),
         ),
         checked=True,
-        advice=_ADVICE,
+        advice=_ADVICE_OF_MISTAKE,
         praise="every replay draws new numbers, and the host only launches.",
     ),
 )

@@ -16,8 +16,8 @@ from gpulab.views.timeline.steered import SteeredTimeline
 from gpulab_course.content.n07_streams import clocks
 from virtualgpu.records import Timeline
 
-SIZES = tuple(1 << e for e in range(10, 23, 2))
-NAMES = ("one by one", "as a graph")
+ELEMENT_COUNTS = tuple(1 << e for e in range(10, 23, 2))
+TIMELINE_NAMES = ("one by one", "as a graph")
 MODES = {
     "global": "streamCaptureModeGlobal",
     "thread-local": "streamCaptureModeThreadLocal",
@@ -128,7 +128,7 @@ def forty(x: Any) -> None:
         cp.add(x, 1, out=x)
 
 
-def film(elements: int) -> tuple[Timeline, Timeline]:
+def record_timelines(elements: int) -> tuple[Timeline, Timeline]:
     """Record timelines of forty kernels after a warm-up, launched one by one and as a graph."""
     cp = session.cp()
     x = cp.zeros(elements, dtype=cp.float32)
@@ -169,7 +169,7 @@ class Film(SteeredTimeline):
         """
         if elements not in self._films:
             with self._device_context():
-                self._films[elements] = film(elements)
+                self._films[elements] = record_timelines(elements)
         return self._films[elements]
 
     def times(self, elements: int) -> float:
@@ -199,4 +199,4 @@ class Film(SteeredTimeline):
             f"shorter; a kernel runs for {busy_share(eager_record):.0%} and "
             f"{busy_share(graph_record):.0%} of this time."
         )
-        self.show(eager_record, graph_record, names=NAMES, summary=summary)
+        self.show(eager_record, graph_record, names=TIMELINE_NAMES, summary=summary)

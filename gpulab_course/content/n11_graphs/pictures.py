@@ -13,20 +13,22 @@ from gpulab_course.teach.drawing import WIDTH_IN, draw_arrow, draw_box, draw_tex
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import GraphArray, GraphNode, GraphRecord, Provenance
 
-Span = tuple[float, float]
+StartAndEnd = tuple[float, float]
 
 
 # When launches and kernels run
 
 
-def launch_times(count: int, launch_us: float, kernel_us: float) -> tuple[list[Span], list[Span]]:
+def compute_launch_times(
+    count: int, launch_us: float, kernel_us: float
+) -> tuple[list[StartAndEnd], list[StartAndEnd]]:
     """Return the start and end times in µs of all launches, and of all kernels.
 
     The host launches kernels without pauses. A kernel starts when its launch and the previous kernel have
     ended.
     """
     launches = [(index * launch_us, (index + 1) * launch_us) for index in range(count)]
-    kernels: list[Span] = []
+    kernels: list[StartAndEnd] = []
     for _, launch_end in launches:
         kernel_start = max(launch_end, kernels[-1][1] if kernels else 0.0)
         kernels.append((kernel_start, kernel_start + kernel_us))
@@ -35,7 +37,7 @@ def launch_times(count: int, launch_us: float, kernel_us: float) -> tuple[list[S
 
 def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -> Picture:
     """Draw launches and kernels on a time axis, with one panel for each kernel duration."""
-    end_us = max(launch_times(count, launch_us, kernel_us)[1][-1][1] for kernel_us in kernels_us)
+    end_us = max(compute_launch_times(count, launch_us, kernel_us)[1][-1][1] for kernel_us in kernels_us)
     figure = Figure(figsize=(WIDTH_IN, 1.75 * len(kernels_us) + 0.45), dpi=100)
     captions = []
     panel_height = 1 / (len(kernels_us) + 0.25)
@@ -44,7 +46,7 @@ def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -
         axes.set_xlim(-0.13 * end_us, 1.02 * end_us)
         axes.set_ylim(3.1, 0)
         axes.set_axis_off()
-        launches, kernels = launch_times(count, launch_us, kernel_us)
+        launches, kernels = compute_launch_times(count, launch_us, kernel_us)
         spacing_us = kernels[-1][0] - kernels[-2][0]
         gap_us = kernels[-1][0] - kernels[-2][1]
         gap_text = f"a gap of {gap_us:g} µs before each kernel" if gap_us else "no gaps"
@@ -125,24 +127,25 @@ def break_even_lines(even: BreakEven, work: str, origin: Provenance) -> Picture:
 # The memory that graphs use
 
 
-def _short_address(address: int) -> str:
+def _shorten_address(address: int) -> str:
     return f"0x…{address & 0xFFFFF:05x}"
 
 
-def _node_name(node: GraphNode) -> str:
+def _find_node_name(node: GraphNode) -> str:
     """Return the CuPy operation of a node, such as ``multiply``."""
     return node.name.split("__")[0].removeprefix("cupy_")
 
 
-def _input_array(record: GraphRecord) -> GraphArray:
+def _find_input_array(record: GraphRecord) -> GraphArray:
     """Return the first array that a graph reads but does not write."""
     return next(array for array in record.arrays if not array.is_output)
 
 
 def _make_reading_text(record: GraphRecord) -> str:
     """Return text with the first node that reads the graph's input, and the address of the input."""
-    array = _input_array(record)
-    return f"node {_node_name(record.nodes[record.users(array)[0]])}\nreads {_short_address(array.address)}"
+    array = _find_input_array(record)
+    node_name = _find_node_name(record.nodes[record.users(array)[0]])
+    return f"node {node_name}\nreads {_shorten_address(array.address)}"
 
 
 def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence[Any]) -> Picture:
@@ -158,14 +161,14 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
         The two batches.
     """
     first_address, second_address = (int(batch.data.ptr) for batch in batches)
-    read_address, buffer_address = _input_array(renamed).address, _input_array(buffered).address
+    read_address, buffer_address = _find_input_array(renamed).address, _find_input_array(buffered).address
     is_stale = read_address == first_address
     node_x = 2.4 if is_stale else 7.2
     figure, axes = empty_axes(3.6, (0, 20), (0, 9.2))
     draw_text(axes, 0.2, 0.5, "batch = batches[1]: the name moves", weight="bold")
     draw_box(axes, 3.0, 1.3, 3.6, 1.1, "highlight", "name batch")
-    draw_box(axes, 0.4, 4.1, 4.0, 1.5, "accent", f"batches[0]\n{_short_address(first_address)}")
-    draw_box(axes, 5.2, 4.1, 4.0, 1.5, "warn", f"batches[1]\n{_short_address(second_address)}")
+    draw_box(axes, 0.4, 4.1, 4.0, 1.5, "accent", f"batches[0]\n{_shorten_address(first_address)}")
+    draw_box(axes, 5.2, 4.1, 4.0, 1.5, "warn", f"batches[1]\n{_shorten_address(second_address)}")
     draw_box(axes, 0.4, 7.4, 8.8, 1.5, "panel", _make_reading_text(renamed))
     draw_arrow(axes, (4.0, 2.4), (2.6, 4.1), "muted", linestyle="--")
     draw_text(axes, 2.9, 3.0, "before", ha="right", colour="muted")
@@ -175,9 +178,9 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
     draw_text(axes, node_x + 0.3, 6.5, "still the old batch" if is_stale else "the new batch")
     axes.plot((10, 10), (0.3, 8.9), color=find_hex("rule"), linewidth=1)
     draw_text(axes, 10.6, 0.5, "x[...] = batches[1]: the data moves", weight="bold")
-    draw_box(axes, 10.8, 1.3, 4.0, 1.5, "accent", f"batches[0]\n{_short_address(first_address)}")
-    draw_box(axes, 15.6, 1.3, 4.0, 1.5, "warn", f"batches[1]\n{_short_address(second_address)}")
-    draw_box(axes, 13.0, 4.4, 4.4, 1.5, "good", f"static buffer x\n{_short_address(buffer_address)}")
+    draw_box(axes, 10.8, 1.3, 4.0, 1.5, "accent", f"batches[0]\n{_shorten_address(first_address)}")
+    draw_box(axes, 15.6, 1.3, 4.0, 1.5, "warn", f"batches[1]\n{_shorten_address(second_address)}")
+    draw_box(axes, 13.0, 4.4, 4.4, 1.5, "good", f"static buffer x\n{_shorten_address(buffer_address)}")
     draw_box(axes, 10.8, 7.4, 8.8, 1.5, "panel", _make_reading_text(buffered))
     draw_arrow(axes, (12.8, 2.8), (14.2, 4.4), "muted", linestyle="--")
     draw_text(axes, 13.0, 3.7, "before", ha="right", colour="muted")
@@ -188,14 +191,14 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
     owner_text = "of the first batch" if is_stale else "of another array"
     return Picture.of(
         figure,
-        f"On the left, the name batch now refers to the second batch at {_short_address(second_address)}, "
-        f"but the node still reads {_short_address(read_address)}, the address {owner_text}. On the right, "
-        f"the second batch is copied into a static buffer at {_short_address(buffer_address)}, which the "
+        f"On the left, the name batch now refers to the second batch at {_shorten_address(second_address)}, "
+        f"but the node still reads {_shorten_address(read_address)}, the address {owner_text}. On the right, "
+        f"the second batch is copied into a static buffer at {_shorten_address(buffer_address)}, which the "
         "node reads.",
     )
 
 
-def accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
+def list_node_accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
     """Return the name of each node in a linear graph, with the addresses that it reads and writes."""
     outputs = {array.address for array in record.arrays if array.is_output}
     current_address = next(array.address for array in record.arrays if array.address not in outputs)
@@ -204,14 +207,14 @@ def accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
         written_address = next(
             (address for address in node.addresses if address != current_address), current_address
         )
-        node_accesses.append((_node_name(node), current_address, written_address))
+        node_accesses.append((_find_node_name(node), current_address, written_address))
         current_address = written_address
     return node_accesses
 
 
 def blocks_of_pool(*records: GraphRecord) -> Picture:
     """Draw which blocks of a memory pool the nodes of several linear graphs write."""
-    chains = [accesses(record) for record in records]
+    chains = [list_node_accesses(record) for record in records]
     addresses = list(dict.fromkeys(write_address for chain in chains for _, _, write_address in chain))
     block_letters = {address: chr(ord("A") + index) for index, address in enumerate(addresses)}
     row_count = sum(map(len, chains))
@@ -224,7 +227,7 @@ def blocks_of_pool(*records: GraphRecord) -> Picture:
             axes,
             box_middle_x,
             0.65,
-            f"pool block {letter}\n{_short_address(address)}",
+            f"pool block {letter}\n{_shorten_address(address)}",
             ha="center",
             weight="bold",
         )

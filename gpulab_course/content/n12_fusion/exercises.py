@@ -147,7 +147,9 @@ def _make_largest_case(x: Any, expected: Any, mistakes: Sequence[tuple[Any, str]
     return ProgramCase((x,), expected, True, label, tuple(mistakes), place="device", unchanged=True)
 
 
-def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw, Any], ProgramCase]:
+def make_largest_case_maker(
+    *edges: float, index: int = 0, expected: float
+) -> Callable[[Draw, Any], ProgramCase]:
     """Return a function that creates a test case of random numbers, in which `edges` replace some numbers."""
 
     def make_case(random_data: Draw, n: Any) -> ProgramCase:
@@ -164,7 +166,7 @@ def largest_of(*edges: float, index: int = 0, expected: float) -> Callable[[Draw
     return make_case
 
 
-def largest_uniform(value: float) -> Callable[[Draw, Any], ProgramCase]:
+def make_uniform_case_maker(value: float) -> Callable[[Draw, Any], ProgramCase]:
     """Return a function that creates a test case in which all numbers equal `value`."""
     return lambda random_data, n: _make_largest_case(np.full(n, value, np.float32), abs(value))
 
@@ -214,7 +216,9 @@ def _make_softmax_case(x: Any, scale: Any, bias: Any) -> Case:
     return Case(rows, inputs, {"y": near_expected}, 4 * columns)
 
 
-def softmax_like(scale: float, spread: float, bias_spread: float) -> Callable[[Draw, Any, Dim3], Case]:
+def make_softmax_case_maker(
+    scale: float, spread: float, bias_spread: float
+) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a function that creates a softmax test case with this scale and with these ranges of scores and
     biases.
     """
@@ -256,7 +260,7 @@ def _draw_matrix_sizes(rng: np.random.Generator, threads_at_once: int) -> list[A
     return [*short_rows, (4, many_columns), (2, wide_columns), (3, 4 * 1024 + a), (900, few_columns)]
 
 
-def _unscaled_softmax(mistake: Mistake) -> Any:
+def _compute_unscaled_softmax(mistake: Mistake) -> Any:
     """Return the result that a kernel without scale and bias would have."""
     x64 = mistake["x"].astype(np.float64)
     powers = np.exp(x64 - x64.max(axis=1, keepdims=True))
@@ -278,7 +282,7 @@ def _is_overflow(mistake: Mistake) -> bool:
     return advice.not_finite(mistake) and bool(((largest_scores > 80) | (largest_scores < -80)).all())
 
 
-def _sums_to_one(mistake: Mistake) -> bool:
+def _has_row_sums_of_one(mistake: Mistake) -> bool:
     """Return whether the elements of each wrong row have the sum 1."""
     if mistake.found is None:
         return False
@@ -289,9 +293,11 @@ def _sums_to_one(mistake: Mistake) -> bool:
 # 12-guards
 
 
-_DEVICES = 3
-Description = tuple[Any, ...]  # ("array", dtype, shape, contiguous, device), or ("number", type, value)
-_FIELDS = ("kind", "dtype", "shape", "contiguity", "device")
+_DEVICE_COUNT = 3
+ArgumentDescription = tuple[
+    Any, ...
+]  # ("array", dtype, shape, contiguous, device), or ("number", type, value)
+_DESCRIPTION_FIELDS = ("kind", "dtype", "shape", "contiguity", "device")
 _KEY_LESSONS = {
     "dtype": "Code for one dtype reads wrong numbers from an array of another: the dtype belongs in the key.",
     "shape": "The code contains the whole shape, so another shape needs other code.",
@@ -305,13 +311,13 @@ _KEY_LESSONS = {
 }
 
 
-_NUMBERS = {"int": int, "float": float, "bool": bool}
+_NUMBER_TYPES = {"int": int, "float": float, "bool": bool}
 
 
-def _make_argument(cp: Any, description: Description, repetition: int) -> Any:
+def _make_argument(cp: Any, description: ArgumentDescription, repetition: int) -> Any:
     """Create an array or number from a description; every second array has another memory layout."""
     if description[0] == "number":
-        return _NUMBERS[description[1]](description[2])
+        return _NUMBER_TYPES[description[1]](description[2])
     with cp.cuda.Device(description[4]):
         if description[3]:
             return (
@@ -322,7 +328,7 @@ def _make_argument(cp: Any, description: Description, repetition: int) -> Any:
         return cp.empty((*description[2], 2 + repetition % 2), description[1])[..., 0]
 
 
-def _describe_arguments(values: Sequence[Any]) -> list[Description]:
+def _describe_arguments(values: Sequence[Any]) -> list[ArgumentDescription]:
     """Return descriptions of arrays and numbers as plain data."""
     return [
         ("array", value.dtype.name, value.shape, value.flags.c_contiguous, value.device.id)
@@ -333,7 +339,7 @@ def _describe_arguments(values: Sequence[Any]) -> list[Description]:
 
 
 def call_caches(
-    cached: Any, request: Callable[..., Any], calls: Sequence[Sequence[Description]]
+    cached: Any, request: Callable[..., Any], calls: Sequence[Sequence[ArgumentDescription]]
 ) -> list[Any]:
     """Call the learner's cache in the answer's process, and use a second cache for the last calls."""
 
@@ -349,9 +355,9 @@ def call_caches(
             )
         return function
 
-    with on_device("virtual:T4", count=_DEVICES) as cp:
+    with on_device("virtual:T4", count=_DEVICE_COUNT) as cp:
         caches = make_cache(0), make_cache(1)
-        repetitions = Counter[Description]()
+        repetitions = Counter[ArgumentDescription]()
         results = []
         for call_arguments in calls:
             repetitions.update(call_arguments)
@@ -366,14 +372,14 @@ def call_caches(
         return results
 
 
-class Compilers:
+class CompilerModel:
     """A model of two compilers, which records the compilations and the arguments of each program's runs."""
 
     def __init__(self) -> None:
-        self.compilations: list[tuple[int, list[Description]]] = []
-        self.runs: list[tuple[int, list[Description]]] = []
+        self.compilations: list[tuple[int, list[ArgumentDescription]]] = []
+        self.runs: list[tuple[int, list[ArgumentDescription]]] = []
 
-    def __call__(self, action: str, number: int, args: list[Description]) -> int:
+    def __call__(self, action: str, number: int, args: list[ArgumentDescription]) -> int:
         """Record a compilation or a run, and return its number."""
         entries = self.compilations if action == "compiled" else self.runs
         entries.append((number, args))
@@ -386,7 +392,7 @@ def judge_cached(answer: Answer) -> str:
     """
     must_be_a_function("cached", answer.is_function, answer.kind)
     calls = _draw_calls(answer.rng)
-    compilers = Compilers()
+    compilers = CompilerModel()
     calls.append(list(calls[0]))  # with the other compiler
     results = answer.ask(call_caches, calls, shown="cached(compile)", back=compilers)
     for index, (request, run_number) in enumerate(zip(calls, results, strict=True)):
@@ -429,14 +435,16 @@ def judge_cached(answer: Answer) -> str:
     )
 
 
-def _draw_calls(rng: np.random.Generator) -> list[list[Description]]:
+def _draw_calls(rng: np.random.Generator) -> list[list[ArgumentDescription]]:
     """Draw calls as lists of descriptions of their arguments."""
     rows, columns = (int(n) for n in rng.integers(2, 40, 2))
 
-    def array(*shape: int, dtype: str = "float32", contiguous: bool = True, device: int = 0) -> Description:
+    def array(
+        *shape: int, dtype: str = "float32", contiguous: bool = True, device: int = 0
+    ) -> ArgumentDescription:
         return "array", dtype, shape, contiguous, device
 
-    def number_type(value: float) -> Description:
+    def number_type(value: float) -> ArgumentDescription:
         return "number", type(value).__name__, value
 
     base_array = array(rows, columns)
@@ -512,7 +520,9 @@ def _draw_calls(rng: np.random.Generator) -> list[list[Description]]:
     return calls
 
 
-def _explain_wrong_key(compiled_key: Sequence[Description], requested_key: Sequence[Description]) -> str:
+def _explain_wrong_key(
+    compiled_key: Sequence[ArgumentDescription], requested_key: Sequence[ArgumentDescription]
+) -> str:
     """Return the feedback that names the property which is missing in the key of the cache."""
     if len(compiled_key) != len(requested_key):
         return _KEY_LESSONS["count"]
@@ -522,17 +532,17 @@ def _explain_wrong_key(compiled_key: Sequence[Description], requested_key: Seque
         if compiled_argument != requested_argument and compiled_argument[0] == "number":
             return _KEY_LESSONS["number"]
         for field, compiled_value, requested_value in zip(
-            _FIELDS, compiled_argument, requested_argument, strict=False
+            _DESCRIPTION_FIELDS, compiled_argument, requested_argument, strict=False
         ):
             if compiled_value != requested_value:
                 return _KEY_LESSONS[field]
     return ""
 
 
-def _make_call_text(call_arguments: Sequence[Description]) -> str:
+def _make_call_text(call_arguments: Sequence[ArgumentDescription]) -> str:
     """Return the arguments of a call as text."""
 
-    def argument_text(description: Description) -> str:
+    def argument_text(description: ArgumentDescription) -> str:
         if description[0] == "number":
             return repr(description[2])
         layout = "" if description[3] else ", not contiguous"
@@ -573,7 +583,7 @@ def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
 def _group_steps(steps: Sequence[Step]) -> list[list[Step]]:
     """Divide a program into kernels, and return the steps of each kernel."""
     step_groups: list[list[Step]] = []
-    memory = _memory_of_steps(steps)
+    memory = _find_memory_of_steps(steps)
     for index, step in enumerate(steps):
         candidate = [*step_groups[-1], step] if step_groups else [step]
         if step_groups and not _make_conflict_text(candidate, steps[index + 1 :], memory):
@@ -583,7 +593,7 @@ def _group_steps(steps: Sequence[Step]) -> list[list[Step]]:
     return step_groups
 
 
-def _memory_of_steps(steps: Sequence[Step]) -> dict[str, str]:
+def _find_memory_of_steps(steps: Sequence[Step]) -> dict[str, str]:
     """Return for each name the array in whose memory its values are stored."""
     memory = {"x": "x"}
     for step in steps:
@@ -675,7 +685,7 @@ def _is_list_of_groups(result: Any) -> bool:
 def _make_difference_text(steps: Sequence[Step], step_groups: Sequence[Sequence[str]]) -> str:
     """Return the feedback for a wrong division into kernels."""
     by_name = {step.name: step for step in steps}
-    memory = _memory_of_steps(steps)
+    memory = _find_memory_of_steps(steps)
     for step_group in step_groups:
         last_index = max(index for index, step in enumerate(steps) if step.name in step_group)
         conflict = _make_conflict_text(
@@ -797,18 +807,26 @@ EXERCISES = (
         largest_naive,
         sizes=draw_largest_sizes,
         table=(
-            Row("0 and −0 throughout", largest_uniform(-0.0), (40,)),
-            Row("all equal, below 0", largest_uniform(-2.5), (1, 700)),
-            Row("all tiny", largest_uniform(1e-30), (300,)),
-            Row("the largest float, below 0", largest_of(-3.4e38, expected=3.4e38), (50, 1000)),
-            Row("−∞", largest_of(-np.inf, index=-1, expected=np.inf), (1, 33, 3000)),
-            Row("∞", largest_of(np.inf, index=5, expected=np.inf), (33,)),
-            Row("NaN as its first element", largest_of(np.nan, expected=np.nan), (1, 32, 2000)),
-            Row("NaN as its last element", largest_of(np.nan, index=-1, expected=np.nan), (31, 2000)),
-            Row("NaN before ∞", largest_of(np.nan, np.inf, index=7, expected=np.nan), (64, 1500)),
-            Row("NaN after −∞", largest_of(-np.inf, np.nan, index=7, expected=np.nan), (64, 1500)),
-            Row("NaN below 0", largest_of(-np.nan, np.nan, index=3, expected=np.nan), (64,)),
-            Row("NaN throughout", largest_uniform(np.nan), (40,)),
+            Row("0 and −0 throughout", make_uniform_case_maker(-0.0), (40,)),
+            Row("all equal, below 0", make_uniform_case_maker(-2.5), (1, 700)),
+            Row("all tiny", make_uniform_case_maker(1e-30), (300,)),
+            Row("the largest float, below 0", make_largest_case_maker(-3.4e38, expected=3.4e38), (50, 1000)),
+            Row("−∞", make_largest_case_maker(-np.inf, index=-1, expected=np.inf), (1, 33, 3000)),
+            Row("∞", make_largest_case_maker(np.inf, index=5, expected=np.inf), (33,)),
+            Row("NaN as its first element", make_largest_case_maker(np.nan, expected=np.nan), (1, 32, 2000)),
+            Row(
+                "NaN as its last element",
+                make_largest_case_maker(np.nan, index=-1, expected=np.nan),
+                (31, 2000),
+            ),
+            Row(
+                "NaN before ∞", make_largest_case_maker(np.nan, np.inf, index=7, expected=np.nan), (64, 1500)
+            ),
+            Row(
+                "NaN after −∞", make_largest_case_maker(-np.inf, np.nan, index=7, expected=np.nan), (64, 1500)
+            ),
+            Row("NaN below 0", make_largest_case_maker(-np.nan, np.nan, index=3, expected=np.nan), (64,)),
+            Row("NaN throughout", make_uniform_case_maker(np.nan), (40,)),
         ),
         budgets=(
             Budget(
@@ -840,10 +858,12 @@ EXERCISES = (
         level="stretch",
         sizes=_draw_matrix_sizes,
         table=(
-            Row("a scale below 0", softmax_like(-1, 100, 4), ((5, 70), (2, 1300))),
-            Row("a scale of 0", softmax_like(0, 100, 30), ((3, 200),)),
-            Row("biases of hundreds", softmax_like(0.5, 3, 300), ((5, 70), (2, 1300))),
-            Row("scores of thousands on both sides", softmax_like(1, 5000, 4), ((5, 33), (2, 700))),
+            Row("a scale below 0", make_softmax_case_maker(-1, 100, 4), ((5, 70), (2, 1300))),
+            Row("a scale of 0", make_softmax_case_maker(0, 100, 30), ((3, 200),)),
+            Row("biases of hundreds", make_softmax_case_maker(0.5, 3, 300), ((5, 70), (2, 1300))),
+            Row(
+                "scores of thousands on both sides", make_softmax_case_maker(1, 5000, 4), ((5, 33), (2, 700))
+            ),
             Row("rows of equal scores", make_softmax_level_case, ((5, 64), (5, 31))),
             Row("a long row", draw_softmax_case, ((1, 11_000),)),
             Row("one score far above all others", make_softmax_steep_case, ((6, 40), (5, 900), (2, 2))),
@@ -868,7 +888,10 @@ EXERCISES = (
             ),
             Advice(advice.written_twice, "Each element must be written by only one thread."),
             Advice(advice.hazard("RAW", "WAR", "WAW"), _SHARED_MEMORY_ADVICE),
-            Advice(_make_matcher(_unscaled_softmax), "This is the softmax of x. Apply scale and bias first."),
+            Advice(
+                _make_matcher(_compute_unscaled_softmax),
+                "This is the softmax of x. Apply scale and bias first.",
+            ),
             Advice(_is_overflow, "expf overflows from 89 on. Subtract the row's largest score first."),
             Advice(
                 advice.partly_unwritten,
@@ -880,7 +903,7 @@ EXERCISES = (
                 "largest score and divide by the same sum, after a barrier.",
             ),
             Advice(
-                _sums_to_one,
+                _has_row_sums_of_one,
                 "The row adds up to 1, but with other weights. A score is x * scale + bias, with the bias "
                 "of its own column.",
             ),

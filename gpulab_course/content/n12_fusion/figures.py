@@ -64,7 +64,7 @@ def cupyx_jit() -> str:
     return str(recorded()["cupyx_jit"])
 
 
-SECOND = """
+SECOND_KERNEL_NOTE = """
 extern "C" __global__ void second_kernel(const float* h, const float* b, float* y) {  // one block per row
     int column = 4 * threadIdx.x, first = blockIdx.x * N + column;
     float4 v = *(const float4*)(h + first);
@@ -73,7 +73,7 @@ extern "C" __global__ void second_kernel(const float* h, const float* b, float* 
 }
 """
 
-NARROW = """
+NARROW_LAYERS_NOTE = """
 @triton.jit
 def one(x, w, g, y, K: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr):
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -104,15 +104,15 @@ class TableWithSource(Table):
 
 
 class SecondKernelTable(TableWithSource):
-    """A table of times with the kernel source code in the constant `SECOND`."""
+    """A table of times with the kernel source code in the constant `SECOND_KERNEL_NOTE`."""
 
-    source = SECOND
+    source = SECOND_KERNEL_NOTE
 
 
 class NarrowLayersTable(TableWithSource):
-    """A table of times with the kernel source code in the constant `NARROW`."""
+    """A table of times with the kernel source code in the constant `NARROW_LAYERS_NOTE`."""
 
-    source = NARROW
+    source = NARROW_LAYERS_NOTE
 
 
 def whole_layer() -> Table:
@@ -162,13 +162,13 @@ def narrow_layers() -> Table:
 def symbols() -> Table:
     """Return a table that shows how many programs ``torch.compile`` had compiled after each call."""
     rows = tuple(
-        (row["option"], comma_separated(row["sizes"]), comma_separated(row["compiled_after_each_call"]))
+        (row["option"], join_with_commas(row["sizes"]), join_with_commas(row["compiled_after_each_call"]))
         for row in recorded()["symbols"]
     )
     headings = ("option", "rows in each call", "programs after each call")
     return Table(f"torch.compile and changing sizes, {H200.label}", headings, rows)
 
 
-def comma_separated(numbers: list[int]) -> str:
+def join_with_commas(numbers: list[int]) -> str:
     """Return a list of numbers as text, separated by commas."""
     return ", ".join(map(str, numbers))

@@ -18,7 +18,7 @@ Step = tuple[str, str, Sequence[str], str | None]
 # Fusion boundaries of a small program
 
 
-def boundaries(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
+def find_fusion_boundaries(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
     """Return the edges of a program's graph that lead from one kernel to another, as pairs of names."""
     kernel_of = {name: index for index, group in enumerate(kernels) for name in group}
     return [
@@ -39,7 +39,7 @@ def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) ->
     kernels
         The names of the steps of each kernel, in the order of the program.
     """
-    boundary_edges = boundaries(steps, kernels)
+    boundary_edges = find_fusion_boundaries(steps, kernels)
     depth = max(map(len, kernels))
     box_spacing = 20 / (len(kernels) + 0.6)
     figure, axes = empty_axes(0.8 * depth + 1.1, (0, 20), (0, 2.1 * depth + 2.1))

@@ -22,30 +22,30 @@ from gpulab_course.teach.picture import Picture
 Singles = npt.NDArray[np.float32]
 Exponents = npt.NDArray[np.int64]
 
-BLOCK = 32
-LEAST, MOST = -127, 127  # exponents of E8M0
-_TOP_EXPONENT = 2  # exponent of FP4's largest number, 6 = 1.5 * 2**2
+BLOCK_ELEMENTS = 32
+MIN_SCALE_EXPONENT, MAX_SCALE_EXPONENT = -127, 127  # exponents of E8M0
+_MAX_FP4_EXPONENT = 2  # exponent of FP4's largest number, 6 = 1.5 * 2**2
 
 
 def mxfp4(x: Singles) -> tuple[Exponents, npt.NDArray[np.float64]]:
     """Return the exponents of the blocks and the FP4 elements of an array in the MXFP4 format (reference
     solution).
     """
-    blocks = x.astype(np.float64).reshape(-1, BLOCK)
+    blocks = x.astype(np.float64).reshape(-1, BLOCK_ELEMENTS)
     block_maxima = np.abs(blocks).max(axis=1)
-    exponents = np.where(block_maxima > 0, np.frexp(block_maxima)[1] - 1 - _TOP_EXPONENT, LEAST).clip(
-        LEAST, MOST
-    )
+    exponents = np.where(
+        block_maxima > 0, np.frexp(block_maxima)[1] - 1 - _MAX_FP4_EXPONENT, MIN_SCALE_EXPONENT
+    ).clip(MIN_SCALE_EXPONENT, MAX_SCALE_EXPONENT)
     return exponents, E2M1.round_all(np.ldexp(blocks, -exponents[:, None])).reshape(-1)
 
 
 def _draw_blocks(rng: np.random.Generator) -> list[tuple[str, Singles, str]]:
     """Return the name, the numbers and the lesson of each test."""
     block_count = int(rng.integers(5, 12))
-    normal_blocks = rng.standard_normal((block_count, BLOCK)).astype(np.float32)
+    normal_blocks = rng.standard_normal((block_count, BLOCK_ELEMENTS)).astype(np.float32)
     scaled_blocks = (normal_blocks * 2.0 ** rng.integers(-30, 30, (block_count, 1))).astype(np.float32)
     outlier_blocks = normal_blocks.copy()
-    outlier_blocks[int(rng.integers(0, block_count)), int(rng.integers(0, BLOCK))] = -1000
+    outlier_blocks[int(rng.integers(0, block_count)), int(rng.integers(0, BLOCK_ELEMENTS))] = -1000
     signed_blocks = np.abs(scaled_blocks)
     signed_blocks[np.arange(block_count), signed_blocks.argmax(axis=1)] *= -8
     zero_blocks = scaled_blocks.copy()
@@ -54,7 +54,7 @@ def _draw_blocks(rng: np.random.Generator) -> list[tuple[str, Singles, str]]:
         np.float32
     )
     at_powers = (normal_blocks / 64).clip(-0.5, 0.5) * block_powers[:, None]
-    at_powers[:, int(rng.integers(0, BLOCK))] = block_powers
+    at_powers[:, int(rng.integers(0, BLOCK_ELEMENTS))] = block_powers
     below_powers = at_powers.copy()
     below_powers[np.abs(below_powers) == block_powers[:, None]] = np.nextafter(block_powers, np.float32(0))
     edge_blocks = np.clip(normal_blocks, -1.9, 1.9) * np.float32(2.0) ** rng.choice(
@@ -99,19 +99,19 @@ def judge_blocks(answer: Answer) -> str:
             )
         if not is_unchanged:
             raise NotYet(f"{call_text} changes x, which belongs to its caller.")
-        exponents, elements = (_as_float64(result_part) for result_part in result)
-        blocks = x.size // BLOCK
+        exponents, elements = (_convert_to_float64(result_part) for result_part in result)
+        blocks = x.size // BLOCK_ELEMENTS
         if exponents.shape != (blocks,) or elements.shape != x.shape:
             raise NotYet(
                 f"{call_text} with {x.size} numbers returns arrays of the shapes {exponents.shape} and "
                 f"{elements.shape}. They should be ({blocks},) and {x.shape}: one exponent per block of "
-                f"{BLOCK}, and one element per number."
+                f"{BLOCK_ELEMENTS}, and one element per number."
             )
         expected_exponents, expected_elements = mxfp4(x)
         is_wrong = exponents != expected_exponents
         if is_wrong.any():
             block = int(np.argmax(is_wrong))
-            block_maximum = float(np.abs(x[block * BLOCK : (block + 1) * BLOCK]).max())
+            block_maximum = float(np.abs(x[block * BLOCK_ELEMENTS : (block + 1) * BLOCK_ELEMENTS]).max())
             raise NotYet(
                 f"{call_text}: the exponent of block {block} is {exponents[block]:.6g}, but it should be "
                 f"{expected_exponents[block]}, because the largest absolute value of the block is "
@@ -120,7 +120,7 @@ def judge_blocks(answer: Answer) -> str:
         is_wrong = ~(elements == expected_elements)
         if is_wrong.any():
             index = int(np.argmax(is_wrong))
-            exponent = expected_exponents[index // BLOCK]
+            exponent = expected_exponents[index // BLOCK_ELEMENTS]
             raise NotYet(
                 f"{call_text}: element {index} is {elements[index]:.6g}, but it should be "
                 f"{expected_elements[index]:.6g}, because the number is {float(x[index]):.6g} and the "
@@ -129,7 +129,7 @@ def judge_blocks(answer: Answer) -> str:
     return "an outlier, a block of zeros and the ends of the range affect only their own blocks."
 
 
-def _as_float64(values: Any) -> npt.NDArray[np.float64]:
+def _convert_to_float64(values: Any) -> npt.NDArray[np.float64]:
     """Return a part of an answer as an array of float64, which is empty if it contains no numbers."""
     try:
         return np.asarray(values, np.float64)
@@ -139,15 +139,15 @@ def _as_float64(values: Any) -> npt.NDArray[np.float64]:
 
 def _explain_wrong_exponent(x: Singles, exponents: npt.NDArray[np.float64]) -> str:
     """Return the feedback for exponents that follow another rule."""
-    blocks = x.astype(np.float64).reshape(-1, BLOCK)
+    blocks = x.astype(np.float64).reshape(-1, BLOCK_ELEMENTS)
     sizes = np.abs(blocks)
 
     def is_match(
-        maxima: Any, rule: Callable[[Any], Any] = np.floor, top_exponent: int = _TOP_EXPONENT
+        maxima: Any, rule: Callable[[Any], Any] = np.floor, top_exponent: int = _MAX_FP4_EXPONENT
     ) -> bool:
         with np.errstate(divide="ignore", invalid="ignore"):
             rule_exponents = np.broadcast_to(rule(np.log2(maxima)) - top_exponent, exponents.shape)
-            right_exponents = np.floor(np.log2(sizes.max(axis=1))) - _TOP_EXPONENT
+            right_exponents = np.floor(np.log2(sizes.max(axis=1))) - _MAX_FP4_EXPONENT
         return bool((rule_exponents != right_exponents).any() and (exponents == rule_exponents).all())
 
     if is_match(sizes.max(axis=1), top_exponent=0):
@@ -160,7 +160,7 @@ def _explain_wrong_exponent(x: Singles, exponents: npt.NDArray[np.float64]) -> s
         sizes.max(axis=1) / 6, np.ceil, 0
     ):
         return "The logarithm must be rounded down, and the rule does not divide by 6."
-    if is_match(sizes.reshape(BLOCK, -1).max(axis=0)):
+    if is_match(sizes.reshape(BLOCK_ELEMENTS, -1).max(axis=0)):
         return "A block consists of 32 neighbouring numbers."
     return ""
 
@@ -168,7 +168,7 @@ def _explain_wrong_exponent(x: Singles, exponents: npt.NDArray[np.float64]) -> s
 def _explain_wrong_element(x: Singles, elements: npt.NDArray[np.float64]) -> str:
     """Return the feedback for elements that follow another rule."""
     exponents, right_elements = mxfp4(x)
-    scales = np.ldexp(1.0, np.repeat(exponents, BLOCK))
+    scales = np.ldexp(1.0, np.repeat(exponents, BLOCK_ELEMENTS))
     if np.array_equal(elements, right_elements * scales):
         return "Return the FP4 numbers themselves, without the scale."
     if np.array_equal(elements, E2M1.round_all(x)):

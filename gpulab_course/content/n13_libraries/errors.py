@@ -30,7 +30,7 @@ from gpulab.analysis.formats import FP32, Format
 Doubles = npt.NDArray[np.float64]
 
 
-def mean_square_ulp(number_format: Format, mean: float = 0.0, spread: float = 1.0) -> float:
+def compute_mean_square_ulp(number_format: Format, mean: float = 0.0, spread: float = 1.0) -> float:
     """Return the mean of ulp(s)^2 if s is normally distributed with this mean and standard deviation."""
     if not spread:
         _, exponent = math.frexp(mean)
@@ -65,7 +65,7 @@ def walk_rms(n: int, number_format: Format, mean: float = 0.0, spread: float = 1
     sum_squares = 0.0
     for start, end in itertools.pairwise(range_bounds):
         middle_index = (start + end - 1) / 2
-        sum_squares += (end - start) * mean_square_ulp(
+        sum_squares += (end - start) * compute_mean_square_ulp(
             number_format, middle_index * mean, math.sqrt(middle_index) * spread
         )
     return math.sqrt(sum_squares / 12)
@@ -90,11 +90,11 @@ def product_rms(k: int, inputs: Format, sums: Format = FP32) -> float:
     sums
         The format to which each partial sum is rounded.
     """
-    input_error = k * 2 * mean_square_ulp(inputs) / 12
+    input_error = k * 2 * compute_mean_square_ulp(inputs) / 12
     return math.sqrt((input_error + walk_rms(k, sums) ** 2) / k)
 
 
-def sum_errors(numbers: Any, number_format: Format) -> Doubles:
+def measure_sum_errors(numbers: Any, number_format: Format) -> Doubles:
     """Return the error of the sum of each row (seeds, n), if every addition is rounded."""
     x = number_format.round_all(numbers)
     running_sums = x[:, 0].copy()

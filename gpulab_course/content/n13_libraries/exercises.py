@@ -83,7 +83,7 @@ def _make_rounding_case(random_data: Draw, x: Singles, block: Dim3) -> Case:
     return Case(grid, {"x": x, "n": size}, {"y": Near(expected, 0.0, ulps=0, zero_bits=0xFFFF)})
 
 
-def _low_bits(mistake: Mistake) -> bool:
+def _has_only_low_bits(mistake: Mistake) -> bool:
     """Return whether the only mistake is that a NaN has nonzero bits that BF16 does not have."""
     if mistake.found is None or (mistake.wrong & ~np.isnan(mistake["x"])).any():
         return False
@@ -123,49 +123,49 @@ def _is_only_selected_wrong(
 
 # 13-halfsum
 
-UNIT = 24  # every half-precision value is an integer multiple of 2**-24
+HALF_UNIT_EXPONENT = 24  # every half-precision value is an integer multiple of 2**-24
 
 
-def exact_sum(x: Halves) -> float:
+def compute_exact_sum(x: Halves) -> float:
     """Return the exact sum of half-precision values, rounded once to FP32."""
     if not np.isfinite(x).all():
         with np.errstate(invalid="ignore"):
             return float(x.astype(np.float64).sum())
-    units = int(np.ldexp(x.astype(np.float64), UNIT).astype(np.int64).sum()) if x.size else 0
-    return FP32.round(Fraction(units, 1 << UNIT))
+    units = int(np.ldexp(x.astype(np.float64), HALF_UNIT_EXPONENT).astype(np.int64).sum()) if x.size else 0
+    return FP32.round(Fraction(units, 1 << HALF_UNIT_EXPONENT))
 
 
-def halves_with_sum(units: int) -> Halves:
+def make_halves_with_sum(units: int) -> Halves:
     """Return half-precision values in descending order, whose sum is `units` times 2**-24."""
-    largest_units = 65504 << UNIT
+    largest_units = 65504 << HALF_UNIT_EXPONENT
     largest_count, remaining_units = divmod(abs(units), largest_units)
     values = [65504.0] * largest_count
     while remaining_units:
         bit_shift = max(0, remaining_units.bit_length() - 11)  # a half has 11 bits
-        values.append(math.ldexp(remaining_units >> bit_shift, bit_shift - UNIT))
+        values.append(math.ldexp(remaining_units >> bit_shift, bit_shift - HALF_UNIT_EXPONENT))
         remaining_units -= remaining_units >> bit_shift << bit_shift
     return np.array(values, np.float16) * np.float16(math.copysign(1, units))
 
 
-def _midpoint_halves(rng: np.random.Generator, offset: int, sign: int, parity: int = 0) -> Halves:
+def _draw_midpoint_halves(rng: np.random.Generator, offset: int, sign: int, parity: int = 0) -> Halves:
     """Return half-precision values whose sum is `offset` units from the midpoint of two FP32 numbers.
 
     The lower of the two numbers is even, or odd if `parity` is 1.
     """
     # Beyond 2**54 the spacing is 4 in FP64 and 2**31 in FP32.
     lower_significand = 2 * int(rng.integers(1 << 22, (1 << 23) - 1)) + parity
-    return rng.permutation(halves_with_sum(sign * ((lower_significand << 31) + (1 << 30) + offset)))
+    return rng.permutation(make_halves_with_sum(sign * ((lower_significand << 31) + (1 << 30) + offset)))
 
 
-def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
+def _draw_sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
     """Draw inputs for sums: a description, the values, and the feedback for a wrong sum."""
     value_count = 100_000 - 2 * int(rng.integers(0, 500))
     one_count = int(rng.integers(50_000, 65_000)) | 1
-    tiny_values = np.full(value_count, 2.0**-UNIT, np.float16)
+    tiny_values = np.full(value_count, 2.0**-HALF_UNIT_EXPONENT, np.float16)
     large_values = np.full(value_count // 3, 65504, np.float16)
     largest_values = np.full(100_000, 65504, np.float16)
     # An odd number of units next to 2**31: the sum needs more bits than a double has, in any order.
-    small_value = np.float16((2 * int(rng.integers(0, 500)) + 1) * 2.0**-UNIT)
+    small_value = np.float16((2 * int(rng.integers(0, 500)) + 1) * 2.0**-HALF_UNIT_EXPONENT)
     cancelling_values = np.concatenate([large_values, [small_value], -large_values])
     mixed_values = (rng.standard_normal(value_count) * 2.0 ** rng.integers(-20, 12, value_count)).astype(
         np.float16
@@ -232,23 +232,23 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
         ),
         (
             "FP16 values whose sum is a little above the middle of two FP32 numbers",
-            _midpoint_halves(rng, 1, 1),
+            _draw_midpoint_halves(rng, 1, 1),
             rounding_lesson,
         ),
         (
             "FP16 values whose sum is a little below the middle of two FP32 numbers",
-            _midpoint_halves(rng, -1, 1, 1),
+            _draw_midpoint_halves(rng, -1, 1, 1),
             rounding_lesson,
         ),
         (
             "FP16 values whose negative sum is next to the middle of two FP32 numbers",
-            _midpoint_halves(rng, 1, -1),
+            _draw_midpoint_halves(rng, 1, -1),
             rounding_lesson,
         ),
         *(
             (
                 f"FP16 values whose sum is exactly in the middle of two FP32 numbers, {description}",
-                _midpoint_halves(rng, 0, sign, parity),
+                _draw_midpoint_halves(rng, 0, sign, parity),
                 "Exactly in the middle of two numbers, IEEE takes the one whose last bit is 0.",
             )
             for sign, parity, description in (
@@ -269,20 +269,20 @@ def _sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
             f"The sum is larger than the largest FP16 number. {width_lesson}",
         ),
         ("a single element", few_values[:1], "Add all of them, and round once, at the end."),
-        ("a single element, next to zero", np.array([-(2.0**-UNIT)], np.float16), order_lesson),
+        ("a single element, next to zero", np.array([-(2.0**-HALF_UNIT_EXPONENT)], np.float16), order_lesson),
     ]
 
 
 def judge_halfsum(answer: Answer) -> str:
     """Judge the learner's ``half_sum(x)``, which sums half-precision values with one rounding to FP32."""
     must_be_a_function("half_sum", answer.is_function, answer.kind)
-    for name, x, lesson in _sum_cases(answer.rng):
+    for name, x, lesson in _draw_sum_cases(answer.rng):
         result = answer.calling(f"half_sum(x) of {name}", x)
         if result is None:
             raise NotYet("half_sum returns nothing; replace the TODO and end with a return.")
         if not is_number(result):
             raise NotYet(f"half_sum(x) of {name} returns {short_repr(result)}. Return one number.")
-        expected = exact_sum(x)
+        expected = compute_exact_sum(x)
         with np.errstate(over="ignore"):
             value = float(np.float32(as_float(result)))
         if value != expected and not (math.isnan(value) and math.isnan(expected)):
@@ -358,7 +358,7 @@ def _is_sum_of_products(result: Singles, products: Sequence[Singles], magnitude:
     return bool((np.abs(coefficients @ basis_terms - result.ravel()) * weights <= 8 * FP32.roundoff).all())
 
 
-def error_in_u(result: Any, a: Singles, b: Singles) -> float:
+def measure_error_in_u(result: Any, a: Singles, b: Singles) -> float:
     """Return the RMS error of a matrix product relative to |a| |b|, in units of FP32's unit roundoff u."""
     a = a.astype(np.float64)
     b = b.astype(np.float64)
@@ -432,8 +432,8 @@ def judge_tf32x3(answer: Answer) -> str:
                 f"{call_text} does not return a sum of results of product: "
                 "all multiplications must be done by the tensor cores."
             )
-        error = error_in_u(result, a, b)
-        reference_error = error_in_u(three_products(a, b), a, b)
+        error = measure_error_in_u(result, a, b)
+        reference_error = measure_error_in_u(three_products(a, b), a, b)
         # The order of the three products matters where all are positive, truncation where signs differ.
         if not error <= (1.6 if number_kind == "positive" else 1.28) * reference_error:
             raise NotYet(
@@ -461,7 +461,7 @@ def _explain_wrong_product(result: Singles, a: Singles, b: Singles) -> str:
         single_product + on_tensor_cores(large_a, b - large_b),
     ):
         return "The lower part of one matrix is missing: both have one."
-    if error_in_u(result, a, b) < 40:
+    if measure_error_in_u(result, a, b) < 40:
         return (
             "This is nearly right: round to TF32, do not cut. After cutting, all remainders have the same "
             "sign, and more bits than product uses."
@@ -698,7 +698,7 @@ EXERCISES = (
             Advice(advice.out_of_bounds, "Guard the end: i < n."),
             Advice(advice.written_twice, "Each element must be written by only one thread."),
             Advice(
-                _low_bits,
+                _has_only_low_bits,
                 "The lower 16 bits must be 0 in a NaN as well, because BF16 has only the upper ones.",
             ),
             Advice(

@@ -258,7 +258,7 @@ def origin() -> Provenance:
 
 
 # What the recorded cases of CuPy set.
-_SETTINGS = {
+_TEXT_OF_SETTING = {
     "env before import": "CUPY_TF32=1, before the import",
     "env late": "CUPY_TF32=1, after the import",
     "env after a product": "CUPY_TF32=1, after a first multiplication",
@@ -279,7 +279,7 @@ def switches() -> str:
         return [
             (
                 name,
-                _SETTINGS.get(switch["case"], switch["case"]),
+                _TEXT_OF_SETTING.get(switch["case"], switch["case"]),
                 f"{switch['rms']:.1e}",
                 format_names[switch["rms"] > 1e-5],
             )

@@ -11,7 +11,7 @@ import numpy as np
 from gpulab.processes.errors import short_repr
 from gpulab.session import on_device
 from gpulab.words import count
-from gpulab_course.content.n14_random.generators import philox_words, tile_tree
+from gpulab_course.content.n14_random.generators import philox_words, sum_tiles_as_trees
 from gpulab_course.teach.judge import (
     Advice,
     Answer,
@@ -43,7 +43,7 @@ def make_random_words_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _make_words_case(first_counter, keys, size, block)
 
 
-def words_from(first_counter: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
+def make_words_case_maker(first_counter: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a function that creates a Philox test case with this first counter. If no keys are given, they
     are random.
     """
@@ -101,10 +101,10 @@ def make_tile_sums_case(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 def _make_sum_case(x: Any, grid: int) -> Case:
     """Return the test launch with these elements and this grid."""
-    return Case(grid, {"x": x, "n": x.size}, {"sums": Near(tile_tree(x), 0.0, ulps=0)})
+    return Case(grid, {"x": x, "n": x.size}, {"sums": Near(sum_tiles_as_trees(x), 0.0, ulps=0)})
 
 
-def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
+def make_tiles_case_maker(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a function that creates a test case with elements drawn at random from `values`."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
@@ -128,7 +128,7 @@ def make_many_blocks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _make_sum_case(random_data.floats(size), 2**16 + 40)
 
 
-def _only_other_zeros(mistake: Mistake) -> bool:
+def _is_only_zero_signs_wrong(mistake: Mistake) -> bool:
     """Return whether the only mistakes are wrong signs of zeros."""
     return (
         mistake.found is not None
@@ -141,7 +141,7 @@ def _is_only_sum_order_differs(mistake: Mistake) -> bool:
     """Return whether all sums are right up to the rounding of another order of additions."""
     if mistake.found is None or mistake.wanted is None:
         return False
-    sizes = tile_tree(np.abs(mistake["x"])).astype(np.float64)
+    sizes = sum_tiles_as_trees(np.abs(mistake["x"])).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         return bool(
             (np.abs(mistake.found.astype(np.float64) - mistake.wanted) <= 4e-7 * sizes)[mistake.wrong].all()
@@ -188,7 +188,9 @@ def _make_dropout_case(
     return Case(grid, {**inputs, "scale": np.float32(scale), "n": size}, {"y": expected})
 
 
-def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable[[Draw, Any, Dim3], Case]:
+def make_dropout_case_maker(
+    offset: int, limit: str, scale: float, *edges: float
+) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a function that creates a dropout test case with this offset, limit and scale.
 
     Every fifth element is one of the values in ``edges``.
@@ -203,7 +205,7 @@ def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable
     return make_case
 
 
-def _multiplies_by_zero(mistake: Mistake) -> bool:
+def _is_product_with_zero(mistake: Mistake) -> bool:
     """Return whether only dropped infinities and NaNs are wrong, as if they were multiplied by 0."""
     if mistake.found is None or mistake.wanted is None:
         return False
@@ -351,12 +353,12 @@ def judge_twice(answer: Answer) -> str:
 
 # 14-switch
 
-SWITCHES = ("seed", "fixed order", "one stream", "sorted keys", "fixed algorithm")
+SWITCH_NAMES = ("seed", "fixed order", "one stream", "sorted keys", "fixed algorithm")
 _SWITCH_COSTS = {"seed": 0, "fixed order": 30, "one stream": 25, "sorted keys": 5, "fixed algorithm": 15}
-MOST_RUNS = 200
+MAX_RUNS = 200
 
 
-class Program:
+class RandomizedProgram:
     """A model of a program with several causes of varying results, each of which a switch removes."""
 
     def __init__(self, causes: dict[str, float], seed: int) -> None:
@@ -367,15 +369,16 @@ class Program:
     def __call__(self, switches: Sequence[str]) -> str:
         """Run the program once and return a digest of its result."""
         enabled_switches = set(switches)
-        unknown_names = enabled_switches - set(SWITCHES)
+        unknown_names = enabled_switches - set(SWITCH_NAMES)
         if unknown_names:
             raise ValueError(
-                f"There is no switch {sorted(unknown_names)[0]!r}. The switches are {', '.join(SWITCHES)}."
+                f"There is no switch {sorted(unknown_names)[0]!r}. "
+                f"The switches are {', '.join(SWITCH_NAMES)}."
             )
         self.runs += 1
-        if self.runs > 50 * MOST_RUNS:
+        if self.runs > 50 * MAX_RUNS:
             raise NotYet(
-                f"needed(run, switches) calls run more than {MOST_RUNS} times, but that many runs are enough."
+                f"needed(run, switches) calls run more than {MAX_RUNS} times, but that many runs are enough."
             )
         shares = [
             probability
@@ -387,7 +390,7 @@ class Program:
 
 def _run_needed(answer: Any, request: Callable[..., Any]) -> Any:
     """Run the answer in its own process, and return the switches that it finds."""
-    result = answer(lambda on=(): request([str(name) for name in on]), SWITCHES)
+    result = answer(lambda on=(): request([str(name) for name in on]), SWITCH_NAMES)
     return sorted(map(str, result)) if isinstance(result, Set | list | tuple | np.ndarray) else result
 
 
@@ -397,16 +400,22 @@ def judge_needed(answer: Answer) -> str:
     """
     must_be_a_function("needed", answer.is_function, answer.kind)
     rng = answer.rng
-    cause_sets: list[tuple[str, ...]] = [("fixed order",), ("seed",), (), ("seed", "fixed order"), SWITCHES]
-    cause_sets += [tuple(name for name in SWITCHES if rng.random() < 0.5) for _ in range(4)]
+    cause_sets: list[tuple[str, ...]] = [
+        ("fixed order",),
+        ("seed",),
+        (),
+        ("seed", "fixed order"),
+        SWITCH_NAMES,
+    ]
+    cause_sets += [tuple(name for name in SWITCH_NAMES if rng.random() < 0.5) for _ in range(4)]
     frequent_shares = (0.95, 0.6, 0.35)
     rare_shares = (0.35,)
     # Five runs miss about one of ten rare causes.
-    trials = [(causes, frequent_shares) for causes in cause_sets] + [(SWITCHES, rare_shares)] * 12
+    trials = [(causes, frequent_shares) for causes in cause_sets] + [(SWITCH_NAMES, rare_shares)] * 12
     for program_index, (causes, share_choices) in enumerate(trials):
         shares = {name: float(rng.choice(share_choices)) for name in causes}
         call_text = f"needed(run, switches) for program {program_index + 1}"
-        program = Program(shares, int(rng.integers(10**6)))
+        program = RandomizedProgram(shares, int(rng.integers(10**6)))
         result = answer.ask(_run_needed, shown=call_text, back=program)
         if not isinstance(result, list):
             raise NotYet(f"{call_text} returns {short_repr(result)}. Return a set of names of switches.")
@@ -425,9 +434,9 @@ def judge_needed(answer: Answer) -> str:
                 f"same each time, and the program takes {cost_percent} % less time. Turn "
                 "all switches on, and then turn them off one at a time."
             )
-        if program.runs > MOST_RUNS:
-            raise NotYet(f"{call_text} calls run {program.runs:,} times, but {MOST_RUNS} are enough.")
-    return f"all causes are found within {MOST_RUNS} runs, and no switch is on unnecessarily."
+        if program.runs > MAX_RUNS:
+            raise NotYet(f"{call_text} calls run {program.runs:,} times, but {MAX_RUNS} are enough.")
+    return f"all causes are found within {MAX_RUNS} runs, and no switch is on unnecessarily."
 
 
 _CARRY_ADVICE = (
@@ -443,13 +452,13 @@ EXERCISES = (
         parameters="unsigned* words, unsigned key0, unsigned key1, long long first, int n",
         case=make_random_words_case,
         table=(
-            Row("counter 0 and key 0", words_from(0, 0, 0), (1, 2, 3, 5)),
-            Row("the largest key", words_from(1, 2**32 - 1, 2**32 - 1), (7,)),
-            Row("counters around 2³¹", words_from(2**31 - 2), (37,)),
-            Row("counters around 2³²", words_from(2**32 - 3), (38, 400)),
-            Row("counters around 2⁴⁰ + 2³²", words_from(2**40 + 2**32 - 3), (39,)),
-            Row("counters around 2⁶²", words_from(2**62 - 3), (40,)),
-            Row("the last counters, and 0 after them", words_from(-3), (41,)),
+            Row("counter 0 and key 0", make_words_case_maker(0, 0, 0), (1, 2, 3, 5)),
+            Row("the largest key", make_words_case_maker(1, 2**32 - 1, 2**32 - 1), (7,)),
+            Row("counters around 2³¹", make_words_case_maker(2**31 - 2), (37,)),
+            Row("counters around 2³²", make_words_case_maker(2**32 - 3), (38, 400)),
+            Row("counters around 2⁴⁰ + 2³²", make_words_case_maker(2**40 + 2**32 - 3), (39,)),
+            Row("counters around 2⁶²", make_words_case_maker(2**62 - 3), (40,)),
+            Row("the last counters, and 0 after them", make_words_case_maker(-3), (41,)),
         ),
         reference="philox.cu",
         once=True,
@@ -494,10 +503,10 @@ EXERCISES = (
         parameters="const float* x, float* sums, int n",
         case=make_tile_sums_case,
         table=(
-            Row("tiles of −0 alone", tiles_of(-0.0), (256, 1024, 1)),
-            Row("tiles of −0 and 0", tiles_of(-0.0, 0.0), (600,)),
-            Row("infinities of both signs in a tile", tiles_of(np.inf, -np.inf, 1), (700,)),
-            Row("sums beyond the largest float", tiles_of(3e38, -3e38, 1e38), (900,)),
+            Row("tiles of −0 alone", make_tiles_case_maker(-0.0), (256, 1024, 1)),
+            Row("tiles of −0 and 0", make_tiles_case_maker(-0.0, 0.0), (600,)),
+            Row("infinities of both signs in a tile", make_tiles_case_maker(np.inf, -np.inf, 1), (700,)),
+            Row("sums beyond the largest float", make_tiles_case_maker(3e38, -3e38, 1e38), (900,)),
             Row("more blocks than 16 bits can count", make_many_blocks_case, (1500,)),
             Row("more warps than 16 bits can count", make_many_warps_case, (540_000,)),
         ),
@@ -522,7 +531,7 @@ EXERCISES = (
                 "The result depends on the order of the blocks. Do not use atomics on floats.",
             ),
             Advice(
-                _only_other_zeros,
+                _is_only_zero_signs_wrong,
                 "The sign of a zero is wrong: −0 + −0 is −0, but −0 + 0 is 0. Elements beyond n count as +0.",
             ),
             Advice(
@@ -553,16 +562,24 @@ EXERCISES = (
         ),
         case=make_dropout_case,
         table=(
-            Row("nothing dropped", dropout_of(0, "0", 1.25, np.inf, np.nan), (77,)),
-            Row("nearly all dropped", dropout_of(5, "2**32 - 1", 2.0, np.inf, -np.inf, np.nan), (300,)),
-            Row("a limit of 2³¹", dropout_of(2, "2**31", 2.0, np.inf, -np.inf, np.nan, -0.0), (1000,)),
-            Row("a word at the limit", dropout_of(3, "a word", 1.5), (1, 50)),
-            Row("a word below the limit", dropout_of(6, "a word + 1", 1.5), (1, 50)),
-            Row("a scale below 0", dropout_of(1, "2**30", -3.5), (90,)),
-            Row("a scale of 0", dropout_of(1, "2**30", 0.0), (90,)),
-            Row("words around 2³²", dropout_of(2**32 - 7, "2**31", 2.0), (40,)),
-            Row("counters around 2³²", dropout_of(2**34 - 9, "2**31", 2.0), (60,)),
-            Row("words around 2⁶²", dropout_of(2**62 - 5, "2**31", 2.0), (60,)),
+            Row("nothing dropped", make_dropout_case_maker(0, "0", 1.25, np.inf, np.nan), (77,)),
+            Row(
+                "nearly all dropped",
+                make_dropout_case_maker(5, "2**32 - 1", 2.0, np.inf, -np.inf, np.nan),
+                (300,),
+            ),
+            Row(
+                "a limit of 2³¹",
+                make_dropout_case_maker(2, "2**31", 2.0, np.inf, -np.inf, np.nan, -0.0),
+                (1000,),
+            ),
+            Row("a word at the limit", make_dropout_case_maker(3, "a word", 1.5), (1, 50)),
+            Row("a word below the limit", make_dropout_case_maker(6, "a word + 1", 1.5), (1, 50)),
+            Row("a scale below 0", make_dropout_case_maker(1, "2**30", -3.5), (90,)),
+            Row("a scale of 0", make_dropout_case_maker(1, "2**30", 0.0), (90,)),
+            Row("words around 2³²", make_dropout_case_maker(2**32 - 7, "2**31", 2.0), (40,)),
+            Row("counters around 2³²", make_dropout_case_maker(2**34 - 9, "2**31", 2.0), (60,)),
+            Row("words around 2⁶²", make_dropout_case_maker(2**62 - 5, "2**31", 2.0), (60,)),
         ),
         reference="dropout.cu",
         level="stretch",
@@ -581,7 +598,7 @@ EXERCISES = (
                 "Some elements were never written: there can be fewer threads than elements, so use a loop.",
             ),
             Advice(
-                _multiplies_by_zero,
+                _is_product_with_zero,
                 "An infinity times 0 is NaN. A dropped element must become 0, whatever it was.",
             ),
             Advice(

@@ -24,7 +24,7 @@ from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
 RUNS = 200
-_MOST_BARS = 14
+_MAX_BARS = 14
 
 
 def totals(kernel: Any, x: Any, blocks: int, runs: int = RUNS) -> list[float]:
@@ -247,17 +247,17 @@ class Roulette(View):
 
     def draw(self) -> Box:
         first_program, *other_programs = self.record.items()
-        folds = [fold(name, _histogram(counter), opened=False) for name, counter in other_programs]
+        folds = [fold(name, _draw_histogram(counter), opened=False) for name, counter in other_programs]
         bar_note = words(
             "Each bar is one sum, to its last bit; its length shows how often it occurred.", "note"
         )
-        return column(words(first_program[0], "strong"), _histogram(first_program[1]), *folds, bar_note)
+        return column(words(first_program[0], "strong"), _draw_histogram(first_program[1]), *folds, bar_note)
 
 
-def _histogram(counter: Counter[float]) -> Box:
+def _draw_histogram(counter: Counter[float]) -> Box:
     """Return bars for the results that occur most often."""
     largest_count = max(counter.values())
-    shown_values = sorted(counter.most_common(_MOST_BARS))
+    shown_values = sorted(counter.most_common(_MAX_BARS))
     rows = [
         {
             "label": f"{value:.9g}",

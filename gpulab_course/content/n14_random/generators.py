@@ -10,7 +10,7 @@ import numpy.typing as npt
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _KEY_INCREMENTS = 0x9E3779B9, 0xBB67AE85
 _LOW_WORD = np.uint64(0xFFFFFFFF)
-_32 = np.uint64(32)
+_WORD_BITS = np.uint64(32)
 
 
 def philox_words(
@@ -38,7 +38,7 @@ def philox_words(
     counters = np.uint64(first % 2**64) + np.arange(count, dtype=np.uint64)
     counters &= np.uint64(2**counter_bits - 1)
     x = counters & _LOW_WORD
-    y = counters >> _32
+    y = counters >> _WORD_BITS
     z = np.zeros_like(x)
     w = np.zeros_like(x)
     for round_index in range(rounds):
@@ -47,14 +47,14 @@ def philox_words(
         k1 = np.uint64(((key >> 32) + round_number * bumps[1]) & 0xFFFFFFFF)
         x_product = x * _MULTIPLIERS[0]
         z_product = z * _MULTIPLIERS[1]
-        x = (z_product >> _32) ^ y ^ k0
+        x = (z_product >> _WORD_BITS) ^ y ^ k0
         y = z_product & _LOW_WORD
-        z = (x_product >> _32) ^ w ^ k1
+        z = (x_product >> _WORD_BITS) ^ w ^ k1
         w = x_product & _LOW_WORD
     return np.stack([x, y, z, w], axis=1).astype(np.uint32)
 
 
-def tile_tree(x: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+def sum_tiles_as_trees(x: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
     """Return the sum of each tile of 256 elements, added in pairs as a binary tree."""
     tiles = -(-x.size // 256)
     sums = np.zeros(256 * tiles, np.float32)

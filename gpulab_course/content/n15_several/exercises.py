@@ -15,10 +15,10 @@ from gpulab_course.teach.judge import Answer, NotYet, PythonExercise
 from gpulab_course.teach.judge.python.functions import is_whole, must_be_a_function, parts_of
 from gpulab_course.teach.judge.python.several import RUN_MODES, Gpus, gpus, tried
 
-Outcome = dict[str, Any]
+RunOutcome = dict[str, Any]
 
 
-def _judge_run(call_text: str, outcome: Outcome, mode: Any) -> None:
+def _judge_run(call_text: str, outcome: RunOutcome, mode: Any) -> None:
     """Raise `NotYet` for missing stream order, for waits of the host, and for copies through the host."""
     if outcome["said"]:
         raise NotYet(f"{call_text}: {' '.join(str(outcome['said'][0]).split())}")
@@ -40,7 +40,7 @@ def _make_mode_text(mode: Any) -> str:
     return "" if mode in ("as given", "checked") else " in another order that the streams allow"
 
 
-def _host_copy(cp: Any, array: Any) -> Any:
+def _copy_to_host(cp: Any, array: Any) -> Any:
     """Return a copy of a device array on the host."""
     if not array.size:
         return np.empty(array.shape, array.dtype)
@@ -51,7 +51,7 @@ def _host_copy(cp: Any, array: Any) -> Any:
 # 15-ring
 
 
-def _run_ring(answer: Any, gpu_count: int, inputs: list[Any], mode: Any) -> Outcome:
+def _run_ring(answer: Any, gpu_count: int, inputs: list[Any], mode: Any) -> RunOutcome:
     """Run the answer in its own process; return the arrays of all GPUs afterwards, and the costs."""
     with gpus(gpu_count) as machine, tried(machine, mode) as messages:
         device_arrays = [machine.put(gpu, array) for gpu, array in enumerate(inputs)]
@@ -151,8 +151,8 @@ def _explain_wrong_ring(
 
 # 15-broadcast
 
-_DTYPES = ("float32", "float16", "int64", "uint8")
-MOST_MESSAGES = 4
+_BROADCAST_DTYPES = ("float32", "float16", "int64", "uint8")
+MAX_MESSAGES = 4
 
 
 def _draw_arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
@@ -170,7 +170,7 @@ def _draw_arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
     )
     arrays = []
     for array_index in range(array_count):
-        dtype = np.dtype(_DTYPES[int(rng.integers(len(_DTYPES) - (array_count < 20)))])
+        dtype = np.dtype(_BROADCAST_DTYPES[int(rng.integers(len(_BROADCAST_DTYPES) - (array_count < 20)))])
         shape = shapes[int(rng.integers(len(shapes)))] if array_index % 5 else (int(rng.integers(1, 40)),)
         if array_index < len(fixed_arrays):
             dtype = np.dtype(fixed_arrays[array_index][0])
@@ -183,7 +183,7 @@ def _draw_arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
 
 def _run_broadcast(
     answer: Any, arrays: list[Any], targets: list[int], transposed_indices: list[int], mode: Any
-) -> Outcome:
+) -> RunOutcome:
     """Run the answer in its own process; return its arrays, their GPUs and alignment, and message counts."""
     with gpus(1 + max(targets)) as machine, tried(machine, mode) as messages:
         cp = machine.cp
@@ -202,7 +202,7 @@ def _run_broadcast(
         )
         machine.quiet()
         outcome["kept"] = all(
-            array.shape == original.shape and np.array_equal(_host_copy(cp, array), original)
+            array.shape == original.shape and np.array_equal(_copy_to_host(cp, array), original)
             for array, original in zip(inputs, arrays, strict=True)
         )
         outcome["lists"] = None
@@ -214,7 +214,7 @@ def _run_broadcast(
                     [
                         gpu_array.device.id,
                         gpu_array.data.ptr % max(gpu_array.itemsize, 1),
-                        _host_copy(cp, gpu_array),
+                        _copy_to_host(cp, gpu_array),
                     ]
                     for gpu_array in gpu_arrays
                 ]
@@ -263,10 +263,10 @@ def judge_broadcast(answer: Answer) -> str:
         if not outcome["kept"]:
             raise NotYet(f"{call_text} changes the arrays on GPU 0, which belong to the caller.")
         for target_gpu in target_gpus:
-            if outcome["messages"][target_gpu] > MOST_MESSAGES:
+            if outcome["messages"][target_gpu] > MAX_MESSAGES:
                 raise NotYet(
                     f"{call_text} sends GPU {target_gpu} {outcome['messages'][target_gpu]} messages, but "
-                    f"{MOST_MESSAGES} are enough. Join the arrays on GPU 0, send the joined array, and cut "
+                    f"{MAX_MESSAGES} are enough. Join the arrays on GPU 0, send the joined array, and cut "
                     "it on the target GPU."
                 )
             limit_bytes = sum(array.nbytes for array in arrays) + 256 * array_count
@@ -276,7 +276,7 @@ def judge_broadcast(answer: Answer) -> str:
                     f"but {size(limit_bytes)} are enough: the bytes of all arrays, and "
                     "256 additional bytes per array."
                 )
-    return f"400 arrays of four types arrive unchanged, in at most {MOST_MESSAGES} messages."
+    return f"400 arrays of four types arrive unchanged, in at most {MAX_MESSAGES} messages."
 
 
 def _is_permuted(results: Sequence[npt.NDArray[Any]], arrays: Sequence[npt.NDArray[Any]]) -> bool:
@@ -337,7 +337,7 @@ def _judge_array(
 # 15-halo
 
 
-def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> Outcome:
+def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> RunOutcome:
     """Run the answer in its own process; return all parts, and whether opposite transfers overlap."""
     rows = len(fields)
     columns = len(fields[0])
@@ -354,7 +354,7 @@ def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> Outcome:
             for row_index in range(rows)
         ]
         _, outcome = machine.called(lambda: answer(machine.cp, [list(row) for row in device_fields], streams))
-        outcome["bound"] = _serialized_gpu(machine, rows, columns) if mode == "as given" else []
+        outcome["bound"] = _find_serialized_gpu(machine, rows, columns) if mode == "as given" else []
         outcome["found"] = [
             [
                 machine.read(row_index * columns + column, device_fields[row_index][column])
@@ -365,7 +365,7 @@ def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> Outcome:
     return {**outcome, "said": messages}
 
 
-def _serialized_gpu(machine: Gpus, rows: int, columns: int) -> list[int]:
+def _find_serialized_gpu(machine: Gpus, rows: int, columns: int) -> list[int]:
     """Return a list with a GPU whose transfers with opposite neighbours do not overlap, or an empty list."""
     directions: list[tuple[Callable[[Any], int], Callable[[Any], int]]] = [
         (lambda c: int(c.source), lambda c: int(c.target)),
@@ -591,7 +591,7 @@ def _make_pairs_text(gpu_pairs: Sequence[Sequence[int]]) -> str:
 # 15-shard
 
 
-def _allowed_error(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _compute_allowed_error(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the allowed error in single precision, which depends on the size of the scores."""
     magnitudes = np.abs(h.astype(np.float64))
     scores = (magnitudes @ magnitudes.T).max(axis=1, keepdims=True) / np.sqrt(h.shape[1])
@@ -599,7 +599,7 @@ def _allowed_error(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return tolerance
 
 
-def _attention(
+def _compute_attention(
     h: npt.NDArray[Any],
     root: float = 0,
     gelu_first: bool = False,
@@ -625,18 +625,21 @@ def _explain_wrong_shard(result: Any, inputs: npt.NDArray[Any], own_rows: slice)
             "Does exp overflow here? From a row's scores against all rows, subtract their maximum before exp."
         )
     rows, d = inputs.shape
-    expected = _attention(inputs)
+    expected = _compute_attention(inputs)
     mistakes = (
-        (_attention(inputs, root=1), f"The scores are not divided by √d, that is √{d}."),
+        (_compute_attention(inputs, root=1), f"The scores are not divided by √d, that is √{d}."),
         (
-            _attention(inputs, root=np.sqrt(rows)),
+            _compute_attention(inputs, root=np.sqrt(rows)),
             f"The scores are divided by √{rows}. d is the length of a row, {d}.",
         ),
-        (_attention(inputs, root=d), f"The scores are divided by {d}, not by its root."),
-        (_attention(inputs, gelu_last=False), "The last step, gelu, is missing."),
-        (_attention(inputs, gelu_first=True), "Apply gelu last: to the result of the matrix multiplication."),
+        (_compute_attention(inputs, root=d), f"The scores are divided by {d}, not by its root."),
+        (_compute_attention(inputs, gelu_last=False), "The last step, gelu, is missing."),
         (
-            _attention(inputs, gelu_between=True),
+            _compute_attention(inputs, gelu_first=True),
+            "Apply gelu last: to the result of the matrix multiplication.",
+        ),
+        (
+            _compute_attention(inputs, gelu_between=True),
             "Apply gelu last: to the result of the matrix multiplication.",
         ),
     )
@@ -654,7 +657,7 @@ def _explain_wrong_shard(result: Any, inputs: npt.NDArray[Any], own_rows: slice)
     )
 
 
-def _run_shard(answer: Any, shards: list[Any], mode: Any) -> Outcome:
+def _run_shard(answer: Any, shards: list[Any], mode: Any) -> RunOutcome:
     """Run the answer in its own process; return its results and the GPUs on which they are."""
     with gpus(len(shards)) as machine, tried(machine, mode) as messages:
         cp = machine.cp
@@ -665,13 +668,13 @@ def _run_shard(answer: Any, shards: list[Any], mode: Any) -> Outcome:
         are_arrays = all(isinstance(result_array, cp.ndarray) for result_array in results)
         # Read the results in each GPU's default stream, as a caller would.
         outcome["found"] = (
-            [[result_array.device.id, _host_copy(cp, result_array)] for result_array in results]
+            [[result_array.device.id, _copy_to_host(cp, result_array)] for result_array in results]
             if are_arrays
             else None
         )
         machine.quiet()
         outcome["kept"] = [
-            np.array_equal(_host_copy(cp, device_array), shard)
+            np.array_equal(_copy_to_host(cp, device_array), shard)
             for device_array, shard in zip(device_rows, shards, strict=True)
         ]
     return {**outcome, "said": messages}
@@ -706,9 +709,9 @@ def judge_shard(answer: Answer) -> str:
             raise NotYet(f"{call_text} should return a list of device arrays, with entry k on GPU k.")
         if not all(outcome["kept"]):
             raise NotYet(f"{call_text} changes the parts, which belong to the caller.")
-        expected = _attention(inputs)
-        tolerance = _allowed_error(inputs)
-        local_attention = np.concatenate([_attention(shard) for shard in shards])
+        expected = _compute_attention(inputs)
+        tolerance = _compute_allowed_error(inputs)
+        local_attention = np.concatenate([_compute_attention(shard) for shard in shards])
         for gpu, (_, result) in enumerate(results):
             start = shard_starts[gpu]
             end = shard_starts[gpu + 1]

@@ -16,7 +16,7 @@ from gpulab.lab.links.schedules import bounds_of, modelled_ns, operations, sched
 from gpulab.views import CollectiveView
 from gpulab.views.tables import Table
 from gpulab.words import duration, number, size
-from gpulab_course.content.n15_several.pictures import halo_owners as halo_owners
+from gpulab_course.content.n15_several.pictures import find_halo_owners as find_halo_owners
 from gpulab_course.content.n15_several.pictures import halos as halos
 from gpulab_course.content.n15_several.pictures import link_messages as link_messages
 from gpulab_course.content.n15_several.pictures import shardings as shardings
@@ -137,7 +137,7 @@ def graph_records(gpus: int = 4) -> Table:
     """Return a table of the recorded and modelled times of schedules in one CUDA graph, with NCCL's times."""
     record = recorded(gpus)
     rows = []
-    for row in _table_rows(record):
+    for row in _find_table_rows(record):
         time_texts = []
         for schedule in _SCHEDULE_TITLES:
             _, steps = schedule_of("all-reduce", schedule, gpus)
@@ -163,7 +163,7 @@ def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
     fitted_row = next(row for row in record["all_reduce"] if row["size_bytes"] == fitted_bytes)
     operation_us = fitted_row["tree_python_us"] / operation_counts["tree"]
     rows = []
-    for row in _table_rows(record):
+    for row in _find_table_rows(record):
         time_texts = (
             f"{duration(1000 * row[f'{schedule}_python_us'])} / "
             f"{duration(1000 * max(operation_counts[schedule] * operation_us, row[f'{schedule}_us']))}"
@@ -182,7 +182,7 @@ def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
     )
 
 
-def _table_rows(record: Any) -> list[Any]:
+def _find_table_rows(record: Any) -> list[Any]:
     """Return the rows of a recording for the sizes that are shown."""
     return [row for row in record["all_reduce"] if row["size_bytes"] in REDUCED]
 

@@ -106,7 +106,7 @@ def _draw_step(axes: Axes, record: Collective) -> None:
             )
 
 
-def halo_owners(rows: int, columns: int, height: int) -> list[npt.NDArray[np.int64]]:
+def find_halo_owners(rows: int, columns: int, height: int) -> list[npt.NDArray[np.int64]]:
     """Return which GPU owns each stored cell after the exchange of rows, and after the exchange of columns.
 
     Each part has `height` × `height` cells and a rim that is one cell wide. The arrays have the axes part
@@ -125,7 +125,7 @@ def halo_owners(rows: int, columns: int, height: int) -> list[npt.NDArray[np.int
 
 def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
     """Draw the parts of a field on several GPUs, first after the exchange of rows and then of columns."""
-    owners_by_step = halo_owners(rows, columns, height)
+    owners_by_step = find_halo_owners(rows, columns, height)
     figure = Figure(figsize=(7.6, 4.3), dpi=100)
     gpu_spacing = height + 3.5
     headings = (

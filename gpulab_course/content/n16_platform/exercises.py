@@ -261,7 +261,7 @@ _OPPOSITE_ANSWER = {"as ever": "otherwise", "otherwise": "as ever"}
 MOST_RUNS = 60
 
 
-class Child:
+class ChildProcess:
     """A model of processes whose reported values depend on environment variables by hidden rules.
 
     An effect consists of the observation that changes, and the time when the process reads the variable. This
@@ -341,7 +341,7 @@ def judge_variables(answer: Answer) -> str:
             for index, name in enumerate(names[idle_count:])
         }
         call_text = f"verified(run, variables) for program {program_index + 1}"
-        child = Child(effects, unstable_observation, int(quiet_runs), int(rng.integers(10**6)))
+        child = ChildProcess(effects, unstable_observation, int(quiet_runs), int(rng.integers(10**6)))
         result = answer.ask(_run_verified, shown=call_text, back=child)
         if not isinstance(result, dict) or set(result) != set(_NAMES):
             raise NotYet(f"{call_text} should return a dict with each of the {len(_NAMES)} variables.")
@@ -446,16 +446,16 @@ def _run_translated(answer: Any, host: np.ndarray, index: int, held_bytes: int) 
                 with cp.cuda.Device(device):
                     cp.get_default_memory_pool().free_all_blocks()
             cp.cuda.Device(other_gpu).use()
-            outcome[program] = _observe(cp, partial(function, cp, host.copy(), index))
+            outcome[program] = _run_and_observe(cp, partial(function, cp, host.copy(), index))
             outcome[program]["stays"] = cp.cuda.runtime.getDevice() == other_gpu
             outcome[program]["streams stay"] = all(
-                _current_stream(cp, device) == stream.ptr
+                _find_current_stream(cp, device) == stream.ptr
                 for device, (_, stream) in enumerate(memory_and_streams)
             )
             outcome[program]["current"] = cp.cuda.runtime.getDevice()
         cp.cuda.Device(other_gpu).use()
         with check_streams() as report:
-            _observe(cp, partial(answer, cp, host.copy(), index))
+            _run_and_observe(cp, partial(answer, cp, host.copy(), index))
         # Memory that is freed early is ignored: PyTorch's lines also release y while it is read.
         hazards = [
             finding.message for finding in report.findings if finding.kind.startswith(("read", "write"))
@@ -465,13 +465,13 @@ def _run_translated(answer: Any, host: np.ndarray, index: int, held_bytes: int) 
     return outcome
 
 
-def _current_stream(cp: Any, device: int) -> int:
+def _find_current_stream(cp: Any, device: int) -> int:
     """Return the pointer of a device's current stream."""
     with cp.cuda.Device(device):
         return int(cp.cuda.get_current_stream().ptr)
 
 
-def _observe(cp: Any, program: Callable[[], Any]) -> dict[str, Any]:
+def _run_and_observe(cp: Any, program: Callable[[], Any]) -> dict[str, Any]:
     """Run a program; return its result as the caller reads it, and its operations on the device."""
     from gpulab.lab.timeline import timeline
 
@@ -606,14 +606,14 @@ _REFERENCE = "positives.cu"
 _MAX_COST_RATIO = 4
 
 
-def kernel_file(name: str) -> str:
+def read_kernel_file(name: str) -> str:
     """Return the text of a file in the folder ``kernels``."""
     return (Path(__file__).parent / "kernels" / name).read_text(encoding="utf-8")
 
 
-def for_waves(code: str, width: int) -> str:
+def translate_wave_functions(code: str, width: int) -> str:
     """Translate a kernel that uses HIP's warp functions to CUDA, with wavefronts of `width` lanes."""
-    return f"#define gpulab_lanes {width}\n{kernel_file('wave.cuh')}\n{code}"
+    return f"#define gpulab_lanes {width}\n{read_kernel_file('wave.cuh')}\n{code}"
 
 
 def _run_launches(
@@ -625,7 +625,9 @@ def _run_launches(
 
     outcomes: list[dict[str, Any]] = []
     with on_device("virtual:A100") as cp:
-        kernels = {width: cp.RawKernel(for_waves(kernel_code, width), _KERNEL) for width in (32, 64)}
+        kernels = {
+            width: cp.RawKernel(translate_wave_functions(kernel_code, width), _KERNEL) for width in (32, 64)
+        }
         for width, block, n in launches:
             x = np.random.default_rng(seed + n).integers(-36, 37, n).astype(np.float32) / 4
             grid = max(1, -(-n // block))
@@ -657,7 +659,9 @@ def _run_launches(
         shape = -(-n // block), block
         report = sanitize(kernel, *shape, args).record
         cost = counted(kernel, *shape, args).record
-        reference_kernel = cp.RawKernel(for_waves(kernel_file(_REFERENCE), width), _KERNEL)
+        reference_kernel = cp.RawKernel(
+            translate_wave_functions(read_kernel_file(_REFERENCE), width), _KERNEL
+        )
         reference_cost = counted(reference_kernel, *shape, args).record
         outcomes.append(
             {
@@ -752,7 +756,7 @@ def _compile_lesson(log: str) -> str:
     return f"It does not compile: {log[:400]}"
 
 
-def _python_exercise(
+def _make_python_exercise(
     name: str, title: str, judge: Callable[[Answer], str], level: Any = "core"
 ) -> PythonExercise:
     """Return an exercise of this notebook."""
@@ -760,9 +764,9 @@ def _python_exercise(
 
 
 EXERCISES = (
-    _python_exercise("matrix", "What the driver takes", judge_matrix),
-    _python_exercise("wheel", "A wheel's architecture list", judge_wheel, "warm-up"),
-    _python_exercise("variables", "What this variable changes", judge_variables),
-    _python_exercise("translate", "Ten lines of torch.cuda", judge_translate),
-    _python_exercise("warp64", "Sixty-four lanes", judge_warp64, "stretch"),
+    _make_python_exercise("matrix", "What the driver takes", judge_matrix),
+    _make_python_exercise("wheel", "A wheel's architecture list", judge_wheel, "warm-up"),
+    _make_python_exercise("variables", "What this variable changes", judge_variables),
+    _make_python_exercise("translate", "Ten lines of torch.cuda", judge_translate),
+    _make_python_exercise("warp64", "Sixty-four lanes", judge_warp64, "stretch"),
 )

@@ -32,7 +32,7 @@ _CODE = "twice"
 
 
 @functools.cache
-def _compiled_artefacts() -> Any:
+def _load_artefacts() -> Any:
     """Load the file with the compiled artefacts."""
     file = resources.files(__package__) / "artefacts.json.xz"
     return json.loads(lzma.decompress(file.read_bytes()))
@@ -40,10 +40,10 @@ def _compiled_artefacts() -> Any:
 
 def artefacts() -> dict[str, bytes]:
     """Return the compiled forms of a small kernel, such as machine code, PTX and fat binaries, by name."""
-    return {name: base64.b64decode(text) for name, text in _compiled_artefacts()["artefacts"].items()}
+    return {name: base64.b64decode(text) for name, text in _load_artefacts()["artefacts"].items()}
 
 
-def by_the_rules(name: str, gpu: str) -> str:
+def find_outcome_by_rules(name: str, gpu: str) -> str:
     """Return the outcome of loading a compiled kernel on a GPU, by NVIDIA's published compatibility rules."""
     image = artefacts()[name]
     capability = GPUS[gpu]
@@ -76,12 +76,12 @@ def load(name: str) -> tuple[str, str]:
         return RUNS, "a real GPU would run its machine code; a virtual GPU cannot"
     except cp.cuda.driver.CUDADriverError as error:
         return REFUSED, ": ".join(str(error).split(": ")[:2])
-    capability = tuple(int(part) for part in _capability(cp))
+    capability = tuple(int(part) for part in _read_capability(cp))
     part = images.chosen(images.parts(image), (capability[0], capability[1]))
     return (RUNS if part and part.kind == "cubin" else COMPILES), "it ran"
 
 
-def _capability(cp: Any) -> tuple[int, int]:
+def _read_capability(cp: Any) -> tuple[int, int]:
     """Return the compute capability of the current device."""
     device_properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
     return device_properties["major"], device_properties["minor"]
@@ -117,9 +117,9 @@ class Matrix(View):
     def _outcome(self, name: str, gpu: str) -> str:
         """Return the outcome of an artefact on a GPU: recorded for the H200, by the rules for other GPUs."""
         return (
-            str(self._recorded_loads.get(name, by_the_rules(name, gpu)))
+            str(self._recorded_loads.get(name, find_outcome_by_rules(name, gpu)))
             if gpu == "H200"
-            else by_the_rules(name, gpu)
+            else find_outcome_by_rules(name, gpu)
         )
 
     def sentence(self) -> str:
@@ -160,7 +160,7 @@ def loads() -> Table:
     """Return a table of the outcomes of all compiled kernels on the device in use."""
     cp = session.cp()
     origin: Provenance = session.backend().provenance
-    major, minor = _capability(cp)
+    major, minor = _read_capability(cp)
     rows = []
     for name in artefacts():
         outcome, description = load(name)

@@ -88,7 +88,9 @@ def layers(report: FollowReport) -> Picture:
         heading = f"{call_record.package}: {call_record.call}"
         draw_text(axes, left_x + width / 2, 0.25, heading, ha="center", fontsize=11, weight="bold")
         for row, colour in enumerate(_LAYER_COLOURS):
-            _draw_layer(axes, left_x, 0.5 + row * 0.97, width - 0.12, _layer_lines(call_record, row), colour)
+            _draw_layer(
+                axes, left_x, 0.5 + row * 0.97, width - 0.12, _make_layer_lines(call_record, row), colour
+            )
     for row, (name, layer_text) in enumerate(_LAYERS):
         y = 0.5 + row * 0.97 + 0.38
         draw_text(axes, 0.12, y - 0.1, name, weight="bold")
@@ -97,7 +99,8 @@ def layers(report: FollowReport) -> Picture:
     column_texts = [
         f"{call_record.package}: "
         + "; ".join(
-            f"{_LAYERS[row][0]} {', '.join(_layer_lines(call_record, row))}" for row in range(len(_LAYERS))
+            f"{_LAYERS[row][0]} {', '.join(_make_layer_lines(call_record, row))}"
+            for row in range(len(_LAYERS))
         )
         for call_record in columns
     ]
@@ -108,7 +111,7 @@ def layers(report: FollowReport) -> Picture:
     )
 
 
-def _layer_lines(call_record: CallLayers, row: int) -> list[str]:
+def _make_layer_lines(call_record: CallLayers, row: int) -> list[str]:
     """Return the text of a layer: the first symbol names, and the number of other names."""
     names = [name for name, _ in call_record.layers[row]]
     if row == 0 and call_record.package == "PyTorch":

@@ -17,7 +17,12 @@ from gpulab.lab.kernels import count
 from gpulab.lab.why.diagnose import diagnose as diagnosis
 from gpulab.processes.errors import short_repr
 from gpulab.words import count as plural
-from gpulab_course.content.n17_interview.cards.laboratory import DEVICES, info, kernel, use_device
+from gpulab_course.content.n17_interview.cards.laboratory import (
+    DEVICES,
+    compile_kernel,
+    read_published_info,
+    use_device,
+)
 from gpulab_course.teach.judge import (
     Advice,
     Answer,
@@ -138,7 +143,7 @@ def judge_napkin(answer: Answer) -> str:
     kernel, and names the bound.
     """
     must_be_a_function("napkin", answer.is_function, answer.kind)
-    devices = [info(str(name)) for name in answer.rng.permutation(DEVICES)[:3]]
+    devices = [read_published_info(str(name)) for name in answer.rng.permutation(DEVICES)[:3]]
     ridges = [1e3 * device.fp32_tflops / device.memory_bandwidth_gbps for device in devices]
     works_by_device = [_draw_kernel_works(answer.rng, ridge) for ridge in ridges]
     device_work_pairs = [
@@ -229,7 +234,7 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
         x = cp.zeros(256 * strided_blocks * stride_floats, "float32")
         y = cp.zeros(256 * strided_blocks, "float32")
         return (
-            kernel(cp, "strided"),
+            compile_kernel(cp, "strided"),
             strided_blocks,
             256,
             (x, y, np.int32(stride_floats), np.int32(256 * strided_blocks)),
@@ -243,20 +248,26 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
             np.int32(row_words),
             np.int32(rng.randint(72, 100)),
         )
-        return kernel(cp, "tabled", 512 * row_words), 2 * blocks, 128, args, 512 * row_words
+        return compile_kernel(cp, "tabled", 512 * row_words), 2 * blocks, 128, args, 512 * row_words
 
     def forked(path_count: int, block_count: int) -> tuple[Any, ...]:
-        return kernel(cp, "forked"), block_count, 256, (zeros, zeros, np.int32(path_count), np.int32(32)), 0
+        return (
+            compile_kernel(cp, "forked"),
+            block_count,
+            256,
+            (zeros, zeros, np.int32(path_count), np.int32(32)),
+            0,
+        )
 
     def scaled(grid: int, n: int) -> tuple[Any, ...]:
         x, y = (cp.zeros(n, "float32") for _ in range(2))
-        return kernel(cp, "scaled"), grid, 256, (x, y, np.int32(n)), 0
+        return compile_kernel(cp, "scaled"), grid, 256, (x, y, np.int32(n)), 0
 
     count_args = cp.zeros(n, "int32"), bins, np.int32(rng.choice([1, 8, 64])), np.int32(n)
     launch_list = [
         strided(3),
         tabled(4),
-        (kernel(cp, "counted"), blocks, 256, count_args, 0),
+        (compile_kernel(cp, "counted"), blocks, 256, count_args, 0),
         scaled(few_blocks, n),
         forked(3, sm_count + rng.randint(1, 8)),
         scaled(sm_count // 2, n),
@@ -272,7 +283,7 @@ def counters_of(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
     launched_kernel, grid, block, args, shared_bytes = launch
     counters = count(launched_kernel, grid, block, args, shared_mem=shared_bytes)
     table = diagnosis(launched_kernel, grid, block, args, shared_mem=shared_bytes)
-    device = info(session.backend().device_info().name)
+    device = read_published_info(session.backend().device_info().name)
     caches = counters.caches
     assert caches is not None
     load_requests = counters.total("requests", "global", "load")
@@ -324,7 +335,9 @@ def judge_cause(answer: Answer) -> str:
             f"{message}. The kernel would gain {_CAUSE_PHRASES[expected_cause]}, so the cause is "
             f"{expected_cause!r}. {_CAUSE_LESSONS[expected_cause]}"
         )
-    return f"the causes of {len(counted_causes)} hidden kernels on {info(device).name} are right."
+    return (
+        f"the causes of {len(counted_causes)} hidden kernels on {read_published_info(device).name} are right."
+    )
 
 
 _CAUSE_PHRASES = {

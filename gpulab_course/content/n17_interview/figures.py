@@ -20,7 +20,13 @@ from gpulab.views.parts.palette import find_hex
 from gpulab.views.tables import Table
 from gpulab.views.tables.diagnosis import BOUND, NAMES, DiagnosisTable
 from gpulab.words import duration, number, percent, size
-from gpulab_course.content.n17_interview.cards.laboratory import Published, info, kernel, source, use_device
+from gpulab_course.content.n17_interview.cards.laboratory import (
+    PublishedData,
+    compile_kernel,
+    read_published_info,
+    source,
+    use_device,
+)
 from gpulab_course.content.n17_interview.exercises import splits_of
 from gpulab_course.teach.interview import again
 from gpulab_course.teach.interview.scorecard import CONFIDENCE
@@ -34,7 +40,7 @@ class Resident:
     allows.
     """
 
-    device: Published
+    device: PublishedData
     blocks: int
     by_limit: dict[str, int]
     provenance: Provenance
@@ -54,9 +60,12 @@ class Resident:
 def resident(device: str, threads: int, shared_kib: int) -> Resident:
     """Return how many blocks of this size fit on an SM of a device, overall and under each limit alone."""
     with use_device(device) as cp:
-        occupancy = session.backend().occupancy(kernel(cp, "resident"), threads, shared_kib << 10)
+        occupancy = session.backend().occupancy(compile_kernel(cp, "resident"), threads, shared_kib << 10)
     return Resident(
-        info(device), occupancy.blocks_per_sm, dict(occupancy.blocks_by_limit), occupancy.provenance
+        read_published_info(device),
+        occupancy.blocks_per_sm,
+        dict(occupancy.blocks_by_limit),
+        occupancy.provenance,
     )
 
 
@@ -108,9 +117,9 @@ def warp_of_sgemm(row: Any, col: Any, k: int) -> Picture:
     )
 
 
-def card(device: str) -> Published:
+def card(device: str) -> PublishedData:
     """Return the published data of a device."""
-    return info(device)
+    return read_published_info(device)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -172,7 +181,7 @@ def same_symptom() -> Pair:
             x = cp.zeros(n * stride, "float32")
             y = cp.zeros(n, "float32")
             tables.append(
-                diagnosis(kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride), np.int32(n)))
+                diagnosis(compile_kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride), np.int32(n)))
             )
     strided_table, unit_stride = tables
     shares = (
@@ -235,11 +244,11 @@ def sheet() -> Sheet:
     elements = 1 << 22
     x = cp.zeros(elements, "float32")
     y = cp.empty(elements, "float32")
-    scale_kernel = kernel(cp, "scaled")
+    scale_kernel = compile_kernel(cp, "scaled")
     trace = launch(scale_kernel, elements // 256, 256, (x, y, np.int32(elements))).trace
     rate = f"{number(8 * elements / trace.span_ns)} GB/s: {size(8 * elements)} in {duration(trace.span_ns)}"
     rows.append(("y = 2 * x", rate, trace.provenance.label))
-    occupancy = backend.occupancy(kernel(cp, "resident"), 32, 12 << 10)
+    occupancy = backend.occupancy(compile_kernel(cp, "resident"), 32, 12 << 10)
     rows.append(
         ("blocks of 32 threads and 12 KiB", f"{occupancy.blocks_per_sm} per SM", occupancy.provenance.label)
     )
@@ -332,6 +341,6 @@ def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100")
                 )
             )
     headings = ("kernel", "blocks", "time", "sectors loaded", "warp instructions", "main limit")
-    sms = info(device).sm_count
+    sms = read_published_info(device).sm_count
     title = f"{heads} heads, {tokens} tokens, {sms} SMs, {diagnosis_table.origin}"
     return Costs(Table(title, headings, tuple(rows)), loaded_sectors, diagnosis_table.provenance)

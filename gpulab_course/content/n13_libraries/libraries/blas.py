@@ -43,15 +43,15 @@ def gemm(
         raise ValueError("trans_a and trans_b must be 'N' or 'T'.")
     if min(m, n, k) < 0:
         raise ValueError(f"m, n and k must not be negative, but they are {m}, {n} and {k}.")
-    a_matrix = _matrix_view("a", a, (m, k) if trans_a == "N" else (k, m), lda)
-    b_matrix = _matrix_view("b", b, (k, n) if trans_b == "N" else (n, k), ldb)
-    c_matrix = _matrix_view("c", c, (m, n), ldc)
+    a_matrix = _make_matrix_view("a", a, (m, k) if trans_a == "N" else (k, m), lda)
+    b_matrix = _make_matrix_view("b", b, (k, n) if trans_b == "N" else (n, k), ldb)
+    c_matrix = _make_matrix_view("c", c, (m, n), ldc)
     c_matrix[...] = (a_matrix if trans_a == "N" else a_matrix.T) @ (
         b_matrix if trans_b == "N" else b_matrix.T
     )
 
 
-def _matrix_view(name: str, memory: Any, shape: tuple[int, int], leading_dimension: int) -> Any:
+def _make_matrix_view(name: str, memory: Any, shape: tuple[int, int], leading_dimension: int) -> Any:
     """Return a view of flat memory as a column-major matrix."""
     rows, columns = shape
     if leading_dimension < max(1, rows):

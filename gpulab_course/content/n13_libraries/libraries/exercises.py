@@ -15,11 +15,11 @@ from gpulab_course.teach.judge import Answer, NotYet, PythonExercise
 # 13-columns
 
 Shape = tuple[int, int, int]
-_PARAMETERS = ("trans_a", "trans_b", "m", "n", "k", "a", "lda", "b", "ldb", "c", "ldc")
+_GEMM_PARAMETERS = ("trans_a", "trans_b", "m", "n", "k", "a", "lda", "b", "ldb", "c", "ldc")
 _PRODUCT_CALL = "product(gemm, a, b, c, m, n, k, lda, ldb, ldc)"
 
 
-def multiply(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape) -> tuple[Any, list[Any]]:
+def run_product(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape) -> tuple[Any, list[Any]]:
     """Run the answer in its own process. Return the matrices after the call, and the calls of the library
     function that the answer made.
     """
@@ -28,7 +28,7 @@ def multiply(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape
     calls: list[Any] = []
 
     def recorded_gemm(*args: Any, **kwargs: Any) -> None:
-        arguments: dict[str, Any] = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
+        arguments: dict[str, Any] = {**dict(zip(_GEMM_PARAMETERS, args, strict=False)), **kwargs}
         for argument in "abc":
             memory = arguments.get(argument)
             arguments[argument] = "", 0, 0
@@ -36,7 +36,7 @@ def multiply(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape
                 if isinstance(memory, np.ndarray) and np.shares_memory(array, memory):
                     element_offset = (memory.ctypes.data - array.ctypes.data) // array.itemsize
                     arguments[argument] = name, element_offset, element_offset + memory.size
-        calls.append([arguments.get(name) for name in _PARAMETERS])
+        calls.append([arguments.get(name) for name in _GEMM_PARAMETERS])
         gemm(*args, **kwargs)
 
     product(recorded_gemm, a, b, c, *shape, *leading)
@@ -64,7 +64,7 @@ def judge_product(answer: Answer) -> str:
         sizes = f"m={m}, n={n}, k={k}, lda={lda}, ldb={ldb}, ldc={ldc}"
         call_text = _PRODUCT_CALL.replace("m, n, k, lda, ldb, ldc", sizes)
         (memory, inputs_unchanged), calls = answer.ask(
-            multiply, matrices, shape, leading_dimensions, shown=call_text
+            run_product, matrices, shape, leading_dimensions, shown=call_text
         )
         if not calls:
             raise NotYet(f"{call_text} never called gemm. Let the library compute the product.")
@@ -170,35 +170,37 @@ class ArrayDescription:
         return int(np.prod(self.shape))
 
 
-Kind = tuple[str, tuple[int, ...], int]  # dtype, shape, device
+ArrayKind = tuple[str, tuple[int, ...], int]  # dtype, shape, device
 # The first call's µs, later calls' µs, factors of delay, and the mistake.
-Behaviour = tuple[float, float, tuple[float, ...], str]
-_NAMES = ("blocked", "naive", "split k", "tiles of 16", "tiles of 32", "vectorized")
-_EXPECTED = (1.0, -2.5, 3.25, 0.125, 12.0)
+CandidateBehaviour = tuple[float, float, tuple[float, ...], str]
+_CANDIDATE_NAMES = ("blocked", "naive", "split k", "tiles of 16", "tiles of 32", "vectorized")
+_EXPECTED_RESULT = (1.0, -2.5, 3.25, 0.125, 12.0)
 _WRONG_RESULTS = {
-    "last": (*_EXPECTED[:-1], 12.5),
-    "first": (1.5, *_EXPECTED[1:]),
-    "nan": (*_EXPECTED[:2], float("nan"), *_EXPECTED[3:]),
-    "scaled": _EXPECTED,  # every element is scaled by 1 %
-    "short": _EXPECTED[:-1],
-    "exchanged": (_EXPECTED[1], _EXPECTED[0], *_EXPECTED[2:]),
+    "last": (*_EXPECTED_RESULT[:-1], 12.5),
+    "first": (1.5, *_EXPECTED_RESULT[1:]),
+    "nan": (*_EXPECTED_RESULT[:2], float("nan"), *_EXPECTED_RESULT[3:]),
+    "scaled": _EXPECTED_RESULT,  # every element is scaled by 1 %
+    "short": _EXPECTED_RESULT[:-1],
+    "exchanged": (_EXPECTED_RESULT[1], _EXPECTED_RESULT[0], *_EXPECTED_RESULT[2:]),
 }
 _MAX_TIMINGS = 60  # of a candidate for one kind
 _TUNER_CALL = "tuner(candidates, reference, timed)"
 
 
-class Candidates:
+class CandidateModel:
     """A model of several implementations of one function, with a result and a time for each kind of array.
     The model counts how often each implementation is timed.
     """
 
-    def __init__(self, calls: Sequence[Kind], behaviour: dict[str, dict[Kind, Behaviour]]) -> None:
+    def __init__(
+        self, calls: Sequence[ArrayKind], behaviour: dict[str, dict[ArrayKind, CandidateBehaviour]]
+    ) -> None:
         self._kinds = {kind: index for index, kind in enumerate(dict.fromkeys(calls))}
         self._behaviour = behaviour
-        self._timed_so_far: dict[tuple[str, Kind], int] = {}
+        self._timed_so_far: dict[tuple[str, ArrayKind], int] = {}
         self.timed: list[dict[str, int]] = []
 
-    def __call__(self, request: str, name: str, kind: Kind) -> Any:
+    def __call__(self, request: str, name: str, kind: ArrayKind) -> Any:
         """Handle a request: begin a call, run a candidate or the reference, or time a candidate."""
         if request == "begins":
             self.timed.append({})
@@ -209,12 +211,12 @@ class Candidates:
             raise ValueError(f"There is no array of {kind[0]} {kind[1]} on device {kind[2]} here.")
         index = self._kinds[kind]
         if request == "reference":
-            return [value + index for value in _EXPECTED]
+            return [value + index for value in _EXPECTED_RESULT]
         cold_us, warm_us, delays, mistake = self._behaviour[name][kind]
         if request == "runs":
             error = 1 + 1e-7 * (list(self._behaviour).index(name) + 1)  # as if the sums had another order
             error *= 1.01 if mistake == "scaled" else 1
-            return [error * (value + index) for value in _WRONG_RESULTS.get(mistake, _EXPECTED)]
+            return [error * (value + index) for value in _WRONG_RESULTS.get(mistake, _EXPECTED_RESULT)]
         call_index = self._timed_so_far.get((name, kind), 0)
         self._timed_so_far[name, kind] = call_index + 1
         self.timed[-1][name] = self.timed[-1].get(name, 0) + 1
@@ -222,13 +224,13 @@ class Candidates:
 
 
 def call_tuner(
-    tuner: Any, request: Callable[..., Any], calls: Sequence[Kind], names: Sequence[str]
+    tuner: Any, request: Callable[..., Any], calls: Sequence[ArrayKind], names: Sequence[str]
 ) -> list[str]:
     """Run the answer in its own process, and return its choices. The answer creates a second tuner for the
     last choice.
     """
 
-    def kind_of(x: Any) -> Kind:
+    def kind_of(x: Any) -> ArrayKind:
         return np.dtype(x.dtype).name, tuple(map(int, x.shape)), int(x.device.id)
 
     def candidate(name: str) -> Any:
@@ -245,7 +247,7 @@ def call_tuner(
             raise NotYet(f"{_TUNER_CALL} should return a function, choose(x).")
         return choose
 
-    def record_choice(choose: Any, kind: Kind) -> str:
+    def record_choice(choose: Any, kind: ArrayKind) -> str:
         request("begins", "", kind)
         name = choose(ArrayDescription(np.dtype(kind[0]), kind[1], _Device(kind[2])))
         return name if isinstance(name, str) else repr(name)
@@ -263,9 +265,9 @@ def judge_tuner(answer: Answer) -> str:
     kinds = _draw_kinds(rng)
     behaviour, best_names = _draw_behaviour(rng, kinds)
     calls = [*kinds, *(kinds[int(index)] for index in rng.integers(0, len(kinds), 10))]
-    candidates = Candidates(calls, behaviour)
+    candidates = CandidateModel(calls, behaviour)
     choices = answer.ask(call_tuner, calls, list(behaviour), shown=_TUNER_CALL, back=candidates)
-    earlier_kinds: list[Kind] = []
+    earlier_kinds: list[ArrayKind] = []
     for array_kind, choice, timings in zip(calls, choices[:-1], candidates.timed[:-1], strict=True):
         is_new = array_kind not in earlier_kinds
         call_text = f"for {_make_kind_text(array_kind)} choose(x)"
@@ -298,12 +300,12 @@ def judge_tuner(answer: Answer) -> str:
 
 
 def _explain_wrong_choice(
-    array_kind: Kind,
+    array_kind: ArrayKind,
     choice: str,
     timings: dict[str, int],
-    earlier_kinds: Sequence[Kind],
-    behaviour: dict[str, dict[Kind, Behaviour]],
-    best_names: dict[Kind, str],
+    earlier_kinds: Sequence[ArrayKind],
+    behaviour: dict[str, dict[ArrayKind, CandidateBehaviour]],
+    best_names: dict[ArrayKind, str],
 ) -> str:
     """Return the feedback for a wrong choice of a candidate."""
     if not timings and not earlier_kinds:
@@ -346,11 +348,11 @@ def _explain_wrong_choice(
     return f"it is not the fastest; {best_names[array_kind]!r} is. {advice}"
 
 
-def _draw_kinds(rng: np.random.Generator) -> list[Kind]:
+def _draw_kinds(rng: np.random.Generator) -> list[ArrayKind]:
     """Draw kinds of arrays, each of which differs from one base kind."""
     rows, columns = (64 * int(n) for n in rng.permutation(np.arange(1, 30))[:2])
-    base_kind: Kind = ("float32", (rows, columns), 0)
-    neighbours: list[Kind] = [
+    base_kind: ArrayKind = ("float32", (rows, columns), 0)
+    neighbours: list[ArrayKind] = [
         ("float16", (rows, columns), 0),
         ("float64", (rows, columns), 0),
         ("float32", (rows, columns), 1),
@@ -367,13 +369,13 @@ def _draw_kinds(rng: np.random.Generator) -> list[Kind]:
 
 
 def _draw_behaviour(
-    rng: np.random.Generator, kinds: Sequence[Kind]
-) -> tuple[dict[str, dict[Kind, Behaviour]], dict[Kind, str]]:
+    rng: np.random.Generator, kinds: Sequence[ArrayKind]
+) -> tuple[dict[str, dict[ArrayKind, CandidateBehaviour]], dict[ArrayKind, str]]:
     """Draw each candidate's result and time for each kind of array, with different best candidates."""
-    names = [str(name) for name in rng.permutation(_NAMES)[:4]]
+    names = [str(name) for name in rng.permutation(_CANDIDATE_NAMES)[:4]]
     mistakes = cycle(str(name) for name in rng.permutation(list(_WRONG_RESULTS)))
-    behaviour: dict[str, dict[Kind, Behaviour]] = {name: {} for name in names}
-    best_names: dict[Kind, str] = {}
+    behaviour: dict[str, dict[ArrayKind, CandidateBehaviour]] = {name: {} for name in names}
+    best_names: dict[ArrayKind, str] = {}
     for index, array_kind in enumerate(kinds):
         ranking = [names[(index + int(n)) % 4] for n in (0, *rng.permutation([1, 2, 3]))]
         best_names[array_kind] = ranking[0]
@@ -411,7 +413,7 @@ def _draw_delays(rng: np.random.Generator, phase: int, min_factor: float) -> tup
     return tuple(np.roll(factors, phase % 4).tolist())
 
 
-def _make_kind_text(array_kind: Kind) -> str:
+def _make_kind_text(array_kind: ArrayKind) -> str:
     """Return a kind of array as text."""
     return f"{array_kind[0]} {'×'.join(map(str, array_kind[1]))} on device {array_kind[2]}"
 

@@ -18,7 +18,7 @@ def recorded() -> Any:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def _table_title(subject: str) -> str:
+def _make_table_title(subject: str) -> str:
     """Return a table's title with the versions and the device of the recording."""
     record = recorded()
     return f"{subject}, PyTorch {record['versions']['PyTorch']}, recorded on an {record['device']}"
@@ -37,7 +37,7 @@ def speeds() -> Table:
 
     rows = tuple((dtype, *(rate(dtype, n) for n in sizes)) for dtype in formats)
     return Table(
-        _table_title("Matrix multiplications in TFLOP/s"), ("format", *(f"{n:,}³" for n in sizes)), rows
+        _make_table_title("Matrix multiplications in TFLOP/s"), ("format", *(f"{n:,}³" for n in sizes)), rows
     )
 
 
@@ -64,7 +64,7 @@ def workspaces() -> Table:
         )
     headings = ("m × n × k", "dtype", "kernels with", "time", "kernels without", "time", "times as long")
     return Table(
-        _table_title("Matrix multiplications with cuBLAS's workspace and without"), headings, tuple(rows)
+        _make_table_title("Matrix multiplications with cuBLAS's workspace and without"), headings, tuple(rows)
     )
 
 
@@ -80,7 +80,7 @@ def workspace() -> str:
     """Return a sentence about the memory that the first matrix multiplication in each stream allocates."""
     record = recorded()["workspace"]
     first_size, other_size = (size(record[key]) for key in ("first_product_bytes", "another_stream_bytes"))
-    return _table_title(
+    return _make_table_title(
         f"The first matrix multiplication of a process allocates {first_size}, the first one in another "
         f"stream {other_size} more"
     )
@@ -89,14 +89,14 @@ def workspace() -> str:
 def tunable() -> str:
     """Return a sentence about the candidates from which PyTorch's TunableOp can choose."""
     record = recorded()["tunable"]
-    counts_text = comma_separated(record["candidates"])
-    return _table_title(
+    counts_text = join_with_commas(record["candidates"])
+    return _make_table_title(
         f"torch.cuda.tunable: {record['tuned']} choices from {counts_text} candidates each, all of them "
-        f"named {comma_separated(record['names'])}; at most {record['max_tuning_duration_ms']} ms per "
+        f"named {join_with_commas(record['names'])}; at most {record['max_tuning_duration_ms']} ms per "
         "candidate by default"
     )
 
 
-def comma_separated(values: list[Any]) -> str:
+def join_with_commas(values: list[Any]) -> str:
     """Return a list of values as text, separated by commas."""
     return ", ".join(map(str, values))

@@ -13,17 +13,17 @@ from gpulab_course.content.n17_interview.cards.judged import (
     MEMORY,
     RACE,
     RESULTS,
-    exercise,
-    faults,
-    model,
-    outcome,
+    find_exercise,
+    find_faults,
+    judge_kernel,
+    read_model_answer,
 )
 from gpulab_course.content.n17_interview.cards.tasks import TASKS
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
 
 
 @dataclass(frozen=True)
-class Bug:
+class InsertedBug:
     """A bug for a debugging question, with the text changes that add it to the solution."""
 
     name: str
@@ -39,8 +39,8 @@ class Bug:
         return "\n".join(line for line in lines if line.strip()) + "\n"
 
 
-def _make_bug(name: str, *changes: tuple[str, str], also: tuple[str, ...] = ()) -> Bug:
-    return Bug(name, changes, also)
+def _make_bug(name: str, *changes: tuple[str, str], also: tuple[str, ...] = ()) -> InsertedBug:
+    return InsertedBug(name, changes, also)
 
 
 _GUARD_CHANGE = ("    if (i < n) {\n        y[i] = a * x[i] + y[i];\n    }", "    y[i] = a * x[i] + y[i];")
@@ -49,7 +49,7 @@ _TREE_CODE = (
     "            for (int k = threadIdx.x; k < half; k += blockDim.x) s[k] += s[k + half];\n"
     "            __syncthreads();\n"
 )
-BUGS: dict[str, tuple[Bug, ...]] = {
+BUGS: dict[str, tuple[InsertedBug, ...]] = {
     "00-saxpy": (
         _make_bug("no guard", _GUARD_CHANGE),
         _make_bug("guard with <=", ("i < n", "i <= n")),
@@ -258,13 +258,13 @@ BUGS: dict[str, tuple[Bug, ...]] = {
 }
 
 
-def repair(rng: Random, name: str) -> Drawn:
+def draw_bug_questions(rng: Random, name: str) -> Drawn:
     """Choose a bug of an exercise at random, and return the questions about it."""
     bug = rng.choice(BUGS[name])
-    program_text = bug.program(model(name))
+    program_text = bug.program(read_model_answer(name))
 
     def find_fault() -> Found:
-        kinds, verdict = faults(name, program_text)
+        kinds, verdict = find_faults(name, program_text)
         return Found(
             kinds[0],
             f"by the sanitizer, and judged as {name}",
@@ -284,9 +284,9 @@ def repair(rng: Random, name: str) -> Drawn:
             Part(
                 question="Repair it: `answer(code)`, for the same launch. A change that only hides the fault is "
                 "refused. A program that does not compile is not locked.",
-                judge=partial(outcome, name),
+                judge=partial(judge_kernel, name),
                 code=program_text,
-                model=model(name),
+                model=read_model_answer(name),
             ),
         ),
         points=(
@@ -301,8 +301,8 @@ def repair(rng: Random, name: str) -> Drawn:
 
 
 def _make_card(name: str) -> Card:
-    title = f"A wrong program: {exercise(name).title}"
-    return Card(f"bug-{name}", "bug", "L4", title, partial(repair, name=name), (name[:2],))
+    title = f"A wrong program: {find_exercise(name).title}"
+    return Card(f"bug-{name}", "bug", "L4", title, partial(draw_bug_questions, name=name), (name[:2],))
 
 
 CARDS = tuple(map(_make_card, BUGS))

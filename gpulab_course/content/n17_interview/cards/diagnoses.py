@@ -14,8 +14,8 @@ from gpulab.views.tables import Table
 from gpulab.views.tables.diagnosis import BOUND, NAMES, DiagnosisTable
 from gpulab.words import duration, number, percent, shape, size
 from gpulab_course.content.n17_interview.cards.hidden import laid_out
-from gpulab_course.content.n17_interview.cards.hidden.flawed import FAMILIES, Case, draw
-from gpulab_course.content.n17_interview.cards.laboratory import info, use_device
+from gpulab_course.content.n17_interview.cards.hidden.flawed import FAMILIES, FlawedKernel, draw
+from gpulab_course.content.n17_interview.cards.laboratory import read_published_info, use_device
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import KernelCounters, Provenance
 
@@ -33,10 +33,10 @@ _MODULES = (laid_out,)  # importing it registers its families
 
 
 @dataclass(frozen=True)
-class Hidden:
+class HiddenKernel:
     """A randomly chosen kernel for a diagnosis question, with its counters and its diagnosis."""
 
-    case: Case
+    case: FlawedKernel
     counters: KernelCounters
     table: DiagnosisTable
 
@@ -49,7 +49,7 @@ class Hidden:
     @property
     def profile_table(self) -> Table:
         """A table of the kernel's launch configuration and counters, without its source."""
-        device = info(self.case.device)
+        device = read_published_info(self.case.device)
         diagnosis_table = self.table
         counters = self.counters
         occupancy = diagnosis_table.occupancy
@@ -88,8 +88,8 @@ class Hidden:
                 f"{_make_share_text(caches.l1_hit_rate)}, {_make_share_text(caches.l2_hit_rate)}",
             ),
             ("L2 sectors", f"{caches.l2_sectors:,}"),
-            ("global loads", _sectors_per_request(counters, "load")),
-            ("global stores", _sectors_per_request(counters, "store")),
+            ("global loads", _compute_sectors_per_request(counters, "load")),
+            ("global stores", _compute_sectors_per_request(counters, "store")),
             (
                 "shared memory",
                 f"{shared_total('requests'):,} requests, {shared_total('wavefronts'):,} wavefronts",
@@ -122,15 +122,15 @@ def _make_share_text(rate: float | None) -> str:
     return "–" if rate is None else percent(rate)
 
 
-def _sectors_per_request(counters: KernelCounters, access_kind: str) -> str:
+def _compute_sectors_per_request(counters: KernelCounters, access_kind: str) -> str:
     requests = counters.total("requests", "global", access_kind)
     sectors = counters.total("sectors", "global", access_kind)
     return f"{requests:,} requests of {number(sectors / requests)} sectors" if requests else "none"
 
 
-def draw_hidden(rng: Random, cause: str) -> Hidden:
+def draw_hidden(rng: Random, cause: str) -> HiddenKernel:
     """Choose random kernels with this flaw until a diagnosis names the flaw first."""
-    candidate: Hidden | None = None
+    candidate: HiddenKernel | None = None
     for _ in range(_MAX_TRIES):
         hidden_case = draw(rng.randrange(10**6), cause, rng.randrange(len(FAMILIES[cause])))
         candidate = run_case(hidden_case)
@@ -143,7 +143,7 @@ def draw_hidden(rng: Random, cause: str) -> Hidden:
     return candidate
 
 
-def also_right(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
+def find_other_causes(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
     """Return the names of other causes whose gain is nearly that of the main cause. The name "nothing" is
     included if all gains are small.
     """
@@ -157,22 +157,22 @@ def also_right(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
     return (*sorted(names - {NAMES[main_cause.kind]}), *([NOTHING] if main_cause.gain < SURELY else []))
 
 
-def run_case(case: Case) -> Hidden:
+def run_case(case: FlawedKernel) -> HiddenKernel:
     """Run a kernel, and return it with its counters and its diagnosis."""
     with use_device(case.device) as cp:
         kernel, grid, block, args, shared_bytes = case.launch(cp, "flawed")
         counters = count(kernel, grid, block, args, shared_mem=shared_bytes)
         diagnosis_table = diagnosis(kernel, grid, block, args, shared_mem=shared_bytes)
-    return Hidden(case, counters, diagnosis_table)
+    return HiddenKernel(case, counters, diagnosis_table)
 
 
-def kernel_source(code: str, name: str) -> str:
+def find_kernel_source(code: str, name: str) -> str:
     """Return the source of the kernel `name` without the other kernel in `code`."""
     preamble, _, following_code = code.partition(f'extern "C" __global__ void {name}')
     return f'{preamble}extern "C" __global__ void {name}' + following_code.partition('extern "C"')[0]
 
 
-def diagnose(rng: Random, cause: str) -> Drawn:
+def draw_diagnosis_questions(rng: Random, cause: str) -> Drawn:
     """Return the questions about a hidden kernel with this flaw."""
     kernel_case = draw_hidden(rng, cause)
     other_names = [name for name in NAMES.values() if name != kernel_case.cause]
@@ -197,8 +197,8 @@ def diagnose(rng: Random, cause: str) -> Drawn:
             kernel_case.cause,
             origin,
             f"{explanation}{symptom_text}",
-            code=kernel_source(kernel_case.case.code, "flawed"),
-            also=also_right(kernel_case.table),
+            code=find_kernel_source(kernel_case.case.code, "flawed"),
+            also=find_other_causes(kernel_case.table),
         )
 
     def find_gain() -> Found:
@@ -242,7 +242,7 @@ def diagnose(rng: Random, cause: str) -> Drawn:
 
 def _make_hidden_card(card_number: int, cause: str) -> Card:
     # The key must not reveal the cause.
-    draw_questions: Callable[[Random], Any] = partial(diagnose, cause=cause)
+    draw_questions: Callable[[Random], Any] = partial(draw_diagnosis_questions, cause=cause)
     level = "L5" if cause in ("in flight", "latency", "grid", SOUND) else "L4"
     return Card(f"diagnose-{card_number:02}", "diagnose", level, "A hidden kernel", draw_questions, ("09",))
 

@@ -16,11 +16,11 @@ from gpulab.words import count as counted_noun
 from gpulab.words import number, size
 from gpulab_course.content.n17_interview.cards.laboratory import (
     DEVICES,
-    article,
+    choose_article,
+    compile_kernel,
     draw_other_device,
-    info,
-    kernel,
-    published,
+    make_provenance,
+    read_published_info,
     use_device,
 )
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
@@ -33,7 +33,7 @@ GIB = 1 << 30
 # --- how many fit -----------------------------------------------------------------------------------
 def measure_resident(device: str, threads: int, kib: int) -> Found:
     with use_device(device) as cp:
-        occupancy = session.backend().occupancy(kernel(cp, "resident", kib << 10), threads, kib << 10)
+        occupancy = session.backend().occupancy(compile_kernel(cp, "resident", kib << 10), threads, kib << 10)
     limits = ", ".join(f"{name} {blocks}" for name, blocks in occupancy.blocks_by_limit.items())
     return Found(
         occupancy.blocks_per_sm,
@@ -56,7 +56,7 @@ def make_resident_card(rng: Random) -> Drawn:
 
     def make_part(name: str) -> Part:
         return Part(
-            question=question.format(device=name, a=article(name), **fields),
+            question=question.format(device=name, a=choose_article(name), **fields),
             measure=lambda: measure_resident(name, threads, kib),
             unit="blocks",
             near=1.0,
@@ -83,23 +83,27 @@ def make_waves_card(rng: Random) -> Drawn:
     threads = rng.choice([128, 256, 512])
     other_device = draw_other_device(rng, device)
     extra_waves = rng.choice([0.1, 0.4, 1.2, 2.6])
-    blocks = int(info(device).sm_count * (info(device).max_warps_per_sm * 32 // threads) * (1 + extra_waves))
+    blocks = int(
+        read_published_info(device).sm_count
+        * (read_published_info(device).max_warps_per_sm * 32 // threads)
+        * (1 + extra_waves)
+    )
 
     def count_waves(name: str) -> Found:
         with use_device(name) as cp:
-            occupancy = session.backend().occupancy(kernel(cp, "scaled"), threads)
-        blocks_at_once = occupancy.blocks_per_sm * info(name).sm_count
+            occupancy = session.backend().occupancy(compile_kernel(cp, "scaled"), threads)
+        blocks_at_once = occupancy.blocks_per_sm * read_published_info(name).sm_count
         return Found(
             -(-blocks // blocks_at_once),
             occupancy.provenance,
-            f"{info(name).sm_count} SMs × {occupancy.blocks_per_sm} blocks = {blocks_at_once:,} at once; "
+            f"{read_published_info(name).sm_count} SMs × {occupancy.blocks_per_sm} blocks = {blocks_at_once:,} at once; "
             f"{blocks:,} / {blocks_at_once:,} = {number(blocks / blocks_at_once)}, rounded up.",
         )
 
     def make_part(name: str) -> Part:
         return Part(
             question=f"A launch has {blocks:,} equal blocks of {threads} threads, few registers, no shared "
-            f"memory. In how many waves does {article(name)} {name} run them? The last wave "
+            f"memory. In how many waves does {choose_article(name)} {name} run them? The last wave "
             "counts even if it is not full.",
             measure=lambda: count_waves(name),
             unit="waves",
@@ -123,7 +127,9 @@ def _measure_sectors(device: str, stride_floats: int, n: int) -> Found:
     with use_device(device) as cp:
         x = cp.zeros(n * stride_floats, "float32")
         y = cp.zeros(n, "float32")
-        counters = count(kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride_floats), np.int32(n)))
+        counters = count(
+            compile_kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride_floats), np.int32(n))
+        )
     load_accesses = [
         access for access in counters.accesses if access.space == "global" and access.kind == "load"
     ]
@@ -172,7 +178,7 @@ def _measure_wavefronts(device: str, stride_words: int) -> Found:
         x = cp.zeros(32 * stride_words, "float32")
         y = cp.zeros(32, "float32")
         args = (x, y, np.int32(stride_words), np.int32(16))
-        counters = count(kernel(cp, "banks"), 1, 32, args, shared_mem=128 * stride_words)
+        counters = count(compile_kernel(cp, "banks"), 1, 32, args, shared_mem=128 * stride_words)
     load_accesses = [
         access for access in counters.accesses if access.space == "shared" and access.kind == "load"
     ]
@@ -220,7 +226,7 @@ def _measure_matrices(device: str, row_bytes: int) -> Found:
     with use_device(device) as cp:
         x = cp.zeros(8 * row_bytes, "uint32")
         y = cp.zeros(32, "uint32")
-        matrices = kernel(cp, "matrices", 32 * row_bytes)
+        matrices = compile_kernel(cp, "matrices", 32 * row_bytes)
         counters = count(matrices, 1, 32, (x, y, np.int32(row_bytes)), shared_mem=32 * row_bytes)
     (load,) = (access for access in counters.accesses if access.text.startswith("ldmatrix"))
     passes_per_matrix = load.wavefronts // load.ideal_wavefronts
@@ -262,7 +268,7 @@ def make_matrices_card(rng: Random) -> Drawn:
 
 
 def make_stages_card(rng: Random) -> Drawn:
-    device = rng.choice([name for name in DEVICES if info(name).has_async_copies])
+    device = rng.choice([name for name in DEVICES if read_published_info(name).has_async_copies])
     tile_side, tile_depth, stages = rng.choice(
         [(64, 32, 2), (64, 32, 3), (64, 32, 4), (128, 32, 2), (128, 32, 3), (128, 32, 4), (64, 64, 3)]
     )
@@ -285,7 +291,7 @@ def make_stages_card(rng: Random) -> Drawn:
             Part(
                 question=f"A block of {threads} threads multiplies matrices in FP16 and has {stages} stages in dynamic shared "
                 f"memory. A stage contains a tile of {tile_side} × {tile_depth} numbers and one of {tile_depth} × {tile_side}. The threads "
-                f"use few registers. How many such blocks fit on one SM of {article(device)} {device} at the same time?",
+                f"use few registers. How many such blocks fit on one SM of {choose_article(device)} {device} at the same time?",
                 measure=resident_blocks,
                 unit="blocks",
                 near=1.0,
@@ -323,13 +329,13 @@ def _measure_scaling(device: str, n: int) -> Found:
     with use_device(device) as cp:
         x = cp.zeros(n, "float32")
         y = cp.empty(n, "float32")
-        blocks = info(device).sm_count * 8
-        diagnosis_table = diagnosis(kernel(cp, "scaled"), blocks, 256, (x, y, np.int32(n)))
-    bound_ns = 8 * n / info(device).memory_bandwidth_gbps
+        blocks = read_published_info(device).sm_count * 8
+        diagnosis_table = diagnosis(compile_kernel(cp, "scaled"), blocks, 256, (x, y, np.int32(n)))
+    bound_ns = 8 * n / read_published_info(device).memory_bandwidth_gbps
     return Found(
         round(diagnosis_table.time_ns / 1000, 1),
         diagnosis_table.provenance,
-        f"{size(8 * n)} at {info(device).memory_bandwidth_gbps:,} GB/s, {published(device).label}, take "
+        f"{size(8 * n)} at {read_published_info(device).memory_bandwidth_gbps:,} GB/s, {make_provenance(device).label}, take "
         f"{number(bound_ns / 1000)} µs at least.",
     )
 
@@ -341,7 +347,7 @@ def make_scaling_card(rng: Random) -> Drawn:
 
     def make_part(name: str) -> Part:
         return Part(
-            question=f"`y = 2 * x` for {n:,} floats, from cold caches, on {article(name)} {name}. How long does the kernel "
+            question=f"`y = 2 * x` for {n:,} floats, from cold caches, on {choose_article(name)} {name}. How long does the kernel "
             "take?",
             measure=lambda: _measure_scaling(name, n),
             unit="µs",
@@ -381,7 +387,7 @@ def _measure_copy(device: str, size_bytes: int, is_pinned: bool) -> Found:
         round(copy_ns / 1e6, 3),
         copy_timeline.record.provenance,
         f"{size(size_bytes)} in {number(copy_ns / 1e6)} ms are {number(size_bytes / copy_ns)} GB/s. "
-        f"The published rate of the bus is {info(device).pcie_gbps} GB/s.",
+        f"The published rate of the bus is {read_published_info(device).pcie_gbps} GB/s.",
     )
 
 
@@ -394,7 +400,7 @@ def make_copy_card(rng: Random) -> Drawn:
     def make_part(name: str, is_pinned: bool) -> Part:
         return Part(
             question=f"How long does a copy of {mib} MiB from {'pinned' if is_pinned else 'pageable'} host memory "
-            f"to {article(name)} {name} take (PCIe {_make_pcie_text(name)})?",
+            f"to {choose_article(name)} {name} take (PCIe {_make_pcie_text(name)})?",
             measure=lambda: _measure_copy(name, mib * MIB, is_pinned),
             unit="ms",
             near=1.6 if is_pinned else 2.0,
@@ -413,7 +419,7 @@ def make_copy_card(rng: Random) -> Drawn:
 
 
 def _make_pcie_text(name: str) -> str:
-    return {15.75: "3.0 x16", 31.5: "4.0 x16", 63: "5.0 x16"}.get(info(name).pcie_gbps, "x16")
+    return {15.75: "3.0 x16", 31.5: "4.0 x16", 63: "5.0 x16"}.get(read_published_info(name).pcie_gbps, "x16")
 
 
 # --- execution --------------------------------------------------------------------------------------
@@ -421,7 +427,7 @@ def _measure_lanes(device: str, path_count: int) -> Found:
     with use_device(device) as cp:
         x = cp.ones(256, "float32")
         y = cp.zeros(256, "float32")
-        counters = count(kernel(cp, "forked"), 1, 256, (x, y, np.int32(path_count), np.int32(400)))
+        counters = count(compile_kernel(cp, "forked"), 1, 256, (x, y, np.int32(path_count), np.int32(400)))
     return Found(
         round(100 * counters.lane_efficiency, 2),
         counters.provenance,
@@ -462,7 +468,7 @@ def measure_launches(device: str, launch_count: int, graph: bool) -> Found:
     with use_device(device) as cp:
         x = cp.zeros(256, "float32")
         y = cp.zeros(256, "float32")
-        scale_kernel = kernel(cp, "scaled")
+        scale_kernel = compile_kernel(cp, "scaled")
         args = (x, y, np.int32(256))
         backend = session.backend()
         stream = cp.cuda.Stream(non_blocking=True)
@@ -482,7 +488,7 @@ def measure_launches(device: str, launch_count: int, graph: bool) -> Found:
             captured_graph.launch(stream)
         stream.synchronize()
         time_ns = backend.host_ns() - start_ns
-        origin = Provenance("modelled", f"virtual {info(device).name}")
+        origin = Provenance("modelled", f"virtual {read_published_info(device).name}")
     return Found(round(time_ns / 1000, 1), origin, f"{number(time_ns / 1000 / launch_count)} µs per kernel.")
 
 
@@ -498,7 +504,7 @@ def make_launches_card(rng: Random) -> Drawn:
         )
         return Part(
             question=f"{launch_count} kernels that do almost nothing are {method}. How long does it take until the last one has ended, on "
-            f"{article(device)} {device}?",
+            f"{choose_article(device)} {device}?",
             measure=lambda: measure_launches(device, launch_count, graph),
             unit="µs",
             near=2.5,

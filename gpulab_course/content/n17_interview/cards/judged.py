@@ -33,7 +33,7 @@ class UntriedError(GpulabError):
     """Error for a kernel that cannot be run because it does not compile or has other parameters."""
 
 
-def exercise(name: str) -> KernelExercise:
+def find_exercise(name: str) -> KernelExercise:
     """Return the kernel exercise with this name."""
     kernel_exercise = next(
         candidate for candidate in module_of(name, "exercises").EXERCISES if candidate.exercise_id == name
@@ -42,13 +42,13 @@ def exercise(name: str) -> KernelExercise:
     return kernel_exercise
 
 
-def model(name: str) -> str:
+def read_model_answer(name: str) -> str:
     """Return the course's own solution of an exercise."""
-    kernel_exercise = exercise(name)
+    kernel_exercise = find_exercise(name)
     return kernel_exercise.source(kernel_exercise.reference)
 
 
-def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Outcome:
+def judge_kernel(name: str, code: str, *, grid: Any = None, block: Any = None) -> Outcome:
     """Judge a kernel in all stages of an exercise, and return its result as an interview answer.
 
     Raises
@@ -58,13 +58,13 @@ def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Out
     ValueError
         If the launch is not valid.
     """
-    kernel_exercise = exercise(name)
+    kernel_exercise = find_exercise(name)
     kernel_exercise = replace(
         kernel_exercise,
         measured=replace(kernel_exercise.measured, slack=max(_SLACK_FACTOR, kernel_exercise.measured.slack)),
     )
     if grid is not None or block is not None:
-        kernel_exercise = with_launch(kernel_exercise, grid, block)
+        kernel_exercise = replace_launch(kernel_exercise, grid, block)
     verdict = judge(kernel_exercise, code)
     if not verdict and (
         not verdict.stages or verdict.message.endswith(f"keep the given list: {kernel_exercise.signature}.")
@@ -76,27 +76,27 @@ def outcome(name: str, code: str, *, grid: Any = None, block: Any = None) -> Out
 
 
 # --- a launch of the candidate's own ----------------------------------------------------------------
-def _any_block(block: Dim3) -> Dim3:
+def _accept_any_block(block: Dim3) -> Dim3:
     """Return the candidate's block unchanged."""
     return block
 
 
-def _linear_block(block: Dim3) -> Dim3:
+def _choose_linear_block(block: Dim3) -> Dim3:
     """Return the candidate's block if it is one-dimensional, else the exercise's default block."""
     return block if block[1:] == (1, 1) else (256, 1, 1)
 
 
-def _warp_block(block: Dim3) -> Dim3:
+def _choose_warp_block(block: Dim3) -> Dim3:
     """Return the candidate's block if it is one-dimensional with full warps, else the default block."""
     return block if block[1:] == (1, 1) and block[0] % 32 == 0 else (256, 1, 1)
 
 
-def _tile_block(block: Dim3) -> Dim3:
+def _choose_tile_block(block: Dim3) -> Dim3:
     """Return the candidate's block if it is two-dimensional and 32 threads wide, else the default block."""
     return block if block[0] == 32 and block[2] == 1 else (32, 8, 1)
 
 
-def _square_block(block: Dim3) -> Dim3:
+def _choose_square_block(block: Dim3) -> Dim3:
     """Return the candidate's block if it is square, else a square one of a similar size."""
     if block[0] == block[1] and block[2] == 1 and 2 <= block[0] <= 32:
         return block
@@ -106,18 +106,18 @@ def _square_block(block: Dim3) -> Dim3:
 # The block with which the course's own solution is launched for comparison, by exercise: the candidate's
 # block or another one. For other exercises the launch cannot be chosen, because they allow any launch.
 CONVENTIONS: dict[str, Callable[[Dim3], Dim3]] = {
-    "02-index": _any_block,
-    "03-bins": _linear_block,
-    "05-copy4": _linear_block,
-    "05-split": _linear_block,
-    "05-transpose": _tile_block,
-    "05-matmul": _square_block,
-    "06-blur": _any_block,
-    "06-softmax": _warp_block,
+    "02-index": _accept_any_block,
+    "03-bins": _choose_linear_block,
+    "05-copy4": _choose_linear_block,
+    "05-split": _choose_linear_block,
+    "05-transpose": _choose_tile_block,
+    "05-matmul": _choose_square_block,
+    "06-blur": _accept_any_block,
+    "06-softmax": _choose_warp_block,
 }
 
 
-def with_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> KernelExercise:
+def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> KernelExercise:
     """Return a copy of an exercise whose launches all use the candidate's grid and block.
 
     Raises
@@ -128,7 +128,7 @@ def with_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Kerne
     convention = CONVENTIONS[kernel_exercise.exercise_id]
     if block is None:
         raise ValueError("Choose the block as well: block=(32, 8).")
-    own_block = _dim3("block", block)
+    own_block = _convert_to_dim3("block", block)
     if prod(own_block) > _MOST_THREADS:
         raise ValueError(f"A block has at most {_MOST_THREADS:,} threads, not {prod(own_block):,}.")
     reference_block = convention(own_block)
@@ -139,7 +139,7 @@ def with_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Kerne
         for argument in kernel_exercise.arguments
         if not argument.pointer and argument.type == "int"
     ]
-    blocks_of = _grid_of(grid, names)
+    blocks_of = _make_grid_function(grid, names)
 
     def with_own_launch(make_case: Callable[..., Case]) -> Callable[..., Case]:
         @wraps(make_case)
@@ -180,7 +180,7 @@ def with_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Kerne
     )
 
 
-def _dim3(name: str, extents: Any) -> Dim3:
+def _convert_to_dim3(name: str, extents: Any) -> Dim3:
     """Convert one to three sizes to a `Dim3`."""
     extent_list = list(extents) if isinstance(extents, tuple | list) else [extents]
     if not (
@@ -194,17 +194,17 @@ def _dim3(name: str, extents: Any) -> Dim3:
     return x, y, z
 
 
-def _grid_of(grid: Any, names: list[str]) -> Callable[[list[int]], Dim3] | None:
+def _make_grid_function(grid: Any, names: list[str]) -> Callable[[list[int]], Dim3] | None:
     """Return a function that computes the candidate's grid from problem sizes; None for the default grid."""
     if grid is None:
         return None
     if not callable(grid):
-        fixed_grid = _dim3("grid", grid)
+        fixed_grid = _convert_to_dim3("grid", grid)
         return lambda numbers: fixed_grid
 
     def blocks(numbers: list[int]) -> Dim3:
         try:
-            return _dim3("grid", grid(*numbers))
+            return _convert_to_dim3("grid", grid(*numbers))
         except Exception as error:
             parameter_text = ", ".join(names)
             argument_text = ", ".join(map(str, numbers))
@@ -233,13 +233,13 @@ _FAULT_CAUSES = dict.fromkeys(("out of bounds", "misaligned"), MEMORY) | dict.fr
 _STAGE_CAUSES = {"results": RESULTS, "orders": RACE, "hazards": MEMORY, "budget": COSTS, "parallelism": IDLE}
 
 
-def faults(name: str, code: str) -> tuple[list[str], Verdict]:
+def find_faults(name: str, code: str) -> tuple[list[str], Verdict]:
     """Return the kinds of fault in a wrong kernel, the most obvious one first, and the verdict of the judge.
 
     The sanitizer checks small launches for races and out-of-bounds accesses. If it finds none, the kind
     depends on the stage in which the program fails.
     """
-    kernel_exercise = exercise(name)
+    kernel_exercise = find_exercise(name)
     verdict = judge(kernel_exercise, code)
     assert not verdict, "a wrong program"
     kinds: list[str] = []

@@ -17,7 +17,7 @@ _KERNELS = Path(__file__).resolve().parents[1] / "kernels"
 BY_ARITHMETIC = "arithmetic"
 
 
-def article(name: str) -> str:
+def choose_article(name: str) -> str:
     """Return the article "a" or "an" that fits the pronunciation of a device's name."""
     return "a" if name.startswith("T") else "an"
 
@@ -35,7 +35,7 @@ def use_device(device: str) -> Iterator[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedData:
     """The published data of a device, for use in interview cards.
 
     The attribute `fp32_tflops` is the FP32 rate without tensor cores. `fp16_tensor_tflops` is the dense rate
@@ -60,15 +60,15 @@ class Published:
         return self.compute_capability >= (8, 0)
 
 
-def info(device: str) -> Published:
+def read_published_info(device: str) -> PublishedData:
     """Return the published data of a device."""
     device_info = session.find_table_info(device)
-    values = {field.name: getattr(device_info, field.name) for field in fields(Published)}
+    values = {field.name: getattr(device_info, field.name) for field in fields(PublishedData)}
     assert all(value is not None for value in values.values()), device
-    return Published(**values)
+    return PublishedData(**values)
 
 
-def tensor_tflops(device: str, format_name: str) -> float:
+def read_tensor_tflops(device: str, format_name: str) -> float:
     """Return a device's published dense tensor-core rate for a number format, or 0 if there is none.
 
     The format has a name from `virtualgpu.records.counters.TENSOR_FORMATS`.
@@ -77,12 +77,12 @@ def tensor_tflops(device: str, format_name: str) -> float:
         return session.find_ceilings().gflops.get(f"tensor {format_name}", 0.0) / 1e3
 
 
-def published(device: str) -> Provenance:
+def make_provenance(device: str) -> Provenance:
     """Return the provenance of a device's published data."""
-    return info(device).provenance
+    return read_published_info(device).provenance
 
 
-def kernel(cp: Any, name: str, shared_bytes: int = 0) -> Any:
+def compile_kernel(cp: Any, name: str, shared_bytes: int = 0) -> Any:
     """Return a kernel of the interview notebook, which may use `shared_bytes` of dynamic shared memory."""
     function = cp.RawModule(code=source("estimates.cu")).get_function(name)
     if shared_bytes > 48 << 10:

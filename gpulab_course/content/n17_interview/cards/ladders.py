@@ -11,8 +11,8 @@ from gpulab.views.tables import Table
 from gpulab.views.tables.diagnosis import MIN_GAIN, NAMES, DiagnosisTable
 from gpulab.words import duration, listing, number, shape
 from gpulab_course.content import kernels
-from gpulab_course.content.n17_interview.cards.diagnoses import NOTHING, also_right
-from gpulab_course.content.n17_interview.cards.laboratory import DEVICES, info, use_device
+from gpulab_course.content.n17_interview.cards.diagnoses import NOTHING, find_other_causes
+from gpulab_course.content.n17_interview.cards.laboratory import DEVICES, read_published_info, use_device
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import Provenance
 from virtualgpu.records.launch.causes import CauseKind
@@ -60,11 +60,11 @@ def is_refuted(diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTabl
 _STAGE_CAUSES: dict[str, CauseKind] = {"atomics": "atomics", "latency": "latency", "issue": "compute"}
 
 
-def other_right_answers(
+def find_other_right_answers(
     diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]
 ) -> tuple[str, ...]:
     """Return all other right answers, for example causes whose gain is nearly that of the main cause."""
-    names = set(also_right(diagnosis_table))
+    names = set(find_other_causes(diagnosis_table))
     if any(diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables):
         names.discard(NOTHING)
     stage = diagnosis_table.bound
@@ -77,7 +77,7 @@ def other_right_answers(
     return tuple(sorted(names - {main_limit(diagnosis_table)}))
 
 
-def climb(rng: Random, ladder: str) -> Drawn:
+def draw_ladder_questions(rng: Random, ladder: str) -> Drawn:
     """Return the questions about a series of kernels."""
     series = kernels.ladder(ladder)
     device = rng.choice(DEVICES)
@@ -101,7 +101,7 @@ def climb(rng: Random, ladder: str) -> Drawn:
             main_limit(diagnosis_table),
             origin,
             explanation,
-            also=other_right_answers(diagnosis_table, tables[rung_number + 1 :]),
+            also=find_other_right_answers(diagnosis_table, tables[rung_number + 1 :]),
         )
 
     def times_table(rung_number: int) -> Table:
@@ -116,7 +116,7 @@ def climb(rng: Random, ladder: str) -> Drawn:
                     duration(diagnosis_table.time_ns),
                 )
             )
-        title = f"{series.title} on {info(device).name}, {' × '.join(f'{n:,}' for n in _LADDER_SIZES[ladder])}; modelled"
+        title = f"{series.title} on {read_published_info(device).name}, {' × '.join(f'{n:,}' for n in _LADDER_SIZES[ladder])}; modelled"
         return Table(title, ("kernel", "what is new", "grid × block", "time"), tuple(rows))
 
     rung_numbers = [
@@ -170,7 +170,9 @@ def _make_times_text(times_ns: dict[str, float]) -> str:
 
 def _make_ladder_card(ladder: str, sections: tuple[str, ...]) -> Card:
     title = f"A ladder: {kernels.ladder(ladder).title[0].lower()}{kernels.ladder(ladder).title[1:]}"
-    return Card(f"ladder-{ladder}", "ladder", "L5", title, partial(climb, ladder=ladder), sections)
+    return Card(
+        f"ladder-{ladder}", "ladder", "L5", title, partial(draw_ladder_questions, ladder=ladder), sections
+    )
 
 
 CARDS = (

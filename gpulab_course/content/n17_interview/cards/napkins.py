@@ -11,11 +11,11 @@ from gpulab.words import number, size
 from gpulab_course.content.n17_interview.cards.laboratory import (
     BY_ARITHMETIC,
     DEVICES,
-    article,
+    choose_article,
+    compile_kernel,
     draw_other_device,
-    info,
-    kernel,
-    tensor_tflops,
+    read_published_info,
+    read_tensor_tflops,
     use_device,
 )
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
@@ -30,7 +30,7 @@ def make_ridge_card(rng: Random) -> Drawn:
     device, other_device = rng.sample(DEVICES, 2)
 
     def compute_ridge(name: str, tensor: bool) -> Found:
-        device_info = info(name)
+        device_info = read_published_info(name)
         tflops = device_info.fp16_tensor_tflops if tensor else device_info.fp32_tflops
         return Found(
             round(tflops * 1000 / device_info.memory_bandwidth_gbps, 1),
@@ -46,7 +46,7 @@ def make_ridge_card(rng: Random) -> Drawn:
         )
         return Part(
             question=f"From how many {operation_kind} per byte of DRAM traffic on is a kernel bound by "
-            f"arithmetic on {article(name)} {name}? A multiply-add counts as two operations.",
+            f"arithmetic on {choose_article(name)} {name}? A multiply-add counts as two operations.",
             measure=lambda: compute_ridge(name, tensor),
             unit="operations",
             near=1.4,
@@ -71,7 +71,7 @@ def make_product_card(rng: Random) -> Drawn:
     other_device = draw_other_device(rng, device)
 
     def compute_time(name: str, tensor: bool) -> Found:
-        device_info = info(name)
+        device_info = read_published_info(name)
         tflops, element_bytes = (
             (device_info.fp16_tensor_tflops, 2) if tensor else (device_info.fp32_tflops, 4)
         )
@@ -89,7 +89,7 @@ def make_product_card(rng: Random) -> Drawn:
             "in FP16 on tensor cores (dense, sums in FP32)" if tensor else "in FP32, without tensor cores"
         )
         return Part(
-            question=f"What is the shortest time for the multiplication of two {n:,} × {n:,} matrices {method}, on {article(name)} {name}?",
+            question=f"What is the shortest time for the multiplication of two {n:,} × {n:,} matrices {method}, on {choose_article(name)} {name}?",
             measure=lambda: compute_time(name, tensor),
             unit="ms",
             near=1.3,
@@ -110,24 +110,24 @@ def make_product_card(rng: Random) -> Drawn:
 def make_formats_card(rng: Random) -> Drawn:
     n = rng.choice([4096, 6144, 8192])
     device, other_device = (
-        rng.choice([name for name in DEVICES if tensor_tflops(name, format_name)] or ["H100"])
+        rng.choice([name for name in DEVICES if read_tensor_tflops(name, format_name)] or ["H100"])
         for format_name in ("tf32 to f32", "f8 to f32")
     )
 
     def make_part(name: str, format_name: str, format_text: str) -> Part:
-        fp16_tflops = info(name).fp16_tensor_tflops
+        fp16_tflops = read_published_info(name).fp16_tensor_tflops
 
         def shortest_time() -> Found:
-            tflops = tensor_tflops(name, format_name)
+            tflops = read_tensor_tflops(name, format_name)
             return Found(
                 round(2 * n**3 / (tflops * 1e9), 3),
-                info(name).provenance,
+                read_published_info(name).provenance,
                 f"2 × {n:,}³ operations at {number(tflops)} TFLOPS, {number(tflops / fp16_tflops)} times the "
                 "rate of FP16.",
             )
 
         return Part(
-            question=f"The tensor cores of {article(name)} {name} reach {fp16_tflops} TFLOPS with FP16 factors (dense, sums in FP32). "
+            question=f"The tensor cores of {choose_article(name)} {name} reach {fp16_tflops} TFLOPS with FP16 factors (dense, sums in FP32). "
             f"What is the shortest time in which they multiply two {n:,} × {n:,} matrices of {format_text} numbers, "
             "also dense and with sums in FP32?",
             measure=shortest_time,
@@ -157,7 +157,7 @@ def make_registers_card(rng: Random) -> Drawn:
     other_device = draw_other_device(rng, device)
 
     def file_size(name: str) -> Found:
-        device_info = info(name)
+        device_info = read_published_info(name)
         return Found(
             device_info.registers_per_sm * 4 // 1024,
             device_info.provenance,
@@ -166,7 +166,7 @@ def make_registers_card(rng: Random) -> Drawn:
         )
 
     def warp_limit(name: str) -> Found:
-        device_info = info(name)
+        device_info = read_published_info(name)
         # Rounded up to units of 256 registers per warp (CUDA's occupancy rules since compute capability 3).
         registers_per_warp = -(-registers_per_thread * 32 // 256) * 256
         warp_count = device_info.registers_per_sm // registers_per_warp // 4 * 4
@@ -180,14 +180,14 @@ def make_registers_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(
             Part(
-                question=f"How many KiB is the register file of one SM of {article(device)} {device}?",
+                question=f"How many KiB is the register file of one SM of {choose_article(device)} {device}?",
                 measure=lambda: file_size(device),
                 unit="KiB",
                 near=1.03,
             ),
             Part(
                 question=f"A kernel uses {registers_per_thread} registers per thread. How many warps do the registers of an SM of "
-                f"{article(other_device)} {other_device} allow, whatever its other limits are?",
+                f"{choose_article(other_device)} {other_device} allow, whatever its other limits are?",
                 measure=lambda: warp_limit(other_device),
                 unit="warps",
                 near=1.1,
@@ -212,7 +212,7 @@ def make_in_flight_card(rng: Random) -> Drawn:
     other_device = draw_other_device(rng, device)
 
     def compute_bytes(name: str) -> Found:
-        device_info = info(name)
+        device_info = read_published_info(name)
         kib = device_info.memory_bandwidth_gbps * latency_ns / device_info.sm_count / 1024
         return Found(
             round(kib, 1),
@@ -223,7 +223,7 @@ def make_in_flight_card(rng: Random) -> Drawn:
 
     def make_part(name: str) -> Part:
         return Part(
-            question=f"A load from DRAM takes {latency_ns} ns. How many KiB must each SM of {article(name)} {name} "
+            question=f"A load from DRAM takes {latency_ns} ns. How many KiB must each SM of {choose_article(name)} {name} "
             "have in flight to use all of its bandwidth?",
             measure=lambda: compute_bytes(name),
             unit="KiB",
@@ -258,7 +258,7 @@ def make_key_cache_card(rng: Random) -> Drawn:
         )
 
     def step_time() -> Found:
-        device_info = info(device)
+        device_info = read_published_info(device)
         time_ms = cache_bytes / (device_info.memory_bandwidth_gbps * 1e6)
         return Found(
             round(time_ms, 3),
@@ -279,7 +279,7 @@ def make_key_cache_card(rng: Random) -> Drawn:
                 question="One decoding step adds a token to "
                 f"{(f'each of the {batch} sequences' if batch > 1 else 'the sequence')}, and "
                 "reads all these keys and values once. How long does that take at least on "
-                f"{article(device)} {device}, if they fit into its memory?",
+                f"{choose_article(device)} {device}, if they fit into its memory?",
                 measure=step_time,
                 unit="ms",
                 near=1.3,
@@ -316,7 +316,7 @@ def make_decoding_card(rng: Random) -> Drawn:
     )
 
     def rate() -> Found:
-        device_info = info(device)
+        device_info = read_published_info(device)
         return Found(
             round(device_info.memory_bandwidth_gbps / (billion_parameters * weight_bytes), 1),
             device_info.provenance,
@@ -325,8 +325,8 @@ def make_decoding_card(rng: Random) -> Drawn:
         )
 
     def gain() -> Found:
-        old_info = info(device)
-        new_info = info(other_device)
+        old_info = read_published_info(device)
+        new_info = read_published_info(other_device)
         return Found(
             round(new_info.memory_bandwidth_gbps / old_info.memory_bandwidth_gbps, 2),
             new_info.provenance,
@@ -339,14 +339,14 @@ def make_decoding_card(rng: Random) -> Drawn:
             Part(
                 question=f"A model of {billion_parameters} billion weights of {weight_bytes} "
                 f"byte{('s' if weight_bytes > 1 else '')} decodes one sequence. How many tokens per "
-                f"second does the bandwidth of {article(device)} {device} allow at most, if they "
+                f"second does the bandwidth of {choose_article(device)} {device} allow at most, if they "
                 "fit into its memory?",
                 measure=rate,
                 unit="tokens/s",
                 near=1.3,
             ),
             Part(
-                question=f"How many times as fast is it at most on {article(other_device)} {other_device}?",
+                question=f"How many times as fast is it at most on {choose_article(other_device)} {other_device}?",
                 measure=gain,
                 unit="times",
                 near=1.15,
@@ -376,7 +376,7 @@ def make_halves_card(rng: Random) -> Drawn:
     def count_in_half() -> Found:
         with use_device("A100") as cp:
             device_sum = cp.zeros(1, "float32")
-            kernel(cp, "ones")((1,), (1,), (device_sum, np.int32(additions)))
+            compile_kernel(cp, "ones")((1,), (1,), (device_sum, np.int32(additions)))
             value = int(device_sum[0])
         return Found(
             value,

@@ -13,7 +13,12 @@ from gpulab.lab.why.diagnose import diagnose as diagnosis
 from gpulab.words import duration, percent, size
 from gpulab_course.content import kernels
 from gpulab_course.content.n17_interview.cards import estimates
-from gpulab_course.content.n17_interview.cards.laboratory import BY_ARITHMETIC, info, kernel, use_device
+from gpulab_course.content.n17_interview.cards.laboratory import (
+    BY_ARITHMETIC,
+    compile_kernel,
+    read_published_info,
+    use_device,
+)
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import Provenance
 
@@ -81,8 +86,8 @@ def _claim_card(
 def _blocks_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     device = rng.choice(["A100", "H100", "H200", "L40S"])
     kib = rng.choice([6, 10, 12])
-    shared_kib = info(device).shared_per_sm_bytes >> 10
-    claim = f"{info(device).name}: blocks of 32 threads with {kib} KiB of shared memory: {shared_kib} / {kib} = {shared_kib // kib} blocks per SM."
+    shared_kib = read_published_info(device).shared_per_sm_bytes >> 10
+    claim = f"{read_published_info(device).name}: blocks of 32 threads with {kib} KiB of shared memory: {shared_kib} / {kib} = {shared_kib // kib} blocks per SM."
     return (
         claim,
         "How many blocks does the occupancy calculator find?",
@@ -125,7 +130,7 @@ def _registers_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
     device = rng.choice(["T4", "A100", "H100", "L40S"])
 
     def measure() -> Found:
-        device_info = info(device)
+        device_info = read_published_info(device)
         return Found(
             device_info.registers_per_sm * 4 >> 10,
             device_info.provenance,
@@ -134,7 +139,7 @@ def _registers_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
 
     return (
         "",
-        f"How many KiB of registers does an SM of the {info(device).name} have?",
+        f"How many KiB of registers does an SM of the {read_published_info(device).name} have?",
         "KiB",
         1.0,
         measure,
@@ -144,14 +149,17 @@ def _registers_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
 
 def _decode_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
     old_device, new_device = rng.choice([("A100", "H100"), ("A100", "H200"), ("T4", "L40S")])
-    claim = f"Decoding is bound by memory, so going from {info(old_device).name} to {info(new_device).name} makes it exactly 0 % faster."
+    claim = f"Decoding is bound by memory, so going from {read_published_info(old_device).name} to {read_published_info(new_device).name} makes it exactly 0 % faster."
 
     def measure() -> Found:
-        ratio = info(new_device).memory_bandwidth_gbps / info(old_device).memory_bandwidth_gbps
+        ratio = (
+            read_published_info(new_device).memory_bandwidth_gbps
+            / read_published_info(old_device).memory_bandwidth_gbps
+        )
         return Found(
             round(ratio, 2),
-            info(new_device).provenance,
-            f"{info(old_device).memory_bandwidth_gbps:,} → {info(new_device).memory_bandwidth_gbps:,} GB/s: a memory-bound "
+            read_published_info(new_device).provenance,
+            f"{read_published_info(old_device).memory_bandwidth_gbps:,} → {read_published_info(new_device).memory_bandwidth_gbps:,} GB/s: a memory-bound "
             "kernel gains at most as much as the memory.",
         )
 
@@ -187,7 +195,7 @@ def _stack_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found]
         with use_device("A100") as cp:
             x = cp.zeros(n, "float32")
             y = cp.empty(n, "float32")
-            diagnosis_table = diagnosis(kernel(cp, "scaled"), 864, 256, (x, y, np.int32(n)))
+            diagnosis_table = diagnosis(compile_kernel(cp, "scaled"), 864, 256, (x, y, np.int32(n)))
         return Found(
             round(8 * n / diagnosis_table.time_ns),
             diagnosis_table.provenance,
@@ -271,7 +279,7 @@ def _graphs_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found
     return (
         "",
         (
-            f"A graph has {launch_count} tiny kernels in one chain, on {info(device).name}. How many µs "
+            f"A graph has {launch_count} tiny kernels in one chain, on {read_published_info(device).name}. How many µs "
             "does it take per kernel?"
         ),
         "µs",
@@ -288,7 +296,7 @@ def _diverging_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
         with use_device(device) as cp:
             x = cp.ones(256, "float32")
             y = cp.zeros(256, "float32")
-            counters = count(kernel(cp, "by_warp"), 1, 256, (x, y))
+            counters = count(compile_kernel(cp, "by_warp"), 1, 256, (x, y))
         return Found(
             round(100 * counters.lane_efficiency),
             counters.provenance,
@@ -317,7 +325,7 @@ def _measure_slowdown(device: str, kib: int) -> Found:
         y = cp.empty(n, "float32")
         for shared_bytes in (0, kib << 10):
             diagnosis_table = diagnosis(
-                kernel(cp, "scaled", shared_bytes),
+                compile_kernel(cp, "scaled", shared_bytes),
                 n // 128,
                 128,
                 (x, y, np.int32(n)),
@@ -343,7 +351,7 @@ def _occupancy_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
     device = rng.choice(list(_UNUSED_KIB))
     kib, _ = _UNUSED_KIB[device]
     question = (
-        f"An element-wise kernel runs on {info(device).name} in blocks of 128 threads, first without "
+        f"An element-wise kernel runs on {read_published_info(device).name} in blocks of 128 threads, first without "
         f"shared memory, and then with {kib} KiB of unused shared memory per block. How many times as long "
         "does the second run take?"
     )
@@ -379,13 +387,13 @@ def _asynchronous_claim(rng: Random) -> tuple[str, str, str, float, Callable[[],
             copy_ns = backend.host_ns() - start_ns
         return Found(
             round(100 * call_ns / copy_ns),
-            Provenance("modelled", f"virtual {info(device).name}"),
+            Provenance("modelled", f"virtual {read_published_info(device).name}"),
             f"The call returned after {duration(call_ns)} of {duration(copy_ns)}: the driver copies "
             "pageable memory to a pinned buffer first, and the host waits.",
         )
 
     question = (
-        f"{mib} MiB are copied from pageable memory to {info(device).name}, in a separate stream. "
+        f"{mib} MiB are copied from pageable memory to {read_published_info(device).name}, in a separate stream. "
         "After what share of the copy's time does the call return?"
     )
     return ("", question, "%", 1.3, measure, {"device": device, "mib": mib})

@@ -5,7 +5,12 @@ from __future__ import annotations
 from functools import partial
 from random import Random
 
-from gpulab_course.content.n17_interview.cards.judged import CONVENTIONS, exercise, model, outcome
+from gpulab_course.content.n17_interview.cards.judged import (
+    CONVENTIONS,
+    find_exercise,
+    judge_kernel,
+    read_model_answer,
+)
 from gpulab_course.content.n17_interview.cards.tasks import TASKS
 from gpulab_course.teach.interview import Card, Drawn, Part
 
@@ -20,7 +25,7 @@ MINUTES = 20
 
 def write(rng: Random, name: str) -> Drawn:
     """Return the interview question that asks for the kernel of an exercise."""
-    kernel_exercise = exercise(name)
+    kernel_exercise = find_exercise(name)
     has_own_launch = name in CONVENTIONS
     stub = f'extern "C" __global__ void {kernel_exercise.kernel}({kernel_exercise.parameters}) {{\n    // {MINUTES} minutes\n}}\n'
     launch = ""
@@ -39,10 +44,10 @@ def write(rng: Random, name: str) -> Drawn:
                 question=f"{TASKS[name]} `answer(code)` tests the results with any order of blocks, "
                 f"hazards, costs and parallelism.{launch} A kernel that does not compile is not "
                 "locked.",
-                judge=partial(outcome, name),
+                judge=partial(judge_kernel, name),
                 code=stub,
                 launchable=has_own_launch,
-                model=model(name),
+                model=read_model_answer(name),
             ),
         ),
         points=_KERNEL_POINTS,

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 DEVICES = ("T4", "A100", "RTX 4090", "H100", "H200", "L40S", "RTX 3090")
-SMS = {"T4": 40, "A100": 108, "RTX 4090": 128, "H100": 132, "H200": 132, "L40S": 142, "RTX 3090": 82}
-THREADS = {"T4": 1024, "A100": 2048, "H100": 2048, "H200": 2048}  # per SM; 1,536 for other devices
-Shape = int | tuple[int, int]
+SM_COUNTS = {"T4": 40, "A100": 108, "RTX 4090": 128, "H100": 132, "H200": 132, "L40S": 142, "RTX 3090": 82}
+MAX_THREADS_PER_SM = {"T4": 1024, "A100": 2048, "H100": 2048, "H200": 2048}  # per SM; 1,536 for other devices
+LaunchExtents = int | tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Case:
+class FlawedKernel:
     """A kernel with a performance flaw and the launch of its fixed version, or a kernel without a flaw."""
 
     family: str
@@ -29,8 +29,8 @@ class Case:
     device: str
     code: str
     arrays: tuple[Any, ...]
-    flawed: tuple[Shape, Shape, int]
-    mended: tuple[Shape, Shape, int] | None = None
+    flawed: tuple[LaunchExtents, LaunchExtents, int]
+    mended: tuple[LaunchExtents, LaunchExtents, int] | None = None
 
     def launch(self, cp: Any, name: str) -> tuple[Any, ...]:
         """Return the kernel of the ``"flawed"`` or ``"mended"`` version, with its launch configuration and
@@ -47,28 +47,28 @@ class Case:
         return kernel, shape[0], shape[1], args, shape[2]
 
 
-Family = Callable[[random.Random], Case]
-FAMILIES: dict[str, list[Family]] = {}
+KernelFamily = Callable[[random.Random], FlawedKernel]
+FAMILIES: dict[str, list[KernelFamily]] = {}
 
 
-def family(cause: str) -> Callable[[Family], Family]:
+def register_family(cause: str) -> Callable[[KernelFamily], KernelFamily]:
     """Return a decorator for a function that draws random kernels with this flaw."""
 
-    def register(draw_case: Family) -> Family:
+    def register(draw_case: KernelFamily) -> KernelFamily:
         FAMILIES.setdefault(cause, []).append(draw_case)
         return draw_case
 
     return register
 
 
-def draw(seed: int | str, cause: str, index: int) -> Case:
+def draw(seed: int | str, cause: str, index: int) -> FlawedKernel:
     """Draw a random kernel with this flaw from the family with this index."""
     rng = random.Random(f"{seed} {cause} {index}")
     families = FAMILIES[cause]
     return families[index % len(families)](rng)
 
 
-def _kernel_pair(args: str, flawed_body: str, fixed_body: str = "", preamble: str = "") -> str:
+def _make_kernel_pair(args: str, flawed_body: str, fixed_body: str = "", preamble: str = "") -> str:
     """Return CUDA source with both kernels, from their bodies."""
     index_line = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
     source_parts = [preamble]
@@ -80,61 +80,61 @@ def _kernel_pair(args: str, flawed_body: str, fixed_body: str = "", preamble: st
     return "\n".join(source_parts)
 
 
-def _float_array(n: int) -> np.ndarray:
+def _make_float_array(n: int) -> np.ndarray:
     return np.random.default_rng(n).random(n, np.float32)
 
 
-def _zero_array(n: int, dtype: Any = np.float32) -> np.ndarray:
+def _make_zero_array(n: int, dtype: Any = np.float32) -> np.ndarray:
     return np.zeros(n, dtype)
 
 
 # --- uncoalesced ------------------------------------------------------------------------------------
-@family("uncoalesced")
-def rows_one_thread_each(rng: random.Random) -> Case:
+@register_family("uncoalesced")
+def draw_rows_one_thread_each(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     m = rng.choice([32, 48, 64])
     n = rng.choice([1 << 15, 1 << 16, 3 << 15])
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const float* x, float* y, int n, int m",
         "    float s = 0;\n    for (int j = 0; j < m; j++)\n        s += x[i * m + j];\n    y[i] = s;",
         "    float s = 0;\n    for (int j = 0; j < m; j++)\n        s += x[j * n + i];\n    y[i] = s;",
     )
     shape = n // 128, 128, 0
-    return Case(
+    return FlawedKernel(
         "rows_one_thread_each",
         "uncoalesced",
         device,
         code,
-        (_float_array(n * m), _zero_array(n), np.int32(n), np.int32(m)),
+        (_make_float_array(n * m), _make_zero_array(n), np.int32(n), np.int32(m)),
         shape,
         shape,
     )
 
 
-@family("uncoalesced")
-def strided_copy(rng: random.Random) -> Case:
+@register_family("uncoalesced")
+def draw_strided_copy(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     stride = rng.choice([4, 8, 16, 32])
     n = rng.choice([1 << 18, 1 << 19])
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const float* x, float* y, int stride",
         "    y[i] = 2.0f * x[i * stride];",
         "    y[i] = 2.0f * x[i];",
     )
     shape = n // 256, 256, 0
-    return Case(
+    return FlawedKernel(
         "strided_copy",
         "uncoalesced",
         device,
         code,
-        (_float_array(n * stride), _zero_array(n), np.int32(stride)),
+        (_make_float_array(n * stride), _make_zero_array(n), np.int32(stride)),
         shape,
         shape,
     )
 
 
-@family("uncoalesced")
-def transposed_copy(rng: random.Random) -> Case:
+@register_family("uncoalesced")
+def draw_transposed_copy(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1024, 1536, 2048])
     args = "const float* x, float* y, int n"
@@ -154,42 +154,42 @@ def transposed_copy(rng: random.Random) -> Case:
             "}",
         ]
     )
-    return Case(
+    return FlawedKernel(
         "transposed_copy",
         "uncoalesced",
         device,
         code,
-        (_float_array(n * n), _zero_array(n * n), np.int32(n)),
+        (_make_float_array(n * n), _make_zero_array(n * n), np.int32(n)),
         ((n // 32, n // 8), (32, 8), 0),
         ((n // 32, n // 32), (32, 8), 0),
     )
 
 
-@family("uncoalesced")
-def array_of_structs(rng: random.Random) -> Case:
+@register_family("uncoalesced")
+def draw_array_of_structs(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     fields = rng.choice([6, 8, 12])
     n = rng.choice([1 << 18, 1 << 19])
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const float* x, float* y, int n",
         f"    y[i] = x[i * {fields}] + x[i * {fields} + 1];",
         "    y[i] = x[i] + x[n + i];",
     )
     shape = n // 256, 256, 0
-    return Case(
+    return FlawedKernel(
         "array_of_structs",
         "uncoalesced",
         device,
         code,
-        (_float_array(n * fields), _zero_array(n), np.int32(n)),
+        (_make_float_array(n * fields), _make_zero_array(n), np.int32(n)),
         shape,
         shape,
     )
 
 
 # --- re-reading -------------------------------------------------------------------------------------
-@family("re-reading")
-def naive_product(rng: random.Random) -> Case:
+@register_family("re-reading")
+def draw_naive_product(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([512, 640, 768])
     tile_side = 16
@@ -219,23 +219,23 @@ def naive_product(rng: random.Random) -> Case:
         ]
     )
     shape = (n // tile_side, n // tile_side), (tile_side, tile_side), 0
-    return Case(
+    return FlawedKernel(
         "naive_product",
         "re-reading",
         device,
         code,
-        (_float_array(n * n), _float_array(n * n), _zero_array(n * n), np.int32(n)),
+        (_make_float_array(n * n), _make_float_array(n * n), _make_zero_array(n * n), np.int32(n)),
         shape,
         shape,
     )
 
 
-@family("re-reading")
-def all_pairs(rng: random.Random) -> Case:
+@register_family("re-reading")
+def draw_all_pairs(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 16, 1 << 17])
     m = rng.choice([256, 512])
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const float4* p, float* out, int m",
         """    float4 me = p[i]; float s = 0;
     for (int j = 0; j < m; j++) {
@@ -257,23 +257,23 @@ def all_pairs(rng: random.Random) -> Case:
     out[i] = s;""",
     )
     shape = n // 128, 128, 0
-    return Case(
+    return FlawedKernel(
         "all_pairs",
         "re-reading",
         device,
         code,
-        (_float_array(4 * n), _zero_array(n), np.int32(m)),
+        (_make_float_array(4 * n), _make_zero_array(n), np.int32(m)),
         shape,
         shape,
     )
 
 
-@family("re-reading")
-def wide_filter(rng: random.Random) -> Case:
+@register_family("re-reading")
+def draw_wide_filter(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     radius = rng.choice([16, 24, 32])
     n = rng.choice([1 << 19, 1 << 20])
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const float* x, const float* w, float* y, int n",
         f"""    float s = 0;
     for (int k = -{radius}; k <= {radius}; k++) {{
@@ -291,20 +291,20 @@ def wide_filter(rng: random.Random) -> Case:
     y[i] = s;""",
     )
     shape = n // 256, 256, 0
-    return Case(
+    return FlawedKernel(
         "wide_filter",
         "re-reading",
         device,
         code,
-        (_float_array(n), _float_array(2 * radius + 1), _zero_array(n), np.int32(n)),
+        (_make_float_array(n), _make_float_array(2 * radius + 1), _make_zero_array(n), np.int32(n)),
         shape,
         shape,
     )
 
 
 # --- bank conflicts ---------------------------------------------------------------------------------
-@family("bank conflicts")
-def unpadded_tile(rng: random.Random) -> Case:
+@register_family("bank conflicts")
+def draw_unpadded_tile(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([512, 1024])
     round_count = rng.choice([8, 16])
@@ -320,19 +320,19 @@ def unpadded_tile(rng: random.Random) -> Case:
     out[i] = s;"""
 
     shape = n, 256, 0
-    return Case(
+    return FlawedKernel(
         "unpadded_tile",
         "bank conflicts",
         device,
-        _kernel_pair("const float* in, float* out", make_body(0), make_body(1)),
-        (_float_array(n * 1024), _zero_array(n * 256)),
+        _make_kernel_pair("const float* in, float* out", make_body(0), make_body(1)),
+        (_make_float_array(n * 1024), _make_zero_array(n * 256)),
         shape,
         shape,
     )
 
 
-@family("bank conflicts")
-def records_of_a_thread(rng: random.Random) -> Case:
+@register_family("bank conflicts")
+def draw_records_of_a_thread(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     fields = rng.choice([8, 16])
     n = rng.choice([1 << 17, 1 << 18])
@@ -346,19 +346,25 @@ def records_of_a_thread(rng: random.Random) -> Case:
         for (int k = 0; k < {fields}; k++) {{ v += s[{index}]; s[{index}] = v; }}
     y[i] = v;"""
 
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const float* x, float* y",
         make_body(f"threadIdx.x * {fields} + k"),
         make_body("k * 128 + threadIdx.x"),
     )
     shape = n // 128, 128, 0
-    return Case(
-        "records_of_a_thread", "bank conflicts", device, code, (_float_array(n), _zero_array(n)), shape, shape
+    return FlawedKernel(
+        "records_of_a_thread",
+        "bank conflicts",
+        device,
+        code,
+        (_make_float_array(n), _make_zero_array(n)),
+        shape,
+        shape,
     )
 
 
-@family("bank conflicts")
-def strided_table(rng: random.Random) -> Case:
+@register_family("bank conflicts")
+def draw_strided_table(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     stride = rng.choice([4, 8, 16])
     n = rng.choice([1 << 18, 1 << 19])
@@ -371,25 +377,25 @@ def strided_table(rng: random.Random) -> Case:
     for (int r = 0; r < 64; r++) s += t[{index}];
     y[i] = s;"""
 
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const float* x, float* y",
         make_body(f"((threadIdx.x + r) & 127) * {stride}"),
         make_body("(threadIdx.x + r) & 127"),
     )
     shape = n // 128, 128, 0
-    return Case(
+    return FlawedKernel(
         "strided_table",
         "bank conflicts",
         device,
         code,
-        (_float_array(128 * stride), _zero_array(n)),
+        (_make_float_array(128 * stride), _make_zero_array(n)),
         shape,
         shape,
     )
 
 
 # --- atomics ----------------------------------------------------------------------------------------
-def _sum_bodies(type_name: str, add: str, n: int) -> tuple[str, str]:
+def _make_sum_bodies(type_name: str, add: str, n: int) -> tuple[str, str]:
     """Return two kernel bodies for a sum: one atomic per thread, and one atomic per warp."""
     flawed_body = (
         f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) {add.format(to='out', value='x[k]')};"
@@ -401,29 +407,29 @@ def _sum_bodies(type_name: str, add: str, n: int) -> tuple[str, str]:
     return flawed_body, fixed_body
 
 
-@family("atomics")
-def one_sum(rng: random.Random) -> Case:
+@register_family("atomics")
+def draw_one_sum(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 17, 1 << 18, 1 << 19])
-    flawed_body, fixed_body = _sum_bodies("float", "atomicAdd({to}, {value})", n)
-    shape = 2 * SMS[device], 256, 0
-    return Case(
+    flawed_body, fixed_body = _make_sum_bodies("float", "atomicAdd({to}, {value})", n)
+    shape = 2 * SM_COUNTS[device], 256, 0
+    return FlawedKernel(
         "one_sum",
         "atomics",
         device,
-        _kernel_pair("const float* x, float* out, int n", flawed_body, fixed_body),
-        (_float_array(n), _zero_array(1), np.int32(n)),
+        _make_kernel_pair("const float* x, float* out, int n", flawed_body, fixed_body),
+        (_make_float_array(n), _make_zero_array(1), np.int32(n)),
         shape,
         shape,
     )
 
 
-@family("atomics")
-def few_bins(rng: random.Random) -> Case:
+@register_family("atomics")
+def draw_few_bins(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     bins = rng.choice([8, 16, 64])
     n = rng.choice([1 << 18, 1 << 19])
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const int* x, float* out, int n",
         f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) atomicAdd(out + (x[k] & {bins - 1}), 1.0f);",
         f"""    __shared__ float s[{bins}];
@@ -433,16 +439,18 @@ def few_bins(rng: random.Random) -> Case:
     __syncthreads();
     if (threadIdx.x < {bins}) atomicAdd(out + threadIdx.x, s[threadIdx.x]);""",
     )
-    shape = 2 * SMS[device], 256, 0
+    shape = 2 * SM_COUNTS[device], 256, 0
     values = np.random.default_rng(n).integers(0, bins, n).astype(np.int32)
-    return Case("few_bins", "atomics", device, code, (values, _zero_array(bins), np.int32(n)), shape, shape)
+    return FlawedKernel(
+        "few_bins", "atomics", device, code, (values, _make_zero_array(bins), np.int32(n)), shape, shape
+    )
 
 
-@family("atomics")
-def counted_matches(rng: random.Random) -> Case:
+@register_family("atomics")
+def draw_counted_matches(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 19, 1 << 20])
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const float* x, float* out, int n",
         "    for (int k = i; k < n; k += gridDim.x * blockDim.x)\n        if (x[k] > 0.5f) atomicAdd(out, x[k]);",
         """    float s = 0;
@@ -450,25 +458,25 @@ def counted_matches(rng: random.Random) -> Case:
     for (int d = 16; d; d /= 2) s += __shfl_down_sync(~0u, s, d);
     if (threadIdx.x % 32 == 0) atomicAdd(out, s);""",
     )
-    shape = 2 * SMS[device], 256, 0
-    return Case(
+    shape = 2 * SM_COUNTS[device], 256, 0
+    return FlawedKernel(
         "counted_matches",
         "atomics",
         device,
         code,
-        (_float_array(n), _zero_array(1), np.int32(n)),
+        (_make_float_array(n), _make_zero_array(1), np.int32(n)),
         shape,
         shape,
     )
 
 
 # --- spills -----------------------------------------------------------------------------------------
-@family("spills")
-def local_histogram(rng: random.Random) -> Case:
+@register_family("spills")
+def draw_local_histogram(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 16, 1 << 17])
     last_lines = "    float s = 0;\n    for (int k = 0; k < 16; k++) s += k * {0};\n    y[i] = s;"
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const int* x, float* y, int n",
         "    int c[16];\n    for (int k = 0; k < 16; k++) c[k] = 0;\n"
         "    for (int k = 0; k < 64; k++) c[x[k * n + i] & 15]++;\n" + last_lines.format("c[k]"),
@@ -478,17 +486,17 @@ def local_histogram(rng: random.Random) -> Case:
     )
     shape = n // 128, 128, 0
     values = np.random.default_rng(n).integers(0, 16, n * 64).astype(np.int32)
-    return Case(
-        "local_histogram", "spills", device, code, (values, _zero_array(n), np.int32(n)), shape, shape
+    return FlawedKernel(
+        "local_histogram", "spills", device, code, (values, _make_zero_array(n), np.int32(n)), shape, shape
     )
 
 
-@family("spills")
-def local_table(rng: random.Random) -> Case:
+@register_family("spills")
+def draw_local_table(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 18, 1 << 19])
     size = rng.choice([32, 64])
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const float* x, float* y, int n",
         f"""    float t[{size}];
     for (int k = 0; k < {size}; k++) t[k] = x[i] * k;
@@ -502,13 +510,19 @@ def local_table(rng: random.Random) -> Case:
     y[i] = s;""",
     )
     shape = n // 256, 256, 0
-    return Case(
-        "local_table", "spills", device, code, (_float_array(n), _zero_array(n), np.int32(n)), shape, shape
+    return FlawedKernel(
+        "local_table",
+        "spills",
+        device,
+        code,
+        (_make_float_array(n), _make_zero_array(n), np.int32(n)),
+        shape,
+        shape,
     )
 
 
-@family("spills")
-def local_queue(rng: random.Random) -> Case:
+@register_family("spills")
+def draw_local_queue(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 17, 1 << 18])
     round_count = rng.choice([64, 96])
@@ -523,12 +537,18 @@ def local_queue(rng: random.Random) -> Case:
     }}
     y[i] = {element.format("head & 15")};"""
 
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const float* x, float* y, int n",
         make_body("float q[16];", "q[{0}]"),
         make_body("__shared__ float q[16][128];", "q[{0}][threadIdx.x]"),
     )
     shape = n // 128, 128, 0
-    return Case(
-        "local_queue", "spills", device, code, (_float_array(n), _zero_array(n), np.int32(n)), shape, shape
+    return FlawedKernel(
+        "local_queue",
+        "spills",
+        device,
+        code,
+        (_make_float_array(n), _make_zero_array(n), np.int32(n)),
+        shape,
+        shape,
     )

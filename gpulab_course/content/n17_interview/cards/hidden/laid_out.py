@@ -8,21 +8,21 @@ import numpy as np
 
 from gpulab_course.content.n17_interview.cards.hidden.flawed import (
     DEVICES,
-    SMS,
-    THREADS,
-    Case,
-    _float_array,
-    _kernel_pair,
-    _zero_array,
-    family,
+    MAX_THREADS_PER_SM,
+    SM_COUNTS,
+    FlawedKernel,
+    _make_float_array,
+    _make_kernel_pair,
+    _make_zero_array,
+    register_family,
 )
 
 WORK = "for (int k = 0; k < {many}; k++) v = fmaf(v, 0.999f, 0.5f) + sqrtf(v);"
 
 
 # --- divergence -------------------------------------------------------------------------------------
-@family("divergence")
-def odd_and_even(rng: random.Random) -> Case:
+@register_family("divergence")
+def draw_odd_and_even(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     branch_count = rng.choice([2, 4, 8])
     n = rng.choice([1 << 17, 1 << 18])
@@ -36,32 +36,32 @@ def odd_and_even(rng: random.Random) -> Case:
         ]
         return "\n".join([*lines, "    y[i] = v;"])
 
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const float* x, float* y, int n",
         make_body(f"i % {branch_count}"),
         make_body(f"(i / 32) % {branch_count}"),
     )
     shape = n // 256, 256, 0
-    return Case(
+    return FlawedKernel(
         "odd_and_even",
         "divergence",
         device,
         code,
-        (_float_array(n), _zero_array(n), np.int32(n)),
+        (_make_float_array(n), _make_zero_array(n), np.int32(n)),
         shape,
         shape,
     )
 
 
-@family("divergence")
-def uneven_rounds(rng: random.Random) -> Case:
+@register_family("divergence")
+def draw_uneven_rounds(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     max_rounds = rng.choice([4, 8])
     n = rng.choice([1 << 16, 1 << 17])
     kernel_body = (
         "    float v = x[i];\n    for (int k = 0; k < r[i]; k++) v = v * 0.99f + sqrtf(v);\n    y[i] = v;"
     )
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const float* x, float* y, const int* r, const int* sorted",
         kernel_body,
         kernel_body.replace("r[i]", "sorted[i]"),
@@ -71,14 +71,14 @@ def uneven_rounds(rng: random.Random) -> Case:
     # Equal lengths within each warp, and all lengths within each block.
     sorted_rounds = np.sort(rounds).reshape(-1, n // 256, 32) if n % 8192 == 0 else np.sort(rounds)
     shape = n // 256, 256, 0
-    return Case(
+    return FlawedKernel(
         "uneven_rounds",
         "divergence",
         device,
         code,
         (
-            _float_array(n),
-            _zero_array(n),
+            _make_float_array(n),
+            _make_zero_array(n),
             rounds,
             np.ascontiguousarray(sorted_rounds.transpose(1, 0, 2)).reshape(-1),
         ),
@@ -87,137 +87,143 @@ def uneven_rounds(rng: random.Random) -> Case:
     )
 
 
-@family("divergence")
-def one_lane_in_many(rng: random.Random) -> Case:
+@register_family("divergence")
+def draw_one_lane_in_many(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     interval = rng.choice([4, 8, 16])
     n = rng.choice([1 << 20, 1 << 21])
     work_code = WORK.format(many=64)
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "float* y, int n, int every",
         f"    if (i % every == 0) {{ float v = i; {work_code} y[i / every] = v; }}",
         f"    if (i < n / every) {{ float v = i * every; {work_code} y[i] = v; }}",
     )
     shape = n // 256, 256, 0
-    return Case(
+    return FlawedKernel(
         "one_lane_in_many",
         "divergence",
         device,
         code,
-        (_zero_array(n), np.int32(n), np.int32(interval)),
+        (_make_zero_array(n), np.int32(n), np.int32(interval)),
         shape,
         (n // interval // 256, 256, 0),
     )
 
 
 # --- how the grid lies on the device ----------------------------------------------------------------
-def _loop_body(round_count: str) -> str:
+def _make_loop_body(round_count: str) -> str:
     return f"    float v = i;\n    for (int k = 0; k < {round_count}; k++) v = fmaf(v, 0.999f, 0.5f);\n    y[i] = v;"
 
 
-@family("tail")
-def one_block_too_many(rng: random.Random) -> Case:
+@register_family("tail")
+def draw_one_block_too_many(rng: random.Random) -> FlawedKernel:
     device = rng.choice(["A100", "H100", "H200", "T4"])
     threads = 1024
     blocks_per_sm = 1 if device == "T4" else 2
-    slots = SMS[device] * blocks_per_sm
+    slots = SM_COUNTS[device] * blocks_per_sm
     round_count = rng.choice([1000, 2000, 3000])
     extra_blocks = rng.choice([1, 2, 8])
     blocks = slots + extra_blocks
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "float* y, int total",
-        _loop_body(str(round_count)),
-        f"    int each = total / (gridDim.x * blockDim.x) + 1;\n{_loop_body('each')}",
+        _make_loop_body(str(round_count)),
+        f"    int each = total / (gridDim.x * blockDim.x) + 1;\n{_make_loop_body('each')}",
     )
-    return Case(
+    return FlawedKernel(
         "one_block_too_many",
         "tail",
         device,
         code,
-        (_zero_array(blocks * threads), np.int32(blocks * threads * round_count)),
+        (_make_zero_array(blocks * threads), np.int32(blocks * threads * round_count)),
         (blocks, threads, 0),
         (slots, threads, 0),
     )
 
 
-@family("tail")
-def a_heavy_block(rng: random.Random) -> Case:
+@register_family("tail")
+def draw_heavy_block(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     round_count = rng.choice([200, 400])
     factor = rng.choice([12, 20, 30])
-    blocks = 6 * SMS[device]
-    code = _kernel_pair(
+    blocks = 6 * SM_COUNTS[device]
+    code = _make_kernel_pair(
         "float* y, int blocks",
-        _loop_body(f"(blockIdx.x == blocks - 1 ? {factor} * {round_count} : {round_count})"),
-        _loop_body(f"({round_count} + {factor} * {round_count} / blocks)"),
+        _make_loop_body(f"(blockIdx.x == blocks - 1 ? {factor} * {round_count} : {round_count})"),
+        _make_loop_body(f"({round_count} + {factor} * {round_count} / blocks)"),
     )
     shape = blocks, 128, 0
-    return Case(
-        "a_heavy_block", "tail", device, code, (_zero_array(blocks * 128), np.int32(blocks)), shape, shape
+    return FlawedKernel(
+        "a_heavy_block",
+        "tail",
+        device,
+        code,
+        (_make_zero_array(blocks * 128), np.int32(blocks)),
+        shape,
+        shape,
     )
 
 
-@family("tail")
-def triangle(rng: random.Random) -> Case:
+@register_family("tail")
+def draw_triangle(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     wave_count = rng.choice([1, 2])
-    blocks = THREADS.get(device, 1536) // 256 * SMS[device] * wave_count
-    code = _kernel_pair(
+    blocks = MAX_THREADS_PER_SM.get(device, 1536) // 256 * SM_COUNTS[device] * wave_count
+    code = _make_kernel_pair(
         "float* y, int blocks",
-        _loop_body("8 * blockIdx.x"),
-        _loop_body("4 * blocks"),
+        _make_loop_body("8 * blockIdx.x"),
+        _make_loop_body("4 * blocks"),
     )
-    return Case(
+    return FlawedKernel(
         "triangle",
         "tail",
         device,
         code,
-        (_zero_array(blocks * 256), np.int32(blocks)),
+        (_make_zero_array(blocks * 256), np.int32(blocks)),
         (blocks, 256, 0),
         (blocks, 256, 0),
     )
 
 
-@family("grid")
-def few_blocks(rng: random.Random) -> Case:
+@register_family("grid")
+def draw_few_blocks(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     blocks = rng.choice([4, 8, 16])
     n = rng.choice([1 << 19, 1 << 20])
     kernel_body = "    for (int k = i; k < n; k += gridDim.x * blockDim.x) y[k] = 2.0f * x[k];"
-    return Case(
+    return FlawedKernel(
         "few_blocks",
         "grid",
         device,
-        _kernel_pair("const float* x, float* y, int n", kernel_body, kernel_body),
-        (_float_array(n), _zero_array(n), np.int32(n)),
+        _make_kernel_pair("const float* x, float* y, int n", kernel_body, kernel_body),
+        (_make_float_array(n), _make_zero_array(n), np.int32(n)),
         (blocks, 256, 0),
-        (8 * SMS[device], 256, 0),
+        (8 * SM_COUNTS[device], 256, 0),
     )
 
 
-@family("grid")
-def one_block(rng: random.Random) -> Case:
+@register_family("grid")
+def draw_one_block(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 17, 1 << 18])
     kernel_body = f"    for (int j = i; j < n; j += gridDim.x * blockDim.x) {{ float v = x[j]; {WORK.format(many=16)} y[j] = v; }}"
-    return Case(
+    return FlawedKernel(
         "one_block",
         "grid",
         device,
-        _kernel_pair("const float* x, float* y, int n", kernel_body, kernel_body),
-        (_float_array(n), _zero_array(n), np.int32(n)),
+        _make_kernel_pair("const float* x, float* y, int n", kernel_body, kernel_body),
+        (_make_float_array(n), _make_zero_array(n), np.int32(n)),
         (1, 1024, 0),
-        (4 * SMS[device], 256, 0),
+        (4 * SM_COUNTS[device], 256, 0),
     )
 
 
-@family("grid")
-def a_thread_a_row(rng: random.Random) -> Case:
+@register_family("grid")
+def draw_thread_per_row(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     rows = rng.choice([2048, 4096])
     m = 512
     args = "const float* x, float* y, int rows, int m"
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         args,
         "    float s = 0;\n    for (int k = 0; k < m; k++) s += x[k * rows + i];\n    y[i] = s;",
         """    __shared__ float t[16][32];
@@ -227,19 +233,19 @@ def a_thread_a_row(rng: random.Random) -> Case:
     __syncthreads();
     if (threadIdx.y == 0) { for (int k = 1; k < 16; k++) s += t[k][threadIdx.x]; y[row] = s; }""",
     )
-    return Case(
+    return FlawedKernel(
         "a_thread_a_row",
         "grid",
         device,
         code,
-        (_float_array(rows * m), _zero_array(rows), np.int32(rows), np.int32(m)),
+        (_make_float_array(rows * m), _make_zero_array(rows), np.int32(rows), np.int32(m)),
         (rows // 128, 128, 0),
         (rows // 32, (32, 16), 0),
     )
 
 
-@family("occupancy")
-def much_shared_memory(rng: random.Random) -> Case:
+@register_family("occupancy")
+def draw_much_shared_memory(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     threads = rng.choice([64, 128])
     n = rng.choice([1 << 17, 1 << 18])
@@ -250,36 +256,36 @@ def much_shared_memory(rng: random.Random) -> Case:
     for (int k = 0; k < {round_count}; k++) {{ v = fmaf(v, 0.5f, s[(threadIdx.x + int(v)) % {threads}]); }}
     y[i] = v;"""
     shape = n // threads, threads
-    return Case(
+    return FlawedKernel(
         "much_shared_memory",
         "occupancy",
         device,
-        _kernel_pair("const float* x, float* y", kernel_body, kernel_body),
-        (_float_array(n), _zero_array(n)),
+        _make_kernel_pair("const float* x, float* y", kernel_body, kernel_body),
+        (_make_float_array(n), _make_zero_array(n)),
         (*shape, rng.choice([24, 32, 48]) << 10),
         (*shape, 4 * threads),
     )
 
 
-@family("occupancy")
-def small_blocks(rng: random.Random) -> Case:
+@register_family("occupancy")
+def draw_small_blocks(rng: random.Random) -> FlawedKernel:
     device = rng.choice(["A100", "H100", "H200", "T4"])
     round_count = rng.choice([16, 32])
     n = rng.choice([1 << 18, 1 << 19])
     kernel_body = f"    float v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = sqrtf(fmaf(v, 0.5f, 1.0f));\n    y[i] = v;"
-    return Case(
+    return FlawedKernel(
         "small_blocks",
         "occupancy",
         device,
-        _kernel_pair("const float* x, float* y", kernel_body, kernel_body),
-        (_float_array(n), _zero_array(n)),
+        _make_kernel_pair("const float* x, float* y", kernel_body, kernel_body),
+        (_make_float_array(n), _make_zero_array(n)),
         (n // 32, 32, 0),
         (n // 256, 256, 0),
     )
 
 
-@family("occupancy")
-def shared_gather(rng: random.Random) -> Case:
+@register_family("occupancy")
+def draw_shared_gather(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 17, 1 << 18])
     load_count = rng.choice([4, 6])
@@ -290,12 +296,12 @@ def shared_gather(rng: random.Random) -> Case:
     y[i] = s[threadIdx.x];"""
     shape = n // 128, 128
     next_indices = np.roll(np.arange(n), 128 * 77).astype(np.int32)
-    return Case(
+    return FlawedKernel(
         "shared_gather",
         "occupancy",
         device,
-        _kernel_pair("const int* x, float* y", kernel_body, kernel_body),
-        (next_indices, _zero_array(n)),
+        _make_kernel_pair("const int* x, float* y", kernel_body, kernel_body),
+        (next_indices, _make_zero_array(n)),
         (*shape, rng.choice([40, 48]) << 10),
         (*shape, 512),
     )
@@ -305,8 +311,8 @@ def shared_gather(rng: random.Random) -> Case:
 _LOAD_BLOCKS = {"T4": 32, "A100": 64, "RTX 4090": 128, "H100": 128, "H200": 128, "L40S": 128, "RTX 3090": 64}
 
 
-@family("in flight")
-def one_load_at_a_time(rng: random.Random) -> Case:
+@register_family("in flight")
+def draw_one_load_at_a_time(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 20, 1 << 21])
     threads = rng.choice([32, 64])
@@ -322,46 +328,46 @@ def one_load_at_a_time(rng: random.Random) -> Case:
     y[i] = s;"""
     blocks = _LOAD_BLOCKS[device]
     blocks *= 2 if blocks < 128 else 1
-    if blocks < SMS[device]:
+    if blocks < SM_COUNTS[device]:
         blocks *= 2
     shape = blocks, threads, 0
-    return Case(
+    return FlawedKernel(
         "one_load_at_a_time",
         "in flight",
         device,
-        _kernel_pair("const float* x, float* y, int n", flawed_body, fixed_body),
-        (_float_array(n), _zero_array(blocks * threads), np.int32(n)),
+        _make_kernel_pair("const float* x, float* y, int n", flawed_body, fixed_body),
+        (_make_float_array(n), _make_zero_array(blocks * threads), np.int32(n)),
         shape,
         shape,
     )
 
 
-@family("in flight")
-def bytes_by_one(rng: random.Random) -> Case:
+@register_family("in flight")
+def draw_byte_copy(rng: random.Random) -> FlawedKernel:
     device = rng.choice(["H100", "H200", "A100"])
     n = rng.choice([1 << 21, 1 << 22])
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const unsigned char* x, unsigned char* y",
         "    y[i] = 255 - x[i];",
         "    uchar4 v = ((const uchar4*)x)[i];\n"
         "    ((uchar4*)y)[i] = make_uchar4(255 - v.x, 255 - v.y, 255 - v.z, 255 - v.w);",
     )
-    return Case(
+    return FlawedKernel(
         "bytes_by_one",
         "in flight",
         device,
         code,
-        (_zero_array(n, np.uint8), _zero_array(n, np.uint8)),
+        (_make_zero_array(n, np.uint8), _make_zero_array(n, np.uint8)),
         (n // 256, 256, 0),
         (n // 1024, 256, 0),
     )
 
 
-@family("in flight")
-def step_by_step(rng: random.Random) -> Case:
+@register_family("in flight")
+def draw_step_by_step(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     rows = rng.choice([64, 128])
-    threads = 2 * SMS[device] * 128
+    threads = 2 * SM_COUNTS[device] * 128
     flawed_body = f"""    float s = 0;
     for (int k = 0; k < {rows}; k++) {{ s += x[k * n + i]; __syncthreads(); }}
     y[i] = s;"""
@@ -372,19 +378,19 @@ def step_by_step(rng: random.Random) -> Case:
     }}
     y[i] = s;"""
     shape = threads // 128, 128, 0
-    return Case(
+    return FlawedKernel(
         "step_by_step",
         "in flight",
         device,
-        _kernel_pair("const float* x, float* y, int n", flawed_body, fixed_body),
-        (_float_array(threads * rows), _zero_array(threads), np.int32(threads)),
+        _make_kernel_pair("const float* x, float* y, int n", flawed_body, fixed_body),
+        (_make_float_array(threads * rows), _make_zero_array(threads), np.int32(threads)),
         shape,
         shape,
     )
 
 
-@family("latency")
-def long_chain(rng: random.Random) -> Case:
+@register_family("latency")
+def draw_long_chain(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     step_count = rng.choice([2048, 4096])
     flawed_body = f"    float v = x[i];\n    for (int k = 0; k < {step_count}; k++) v = fmaf(v, 0.999f, 0.5f);\n    y[i] = v;"
@@ -394,24 +400,24 @@ def long_chain(rng: random.Random) -> Case:
         c = fmaf(c, 0.999f, 0.5f); d = fmaf(d, 0.999f, 0.5f);
     }}
     y[i] = a + b + c + d;"""
-    n = 2 * SMS[device] * 64
+    n = 2 * SM_COUNTS[device] * 64
     shape = n // 64, 64, 0
-    return Case(
+    return FlawedKernel(
         "long_chain",
         "latency",
         device,
-        _kernel_pair("const float* x, float* y", flawed_body, fixed_body),
-        (_float_array(n), _zero_array(n)),
+        _make_kernel_pair("const float* x, float* y", flawed_body, fixed_body),
+        (_make_float_array(n), _make_zero_array(n)),
         shape,
         shape,
     )
 
 
-@family("latency")
-def pointer_chase(rng: random.Random) -> Case:
+@register_family("latency")
+def draw_pointer_chase(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     load_count = rng.choice([64, 128])
-    n = 2 * SMS[device] * 64
+    n = 2 * SM_COUNTS[device] * 64
     flawed_body = (
         f"    int at = i;\n    for (int k = 0; k < {load_count}; k++) at = next[at];\n    y[i] = at;"
     )
@@ -420,19 +426,19 @@ def pointer_chase(rng: random.Random) -> Case:
     y[i] = a + b + c + d;"""
     next_indices = np.roll(np.arange(n), 32 * 37).astype(np.int32)
     shape = n // 64, 64, 0
-    return Case(
+    return FlawedKernel(
         "pointer_chase",
         "latency",
         device,
-        _kernel_pair("const int* next, float* y, int n", flawed_body, fixed_body),
-        (next_indices, _zero_array(n), np.int32(n)),
+        _make_kernel_pair("const int* next, float* y, int n", flawed_body, fixed_body),
+        (next_indices, _make_zero_array(n), np.int32(n)),
         shape,
         shape,
     )
 
 
-@family("latency")
-def sum_in_order(rng: random.Random) -> Case:
+@register_family("latency")
+def draw_sum_in_order(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     step_count = rng.choice([1024, 2048])
     fill_code = "    __shared__ float s[256];\n    s[threadIdx.x] = x[i]; s[threadIdx.x + 64] = 1;\n    __syncthreads();\n"
@@ -443,22 +449,22 @@ def sum_in_order(rng: random.Random) -> Case:
         c = c * 0.5f + s[(k + int(c)) & 63]; d = d * 0.5f + s[(k + int(d)) & 63];
     }}
     y[i] = a + b + c + d;"""
-    n = SMS[device] * 64
+    n = SM_COUNTS[device] * 64
     shape = n // 64, 64, 0
-    return Case(
+    return FlawedKernel(
         "sum_in_order",
         "latency",
         device,
-        _kernel_pair("const float* x, float* y", fill_code + flawed_body, fill_code + fixed_body),
-        (_float_array(n), _zero_array(n)),
+        _make_kernel_pair("const float* x, float* y", fill_code + flawed_body, fill_code + fixed_body),
+        (_make_float_array(n), _make_zero_array(n)),
         shape,
         shape,
     )
 
 
 # --- arithmetic -------------------------------------------------------------------------------------
-@family("compute")
-def doubles_by_accident(rng: random.Random) -> Case:
+@register_family("compute")
+def draw_doubles_by_accident(rng: random.Random) -> FlawedKernel:
     device = rng.choice(["T4", "RTX 4090", "L40S", "RTX 3090"])
     round_count = rng.choice([16, 32, 64])
     n = rng.choice([1 << 18, 1 << 19])
@@ -467,42 +473,42 @@ def doubles_by_accident(rng: random.Random) -> Case:
         return f"    float v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = v * 0.999{number} + 0.5{number};\n    y[i] = v;"
 
     shape = n // 256, 256, 0
-    return Case(
+    return FlawedKernel(
         "doubles_by_accident",
         "compute",
         device,
-        _kernel_pair("const float* x, float* y", make_body(""), make_body("f")),
-        (_float_array(n), _zero_array(n)),
+        _make_kernel_pair("const float* x, float* y", make_body(""), make_body("f")),
+        (_make_float_array(n), _make_zero_array(n)),
         shape,
         shape,
     )
 
 
-@family("compute")
-def division_by_a_variable(rng: random.Random) -> Case:
+@register_family("compute")
+def draw_variable_division(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     round_count = rng.choice([16, 32])
     n = rng.choice([1 << 18, 1 << 19])
-    code = _kernel_pair(
+    code = _make_kernel_pair(
         "const int* x, int* y, int size, int bits",
         f"    int v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = (v + k) % (size + (v & 0)) + (v ^ k) / (size + k);\n    y[i] = v;",
         f"    int v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = ((v + k) & (size - 1)) + ((v ^ k) >> bits);\n    y[i] = v;",
     )
     shape = n // 256, 256, 0
     values = np.random.default_rng(n).integers(0, 1 << 20, n).astype(np.int32)
-    return Case(
+    return FlawedKernel(
         "division_by_a_variable",
         "compute",
         device,
         code,
-        (values, _zero_array(n, np.int32), np.int32(1024), np.int32(10)),
+        (values, _make_zero_array(n, np.int32), np.int32(1024), np.int32(10)),
         shape,
         shape,
     )
 
 
-@family("compute")
-def double_polynomial(rng: random.Random) -> Case:
+@register_family("compute")
+def draw_double_polynomial(rng: random.Random) -> FlawedKernel:
     device = rng.choice(["T4", "RTX 4090", "L40S"])
     terms = rng.choice([12, 20])
     n = rng.choice([1 << 18, 1 << 19])
@@ -512,19 +518,19 @@ def double_polynomial(rng: random.Random) -> Case:
         return f"    {kind} t = x[i], v = 1;\n{lines}\n    y[i] = v;"
 
     shape = n // 256, 256, 0
-    return Case(
+    return FlawedKernel(
         "double_polynomial",
         "compute",
         device,
-        _kernel_pair("const float* x, float* y", make_body("double"), make_body("float")),
-        (_float_array(n), _zero_array(n)),
+        _make_kernel_pair("const float* x, float* y", make_body("double"), make_body("float")),
+        (_make_float_array(n), _make_zero_array(n)),
         shape,
         shape,
     )
 
 
-@family("compute")
-def accurate_functions(rng: random.Random) -> Case:
+@register_family("compute")
+def draw_accurate_functions(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     round_count = rng.choice([4, 8])
     n = rng.choice([1 << 18, 1 << 19])
@@ -539,66 +545,66 @@ def accurate_functions(rng: random.Random) -> Case:
     y[i] = v;"""
 
     shape = n // 256, 256, 0
-    return Case(
+    return FlawedKernel(
         "accurate_functions",
         "compute",
         device,
-        _kernel_pair("const float* x, float* y", make_body(""), make_body("__")),
-        (_float_array(n), _zero_array(n)),
+        _make_kernel_pair("const float* x, float* y", make_body(""), make_body("__")),
+        (_make_float_array(n), _make_zero_array(n)),
         shape,
         shape,
     )
 
 
-@family("launch")
-def tiny(rng: random.Random) -> Case:
+@register_family("launch")
+def draw_tiny(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([256, 1024, 4096, 8192])
     threads = rng.choice([64, 128, 256])
     statement = rng.choice(["y[i] = 2.0f * x[i];", "y[i] += x[i];", "y[i] = fmaxf(x[i], 0.0f);"])
-    return Case(
+    return FlawedKernel(
         "tiny",
         "launch",
         device,
-        _kernel_pair("const float* x, float* y", f"    {statement}"),
-        (_float_array(n), _zero_array(n)),
+        _make_kernel_pair("const float* x, float* y", f"    {statement}"),
+        (_make_float_array(n), _make_zero_array(n)),
         (max(1, n // threads), threads, 0),
     )
 
 
 # --- nothing wrong ----------------------------------------------------------------------------------
-@family("sound")
-def streamed(rng: random.Random) -> Case:
+@register_family("sound")
+def draw_streamed(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 22, 3 << 21, 1 << 23])
     statement = rng.choice(["y[i] = 2.0f * x[i] + y[i];", "y[i] = x[i];", "y[i] = fmaxf(x[i], 0.0f);"])
-    return Case(
+    return FlawedKernel(
         "streamed",
         "sound",
         device,
-        _kernel_pair("const float* x, float* y", f"    {statement}"),
-        (_float_array(n), _zero_array(n)),
+        _make_kernel_pair("const float* x, float* y", f"    {statement}"),
+        (_make_float_array(n), _make_zero_array(n)),
         (n // 256, 256, 0),
     )
 
 
-@family("sound")
-def streamed_by_four(rng: random.Random) -> Case:
+@register_family("sound")
+def draw_streamed_by_four(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 22, 1 << 23])
     kernel_body = "    float4 v = x[i];\n    v.x *= 2; v.y *= 2; v.z *= 2; v.w *= 2;\n    y[i] = v;"
-    return Case(
+    return FlawedKernel(
         "streamed_by_four",
         "sound",
         device,
-        _kernel_pair("const float4* x, float4* y", kernel_body),
-        (_float_array(n), _zero_array(n)),
+        _make_kernel_pair("const float4* x, float4* y", kernel_body),
+        (_make_float_array(n), _make_zero_array(n)),
         (n // 1024, 256, 0),
     )
 
 
-@family("sound")
-def dense_arithmetic(rng: random.Random) -> Case:
+@register_family("sound")
+def draw_dense_arithmetic(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = 8 * 256 * 8
     n *= rng.choice([16, 32])
@@ -606,12 +612,12 @@ def dense_arithmetic(rng: random.Random) -> Case:
     declarations = ", ".join(f"a{k} = x[i] + {k}" for k in range(8))
     sum_expression = " + ".join(f"a{k}" for k in range(8))
     kernel_body = f"    float {declarations};\n    for (int k = 0; k < 128; k++) {{ {lines}}}\n    y[i] = {sum_expression};"
-    return Case(
+    return FlawedKernel(
         "dense_arithmetic",
         "sound",
         device,
-        _kernel_pair("const float* x, float* y", kernel_body),
-        (_float_array(n), _zero_array(n)),
+        _make_kernel_pair("const float* x, float* y", kernel_body),
+        (_make_float_array(n), _make_zero_array(n)),
         (n // 256, 256, 0),
     )
 
@@ -619,8 +625,8 @@ def dense_arithmetic(rng: random.Random) -> Case:
 _BLOCKS_PER_SM = {"T4": 4, "RTX 4090": 6, "L40S": 6, "RTX 3090": 6}
 
 
-@family("sound")
-def summed_by_warps(rng: random.Random) -> Case:
+@register_family("sound")
+def draw_summed_by_warps(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 22, 1 << 23])
     kernel_body = """    float4 v = make_float4(0, 0, 0, 0);
@@ -634,26 +640,26 @@ def summed_by_warps(rng: random.Random) -> Case:
     __syncthreads();
     if (threadIdx.x == 0) { for (int k = 1; k < 8; k++) s += w[k]; atomicAdd(y, s); }"""
     blocks_per_sm = _BLOCKS_PER_SM.get(device, 8)
-    return Case(
+    return FlawedKernel(
         "summed_by_warps",
         "sound",
         device,
-        _kernel_pair("const float4* x, float* y, int n", kernel_body),
-        (_float_array(n), _zero_array(1), np.int32(n // 4)),
-        (blocks_per_sm * SMS[device], 256, 0),
+        _make_kernel_pair("const float4* x, float* y, int n", kernel_body),
+        (_make_float_array(n), _make_zero_array(1), np.int32(n // 4)),
+        (blocks_per_sm * SM_COUNTS[device], 256, 0),
     )
 
 
-@family("sound")
-def padded_transpose(rng: random.Random) -> Case:
+@register_family("sound")
+def draw_padded_transpose(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([2048, 3072])
     code = 'extern "C" __global__ void flawed(const float* x, float* y, int n) {\n    __shared__ float t[32][33];\n    int c = blockIdx.x * 32 + threadIdx.x, r = blockIdx.y * 32 + threadIdx.y;\n    for (int k = 0; k < 32; k += 8) t[threadIdx.y + k][threadIdx.x] = x[(r + k) * n + c];\n    __syncthreads();\n    c = blockIdx.y * 32 + threadIdx.x; r = blockIdx.x * 32 + threadIdx.y;\n    for (int k = 0; k < 32; k += 8) y[(r + k) * n + c] = t[threadIdx.x][threadIdx.y + k];\n}'
-    return Case(
+    return FlawedKernel(
         "padded_transpose",
         "sound",
         device,
         code,
-        (_float_array(n * n), _zero_array(n * n), np.int32(n)),
+        (_make_float_array(n * n), _make_zero_array(n * n), np.int32(n)),
         ((n // 32, n // 32), (32, 8), 0),
     )
