@@ -155,10 +155,10 @@ class Film(SteeredTimeline):
 
     elements = traitlets.Int().tag(sync=True)
 
-    def __init__(self, sizes: tuple[int, ...] = SIZES) -> None:
-        self._films = {sizes[0]: film(sizes[0])}
+    def __init__(self, sizes: tuple[int, ...] = ELEMENT_COUNTS) -> None:
+        self._films = {sizes[0]: record_timelines(sizes[0])}
         self._device_context = session.bind_current_device()
-        super().__init__(*self._films[sizes[0]], names=NAMES)
+        super().__init__(*self._films[sizes[0]], names=TIMELINE_NAMES)
         self.elements = sizes[0]
         size_texts = [f"{count:,} floats" for count in sizes]
         self.steer(boxes.slider("Elements per kernel", "elements", sizes, size_texts))

@@ -323,7 +323,7 @@ def judge_cause(answer: Answer) -> str:
         result = answer.calling(f"cause({counters})", dict(counters))
         if equals(result, expected_cause):
             continue
-        message = f"On {info(device).name}, for {counters}, cause returns {short_repr(result)}"
+        message = f"On {read_published_info(device).name}, for {counters}, cause returns {short_repr(result)}"
         if isinstance(result, str) and result in SYMPTOMS:
             raise NotYet(
                 f"{message}. The returned value is a symptom, because it describes the busy unit. Return the "
