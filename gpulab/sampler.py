@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-SECONDS = 600.0
-MOST_HZ = 100.0
-_END_S = 1.0  # limit on the wait for a pending reading at the end of the process
+MAX_KEPT_S = 600.0
+MAX_RATE_HZ = 100.0
+_MAX_END_WAIT_S = 1.0  # limit on the wait for a pending reading at the end of the process
 
 Table = npt.NDArray[np.float64]
 
@@ -54,12 +54,12 @@ def check_rate(rate_hz: float) -> float:
     Raises
     ------
     ValueError
-        If the rate is not a number above 0 and at most `MOST_HZ`.
+        If the rate is not a number above 0 and at most `MAX_RATE_HZ`.
     """
-    value: object = rate_hz  # of a learner
-    if not isinstance(value, (int, float)) or not 0 < value <= MOST_HZ:
+    given_rate: object = rate_hz  # of a learner
+    if not isinstance(given_rate, (int, float)) or not 0 < given_rate <= MAX_RATE_HZ:
         raise ValueError(
-            f"rate_hz must be above 0 and at most {MOST_HZ:g} readings per second, not {rate_hz!r}."
+            f"rate_hz must be above 0 and at most {MAX_RATE_HZ:g} readings per second, not {rate_hz!r}."
         )
     return rate_hz
 
@@ -77,7 +77,7 @@ class Sampler:
     columns
         The number of values in a row.
     rate_hz
-        Readings per second, at most `MOST_HZ`; fewer if a reading takes long.
+        Readings per second, at most `MAX_RATE_HZ`; fewer if a reading takes long.
     seconds
         The time for which readings are kept.
     then
@@ -96,7 +96,7 @@ class Sampler:
         read: Callable[[], Sequence[float | None]],
         columns: int,
         rate_hz: float = 10.0,
-        seconds: float = SECONDS,
+        seconds: float = MAX_KEPT_S,
         on_reading: Callable[[int, Sequence[float | None]], None] | None = None,
     ) -> None:
         check_rate(rate_hz)
@@ -133,12 +133,12 @@ class Sampler:
             return
         self.take_reading()
         self._active.set()
-        reference = weakref.ref(self, lambda _: ended_event.set())
+        sampler_reference = weakref.ref(self, lambda _: ended_event.set())
         ended_event = self._ended
         active_event = self._active
         self._thread = threading.Thread(
             target=_run,
-            args=(reference, active_event, ended_event, self._period_s),
+            args=(sampler_reference, active_event, ended_event, self._period_s),
             name="gpulab sampler",
             daemon=True,
         )
@@ -160,7 +160,7 @@ class Sampler:
         self._ended.set()
         if self._thread is None or self._thread is threading.current_thread():
             return True
-        self._thread.join(_END_S)
+        self._thread.join(_MAX_END_WAIT_S)
         return not self._thread.is_alive()
 
     def take_reading(self) -> None:
@@ -168,18 +168,18 @@ class Sampler:
         start_ns = time.thread_time_ns()
         reading_index = self._ring.added
         time_ns = self.now_ns
-        row: tuple[float | None, ...] = (time_ns, *self._empty_row)
+        reading_row: tuple[float | None, ...] = (time_ns, *self._empty_row)
         try:
-            row = (time_ns, *self._read())
-            self._ring.add(row)
+            reading_row = (time_ns, *self._read())
+            self._ring.add(reading_row)
             self.failure = ""
         except Exception as error:
             self.failure = f"{type(error).__name__}: {error}"
-            row = (time_ns, *self._empty_row)
-            self._ring.add(row)
+            reading_row = (time_ns, *self._empty_row)
+            self._ring.add(reading_row)
         if self._on_reading is not None:
             try:
-                self._on_reading(reading_index, row)
+                self._on_reading(reading_index, reading_row)
             except Exception as error:
                 self.failure = f"{type(error).__name__}: {error}"
         self.cpu_ns += time.thread_time_ns() - start_ns
@@ -205,10 +205,10 @@ def _run(
     """Run the sampler's thread, which refers to the sampler only during a reading."""
     set_ended = ended_event.set
     atexit.register(set_ended)
-    due_s = time.perf_counter()
+    next_reading_s = time.perf_counter()
     while True:
-        due_s = max(due_s + period_s, time.perf_counter())
-        if ended_event.wait(max(period_s / 4, due_s - time.perf_counter())):
+        next_reading_s = max(next_reading_s + period_s, time.perf_counter())
+        if ended_event.wait(max(period_s / 4, next_reading_s - time.perf_counter())):
             break
         while not active_event.wait(1.0) and not ended_event.is_set():
             pass

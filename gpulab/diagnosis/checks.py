@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.real.cupti import library as cupti
-from gpulab.real.driver import NO_DEVICE, parse_cuda_version, query_driver_status
+from gpulab.real.driver import ERROR_NO_DEVICE, parse_cuda_version, query_driver_status
 from gpulab.real.nvml import NvmlError, query_sharing
 from gpulab.session.cuda import INSTALL_CUPY, CudaUnavailableError, open_cuda_device
 from gpulab.words import count
@@ -135,7 +135,7 @@ def check_driver() -> Result:
     status = query_driver_status()
     if status.library is None:
         return "missing", NO_DRIVER, "Nothing to do without an NVIDIA GPU."
-    if status.init_code in (0, NO_DEVICE) and not status.usable:
+    if status.init_code in (0, ERROR_NO_DEVICE) and not status.usable:
         return "missing", "a driver, but no CUDA device", "In a container, start it with `--gpus all`."
     if status.init_code:
         return "wrong", f"{status.problem} (cuInit returned {status.init_code})", status.remedy

@@ -25,9 +25,9 @@ from virtualgpu.tracebacks import trim_tracebacks
 # As many columns as a notebook has on a screen of 1024 pixels beside JupyterLab's side bar.
 WIDTH = 72
 _PACKAGES = ("gpulab", "gpulab_course", "virtualgpu")
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 # Frames of these folders are left out of tracebacks, besides those of `virtualgpu`.
-_OWN_FOLDERS = [_PACKAGE, _PACKAGE.with_name("gpulab_course")]
+_OWN_FOLDERS = [_PACKAGE_FOLDER, _PACKAGE_FOLDER.with_name("gpulab_course")]
 _COLOUR_CODES = re.compile(r"\x1b\[[\d;]*m")
 # IPython's, of 75 columns.
 _HEADING_PATTERN = re.compile(r"-+|\w+ +Traceback \(most recent call last\)")
@@ -133,12 +133,12 @@ def _wrap_messages(traceback_text: str, long_lines: set[str]) -> str:
     """Wrap the long lines of a traceback that belong to a message; source text is not wrapped."""
     lines = []
     for line in traceback_text.split("\n"):
-        text = _COLOUR_CODES.sub("", line)
-        if text in long_lines:
+        plain_line = _COLOUR_CODES.sub("", line)
+        if plain_line in long_lines:
             line = _wrap_line(line)
-        elif len(text) > WIDTH and _HEADING_PATTERN.fullmatch(text):
-            fill_letter = "-" if text.startswith("-") else " "
-            line = line.replace(fill_letter * (len(text) - WIDTH + 2), fill_letter * 2, 1)
+        elif len(plain_line) > WIDTH and _HEADING_PATTERN.fullmatch(plain_line):
+            fill_letter = "-" if plain_line.startswith("-") else " "
+            line = line.replace(fill_letter * (len(plain_line) - WIDTH + 2), fill_letter * 2, 1)
         lines.append(line)
     return "\n".join(lines)
 
@@ -149,8 +149,10 @@ def _wrap_line(line: str) -> str:
     # Colours, which have no width on the screen, stand around the first word, the error's name.
     first_word, _, message = line.partition(" ")
     placeholder = "-" * len(_COLOUR_CODES.sub("", first_word))
-    text = textwrap.fill(f"{placeholder} {message}", WIDTH, break_long_words=False, break_on_hyphens=False)
-    return first_word + text[len(placeholder) :]
+    plain_line = textwrap.fill(
+        f"{placeholder} {message}", WIDTH, break_long_words=False, break_on_hyphens=False
+    )
+    return first_word + plain_line[len(placeholder) :]
 
 
 def _find_advice(error: BaseException) -> str:

@@ -19,10 +19,10 @@ from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.protocol import Launch
 from virtualgpu.records import Dim3, KernelSource, LaunchTrace, Timeline, io
 
-FORMAT = "gpulab-recorded-launches"
-INDEX = "launches.json"
+INDEX_FORMAT = "gpulab-recorded-launches"
+INDEX_FILE_NAME = "launches.json"
 TIMELINE_FORMAT = "gpulab-recorded-timelines"
-TIMELINES = "timelines.json"
+TIMELINE_INDEX_NAME = "timelines.json"
 
 
 class NotRecordedError(GpulabError, LookupError):
@@ -99,7 +99,7 @@ class RecordedTable:
             if isinstance(recording, RecordedLaunch)
             else (
                 recording.name,
-                _KINDS[type(recording)],
+                _KIND_NAMES[type(recording)],
                 "",
                 "",
                 recording.says,
@@ -122,7 +122,7 @@ class RecordedTable:
 
 
 Record = RecordedLaunch | RecordedTimeline | RecordedSession
-_KINDS = {RecordedTimeline: "timeline", RecordedSession: "monitor"}
+_KIND_NAMES = {RecordedTimeline: "timeline", RecordedSession: "monitor"}
 
 
 def recorded(
@@ -184,16 +184,16 @@ def find_same_launch(device: str, launch: Launch) -> LaunchTrace:
     NotRecordedError
         If no record matches; the message lists the recorded launches.
     """
-    on_device = [
+    device_records = [
         recording
         for recording in load_launch_records()
         if recording.what == "blocks" and _is_device_named(device, recording.device)
     ]
-    shape = (launch.grid, launch.block, launch.shared_bytes)
+    launch_shape = (launch.grid, launch.block, launch.shared_bytes)
     same_shape = [
         recording
-        for recording in on_device
-        if (recording.grid, recording.block, recording.shared_bytes) == shape
+        for recording in device_records
+        if (recording.grid, recording.block, recording.shared_bytes) == launch_shape
     ]
     for record in [
         recording for recording in same_shape if recording.arguments == describe_arguments(launch.args)
@@ -201,9 +201,10 @@ def find_same_launch(device: str, launch: Launch) -> LaunchTrace:
         if is_same_program(KernelSource(record.kernel, record.code, record.options), launch.source):
             trace: LaunchTrace = record.trace
             return trace
-    if on_device:
+    if device_records:
         recorded_hint = (
-            f"The recorded launches are {', '.join(map(str, on_device))}; gl.recorded() lists their arguments"
+            f"The recorded launches are {', '.join(map(str, device_records))}; gl.recorded() lists "
+            "their arguments"
         )
     else:
         devices = sorted({recording.device for recording in load_launch_records()})
@@ -230,29 +231,29 @@ def load_record(name: str) -> Any:
     FileNotFoundError
         If there is no record of that name.
     """
-    file = _find_folder() / f"{name}.npz"
-    if not file.is_file():
+    trace_file = _find_folder() / f"{name}.npz"
+    if not trace_file.is_file():
         raise FileNotFoundError(f"gpulab does not contain a recorded trace with the name {name!r}")
-    return io.read(file.read_bytes(), name)
+    return io.read(trace_file.read_bytes(), name)
 
 
 @functools.cache
 def load_launch_records() -> tuple[RecordedLaunch, ...]:
     """Return all shipped records of kernel launches, in the order in which the index lists them."""
-    data = json.loads((_find_folder() / INDEX).read_text(encoding="utf-8"))
-    io.check_version(data, FORMAT, INDEX)
-    return tuple(map(_make_launch_record, data["launches"]))
+    index_data = json.loads((_find_folder() / INDEX_FILE_NAME).read_text(encoding="utf-8"))
+    io.check_version(index_data, INDEX_FORMAT, INDEX_FILE_NAME)
+    return tuple(map(_make_launch_record, index_data["launches"]))
 
 
 @functools.cache
 def load_timeline_records() -> tuple[RecordedTimeline, ...]:
     """Return all shipped timelines, in the order in which the index lists them."""
-    file = _find_folder() / TIMELINES
-    if not file.is_file():
+    trace_file = _find_folder() / TIMELINE_INDEX_NAME
+    if not trace_file.is_file():
         return ()
-    data = json.loads(file.read_text(encoding="utf-8"))
-    io.check_version(data, TIMELINE_FORMAT, TIMELINES)
-    return tuple(RecordedTimeline(**entry) for entry in data["timelines"])
+    index_data = json.loads(trace_file.read_text(encoding="utf-8"))
+    io.check_version(index_data, TIMELINE_FORMAT, TIMELINE_INDEX_NAME)
+    return tuple(RecordedTimeline(**index_entry) for index_entry in index_data["timelines"])
 
 
 def _make_session_record() -> RecordedSession:
@@ -261,7 +262,9 @@ def _make_session_record() -> RecordedSession:
         "phases: first a few and then many busy blocks, an addition, a matrix "
         "multiplication, a slow data loader, and short kernels"
     )
-    return RecordedSession(sessions.RECORDED, description, recording.provenance.device, recording.date)
+    return RecordedSession(
+        sessions.SHIPPED_SESSION_NAME, description, recording.provenance.device, recording.date
+    )
 
 
 def _make_launch_record(entry: dict[str, Any]) -> RecordedLaunch:

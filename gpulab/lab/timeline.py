@@ -16,7 +16,7 @@ from virtualgpu.protocol import TimelineRecorder
 from virtualgpu.records import Advice, Gap, Overlap, PathStep, Timeline
 
 # Advice about more operations than these takes longer than the picture.
-MAX_ADVISED = 5_000
+MAX_ADVISED_ACTIVITIES = 5_000
 
 
 def timeline() -> TimelineReport:
@@ -168,8 +168,8 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         advice.
         """
         paragraphs = [sentences.sentence(self.record), *([self.record.note] if self.record.note else [])]
-        for answers in (self.overlap(), self.critical_path(), self.advice()):
-            paragraphs.append(repr(answers))
+        for analysis in (self.overlap(), self.critical_path(), self.advice()):
+            paragraphs.append(repr(analysis))
         return "\n\n".join(paragraphs)
 
     def _sentence(self) -> str:
@@ -178,8 +178,8 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
     def _make_writers(self) -> Writers:
         from gpulab.analysis.files.write import save_timeline
 
-        write = partial(save_timeline, self.record)
-        return {".json": write, ".json.gz": write, **Pictured._make_writers(self)}
+        save_record = partial(save_timeline, self.record)
+        return {".json": save_record, ".json.gz": save_record, **Pictured._make_writers(self)}
 
     beside = make_old_method("beside", "compare")
 
@@ -192,7 +192,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return timelines(self, *others)
 
     def _make_picture(self) -> views.TimelineView:
-        has_advice = len(self.record.activities) <= MAX_ADVISED
+        has_advice = len(self.record.activities) <= MAX_ADVISED_ACTIVITIES
         return views.TimelineView(
             self.record,
             summary=self._describe_overlap()
@@ -204,8 +204,12 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
     def _describe_overlap(self) -> str:
         """Return a sentence about overlapping work, which appears above the picture."""
         overlaps = overlap.pairs(overlap.by_engine(self.record))
-        shares = [
+        overlap_texts = [
             f"{engine_overlap.first} with {engine_overlap.second} {percent(engine_overlap.fraction)}"
             for engine_overlap in overlaps
         ]
-        return f"Overlap as a share of the shorter busy time: {', '.join(shares)}." if shares else ""
+        return (
+            f"Overlap as a share of the shorter busy time: {', '.join(overlap_texts)}."
+            if overlap_texts
+            else ""
+        )

@@ -19,10 +19,10 @@ from gpulab.processes.errors import ProcessError, describe_error, describe_exit
 
 NONCE_BYTES = 16
 LENGTH_BYTES = 8
-LINE_CLOSED = 87  # the exit status if the connection to the parent is closed
+EXIT_CONNECTION_CLOSED = 87  # the exit status if the connection to the parent is closed
 _MAX_MESSAGE_LENGTH = 600  # because a value in a message can have any size
 _FIRST_HIGH_FD = 200  # above the descriptors that an answer closes or writes to by mistake
-_CPU_S = 60  # limit on the processor time of each process, in case the parent is gone
+_MAX_CPU_S = 60  # limit on the processor time of each process, in case the parent is gone
 
 
 def main() -> None:
@@ -88,14 +88,14 @@ class _ParentCalls:
 
     def ask(self, *arguments: Any) -> Any:
         """Call a function in the parent process with plain data. Return its result or raise its error."""
-        question = values.encode(("asks", arguments))
+        encoded_call = values.encode(("asks", arguments))
         with self._lock:
             if os.getpid() != self._process:
                 raise RuntimeError(
                     "this function can be called only in the process and during the call "
                     "that received it as an argument"
                 )
-            _send(self._replies, self._nonce, question)
+            _send(self._replies, self._nonce, encoded_call)
             is_error, result = pickle.loads(_read(self._requests))
         if is_error:
             raise result
@@ -112,9 +112,14 @@ def _execute(function: Callable[..., Any], answer: Any, arguments: Sequence[Any]
 def _make_error_reply(error: BaseException) -> bytes:
     """Return a reply that describes an error of the program or of the parent's functions."""
     if isinstance(error, ProcessError):
-        text = str(error)
+        error_text = str(error)
         return values.encode(
-            ("not yet", text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[:_MAX_MESSAGE_LENGTH]}…")
+            (
+                "not yet",
+                error_text
+                if len(error_text) <= _MAX_MESSAGE_LENGTH
+                else f"{error_text[:_MAX_MESSAGE_LENGTH]}…",
+            )
         )
     if isinstance(error, SystemExit):
         return values.encode(("not yet", describe_exit(error)))
@@ -135,7 +140,7 @@ def _send(replies: int, nonce: bytes, reply: bytes) -> None:
         while unsent_bytes:
             unsent_bytes = unsent_bytes[os.write(replies, unsent_bytes) :]
     except BaseException:
-        os._exit(LINE_CLOSED)
+        os._exit(EXIT_CONNECTION_CLOSED)
 
 
 def _move_to_high_fd(fd: int) -> int:
@@ -153,7 +158,7 @@ def _limit_resources() -> None:
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
+        resource.setrlimit(resource.RLIMIT_CPU, (_MAX_CPU_S, _MAX_CPU_S))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

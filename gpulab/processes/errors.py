@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from typing import Any
 
-_LONGEST = 200
+_MAX_MESSAGE_LENGTH = 200
 
 
 class ProcessError(Exception):
@@ -27,10 +27,10 @@ def short_repr(value: Any) -> str:
 def describe_error(error: BaseException) -> str:
     """Return a short sentence for an exception, such as "it raised ValueError: too small"."""
     try:
-        text = str(error).strip() if error.args != (None,) else ""
+        error_text = str(error).strip() if error.args != (None,) else ""
     except BaseException:  # the program may define the text of its errors
-        text = ""
-    first_line = text.splitlines()[0][:_LONGEST] if text else ""
+        error_text = ""
+    first_line = error_text.splitlines()[0][:_MAX_MESSAGE_LENGTH] if error_text else ""
     return f"it raised {type(error).__name__}" + (f": {first_line}" if first_line else ".")
 
 

@@ -46,9 +46,9 @@ class ProcessGroup:
         rank_limit_s = _RANK_LIMIT_FACTOR * self._limit_s
         try:
             for device in self._devices:
-                talk = RequestProcess(device, rank_limit_s, rank_limit_s, _MEMORY_BYTES)
-                self._talks.append(talk)
-                talk.__enter__()
+                process = RequestProcess(device, rank_limit_s, rank_limit_s, _MEMORY_BYTES)
+                self._talks.append(process)
+                process.__enter__()
         except BaseException:
             self.__exit__()
             raise
@@ -56,8 +56,8 @@ class ProcessGroup:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for talk in self._talks:
-            talk.__exit__()
+        for process in self._talks:
+            process.__exit__()
         self._folder.cleanup()
 
     def ask(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -73,12 +73,14 @@ class ProcessGroup:
             If a rank fails, ends, or exceeds the limit. The message names the ranks and calls; all have
             ended.
         """
-        notes = [str(self._note_path(rank)) for rank in range(len(self._talks))]
-        with ThreadPoolExecutor(len(self._talks)) as pool:
+        note_paths = [str(self._note_path(rank)) for rank in range(len(self._talks))]
+        with ThreadPoolExecutor(len(self._talks)) as executor:
             try:
                 futures = [
-                    pool.submit(talk.ask, "", _call_with_note, notes[rank], function, rank, *arguments)
-                    for rank, talk in enumerate(self._talks)
+                    executor.submit(
+                        process.ask, "", _call_with_note, note_paths[rank], function, rank, *arguments
+                    )
+                    for rank, process in enumerate(self._talks)
                 ]
                 remaining_s = max(0.0, self._deadline_s - time.monotonic())
                 wait(futures, remaining_s, FIRST_EXCEPTION)
@@ -88,8 +90,8 @@ class ProcessGroup:
                 message = self._make_error_message(futures)
             finally:
                 if not all(future.done() for future in futures):
-                    for talk in self._talks:
-                        talk.end_and_read_output()  # ends it, so that its thread here ends
+                    for process in self._talks:
+                        process.end_and_read_output()  # ends it, so that its thread here ends
         raise GpulabError(message)
 
     def _note_path(self, rank: int) -> Path:
@@ -106,17 +108,17 @@ class ProcessGroup:
             if not future.done():
                 waiting_ranks.append(f"rank {rank} is in {current_call}")
             elif future.exception() is not None:
-                reason = str(future.exception()).removeprefix("it ").rstrip(".")
-                failures.append(f"Rank {rank} failed in {current_call}: it {reason}.")
+                failure_text = str(future.exception()).removeprefix("it ").rstrip(".")
+                failures.append(f"Rank {rank} failed in {current_call}: it {failure_text}.")
         waiting_text = "; ".join(waiting_ranks)
-        timeout = "" if failures else f"Not finished after {self._limit_s:g} s. "
+        timeout_text = "" if failures else f"Not finished after {self._limit_s:g} s. "
         waiting_sentence = f"{waiting_text[:1].upper()}{waiting_text[1:]}. " if waiting_text else ""
         remedy = "All ranks have been ended" + (
             "."
             if failures
             else (": all ranks must make the same calls in the same order. Otherwise the other ranks wait.")
         )
-        return f"{timeout}{' '.join([*failures, ''])}{waiting_sentence}{remedy}"
+        return f"{timeout_text}{' '.join([*failures, ''])}{waiting_sentence}{remedy}"
 
 
 def _call_with_note(_: Any, note_path: str, function: Callable[..., Any], rank: int, *arguments: Any) -> Any:

@@ -30,10 +30,10 @@ from typing import IO, Any
 from gpulab.processes.tree import end_descendants, find_children, is_stopped
 from virtualgpu.compile import nvrtc
 
-MAIN = "gpulab.processes.child"
+CHILD_MODULE = "gpulab.processes.child"
 # Modules that most functions need.
 _PRELOADED_MODULES = (
-    MAIN,
+    CHILD_MODULE,
     "cloudpickle",
     "concurrent.futures.thread",
     "gpulab.lab.graphs",
@@ -47,7 +47,7 @@ _PRELOADED_MODULES = (
 )
 _MESSAGE_BYTES = 1 << 20
 _MAX_FDS = 4
-_START_S = 60.0  # limit on the start of a process, which a busy machine can delay
+_MAX_START_S = 60.0  # limit on the start of a process, which a busy machine can delay
 _CHECK_INTERVAL_S = 0.1
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -85,10 +85,10 @@ class Process:
             self._start(environment)
 
     def _fork(self, environment: dict[str, str], modules: Sequence[str]) -> bool:
-        connection = _fork_process(environment, modules)
-        if connection is None:
+        process_pipes = _fork_process(environment, modules)
+        if process_pipes is None:
             return False
-        self.stdin, self.stdout, self.stderr, self._keeper_line, first_line = connection
+        self.stdin, self.stdout, self.stderr, self._keeper_line, first_line = process_pipes
         os.set_blocking(self._keeper_line.fileno(), False)
         self.top, self.pid = map(int, first_line.split())
         with contextlib.suppress(OSError, AttributeError):
@@ -96,12 +96,12 @@ class Process:
         return True
 
     def _start(self, environment: dict[str, str]) -> None:
-        pipe = subprocess.PIPE
+        pipe_option = subprocess.PIPE
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", MAIN],
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
+            [sys.executable, "-m", CHILD_MODULE],
+            stdin=pipe_option,
+            stdout=pipe_option,
+            stderr=pipe_option,
             env=environment,
             start_new_session=True,
         )
@@ -201,10 +201,10 @@ def _fork_process(
 
     The last item of the result is the keeper's first message.
     """
-    request = json.dumps(
+    start_request = json.dumps(
         {"environment": environment, "path": sys.path, "folder": _find_folder(), "modules": [*modules]}
     ).encode()
-    for _ in range(2 if len(request) <= _MESSAGE_BYTES else 0):
+    for _ in range(2 if len(start_request) <= _MESSAGE_BYTES else 0):
         server = _find_server(os.getpid())
         if not server.is_running():  # for example, an answer has ended or stopped it
             server.end()
@@ -212,20 +212,20 @@ def _fork_process(
             server = _find_server(os.getpid())
         pipes = [os.pipe() for _ in range(_MAX_FDS)]
         (stdin, parent_stdin), *output_pipes = pipes
-        child_ends = [stdin, *(write for _, write in output_pipes)]
-        parent_ends = [parent_stdin, *(read for read, _ in output_pipes)]
+        child_ends = [stdin, *(write_fd for _, write_fd in output_pipes)]
+        parent_ends = [parent_stdin, *(read_fd for read_fd, _ in output_pipes)]
         with contextlib.suppress(OSError, ValueError):
-            socket.send_fds(server.line, [request], child_ends)
+            socket.send_fds(server.line, [start_request], child_ends)
         for fd in child_ends:
             os.close(fd)
-        stdin_, stdout, stderr, keeper_line = (
+        stdin_, stdout, stderr, keeper_pipe = (
             os.fdopen(fd, mode, 0) for fd, mode in zip(parent_ends, ("wb", "rb", "rb", "rb"), strict=True)
         )
-        message = _read_first_line(keeper_line, server)
+        message = _read_first_line(keeper_pipe, server)
         if message:
-            return stdin_, stdout, stderr, keeper_line, message
-        for pipe in (stdin_, stdout, stderr, keeper_line):
-            pipe.close()
+            return stdin_, stdout, stderr, keeper_pipe, message
+        for pipe_option in (stdin_, stdout, stderr, keeper_pipe):
+            pipe_option.close()
         server.end()
         _find_server.cache_clear()
     return None
@@ -233,7 +233,7 @@ def _fork_process(
 
 def _read_first_line(keeper_line: IO[bytes], server: _ForkServer) -> bytes:
     """Read the first message of a keeper; it is empty if the server has ended or is stopped."""
-    deadline_s = time.monotonic() + _START_S
+    deadline_s = time.monotonic() + _MAX_START_S
     while time.monotonic() < deadline_s:
         if select.select([keeper_line], [], [], _CHECK_INTERVAL_S)[0]:
             return keeper_line.readline()
@@ -260,21 +260,21 @@ def serve(server_socket: socket.socket) -> None:
     while True:
         while not select.select([server_socket], [], [], _CHECK_INTERVAL_S if keeper_pids else None)[0]:
             _reap_keepers(keeper_pids)
-        message, fds, _, _ = socket.recv_fds(server_socket, _MESSAGE_BYTES, _MAX_FDS)
+        message, received_fds, _, _ = socket.recv_fds(server_socket, _MESSAGE_BYTES, _MAX_FDS)
         if not message:
             break
-        request = json.loads(message)
-        _import_modules(request["modules"], loaded_modules)
+        start_request = json.loads(message)
+        _import_modules(start_request["modules"], loaded_modules)
         server_pid = os.getpid()
         keeper_pid = os.fork()
         if not keeper_pid:
             server_socket.close()
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == server_pid:
-                _run_keeper(request, *fds)
+                _run_keeper(start_request, *received_fds)
             os._exit(1)
         keeper_pids.add(keeper_pid)
-        for fd in fds:
+        for fd in received_fds:
             os.close(fd)
     end_descendants(os.getpid())
 
@@ -316,33 +316,33 @@ def _run_keeper(request: dict[str, Any], stdin: int, stdout: int, stderr: int, p
             os.dup2(fd, standard_fd)
             os.close(fd)
         _take_environment(request)
-        importlib.import_module(MAIN).main()
+        importlib.import_module(CHILD_MODULE).main()
     for fd in (stdin, stdout, stderr):
         os.close(fd)
     with contextlib.suppress(OSError):
         os.write(parent_line, b"%d %d\n" % (keeper_pid, pid))
     listener = select.poll()
     listener.register(parent_line, 0)  # an error there means that nobody reads it any more
-    status = None
+    exit_status = None
     signal_read_fd, signal_write_fd = os.pipe()
     os.set_blocking(signal_write_fd, False)
     signal.set_wakeup_fd(signal_write_fd)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     listener.register(signal_read_fd, select.POLLIN)
-    while status is None:
+    while exit_status is None:
         with contextlib.suppress(ChildProcessError):
-            while status is None and (child_status := os.waitpid(-1, os.WNOHANG))[0]:
+            while exit_status is None and (child_status := os.waitpid(-1, os.WNOHANG))[0]:
                 if child_status[0] == pid:
-                    status = os.waitstatus_to_exitcode(child_status[1])
-        if status is None and any(fd == parent_line for fd, _ in listener.poll(1000)):
+                    exit_status = os.waitstatus_to_exitcode(child_status[1])
+        if exit_status is None and any(fd == parent_line for fd, _ in listener.poll(1000)):
             break
         with contextlib.suppress(OSError):
             os.set_blocking(signal_read_fd, False)
             os.read(signal_read_fd, 1 << 10)
     end_descendants(keeper_pid)
-    if status is not None:
+    if exit_status is not None:
         with contextlib.suppress(OSError):
-            os.write(parent_line, b"%d" % status)
+            os.write(parent_line, b"%d" % exit_status)
     os._exit(0)
 
 

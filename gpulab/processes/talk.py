@@ -16,15 +16,15 @@ from typing import IO, Any, Self
 from gpulab.processes import child, values
 from gpulab.processes.errors import ProcessError
 from gpulab.processes.process import Process
-from gpulab.processes.tree import MOST_PROCESSES, ResourceMeter
+from gpulab.processes.tree import MAX_PROCESSES, ResourceMeter
 
-MEMORY_BYTES = 3 << 30
-_SHOWN_BYTES = 8192
-_PRINTED_BYTES = 256 << 20
+MAX_MEMORY_BYTES = 3 << 30
+_MAX_SHOWN_BYTES = 8192
+_MAX_PRINTED_BYTES = 256 << 20
 _CHECK_INTERVAL_S = 0.02
-_START_S = 60.0  # limit on the start of the process, which a busy machine can delay
+_MAX_START_S = 60.0  # limit on the start of the process, which a busy machine can delay
 _WAIT_FACTOR = 2  # a waiting answer may take this multiple of its processor time limit
-LONGEST_S = 20.0  # limit on the elapsed time, however busy the machine is
+MAX_ELAPSED_S = 20.0  # limit on the elapsed time, however busy the machine is
 _CHUNK_BYTES = 1 << 16
 _CONTROL_CHARACTERS = re.compile(r"\x1b\[[\d;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
@@ -56,15 +56,15 @@ class RequestProcess:
         limit_s: float,
         longest_s: float | None = None,
         memory_bytes: int | None = None,
-        kept_bytes: int = _SHOWN_BYTES,
+        kept_bytes: int = _MAX_SHOWN_BYTES,
         variables: Mapping[str, str] | None = None,
         modules: Sequence[str] = (),
     ) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         environment |= {"GPULAB_DEVICE": device, **(variables or {})}
         self._limit_s = limit_s
-        self._longest_s = longest_s or LONGEST_S
-        self._memory_bytes = memory_bytes or MEMORY_BYTES
+        self._longest_s = longest_s or MAX_ELAPSED_S
+        self._memory_bytes = memory_bytes or MAX_MEMORY_BYTES
         self._nonce = os.urandom(child.NONCE_BYTES)
         self._process = Process(environment, modules)
         self._watch = ResourceMeter(self._process.top)
@@ -147,24 +147,24 @@ class RequestProcess:
         """Send bytes, check the limits while the process works, and return its reply."""
         unsent_bytes = memoryview(request)
         last_check_s = time.monotonic()
-        requests = self._process.stdin.fileno()
-        replies = self._process.stdout.fileno()
+        request_fd = self._process.stdin.fileno()
+        reply_fd = self._process.stdout.fileno()
         while True:
-            if (frame := self._take_reply()) is not None:
+            if (reply := self._take_reply()) is not None:
                 self._spent_s += time.monotonic() - last_check_s
-                return frame
+                return reply
             readable_files, writable_files, _ = select.select(
-                [replies], [requests] if unsent_bytes else [], [], _CHECK_INTERVAL_S
+                [reply_fd], [request_fd] if unsent_bytes else [], [], _CHECK_INTERVAL_S
             )
             if writable_files:
                 try:
-                    unsent_bytes = unsent_bytes[os.write(requests, unsent_bytes[:_CHUNK_BYTES]) :]
+                    unsent_bytes = unsent_bytes[os.write(request_fd, unsent_bytes[:_CHUNK_BYTES]) :]
                 except BlockingIOError:
                     pass
                 except OSError:
                     unsent_bytes = memoryview(b"")  # the process has ended, as the read below shows
             if readable_files:
-                chunk = os.read(replies, _CHUNK_BYTES)
+                chunk = os.read(reply_fd, _CHUNK_BYTES)
                 if not chunk:
                     raise ProcessError(self._explain_end())
                 self._received += chunk
@@ -178,52 +178,53 @@ class RequestProcess:
 
     def _take_reply(self) -> bytes | None:
         """Return the next complete reply among the received bytes, or None."""
-        start = child.NONCE_BYTES + child.LENGTH_BYTES
+        header_length = child.NONCE_BYTES + child.LENGTH_BYTES
         nonce = self._received[: child.NONCE_BYTES]
         if nonce != self._nonce[: len(nonce)]:
             raise values.DamagedBytesError("no reply")
-        if len(self._received) < start:
+        if len(self._received) < header_length:
             return None
-        length = int.from_bytes(self._received[child.NONCE_BYTES : start], "big")
-        if length > values.MOST_BYTES:
+        reply_length = int.from_bytes(self._received[child.NONCE_BYTES : header_length], "big")
+        if reply_length > values.MAX_VALUE_BYTES:
             raise values.DamagedBytesError("the reply is too long")
-        if len(self._received) < start + length:
+        if len(self._received) < header_length + reply_length:
             return None
-        frame = bytes(self._received[start : start + length])
-        del self._received[: start + length]
-        return frame
+        reply = bytes(self._received[header_length : header_length + reply_length])
+        del self._received[: header_length + reply_length]
+        return reply
 
     def _check_limits(self, elapsed_s: float, function_text: str) -> None:
         """End the process if it exceeds a limit."""
-        use = self._watch.measure_use(self._memory_bytes)
+        resource_use = self._watch.measure_use(self._memory_bytes)
         location_text = f" (in {function_text})" if function_text else ""
-        if use.processes > MOST_PROCESSES:
+        if resource_use.processes > MAX_PROCESSES:
             raise ProcessError(
-                f"it has started more than {MOST_PROCESSES} processes{location_text}. End the processes that "
+                f"it has started more than {MAX_PROCESSES} processes{location_text}. End the processes that "
                 "you start, or start none."
             )
-        if use.memory_bytes > self._memory_bytes:
+        if resource_use.memory_bytes > self._memory_bytes:
             raise ProcessError(
                 f"it takes more than {self._memory_bytes / (1 << 30):g} GiB of memory{location_text}. Look "
                 "for a list that keeps growing."
             )
         self._spent_s += elapsed_s
         if not self._has_limits:
-            if self._spent_s > _START_S:
+            if self._spent_s > _MAX_START_S:
                 raise ProcessError(
                     "the check could not start in time, because this computer is very busy. Try again."
                 )
             return
-        if use.waits and self._printed.count == self._last_printed:
+        if resource_use.waits and self._printed.count == self._last_printed:
             self._waited_s += elapsed_s
         self._last_printed = self._printed.count
-        if self._last_printed > _PRINTED_BYTES:
+        if self._last_printed > _MAX_PRINTED_BYTES:
             raise ProcessError(
-                f"it prints more than {_PRINTED_BYTES >> 20} MiB{location_text}. Print less, and look for an "
+                f"it prints more than {_MAX_PRINTED_BYTES >> 20} MiB{location_text}. Print less, and look "
+                "for an "
                 "infinite loop."
             )
-        used_s = use.cpu_s - self._initial_cpu_s
-        if used_s > self._limit_s:
+        used_cpu_s = resource_use.cpu_s - self._initial_cpu_s
+        if used_cpu_s > self._limit_s:
             raise ProcessError(
                 f"it takes longer than {self._limit_s:g} s of processor time{location_text}. Look for a loop "
                 "that does too much or never ends."
@@ -236,20 +237,22 @@ class RequestProcess:
         if self._spent_s > self._longest_s:
             raise ProcessError(
                 f"it did not finish within {self._longest_s:g} s{location_text}, and this busy "
-                f"computer gave it only {used_s:.1f} s of processor time. Try again when "
+                f"computer gave it only {used_cpu_s:.1f} s of processor time. Try again when "
                 "the computer is less busy."
             )
 
     def _explain_end(self) -> str:
         """Return a sentence about why the process has ended by itself."""
         deadline_s = time.monotonic() + 1
-        while (status := self._process.poll()) is None and time.monotonic() < deadline_s:
+        while (exit_status := self._process.poll()) is None and time.monotonic() < deadline_s:
             time.sleep(0.001)
-        if status in (None, child.LINE_CLOSED):
+        if exit_status in (None, child.EXIT_CONNECTION_CLOSED):
             return "it closed the connection to the check. Close only file descriptors that you opened."
-        if status < 0:
-            return f"it crashed Python ({signal.Signals(-status).name})."
-        return f"it ended Python with status {status} before it returned. Remove exit() and similar calls."
+        if exit_status < 0:
+            return f"it crashed Python ({signal.Signals(-exit_status).name})."
+        return (
+            f"it ended Python with status {exit_status} before it returned. Remove exit() and similar calls."
+        )
 
     def end_and_read_output(self) -> tuple[str, int]:
         """End the process. Return the first lines that the process printed and the total number of printed

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import psutil
 
-MOST_PROCESSES = 200
-_PROC = Path("/proc")
+MAX_PROCESSES = 200
+_PROC_FOLDER = Path("/proc")
 _KILL_ROUNDS = 200  # attempts to kill all descendants; each finds processes that were started since
-_PAUSE_S = 0.005
+_KILL_PAUSE_S = 0.005
 _WORKING_STATES = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 
 
@@ -25,22 +25,24 @@ def find_descendants(pid: int) -> list[int]:
     pids = []
     unvisited_pids = [pid]
     while unvisited_pids:
-        started_pids = find_children(unvisited_pids.pop())
-        pids += started_pids
-        unvisited_pids += started_pids
+        child_pids = find_children(unvisited_pids.pop())
+        pids += child_pids
+        unvisited_pids += child_pids
     return pids
 
 
 def find_children(pid: int) -> list[int]:
     """Return the child processes of the process `pid`, including processes that were reparented to it."""
     try:
-        lists = [(task / "children").read_text() for task in (_PROC / str(pid) / "task").iterdir()]
+        child_lists = [
+            (task / "children").read_text() for task in (_PROC_FOLDER / str(pid) / "task").iterdir()
+        ]
     except OSError:  # the process has ended, or this system does not list children
-        lists = []
-        if not (_PROC / str(os.getpid()) / "task" / str(os.getpid()) / "children").exists():
+        child_lists = []
+        if not (_PROC_FOLDER / str(os.getpid()) / "task" / str(os.getpid()) / "children").exists():
             with contextlib.suppress(psutil.Error):
                 return [child.pid for child in psutil.Process(pid).children()]
-    return [int(child) for children in lists for child in children.split()]
+    return [int(child) for children in child_lists for child in children.split()]
 
 
 def end_descendants(pid: int) -> None:
@@ -54,12 +56,12 @@ def end_descendants(pid: int) -> None:
         for child in live_processes:
             with contextlib.suppress(OSError):
                 os.kill(child, signal.SIGKILL)
-        time.sleep(_PAUSE_S)
+        time.sleep(_KILL_PAUSE_S)
 
 
 def _has_ended(pid: int) -> bool:
     with contextlib.suppress(OSError, IndexError):
-        return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+        return (_PROC_FOLDER / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
     try:
         return psutil.Process(pid).status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.Error:
@@ -100,22 +102,24 @@ class ResourceMeter:
         shared page is counted only once.
         """
         pids = [self._pid, *find_descendants(self._pid)]
-        if len(pids) > MOST_PROCESSES:
+        if len(pids) > MAX_PROCESSES:
             return ResourceUse(len(pids), self._cpu_s, 0, False)
-        self._processes = {pid: entry for pid in pids if (entry := self._find_process(pid)) is not None}
-        sum_s = 0.0
+        self._processes = {
+            pid: found_process for pid in pids if (found_process := self._find_process(pid)) is not None
+        }
+        total_cpu_s = 0.0
         memory_bytes = 0
         waits = True
         for process in self._processes.values():
             with contextlib.suppress(psutil.Error), process.oneshot():
-                sum_s += sum(
+                total_cpu_s += sum(
                     process.cpu_times()[:4]
                 )  # its own time, and that of children for which it has waited
                 memory_bytes += process.memory_info().rss
                 waits = waits and not _is_working(process)
         # The sum decreases when a process ends for which its parent has not waited; its time is kept here.
-        self._cpu_s += max(0.0, sum_s - self._last_sum_s)
-        self._last_sum_s = sum_s
+        self._cpu_s += max(0.0, total_cpu_s - self._last_sum_s)
+        self._last_sum_s = total_cpu_s
         if memory_bytes > memory_limit_bytes and len(self._processes) > 1:
             memory_bytes = sum(map(_read_proportional_bytes, self._processes.values()))
         return ResourceUse(len(pids), self._cpu_s, memory_bytes, waits)
@@ -130,9 +134,9 @@ def _is_working(process: psutil.Process) -> bool:
     """Return whether a thread of a process is running or ready to run."""
     if process.status() in _WORKING_STATES:
         return True
-    tasks = _PROC / str(process.pid) / "task"
+    task_folder = _PROC_FOLDER / str(process.pid) / "task"
     with contextlib.suppress(OSError):
-        for task in tasks.iterdir():
+        for task in task_folder.iterdir():
             if (task / "stat").read_bytes().rpartition(b")")[2].split()[0] in (b"R", b"D"):
                 return True
     return False
@@ -141,6 +145,6 @@ def _is_working(process: psutil.Process) -> bool:
 def _read_proportional_bytes(process: psutil.Process) -> int:
     """Return the memory of a process, with shared pages divided among the processes that share them."""
     with contextlib.suppress(psutil.Error, OSError):
-        info = process.memory_full_info()
-        return int(getattr(info, "pss", info.uss))
+        memory_info = process.memory_full_info()
+        return int(getattr(memory_info, "pss", memory_info.uss))
     return 0

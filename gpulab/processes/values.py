@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-MOST_BYTES = 64 << 20
-_MOST_PARTS = 100_000
-_MOST_BITS = 4096
+MAX_VALUE_BYTES = 64 << 20
+_MAX_PARTS = 100_000
+_MAX_INTEGER_BITS = 4096
 _MAX_DEPTH = 20
 _LENGTH_BYTES = 8
 _DTYPE_KINDS = "biufcSU"  # of arrays: what needs no Python objects
@@ -64,13 +64,13 @@ def encode(value: Any) -> bytes:
     ValueTooLargeError
         If the value is too large to be transferred.
     """
-    arrays: list[bytes] = []
-    encoder = _TreeEncoder(arrays)
-    text = json.dumps(encoder.convert(value, 0)).encode()
-    data = len(text).to_bytes(_LENGTH_BYTES, "big") + text + b"".join(arrays)
-    if len(data) > MOST_BYTES:
-        raise ValueTooLargeError(f"more than {MOST_BYTES >> 20} MiB")
-    return data
+    array_parts: list[bytes] = []
+    encoder = _TreeEncoder(array_parts)
+    json_bytes = json.dumps(encoder.convert(value, 0)).encode()
+    encoded_value = len(json_bytes).to_bytes(_LENGTH_BYTES, "big") + json_bytes + b"".join(array_parts)
+    if len(encoded_value) > MAX_VALUE_BYTES:
+        raise ValueTooLargeError(f"more than {MAX_VALUE_BYTES >> 20} MiB")
+    return encoded_value
 
 
 class _TreeEncoder:
@@ -78,7 +78,7 @@ class _TreeEncoder:
 
     def __init__(self, arrays: list[bytes]) -> None:
         self._arrays = arrays
-        self._free_parts = _MOST_PARTS
+        self._free_parts = _MAX_PARTS
         self._array_bytes = 0
 
     def convert(self, value: Any, depth: int) -> Any:
@@ -92,7 +92,7 @@ class _TreeEncoder:
             return self._store_array("scalar", np.asarray(value))
         if issubclass(value_type, int):
             integer = int.__add__(value, 0)
-            if integer.bit_length() > _MOST_BITS:
+            if integer.bit_length() > _MAX_INTEGER_BITS:
                 raise ValueTooLargeError("a number with thousands of digits")
             return ["int", hex(integer)]
         if issubclass(value_type, float):
@@ -106,11 +106,11 @@ class _TreeEncoder:
         if issubclass(value_type, list):
             return ["list", [self.convert(element, depth + 1) for element in list.__iter__(value)]]
         if issubclass(value_type, dict):
-            items = [
+            encoded_items = [
                 [self.convert(key, depth + 1), self.convert(element, depth + 1)]
                 for key, element in dict.items(value)
             ]
-            return ["dict", items]
+            return ["dict", encoded_items]
         if issubclass(value_type, np.ndarray) and value.dtype.kind in _DTYPE_KINDS:
             return self._store_array("array", np.array(value, subok=False))
         if value_type is DeviceContents:
@@ -121,8 +121,8 @@ class _TreeEncoder:
         if array.dtype.kind not in _DTYPE_KINDS:
             return ["other", array.dtype.name]
         self._array_bytes += array.nbytes
-        if self._array_bytes > MOST_BYTES:
-            raise ValueTooLargeError(f"more than {MOST_BYTES >> 20} MiB")
+        if self._array_bytes > MAX_VALUE_BYTES:
+            raise ValueTooLargeError(f"more than {MAX_VALUE_BYTES >> 20} MiB")
         buffer = io.BytesIO()
         np.lib.format.write_array(buffer, array, allow_pickle=False)
         self._arrays.append(buffer.getvalue())
@@ -138,10 +138,10 @@ def decode(data: bytes) -> Any:
         If the bytes are not the encoding of a value.
     """
     try:
-        start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
-        arrays = io.BytesIO(data[start:])
-        value = _decode_tree(json.loads(data[_LENGTH_BYTES:start]), arrays)
-        if arrays.read(1):
+        json_end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
+        array_parts = io.BytesIO(data[json_end:])
+        value = _decode_tree(json.loads(data[_LENGTH_BYTES:json_end]), array_parts)
+        if array_parts.read(1):
             raise DamagedBytesError("there is more than one value")
         return value
     except DamagedBytesError:
@@ -153,8 +153,8 @@ def decode(data: bytes) -> Any:
 def _decode_tree(tree: Any, arrays: io.BytesIO) -> Any:
     if tree is None or isinstance(tree, bool):
         return tree
-    tag, *fields = tree
-    return _DECODERS[tag](arrays, *fields)
+    tag, *tree_fields = tree
+    return _DECODERS[tag](arrays, *tree_fields)
 
 
 def _decode_array(arrays: io.BytesIO, length: int) -> npt.NDArray[Any]:
@@ -163,13 +163,13 @@ def _decode_array(arrays: io.BytesIO, length: int) -> npt.NDArray[Any]:
     version = np.lib.format.read_magic(buffer)
     if version != (1, 0):
         raise DamagedBytesError("an array has an unknown format")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(buffer)
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(buffer)
     if dtype.kind not in _DTYPE_KINDS or math.prod(shape) * dtype.itemsize != length - buffer.tell():
         raise DamagedBytesError("an array does not have the size in its header")
     elements = (
         np.frombuffer(buffer.read(), dtype) if math.prod(shape) and dtype.itemsize else np.zeros(0, dtype)
     )
-    return elements.reshape(shape, order="F" if fortran else "C").copy()
+    return elements.reshape(shape, order="F" if is_fortran else "C").copy()
 
 
 _DECODERS: dict[str, Callable[..., Any]] = {

@@ -52,7 +52,7 @@ from virtualgpu.records import (
 from virtualgpu.records.device.attributes import driver_limits
 from virtualgpu.records.memory import MemoryReading
 
-_UNOBSERVED: dict[type[Observation[Any]], str] = {
+_UNOBSERVED_REASONS: dict[type[Observation[Any]], str] = {
     Accesses: "addresses",
     Block: "registers and shared memory at every step",
     Counters: "hardware counters (use Nsight Compute for them)",
@@ -139,17 +139,21 @@ class CudaBackend:
         for observation in observations:
             if not isinstance(observation, Blocks | Warp):
                 raise NotSupportedError(
-                    f"A GPU does not report its {_UNOBSERVED[type(observation)]} to a "
+                    f"A GPU does not report its {_UNOBSERVED_REASONS[type(observation)]} to a "
                     "running program. A replay on the virtual GPU could report them, but "
                     "this launch is too large for a replay. Choose a smaller grid."
                 )
-        restore = any(isinstance(observation, Blocks) and observation.restore for observation in observations)
+        restores_arrays = any(
+            isinstance(observation, Blocks) and observation.restore for observation in observations
+        )
         has_cold_caches = caches_of(observations) == "cold"
         records: list[LaunchTrace | WarpTrace] = []
         with self._device, self._timeline.launching(launch):
             kernel = make_raw_kernel(launch.kernel)
             for run_number, observation in enumerate(observations, 1):
-                with _restore_arrays(launch.args if restore or run_number < len(observations) else ()):
+                with _restore_arrays(
+                    launch.args if restores_arrays or run_number < len(observations) else ()
+                ):
                     if has_cold_caches:
                         self._empty_l2()
                     if isinstance(observation, Warp):
@@ -203,17 +207,17 @@ class CudaBackend:
             return compile_ptx(kernel_source(kernel), self._device.compute_capability)
 
     def _load_probe(self, kernel: Any, instrument: Instrument) -> Probe:
-        program = kernel_source(kernel)
-        if (program, instrument) not in self._probes:
-            self._probes[program, instrument] = load_probe(self.ptx(kernel), program.name, instrument)
-        probe = self._probes[program, instrument]
+        source = kernel_source(kernel)
+        if (source, instrument) not in self._probes:
+            self._probes[source, instrument] = load_probe(self.ptx(kernel), source.name, instrument)
+        probe = self._probes[source, instrument]
         probe.allow_shared_bytes(kernel)
         return probe
 
     def _compute_occupancy(
         self, function: int, registers: int, kernel: Any, block_threads: int, shared_bytes: int
     ) -> Occupancy:
-        rules = occupancy(
+        predicted_occupancy = occupancy(
             self.device_info(),
             block_threads,
             registers,
@@ -223,12 +227,12 @@ class CudaBackend:
         measured_blocks = int(
             driver.occupancyMaxActiveBlocksPerMultiprocessor(function, block_threads, shared_bytes)
         )
-        if measured_blocks == rules.blocks_per_sm:
-            return rules
+        if measured_blocks == predicted_occupancy.blocks_per_sm:
+            return predicted_occupancy
         # The driver knows this kernel better than the rules do, such as a launch bound.
-        limits = {**rules.blocks_by_limit, "driver": measured_blocks}
+        limits = {**predicted_occupancy.blocks_by_limit, "driver": measured_blocks}
         return replace(
-            rules,
+            predicted_occupancy,
             blocks_per_sm=measured_blocks,
             warps_per_sm=measured_blocks * -(-block_threads // 32),
             blocks_by_limit=limits,

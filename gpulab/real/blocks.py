@@ -39,11 +39,11 @@ def trace_blocks(
         A block starts with the first instruction of its first warp and ends with the exit of its last warp,
         both on the GPU's clock. ``timer_step_ns`` is the observed resolution of this clock.
     """
-    blocks = math.prod(launch.grid)
+    block_count = math.prod(launch.grid)
     sampling_step = 1
-    while -(-blocks // sampling_step) > MAX_RECORDED_BLOCKS:
+    while -(-block_count // sampling_step) > MAX_RECORDED_BLOCKS:
         sampling_step *= 2
-    buffer = cupy.asarray(make_block_buffer(blocks, sampling_step))
+    buffer = cupy.asarray(make_block_buffer(block_count, sampling_step))
     probe.launch(kernel, launch, buffer)
     block_index, start_times, end_times, sm_id = read_blocks(buffer.get())
     first_start = start_times.min()

@@ -45,30 +45,34 @@ def read_device_info(device: cupy.cuda.Device, nvml: NvmlDevice | None = None) -
         multiply-add per lane and cycle.
     """
     runtime = cupy.cuda.runtime
-    fields = info_fields(lambda number: _read_attribute(device, number))
-    lanes = _find_lanes_per_sm(fields["compute_capability"], fields["sm_count"], nvml)
-    memory_mhz = fields["memory_clock_mhz"]
-    bus_bits = fields["memory_bus_bits"]
-    clock_mhz = fields["boost_clock_mhz"]
+    device_fields = info_fields(lambda number: _read_attribute(device, number))
+    lanes_per_sm = _find_lanes_per_sm(device_fields["compute_capability"], device_fields["sm_count"], nvml)
+    memory_mhz = device_fields["memory_clock_mhz"]
+    bus_bits = device_fields["memory_bus_bits"]
+    clock_mhz = device_fields["boost_clock_mhz"]
     name = read_device_name(device)
-    driver = nvml.driver_version if nvml else None
-    api = ".".join(map(str, parse_cuda_version(runtime.driverGetVersion())))
+    driver_version = nvml.driver_version if nvml else None
+    cuda_version_text = ".".join(map(str, parse_cuda_version(runtime.driverGetVersion())))
     with device:
         memory_bytes = int(runtime.memGetInfo()[1])
     return DeviceInfo(
         provenance=Provenance("measured", name),
         name=name,
-        fp32_lanes_per_sm=lanes,
+        fp32_lanes_per_sm=lanes_per_sm,
         memory_bytes=memory_bytes,
         memory_type=None,  # no interface tells
         memory_bandwidth_gbps=round(2 * memory_mhz * bus_bits / 8 / 1e3, 1)
         if memory_mhz and bus_bits
         else None,
-        fp32_tflops=round(2 * lanes * fields["sm_count"] * clock_mhz / 1e6, 1) if clock_mhz else None,
+        fp32_tflops=round(2 * lanes_per_sm * device_fields["sm_count"] * clock_mhz / 1e6, 1)
+        if clock_mhz
+        else None,
         pcie_gbps=nvml.pcie_gbps if nvml else None,
-        driver=f"{driver} (CUDA {api})" if driver else f"CUDA {api}",
+        driver=f"{driver_version} (CUDA {cuda_version_text})"
+        if driver_version
+        else f"CUDA {cuda_version_text}",
         notes="MIG is on: this may be only a part of the GPU" if nvml and nvml.mig_enabled else "",
-        **fields,
+        **device_fields,
     )
 
 
@@ -80,8 +84,8 @@ def _read_attribute(device: cupy.cuda.Device, attribute_number: int) -> int | No
 
 
 def _find_lanes_per_sm(capability: tuple[int, int], sm_count: int, nvml: NvmlDevice | None) -> int:
-    cores: Any = nvml.ask("nvmlDeviceGetNumGpuCores") if nvml else None
-    if cores and sm_count and cores % sm_count == 0:
-        return int(cores) // sm_count
+    core_count: Any = nvml.ask("nvmlDeviceGetNumGpuCores") if nvml else None
+    if core_count and sm_count and core_count % sm_count == 0:
+        return int(core_count) // sm_count
     # 32-bit floating-point results a cycle, CUDA C++ Programming Guide, "Arithmetic Instructions".
     return 64 if capability in ((6, 0), (8, 0)) or capability[0] == 7 else 128

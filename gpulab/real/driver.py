@@ -12,14 +12,14 @@ _LIBRARIES = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "l
 
 def read_data_rows(name: str) -> list[list[str]]:
     """Return the rows of a table in the data files of the package. The header row is not included."""
-    text = (resources.files("gpulab") / "data" / name).read_text(encoding="utf-8")
-    return [line.split("\t") for line in text.splitlines()[1:]]
+    table_text = (resources.files("gpulab") / "data" / name).read_text(encoding="utf-8")
+    return [line.split("\t") for line in table_text.splitlines()[1:]]
 
 
 # Why a device cannot be used, and what to do, by CUDA's error code: of cuInit (cuda.h), and of a tiny use
 # of a device (driver_types.h), which number them alike.
 CUDA_ERRORS = {int(code): (why, remedy) for code, why, remedy in read_data_rows("cuda_errors.tsv")}
-NO_DEVICE = 100
+ERROR_NO_DEVICE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class DriverStatus:
             return "no NVIDIA driver was found"
         if not self.init_code and self.device_count:
             return ""
-        error_code = self.init_code or NO_DEVICE
+        error_code = self.init_code or ERROR_NO_DEVICE
         return CUDA_ERRORS.get(error_code, (f"the driver returns error {error_code}", ""))[0]
 
     @property

@@ -20,7 +20,7 @@ from cupy.cuda import nvtx
 from virtualgpu.records import Activity, Provenance, Timeline
 from virtualgpu.records.timeline import NvtxRange, StreamInfo
 
-NOTE = (
+FALLBACK_NOTE = (
     "measured with pairs of events around NVTX ranges and gl.launch, which show when a range began and ended "
     "on its stream; single operations, copies, calls and waits are not recorded"
 )
@@ -92,8 +92,8 @@ class EventRecorder:
 
     def stop(self) -> Timeline:
         """Wait for the device, end the recording, and return the timeline."""
-        for name, original in self._original_functions.items():
-            setattr(nvtx, name, original)
+        for name, original_function in self._original_functions.items():
+            setattr(nvtx, name, original_function)
         end_ns = time.time_ns()
         cupy.cuda.runtime.deviceSynchronize()
         activities = []
@@ -102,21 +102,21 @@ class EventRecorder:
         for range_number, (start_mark, end_mark, host_end_ns, thread, depth) in enumerate(
             self._ended_ranges, 1
         ):
-            device = int(cupy.cuda.Device().id)
-            info = _make_stream_info(start_mark.stream, device, len(streams))
-            info = streams.setdefault(info.stream_id, info)
-            start, end = (
+            device_id = int(cupy.cuda.Device().id)
+            stream_info = _make_stream_info(start_mark.stream, device_id, len(streams))
+            stream_info = streams.setdefault(stream_info.stream_id, stream_info)
+            start_ns, range_end_ns = (
                 self._start_ns + self._measure_ns_since(event) for event in (start_mark.begun, end_mark)
             )
             activities.append(
                 Activity(
                     kind="RANGE",
                     name=start_mark.name,
-                    device_id=device,
-                    stream_id=info.stream_id,
+                    device_id=device_id,
+                    stream_id=stream_info.stream_id,
                     correlation_id=range_number,
-                    start_ns=start,
-                    end_ns=end,
+                    start_ns=start_ns,
+                    end_ns=range_end_ns,
                 )
             )
             ranges.append(
@@ -137,7 +137,7 @@ class EventRecorder:
             activities=tuple(sorted(activities, key=lambda entry: entry.start_ns)),
             ranges=tuple(sorted(ranges, key=lambda entry: (entry.start_ns, entry.depth))),
             streams=tuple(streams.values()),
-            note=f"{self._reason}: {NOTE}",
+            note=f"{self._reason}: {FALLBACK_NOTE}",
         )
 
     @contextmanager
@@ -173,5 +173,5 @@ def _record_mark(stream: Any) -> Any:
 
 def _make_stream_info(stream: Any, device: int, stream_number: int) -> StreamInfo:
     handle = int(stream.ptr)
-    names = {0: "default stream", 1: "default stream", 2: "per-thread default stream"}
-    return StreamInfo(device, handle, names.get(handle, f"stream {stream_number + 1}"))
+    stream_names = {0: "default stream", 1: "default stream", 2: "per-thread default stream"}
+    return StreamInfo(device, handle, stream_names.get(handle, f"stream {stream_number + 1}"))

@@ -13,15 +13,15 @@ from virtualgpu.records import CopyKind, GraphNode, GraphRecord, NodeKind, NodeP
 from virtualgpu.records.graph import ADDRESS_BYTES
 
 NO_BINDINGS = "Nodes are not available: the package cuda-bindings is not installed."
-_KINDS = get_args(NodeKind)
+_NODE_KINDS = get_args(NodeKind)
 _COPY_KINDS: dict[tuple[bool, bool], CopyKind] = {
     (False, True): "HtoD",
     (True, False): "DtoH",
     (True, True): "DtoD",
 }
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
-_LEAST_ADDRESS = 1 << 16
-_UPDATE_FAILURE = 910
+_MIN_ADDRESS = 1 << 16
+_ERROR_UPDATE_FAILURE = 910
 
 
 def _import_driver() -> Any:
@@ -67,28 +67,28 @@ def set_graph_node(graph: Any, node: GraphNode, template: Any) -> None:
     if node.kind == "KERNEL":
         assert node.grid is not None
         assert node.block is not None
-        params = check_result(driver.cuGraphKernelNodeGetParams(template_handle))[0]
-        params.gridDimX, params.gridDimY, params.gridDimZ = node.grid
-        params.blockDimX, params.blockDimY, params.blockDimZ = node.block
-        params.sharedMemBytes = node.shared_bytes
+        node_params = check_result(driver.cuGraphKernelNodeGetParams(template_handle))[0]
+        node_params.gridDimX, node_params.gridDimY, node_params.gridDimZ = node.grid
+        node_params.blockDimX, node_params.blockDimY, node_params.blockDimZ = node.block
+        node_params.sharedMemBytes = node.shared_bytes
         values = [ctypes.create_string_buffer(value.data, len(value.data)) for value in node.parameters]
         pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
-        params.kernelParams = ctypes.addressof(pointers)
-        check_result(driver.cuGraphExecKernelNodeSetParams(executable, handle, params))
+        node_params.kernelParams = ctypes.addressof(pointers)
+        check_result(driver.cuGraphExecKernelNodeSetParams(executable, handle, node_params))
         return
     first_parameter, *other_parameters = node.parameters
     if node.kind == "MEMSET":
-        params = check_result(driver.cuGraphMemsetNodeGetParams(template_handle))[0]
-        params.dst = driver.CUdeviceptr(_parse_parameter(first_parameter))
-        check_result(driver.cuGraphExecMemsetNodeSetParams(executable, handle, params, _find_context()))
+        node_params = check_result(driver.cuGraphMemsetNodeGetParams(template_handle))[0]
+        node_params.dst = driver.CUdeviceptr(_parse_parameter(first_parameter))
+        check_result(driver.cuGraphExecMemsetNodeSetParams(executable, handle, node_params, _find_context()))
     elif node.kind == "MEMCPY":
-        params = check_result(driver.cuGraphMemcpyNodeGetParams(template_handle))[0]
+        node_params = check_result(driver.cuGraphMemcpyNodeGetParams(template_handle))[0]
         for name, parameter in (("src", first_parameter), ("dst", other_parameters[0])):
             if parameter.addresses:
-                setattr(params, f"{name}Device", driver.CUdeviceptr(_parse_parameter(parameter)))
+                setattr(node_params, f"{name}Device", driver.CUdeviceptr(_parse_parameter(parameter)))
             else:
-                setattr(params, f"{name}Host", _parse_parameter(parameter))
-        check_result(driver.cuGraphExecMemcpyNodeSetParams(executable, handle, params, _find_context()))
+                setattr(node_params, f"{name}Host", _parse_parameter(parameter))
+        check_result(driver.cuGraphExecMemcpyNodeSetParams(executable, handle, node_params, _find_context()))
 
 
 def copy_parameters(graph: Any, other: Any) -> None:
@@ -102,7 +102,7 @@ def copy_parameters(graph: Any, other: Any) -> None:
     """
     driver = _import_driver()
     status, *_ = driver.cuGraphExecUpdate(driver.CUgraphExec(graph.graphExec), driver.CUgraph(other.graph))
-    if int(status) == _UPDATE_FAILURE:
+    if int(status) == _ERROR_UPDATE_FAILURE:
         # cuda-bindings gives no reason with this status.
         no_origin = Provenance("measured", "")
         raise _make_cuda_error(
@@ -123,54 +123,59 @@ def _read_handles(graph: Any) -> list[Any]:
 def _read_node(node_number: int, handle: Any) -> GraphNode:
     driver = _import_driver()
     node_kind = check_result(driver.cuGraphNodeGetType(handle))[0].name.removeprefix("CU_GRAPH_NODE_TYPE_")
-    device = int(cupy.cuda.Device().id)
+    device_id = int(cupy.cuda.Device().id)
     if node_kind == "KERNEL":
-        params = check_result(driver.cuGraphKernelNodeGetParams(handle))[0]
+        node_params = check_result(driver.cuGraphKernelNodeGetParams(handle))[0]
         function = (
-            params.func if int(params.func) else check_result(driver.cuKernelGetFunction(params.kern))[0]
+            node_params.func
+            if int(node_params.func)
+            else check_result(driver.cuKernelGetFunction(node_params.kern))[0]
         )
         return GraphNode(
             number=node_number,
             kind="KERNEL",
             name=check_result(driver.cuFuncGetName(function))[0].decode(),
-            grid=(params.gridDimX, params.gridDimY, params.gridDimZ),
-            block=(params.blockDimX, params.blockDimY, params.blockDimZ),
-            shared_bytes=params.sharedMemBytes,
-            parameters=tuple(_read_parameters(function, int(params.kernelParams or 0))),
-            device_id=device,
+            grid=(node_params.gridDimX, node_params.gridDimY, node_params.gridDimZ),
+            block=(node_params.blockDimX, node_params.blockDimY, node_params.blockDimZ),
+            shared_bytes=node_params.sharedMemBytes,
+            parameters=tuple(_read_parameters(function, int(node_params.kernelParams or 0))),
+            device_id=device_id,
         )
     if node_kind == "MEMSET":
-        params = check_result(driver.cuGraphMemsetNodeGetParams(handle))[0]
-        size = params.elementSize * params.width * max(1, params.height)
+        node_params = check_result(driver.cuGraphMemsetNodeGetParams(handle))[0]
+        size_bytes = node_params.elementSize * node_params.width * max(1, node_params.height)
         return GraphNode(
             number=node_number,
             kind=node_kind,
             name="Memset",
-            parameters=(_make_pointer_parameter("destination", int(params.dst)),),
-            size_bytes=size,
-            device_id=device,
+            parameters=(_make_pointer_parameter("destination", int(node_params.dst)),),
+            size_bytes=size_bytes,
+            device_id=device_id,
         )
     if node_kind == "MEMCPY":
-        params = check_result(driver.cuGraphMemcpyNodeGetParams(handle))[0]
-        copy_addresses = [_read_copy_address(params, name) for name in ("src", "dst")]
+        node_params = check_result(driver.cuGraphMemcpyNodeGetParams(handle))[0]
+        copy_addresses = [_read_copy_address(node_params, name) for name in ("src", "dst")]
         source_pointer, target_pointer = map(
             _make_pointer_parameter, ("source", "destination"), copy_addresses
         )
         copy_kind = _COPY_KINDS.get((bool(source_pointer.addresses), bool(target_pointer.addresses)))
-        size = params.WidthInBytes * max(1, params.Height) * max(1, params.Depth)
+        size_bytes = node_params.WidthInBytes * max(1, node_params.Height) * max(1, node_params.Depth)
         name = f"Memcpy {copy_kind or 'on the host'}"
         return GraphNode(
             number=node_number,
             kind=node_kind,
             name=name,
             parameters=(source_pointer, target_pointer),
-            size_bytes=size,
+            size_bytes=size_bytes,
             copy_kind=copy_kind,
-            device_id=device,
+            device_id=device_id,
         )
     name = "Host function" if node_kind == "HOST" else node_kind.replace("_", " ").capitalize()
     return GraphNode(
-        number=node_number, kind=node_kind if node_kind in _KINDS else "OTHER", name=name, device_id=device
+        number=node_number,
+        kind=node_kind if node_kind in _NODE_KINDS else "OTHER",
+        name=name,
+        device_id=device_id,
     )
 
 
@@ -179,15 +184,16 @@ def _read_parameters(function: Any, values: int) -> Iterator[NodeParameter]:
     driver = _import_driver()
     parameter_index = 0
     while values:
-        status, offset, size = driver.cuFuncGetParamInfo(function, parameter_index)
+        status, offset, size_bytes = driver.cuFuncGetParamInfo(function, parameter_index)
         if int(status):
             return  # that was the last one
         value_address = ctypes.c_void_p.from_address(
             values + parameter_index * ctypes.sizeof(ctypes.c_void_p)
         ).value
-        data = ctypes.string_at(value_address or 0, size) if value_address else bytes(size)
+        data = ctypes.string_at(value_address or 0, size_bytes) if value_address else bytes(size_bytes)
         address_chunks = (
-            data[start : start + ADDRESS_BYTES] for start in range(0, size - ADDRESS_BYTES + 1, ADDRESS_BYTES)
+            data[start : start + ADDRESS_BYTES]
+            for start in range(0, size_bytes - ADDRESS_BYTES + 1, ADDRESS_BYTES)
         )
         addresses = [int.from_bytes(address_data, "little") for address_data in address_chunks]
         yield NodeParameter(data, int(offset), addresses=tuple(filter(_is_on_device, addresses)))
@@ -196,9 +202,9 @@ def _read_parameters(function: Any, values: int) -> Iterator[NodeParameter]:
 
 def _read_copy_address(copy: Any, name: str) -> int:
     """Return the address of the source or the destination of a copy."""
-    host = getattr(copy, f"{name}Host")
-    device = int(getattr(copy, f"{name}Device"))
-    return device or int(host or 0)
+    host_address = getattr(copy, f"{name}Host")
+    device_id = int(getattr(copy, f"{name}Device"))
+    return device_id or int(host_address or 0)
 
 
 def _make_pointer_parameter(name: str, address: int) -> NodeParameter:
@@ -215,7 +221,7 @@ def _parse_parameter(parameter: NodeParameter) -> int:
 
 def _is_on_device(address: int) -> bool:
     """Return whether a number is an address in a device's memory."""
-    if address < _LEAST_ADDRESS:
+    if address < _MIN_ADDRESS:
         return False
     driver = _import_driver()
     memory_type = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE

@@ -18,7 +18,7 @@ from gpulab.real.nvml import NvmlDevice, read_clock_reason_bits, read_temperatur
 from virtualgpu.records.device.load import GPM_COLUMNS, LOAD_COLUMNS
 
 # Metric numbers of nvml.h (nvmlGpmMetricId_t).
-_GPM = {
+_GPM_METRICS = {
     "sm_active": 2,
     "sm_occupancy": 3,
     "integer": 4,
@@ -33,8 +33,8 @@ _GPM = {
     "nvlink_tx": 61,
 }
 _SUCCESS = 0
-_LEAST_APART_S = 0.19  # between two samples, which cost the most of a row; NVIDIA asks for 0.1 s
-_SLOWLY_S = 0.5
+_MIN_SAMPLE_INTERVAL_S = 0.19  # between two samples, which cost the most of a row; NVIDIA asks for 0.1 s
+_SLOW_INTERVAL_S = 0.5
 _SLOW_READINGS = ("temperature", "memory_clock", "memory_used", "processes")
 # Codes of nvml.h that mean: this GPU has no such reading, now or later ...
 _PERMANENT_ERRORS = {
@@ -44,7 +44,7 @@ _PERMANENT_ERRORS = {
 }
 # ... and that NVML or the GPU has gone: uninitialized, driver not loaded, GPU is lost, reset required.
 _DEVICE_LOST_ERRORS = (1, 9, 15, 16)
-_NO_GPM = "only Hopper (compute capability 9.0) and newer GPUs count it"
+_NO_GPM_REASON = "only Hopper (compute capability 9.0) and newer GPUs count it"
 
 
 class GpuLostError(RuntimeError):
@@ -68,19 +68,19 @@ class LoadReader:
         self.missing: dict[str, str] = {}
         self.processes: tuple[tuple[int, float | None], ...] = ()
         self._slow_values: dict[str, float | None] = {}
-        self._slow_s = -_SLOWLY_S
+        self._slow_s = -_SLOW_INTERVAL_S
         self._gpm = _GpmReader.of(device)
         if self._gpm is None:
-            self.missing.update(dict.fromkeys(GPM_COLUMNS, _NO_GPM))
+            self.missing.update(dict.fromkeys(GPM_COLUMNS, _NO_GPM_REASON))
 
     def facts(self) -> dict[str, Any]:
         """Return properties of the GPU that do not change, such as memory, power limit, MIG and driver
         version.
         """
-        memory = self._device.ask("nvmlDeviceGetMemoryInfo")
+        memory_info = self._device.ask("nvmlDeviceGetMemoryInfo")
         limit_mw = self._device.ask("nvmlDeviceGetEnforcedPowerLimit")
         return {
-            "memory_mib": memory and memory.total / 2**20,
+            "memory_mib": memory_info and memory_info.total / 2**20,
             "power_limit_w": limit_mw and limit_mw / 1e3,
             "mig": self._device.mig_enabled,
             "driver": self._device.driver_version or "",
@@ -99,11 +99,11 @@ class LoadReader:
             {name: "this GPU does not count it" for name in readings if readings[name] is None}
         )
         now_s = time.monotonic()
-        is_slow_due = now_s - self._slow_s >= _SLOWLY_S
-        for name, read in _READERS.items():
+        is_slow_due = now_s - self._slow_s >= _SLOW_INTERVAL_S
+        for name, read_value in _READERS.items():
             if is_slow_due or name not in _SLOW_READINGS:
                 readings[name] = self._try_reading(
-                    name, partial(read, self._device.nvml, self._device.handle)
+                    name, partial(read_value, self._device.nvml, self._device.handle)
                 )
         utilization = self._try_reading(
             "utilization", partial(self._device.call, "nvmlDeviceGetUtilizationRates")
@@ -150,17 +150,17 @@ class LoadReader:
 
 
 class _GpmReader:
-    """Reader of the GPU's performance counters (GPM) over intervals of at least `_LEAST_APART_S`."""
+    """Reader of the GPU's performance counters (GPM) over intervals of at least `_MIN_SAMPLE_INTERVAL_S`."""
 
     def __init__(self, device: NvmlDevice) -> None:
         nvml = device.nvml
         self._device = device
         self._samples = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]
-        for sample in self._samples:
-            weakref.finalize(self, nvml.nvmlGpmSampleFree, sample).atexit = False
+        for gpm_sample in self._samples:
+            weakref.finalize(self, nvml.nvmlGpmSampleFree, gpm_sample).atexit = False
         self._request = nvml.c_nvmlGpmMetricsGet_t()  # 477 metrics wide: made once
-        self._request.version, self._request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(_GPM)
-        for metric_index, metric_id in enumerate(_GPM.values()):
+        self._request.version, self._request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(_GPM_METRICS)
+        for metric_index, metric_id in enumerate(_GPM_METRICS.values()):
             self._request.metrics[metric_index].metricId = metric_id
         self._last_sample_s = -1.0
         self._values: dict[str, float | None] = {}
@@ -169,15 +169,15 @@ class _GpmReader:
     def of(cls, device: NvmlDevice) -> _GpmReader | None:
         """Return a reader of GPM counters for a GPU, or None if the GPU does not support GPM."""
         try:
-            support = device.nvml.nvmlGpmQueryDeviceSupport(device.handle)
-            return cls(device) if support.isSupportedDevice else None
+            gpm_support = device.nvml.nvmlGpmQueryDeviceSupport(device.handle)
+            return cls(device) if gpm_support.isSupportedDevice else None
         except (device.nvml.NVMLError, AttributeError):
             return None
 
     def __call__(self) -> dict[str, float | None]:
         now_s = time.monotonic()
         nvml = self._device.nvml
-        if self._last_sample_s >= 0 and now_s - self._last_sample_s < _LEAST_APART_S:
+        if self._last_sample_s >= 0 and now_s - self._last_sample_s < _MIN_SAMPLE_INTERVAL_S:
             return self._values
         previous_sample, older_sample = self._samples
         nvml.nvmlGpmSampleGet(self._device.handle, previous_sample)  # the one before is behind it from now on
@@ -189,15 +189,15 @@ class _GpmReader:
         return self._values
 
     def _compute_metrics(self, first_sample: Any, second_sample: Any) -> dict[str, float | None]:
-        request = self._request
-        request.sample1 = first_sample
-        request.sample2 = second_sample
-        self._device.nvml.nvmlGpmMetricsGet(request)
+        metrics_request = self._request
+        metrics_request.sample1 = first_sample
+        metrics_request.sample2 = second_sample
+        self._device.nvml.nvmlGpmMetricsGet(metrics_request)
         return {
-            name: float(request.metrics[metric_index].value)
-            if request.metrics[metric_index].nvmlReturn == _SUCCESS
+            name: float(metrics_request.metrics[metric_index].value)
+            if metrics_request.metrics[metric_index].nvmlReturn == _SUCCESS
             else None
-            for metric_index, name in enumerate(_GPM)
+            for metric_index, name in enumerate(_GPM_METRICS)
         }
 
 

@@ -56,20 +56,20 @@ def compile_ptx(source: KernelSource, capability: str) -> str:
     """
     if int(capability) in shared.supported_targets():
         with suppress(GpulabError):
-            image, _ = shared.compile_both(
+            compiled_image, _ = shared.compile_both(
                 source.code,
                 target=int(capability),
                 options=(*source.options, *CUPY_OPTIONS),
                 name_expressions=source.name_expressions,
             )
-            return image.ptx
+            return compiled_image.ptx
     options = [option for option in source.options if not option.startswith(("-arch", "--gpu-architecture"))]
     options = [*cupy._core.core.assemble_cupy_compiler_options(tuple(options)), *CUPY_OPTIONS]
     options += [f"-arch=compute_{capability}", "-lineinfo"]
     program = nvrtc.createProgram(source.code, "kernel.cu", (), ())
     try:
-        for expression in source.name_expressions:
-            nvrtc.addNameExpression(program, expression)
+        for name_expression in source.name_expressions:
+            nvrtc.addNameExpression(program, name_expression)
         nvrtc.compileProgram(program, tuple(dict.fromkeys(options)))
         ptx = nvrtc.getPTX(program)
     except nvrtc.NVRTCError as error:
@@ -106,9 +106,9 @@ class Probe:
         The copy has its own ``__device__`` and ``__constant__`` variables. Their contents are copied from the
         original before the launch, and back after it.
         """
-        original = kernel.kernel
+        original_function = kernel.kernel
         stream = cupy.cuda.get_current_stream()
-        self._copy_variables(original.module, self.module, stream)
+        self._copy_variables(original_function.module, self.module, stream)
         self.function(
             launch.grid,
             launch.block,
@@ -116,17 +116,17 @@ class Probe:
             shared_mem=launch.shared_bytes,
             enable_cooperative_groups=kernel.enable_cooperative_groups,
         )
-        self._copy_variables(self.module, original.module, stream)
+        self._copy_variables(self.module, original_function.module, stream)
         stream.synchronize()
 
     def _copy_variables(self, source: Any, target: Any, stream: Any) -> None:
         for name, size_bytes in self.variables:
             try:
-                start = driver.moduleGetGlobal(source.ptr, name)
-                end = driver.moduleGetGlobal(target.ptr, name)
+                source_address = driver.moduleGetGlobal(source.ptr, name)
+                target_address = driver.moduleGetGlobal(target.ptr, name)
             except driver.CUDADriverError:  # a name that only the PTX has
                 continue
-            runtime.memcpyAsync(end, start, size_bytes, _DEVICE_TO_DEVICE, stream.ptr)
+            runtime.memcpyAsync(target_address, source_address, size_bytes, _DEVICE_TO_DEVICE, stream.ptr)
 
 
 def load_probe(ptx: str, name: str, instrument: Callable[[str, str], InstrumentedPtx]) -> Probe:

@@ -85,30 +85,30 @@ class NvmlDevice:
         width and the speed of the link.
         """
         generation = self.ask("nvmlDeviceGetMaxPcieLinkGeneration")
-        width = self.ask("nvmlDeviceGetMaxPcieLinkWidth")
-        if not generation or not width or generation not in PCIE_LANE_GBPS:
+        lane_count = self.ask("nvmlDeviceGetMaxPcieLinkWidth")
+        if not generation or not lane_count or generation not in PCIE_LANE_GBPS:
             return None
-        return round(PCIE_LANE_GBPS[generation] * int(width), 1)
+        return round(PCIE_LANE_GBPS[generation] * int(lane_count), 1)
 
     @property
     def mig_enabled(self) -> bool | None:
-        mode = self.ask("nvmlDeviceGetMigMode")
-        return None if mode is None else bool(mode[0])
+        mig_modes = self.ask("nvmlDeviceGetMigMode")
+        return None if mig_modes is None else bool(mig_modes[0])
 
     def setup(self) -> tuple[Metric, ...]:
         """Return facts about the setup of the device: MIG, active NVLinks and performance counters."""
-        mig = self.mig_enabled
-        gpm = self.ask("nvmlGpmQueryDeviceSupport")
-        links = getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0)
-        states = [self.ask("nvmlDeviceGetNvLinkState", link) for link in range(links)]
-        facts: dict[str, float | str | None] = {
-            "MIG": None if mig is None else "on" if mig else "off",
-            "NVLinks that are up": None if {*states} <= {None} else float(sum(map(bool, states))),
-            "GPM counters": None if gpm is None else "yes" if gpm.isSupportedDevice else "no",
+        mig_enabled = self.mig_enabled
+        gpm_support = self.ask("nvmlGpmQueryDeviceSupport")
+        max_links = getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0)
+        link_states = [self.ask("nvmlDeviceGetNvLinkState", link) for link in range(max_links)]
+        setup_values: dict[str, float | str | None] = {
+            "MIG": None if mig_enabled is None else "on" if mig_enabled else "off",
+            "NVLinks that are up": None if {*link_states} <= {None} else float(sum(map(bool, link_states))),
+            "GPM counters": None if gpm_support is None else "yes" if gpm_support.isSupportedDevice else "no",
         }
         reason = "this NVML, device or virtual machine does not report it"
         return tuple(
-            Metric(name, value, why=reason if value is None else "") for name, value in facts.items()
+            Metric(name, value, why=reason if value is None else "") for name, value in setup_values.items()
         )
 
     def metrics(self, provenance: Provenance) -> DeviceMetrics:
@@ -160,13 +160,13 @@ def query_sharing(pci_bus_id: str | None = None) -> GpuSharing:
         If `pynvml` is not installed, or NVML finds no driver or no such device.
     """
     device = NvmlDevice(pci_bus_id)
-    mode = device.ask("nvmlDeviceGetComputeMode")
+    mig_modes = device.ask("nvmlDeviceGetComputeMode")
     process_infos = device.ask("nvmlDeviceGetComputeRunningProcesses")
     return GpuSharing(
         device.name,
         device.driver_version,
         device.mig_enabled,
-        exclusive=None if mode is None else mode == _EXCLUSIVE_PROCESS,
+        exclusive=None if mig_modes is None else mig_modes == _EXCLUSIVE_PROCESS,
         other_processes=None
         if process_infos is None
         else sum(process.pid != os.getpid() for process in process_infos),

@@ -14,7 +14,7 @@ from virtualgpu.protocol import Launch, kernel_source
 from virtualgpu.records import Provenance, Timeline
 
 _log = logging.getLogger(__name__)
-_MISSING_MESSAGE = "CUPTI is not installed (pip install nvidia-cuda-cupti)"
+_NO_CUPTI_MESSAGE = "CUPTI is not installed (pip install nvidia-cuda-cupti)"
 
 
 class RealRecorder:
@@ -47,27 +47,29 @@ class RealRecorder:
                 "A timeline is already being recorded, and recordings cannot be nested. "
                 "End that recording first: leave its `with` block, or call stop()."
             )
-        reason = (
-            _MISSING_MESSAGE if cupti is None else f"CUPTI is in use by {rival_tool}" if rival_tool else ""
+        fallback_reason = (
+            _NO_CUPTI_MESSAGE if cupti is None else f"CUPTI is in use by {rival_tool}" if rival_tool else ""
         )
         if cupti is not None and not rival_tool:
             recorder = CuptiRecorder(cupti, self._provenance)
             try:
                 recorder.start()
             except library.CuptiError as error:
-                is_taken = error.result == library.TAKEN
-                reason = (
-                    "CUPTI is in use by another tool" if is_taken else f"CUPTI cannot record here ({error})"
+                is_cupti_in_use = error.result == library.ERROR_SUBSCRIBER_EXISTS
+                fallback_reason = (
+                    "CUPTI is in use by another tool"
+                    if is_cupti_in_use
+                    else f"CUPTI cannot record here ({error})"
                 )
             else:
                 self._recorder = recorder
                 self.blind = ""
                 return
-        _log.info("A timeline is recorded with pairs of events: %s", reason)
-        fallback = EventRecorder(self._provenance, reason)
+        _log.info("A timeline is recorded with pairs of events: %s", fallback_reason)
+        fallback = EventRecorder(self._provenance, fallback_reason)
         fallback.start()
         self._recorder = fallback
-        self.blind = reason
+        self.blind = fallback_reason
 
     def stop(self) -> Timeline:
         """Wait for the device, end the recording, and return the timeline."""

@@ -67,9 +67,9 @@ class KernelRegions:
     def is_from_cupy(self, function: int, symbol: str) -> bool:
         """Return whether CuPy loaded a kernel function. The parameters of other functions cannot be read."""
         if function not in self._is_cupy_function:
-            names = (symbol, shorten_kernel_name(symbol))
+            kernel_names = (symbol, shorten_kernel_name(symbol))
             self._is_cupy_function[function] = symbol.startswith("cupy_") or any(
-                kernel.name in names if type(kernel) is cupy.RawKernel else kernel.ptr == function
+                kernel.name in kernel_names if type(kernel) is cupy.RawKernel else kernel.ptr == function
                 for kernel in _find_live_objects(cupy.cuda.function.Function, cupy.RawKernel)
             )
         return self._is_cupy_function[function]
@@ -79,14 +79,16 @@ class KernelRegions:
         arrays = [array for array in map(self._parse_carray, params) if array is not None]
         if arrays:
             return self._split_cupy_arrays(symbol, arrays)
-        uses = self._find_uses(function, symbol)
-        regions = self._find_regions(params)
-        if uses is None or len(uses) != len(params):
+        parameter_uses = self._find_uses(function, symbol)
+        parameter_regions = self._find_regions(params)
+        if parameter_uses is None or len(parameter_uses) != len(params):
             # Its source cannot be had: it may do anything with what it is given.
-            found_regions = tuple(region for region in regions if region is not None)
+            found_regions = tuple(region for region in parameter_regions if region is not None)
             return AccessedRegions(found_regions, found_regions)
         used_regions = [
-            (use, region) for use, region in zip(uses, regions, strict=True) if region is not None
+            (use, region)
+            for use, region in zip(parameter_uses, parameter_regions, strict=True)
+            if region is not None
         ]
         use_kinds = (PARAMETER_READ, PARAMETER_WRITTEN, PARAMETER_ATOMIC)
         return AccessedRegions(
@@ -97,10 +99,10 @@ class KernelRegions:
 
     def _parse_carray(self, param: bytes) -> Region | None:
         """Return the region of a parameter with CuPy's type ``CArray`` (cupy/carray.cuh), or None."""
-        size = len(param)
-        if size < 2 * _WORD_BYTES or size % (2 * _WORD_BYTES):
+        parameter_bytes = len(param)
+        if parameter_bytes < 2 * _WORD_BYTES or parameter_bytes % (2 * _WORD_BYTES):
             return None
-        address, elements, *layout = struct.unpack(f"<{size // _WORD_BYTES}q", param)
+        address, elements, *layout = struct.unpack(f"<{parameter_bytes // _WORD_BYTES}q", param)
         shape = layout[: len(layout) // 2]
         strides = layout[len(layout) // 2 :]
         if math.prod(shape) != elements or not elements or self._find_block(address) is None:
@@ -120,23 +122,25 @@ class KernelRegions:
         A ufunc has one result or `nout` results.
         """
         name = symbol.removeprefix("cupy_").split("__")[0]
-        results = min(int(getattr(getattr(cupy, name, None), "nout", 1)), len(arrays))
-        return AccessedRegions(tuple(arrays[: len(arrays) - results]), tuple(arrays[len(arrays) - results :]))
+        output_count = min(int(getattr(getattr(cupy, name, None), "nout", 1)), len(arrays))
+        return AccessedRegions(
+            tuple(arrays[: len(arrays) - output_count]), tuple(arrays[len(arrays) - output_count :])
+        )
 
     # The program's kernels
 
     def _find_uses(self, function: int, symbol: str) -> list[int] | None:
         if function not in self._uses:
             # Kernels are told apart by their source: to ask one for its handle would compile it, here.
-            regions = [
+            parameter_regions = [
                 kernel
                 for kernel in _find_live_objects(cupy.RawKernel)
                 if kernel.name in (symbol, shorten_kernel_name(symbol))
             ]
             self._uses[function] = None
             with suppress(GpulabError, KeyError, TypeError, ValueError):
-                if len({kernel_source(kernel) for kernel in regions}) == 1:
-                    self._uses[function] = find_parameter_uses(self._ptx(regions[0]), symbol)
+                if len({kernel_source(kernel) for kernel in parameter_regions}) == 1:
+                    self._uses[function] = find_parameter_uses(self._ptx(parameter_regions[0]), symbol)
         return self._uses[function]
 
     def _find_regions(self, params: Sequence[bytes]) -> list[Region | None]:
@@ -159,8 +163,15 @@ class KernelRegions:
         """Return the start and size of the memory block that contains an address, or None."""
         if address in self.blocks:
             return address, self.blocks[address]
-        ranges = (*self.blocks.items(), *self.segments.items())
-        return next(((start, size) for start, size in ranges if start <= address < start + size), None)
+        memory_ranges = (*self.blocks.items(), *self.segments.items())
+        return next(
+            (
+                (start, parameter_bytes)
+                for start, parameter_bytes in memory_ranges
+                if start <= address < start + parameter_bytes
+            ),
+            None,
+        )
 
 
 def load_driver() -> Any:
@@ -174,12 +185,15 @@ def read_parameters(driver: Any, function: int, values: Any) -> list[bytes]:
     """
     params: list[bytes] = []
     offset = ctypes.c_size_t()
-    size = ctypes.c_size_t()
+    parameter_bytes = ctypes.c_size_t()
     while not driver.cuFuncGetParamInfo(
-        ctypes.c_void_p(function), ctypes.c_size_t(len(params)), ctypes.byref(offset), ctypes.byref(size)
+        ctypes.c_void_p(function),
+        ctypes.c_size_t(len(params)),
+        ctypes.byref(offset),
+        ctypes.byref(parameter_bytes),
     ):
         address = values[len(params)]
-        params.append(ctypes.string_at(address, size.value) if address else b"")
+        params.append(ctypes.string_at(address, parameter_bytes.value) if address else b"")
     return params
 
 
@@ -205,5 +219,7 @@ def _find_live_objects(*kinds: type) -> Iterator[Any]:
     The list of the garbage collector must not be kept while the generator is suspended. It contains the
     generator itself, and this reference cycle would keep arrays alive that the program frees.
     """
-    for age in range(3):
-        yield from [live_object for live_object in gc.get_objects(age) if type(live_object) in kinds]
+    for gc_generation in range(3):
+        yield from [
+            live_object for live_object in gc.get_objects(gc_generation) if type(live_object) in kinds
+        ]

@@ -29,14 +29,14 @@ from virtualgpu.model.recording.watch import Regions, RunWatched, StreamRef, Wat
 from virtualgpu.records import ActivityKind, SourceLine
 from virtualgpu.records.acts import HOST, Act, Region, Work
 
-_P = c_void_p
+_Pointer = c_void_p
 _PINNED_MEMORY = runtime.memoryTypeHost
 _DEVICE_MEMORY = runtime.memoryTypeDevice
 _MANAGED_MEMORY = runtime.memoryTypeManaged
-_LEGACY = 0
-_ALIAS = 1
-_PER_THREAD = 2
-_UNOBSERVED = (
+_LEGACY_STREAM = 0
+_LEGACY_STREAM_ALIAS = 1
+_PER_THREAD_STREAM = 2
+_UNOBSERVED_NOTE = (
     "A kernel that receives an address counts as using the whole array at this address. Accesses of host "
     "functions, and reads of pinned memory by the host, are not observed."
 )
@@ -103,8 +103,8 @@ class _DeviceWatch(Watch):
     """A `Watch` for real GPUs, which asks CUDA to which device an address belongs."""
 
     def __init__(self) -> None:
-        memories = [_Unlabelled() for _ in range(runtime.getDeviceCount())]
-        super().__init__(memories, _is_pinned, _reject_launch)
+        device_memories = [_Unlabelled() for _ in range(runtime.getDeviceCount())]
+        super().__init__(device_memories, _is_pinned, _reject_launch)
 
     def memory_of(self, address: int) -> int:
         attributes = _read_pointer_attributes(address)
@@ -169,7 +169,9 @@ class RealWatcher:
         for live_object in gc.get_objects():
             if type(live_object) is cupy.ndarray and getattr(live_object.data.mem, "ptr", None):
                 self._kernels.blocks[int(live_object.data.mem.ptr)] = int(live_object.data.mem.size)
-            elif type(live_object) is cupy.cuda.Stream and getattr(live_object, "ptr", 0) > _PER_THREAD:
+            elif (
+                type(live_object) is cupy.cuda.Stream and getattr(live_object, "ptr", 0) > _PER_THREAD_STREAM
+            ):
                 self._register_stream(int(live_object.ptr), runtime.streamGetFlags(live_object.ptr))
         self._watch = _DeviceWatch()
         self._on_act = see
@@ -178,7 +180,7 @@ class RealWatcher:
             try:
                 stack.enter_context(subscribe_to_calls(cupti, _WATCHED_FUNCTIONS, self._on_call))
             except library.CuptiError as error:
-                if error.result != library.TAKEN:
+                if error.result != library.ERROR_SUBSCRIBER_EXISTS:
                     raise
                 raise GpulabError(
                     "CUPTI allows one subscriber per process, and another check or tool "
@@ -193,7 +195,7 @@ class RealWatcher:
         self._exit_stack.close()
         self._watch.finish()
         self._watch.end(self._on_act)
-        notes = [_UNOBSERVED]
+        notes = [_UNOBSERVED_NOTE]
         if self._guessed_kernels:
             notes.append(
                 f"The arrays that {count(self._guessed_kernels, 'kernel')} of libraries read are not known. "
@@ -255,34 +257,37 @@ class RealWatcher:
         )
 
     def _record_sync_copy(self, target_address: int, source_address: int, size: int, copy_kind: int) -> None:
-        self._record_copy(target_address, source_address, size, copy_kind, _LEGACY)
+        self._record_copy(target_address, source_address, size, copy_kind, _LEGACY_STREAM)
         self._watch.host_waited("work", number=self._operation_count)
-        self._host_writes.get(_LEGACY, set()).discard((target_address, target_address + size))
+        self._host_writes.get(_LEGACY_STREAM, set()).discard((target_address, target_address + size))
 
     def _record_copy(
         self, target_address: int, source_address: int, size: int, copy_kind: int, stream: int | None
     ) -> None:
         if not size:
             return
-        types = [_read_pointer_attributes(address).type for address in (target_address, source_address)]
+        memory_types = [
+            _read_pointer_attributes(address).type for address in (target_address, source_address)
+        ]
         arrays: list[Any] = []
-        for address, kind_of in zip((target_address, source_address), types, strict=True):
-            if kind_of in (_DEVICE_MEMORY, _MANAGED_MEMORY):
+        for address, memory_type in zip((target_address, source_address), memory_types, strict=True):
+            if memory_type in (_DEVICE_MEMORY, _MANAGED_MEMORY):
                 arrays.append((_MemoryRange(address, size),))
             else:
                 # The call itself has read or filled pageable memory when it returns.
-                arrays.append((_view_host_bytes(address, size),) if kind_of == _PINNED_MEMORY else ())
-        if types[0] == _PINNED_MEMORY:
+                arrays.append((_view_host_bytes(address, size),) if memory_type == _PINNED_MEMORY else ())
+        if memory_types[0] == _PINNED_MEMORY:
             self._record_host_write(stream or 0, target_address, target_address + size)
         direction = "".join(
-            "D" if kind_of in (_DEVICE_MEMORY, _MANAGED_MEMORY) else "H" for kind_of in reversed(types)
+            "D" if memory_type in (_DEVICE_MEMORY, _MANAGED_MEMORY) else "H"
+            for memory_type in reversed(memory_types)
         )
         self._unwritten_blocks.pop(target_address, None)
         self._on_operation(
             stream or 0,
             _Operation("MEMCPY", f"Memcpy {direction[0]}to{direction[1]}", None, arrays[1], arrays[0]),
         )
-        if types[0] not in (_DEVICE_MEMORY, _MANAGED_MEMORY, _PINNED_MEMORY):
+        if memory_types[0] not in (_DEVICE_MEMORY, _MANAGED_MEMORY, _PINNED_MEMORY):
             self._watch.host_waited("work", number=self._operation_count)
 
     def _record_peer_copy(
@@ -332,7 +337,7 @@ class RealWatcher:
         self._host_writes.pop(stream or 0, None)
 
     def _on_device_awaited(self) -> None:
-        self._watch.host_waited("device", self._make_stream_ref(_LEGACY))
+        self._watch.host_waited("device", self._make_stream_ref(_LEGACY_STREAM))
         self._host_writes.clear()
 
     def _on_event_destroyed(self, event: int) -> None:
@@ -359,7 +364,7 @@ class RealWatcher:
         if size:
             self._watch.released(self._device_id, address or 0, size, None)
         elif address:
-            self._watch.host_waited("device", self._make_stream_ref(_LEGACY))
+            self._watch.host_waited("device", self._make_stream_ref(_LEGACY_STREAM))
 
     def _record_async_malloc(self, address: Any, size: int, stream: int | None) -> None:
         start = address.contents.value
@@ -383,16 +388,16 @@ class RealWatcher:
         self._kernels.blocks[address] = size
         self._unwritten_blocks[address] = self._watch.here()
         self._arenas[address] = int(cupy.cuda.get_current_stream().ptr)
-        pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
-        is_private_pool = pool is not cupy.get_default_memory_pool()
+        memory_pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
+        is_private_pool = memory_pool is not cupy.get_default_memory_pool()
         self._watch.allocated(self._device_id, address, size, private=is_private_pool)
 
     def on_block_given_back(self, address: int, size: int) -> None:
         """Record that a memory block was returned to the free blocks of its stream in the pool."""
         self._kernels.blocks.pop(address, None)
         self._unwritten_blocks.pop(address, None)
-        arena = self._make_stream_ref(self._arenas.pop(address, _LEGACY)).stream_id
-        self._watch.released(self._device_id, address, size, arena)
+        arena_stream_id = self._make_stream_ref(self._arenas.pop(address, _LEGACY_STREAM)).stream_id
+        self._watch.released(self._device_id, address, size, arena_stream_id)
 
     # Graphs
 
@@ -435,10 +440,10 @@ class RealWatcher:
             for start, end in set().union(*self._host_writes.values()):
                 self._watch.forget_buffers(start, end)
             return
-        _, node = self._watch.node(stream_ref, self._operation_count, operation, None)
+        _, graph_node = self._watch.node(stream_ref, self._operation_count, operation, None)
         capture.edges += [(predecessor, len(capture.nodes)) for predecessor in capture.frontiers[stream]]
         capture.frontiers[stream] = (len(capture.nodes),)
-        capture.nodes.append(node)
+        capture.nodes.append(graph_node)
 
     def _record_host_write(self, stream: int, start: int = 0, end: int = 1 << 64) -> None:
         """Record that work of a stream can change host memory until the stream is synchronized.
@@ -457,7 +462,7 @@ class RealWatcher:
 
         A query could fail, because the stream may no longer exist.
         """
-        handle = _LEGACY if handle == _ALIAS else handle
+        handle = _LEGACY_STREAM if handle == _LEGACY_STREAM_ALIAS else handle
         if handle not in self._stream_refs:
             self._register_stream(handle, 0)
         return self._stream_refs[handle]
@@ -465,23 +470,23 @@ class RealWatcher:
     def _register_stream(self, handle: int, flags: int) -> None:
         """Give a stream a unique number, even if its handle belonged to an earlier stream."""
         stream_number = handle + (self._handle_reuses.get(handle, 0) << 48)
-        blocking = not flags & runtime.streamNonBlocking
-        self._stream_refs[handle] = StreamRef(self._device_id, stream_number, blocking)
+        is_blocking = not flags & runtime.streamNonBlocking
+        self._stream_refs[handle] = StreamRef(self._device_id, stream_number, is_blocking)
 
 
 @contextmanager
 def _use_own_reductions() -> Iterator[None]:
     """Make CuPy use its own kernels for sums and sorting instead of CUB's, whose arrays are unknown."""
-    core = cupy._core
-    reductions = core.get_reduction_accelerators()
-    routines = core.get_routine_accelerators()
-    core.set_reduction_accelerators([])
-    core.set_routine_accelerators([])
+    cupy_core = cupy._core
+    reductions = cupy_core.get_reduction_accelerators()
+    routines = cupy_core.get_routine_accelerators()
+    cupy_core.set_reduction_accelerators([])
+    cupy_core.set_routine_accelerators([])
     try:
         yield
     finally:
-        core.set_reduction_accelerators(reductions)
-        core.set_routine_accelerators(routines)
+        cupy_core.set_reduction_accelerators(reductions)
+        cupy_core.set_routine_accelerators(routines)
 
 
 class _PoolHook(memory_hook.MemoryHook):  # type: ignore[misc]
@@ -542,42 +547,50 @@ class _ObservedCall(NamedTuple):
 # By name; generated_cuda_runtime_api_meta.h has the arguments.
 _CALLS = {
     "cuLaunchKernel": _ObservedCall(
-        RealWatcher._record_launch, (_P, *(c_uint,) * 7, _P, POINTER(_P), _P), before=True
+        RealWatcher._record_launch,
+        (_Pointer, *(c_uint,) * 7, _Pointer, POINTER(_Pointer), _Pointer),
+        before=True,
     ),
     "cuLaunchKernelEx": _ObservedCall(
-        RealWatcher._record_launch, (POINTER(c_uint * 7), _P, POINTER(_P), _P), before=True
+        RealWatcher._record_launch, (POINTER(c_uint * 7), _Pointer, POINTER(_Pointer), _Pointer), before=True
     ),
     "cuLaunchCooperativeKernel": _ObservedCall(
-        RealWatcher._record_launch, (_P, *(c_uint,) * 7, _P, POINTER(_P)), before=True
+        RealWatcher._record_launch, (_Pointer, *(c_uint,) * 7, _Pointer, POINTER(_Pointer)), before=True
     ),
-    "cudaMemcpy": _ObservedCall(RealWatcher._record_sync_copy, (_P, _P, c_size_t, c_int)),
-    "cudaMemcpyAsync": _ObservedCall(RealWatcher._record_copy, (_P, _P, c_size_t, c_int, _P)),
-    "cudaMemcpyPeerAsync": _ObservedCall(RealWatcher._record_peer_copy, (_P, c_int, _P, c_int, c_size_t, _P)),
-    "cudaMemsetAsync": _ObservedCall(RealWatcher._record_set, (_P, c_int, c_size_t, _P)),
-    "cudaEventCreateWithFlags": _ObservedCall(RealWatcher._on_event_created, (POINTER(_P), c_uint)),
-    "cudaEventRecord": _ObservedCall(RealWatcher._record_event, (_P, _P)),
-    "cudaEventQuery": _ObservedCall(RealWatcher._on_event_awaited, (_P,)),
-    "cudaEventSynchronize": _ObservedCall(RealWatcher._on_event_awaited, (_P,)),
-    "cudaEventDestroy": _ObservedCall(RealWatcher._on_event_destroyed, (_P,)),
-    "cudaStreamWaitEvent": _ObservedCall(RealWatcher._on_stream_wait, (_P, _P, c_uint)),
-    "cudaStreamQuery": _ObservedCall(RealWatcher._on_stream_awaited, (_P,)),
-    "cudaStreamSynchronize": _ObservedCall(RealWatcher._on_stream_awaited, (_P,)),
-    "cudaStreamCreate": _ObservedCall(RealWatcher._on_stream_created, (POINTER(_P),)),
-    "cudaStreamCreateWithFlags": _ObservedCall(RealWatcher._on_stream_created, (POINTER(_P), c_uint)),
+    "cudaMemcpy": _ObservedCall(RealWatcher._record_sync_copy, (_Pointer, _Pointer, c_size_t, c_int)),
+    "cudaMemcpyAsync": _ObservedCall(
+        RealWatcher._record_copy, (_Pointer, _Pointer, c_size_t, c_int, _Pointer)
+    ),
+    "cudaMemcpyPeerAsync": _ObservedCall(
+        RealWatcher._record_peer_copy, (_Pointer, c_int, _Pointer, c_int, c_size_t, _Pointer)
+    ),
+    "cudaMemsetAsync": _ObservedCall(RealWatcher._record_set, (_Pointer, c_int, c_size_t, _Pointer)),
+    "cudaEventCreateWithFlags": _ObservedCall(RealWatcher._on_event_created, (POINTER(_Pointer), c_uint)),
+    "cudaEventRecord": _ObservedCall(RealWatcher._record_event, (_Pointer, _Pointer)),
+    "cudaEventQuery": _ObservedCall(RealWatcher._on_event_awaited, (_Pointer,)),
+    "cudaEventSynchronize": _ObservedCall(RealWatcher._on_event_awaited, (_Pointer,)),
+    "cudaEventDestroy": _ObservedCall(RealWatcher._on_event_destroyed, (_Pointer,)),
+    "cudaStreamWaitEvent": _ObservedCall(RealWatcher._on_stream_wait, (_Pointer, _Pointer, c_uint)),
+    "cudaStreamQuery": _ObservedCall(RealWatcher._on_stream_awaited, (_Pointer,)),
+    "cudaStreamSynchronize": _ObservedCall(RealWatcher._on_stream_awaited, (_Pointer,)),
+    "cudaStreamCreate": _ObservedCall(RealWatcher._on_stream_created, (POINTER(_Pointer),)),
+    "cudaStreamCreateWithFlags": _ObservedCall(RealWatcher._on_stream_created, (POINTER(_Pointer), c_uint)),
     "cudaStreamCreateWithPriority": _ObservedCall(
-        RealWatcher._on_stream_created, (POINTER(_P), c_uint, c_int)
+        RealWatcher._on_stream_created, (POINTER(_Pointer), c_uint, c_int)
     ),
-    "cudaStreamDestroy": _ObservedCall(RealWatcher._on_stream_destroyed, (_P,)),
+    "cudaStreamDestroy": _ObservedCall(RealWatcher._on_stream_destroyed, (_Pointer,)),
     "cudaDeviceSynchronize": _ObservedCall(RealWatcher._on_device_awaited),
-    "cudaMalloc": _ObservedCall(RealWatcher._on_allocation, (POINTER(_P), c_size_t)),
-    "cudaFree": _ObservedCall(RealWatcher._record_free, (_P,), before=True),
-    "cudaMallocAsync": _ObservedCall(RealWatcher._record_async_malloc, (POINTER(_P), c_size_t, _P)),
-    "cudaFreeAsync": _ObservedCall(RealWatcher._record_async_free, (_P, _P), before=True),
-    "cudaFreeHost": _ObservedCall(RealWatcher._record_host_free, (_P,), before=True),
-    "cudaLaunchHostFunc": _ObservedCall(RealWatcher._record_host_function, (_P, _P, _P)),
-    "cudaStreamBeginCapture": _ObservedCall(RealWatcher._on_capture_begun, (_P, c_int)),
-    "cudaStreamEndCapture": _ObservedCall(RealWatcher._on_capture_ended, (_P, POINTER(_P))),
-    "cudaGraphInstantiate": _ObservedCall(RealWatcher._on_graph_instantiated, (POINTER(_P), _P)),
-    "cudaGraphLaunch": _ObservedCall(RealWatcher._on_graph_launched, (_P, _P)),
+    "cudaMalloc": _ObservedCall(RealWatcher._on_allocation, (POINTER(_Pointer), c_size_t)),
+    "cudaFree": _ObservedCall(RealWatcher._record_free, (_Pointer,), before=True),
+    "cudaMallocAsync": _ObservedCall(
+        RealWatcher._record_async_malloc, (POINTER(_Pointer), c_size_t, _Pointer)
+    ),
+    "cudaFreeAsync": _ObservedCall(RealWatcher._record_async_free, (_Pointer, _Pointer), before=True),
+    "cudaFreeHost": _ObservedCall(RealWatcher._record_host_free, (_Pointer,), before=True),
+    "cudaLaunchHostFunc": _ObservedCall(RealWatcher._record_host_function, (_Pointer, _Pointer, _Pointer)),
+    "cudaStreamBeginCapture": _ObservedCall(RealWatcher._on_capture_begun, (_Pointer, c_int)),
+    "cudaStreamEndCapture": _ObservedCall(RealWatcher._on_capture_ended, (_Pointer, POINTER(_Pointer))),
+    "cudaGraphInstantiate": _ObservedCall(RealWatcher._on_graph_instantiated, (POINTER(_Pointer), _Pointer)),
+    "cudaGraphLaunch": _ObservedCall(RealWatcher._on_graph_launched, (_Pointer, _Pointer)),
 }
 _WATCHED_FUNCTIONS = library.group_by_api(_CALLS)

@@ -12,8 +12,8 @@ from virtualgpu.errors import GpulabError
 
 # Arrays made for a launch alone, as in `gl.launch(kernel, 4, 256, (cp.zeros(1024), n))`: those of the last
 # few launches stay, if each takes no more than this.
-_MOST_BYTES = 4 << 20
-_LAST_LAUNCHES = 8
+_MAX_KEPT_BYTES = 4 << 20
+_MAX_KEPT_LAUNCHES = 8
 
 
 class StoredArguments:
@@ -32,18 +32,23 @@ class StoredArguments:
     def __init__(
         self, args: Sequence[Any], is_array: Callable[[Any], bool], recent: deque[list[Any]]
     ) -> None:
-        own_numbers = [
+        owned_indices = [
             argument_index
-            for argument_index, references in enumerate(_count_references(args))
-            if references <= _UNSHARED_COUNT
+            for argument_index, reference_count in enumerate(_count_references(args))
+            if reference_count <= _UNSHARED_COUNT
         ]
-        arrays = {argument_index for argument_index, argument in enumerate(args) if is_array(argument)}
+        array_indices = {argument_index for argument_index, argument in enumerate(args) if is_array(argument)}
         self._other_arguments = [
-            None if argument_index in arrays else args[argument_index] for argument_index in range(len(args))
+            None if argument_index in array_indices else args[argument_index]
+            for argument_index in range(len(args))
         ]
-        self._arrays = {argument_index: weakref.ref(args[argument_index]) for argument_index in arrays}
+        self._arrays = {argument_index: weakref.ref(args[argument_index]) for argument_index in array_indices}
         recent.append(
-            [args[n] for n in own_numbers if n in arrays and _find_kept_bytes(args[n]) <= _MOST_BYTES]
+            [
+                args[n]
+                for n in owned_indices
+                if n in array_indices and _find_kept_bytes(args[n]) <= _MAX_KEPT_BYTES
+            ]
         )
 
     def find_current(self) -> tuple[Any, ...]:
@@ -69,7 +74,7 @@ def make_recent_arrays() -> deque[list[Any]]:
     """Return an empty queue for the arrays of the most recent launches. Arrays in the queue stay alive even
     if the program no longer refers to them.
     """
-    return deque(maxlen=_LAST_LAUNCHES)
+    return deque(maxlen=_MAX_KEPT_LAUNCHES)
 
 
 def _count_references(args: Sequence[Any]) -> list[int]:

@@ -53,7 +53,7 @@ class DeviceChoice:
     def sentence(self) -> str:
         capability = ".".join(str(number) for number in self.compute_capability)
         other_device = "H200" if self.device == "T4" else "T4"
-        change = (
+        change_hint = (
             f'gl.use_device("virtual:{other_device}") or the environment variable {DEVICE_VARIABLE} '
             "changes that."
         )
@@ -61,16 +61,16 @@ class DeviceChoice:
             caution = f" (note: {self.caution})" if self.caution else ""
             return (
                 f"This session uses the real {self.device} (cuda:{self.index}, compute capability "
-                f"{capability}){caution}: times and block placements are measured on it; {change}"
+                f"{capability}){caution}: times and block placements are measured on it; {change_hint}"
             )
         links_text = f", joined {_LINK_WORDS[self.links]}," if self.links else ""
         device_text = f"{self.count} virtual {self.device} GPUs{links_text}"
-        devices = device_text if self.count > 1 else f"a virtual {self.device}"
+        devices_text = device_text if self.count > 1 else f"a virtual {self.device}"
         reason = f", because {self.reason}" if self.reason else ""
         return (
-            f"This session uses {devices} (compute capability {capability}){reason}: "
+            f"This session uses {devices_text} (compute capability {capability}){reason}: "
             "kernels are executed on the CPU, and their times are modelled, not "
-            f"measured; {change}"
+            f"measured; {change_hint}"
         )
 
     def __str__(self) -> str:
@@ -81,8 +81,8 @@ class DeviceChoice:
 
 def import_array_module(kind: Literal["cuda", "virtual"], name: str = "cupy") -> Any:
     """Return the array module for real or virtual devices, or the corresponding ``cupyx`` module."""
-    virtual = {"cupy": "virtualgpu.cp", "cupyx": "virtualgpu.cupyx"}
-    return importlib.import_module(name if kind == "cuda" else virtual[name])
+    virtual_modules = {"cupy": "virtualgpu.cp", "cupyx": "virtualgpu.cupyx"}
+    return importlib.import_module(name if kind == "cuda" else virtual_modules[name])
 
 
 def parse_device(text: Any) -> tuple[Kind, str]:

@@ -44,9 +44,9 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
     try:
         device = cupy.cuda.Device(index)
         device.use()
-        probe = cupy.zeros(1, dtype="int32")
+        test_array = cupy.zeros(1, dtype="int32")
         device.synchronize()
-        del probe
+        del test_array
     except Exception as error:
         raise CudaUnavailableError(f"cuda:{index} cannot be used: {_explain_failure(error)}") from error
     try:
@@ -66,10 +66,10 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
 
 def _import_cupy() -> Any:
     if importlib.util.find_spec("cupy") is None:
-        status = query_driver_status()
-        if status.usable:
+        driver = query_driver_status()
+        if driver.usable:
             raise CudaUnavailableError(f"there is a GPU, but CuPy is not installed: {INSTALL_CUPY}")
-        raise CudaUnavailableError(status.problem)
+        raise CudaUnavailableError(driver.problem)
     try:
         module = importlib.import_module("cupy")
     except Exception as error:  # CuPy raises many kinds: ImportError, RuntimeError, OSError
@@ -97,10 +97,10 @@ def _import_collectives() -> None:
 
 
 def _explain_failure(error: Exception) -> str:
-    status = getattr(error, "status", None)
+    driver = getattr(error, "status", None)
     if type(error).__name__ == "OutOfMemoryError":
-        status = 2
-    return CUDA_ERRORS[status][0] if status in CUDA_ERRORS else _find_first_line(error)
+        driver = 2
+    return CUDA_ERRORS[driver][0] if driver in CUDA_ERRORS else _find_first_line(error)
 
 
 def _find_first_line(error: Exception) -> str:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 TWIN_WATCHDOG_S = 5.0
-_ALL_THERE = (
+_VIRTUAL_ONLY_MESSAGE = (
     "`count` and `links` can be used only with virtual devices. All CUDA devices of the "
     "computer are always available."
 )
@@ -133,7 +133,7 @@ def use_device(
                 _set_watchdog(current_session, check_watchdog(watchdog_s))
                 return current_session.choice
             if current_session.choice.kind == "cuda":
-                raise ValueError(_ALL_THERE)
+                raise ValueError(_VIRTUAL_ONLY_MESSAGE)
             device = f"virtual:{current_session.choice.device}"
             count = count or current_session.choice.count
         request = (*parse_device(device), check_count(1 if count is None else count), links)
@@ -438,18 +438,18 @@ def bind_current_device() -> Callable[[], AbstractContextManager[None]]:
 def _find_session() -> _Session:
     global _session
     if _session is None:
-        text = os.environ.get(DEVICE_VARIABLE, "").strip() or "auto"
+        device_text = os.environ.get(DEVICE_VARIABLE, "").strip() or "auto"
         try:
-            _session = _open_session(*parse_device(text), 1, None)
+            _session = _open_session(*parse_device(device_text), 1, None)
         except (UnknownDeviceError, CudaUnavailableError) as error:
-            raise type(error)(f"{DEVICE_VARIABLE}={text}: {error}") from error
+            raise type(error)(f"{DEVICE_VARIABLE}={device_text}: {error}") from error
         _set_watchdog(_session, read_initial_watchdog())
     return _session
 
 
 def _open_session(device_kind: Kind, name: str, count: int, links: str | None) -> _Session:
     request = (device_kind, name, count, links)
-    reason = ""
+    choice_reason = ""
     if device_kind != "virtual":
         try:
             choice = open_cuda_device(int(name or "0"))
@@ -460,17 +460,17 @@ def _open_session(device_kind: Kind, name: str, count: int, links: str | None) -
                     'call gl.use_device("virtual"). To check each part, run `gpulab '
                     "doctor`."
                 ) from error
-            reason = str(error)
-            _log.info("No CUDA device can be used, so this session uses a virtual GPU: %s", reason)
+            choice_reason = str(error)
+            _log.info("No CUDA device can be used, so this session uses a virtual GPU: %s", choice_reason)
         else:
             if count != 1 or links is not None:
-                raise ValueError(_ALL_THERE)
+                raise ValueError(_VIRTUAL_ONLY_MESSAGE)
             return _Session(choice, request)
     info = find_table_info(name or DEFAULT_DEVICE)
     virtual = _new_virtual(info, count, links)
     link_kind = virtual.machine.links.kind if count > 1 else ""
     choice = DeviceChoice(
-        "virtual", info.name, info.compute_capability, count=count, links=link_kind, reason=reason
+        "virtual", info.name, info.compute_capability, count=count, links=link_kind, reason=choice_reason
     )
     session = _Session(choice, request, virtual)
     _make_current(session)

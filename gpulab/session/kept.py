@@ -18,9 +18,9 @@ from virtualgpu.launch.copies import memory_of, size_bytes
 from virtualgpu.protocol import Launch
 
 # The contents of arrays that the launches of a session may keep in the host's memory, all together.
-MOST_BYTES = 256 << 20
+MAX_KEPT_BYTES = 256 << 20
 
-_TOO_LARGE = (
+_TOO_LARGE_MESSAGE = (
     "The arrays of this launch take {}, and gpulab copies at most {} so that a launch can be observed again. "
     "Call the function with the kernel instead, as in gl.count(kernel, grid, block, args): it starts from "
     "the arrays as they are now."
@@ -34,8 +34,8 @@ _DROPPED_MESSAGE = (
 class KeptLaunch:
     """A kernel launch, with copies of its arrays' contents from before the launch.
 
-    The copies are stored in host memory. The copies of all launches in a session have at most `MOST_BYTES`,
-    and the oldest copies are dropped first. The arrays themselves are not kept alive. Memory that a kernel
+    The copies are stored in host memory. The copies of all launches in a session have at most
+    `MAX_KEPT_BYTES`, and the oldest copies are dropped first. The arrays themselves are not kept alive. Memory that a kernel
     reaches through addresses in numbers, structs or ``__device__`` variables is not copied.
     """
 
@@ -92,8 +92,8 @@ class _ArrayContents:
     def __init__(self, launch: Launch) -> None:
         self.size_bytes = size_bytes(launch.args, current.cp())
         self.memory: list[npt.NDArray[np.uint8]] | None = None
-        self.why_not = _TOO_LARGE.format(size(self.size_bytes), size(MOST_BYTES))
-        if self.size_bytes <= MOST_BYTES:
+        self.why_not = _TOO_LARGE_MESSAGE.format(size(self.size_bytes), size(MAX_KEPT_BYTES))
+        if self.size_bytes <= MAX_KEPT_BYTES:
             self._make_room()
             with launch.on_stream():
                 self.memory = _read_contents(launch)
@@ -102,42 +102,46 @@ class _ArrayContents:
         """Free the copies of the array contents."""
         if self.memory is not None:
             self.memory = None
-            self.why_not = _DROPPED_MESSAGE.format(size(MOST_BYTES))
+            self.why_not = _DROPPED_MESSAGE.format(size(MAX_KEPT_BYTES))
 
     def _make_room(self) -> None:
         """Drop the contents of the oldest launches until there is enough memory for these contents."""
-        references = current.list_kept_contents()
+        contents_references = current.list_kept_contents()
         contents_alive = [
-            launch_contents for reference in references if (launch_contents := reference()) is not None
+            launch_contents
+            for reference in contents_references
+            if (launch_contents := reference()) is not None
         ]
         while (
             sum(launch_contents.size_bytes for launch_contents in contents_alive) + self.size_bytes
-            > MOST_BYTES
+            > MAX_KEPT_BYTES
         ):
             contents_alive.pop(0).drop()
-        references[:] = [weakref.ref(launch_contents) for launch_contents in (*contents_alive, self)]
+        contents_references[:] = [weakref.ref(launch_contents) for launch_contents in (*contents_alive, self)]
 
 
 def _read_contents(launch: Launch) -> list[npt.NDArray[np.uint8]]:
     """Copy the contents of the arrays to the host. On a virtual GPU, this copy is not recorded."""
     machine = current.find_virtual_machine()
-    memory = memory_of(launch.args, current.cp())
+    launch_arrays = memory_of(launch.args, current.cp())
     if machine is None:
-        return [array.get() for array in memory]
-    return [_view_array_bytes(machine, array).copy() for array in memory]
+        return [array.get() for array in launch_arrays]
+    return [_view_array_bytes(machine, array).copy() for array in launch_arrays]
 
 
 def _write_contents(launch: Launch, saved_contents: list[npt.NDArray[np.uint8]]) -> None:
     """Copy the saved contents back into the arrays."""
     machine = current.find_virtual_machine()
-    for array, data in zip(memory_of(launch.args, current.cp()), saved_contents, strict=True):
+    for array, saved_bytes in zip(memory_of(launch.args, current.cp()), saved_contents, strict=True):
         if machine is None:
-            array.set(data)
+            array.set(saved_bytes)
         else:
-            _view_array_bytes(machine, array)[:] = data
+            _view_array_bytes(machine, array)[:] = saved_bytes
 
 
 def _view_array_bytes(machine: Any, array: Any) -> npt.NDArray[np.uint8]:
     """Return the bytes of an array on a virtual device as a NumPy array that shares its memory."""
-    view: npt.NDArray[np.uint8] = machine.devices[array.device.id].memory.view(array.data.ptr, array.nbytes)
-    return view
+    bytes_view: npt.NDArray[np.uint8] = machine.devices[array.device.id].memory.view(
+        array.data.ptr, array.nbytes
+    )
+    return bytes_view

@@ -5,12 +5,12 @@ use makes all observations. On a real GPU:
 
 * The arguments and the launch shape are checked on the twin first. CUDA reads as many arguments as the kernel
   has parameters, and a missing argument ends the process.
-* A *small* launch (`SMALL_THREADS`, `SMALL_BYTES`) is replayed on the twin before the real GPU runs it, for
-  at most `FIRST_S`. An illegal access or a failed assertion would destroy the CUDA context and all its
+* A *small* launch (`MAX_SMALL_THREADS`, `MAX_SMALL_BYTES`) is replayed on the twin before the real GPU runs
+  it, for at most `FIRST_REPLAY_S`. An illegal access or a failed assertion would destroy the CUDA context and all its
   arrays; the twin raises an error with the line and the thread instead. This replay is also the prediction.
 * A larger launch is measured first. Its arguments are copied within the GPU's memory, not to the host. The
   twin replays the launch when its record is requested, if that takes no longer than the watchdog allows
-  (`QUICK_THREADS`, `QUICK_BYTES`).
+  (`MAX_QUICK_THREADS`, `MAX_QUICK_BYTES`).
 * Counters, addresses and hazards, which only a virtual GPU can observe, come from the twin, with copies of
   the arrays.
 * Several observations together need one launch on each device, with the same initial state of the caches.
@@ -47,16 +47,16 @@ from virtualgpu.records import Activity, LaunchTrace
 if TYPE_CHECKING:
     from virtualgpu.backend import VirtualBackend
 
-SMALL_THREADS = 1 << 18
-SMALL_BYTES = 32 << 20
-QUICK_THREADS = 1 << 22
-QUICK_BYTES = 256 << 20
-FIRST_S = 0.5
+MAX_SMALL_THREADS = 1 << 18
+MAX_SMALL_BYTES = 32 << 20
+MAX_QUICK_THREADS = 1 << 22
+MAX_QUICK_BYTES = 256 << 20
+FIRST_REPLAY_S = 0.5
 
 # cudaErrorIllegalAddress, -MisalignedAddress, -Assert, -LaunchFailure end a real GPU's context.
-CONTEXT_ENDING = (700, 716, 710, 719)
+CONTEXT_ENDING_ERRORS = (700, 716, 710, 719)
 # CUDA_ERROR_INVALID_VALUE, -NOT_FOUND, -LAUNCH_OUT_OF_RESOURCES, -COOPERATIVE_LAUNCH_TOO_LARGE.
-REFUSED = (1, 500, 701, 720)
+REFUSED_LAUNCH_ERRORS = (1, 500, 701, 720)
 LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout
 
 R = TypeVar("R")
@@ -136,7 +136,7 @@ def _observe_with_twin(
         if isinstance(observation, Counters | Costs | Accesses | Fragments)
     ]
     # What the GPU itself is asked, for each of the others that it can tell something of.
-    measurable = {
+    measurable_by_kind = {
         observation: Warp(observation.block_index, observation.warp, observation.max_steps)
         if isinstance(observation, Block)
         else replace(observation, caches="cold" if has_cold_caches else "")
@@ -145,14 +145,14 @@ def _observe_with_twin(
         for observation in observations
         if isinstance(observation, Blocks | Warp | Block)
     }
-    if len(measurable) < len(set(observations)):
+    if len(measurable_by_kind) < len(set(observations)):
         replay.replay_records = replay.replay_counted()
     else:
         replay.begin()
     measurements: dict[Observation[Any], Any] = {}
-    if measurable:
-        kinds = tuple(measurable)
-        records = current.backend().observe(launch, *measurable.values())
+    if measurable_by_kind:
+        kinds = tuple(measurable_by_kind)
+        records = current.backend().observe(launch, *measurable_by_kind.values())
         measurements = dict(zip(kinds, records if len(kinds) > 1 else (records,), strict=True))
     elif counted_kinds:
         launch.run()
@@ -245,7 +245,7 @@ class _Replay:
     @property
     def quick(self) -> bool:
         """Return whether a replay of the launch is expected to take at most a few seconds."""
-        return self.launch.threads <= QUICK_THREADS and self.size_bytes <= QUICK_BYTES
+        return self.launch.threads <= MAX_QUICK_THREADS and self.size_bytes <= MAX_QUICK_BYTES
 
     def check(self) -> None:
         """Raise the errors that the launch would raise before its first thread runs."""
@@ -254,17 +254,20 @@ class _Replay:
         try:
             self.twin.prepared(self._launch_on_twin(placeholders(self.launch.args, self.cp, self.twin.cp)))
         except Exception as error:
-            if isinstance(error, TypeError | Warning) or getattr(error, "status", None) in REFUSED:
+            if (
+                isinstance(error, TypeError | Warning)
+                or getattr(error, "status", None) in REFUSED_LAUNCH_ERRORS
+            ):
                 raise
 
     def begin(self) -> None:
         """Prepare the replay before the real launch runs. A small launch is replayed now, and the arguments
         of a large one are copied.
         """
-        if self.launch.threads <= SMALL_THREADS and self.size_bytes <= SMALL_BYTES:
+        if self.launch.threads <= MAX_SMALL_THREADS and self.size_bytes <= MAX_SMALL_BYTES:
             with self.twin.machine.keeping("watchdog_s"):
                 for device in self.twin.machine.devices:
-                    device.watchdog_s = min(FIRST_S, device.watchdog_s)
+                    device.watchdog_s = min(FIRST_REPLAY_S, device.watchdog_s)
                 self.replay_records = self.try_replay(Copies(self.launch.args, self.cp))
         if self.replay_records is None and self.quick:
             self.saved_copies = Copies(self.launch.args, self.cp, keep_contents=True)
@@ -308,7 +311,10 @@ class _Replay:
         try:
             return self.replay_now(copies)
         except Exception as error:
-            if isinstance(error, Warning | WatchError) or getattr(error, "status", None) in CONTEXT_ENDING:
+            if (
+                isinstance(error, Warning | WatchError)
+                or getattr(error, "status", None) in CONTEXT_ENDING_ERRORS
+            ):
                 raise
             return None
 

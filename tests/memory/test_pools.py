@@ -109,9 +109,9 @@ def test_stacks_have_only_lines_of_the_program() -> None:
 
     me = "test_stacks_have_only_lines_of_the_program"
     assert outer(1)[:3] == ["inner", "outer", me]
-    assert outer(hook.MOST_FOREIGN)[:3] == ["inner", "outer", me]
-    assert outer(hook.MOST_FOREIGN + 1) == ["inner"]
-    THROUGH(lambda: THROUGH(inner, hook.MOST_FOREIGN), hook.MOST_FOREIGN)
+    assert outer(hook.MAX_FOREIGN_FRAMES)[:3] == ["inner", "outer", me]
+    assert outer(hook.MAX_FOREIGN_FRAMES + 1) == ["inner"]
+    THROUGH(lambda: THROUGH(inner, hook.MAX_FOREIGN_FRAMES), hook.MAX_FOREIGN_FRAMES)
     assert stack_of(recorder)[:3] == ["inner", "<lambda>", me], "each stretch of a library counts by itself"
     assert outer(1)[:3] == ["inner", "outer", me]
     assert len(recorder.stacks) == len({*recorder.stacks}) == len(recorder.sources)
@@ -120,7 +120,7 @@ def test_stacks_have_only_lines_of_the_program() -> None:
         "def call(recorder, depth):\n    call(recorder, depth - 1) if depth else "
         "recorder.on_segment_allocation(0, 512, 1)\n"
     )
-    library(code)["call"](recorder, 3 * hook.MOST_FOREIGN)
+    library(code)["call"](recorder, 3 * hook.MAX_FOREIGN_FRAMES)
     assert stack_of(recorder)[0] == me, "above the first line of the program a library may be deep"
 
 
@@ -134,7 +134,7 @@ def test_stacks_end_with_the_cell_and_at_a_depth() -> None:
             recorder.on_segment_allocation(0, 512, 1)
 
     deep(200)
-    assert stack_of(recorder) == ["deep"] * hook.MOST_FRAMES
+    assert stack_of(recorder) == ["deep"] * hook.MAX_FRAMES
     cell = "def in_cell(f):\n    return f()\nin_cell(function)\n"
     for name, ends in (("__main__", True), ("mine", False)):
         variables: dict[str, Any] = {
@@ -157,7 +157,7 @@ def test_an_event_without_a_line_of_the_program_has_no_stack() -> None:
 
 
 def test_the_first_of_very_many_stacks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hook, "MOST_STACKS", 2)
+    monkeypatch.setattr(hook, "MAX_STACKS", 2)
     recorder = AllocationRecorder()
     first = lambda: recorder.on_segment_allocation(0, 512, 1)  # noqa: E731
     second = lambda: recorder.on_segment_allocation(0, 512, 2)  # noqa: E731

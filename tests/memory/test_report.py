@@ -222,7 +222,7 @@ def test_lost_events_are_noted(monkeypatch: pytest.MonkeyPatch):
         return zeros(3)
 
     assert gl.memory_report(busy).note == ""
-    monkeypatch.setattr(report, "KEPT_EVENTS", 4)
+    monkeypatch.setattr(report, "MAX_RECORDED_EVENTS", 4)
     lost = re.fullmatch(r"The first (\d+) events of the call are not recorded\.", gl.memory_report(busy).note)
     assert lost is not None
     # Of 16: six allocations, and five frees that are requested and completed.

@@ -161,14 +161,14 @@ def test_too_large_values_are_refused(
     largest: Any, too_large: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "1 MiB" in message:
-        monkeypatch.setattr(values, "MOST_BYTES", 1 << 20)
+        monkeypatch.setattr(values, "MAX_VALUE_BYTES", 1 << 20)
     encode(largest)
     with pytest.raises(ValueTooLargeError, match=message):
         encode(too_large)
 
 
 def test_parts_are_counted_at_every_depth(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "_MOST_PARTS", 5)
+    monkeypatch.setattr(values, "_MAX_PARTS", 5)
     for largest in ([0] * 4, [[0, 0], 0], ({0: (0,)},), {0: 0, 1: 0}):
         assert decode(encode(largest)) == largest
     for too_large in ([0] * 5, [[0, 0], 0, 0], ({0: (0, 0)},), {0: 0, 1: [0]}):
@@ -370,7 +370,7 @@ def test_other_bytes_than_a_reply_are_refused(puppets: list[Puppet]) -> None:
         lambda p: b"x",
         lambda p: b"x" * 100,
         lambda p: p.nonce[:-1] + b"\x00\x01" + bytes(40),
-        lambda p: p.nonce + (values.MOST_BYTES + 1).to_bytes(8, "big"),
+        lambda p: p.nonce + (values.MAX_VALUE_BYTES + 1).to_bytes(8, "big"),
         lambda p: p.framed(b"no value"),
     ):
         with RequestProcess("virtual:T4", 1.0) as line, pytest.raises(DamagedBytesError):
@@ -483,7 +483,7 @@ def test_a_process_that_replies_does_not_wait(puppets: list[Puppet], monkeypatch
 
 
 def test_a_process_that_prints_too_much_is_ended(puppets: list[Puppet], monkeypatch: Any) -> None:
-    monkeypatch.setattr(talk, "_PRINTED_BYTES", 1 << 20)
+    monkeypatch.setattr(talk, "_MAX_PRINTED_BYTES", 1 << 20)
 
     def printing(size: int) -> Any:
         def prints() -> ResourceUse:
@@ -666,8 +666,8 @@ def test_the_use_of_a_process_and_its_children_is_summed(monkeypatch: pytest.Mon
 
 def test_children_are_found_where_the_system_has_no_list(monkeypatch: Any, tmp_path: Any) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        for place in (tree._PROC, tmp_path):
-            monkeypatch.setattr(tree, "_PROC", place)
+        for place in (tree._PROC_FOLDER, tmp_path):
+            monkeypatch.setattr(tree, "_PROC_FOLDER", place)
             assert process.pid in tree.find_children(os.getpid())
             assert process.pid in find_descendants(os.getpid())
             assert tree.find_children(process.pid) == []

@@ -63,7 +63,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every launch is too large to be replayed first."""
-    monkeypatch.setattr(sides, "SMALL_THREADS", 0)
+    monkeypatch.setattr(sides, "MAX_SMALL_THREADS", 0)
 
 
 def small_launch(turns: int = 5) -> Launch:
@@ -135,8 +135,8 @@ def test_the_prediction_is_of_the_arrays_as_they_were() -> None:
 def test_a_launch_too_large_for_the_twin_is_only_measured(
     events: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sides, "SMALL_THREADS", 0)
-    monkeypatch.setattr(sides, "QUICK_THREADS", 31)
+    monkeypatch.setattr(sides, "MAX_SMALL_THREADS", 0)
+    monkeypatch.setattr(sides, "MAX_QUICK_THREADS", 31)
     observed = session.observe(small_launch(), Blocks())
     assert observed.counterpart is not None
     assert observed.counterpart() is None
@@ -146,7 +146,7 @@ def test_a_launch_too_large_for_the_twin_is_only_measured(
 def test_a_replay_that_takes_too_long_is_postponed(
     events: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sides, "FIRST_S", 1e-6)
+    monkeypatch.setattr(sides, "FIRST_REPLAY_S", 1e-6)
     twin = session.find_twin()
     assert twin is not None
     limit_s = twin.machine.current_device.watchdog_s
@@ -214,8 +214,8 @@ def test_a_slider_of_a_large_launch_offers_only_smaller_divisors(
     events: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other block sizes of a launch that is too large to be tried could end the context."""
-    monkeypatch.setattr(sides, "SMALL_THREADS", 0)
-    monkeypatch.setattr(sides, "QUICK_THREADS", 31)
+    monkeypatch.setattr(sides, "MAX_SMALL_THREADS", 0)
+    monkeypatch.setattr(sides, "MAX_QUICK_THREADS", 31)
     x = gl.cp.zeros(1024, gl.cp.int32)
     chart = gl.launch(gl.cp.RawKernel(AS_OFTEN, "as_often"), 4, 256, (x,))
     events.clear()
@@ -233,7 +233,7 @@ def test_a_slider_of_a_large_launch_offers_only_smaller_divisors(
 def test_a_first_replay_keeps_to_the_shorter_of_two_limits(
     watchdog_s: float, allowed_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sides, "FIRST_S", 0.5)
+    monkeypatch.setattr(sides, "FIRST_REPLAY_S", 0.5)
     gl.use_device(watchdog_s=watchdog_s)
     limits_s = []
     observe = VirtualBackend.observe
@@ -323,8 +323,8 @@ def test_watches_come_from_the_replay_and_a_mistake_prevents_the_launch(events: 
 
 
 def test_without_a_replay_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sides, "SMALL_THREADS", 0)
-    monkeypatch.setattr(sides, "QUICK_THREADS", 31)
+    monkeypatch.setattr(sides, "MAX_SMALL_THREADS", 0)
+    monkeypatch.setattr(sides, "MAX_QUICK_THREADS", 31)
     x = gl.cp.ones(32, gl.cp.int32)
     view = gl.warps(gl.cp.RawKernel(AS_OFTEN, "as_often"), 1, 32, (x,), watch="turns", stop="line 4")
     assert view.trace.granularity == "basic block"

@@ -226,7 +226,7 @@ def test_the_launches_that_notebooks_show_are_found(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("read", "name"), [("load_launch_records", "FORMAT"), ("load_timeline_records", "TIMELINE_FORMAT")]
+    ("read", "name"), [("load_launch_records", "INDEX_FORMAT"), ("load_timeline_records", "TIMELINE_FORMAT")]
 )
 def test_an_index_of_another_format_is_refused(read: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = getattr(recorded, read)

@@ -20,8 +20,8 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     programs = {name: timelines.PROGRAMS[name] for name in ("film_eager", "film_graph")}
     monkeypatch.setattr(timelines, "PROGRAMS", programs)
     monkeypatch.setattr(recorded, "_find_folder", lambda: tmp_path)
-    (tmp_path / recorded.INDEX).write_text(
-        json.dumps({"format": recorded.FORMAT, "version": 1, "launches": []})
+    (tmp_path / recorded.INDEX_FILE_NAME).write_text(
+        json.dumps({"format": recorded.INDEX_FORMAT, "version": 1, "launches": []})
     )
     for listing in (recorded.load_launch_records, recorded.load_timeline_records):
         listing.cache_clear()
@@ -48,5 +48,5 @@ def test_shipped_timelines_are_listed_and_shown_as_recorded(shipped: Path) -> No
 def test_a_new_recording_replaces_those_of_the_same_gpu(shipped: Path) -> None:
     timelines.main(["--out", str(shipped), "--device", "virtual:H200"])
     timelines.main(["--out", str(shipped), "--device", "virtual:T4"])
-    entries = json.loads((shipped / recorded.TIMELINES).read_text())["timelines"]
+    entries = json.loads((shipped / recorded.TIMELINE_INDEX_NAME).read_text())["timelines"]
     assert len(entries) == len({entry["name"] for entry in entries}) == 4

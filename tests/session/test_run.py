@@ -116,7 +116,7 @@ def test_arrays_are_put_back_after_a_fault() -> None:
 
 
 def test_copies_are_bounded_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST_BYTES", 2 * 4 * N)
+    monkeypatch.setattr(kept, "MAX_KEPT_BYTES", 2 * 4 * N)
     launches = [described() for _ in range(4)]
     runs = [gl.launch(*launch) for launch in launches[:3]]
     with pytest.raises(
@@ -128,7 +128,7 @@ def test_copies_are_bounded_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPa
     gc.collect()
     runs.append(gl.launch(*launches[3]))
     assert stores(runs[1].count()) == 32, "copies of a run that is gone do not count"
-    monkeypatch.setattr(kept, "MOST_BYTES", 4 * N - 1)
+    monkeypatch.setattr(kept, "MAX_KEPT_BYTES", 4 * N - 1)
     large = gl.launch(*launches[3])
     with pytest.raises(GpulabError, match=r"take 3.91 KiB, and gpulab copies at most .* gl.count\(kernel"):
         large.count()

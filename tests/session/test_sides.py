@@ -213,8 +213,8 @@ def test_small_launches_are_replayed_first_and_larger_ones_on_demand(
         assert answer.counterpart is not None
         return count, answer.counterpart() is not None
 
-    monkeypatch.setattr(sides, "SMALL_BYTES", 4 * 64)
-    monkeypatch.setattr(sides, "QUICK_BYTES", 4 * 128)
+    monkeypatch.setattr(sides, "MAX_SMALL_BYTES", 4 * 64)
+    monkeypatch.setattr(sides, "MAX_QUICK_BYTES", 4 * 128)
     assert replays(1 << 18, 64) == (1, True)
     assert replays((1 << 18) + 64, 64) == (0, True)
     assert replays(64, 65) == (0, True)
@@ -271,7 +271,7 @@ def test_other_block_sizes_are_tried_on_the_twin(
     with pytest.raises(CUDARuntimeError):
         trace(256)
     assert len(real.observations) == count
-    monkeypatch.setattr(sides, "QUICK_THREADS", 100)
+    monkeypatch.setattr(sides, "MAX_QUICK_THREADS", 100)
     for threads in (32, 16, 64):
         assert trace(threads)[0] == "real"
     for threads in (128, 48):

@@ -236,7 +236,7 @@ def test_where_cupti_refuses_nothing_is_recorded(
     with pytest.raises(CuptiError) as raised:
         cupti.start([MEMSET, CONCURRENT_KERNEL, GRAPH_HOST_NODE - 1, GRAPH_HOST_NODE], CALLS)
     assert raised.value.result == result
-    assert (result == library.TAKEN) == (result == MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
+    assert (result == library.ERROR_SUBSCRIBER_EXISTS) == (result == MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
     assert not cupti.recording
     enabled = [kind for (kind,) in fake.named("enable") if fake.refused.get(("enable", kind)) is None]
     assert sorted(kind for (kind,) in fake.named("disable")) == sorted(enabled)

@@ -18,7 +18,7 @@ import numpy as np
 
 import gpulab as gl
 from gpulab import session
-from gpulab.lab.recorded import TIMELINE_FORMAT, TIMELINES, RecordedTimeline
+from gpulab.lab.recorded import TIMELINE_FORMAT, TIMELINE_INDEX_NAME, RecordedTimeline
 from gpulab_course.content.n11_graphs.figures import record_timelines
 from tools.recordings.traces import SHIPPED
 from virtualgpu.records import Timeline
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"{path.name}: {path.stat().st_size:,} bytes, {record.method}, {record.duration_ns / 1e3:,.0f} us"
         )
-    index = options.out / TIMELINES
+    index = options.out / TIMELINE_INDEX_NAME
     entries_in_index = json.loads(index.read_text(encoding="utf-8"))["timelines"] if index.is_file() else []
     other_entries = [entry for entry in entries_in_index if not entry["name"].startswith(f"{prefix}_")]
     content = {

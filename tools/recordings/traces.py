@@ -24,7 +24,7 @@ import numpy as np
 
 import gpulab
 from gpulab import session
-from gpulab.lab.recorded import FORMAT, INDEX, RecordedLaunch, describe_arguments
+from gpulab.lab.recorded import INDEX_FILE_NAME, INDEX_FORMAT, RecordedLaunch, describe_arguments
 from tools.cells import cells, notebooks, run
 from tools.corpus import Case
 from virtualgpu.errors import UnknownDeviceError
@@ -198,12 +198,12 @@ class Recorder:
 
     def write_index(self) -> Path:
         """Replace this GPU's entries in the folder's index."""
-        path = self.folder / INDEX
+        path = self.folder / INDEX_FILE_NAME
         entries_in_index = json.loads(path.read_text(encoding="utf-8"))["launches"] if path.is_file() else []
         other_entries = [
             entry for entry in entries_in_index if not entry["name"].startswith(f"{self.prefix}_")
         ]
         launches = [*other_entries, *map(asdict, self.entries)]
-        content = {"format": FORMAT, "version": VERSION, "launches": launches}
+        content = {"format": INDEX_FORMAT, "version": VERSION, "launches": launches}
         path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return path

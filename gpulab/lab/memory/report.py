@@ -29,15 +29,15 @@ from virtualgpu.records.memory import (
 from virtualgpu.records.memory.report import Stay
 from virtualgpu.records.timeline import SourceLine
 
-KEPT_EVENTS = 1_000_000
+MAX_RECORDED_EVENTS = 1_000_000
 # Looking for arrays may take this time, and this part of the call's own; then only among the young ones, and
 # where a peak is so much higher than the last one.
-LOOK_S = 0.05
-LOOK_PART = 0.1
-NEAR = 1.02
+SEARCH_S = 0.05
+SEARCH_TIME_SHARE = 0.1
+NEAR_PEAK_FACTOR = 1.02
 _INDEX_PATTERN = re.compile(r"\[[^]]*\](?=.*: )")  # of a list that has a name
 # What the driver takes of a GPU of the table; see `CONTEXT_BYTES` of the virtual machine.
-DRIVER_BYTES = 512 << 20
+DRIVER_MEMORY_BYTES = 512 << 20
 
 
 def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryReportTable:
@@ -95,7 +95,7 @@ class _ReservedPeakRecorder(AllocationRecorder):
     """A recorder of allocations that also records the peak of the pool's reserved memory."""
 
     def __init__(self, device: int, reserved: Callable[[], int | None]) -> None:
-        super().__init__(KEPT_EVENTS, device)
+        super().__init__(MAX_RECORDED_EVENTS, device)
         self._reserved = reserved
         self.most_reserved = reserved() or 0
 
@@ -135,23 +135,23 @@ class _RecordedCall:
             (events.actions == ALLOC).astype(int) - (events.actions == FREE_COMPLETED)
         )
         used_bytes = np.concatenate(([initial_bytes], initial_bytes + np.cumsum(size_changes)))
-        failures = np.flatnonzero(events.actions == OOM)
+        failed_indices = np.flatnonzero(events.actions == OOM)
         events_before = int(used_bytes.argmax())  # the number of events that had happened
         if failure:
-            events_before = int(failures[-1]) + 1 if len(failures) else len(used_bytes) - 1
+            events_before = int(failed_indices[-1]) + 1 if len(failed_indices) else len(used_bytes) - 1
         source_line, stack = self._find_source_and_stack(
             int(events.stacks[events_before - 1]) if events_before else -1
         )
         failed_request = FailedRequest(0, None, failure) if failure else None
-        if failure and len(failures):
+        if failure and len(failed_indices):
             failed_request = FailedRequest(int(events.size_bytes[events_before - 1]), source_line, failure)
-        peak = int(used_bytes[events_before]) + (failed_request.size_bytes if failed_request else 0)
+        peak_bytes = int(used_bytes[events_before]) + (failed_request.size_bytes if failed_request else 0)
         record = MemoryReport(
             provenance=self._backend.provenance,
             device_id=self._device,
             name=self.name,
             before_bytes=initial_bytes,
-            peak_bytes=peak,
+            peak_bytes=peak_bytes,
             peak_reserved_bytes=self.seen.most_reserved,
             after_bytes=(self._memory_after.used_bytes if self._memory_after else None) or 0,
             source=source_line,
@@ -161,7 +161,7 @@ class _RecordedCall:
             ),
             allocations=int(np.count_nonzero(events.actions == ALLOC)),
             frees=int(np.count_nonzero(events.actions == FREE_COMPLETED)),
-            rooms=self._compute_rooms(initial_bytes, peak - initial_bytes),
+            rooms=self._compute_rooms(initial_bytes, peak_bytes - initial_bytes),
             failed=failed_request,
             note=" ".join(
                 filter(
@@ -218,16 +218,16 @@ class _RecordedCall:
             )
         groups_of_blocks = []
         for (stack, array_names, block_stay), blocks in blocks_by_group.items():
-            source_line, frames = self._find_source_and_stack(stack)
-            names, sizes, requests = zip(*blocks, strict=True)
+            source_line, call_stack = self._find_source_and_stack(stack)
+            names, sizes, requested_sizes = zip(*blocks, strict=True)
             groups_of_blocks.append(
                 AliveBlocks(
                     source=source_line,
-                    stack=frames,
+                    stack=call_stack,
                     arrays=array_names if names[1:] else names[0],
                     blocks=len(blocks),
                     size_bytes=sum(sizes),
-                    requested_bytes=sum(requests),
+                    requested_bytes=sum(requested_sizes),
                     stay=block_stay,
                 )
             )
@@ -250,21 +250,30 @@ class _RecordedCall:
         return tuple(sorted(groups_of_blocks, key=lambda group: -group.size_bytes))
 
     def _compute_rooms(self, initial_bytes: int, needed_bytes: int) -> tuple[Room, ...]:
-        info = self._backend.device_info()
-        reading = self._memory_before
-        free = info.memory_bytes - (reading.device_bytes or 0) + (reading.reserved_bytes or 0) - initial_bytes
-        free_room = min(free, reading.limit_bytes - initial_bytes) if reading.limit_bytes else free
-        rooms = [(self._backend.provenance, info.memory_bytes, free_room)]
+        device_info = self._backend.device_info()
+        initial_reading = self._memory_before
+        free_bytes = (
+            device_info.memory_bytes
+            - (initial_reading.device_bytes or 0)
+            + (initial_reading.reserved_bytes or 0)
+            - initial_bytes
+        )
+        room_bytes = (
+            min(free_bytes, initial_reading.limit_bytes - initial_bytes)
+            if initial_reading.limit_bytes
+            else free_bytes
+        )
+        rooms = [(self._backend.provenance, device_info.memory_bytes, room_bytes)]
         for other_device in session.list_table_devices():
             rooms.append(
                 (
                     other_device.provenance,
                     other_device.memory_bytes,
-                    other_device.memory_bytes - DRIVER_BYTES - initial_bytes,
+                    other_device.memory_bytes - DRIVER_MEMORY_BYTES - initial_bytes,
                 )
             )
         return tuple(
-            Room(*free_room, free_room[-1] / needed_bytes if needed_bytes else None) for free_room in rooms
+            Room(*room_bytes, room_bytes[-1] / needed_bytes if needed_bytes else None) for room_bytes in rooms
         )
 
 
@@ -288,31 +297,40 @@ class _ArraySightings:
     def look_near_peak(self) -> None:
         """If the memory use is near its peak, record new arrays before the next allocation or free."""
         recorder = self._recorder
-        if recorder.held * NEAR < recorder.most_held or not recorder.held:
+        if recorder.held * NEAR_PEAK_FACTOR < recorder.most_held or not recorder.held:
             return
-        allowed_s = LOOK_S + LOOK_PART * (time.perf_counter() - self._start_s)
-        is_higher = recorder.held > NEAR * self._last_held_bytes
-        if is_higher or self._spent_s <= allowed_s:
+        search_budget_s = SEARCH_S + SEARCH_TIME_SHARE * (time.perf_counter() - self._start_s)
+        is_new_peak = recorder.held > NEAR_PEAK_FACTOR * self._last_held_bytes
+        if is_new_peak or self._spent_s <= search_budget_s:
             self._last_held_bytes = max(recorder.held, self._last_held_bytes)
-            self.record_sightings(self._spent_s <= allowed_s)
+            self.record_sightings(self._spent_s <= search_budget_s)
 
     def record_sightings(self, everywhere: bool = False) -> None:
         """Record the addresses and names of recently created arrays, or of all arrays if `everywhere` is
         true.
         """
         start_s = time.perf_counter()
-        now_ns = time.perf_counter_ns()
+        search_ns = time.perf_counter_ns()
         self._names.look_again(sys._getframe())
         for array in gc.get_objects() if everywhere else gc.get_objects(0) + gc.get_objects(1):
             if not issubclass(type(array), self._ndarray):
                 continue
-            memory = getattr(getattr(array, "data", None), "mem", None)
+            memory_block = getattr(getattr(array, "data", None), "mem", None)
             name = self._names.array(id(array))
-            if memory is None or (array.base is not None and not name) or not is_on_current_device(array):
+            if (
+                memory_block is None
+                or (array.base is not None and not name)
+                or not is_on_current_device(array)
+            ):
                 continue  # one that is being made, a view, or one of another device
-            text = f"{array.dtype} {tuple(array.shape)}"
-            sighting = now_ns, f"{name}: {text}" if name else text, int(memory.size), int(array.nbytes)
-            self._names_by_address.setdefault(int(memory.ptr), []).append(sighting)
+            array_text = f"{array.dtype} {tuple(array.shape)}"
+            sighting = (
+                search_ns,
+                f"{name}: {array_text}" if name else array_text,
+                int(memory_block.size),
+                int(array.nbytes),
+            )
+            self._names_by_address.setdefault(int(memory_block.ptr), []).append(sighting)
         self._spent_s += time.perf_counter() - start_s
 
     def describe_array_at(self, address: int, allocated_ns: int, freed_ns: float) -> str:

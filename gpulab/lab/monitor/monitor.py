@@ -101,9 +101,9 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
 
     def _make_writers(self) -> Writers:
         record = self.record
-        as_data = make_text_writer(lambda: data_to_json(record.as_data()))
-        as_rows = make_csv_writer(("time_ns", *LOAD_COLUMNS), lambda: _make_rows(record))
-        return {".csv": as_rows, **super()._make_writers(), ".json": as_data}
+        write_json = make_text_writer(lambda: data_to_json(record.as_data()))
+        write_csv = make_csv_writer(("time_ns", *LOAD_COLUMNS), lambda: _make_rows(record))
+        return {".csv": write_csv, **super()._make_writers(), ".json": write_json}
 
     def _make_picture(self) -> views.LoadChart:
         view = views.LoadChart(

@@ -17,9 +17,9 @@ from virtualgpu.protocol import LoadReader
 from virtualgpu.records import io
 from virtualgpu.records.device.load import FORMAT, LOAD_COLUMNS, LoadSamples
 
-RECORDED = "h200_monitor"
-SHOWS_A_SECOND = 2
-_SILENT_S = 2.0
+SHIPPED_SESSION_NAME = "h200_monitor"
+UPDATES_PER_S = 2
+_MAX_SILENCE_S = 2.0
 
 
 class LoadRecorder:
@@ -42,13 +42,13 @@ class LoadRecorder:
         self._phases: list[tuple[str, float]] = []
         self._on_update: Callable[[], object] | None = None
         self._period_s = 1 / rate_hz
-        display_interval = max(1, round(rate_hz / SHOWS_A_SECOND))
-        reference = weakref.ref(self)  # the thread of readings must not keep it alive
+        display_interval = max(1, round(rate_hz / UPDATES_PER_S))
+        recorder_reference = weakref.ref(self)  # the thread of readings must not keep it alive
 
         def on_reading(number: int, _row: Sequence[float | None]) -> None:
             if (
                 number % display_interval == 0
-                and (recorder := reference()) is not None
+                and (recorder := recorder_reference()) is not None
                 and recorder._on_update is not None
             ):
                 recorder._on_update()
@@ -77,7 +77,7 @@ class LoadRecorder:
         self._phases.append((name, float(self.sampler.now_ns)))
 
     def call_on_reading(self, show: Callable[[], object]) -> None:
-        """Set the function `show`, which the recording thread calls about `SHOWS_A_SECOND` times per
+        """Set the function `show`, which the recording thread calls about `UPDATES_PER_S` times per
         second.
         """
         self._on_update = show
@@ -103,7 +103,7 @@ class LoadRecorder:
         if self.sampler.failure:
             return f"The last reading failed: {self.sampler.failure}"
         no_value_s = (self.sampler.now_ns - last_ns) / 1e9
-        if self.state == "live" and no_value_s > _SILENT_S + self._period_s:
+        if self.state == "live" and no_value_s > _MAX_SILENCE_S + self._period_s:
             return f"NVML has not returned a value for {no_value_s:.0f} s. NVML or the driver hangs."
         return ""
 
@@ -157,7 +157,7 @@ def load_recorded_session() -> LoadSamples:
     """Return the shipped recording of the load of an H200. The phases of the recording include busy-waiting
     blocks, an addition and a matrix multiplication.
     """
-    file = resources.files("gpulab") / "data" / "recordings" / f"{RECORDED}.json"
-    data = json.loads(file.read_text(encoding="utf-8"))
-    io.check_version(data, FORMAT, RECORDED)
-    return LoadSamples.of_data(data)
+    file = resources.files("gpulab") / "data" / "recordings" / f"{SHIPPED_SESSION_NAME}.json"
+    session_data = json.loads(file.read_text(encoding="utf-8"))
+    io.check_version(session_data, FORMAT, SHIPPED_SESSION_NAME)
+    return LoadSamples.of_data(session_data)

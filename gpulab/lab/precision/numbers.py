@@ -52,12 +52,18 @@ def precision(value: Any, formats: Sequence[str] = ()) -> views.PrecisionView:
 
 def _find_format(name: str) -> Format:
     known_format = next(
-        (form for form in FORMATS if name.upper() in (form.name, form.name.split()[-1])), None
+        (
+            number_format
+            for number_format in FORMATS
+            if name.upper() in (number_format.name, number_format.name.split()[-1])
+        ),
+        None,
     )
     if known_format is None:
-        names = [form.name for form in FORMATS]
+        format_names = [number_format.name for number_format in FORMATS]
         raise ValueError(
-            f"There is no format {name!r}.{did_you_mean(name, names)} The formats are {', '.join(names)}."
+            f"There is no format {name!r}.{did_you_mean(name, format_names)} The formats are "
+            f"{', '.join(format_names)}."
         )
     return known_format
 
@@ -91,8 +97,8 @@ def _parse_number(text: str) -> Number:
             return (
                 Fraction(approximation) if math.isfinite(approximation) and approximation else approximation
             )
-        power = clean_text.lower().partition("e")[2]
-        if len(clean_text) > _MAX_DIGITS or (power and abs(int(power)) > _MAX_DIGITS):
+        exponent_text = clean_text.lower().partition("e")[2]
+        if len(clean_text) > _MAX_DIGITS or (exponent_text and abs(int(exponent_text)) > _MAX_DIGITS):
             raise ValueError
         return Fraction(clean_text)
     except (ValueError, ZeroDivisionError, OverflowError):

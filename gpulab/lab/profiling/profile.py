@@ -17,7 +17,7 @@ from virtualgpu.errors import GpulabError
 from virtualgpu.records import Timeline
 from virtualgpu.records.profile import Profile
 
-_FEW_EVENTS = 1_000  # of the allocator, which are not looked at
+_MAX_ALLOCATOR_EVENTS = 1_000  # of the allocator, which are not looked at
 
 
 class ProfilerInUseError(GpulabError):
@@ -168,16 +168,16 @@ class _ProfileRecorder:
         self._occupancy = session.make_occupancy_function()
         self._recorder = backend.timeline_recorder()
         self._before = backend.memory_reader()().used_bytes
-        self._memory = AllocationRecorder(_FEW_EVENTS, int(session.cp().cuda.Device().id))
+        self._memory = AllocationRecorder(_MAX_ALLOCATOR_EVENTS, int(session.cp().cuda.Device().id))
 
     def start(self) -> None:
         self._recorder.start()
         if self._recorder.blind:
-            reason = self._recorder.blind
+            blind_reason = self._recorder.blind
             self._recorder.stop()
-            error_type = ProfilerInUseError if "in use" in reason else GpulabError
+            error_type = ProfilerInUseError if "in use" in blind_reason else GpulabError
             raise error_type(
-                f"A profile needs CUPTI to record kernels and copies, but {reason}. End "
+                f"A profile needs CUPTI to record kernels and copies, but {blind_reason}. End "
                 "the other tool's session first, or use gl.timeline(), which works "
                 "without CUPTI and records NVTX ranges."
             )
@@ -187,12 +187,12 @@ class _ProfileRecorder:
         self._memory.stop()
         self.timeline = self._recorder.stop()
         initial_bytes = self._before
-        peak = None if initial_bytes is None else initial_bytes + self._memory.most_held
+        peak_bytes = None if initial_bytes is None else initial_bytes + self._memory.most_held
         return add_up(
             self.timeline,
             self.name,
             self._occupancy,
             by_shape=self.by_shape,
             before_bytes=initial_bytes,
-            peak_bytes=peak,
+            peak_bytes=peak_bytes,
         )

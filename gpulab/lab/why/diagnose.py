@@ -68,5 +68,7 @@ def diagnose(
     launch_trace, costs = session.observe(launch, Blocks(), Costs(caches))
     trace = launch_trace.record
     measured_ns = float(trace.span_ns) if trace.provenance.source == "measured" else 0.0
-    table = DiagnosisTable.of(costs.record, code=launch.source.code, note=costs.note)
-    return replace(table, measured_ns=measured_ns, baseline=baseline_launch, baseline_code=baseline_code)
+    diagnosis_table = DiagnosisTable.of(costs.record, code=launch.source.code, note=costs.note)
+    return replace(
+        diagnosis_table, measured_ns=measured_ns, baseline=baseline_launch, baseline_code=baseline_code
+    )

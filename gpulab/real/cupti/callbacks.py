@@ -47,18 +47,18 @@ def subscribe_to_calls(
     CuptiError
         If the process already has a subscriber.
     """
-    names = {domain: library.list_call_names(domain) for domain in functions}
+    names_by_cbid = {domain: library.list_call_names(domain) for domain in functions}
 
     def called(_: Any, domain: int, cbid: int, data: Any) -> None:
         call_data = data.contents
-        handler(names[domain].get(cbid, ""), bool(call_data.site), call_data)
+        handler(names_by_cbid[domain].get(cbid, ""), bool(call_data.site), call_data)
 
     callback = _Callback(called)
     subscriber = c_void_p()
     library.call("cuptiSubscribe", ctypes.byref(subscriber), callback, None)
     try:
         for domain, names_of_domain in functions.items():
-            for cbid in [cbid for cbid, name in names[domain].items() if name in names_of_domain]:
+            for cbid in [cbid for cbid, name in names_by_cbid[domain].items() if name in names_of_domain]:
                 library.call("cuptiEnableCallback", c_uint32(1), subscriber, domain, c_uint32(cbid))
         yield
     finally:

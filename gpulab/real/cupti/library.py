@@ -24,13 +24,13 @@ from gpulab.real.driver import read_data_rows
 from virtualgpu.errors import GpulabError
 
 _SUCCESS = 0
-TAKEN = 39  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
-_SYSTEM_THREADS = 1  # CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM
+ERROR_SUBSCRIBER_EXISTS = 39  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+_SYSTEM_THREAD_IDS = 1  # CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM
 _FLUSH_FORCED = 1
 _ZEROED_BUFFERS = 5  # CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER
 # A launch takes some 260 bytes; so many buffers are made ready before the recording begins.
 _BUFFER_BYTES: Final = 8 << 20
-_READY_BUFFERS = 4
+_INITIAL_BUFFERS = 4
 _INJECTION_VARIABLE = "NVTX_INJECTION64_PATH"
 _VERSION_SUFFIX = re.compile(r"(_v\d+)?(_ptsz|_ptds)?(_v\d+)?$")
 
@@ -75,11 +75,11 @@ class Cupti:
         CuptiError
             If CUPTI returns an error.
         """
-        result = int(getattr(self._library, function)(*arguments))
-        if result != _SUCCESS:
+        status = int(getattr(self._library, function)(*arguments))
+        if status != _SUCCESS:
             message = c_char_p()
-            self._library.cuptiGetResultString(result, byref(message))
-            raise CuptiError(function, result, (message.value or b"").decode() or f"error {result}")
+            self._library.cuptiGetResultString(status, byref(message))
+            raise CuptiError(function, status, (message.value or b"").decode() or f"error {status}")
 
     @property
     def recording(self) -> bool:
@@ -109,9 +109,10 @@ class Cupti:
         Raises
         ------
         CuptiError
-            If CUPTI returns an error, such as `TAKEN` if another tool uses it. The recording does not start.
+            If CUPTI returns an error, such as `ERROR_SUBSCRIBER_EXISTS` if another tool uses it. The
+            recording does not start.
         """
-        while len(self._spare_buffers) < _READY_BUFFERS:
+        while len(self._spare_buffers) < _INITIAL_BUFFERS:
             buffer = (c_uint64 * (_BUFFER_BYTES // 8))()  # aligned to 8 bytes, as CUPTI asks
             ctypes.memset(buffer, 0, _BUFFER_BYTES)  # so that the system has given the pages
             self._spare_buffers.append(buffer)
@@ -120,7 +121,7 @@ class Cupti:
             zero_flag = c_uint8(1)
             self._library.cuptiActivitySetAttribute(_ZEROED_BUFFERS, byref(c_size_t(1)), byref(zero_flag))
             self.call("cuptiActivityRegisterCallbacks", *self._callbacks)
-            self.call("cuptiSetThreadIdType", _SYSTEM_THREADS)
+            self.call("cuptiSetThreadIdType", _SYSTEM_THREAD_IDS)
             self._registered = True
             atexit.register(self.stop)
         while self._full_buffers:  # what nobody has read
@@ -130,19 +131,19 @@ class Cupti:
                 try:
                     self.call("cuptiActivityEnable", record_kind)
                 except CuptiError as error:
-                    if record_kind >= GRAPH_HOST_NODE and error.result != TAKEN:
+                    if record_kind >= GRAPH_HOST_NODE and error.result != ERROR_SUBSCRIBER_EXISTS:
                         continue
                     raise
                 self._kinds.append(record_kind)
             for domain, names in calls.items():
                 # Choosing some without the kind gives no records (13.0): all are enabled, most forbidden.
-                record_kind, choose = _CHOOSE[domain]
+                record_kind, choose_call = _CALL_SELECTORS[domain]
                 self.call("cuptiActivityEnable", record_kind)
                 self._kinds.append(record_kind)
                 for cbid in [
                     cbid for cbid, name in self.list_call_names(domain).items() if name not in names
                 ]:
-                    self.call(choose, c_uint32(cbid), c_uint8(0))
+                    self.call(choose_call, c_uint32(cbid), c_uint8(0))
         except CuptiError:
             self.stop()
             raise
@@ -205,14 +206,14 @@ class Cupti:
                     if cbid > 600:
                         break
                     continue
-                text = (name.value or b"").decode()
-                if text and text != "INVALID":
-                    names[cbid] = _VERSION_SUFFIX.sub("", text)
+                call_name = (name.value or b"").decode()
+                if call_name and call_name != "INVALID":
+                    names[cbid] = _VERSION_SUFFIX.sub("", call_name)
             self._names[domain] = names
         return self._names[domain]
 
 
-_CHOOSE = {
+_CALL_SELECTORS = {
     DRIVER_API: (DRIVER, "cuptiActivityEnableDriverApi"),
     RUNTIME_API: (RUNTIME, "cuptiActivityEnableRuntimeApi"),
 }
@@ -220,8 +221,8 @@ _CHOOSE = {
 
 def group_by_api(names: Collection[str]) -> dict[int, frozenset[str]]:
     """Divide the names of CUDA functions into names of the driver API and names of the runtime API."""
-    runtime = frozenset(name for name in names if name.startswith("cuda"))
-    return {DRIVER_API: frozenset(names) - runtime, RUNTIME_API: runtime}
+    runtime_names = frozenset(name for name in names if name.startswith("cuda"))
+    return {DRIVER_API: frozenset(names) - runtime_names, RUNTIME_API: runtime_names}
 
 
 @functools.cache
@@ -245,8 +246,8 @@ def find_rival() -> str:
     none.
     """
     for tool, variable, value_part in read_data_rows("profilers.tsv"):
-        value = os.environ.get(variable, "").lower()
-        if value and value_part in value:
+        variable_value = os.environ.get(variable, "").lower()
+        if variable_value and value_part in variable_value:
             return tool
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.autograd._profiler_enabled():

@@ -23,7 +23,7 @@ from virtualgpu.model.recording.line_watch import LineWatch
 from virtualgpu.records import Provenance, Timeline
 from virtualgpu.records.timeline import HostCall, StreamInfo, Synchronization
 
-_KINDS = (
+_ACTIVITY_KINDS = (
     kinds.CONCURRENT_KERNEL,
     kinds.MEMCPY,
     kinds.MEMCPY2,
@@ -37,7 +37,7 @@ _KINDS = (
     kinds.HOST_LAUNCH,
 )
 # What gives work to a stream, waits, or takes long. CuPy asks for much more, such as the current device.
-_CALLS = cupti.group_by_api([name for (name,) in read_data_rows("timeline_calls.tsv")])
+_RECORDED_CALLS = cupti.group_by_api([name for (name,) in read_data_rows("timeline_calls.tsv")])
 _LEGACY_HANDLE = 1  # cudaStreamLegacy, another handle of the default stream
 _DEFAULT_NAMES = {0: "default stream", _LEGACY_HANDLE: "default stream", 2: "per-thread default stream"}
 
@@ -68,7 +68,7 @@ class CuptiRecorder:
         CuptiError
             If CUPTI returns an error, such as `library.TAKEN` if another tool uses it.
         """
-        self._cupti.start(_KINDS, _CALLS)
+        self._cupti.start(_ACTIVITY_KINDS, _RECORDED_CALLS)
         self._offset_ns = self._measure_offset_ns()
         self._lines.start()
         self._start_ns = self._cupti.read_timestamp_ns()
@@ -116,24 +116,24 @@ class CuptiRecorder:
 
     def _measure_offset_ns(self) -> int:
         """Return how far CUPTI's clock is ahead of `time.time_ns`: the most precise of 16 readings."""
-        readings = []
+        clock_offsets = []
         for _ in range(16):
             start_ns = time.time_ns()
             cupti_ns = self._cupti.read_timestamp_ns()
             end_ns = time.time_ns()
-            readings.append((end_ns - start_ns, cupti_ns - (start_ns + end_ns) // 2))
-        return min(readings)[1]
+            clock_offsets.append((end_ns - start_ns, cupti_ns - (start_ns + end_ns) // 2))
+        return min(clock_offsets)[1]
 
     def _make_host_info(self, streams: dict[int, StreamInfo]) -> HostInfo:
         offset_ns = self._offset_ns
-        line = self._lines.line
+        find_line = self._lines.line
         threads = {
             live_thread.native_id: live_thread.ident
             for live_thread in threading.enumerate()
             if live_thread.native_id and live_thread.ident
         }
         return HostInfo(
-            streams, threads, lambda thread, time_ns, call: line(thread, time_ns - offset_ns, call)
+            streams, threads, lambda thread, time_ns, call: find_line(thread, time_ns - offset_ns, call)
         )
 
 
@@ -154,23 +154,27 @@ def _record_stream_marks() -> list[StreamInfo]:
 
     The function ``cuptiGetStreamIdEx`` cannot be used, because it does not accept the default stream.
     """
-    device = int(cupy.cuda.Device().id)
+    device_id = int(cupy.cuda.Device().id)
     # Not isinstance: what imitates another class would be asked for it, and some warn.
     streams: list[Any] = [entry for entry in gc.get_objects() if issubclass(type(entry), cupy.cuda.Stream)]
     # One that could not be made has no handle.
-    by_handle = {(int(entry.device_id), int(entry.ptr)): entry for entry in streams if hasattr(entry, "ptr")}
-    by_handle = {key: entry for key, entry in by_handle.items() if key[1] not in _DEFAULT_NAMES}
+    streams_by_handle = {
+        (int(entry.device_id), int(entry.ptr)): entry for entry in streams if hasattr(entry, "ptr")
+    }
+    streams_by_handle = {
+        key: entry for key, entry in streams_by_handle.items() if key[1] not in _DEFAULT_NAMES
+    }
     stream_infos: list[StreamInfo] = []
     for default_stream in (cupy.cuda.Stream.null, cupy.cuda.Stream.ptds):
         with contextlib.suppress(runtime.CUDARuntimeError):
             cupy.cuda.Event(disable_timing=True).record(default_stream)
             stream_infos.append(
-                StreamInfo(device, int(default_stream.ptr), _DEFAULT_NAMES[int(default_stream.ptr)])
+                StreamInfo(device_id, int(default_stream.ptr), _DEFAULT_NAMES[int(default_stream.ptr)])
             )
-    for (context, handle), stream in sorted(by_handle.items(), key=lambda entry: entry[0]):
+    for (context, handle), stream in sorted(streams_by_handle.items(), key=lambda entry: entry[0]):
         with (
             contextlib.suppress(runtime.CUDARuntimeError),
-            cupy.cuda.Device(device if context < 0 else context),
+            cupy.cuda.Device(device_id if context < 0 else context),
         ):
             flags = runtime.streamGetFlags(handle)
             priority = runtime.streamGetPriority(handle)

@@ -48,10 +48,10 @@ def _read_other_bytes(nvml: NvmlDevice | None) -> int | None:
     process_infos = nvml.ask("nvmlDeviceGetComputeRunningProcesses") if nvml else None
     if process_infos is None or not any(process.pid == os.getpid() for process in process_infos):
         return None
-    sizes = [
+    process_bytes = [
         getattr(running_process, "usedGpuMemory", None)
         for running_process in process_infos
         if running_process.pid != os.getpid()
     ]
-    known_sizes = [int(size) for size in sizes if size is not None]
-    return sum(known_sizes) if len(known_sizes) == len(sizes) else None
+    known_sizes = [int(size) for size in process_bytes if size is not None]
+    return sum(known_sizes) if len(known_sizes) == len(process_bytes) else None

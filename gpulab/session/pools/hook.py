@@ -28,11 +28,11 @@ from virtualgpu.records.timeline import SourceLine
 ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, OOM = (
     ACTIONS.index(name) for name in ("alloc", "free_requested", "free_completed", "segment_alloc", "oom")
 )
-MOST_FRAMES = 64
-MOST_STACKS = 20_000  # the lines of later ones are not kept
-MOST_FOREIGN = 16  # a stack ends where so many frames in a row are not the program's
-_COLUMNS = 8
-_ROW_STRUCT = struct.Struct(f"{_COLUMNS}q")
+MAX_FRAMES = 64
+MAX_STACKS = 20_000  # the lines of later ones are not kept
+MAX_FOREIGN_FRAMES = 16  # a stack ends where so many frames in a row are not the program's
+_COLUMN_COUNT = 8
+_ROW_STRUCT = struct.Struct(f"{_COLUMN_COUNT}q")
 
 Row = tuple[int, int, int, int, int, int, int, int]
 """Action, address, size, requested bytes, stream, time, stack and device of an event."""
@@ -158,8 +158,8 @@ class AllocationRecorder:
         now_ns = time.perf_counter_ns()
         stream = self._stream().ptr
         if not succeeded:
-            free = self._cp.cuda.runtime.memGetInfo()[0]
-            self._add_events((OOM, free, size, requested, stream, now_ns, stack, device))
+            free_bytes = self._cp.cuda.runtime.memGetInfo()[0]
+            self._add_events((OOM, free_bytes, size, requested, stream, now_ns, stack, device))
             return
         block_key = device, address
         if block_key in self._live_blocks:
@@ -193,20 +193,20 @@ class AllocationRecorder:
         for row in rows:
             # One call, in which no other thread runs, nor the garbage collector, which may come in here.
             self._rows.frombytes(_ROW_STRUCT.pack(*row))
-        if self._max_events is not None and len(self._rows) > 2 * _COLUMNS * self._max_events:
+        if self._max_events is not None and len(self._rows) > 2 * _COLUMN_COUNT * self._max_events:
             with self._lock:
-                excess_events = max(0, len(self._rows) // _COLUMNS - self._max_events)
-                del self._rows[: excess_events * _COLUMNS]
+                excess_events = max(0, len(self._rows) // _COLUMN_COUNT - self._max_events)
+                del self._rows[: excess_events * _COLUMN_COUNT]
                 self._dropped_events += excess_events
 
     # Stack traces
 
     def _find_stack_index(self) -> int:
         """Return the index of the calling thread's stack of program lines, or -1 if it has none."""
-        key: list[int] = []
+        stack_key: list[int] = []
         frames: list[FrameType] = []
         frame_kinds = self._frame_kinds
-        foreign = 0
+        foreign_frames = 0
         frame: FrameType | None = sys._getframe(2)
         while frame is not None:
             code_object = frame.f_code
@@ -214,22 +214,22 @@ class AllocationRecorder:
             if frame_kind < 0:
                 frame_kind = self._classify_frame(frame)
             if frame_kind:
-                key += (id(code_object), frame.f_lasti)
+                stack_key += (id(code_object), frame.f_lasti)
                 frames.append(frame)
-                if frame_kind == 2 or len(key) >= 2 * MOST_FRAMES:
+                if frame_kind == 2 or len(stack_key) >= 2 * MAX_FRAMES:
                     break
-                foreign = 0
-            elif key:
-                foreign += 1
-                if foreign > MOST_FOREIGN:
+                foreign_frames = 0
+            elif stack_key:
+                foreign_frames += 1
+                if foreign_frames > MAX_FOREIGN_FRAMES:
                     break
             frame = frame.f_back
-        if not key:
+        if not stack_key:
             return -1
-        stack_number = self._numbers.get(tuple(key))
+        stack_number = self._numbers.get(tuple(stack_key))
         if stack_number is not None:
             return stack_number
-        return self._add_stack(tuple(key), frames) if len(self.stacks) < MOST_STACKS else -1
+        return self._add_stack(tuple(stack_key), frames) if len(self.stacks) < MAX_STACKS else -1
 
     def _classify_frame(self, frame: FrameType) -> int:
         """Return 0 for a library's frame, 1 for a frame of the program, 2 for its outermost frame."""
@@ -265,7 +265,7 @@ class AllocationRecorder:
     def __len__(self) -> int:
         """Return the number of events, including events that are no longer kept."""
         with self._lock:
-            return self._dropped_events + len(self._rows) // _COLUMNS
+            return self._dropped_events + len(self._rows) // _COLUMN_COUNT
 
     def events(self, since: int = 0, device: int | None = None) -> AllocatorEvents:
         """Return the stored events, starting with number `since`, for all devices or for one device."""
@@ -275,12 +275,12 @@ class AllocationRecorder:
         """Return the events starting with number `since`, and the number of the next event."""
         with self._lock:
             first_number = max(since, self._dropped_events)
-            rows = self._rows[(first_number - self._dropped_events) * _COLUMNS :].tobytes()
-        table = np.frombuffer(rows, np.int64).reshape(-1, _COLUMNS)
-        next_number = first_number + len(table)
+            rows = self._rows[(first_number - self._dropped_events) * _COLUMN_COUNT :].tobytes()
+        event_table = np.frombuffer(rows, np.int64).reshape(-1, _COLUMN_COUNT)
+        next_number = first_number + len(event_table)
         if device is not None:
-            table = table[table[:, 7] == device]
-        action, address, size, requested_bytes, stream, time_ns, stack = table.T[:7].copy()
+            event_table = event_table[event_table[:, 7] == device]
+        action, address, size, requested_bytes, stream, time_ns, stack = event_table.T[:7].copy()
         events = AllocatorEvents(
             actions=action.astype(np.uint8),
             addresses=address,
@@ -302,9 +302,9 @@ class AllocationRecorder:
                 "memory pools can be recorded."
             )
         if self.missed:
-            blocks = f"{count(self.missed, 'block')} {noun(self.missed, 'was', 'were')}"
+            missed_text = f"{count(self.missed, 'block')} {noun(self.missed, 'was', 'were')}"
             sentences.append(
-                f"{blocks} freed by another thread. The chart shows this only from the "
+                f"{missed_text} freed by another thread. The chart shows this only from the "
                 "time when the address was used again."
             )
         if self.failed:

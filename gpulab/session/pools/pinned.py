@@ -28,10 +28,10 @@ class PinnedRecorder:
     def __init__(self) -> None:
         self._cp = current.cp()
         provenance = current.backend().provenance
-        detail = f"CuPy's pinned memory for {provenance.device}"
+        log_title = f"CuPy's pinned memory for {provenance.device}"
         is_measured = provenance.source == "measured"
         self._provenance = (
-            replace(provenance, device="this computer", detail=detail) if is_measured else provenance
+            replace(provenance, device="this computer", detail=log_title) if is_measured else provenance
         )
         self._log = EventLog()
         # What waits for a buffer's end must not keep this object, and with it the pool, alive.
@@ -61,10 +61,10 @@ class PinnedRecorder:
         """Allocate a pinned buffer from the driver, for the pool."""
         cuda = self._cp.cuda
         emit = self._emit
-        memory = cuda.PinnedMemory(size, _PORTABLE_FLAG)
-        emit("segment_alloc", memory.ptr, size, 0)
-        weakref.finalize(memory, emit, "segment_free", memory.ptr, size, 0).atexit = False
-        return cuda.PinnedMemoryPointer(memory, 0)
+        pinned_memory = cuda.PinnedMemory(size, _PORTABLE_FLAG)
+        emit("segment_alloc", pinned_memory.ptr, size, 0)
+        weakref.finalize(pinned_memory, emit, "segment_free", pinned_memory.ptr, size, 0).atexit = False
+        return cuda.PinnedMemoryPointer(pinned_memory, 0)
 
     def _malloc(self, size: int) -> Any:
         pointer = self.pool.malloc(size)

@@ -30,16 +30,20 @@ def find_current_pool() -> Any:
 
 def is_on_current_device(array: Any) -> bool:
     """Return whether an array is on the device in use."""
-    memory = array.data.mem
-    if owner := getattr(memory, "owner", None):  # a virtual array's
-        return owner is machine.current().current_device
-    return bool(memory.device_id == current.cp().cuda.Device().id)
+    array_memory = array.data.mem
+    if memory_owner := getattr(array_memory, "owner", None):  # a virtual array's
+        return memory_owner is machine.current().current_device
+    return bool(array_memory.device_id == current.cp().cuda.Device().id)
 
 
 def find_provenance() -> Provenance:
     """Return the origin of memory pool recordings on the device in use, such as measured or modelled."""
-    origin = current.backend().provenance
-    return replace(origin, detail="CuPy's memory hooks") if origin.source == "measured" else origin
+    device_provenance = current.backend().provenance
+    return (
+        replace(device_provenance, detail="CuPy's memory hooks")
+        if device_provenance.source == "measured"
+        else device_provenance
+    )
 
 
 def make_block_map(pool: Any) -> tuple[BlockMap, str]:
@@ -49,11 +53,11 @@ def make_block_map(pool: Any) -> tuple[BlockMap, str]:
     arrays are known.
     """
     cp = current.cp()
-    names = current.make_program_names(lambda array: int(array.data.mem.ptr))
-    names.look(sys._getframe())
+    variable_names = current.make_program_names(lambda array: int(array.data.mem.ptr))
+    variable_names.look(sys._getframe())
 
     def with_label(block: Block) -> Block:
-        name = "" if block.is_free else names.array(block.address)
+        name = "" if block.is_free else variable_names.array(block.address)
         return replace(block, label=f"{name}: {block.label}") if name else block
 
     if hasattr(pool, "block_map"):
@@ -68,12 +72,16 @@ def make_block_map(pool: Any) -> tuple[BlockMap, str]:
     for live_object in gc.get_objects() if total_bytes else ():
         if not issubclass(type(live_object), cp.ndarray):
             continue
-        memory = live_object.data.mem
-        if type(memory).__name__ == "PooledMemory" and memory.device_id == device and memory.ptr:
+        array_memory = live_object.data.mem
+        if (
+            type(array_memory).__name__ == "PooledMemory"
+            and array_memory.device_id == device
+            and array_memory.ptr
+        ):
             label = f"{live_object.dtype} array of shape {live_object.shape}"
-            blocks[int(memory.ptr)] = Block(
-                address=int(memory.ptr),
-                size_bytes=int(memory.size),
+            blocks[int(array_memory.ptr)] = Block(
+                address=int(array_memory.ptr),
+                size_bytes=int(array_memory.size),
                 is_free=False,
                 requested_bytes=0,
                 label=label,

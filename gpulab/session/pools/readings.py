@@ -15,14 +15,14 @@ from virtualgpu.records.memory import AllocatorEvents, MemoryMarks, MemoryReadin
 from virtualgpu.records.memory.samples import MARK_COLUMNS, SAMPLE_COLUMNS
 from virtualgpu.records.timeline import SourceLine
 
-KEPT_EVENTS = 50_000
-KEPT_MARKS = 20_000
-MARKS_A_READING = 8
-DETAILED_MARKS = 1000
+MAX_KEPT_EVENTS = 50_000
+MAX_KEPT_MARKS = 20_000
+MAX_MARKS_PER_READING = 8
+MAX_DETAILED_MARKS = 1000
 """Largest number of marks of a recording for which each event has its own mark."""
 
 Row = Sequence[float | None]
-Tick = Callable[[int, Row, Sequence[Sequence[float]], Sequence[SourceLine], str], None]
+ReadingCallback = Callable[[int, Row, Sequence[Sequence[float]], Sequence[SourceLine], str], None]
 """Takes a reading's number and row, the marks and the lines that are new, and why it failed."""
 
 
@@ -34,14 +34,14 @@ class MemoryRecorder:
         self._provenance = backend.provenance
         self._capacity_bytes = backend.device_info().memory_bytes
         self._device_id = int(current.cp().cuda.Device().id)
-        self.seen = SegmentRecorder(KEPT_EVENTS)
-        self._marks = RingBuffer(len(MARK_COLUMNS), KEPT_MARKS)
+        self.seen = SegmentRecorder(MAX_KEPT_EVENTS)
+        self._marks = RingBuffer(len(MARK_COLUMNS), MAX_KEPT_MARKS)
         self._next_event = self._lines = 0  # of the events and lines: what the next reading begins with
-        self._tick: Tick | None = None
-        reference = weakref.ref(self)  # the thread of readings must not keep it alive
+        self._tick: ReadingCallback | None = None
+        recorder_reference = weakref.ref(self)  # the thread of readings must not keep it alive
 
         def on_reading(number: int, row: Row) -> None:
-            if (recorder := reference()) is not None:
+            if (recorder := recorder_reference()) is not None:
                 recorder._on_reading(number, row)
 
         readings = _MemoryRowReader(backend.memory_reader(), self.seen, self._capacity_bytes)
@@ -60,7 +60,7 @@ class MemoryRecorder:
         self.seen.stop()
         return self.record()
 
-    def call_on_reading(self, tick: Tick, lines: int) -> None:
+    def call_on_reading(self, tick: ReadingCallback, lines: int) -> None:
         """Call `tick` for each later reading. Each call receives only the source lines that were recorded
         after the first `lines` lines.
         """
@@ -84,7 +84,7 @@ class MemoryRecorder:
     def _on_reading(self, reading_number: int, row: Row) -> None:
         """Process the allocations since the previous reading; runs in the sampler's thread."""
         events, self._next_event = self.seen.events_and_next(self._next_event, self._device_id)
-        has_space = self._marks.added + len(events) <= DETAILED_MARKS
+        has_space = self._marks.added + len(events) <= MAX_DETAILED_MARKS
         marks = summarize_events(events, self.sampler.began_ns, is_detailed=has_space)
         for mark in marks:
             self._marks.add(mark)
@@ -112,7 +112,7 @@ class _MemoryRowReader:
         peak_bytes = recorder.most_held
         recorder.most_held = recorder.held
         reading = self._read()
-        peak = reading.used_bytes
+        peak_bytes_now = reading.used_bytes
         # A pool counts a segment while it asks the device for it, which may refuse: more than there is
         # was never reserved.
         if reading.reserved_bytes is None or reading.reserved_bytes <= self._capacity_bytes:
@@ -120,11 +120,11 @@ class _MemoryRowReader:
         if reading.used_bytes is not None:
             if self._base_bytes is None or event_count == len(recorder):
                 self._base_bytes = reading.used_bytes - recorder.held
-            peak = max(reading.used_bytes, self._base_bytes + peak_bytes)
+            peak_bytes_now = max(reading.used_bytes, self._base_bytes + peak_bytes)
         return (
             reading.used_bytes,
             self._reserved,
-            peak,
+            peak_bytes_now,
             reading.limit_bytes,
             reading.device_bytes,
             reading.others_bytes,
@@ -149,22 +149,27 @@ def summarize_events(
     if is_detailed:
         stacks = event_stacks
         row_index = np.arange(len(stacks))
-    size = events.size_bytes[is_shown]
+    shown_bytes = events.size_bytes[is_shown]
     # A segment is taken for the event that follows.
     signs = np.select([events.actions == SEGMENT_ALLOC, events.actions == SEGMENT_FREE], [1, -1], 0)
     reserved_bytes = np.diff((signs * events.size_bytes).cumsum()[is_shown], prepend=0)
     time_ns = events.time_ns[is_shown] - since_ns
-    sums = []
+    sums_by_action = []
     for has_action in action_masks:
-        of_kind = has_action[is_shown].astype(np.float64)
-        sums += [np.bincount(row_index, of_kind), np.bincount(row_index, of_kind * size)]
+        is_of_action = has_action[is_shown].astype(np.float64)
+        sums_by_action += [
+            np.bincount(row_index, is_of_action),
+            np.bincount(row_index, is_of_action * shown_bytes),
+        ]
     first_ns = np.full(len(stacks), np.inf)
     np.minimum.at(first_ns, row_index, time_ns)
-    table = np.column_stack((first_ns, *sums[:4], sums[4], stacks, np.bincount(row_index, reserved_bytes)))
-    if not is_detailed and len(table) > MARKS_A_READING:
-        weight = np.where(table[:, 5] > 0, np.inf, table[:, 2] + table[:, 4])
-        order = np.argsort(-weight, kind="stable")
-        later_rows = table[order[MARKS_A_READING - 1 :]]
+    mark_table = np.column_stack(
+        (first_ns, *sums_by_action[:4], sums_by_action[4], stacks, np.bincount(row_index, reserved_bytes))
+    )
+    if not is_detailed and len(mark_table) > MAX_MARKS_PER_READING:
+        row_weight = np.where(mark_table[:, 5] > 0, np.inf, mark_table[:, 2] + mark_table[:, 4])
+        weight_order = np.argsort(-row_weight, kind="stable")
+        later_rows = mark_table[weight_order[MAX_MARKS_PER_READING - 1 :]]
         merged_row = [later_rows[:, 0].min(), *later_rows[:, 1:6].sum(axis=0), -1, later_rows[:, 7].sum()]
-        table = np.vstack((table[order[: MARKS_A_READING - 1]], merged_row))
-    return [tuple(row) for row in table[np.argsort(table[:, 0], kind="stable")].tolist()]
+        mark_table = np.vstack((mark_table[weight_order[: MAX_MARKS_PER_READING - 1]], merged_row))
+    return [tuple(row) for row in mark_table[np.argsort(mark_table[:, 0], kind="stable")].tolist()]
