@@ -248,10 +248,10 @@ def load_launch_records() -> tuple[RecordedLaunch, ...]:
 @functools.cache
 def load_timeline_records() -> tuple[RecordedTimeline, ...]:
     """Return all shipped timelines, in the order in which the index lists them."""
-    trace_file = _find_folder() / TIMELINE_INDEX_NAME
-    if not trace_file.is_file():
+    index_file = _find_folder() / TIMELINE_INDEX_NAME
+    if not index_file.is_file():
         return ()
-    index_data = json.loads(trace_file.read_text(encoding="utf-8"))
+    index_data = json.loads(index_file.read_text(encoding="utf-8"))
     io.check_version(index_data, TIMELINE_FORMAT, TIMELINE_INDEX_NAME)
     return tuple(RecordedTimeline(**index_entry) for index_entry in index_data["timelines"])
 

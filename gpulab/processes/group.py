@@ -38,7 +38,7 @@ class ProcessGroup:
             raise ValueError(f"limit_s must be a number of seconds above 0, not {limit_s!r}.")
         self._devices = tuple(devices)
         self._limit_s = limit_s
-        self._talks: list[RequestProcess] = []
+        self._processes: list[RequestProcess] = []
         self._folder = tempfile.TemporaryDirectory(prefix="gpulab-ranks-")
         self._deadline_s = 0.0
 
@@ -47,7 +47,7 @@ class ProcessGroup:
         try:
             for device in self._devices:
                 process = RequestProcess(device, rank_limit_s, rank_limit_s, _MEMORY_BYTES)
-                self._talks.append(process)
+                self._processes.append(process)
                 process.__enter__()
         except BaseException:
             self.__exit__()
@@ -56,7 +56,7 @@ class ProcessGroup:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._talks:
+        for process in self._processes:
             process.__exit__()
         self._folder.cleanup()
 
@@ -73,14 +73,14 @@ class ProcessGroup:
             If a rank fails, ends, or exceeds the limit. The message names the ranks and calls; all have
             ended.
         """
-        note_paths = [str(self._note_path(rank)) for rank in range(len(self._talks))]
-        with ThreadPoolExecutor(len(self._talks)) as executor:
+        note_paths = [str(self._note_path(rank)) for rank in range(len(self._processes))]
+        with ThreadPoolExecutor(len(self._processes)) as executor:
             try:
                 futures = [
                     executor.submit(
                         process.ask, "", _call_with_note, note_paths[rank], function, rank, *arguments
                     )
-                    for rank, process in enumerate(self._talks)
+                    for rank, process in enumerate(self._processes)
                 ]
                 remaining_s = max(0.0, self._deadline_s - time.monotonic())
                 wait(futures, remaining_s, FIRST_EXCEPTION)
@@ -90,7 +90,7 @@ class ProcessGroup:
                 message = self._make_error_message(futures)
             finally:
                 if not all(future.done() for future in futures):
-                    for process in self._talks:
+                    for process in self._processes:
                         process.end_and_read_output()  # ends it, so that its thread here ends
         raise GpulabError(message)
 

@@ -66,10 +66,10 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
 
 def _import_cupy() -> Any:
     if importlib.util.find_spec("cupy") is None:
-        driver = query_driver_status()
-        if driver.usable:
+        driver_status = query_driver_status()
+        if driver_status.usable:
             raise CudaUnavailableError(f"there is a GPU, but CuPy is not installed: {INSTALL_CUPY}")
-        raise CudaUnavailableError(driver.problem)
+        raise CudaUnavailableError(driver_status.problem)
     try:
         module = importlib.import_module("cupy")
     except Exception as error:  # CuPy raises many kinds: ImportError, RuntimeError, OSError
@@ -97,10 +97,10 @@ def _import_collectives() -> None:
 
 
 def _explain_failure(error: Exception) -> str:
-    driver = getattr(error, "status", None)
+    error_status = getattr(error, "status", None)
     if type(error).__name__ == "OutOfMemoryError":
-        driver = 2
-    return CUDA_ERRORS[driver][0] if driver in CUDA_ERRORS else _find_first_line(error)
+        error_status = 2
+    return CUDA_ERRORS[error_status][0] if error_status in CUDA_ERRORS else _find_first_line(error)
 
 
 def _find_first_line(error: Exception) -> str:

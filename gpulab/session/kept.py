@@ -35,8 +35,9 @@ class KeptLaunch:
     """A kernel launch, with copies of its arrays' contents from before the launch.
 
     The copies are stored in host memory. The copies of all launches in a session have at most
-    `MAX_KEPT_BYTES`, and the oldest copies are dropped first. The arrays themselves are not kept alive. Memory that a kernel
-    reaches through addresses in numbers, structs or ``__device__`` variables is not copied.
+    `MAX_KEPT_BYTES`, and the oldest copies are dropped first. The arrays themselves are not kept alive.
+    Memory that a kernel reaches through addresses in numbers, structs or ``__device__`` variables is not
+    copied.
     """
 
     def __init__(self, launch: Launch) -> None:

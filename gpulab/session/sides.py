@@ -6,8 +6,9 @@ use makes all observations. On a real GPU:
 * The arguments and the launch shape are checked on the twin first. CUDA reads as many arguments as the kernel
   has parameters, and a missing argument ends the process.
 * A *small* launch (`MAX_SMALL_THREADS`, `MAX_SMALL_BYTES`) is replayed on the twin before the real GPU runs
-  it, for at most `FIRST_REPLAY_S`. An illegal access or a failed assertion would destroy the CUDA context and all its
-  arrays; the twin raises an error with the line and the thread instead. This replay is also the prediction.
+  it, for at most `FIRST_REPLAY_S`. An illegal access or a failed assertion would destroy the CUDA context
+  and all its arrays; the twin raises an error with the line and the thread instead. This replay is also the
+  prediction.
 * A larger launch is measured first. Its arguments are copied within the GPU's memory, not to the host. The
   twin replays the launch when its record is requested, if that takes no longer than the watchdog allows
   (`MAX_QUICK_THREADS`, `MAX_QUICK_BYTES`).
