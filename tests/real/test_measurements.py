@@ -153,17 +153,6 @@ def test_cupys_compiler_is_the_fallback(monkeypatch: pytest.MonkeyPatch) -> None
         session.backend().ptx(gl.cp.RawKernel(code, "k"))
 
 
-def test_the_slider_measures_again_and_puts_arrays_back() -> None:
-    x = gl.cp.arange(256, dtype=gl.cp.int32)
-    chart = gl.launch(gl.cp.RawKernel(SHARED, "reverse"), 2, 128, (x,), shared_mem=512)
-    contents = x.get()
-    chart.block_threads = 64
-    assert chart.error == ""
-    assert chart.trace.provenance.source == "measured"
-    assert (chart.trace.grid, chart.trace.block) == ((4, 1, 1), (64, 1, 1))
-    np.testing.assert_array_equal(x.get(), contents)
-
-
 def test_shared_memory_that_was_opted_in_reaches_the_probe() -> None:
     kernel = gl.cp.RawKernel(SHARED, "reverse")
     most = session.backend().device_info().shared_per_block_optin_bytes

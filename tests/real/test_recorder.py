@@ -153,14 +153,6 @@ def test_a_timeline_ends_with_its_last_operation(recorder: Any) -> None:
     assert late.end_ns == ENDED + 700
 
 
-def test_requested_kinds_and_calls(recorder: Any) -> None:
-    library = Library()
-    recorded(recorder, library)
-    assert sorted(library.kinds) == [1, 2, 10, 12, 13, 22, 36, 37, 38, 56, 58]
-    assert {"cudaMemcpyAsync", "cudaLaunchKernel"} & library.calls[2]
-    assert "cuLaunchKernel" in library.calls[1]
-
-
 def test_lost_records_are_counted_and_noted(recorder: Any) -> None:
     call = api(1, BEGUN, BEGUN + 5, 4)
     timeline = recorded(recorder, Library(call, memset(0, 0, 4), memset(BEGUN, BEGUN + 1, 4), dropped=2))

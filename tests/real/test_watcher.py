@@ -303,28 +303,6 @@ def test_an_unreadable_call_is_counted_and_raises_nothing(watch: Watch) -> None:
     assert "libraries" not in note
 
 
-def test_changes_of_a_pending_host_function_are_not_the_programs(watch: Watch, x: int) -> None:
-    """The function may run after a later copy has read the memory, and before the program waits."""
-    pinned = gl.cp.cuda.alloc_pinned_memory(64)
-    buffer = np.frombuffer(pinned, np.uint8, 64)
-    buffer[:] = 1
-    tell = watch.tell
-    address = buffer.ctypes.data
-
-    def changed() -> list[str]:
-        return [act.name for act in watch.acts if isinstance(act, HostUse)]
-
-    tell("cudaLaunchHostFunc", A, 0, 0)
-    tell("cudaMemcpyAsync", x, address, 64, 1, A)
-    buffer[:] = 2  # as the host function would
-    tell("cudaStreamSynchronize", A)
-    assert changed() == []
-    tell("cudaMemcpyAsync", x, address, 64, 1, A)
-    buffer[:] = 3  # the program, too early
-    tell("cudaStreamSynchronize", A)
-    assert changed() == ["changed a buffer"]
-
-
 def test_changes_of_a_copy_from_the_device_are_not_the_programs(watch: Watch, x: int) -> None:
     pinned = gl.cp.cuda.alloc_pinned_memory(64)
     buffer = np.frombuffer(pinned, np.uint8, 64)
