@@ -105,9 +105,9 @@ def test_a_kernel_cannot_use_freed_pinned_memory(machine: Machine) -> None:
     x._mem._owner = None
     del host
     cp.cuda.PinnedMemoryPool()
-    from virtualgpu.cp.cuda.pinned_memory import default_pinned_pool
+    from virtualgpu.cp.cuda.pinned_memory import get_default_pinned_pool
 
-    default_pinned_pool().free_all_blocks()
+    get_default_pinned_pool().free_all_blocks()
     assert not memory.is_host_address(address)
     with pytest.raises(CUDARuntimeError):
         cp.RawKernel(code, "one")((1,), (32,), (x,))

@@ -74,9 +74,9 @@ from virtualgpu.cp._routines.memoize import clear_memo, memoize
 from virtualgpu.cp._routines.ufunc import ufunc
 from virtualgpu.cp._routines.vectorize import vectorize
 from virtualgpu.cp.cuda._memory.pool import MemoryPool as _MemoryPool
-from virtualgpu.cp.cuda._memory.pool import default_memory_pool as _default_memory_pool
+from virtualgpu.cp.cuda._memory.pool import get_default_pool as _default_memory_pool
 from virtualgpu.cp.cuda.pinned_memory import PinnedMemoryPool as _PinnedMemoryPool
-from virtualgpu.cp.cuda.pinned_memory import default_pinned_pool as _default_pinned_pool
+from virtualgpu.cp.cuda.pinned_memory import get_default_pinned_pool as _default_pinned_pool
 from virtualgpu.cp.exceptions import AxisError
 from virtualgpu.model import machine as _machine
 

@@ -24,7 +24,7 @@ from virtualgpu.cp._random.bits import XORWOW, BitGenerator
 from virtualgpu.cp._random.bits import MRG32k3a as MRG32k3a
 from virtualgpu.cp._random.bits import Philox4x3210 as Philox4x3210
 from virtualgpu.cp._random.generator import Generator
-from virtualgpu.cp.cuda._memory.pool import check_room
+from virtualgpu.cp.cuda._memory.pool import check_free_memory
 from virtualgpu.cp.cuda.stream import is_capturing
 from virtualgpu.model import machine as _machine
 
@@ -112,13 +112,13 @@ class RandomState:
         values = tuple(_host_parameter(parameter) for parameter in parameters)
         shape = None if size is None and any(np.ndim(v) for v in values) else _shape_of(size)
         if shape is not None:
-            check_room(math.prod(shape) * np.dtype(dtype).itemsize)
+            check_free_memory(math.prod(shape) * np.dtype(dtype).itemsize)
         return _device_array(getattr(self._host, name)(*values, size=shape), dtype, name)
 
     def _draw_float(self, name: str, size: Any, dtype: Any) -> ndarray:
         float_dtype = _float_dtype(dtype)
         shape = _shape_of(size)
-        check_room(math.prod(shape) * float_dtype.itemsize)
+        check_free_memory(math.prod(shape) * float_dtype.itemsize)
         return _device_array(getattr(self._host, name)(size=shape, dtype=float_dtype), float_dtype, name)
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:

@@ -18,10 +18,10 @@ from virtualgpu.cp._core.indexing import make_host_key
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._core.numpy_protocols import call_numpy_function, call_numpy_ufunc
 from virtualgpu.cp._core.operators import FunctionMethods, OperatorMethods
-from virtualgpu.cp.cuda._memory.copies import copy, enable_peer_access
+from virtualgpu.cp.cuda._memory.copies import enable_peer_access, enqueue_copy
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda._memory.pool import alloc
-from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture, settle
+from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture, run_deferred_work
 from virtualgpu.launch.arguments import DeviceArray
 from virtualgpu.model.machine import current
 from virtualgpu.model.memory.host import check_host_memory
@@ -318,7 +318,7 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
         source_device = self._mem.owner
         host = self._host if source_device.memory.is_host_address(self._mem.ptr) else None
         enable_peer_access(source_device, result._mem.owner)
-        copy(
+        enqueue_copy(
             lambda: result._assign(self._host),
             self.nbytes,
             target=result._mem.owner,
@@ -391,7 +391,7 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
             if not isinstance(key_part, ndarray):
                 return None
             check_device(key_part)
-            settle(self._mem.owner)
+            run_deferred_work(self._mem.owner)
             return key_part._host
 
         return make_host_key(key, self.shape, to_host)
@@ -403,7 +403,7 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
         check_device(self)
         if index_key.masked:
             refuse_in_capture("D2H transfers", device=self._mem.owner)  # the result's size depends on data
-        settle(self._mem.owner)
+        run_deferred_work(self._mem.owner)
         host = self._host[index_key.key]
         result = ndarray._from_library_kernel(
             "cupy_take",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from virtualgpu.cp._core.host_access import HostAccess
-from virtualgpu.cp.cuda._memory.addresses import is_managed, touch_on_host
+from virtualgpu.cp.cuda._memory.addresses import is_managed, move_to_host
 from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 
 # Device types of the DLPack standard.
@@ -82,7 +82,7 @@ class ExportMethods(HostAccess):
                 current_stream.synchronize()
             elif stream != -1:
                 _BaseStream(stream or 1, -1).wait_event(current_stream.record())
-            touch_on_host(self._host.ctypes.data, self._host.nbytes)
+            move_to_host(self._host.ctypes.data, self._host.nbytes)
             shared_view: Any = np.asarray(_SharedArray(self))
             return (
                 shared_view.__dlpack__()

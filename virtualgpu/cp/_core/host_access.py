@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from virtualgpu.cp.cuda._memory.copies import copy
+from virtualgpu.cp.cuda._memory.copies import enqueue_copy
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory
 from virtualgpu.cp.cuda._runtime.sync_detection import declare_synchronize
 from virtualgpu.cp.cuda.stream import _BaseStream, refuse_in_capture
@@ -71,7 +71,7 @@ class HostAccess:
             result[...] = self._host
 
         size_bytes = self._host.nbytes
-        copy(
+        enqueue_copy(
             copy_contents,
             size_bytes,
             source=self._mem.owner,
@@ -107,7 +107,7 @@ class HostAccess:
         def copy_contents() -> None:
             self._host[...] = arr
 
-        copy(
+        enqueue_copy(
             copy_contents,
             self._host.nbytes,
             target=self._mem.owner,

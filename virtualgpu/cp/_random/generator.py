@@ -10,7 +10,7 @@ import numpy as np
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._random.bits import CurandGenerator
 from virtualgpu.cp._routines.creation import asarray, empty
-from virtualgpu.cp.cuda._memory.pool import check_room
+from virtualgpu.cp.cuda._memory.pool import check_free_memory
 
 _ALTERNATIVES = {
     "normal": "loc + scale * rng.standard_normal(size)",
@@ -199,7 +199,7 @@ class Generator:
             parameter._host if isinstance(parameter, ndarray) else parameter for parameter in parameters
         ]
         if size is not None:
-            check_room(math.prod(np.atleast_1d(size).tolist()) * np.dtype(dtype).itemsize)
+            check_free_memory(math.prod(np.atleast_1d(size).tolist()) * np.dtype(dtype).itemsize)
         seeds = empty(4, np.uint32)
         self._draw("random_raw", seeds)
 

@@ -14,7 +14,7 @@ from virtualgpu.cp._core.dlpack import from_interface
 from virtualgpu.cp._core.dtypes import check_dtype, parse_shape
 from virtualgpu.cp._routines.from_numpy import lift_to_device
 from virtualgpu.cp._routines.functions import stack
-from virtualgpu.cp.cuda._memory.pool import check_room
+from virtualgpu.cp.cuda._memory.pool import check_free_memory
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.model import machine as _machine
 
@@ -240,7 +240,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> nd
     if stop is None:
         start, stop = 0, start
     size = (float(stop) - float(start)) / float(step) if step else 0.0
-    check_room(math.ceil(max(0.0, size)) * np.dtype(dtype or np.float64).itemsize)
+    check_free_memory(math.ceil(max(0.0, size)) * np.dtype(dtype or np.float64).itemsize)
     return _compute_from_numbers(np.arange, start, stop, step, dtype=dtype)
 
 
@@ -257,7 +257,7 @@ def linspace(
     if np.ndim(start) or np.ndim(stop):
         array_linspace = lift_to_device(np.linspace, operand_count=0)
         return array_linspace(start, stop, num, endpoint, retstep, dtype, axis)
-    check_room(num * np.dtype(dtype or np.float64).itemsize)
+    check_free_memory(num * np.dtype(dtype or np.float64).itemsize)
     result = _compute_from_numbers(np.linspace, start, stop, num, endpoint=endpoint, dtype=dtype, axis=axis)
     if not retstep:
         return result
@@ -278,7 +278,7 @@ def logspace(
     if np.ndim(start) or np.ndim(stop):
         result: ndarray = base ** linspace(start, stop, num, endpoint, axis=axis)
         return result if dtype is None else result.astype(dtype)
-    check_room(num * np.dtype(dtype or np.float64).itemsize)
+    check_free_memory(num * np.dtype(dtype or np.float64).itemsize)
     return _compute_from_numbers(
         np.logspace, start, stop, num, endpoint=endpoint, base=base, dtype=dtype, axis=axis
     )
@@ -286,7 +286,7 @@ def logspace(
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = float, order: str = "C") -> ndarray:  # noqa: N803
     """Return a matrix with ones on a diagonal and zeros elsewhere."""
-    check_room(N * (N if M is None else M) * np.dtype(dtype).itemsize)
+    check_free_memory(N * (N if M is None else M) * np.dtype(dtype).itemsize)
     return _compute_from_numbers(np.eye, N, M, k, dtype=dtype, order=order)
 
 
@@ -297,7 +297,7 @@ def identity(n: int, dtype: Any = float) -> ndarray:
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> ndarray:  # noqa: N803
     """Return a matrix with ones at and below a diagonal and zeros elsewhere."""
-    check_room(N * (N if M is None else M) * np.dtype(dtype).itemsize)
+    check_free_memory(N * (N if M is None else M) * np.dtype(dtype).itemsize)
     return _compute_from_numbers(np.tri, N, M, k, dtype=dtype)
 
 

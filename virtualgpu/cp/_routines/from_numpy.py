@@ -14,7 +14,7 @@ from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._routines.documented import DEVICE_PLACE_NOTE, document_wrapper
 from virtualgpu.cp._routines.host_operands import computes_on_the_host, read_operands
-from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture, settle
+from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture, run_deferred_work
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 
@@ -180,7 +180,7 @@ def lift_to_device(
         host_kwargs = {key: _convert_to_host(argument, device) for key, argument in kwargs.items()}
         is_captured = is_capturing(device=device)
         if not is_captured:
-            settle(device)
+            run_deferred_work(device)
         if is_captured:
             _check_capture(name, synchronizes)
 

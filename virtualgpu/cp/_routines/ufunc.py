@@ -12,7 +12,7 @@ from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dtypes import check_dtype
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._routines.documented import make_ufunc_docstring, make_ufunc_signature
-from virtualgpu.cp.cuda.stream import settle
+from virtualgpu.cp.cuda.stream import run_deferred_work
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.host import check_host_memory
@@ -207,7 +207,7 @@ class ufunc:  # noqa: N801 - CuPy's name
         def reduce_slices(_references: Any = indices) -> Any:
             return np.add.reduceat(read_operand(array), starts, axis, dtype)
 
-        settle(array._mem.owner)
+        run_deferred_work(array._mem.owner)
         result = ndarray._from_library_kernel(
             f"{self.name}_reduceat", reduce_slices(), reduce_slices, array.nbytes, reads=(array, indices)
         )

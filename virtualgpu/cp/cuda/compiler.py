@@ -46,8 +46,8 @@ def compile_using_nvrtc(
         for expression in name_expressions or ():
             nvrtc.addNameExpression(program, expression)
         nvrtc.compileProgram(program, [*options, *CUPY_OPTIONS, f"-arch=compute_{arch}"])
-        mapping = {name: nvrtc.getLoweredName(program, name) for name in name_expressions or ()}
-        return nvrtc.getPTX(program), mapping
+        lowered_names = {name: nvrtc.getLoweredName(program, name) for name in name_expressions or ()}
+        return nvrtc.getPTX(program), lowered_names
     except nvrtc.NVRTCError as error:
         raise CompileException(nvrtc.getProgramLog(program), source, filename, tuple(options)) from error
     finally:

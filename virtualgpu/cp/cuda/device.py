@@ -14,13 +14,13 @@ from virtualgpu.model import machine as _machine
 from virtualgpu.records.device.attributes import ATTRIBUTES
 
 __all__ = ["Device", "from_pointer", "get_compute_capability", "get_device_id"]
-_NO_LIBRARY = (
+_NO_LIBRARY_REMEDY = (
     "the virtual GPU has none of NVIDIA's libraries; use cp.matmul, cp.linalg, cp.fft or a kernel of your own"
 )
 __getattr__ = make_module_getattr(
     "cp.cuda.device",
     globals(),
-    {f"get_{name}_handle": _NO_LIBRARY for name in ("cublas", "cusolver", "cusolver_sp", "cusparse")},
+    {f"get_{name}_handle": _NO_LIBRARY_REMEDY for name in ("cublas", "cusolver", "cusolver_sp", "cusparse")},
 )
 
 
@@ -69,16 +69,16 @@ class Device:
 
     def __enter__(self) -> Device:
         machine = _machine.current()
-        previous = machine.current_device_id
+        previous_device_id = machine.current_device_id
         machine.current_device_id = self.id
-        machine.thread.__dict__.setdefault("device_stack", []).append(previous)
+        machine.thread.__dict__.setdefault("device_stack", []).append(previous_device_id)
         return self
 
     def __exit__(self, *_: object) -> None:
         machine = _machine.current()
-        stack = machine.thread.__dict__.get("device_stack")
-        if stack:  # empty if the machine was replaced within the block
-            machine.current_device_id = stack.pop()
+        device_stack = machine.thread.__dict__.get("device_stack")
+        if device_stack:  # empty if the machine was replaced within the block
+            machine.current_device_id = device_stack.pop()
 
     def use(self) -> Device:
         """Make this device the current device."""

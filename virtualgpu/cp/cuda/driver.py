@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda._runtime.devices import VIRTUAL_CUDA_VERSION
-from virtualgpu.cp.cuda.function import Function, Module, loaded_object
+from virtualgpu.cp.cuda.function import Function, Module, get_loaded_object
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.launch.compiled import fit
 
@@ -40,7 +40,7 @@ def get_build_version() -> int:
 
 def moduleGetFunction(module: int, funcname: str) -> int:  # noqa: N802
     """Return the handle of a kernel in a module. The handle is valid until the module is destroyed."""
-    owner: Module = loaded_object(module, Module, "module")
+    owner: Module = get_loaded_object(module, Module, "module")
     function = owner.get_function(funcname)
     owner.__dict__.setdefault("functions", []).append(function)
     return function.ptr
@@ -48,15 +48,15 @@ def moduleGetFunction(module: int, funcname: str) -> int:  # noqa: N802
 
 def moduleGetGlobal(module: int, varname: str) -> int:  # noqa: N802
     """Return the address of a ``__device__`` or ``__constant__`` variable of a module."""
-    owner: Module = loaded_object(module, Module, "module")
+    owner: Module = get_loaded_object(module, Module, "module")
     return owner.get_global_var(varname)
 
 
 def funcGetAttribute(attribute: int, f: int) -> int:  # noqa: N802
     """Return one attribute of a kernel, such as ``CU_FUNC_ATTRIBUTE_NUM_REGS``."""
-    function: Function = loaded_object(f, Function, "function")
+    function: Function = get_loaded_object(f, Function, "function")
     stats = function.stats
-    values = {
+    attribute_values = {
         CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: stats.max_threads_per_block,
         CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: stats.static_shared_bytes,
         CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: stats.constant_bytes,
@@ -68,20 +68,20 @@ def funcGetAttribute(attribute: int, f: int) -> int:  # noqa: N802
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: function.max_dynamic_shared_bytes,
         CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: -1,
     }
-    if attribute not in values:
-        raise _invalid_value_error(f"there is no function attribute {attribute}.")
-    return values[attribute]
+    if attribute not in attribute_values:
+        raise _make_invalid_value_error(f"there is no function attribute {attribute}.")
+    return attribute_values[attribute]
 
 
 def funcSetAttribute(f: int, attribute: int, value: int) -> None:  # noqa: N802
     """Set the maximum dynamic shared memory of a kernel. The preferred carveout can also be set, but it has
     no effect.
     """
-    function: Function = loaded_object(f, Function, "function")
+    function: Function = get_loaded_object(f, Function, "function")
     if attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         function.max_dynamic_shared_bytes = value
     elif attribute != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT or not -1 <= value <= 100:
-        raise _invalid_value_error(f"function attribute {attribute} cannot be set to {value}.")
+        raise _make_invalid_value_error(f"function attribute {attribute} cannot be set to {value}.")
 
 
 def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
@@ -90,10 +90,10 @@ def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
     dynamicSMemSize: int,  # noqa: N803
 ) -> int:
     """Return how many blocks of a kernel can be resident on one SM at the same time."""
-    function: Function = loaded_object(func, Function, "function")
+    function: Function = get_loaded_object(func, Function, "function")
     stats = function.stats
     if blockSize < 1:
-        raise _invalid_value_error(f"the block has {blockSize} threads, but it must have at least 1.")
+        raise _make_invalid_value_error(f"the block has {blockSize} threads, but it must have at least 1.")
     if blockSize > stats.max_threads_per_block:
         return 0
     if dynamicSMemSize > function.max_dynamic_shared_bytes:
@@ -111,16 +111,18 @@ def occupancyMaxPotentialBlockSize(  # noqa: N802
     blockSizeLimit: int,  # noqa: N803
 ) -> tuple[int, int]:
     """Return the number of blocks that fills the device, and the block size with the highest occupancy."""
-    function: Function = loaded_object(func, Function, "function")
+    function: Function = get_loaded_object(func, Function, "function")
     max_block_size = function.stats.max_threads_per_block
     max_block_size = min(max_block_size, blockSizeLimit) if blockSizeLimit else max_block_size
-    sizes = {max_block_size, *range(_WARP_THREADS, max_block_size + 1, _WARP_THREADS)}
-    candidates = [(occupancyMaxActiveBlocksPerMultiprocessor(func, n, dynamicSMemSize) * n, n) for n in sizes]
-    threads, size = max(candidates)
-    return threads // size * function.module.device.info.sm_count, size
+    block_sizes = {max_block_size, *range(_WARP_THREADS, max_block_size + 1, _WARP_THREADS)}
+    candidates = [
+        (occupancyMaxActiveBlocksPerMultiprocessor(func, n, dynamicSMemSize) * n, n) for n in block_sizes
+    ]
+    resident_threads, block_size = max(candidates)
+    return resident_threads // block_size * function.module.device.info.sm_count, block_size
 
 
-def _invalid_value_error(reason: str) -> CUDADriverError:
+def _make_invalid_value_error(reason: str) -> CUDADriverError:
     return CUDADriverError(1, "CUDA_ERROR_INVALID_VALUE", f"invalid argument: {reason}")
 
 

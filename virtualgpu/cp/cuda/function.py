@@ -28,13 +28,13 @@ __all__ = ["Function", "Module"]
 _MINIMUM_ISA = (9, 0)
 
 
-class LoadedCode(WeakValueDictionary[int, Any]):
+class LoadedObjects(WeakValueDictionary[int, Any]):
     """A dictionary that maps handles to the loaded modules and functions of one machine. The dictionary
     contains only weak references.
     """
 
 
-def loaded_object(handle: int, expected_class: type, type_name: str) -> Any:
+def get_loaded_object(handle: int, expected_class: type, type_name: str) -> Any:
     """Return the loaded module or function with a given handle.
 
     Raises
@@ -42,7 +42,7 @@ def loaded_object(handle: int, expected_class: type, type_name: str) -> Any:
     CUDADriverError
         Status 400, ``CUDA_ERROR_INVALID_HANDLE``.
     """
-    loaded_code = _machine.current().own(LoadedCode).get(handle)
+    loaded_code = _machine.current().own(LoadedObjects).get(handle)
     if not isinstance(loaded_code, expected_class):
         raise CUDADriverError(
             400,
@@ -71,7 +71,7 @@ class Module:
         # A weak reference, since the device keeps its machine and thereby the memory of all arrays alive.
         module._device = weakref.ref(device)
         module.ptr = id(module)
-        device.machine.own(LoadedCode)[module.ptr] = module
+        device.machine.own(LoadedObjects)[module.ptr] = module
         return module
 
     @property
@@ -137,7 +137,7 @@ class Module:
                 f"is sm_{major}{minor}.",
             )
         if images_in_file and image is None:
-            targets = " and ".join(
+            target_names = " and ".join(
                 f"{file_image.kind} for sm_{file_image.number}{file_image.suffix}"
                 for file_image in images_in_file
             )
@@ -145,7 +145,7 @@ class Module:
                 209,
                 "CUDA_ERROR_NO_BINARY_FOR_GPU",
                 "no kernel image is available for execution on the device: the file "
-                f"contains {targets}, but the {device.info.name} is sm_{major}{minor}.",
+                f"contains {target_names}, but the {device.info.name} is sm_{major}{minor}.",
             )
         if cubin.startswith(images.ELF) or (image is not None and image.kind == "cubin"):
             raise NotSupportedError(
@@ -164,19 +164,19 @@ class Module:
                 218, "CUDA_ERROR_INVALID_PTX", f"a PTX JIT compilation failed: {error}"
             ) from error
         version = module.version
-        isa = tuple(int(number_text) for number_text in version.split("."))
-        if isa > _newest_isa():
-            newest_version = ".".join(map(str, _newest_isa()))
+        isa_version = tuple(int(number_text) for number_text in version.split("."))
+        if isa_version > _find_newest_isa():
+            newest_isa_text = ".".join(map(str, _find_newest_isa()))
             raise CUDADriverError(
                 222,
                 "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
                 "the provided PTX was compiled with an unsupported toolchain: its "
-                f"version is {version}, but this driver supports versions up to {newest_version}.",
+                f"version is {version}, but this driver supports versions up to {newest_isa_text}.",
             )
-        compiled = load_ptx_module(ptx_text, module)
-        loaded = Module.from_compiled(compiled, device)
-        self._compiled, self._device, self.ptr = loaded._compiled, loaded._device, id(self)
-        device.machine.own(LoadedCode)[self.ptr] = self
+        compiled_module = load_ptx_module(ptx_text, module)
+        loaded_module = Module.from_compiled(compiled_module, device)
+        self._compiled, self._device, self.ptr = loaded_module._compiled, loaded_module._device, id(self)
+        device.machine.own(LoadedObjects)[self.ptr] = self
 
     def load_file(self, filename: str) -> None:
         """Load a PTX file on the current device. If the file is missing, error 301 ("file not found") is
@@ -244,7 +244,7 @@ class Function:
         self.module = module
         self.name = module.compiled.symbol(funcname)
         self.ptr = id(self)
-        module.device.machine.own(LoadedCode)[self.ptr] = self
+        module.device.machine.own(LoadedObjects)[self.ptr] = self
         static_shared_bytes = module.compiled.resources[self.name].static_shared_bytes
         self._max_dynamic_shared_bytes = max(
             module.device.info.shared_per_block_bytes - static_shared_bytes, 0
@@ -269,13 +269,13 @@ class Function:
     @max_dynamic_shared_bytes.setter
     def max_dynamic_shared_bytes(self, size_bytes: int) -> None:
         info = self.module.device.info
-        limit_bytes = info.shared_per_block_optin_bytes - self.stats.static_shared_bytes
-        if not 0 <= size_bytes <= limit_bytes:
+        max_bytes = info.shared_per_block_optin_bytes - self.stats.static_shared_bytes
+        if not 0 <= size_bytes <= max_bytes:
             raise CUDADriverError(
                 1,
                 "CUDA_ERROR_INVALID_VALUE",
                 f"invalid argument: the kernel requests {size_bytes:,} bytes of dynamic "
-                f"shared memory, but the {info.name} has at most {limit_bytes:,} per "
+                f"shared memory, but the {info.name} has at most {max_bytes:,} per "
                 "block for this kernel.",
             )
         self._max_dynamic_shared_bytes = int(size_bytes)
@@ -301,10 +301,10 @@ class Function:
         stream = get_current_stream(device.id) if stream is None else stream
         _check_stream(stream, device)
         kernel = self.module.compiled.kernel(self.name, device)
-        prepared = prepare(device, kernel, launch, self._max_dynamic_shared_bytes, allow_extra=True)
+        prepared_launch = prepare(device, kernel, launch, self._max_dynamic_shared_bytes, allow_extra=True)
         if cooperative:
-            prepared = prepared.fitted_cooperative()
-        prepared.submit(stream)
+            prepared_launch = prepared_launch.fitted_cooperative()
+        prepared_launch.submit(stream)
 
     def linear_launch(
         self,
@@ -322,7 +322,7 @@ class Function:
         self.submit(launch, stream, enable_cooperative_groups)
 
 
-def _newest_isa() -> tuple[int, ...]:
+def _find_newest_isa() -> tuple[int, ...]:
     """Return the newest PTX ISA of the driver, which is as new as the compiler; CUDA 13.x has 9.x."""
     if not _nvrtc.is_available():
         return _MINIMUM_ISA

@@ -12,10 +12,10 @@ from virtualgpu.records import Dim3, GraphNode, GraphRecord, Provenance
 
 # cudaGraphDebugDotFlags: everything, or the parameters of kernels only.
 _VERBOSE_FLAG = 1 << 0
-_KERNEL_PARAMETERS = 1 << 2
+_KERNEL_PARAMETERS_FLAG = 1 << 2
 _FIRST_HANDLE = 0x6000_0000
 # Shapes of the nodes in CUDA's drawings.
-_SHAPES = {
+_DOT_SHAPES = {
     "MEMCPY": 'style="solid" shape="trapezium"',
     "MEMCPY2": 'style="solid" shape="trapezium"',
     "MEMSET": 'style="solid" shape="invtrapezium"',
@@ -114,13 +114,13 @@ class Graph:
             Status 910, ``CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE``.
         """
         provenance = Provenance("modelled", "")
-        reason = self._record(provenance).cannot_become(other._record(provenance))
-        if reason:
+        refusal_reason = self._record(provenance).cannot_become(other._record(provenance))
+        if refusal_reason:
             raise CUDADriverError(
                 910,
                 "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
                 "the graph update was not performed because it included changes which violated constraints "
-                f"specific to instantiated graph update: {reason}.",
+                f"specific to instantiated graph update: {refusal_reason}.",
             )
         self._executable_nodes = list(other._nodes)
 
@@ -136,7 +136,7 @@ class Graph:
         edge_label = " [headlabel=0]" if flags & _VERBOSE_FLAG else ""
         lines = ["digraph dot {", f"subgraph cluster_{self._id} {{", f'label="{name}" graph[style="dashed"];']
         lines += [
-            f'"{name}_node_{node_number}"[{_dot_attributes(node_number, node, flags)}];\n'
+            f'"{name}_node_{node_number}"[{_format_dot_attributes(node_number, node, flags)}];\n'
             for node_number, node in enumerate(self._nodes)
         ]
         lines += [
@@ -148,29 +148,30 @@ class Graph:
         return "\n".join([*lines, "}", "}", ""])
 
 
-def _dot_attributes(node_number: int, node: Node, flags: int) -> str:
+def _format_dot_attributes(node_number: int, node: Node, flags: int) -> str:
     """Return the DOT attributes of one node: shape and label."""
     operation = node.operation
     if operation.kind == "CONCURRENT_KERNEL":
-        kernel = _escape(operation.name)
-        shape = ""
-        if flags & (_VERBOSE_FLAG | _KERNEL_PARAMETERS) and operation.grid and operation.block:
-            sizes = f"{_dot_extent(operation.grid)},{_dot_extent(operation.block)},{operation.shared_bytes}"
-            shape = f"\\<\\<\\<{sizes}\\>\\>\\>"
+        kernel = _escape_dot(operation.name)
+        shape_attribute = ""
+        if flags & (_VERBOSE_FLAG | _KERNEL_PARAMETERS_FLAG) and operation.grid and operation.block:
+            grid_and_block = f"{_format_dot_extent(operation.grid)},{_format_dot_extent(operation.block)}"
+            launch_sizes = f"{grid_and_block},{operation.shared_bytes}"
+            shape_attribute = f"\\<\\<\\<{launch_sizes}\\>\\>\\>"
         if flags & _VERBOSE_FLAG:
-            label = f"{{KERNEL\n| {{ID | {node_number} | {kernel}{shape}}}\n}}"
+            label = f"{{KERNEL\n| {{ID | {node_number} | {kernel}{shape_attribute}}}\n}}"
             return f'style="bold" shape="record" label="{label}"'
-        return f'style="bold" shape="octagon" label="{node_number}\n{kernel}\n{shape}"'
+        return f'style="bold" shape="octagon" label="{node_number}\n{kernel}\n{shape_attribute}"'
     if operation.node_kind is not None:
-        return f'{_SHAPES["HOST_LAUNCH"]}label="{node_number}\n{operation.node_kind}\n"'
-    detail = {
+        return f'{_DOT_SHAPES["HOST_LAUNCH"]}label="{node_number}\n{operation.node_kind}\n"'
+    operation_detail = {
         "MEMSET": f"MEMSET\n(0,{operation.size_bytes})\n",
         "HOST_LAUNCH": "HOST\n",
     }.get(operation.kind, f"MEMCPY\n({operation.copy_kind},{operation.size_bytes})\n")
-    return f'{_SHAPES[operation.kind]}label="{node_number}\n{detail}"'
+    return f'{_DOT_SHAPES[operation.kind]}label="{node_number}\n{operation_detail}"'
 
 
-def _dot_extent(sizes: Dim3) -> str:
+def _format_dot_extent(sizes: Dim3) -> str:
     """Return a launch shape in CUDA's notation: a number, or the sizes of all dimensions in braces."""
     x, y, z = sizes
     if y == z == 1:
@@ -178,5 +179,5 @@ def _dot_extent(sizes: Dim3) -> str:
     return f"\\{{{x},{y}\\}}" if z == 1 else f"\\{{{x},{y},{z}\\}}"
 
 
-def _escape(text: str) -> str:
+def _escape_dot(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -17,23 +17,23 @@ from typing import Any, SupportsIndex
 from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda._nccl import work
 from virtualgpu.cp.cuda._nccl.calls import (
-    DTYPES,
-    INVALID_ARGUMENT,
-    INVALID_USAGE,
-    OPS,
-    Call,
+    INVALID_ARGUMENT_STATUS,
+    INVALID_USAGE_STATUS,
+    NCCL_DTYPES,
+    OP_NAMES,
     CallName,
-    Member,
+    CommunicatorMember,
+    NcclCall,
     NcclError,
 )
 from virtualgpu.cp.cuda._nccl.cliques import (
     GROUP_REMEDY,
     THREAD_REMEDY,
     Clique,
-    group,
-    leave,
+    get_thread_group,
+    get_world,
+    leave_communicator,
     run_calls,
-    world,
 )
 from virtualgpu.model.machine import current
 
@@ -63,24 +63,24 @@ NCCL_FLOAT32 = NCCL_FLOAT = 7
 NCCL_FLOAT64 = NCCL_DOUBLE = 8
 NCCL_BFLOAT16 = 9
 
-_VERSION = 22809
+_NCCL_VERSION = 22809
 _ID_BYTES = 128
 _ID_PREFIX = b"virtual NCCL"
 
 
 def get_version() -> int:
     """Return the version number of the NCCL that the virtual GPU emulates, such as 22809 for 2.28.9."""
-    return _VERSION
+    return _NCCL_VERSION
 
 
 def get_build_version() -> int:
     """Return the same NCCL version number as `get_version`."""
-    return _VERSION
+    return _NCCL_VERSION
 
 
 def get_unique_id() -> bytes:
     """Return a new id of 128 bytes for a communicator. All ranks of the communicator share this id."""
-    id_number = next(world().id_numbers)
+    id_number = next(get_world().id_numbers)
     unique_id = _ID_PREFIX + os.getpid().to_bytes(8, "little") + id_number.to_bytes(8, "little")
     return unique_id.ljust(_ID_BYTES, b"\0")
 
@@ -89,7 +89,7 @@ def groupStart() -> None:  # noqa: N802 - CuPy's name
     """Start a group of NCCL calls in this thread. The calls run together after `groupEnd`, and groups can be
     nested.
     """
-    group().depth += 1
+    get_thread_group().depth += 1
 
 
 def groupEnd() -> None:  # noqa: N802 - CuPy's name
@@ -100,9 +100,9 @@ def groupEnd() -> None:  # noqa: N802 - CuPy's name
     NcclError
         Status 5 without a `groupStart`; also the errors of the calls.
     """
-    thread_group = group()
+    thread_group = get_thread_group()
     if not thread_group.depth:
-        raise NcclError(INVALID_USAGE, "groupEnd() without a groupStart() before it, in this thread.")
+        raise NcclError(INVALID_USAGE_STATUS, "groupEnd() without a groupStart() before it, in this thread.")
     thread_group.depth -= 1
     if thread_group.depth:
         return
@@ -152,33 +152,33 @@ class NcclCommunicator:
             )
         if len(commId) != _ID_BYTES:
             raise ValueError(f"commId length {len(commId)} != {_ID_BYTES}.")
-        ndev = _as_index(ndev)
-        rank = _as_index(rank)
+        ndev = _convert_index(ndev)
+        rank = _convert_index(rank)
         if not 0 <= rank < ndev:
             raise NcclError(
-                INVALID_ARGUMENT, f"Rank {rank} is invalid: the {ndev} ranks are 0 to {ndev - 1}."
+                INVALID_ARGUMENT_STATUS, f"Rank {rank} is invalid: the {ndev} ranks are 0 to {ndev - 1}."
             )
         if not commId.startswith(_ID_PREFIX + os.getpid().to_bytes(8, "little")):
             raise NcclError(
-                INVALID_USAGE,
+                INVALID_USAGE_STATUS,
                 f"This id comes from another process. {THREAD_REMEDY}, or use NcclCommunicator.initAll(n).",
             )
-        nccl_world = world()
+        nccl_world = get_world()
         device = current().current_device
         with nccl_world.changed:
             clique = nccl_world.cliques.get(commId)
             if clique is None:
                 clique = nccl_world.cliques[commId] = Clique(ndev)
             if clique.error is not None:
-                raise clique.repeated_error()
+                raise clique.make_repeated_error()
             member = clique.join(rank, ndev, device)
             self._bind(clique, member)
-            if group().depth:
-                group().new_members.append((clique, member))
+            if get_thread_group().depth:
+                get_thread_group().new_members.append((clique, member))
                 return
         _wait_for_ranks(clique, member)
 
-    def _bind(self, clique: Clique, member: Member) -> None:
+    def _bind(self, clique: Clique, member: CommunicatorMember) -> None:
         self._clique = clique
         self._member = member
 
@@ -204,7 +204,7 @@ class NcclCommunicator:
                 range(min(devices, device_count + 1))
             )  # the error names the first missing device
         elif isinstance(devices, list):
-            device_ids = [_as_index(device_id) for device_id in devices]
+            device_ids = [_convert_index(device_id) for device_id in devices]
         else:
             raise ValueError('"devices" should be an int or a list of int.')
         invalid_numbers = [device_id for device_id in device_ids if not 0 <= device_id < device_count]
@@ -215,11 +215,11 @@ class NcclCommunicator:
                 else "A communicator needs a device"
             )
             raise NcclError(
-                INVALID_ARGUMENT,
+                INVALID_ARGUMENT_STATUS,
                 f"{problem}: this machine has {device_count}. Call use_device(name, "
                 "count=n) for more virtual GPUs.",
             )
-        nccl_world = world()
+        nccl_world = get_world()
         with nccl_world.changed:
             clique = Clique(len(device_ids))
             comms = []
@@ -240,15 +240,15 @@ class NcclCommunicator:
 
     def device_id(self) -> int:
         """Return the number of the device that this rank uses."""
-        return self._checked_member().device.id
+        return self._get_live_member().device.id
 
     def rank_id(self) -> int:
         """Return the number of this rank."""
-        return self._checked_member().rank
+        return self._get_live_member().rank
 
     def size(self) -> int:
         """Return the number of ranks in the communicator."""
-        self._checked_member()
+        self._get_live_member()
         return self._clique.size
 
     def destroy(self) -> None:
@@ -261,7 +261,7 @@ class NcclCommunicator:
 
     def _leave(self, end_state: str) -> None:
         if not self._member.end_state:
-            leave(self._member, self._clique, end_state)
+            leave_communicator(self._member, self._clique, end_state)
 
     def __del__(self) -> None:
         if hasattr(self, "_member"):
@@ -269,9 +269,9 @@ class NcclCommunicator:
 
     def check_async_error(self) -> None:
         """Raise the error that made the communicator unusable, if there is one."""
-        self._checked_member()
+        self._get_live_member()
         if self._clique.error is not None:
-            raise self._clique.repeated_error()
+            raise self._clique.make_repeated_error()
 
     def commSplit(self, color: int, key: int, config: NcclConfig | None = None) -> NcclCommunicator | None:  # noqa: N802
         """Return a communicator for the ranks with the same color, ordered by key. For the color -1, the
@@ -279,12 +279,14 @@ class NcclCommunicator:
 
         All ranks call it, each in its own thread.
         """
-        if group().depth:
+        if get_thread_group().depth:
             raise NcclError(
-                INVALID_USAGE,
+                INVALID_USAGE_STATUS,
                 "commSplit cannot return a communicator inside a group. Call it outside the group.",
             )
-        call = Call("commSplit", self._checked_member(), split_data=(_as_index(color), _as_index(key)))
+        call = NcclCall(
+            "commSplit", self._get_live_member(), split_data=(_convert_index(color), _convert_index(key))
+        )
         run_calls([(self._clique, call)])
         if call.split_data is None:
             return None
@@ -296,23 +298,23 @@ class NcclCommunicator:
 
     def allReduce(self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, stream: int) -> None:  # noqa: N802
         """Reduce the arrays of all ranks with `op`, such as a sum, and write the result to every rank."""
-        self._call("allReduce", sendbuf, recvbuf, count, datatype, stream, op=op)
+        self._run_call("allReduce", sendbuf, recvbuf, count, datatype, stream, op=op)
 
     def reduce(
         self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, root: int, stream: int
     ) -> None:
         """Reduce the arrays of all ranks with `op`, such as a sum, and write the result to rank `root`."""
-        self._call("reduce", sendbuf, recvbuf, count, datatype, stream, op=op, other_rank=root)
+        self._run_call("reduce", sendbuf, recvbuf, count, datatype, stream, op=op, other_rank=root)
 
     def broadcast(
         self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int
     ) -> None:
         """Copy the array of rank `root` to all ranks."""
-        self._call("broadcast", sendbuff, recvbuff, count, datatype, stream, other_rank=root)
+        self._run_call("broadcast", sendbuff, recvbuff, count, datatype, stream, other_rank=root)
 
     def bcast(self, buff: int, count: int, datatype: int, root: int, stream: int) -> None:
         """Copy the array of rank `root` to all ranks, in place."""
-        self._call("broadcast", buff, buff, count, datatype, stream, other_rank=root)
+        self._run_call("broadcast", buff, buff, count, datatype, stream, other_rank=root)
 
     def reduceScatter(  # noqa: N802
         self, sendbuf: int, recvbuf: int, recvcount: int, datatype: int, op: int, stream: int
@@ -321,24 +323,24 @@ class NcclCommunicator:
 
         Each part contains `recvcount` elements.
         """
-        self._call("reduceScatter", sendbuf, recvbuf, recvcount, datatype, stream, op=op)
+        self._run_call("reduceScatter", sendbuf, recvbuf, recvcount, datatype, stream, op=op)
 
     def allGather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int) -> None:  # noqa: N802
         """Collect `count` elements from every rank, and copy all of them to each rank in rank order."""
-        self._call("allGather", sendbuf, recvbuf, count, datatype, stream)
+        self._run_call("allGather", sendbuf, recvbuf, count, datatype, stream)
 
     def send(self, sendbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
         """Send `count` elements to rank `peer`, which must call `recv`."""
-        self._call("send", sendbuf, 0, count, datatype, stream, other_rank=peer)
+        self._run_call("send", sendbuf, 0, count, datatype, stream, other_rank=peer)
 
     def recv(self, recvbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
         """Receive `count` elements from rank `peer`, which must call `send`."""
-        self._call("recv", 0, recvbuf, count, datatype, stream, other_rank=peer)
+        self._run_call("recv", 0, recvbuf, count, datatype, stream, other_rank=peer)
 
     def _barrier(self) -> None:
-        run_calls([(self._clique, Call("barrier", self._checked_member()))])
+        run_calls([(self._clique, NcclCall("barrier", self._get_live_member()))])
 
-    def _call(
+    def _run_call(
         self,
         name: CallName,
         send: int,
@@ -349,63 +351,65 @@ class NcclCommunicator:
         op: int | None = None,
         other_rank: int | None = None,
     ) -> None:
-        member = self._checked_member()
-        count = _as_index(count)
-        datatype = _as_index(datatype)
-        stream = _as_index(stream)
-        subject = f"{name} of rank {member.rank}"
+        member = self._get_live_member()
+        count = _convert_index(count)
+        datatype = _convert_index(datatype)
+        stream = _convert_index(stream)
+        error_subject = f"{name} of rank {member.rank}"
         if count < 0:
             raise OverflowError("can't convert negative value to size_t")
-        if not 0 <= datatype < len(DTYPES):
+        if not 0 <= datatype < len(NCCL_DTYPES):
             raise NcclError(
-                INVALID_ARGUMENT,
-                f"{subject}: {datatype} is not a type; write NCCL_FLOAT32, for example.",
+                INVALID_ARGUMENT_STATUS,
+                f"{error_subject}: {datatype} is not a type; write NCCL_FLOAT32, for example.",
             )
-        if op is not None and not 0 <= _as_index(op) < len(OPS):
+        if op is not None and not 0 <= _convert_index(op) < len(OP_NAMES):
             raise NcclError(
-                INVALID_ARGUMENT, f"{subject}: {op} is not an operation; write NCCL_SUM, for example."
+                INVALID_ARGUMENT_STATUS,
+                f"{error_subject}: {op} is not an operation; write NCCL_SUM, for example.",
             )
-        if other_rank is not None and not 0 <= _as_index(other_rank) < self._clique.size:
-            role = "peer" if name in ("send", "recv") else "root"
+        if other_rank is not None and not 0 <= _convert_index(other_rank) < self._clique.size:
+            rank_role = "peer" if name in ("send", "recv") else "root"
             raise NcclError(
-                INVALID_ARGUMENT,
-                f"{subject}: {role} {other_rank} is not a rank; ranks are 0 to {self._clique.size - 1}.",
+                INVALID_ARGUMENT_STATUS,
+                f"{error_subject}: {rank_role} {other_rank} is not a rank; ranks are 0 to "
+                f"{self._clique.size - 1}.",
             )
-        call = Call(
+        call = NcclCall(
             name,
             member,
             count,
             datatype,
-            None if op is None else _as_index(op),
-            None if other_rank is None else _as_index(other_rank),
-            _as_index(send),
-            _as_index(recv),
+            None if op is None else _convert_index(op),
+            None if other_rank is None else _convert_index(other_rank),
+            _convert_index(send),
+            _convert_index(recv),
             stream,
         )
         if self._clique.error is not None:
-            raise self._clique.repeated_error()
-        work.check(call, self._clique.size)
-        thread_group = group()
+            raise self._clique.make_repeated_error()
+        work.check_call(call, self._clique.size)
+        thread_group = get_thread_group()
         if thread_group.depth:
             thread_group.calls.append((self._clique, call))
         else:
             run_calls([(self._clique, call)])
 
-    def _checked_member(self) -> Member:
+    def _get_live_member(self) -> CommunicatorMember:
         if self._member.device.machine is not current():
             raise NcclError(
-                INVALID_USAGE,
+                INVALID_USAGE_STATUS,
                 f"This communicator belongs to {self._member.device.info.name}, which is "
                 "no longer the selected device. Create a new one.",
             )
         if self._member.end_state:
             raise NcclError(
-                INVALID_ARGUMENT, f"This communicator was {self._member.end_state}: create a new one."
+                INVALID_ARGUMENT_STATUS, f"This communicator was {self._member.end_state}: create a new one."
             )
         return self._member
 
 
-def _wait_for_ranks(clique: Clique, member: Member) -> None:
+def _wait_for_ranks(clique: Clique, member: CommunicatorMember) -> None:
     """Wait until all ranks have joined."""
     with clique.world.changed:
         clique.wait(
@@ -416,7 +420,7 @@ def _wait_for_ranks(clique: Clique, member: Member) -> None:
         )
 
 
-def _as_index(value: SupportsIndex) -> int:
+def _convert_index(value: SupportsIndex) -> int:
     if isinstance(value, int):
         return int(value)
     index: Callable[[], int] | None = getattr(value, "__index__", None)

@@ -10,9 +10,9 @@ from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
 
-_ERRORS = {4: "NVRTC_ERROR_INVALID_PROGRAM", 6: "NVRTC_ERROR_COMPILATION"}
-_INVALID_PROGRAM = 4
-_COMPILATION_ERROR = 6
+_ERROR_NAMES = {4: "NVRTC_ERROR_INVALID_PROGRAM", 6: "NVRTC_ERROR_COMPILATION"}
+_INVALID_PROGRAM_STATUS = 4
+_COMPILATION_ERROR_STATUS = 6
 
 
 class NVRTCError(RuntimeError):
@@ -23,7 +23,7 @@ class NVRTCError(RuntimeError):
     """
 
     def __init__(self, status: int) -> None:
-        super().__init__(f"{_ERRORS[status]} ({status})")
+        super().__init__(f"{_ERROR_NAMES[status]} ({status})")
         self.status = status
 
 
@@ -84,24 +84,28 @@ def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
         Status 6, ``NVRTC_ERROR_COMPILATION``, if the source does not compile.
     """
     program = _find_program(prog)
-    targets = [option for option in options if option.startswith(("-arch", "--gpu-architecture"))]
-    target_arch = int("".join(c for c in targets[-1] if c.isdigit())) if targets else min(getSupportedArchs())
+    target_options = [option for option in options if option.startswith(("-arch", "--gpu-architecture"))]
+    target_arch = (
+        int("".join(c for c in target_options[-1] if c.isdigit()))
+        if target_options
+        else min(getSupportedArchs())
+    )
     compile_options = {
-        "options": [option for option in options if option not in targets],
+        "options": [option for option in options if option not in target_options],
         "name_expressions": program.expressions,
         "file_name": program.name,
     }
     try:
-        image = _compiler.compile_ptx(program.source, target=target_arch, **compile_options)  # type: ignore[arg-type]
-        if targets and "=sm_" in targets[-1]:
-            machine = _compiler.compile_cubin(program.source, target=target_arch, **compile_options)  # type: ignore[arg-type]
-            program.cubin = machine.cubin
+        ptx_image = _compiler.compile_ptx(program.source, target=target_arch, **compile_options)  # type: ignore[arg-type]
+        if target_options and "=sm_" in target_options[-1]:
+            cubin_image = _compiler.compile_cubin(program.source, target=target_arch, **compile_options)  # type: ignore[arg-type]
+            program.cubin = cubin_image.cubin
     except _compiler.NvrtcCompileError as error:
         program.log = error.log
-        raise NVRTCError(_COMPILATION_ERROR) from error
-    program.ptx = image.ptx
-    program.log = image.log
-    program.lowered_names = image.lowered_names
+        raise NVRTCError(_COMPILATION_ERROR_STATUS) from error
+    program.ptx = ptx_image.ptx
+    program.log = ptx_image.log
+    program.lowered_names = ptx_image.lowered_names
 
 
 def getPTX(prog: int) -> bytes:  # noqa: N802
@@ -136,7 +140,7 @@ def getLoweredName(prog: int, name: str) -> str:  # noqa: N802
 def _find_program(handle: int) -> _Program:
     program = _machine.current().handles.get(handle)
     if not isinstance(program, _Program):
-        raise NVRTCError(_INVALID_PROGRAM)
+        raise NVRTCError(_INVALID_PROGRAM_STATUS)
     return program
 
 

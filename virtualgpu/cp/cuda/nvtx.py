@@ -29,7 +29,7 @@ COLORS = (
 )
 
 
-def _range_log() -> RangeLog:
+def _get_range_log() -> RangeLog:
     machine = _machine.current()
     return machine.own(RangeLog, clock=machine.clock)
 
@@ -46,7 +46,7 @@ def _check_color(color: int) -> int:
     return color
 
 
-def _color_of_id(id_color: int) -> int | None:
+def _find_color(id_color: int) -> int | None:
     return None if id_color < 0 else COLORS[id_color % len(COLORS)]
 
 
@@ -55,31 +55,31 @@ def ranges() -> tuple[NvtxRange, ...]:
 
     CuPy does not have this function.
     """
-    return tuple(_range_log().ended)
+    return tuple(_get_range_log().ended)
 
 
 def RangePush(message: str, id_color: int = -1) -> None:  # noqa: N802
     """Start an NVTX range that is nested in the open ranges of this thread. The number `id_color` selects one
     of ten colours.
     """
-    _push(message, _color_of_id(id_color))
+    _push_range(message, _find_color(id_color))
 
 
 def RangePushC(message: str, color: int = 0) -> None:  # noqa: N802
     """Start an NVTX range that is nested in the open ranges of this thread. The number `color` has the form
     0xAARRGGBB.
     """
-    _push(message, _check_color(color))
+    _push_range(message, _check_color(color))
 
 
-def _push(message: str, color: int | None) -> None:
-    log = _range_log()
+def _push_range(message: str, color: int | None) -> None:
+    log = _get_range_log()
     log.stacks.setdefault(threading.get_ident(), []).append(log.open(_check_message(message), color))
 
 
 def RangePop() -> None:  # noqa: N802
     """End the innermost open range of the thread. If no range is open, nothing happens."""
-    log = _range_log()
+    log = _get_range_log()
     thread = threading.get_ident()
     if log.stacks.get(thread):
         log.end(log.stacks[thread].pop())
@@ -89,22 +89,22 @@ def RangePop() -> None:  # noqa: N802
 
 def Mark(message: str, id_color: int = -1) -> None:  # noqa: N802
     """Mark the current time on the timeline. The number `id_color` selects one of ten colours."""
-    _mark(message, _color_of_id(id_color))
+    _add_mark(message, _find_color(id_color))
 
 
 def MarkC(message: str, color: int = 0) -> None:  # noqa: N802
     """Mark the current time on the timeline. The number `color` has the form 0xAARRGGBB."""
-    _mark(message, _check_color(color))
+    _add_mark(message, _check_color(color))
 
 
-def _mark(message: str, color: int | None) -> None:
-    log = _range_log()
+def _add_mark(message: str, color: int | None) -> None:
+    log = _get_range_log()
     log.end(log.open(_check_message(message), color), is_mark=True)
 
 
 def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
     """Start an NVTX range that any thread can end, and return the number to pass to `RangeEnd`."""
-    log = _range_log()
+    log = _get_range_log()
     range_id = next(log.numbers)
     log.started[range_id] = log.open(
         "" if message is None else _check_message(message), None if color is None else _check_color(color)
@@ -114,7 +114,7 @@ def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
 
 def RangeEnd(range_id: int) -> None:  # noqa: N802
     """End an NVTX range that `RangeStart` started. An unknown number is ignored."""
-    log = _range_log()
+    log = _get_range_log()
     open_range = log.started.pop(range_id, None)
     if open_range is not None:
         log.end(open_range)

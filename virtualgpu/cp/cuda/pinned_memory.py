@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from virtualgpu.allocators.sizes import round_pinned_size
 from virtualgpu.cp._missing_names import make_module_getattr
-from virtualgpu.cp.cuda._memory.sizes import as_integer, size_t
+from virtualgpu.cp.cuda._memory.sizes import convert_integer, convert_size
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.memory.host import check_host_memory, host_view
@@ -25,10 +25,10 @@ __all__ = [
 ]
 __getattr__ = make_module_getattr("cp.cuda.pinned_memory", globals())
 
-_UNIT_BYTES = 512
-_OUT_OF_MEMORY = 2
+_ALIGNMENT_BYTES = 512
+_OUT_OF_MEMORY_STATUS = 2
 _KNOWN_REGISTER_FLAGS = 1 | 2 | 4 | 8  # cudaHostRegisterPortable, Mapped, IoMemory, ReadOnly
-_KNOWN_FLAGS = 1 | 2 | 4  # cudaHostAllocPortable, Mapped, WriteCombined
+_KNOWN_ALLOC_FLAGS = 1 | 2 | 4  # cudaHostAllocPortable, Mapped, WriteCombined
 
 
 class PinnedMemory:
@@ -43,21 +43,21 @@ class PinnedMemory:
     """
 
     def __init__(self, size: int, flags: int = 0) -> None:
-        self.size = size = size_t(size)
-        if flags & ~_KNOWN_FLAGS:
-            raise _invalid_value_error(
+        self.size = size = convert_size(size)
+        if flags & ~_KNOWN_ALLOC_FLAGS:
+            raise _make_invalid_value_error(
                 f"invalid flags {flags} for pinned memory: they must be a sum of 1, 2 and 4."
             )
         try:
             check_host_memory(size, "of page-locked memory")
-            as_integer = np.empty(size + _UNIT_BYTES, dtype=np.uint8)
+            padded_buffer = np.empty(size + _ALIGNMENT_BYTES, dtype=np.uint8)
             padding_bytes = (
-                -int(as_integer.ctypes.data) % _UNIT_BYTES
+                -int(padded_buffer.ctypes.data) % _ALIGNMENT_BYTES
             )  # aligned, so that neighbouring lanes share sectors, as on a GPU
-            self.buffer = as_integer[padding_bytes : padding_bytes + size]
+            self.buffer = padded_buffer[padding_bytes : padding_bytes + size]
         except MemoryError as error:
             raise CUDARuntimeError(
-                _OUT_OF_MEMORY, "cudaErrorMemoryAllocation", f"out of memory: {error}"
+                _OUT_OF_MEMORY_STATUS, "cudaErrorMemoryAllocation", f"out of memory: {error}"
             ) from None
         self.ptr = int(self.buffer.ctypes.data) if size else 0
         self._machine = _machine.current()
@@ -101,15 +101,15 @@ class PinnedMemoryPointer:
     """A pointer into pinned memory. The call ``np.frombuffer(pointer, dtype, count)`` returns the memory as
     an array.
 
-    `pinned_pointer` adds the buffer that `numpy.frombuffer` needs (before Python 3.12, a class written in
-    Python cannot provide one).
+    `make_pinned_pointer` adds the buffer that `numpy.frombuffer` needs (before Python 3.12, a class written
+    in Python cannot provide one).
     """
 
     mem: Any
     ptr: int
 
     def __new__(cls, mem: Any = None, offset: int = 0) -> PinnedMemoryPointer:
-        return pinned_pointer(mem, offset) if cls is PinnedMemoryPointer else super().__new__(cls)
+        return make_pinned_pointer(mem, offset) if cls is PinnedMemoryPointer else super().__new__(cls)
 
     def __init__(self, mem: Any = None, offset: int = 0) -> None:
         """Create a pointer `offset` bytes into `mem`, which the pointer keeps alive."""
@@ -122,7 +122,7 @@ class PinnedMemoryPointer:
         return self.ptr
 
     def __add__(self, offset: int) -> PinnedMemoryPointer:
-        return pinned_pointer(self.mem, self.ptr - self.mem.ptr + as_integer(offset))
+        return make_pinned_pointer(self.mem, self.ptr - self.mem.ptr + convert_integer(offset))
 
     __radd__ = __add__
 
@@ -131,17 +131,17 @@ class PinnedMemoryPointer:
 
 
 @lru_cache(maxsize=128)
-def _pointer_class(size: int) -> Any:
+def _make_pointer_class(size: int) -> Any:
     buffer_class: Any = ctypes.c_int8 * size
     return type(buffer_class)("PinnedMemoryPointer", (PinnedMemoryPointer, buffer_class), {})
 
 
-def pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
+def make_pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
     """Return a pointer to `mem` plus `offset`. The pointer keeps `mem` alive and supports the buffer
     protocol.
     """
     address = mem.ptr + offset
-    cls = _pointer_class(mem.size - offset)
+    cls = _make_pointer_class(mem.size - offset)
     pointer: PinnedMemoryPointer = cls.from_address(address) if address else cls()
     pointer.mem = mem
     pointer.ptr = address
@@ -154,24 +154,24 @@ class PinnedMemoryPool:
     """
 
     def __init__(self, allocator: Callable[[int], PinnedMemoryPointer] | None = None) -> None:
-        self._allocator = allocator or _malloc
+        self._allocator = allocator or _allocate_unpooled
         self._free_buffers: dict[int, list[Any]] = {}
 
     def malloc(self, size: int) -> PinnedMemoryPointer:
         """Allocate `size` bytes of pinned memory, rounded up to a power of two of at least 512."""
-        size = size_t(size)
+        size = convert_size(size)
         if size == 0:
-            return pinned_pointer(PinnedMemory(0))
+            return make_pinned_pointer(PinnedMemory(0))
         rounded_size = round_pinned_size(size)
         free_buffers = self._free_buffers.get(rounded_size)
         mem = free_buffers.pop() if free_buffers else self._allocate(rounded_size)
-        return pinned_pointer(PooledPinnedMemory(mem, weakref.ref(self)))
+        return make_pinned_pointer(PooledPinnedMemory(mem, weakref.ref(self)))
 
     def _allocate(self, size: int) -> Any:
         try:
             return self._allocator(size).mem
         except CUDARuntimeError as error:
-            if error.status != _OUT_OF_MEMORY:
+            if error.status != _OUT_OF_MEMORY_STATUS:
                 raise
         self.free_all_blocks()
         return self._allocator(size).mem
@@ -187,11 +187,11 @@ class PinnedMemoryPool:
         return sum(len(blocks) for blocks in self._free_buffers.values())
 
 
-def _malloc(size: int) -> PinnedMemoryPointer:
-    return pinned_pointer(PinnedMemory(size))
+def _allocate_unpooled(size: int) -> PinnedMemoryPointer:
+    return make_pinned_pointer(PinnedMemory(size))
 
 
-def default_pinned_pool() -> PinnedMemoryPool:
+def get_default_pinned_pool() -> PinnedMemoryPool:
     """Return the default pool of pinned memory."""
     return _machine.current().own(PinnedMemoryPool)
 
@@ -199,7 +199,7 @@ def default_pinned_pool() -> PinnedMemoryPool:
 def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
     """Allocate pinned host memory with the current allocator, which is a pool by default."""
     machine = _machine.current()
-    pointer = (machine.pinned_allocator or default_pinned_pool().malloc)(size)
+    pointer = (machine.pinned_allocator or get_default_pinned_pool().malloc)(size)
     if not isinstance(pointer, PinnedMemoryPointer | None):
         raise TypeError(
             f"Cannot convert {type(pointer).__name__} to cupy.cuda.pinned_memory.PinnedMemoryPointer: an "
@@ -210,7 +210,7 @@ def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
 
 def set_pinned_memory_allocator(allocator: Callable[[int], Any] | None = None) -> None:
     """Set the allocator of pinned memory. If the allocator is None, no pool is used."""
-    _machine.current().pinned_allocator = allocator or _malloc
+    _machine.current().pinned_allocator = allocator or _allocate_unpooled
 
 
 def _report_release(machine: _machine.Machine, address: int, size: int) -> None:
@@ -244,19 +244,19 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
         ``cudaErrorHostMemoryAlreadyRegistered``, if a part is registered already.
     """
     if not ptr or size <= 0:
-        raise _invalid_value_error(f"{size} bytes at {ptr:#x} cannot be pinned (page-locked).")
+        raise _make_invalid_value_error(f"{size} bytes at {ptr:#x} cannot be pinned (page-locked).")
     if flags & ~_KNOWN_REGISTER_FLAGS:
-        raise _invalid_value_error(
+        raise _make_invalid_value_error(
             f"invalid flags {flags} for hostRegister: they must be a sum of 1, 2, 4 and 8."
         )
     machine = _machine.current()
     if machine.device_at(ptr) is not None:
-        raise _invalid_value_error(f"{ptr:#x} is device memory, but hostRegister pins host memory.")
+        raise _make_invalid_value_error(f"{ptr:#x} is device memory, but hostRegister pins host memory.")
     ranges = machine.pinned_ranges
     for pinned_start, pinned_bytes in list(ranges.items()):
         if pinned_start < ptr + size and ptr < pinned_start + pinned_bytes:
             if pinned_start not in machine.registered:
-                raise _invalid_value_error(
+                raise _make_invalid_value_error(
                     f"{pinned_bytes:,} bytes at {pinned_start:#x} have been pinned since they were allocated."
                 )
             raise CUDARuntimeError(
@@ -281,7 +281,7 @@ def hostUnregister(ptr: int) -> None:  # noqa: N802
     machine = _machine.current()
     if ptr not in machine.registered:
         if is_memory_pinned(ptr):
-            raise _invalid_value_error(f"{ptr:#x} is not an address that was passed to hostRegister.")
+            raise _make_invalid_value_error(f"{ptr:#x} is not an address that was passed to hostRegister.")
         raise CUDARuntimeError(
             713,
             "cudaErrorHostMemoryNotRegistered",
@@ -292,7 +292,7 @@ def hostUnregister(ptr: int) -> None:  # noqa: N802
     _unpin_range(machine, ptr)
 
 
-def _invalid_value_error(reason: str) -> CUDARuntimeError:
+def _make_invalid_value_error(reason: str) -> CUDARuntimeError:
     return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {reason}")
 
 
@@ -314,7 +314,7 @@ def is_memory_pinned(address: int) -> bool:
     return any(pinned_start <= address < pinned_start + size for pinned_start, size in list(ranges.items()))
 
 
-def host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:
+def view_host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:
     """Return a byte array of `size` bytes at the host address `mem`, an integer or an object with a
     ``value``.
     """

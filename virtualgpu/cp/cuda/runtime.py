@@ -8,27 +8,27 @@ from typing import Any
 from virtualgpu.cp._missing_names import list_public_names, make_missing_name_error
 from virtualgpu.cp.cuda._memory.addresses import (
     PointerAttributes,
-    advise,
+    advise_managed,
     allocate_managed,
     is_managed,
-    pointer_attributes,
-    prefetch,
+    prefetch_managed,
+    read_pointer_attributes,
 )
-from virtualgpu.cp.cuda._memory.copies import copy, device_at, set_memory
+from virtualgpu.cp.cuda._memory.copies import enqueue_copy, enqueue_memset, find_device_at
 from virtualgpu.cp.cuda._memory.driver_pools import (
     MemPoolProps,
-    allocate_ordered,
-    device_of,
-    driver_pools,
-    free_ordered,
-    make_pool,
+    allocate_in_order,
+    create_pool,
+    free_in_order,
+    get_device_of_id,
+    get_driver_pools,
 )
 from virtualgpu.cp.cuda._memory.ipc import ipcCloseMemHandle as ipcCloseMemHandle
 from virtualgpu.cp.cuda._memory.ipc import ipcGetEventHandle as ipcGetEventHandle
 from virtualgpu.cp.cuda._memory.ipc import ipcGetMemHandle as ipcGetMemHandle
 from virtualgpu.cp.cuda._memory.ipc import ipcOpenEventHandle as ipcOpenEventHandle
 from virtualgpu.cp.cuda._memory.ipc import ipcOpenMemHandle as ipcOpenMemHandle
-from virtualgpu.cp.cuda._memory.sizes import as_integer, size_t
+from virtualgpu.cp.cuda._memory.sizes import convert_integer, convert_size
 from virtualgpu.cp.cuda._runtime.devices import deviceCanAccessPeer as deviceCanAccessPeer
 from virtualgpu.cp.cuda._runtime.devices import deviceDisablePeerAccess as deviceDisablePeerAccess
 from virtualgpu.cp.cuda._runtime.devices import deviceEnablePeerAccess as deviceEnablePeerAccess
@@ -44,12 +44,12 @@ from virtualgpu.cp.cuda._runtime.devices import getDeviceProperties as getDevice
 from virtualgpu.cp.cuda._runtime.devices import memGetInfo as memGetInfo
 from virtualgpu.cp.cuda._runtime.devices import runtimeGetVersion as runtimeGetVersion
 from virtualgpu.cp.cuda._runtime.devices import setDevice as setDevice
-from virtualgpu.cp.cuda._runtime.handles import event_of, register, stream_of, unregister
+from virtualgpu.cp.cuda._runtime.handles import get_event, get_stream, register_resource, unregister_resource
 from virtualgpu.cp.cuda.graph import Graph
-from virtualgpu.cp.cuda.pinned_memory import PinnedMemory, host_bytes
+from virtualgpu.cp.cuda.pinned_memory import PinnedMemory, view_host_bytes
 from virtualgpu.cp.cuda.pinned_memory import hostRegister as hostRegister
 from virtualgpu.cp.cuda.pinned_memory import hostUnregister as hostUnregister
-from virtualgpu.cp.cuda.stream import Event, Stream, _BaseStream, get_elapsed_time, refuse_unsafe
+from virtualgpu.cp.cuda.stream import Event, Stream, _BaseStream, get_elapsed_time, refuse_unsafe_in_capture
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.clock import LEGACY_ALIAS, PER_THREAD_QUEUE
@@ -114,24 +114,24 @@ cudaMemAllocationTypePinned = 1  # noqa: N816
 cudaMemHandleTypeNone = 0  # noqa: N816
 cudaMemLocationTypeDevice = 1  # noqa: N816
 
-_NOT_READY = 600  # cudaErrorNotReady, the return value of queries
+_NOT_READY_STATUS = 600  # cudaErrorNotReady, the return value of queries
 # Modules that define further functions of this module.
 _FUNCTION_MODULES = {f"virtualgpu.cp.cuda.{home}" for home in ("_memory.ipc", "_runtime.devices")}
 _PINNING_FUNCTIONS = ("hostRegister", "hostUnregister")
 
 
-def _current_device() -> VirtualDevice:
+def _get_current_device() -> VirtualDevice:
     return _machine.current().current_device
 
 
 def deviceSynchronize() -> None:  # noqa: N802
     """Wait on the host until all work of the current device is done."""
-    _current_device().work.synchronize()
+    _get_current_device().work.synchronize()
 
 
 def streamSynchronize(stream: int) -> None:  # noqa: N802
     """Wait on the host until all work of a stream is done. The stream is identified by its handle."""
-    stream_of(stream).synchronize()
+    get_stream(stream).synchronize()
 
 
 # Memory
@@ -139,35 +139,35 @@ def streamSynchronize(stream: int) -> None:  # noqa: N802
 
 def malloc(size: int) -> int:
     """Allocate `size` bytes of device memory, like ``cudaMalloc``, and return the address."""
-    refuse_unsafe()
-    size = size_t(size)
-    memory = _current_device().memory
-    address = memory.malloc(size)
-    memory.track(address, size, f"cudaMalloc of {size:,} bytes")
+    refuse_unsafe_in_capture()
+    size = convert_size(size)
+    device_memory = _get_current_device().memory
+    address = device_memory.malloc(size)
+    device_memory.track(address, size, f"cudaMalloc of {size:,} bytes")
     return address
 
 
 def free(ptr: int) -> None:
     """Free device memory of any kind, like ``cudaFree``. The address 0 is ignored."""
-    memory = (device_at(ptr := as_integer(ptr)) or _current_device()).memory
-    memory.free(ptr)
-    memory.untrack(ptr)
+    device_memory = (find_device_at(ptr := convert_integer(ptr)) or _get_current_device()).memory
+    device_memory.free(ptr)
+    device_memory.untrack(ptr)
 
 
 def memcpy(dst: int, src: int, size: int, kind: int) -> None:
     """Copy `size` bytes between host or device addresses, as `kind` specifies, and wait for the copy."""
-    refuse_unsafe()
+    refuse_unsafe_in_capture()
     _copy(dst, src, size, kind, Stream.null, blocking=True)
 
 
 def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None:  # noqa: N802
     """Copy `size` bytes between host or device addresses in a stream, as `kind` specifies."""
-    _copy(dst, src, size, kind, stream_of(stream), blocking=False)
+    _copy(dst, src, size, kind, get_stream(stream), blocking=False)
 
 
 def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, blocking: bool) -> None:
-    target_device = device_at(dst)
-    source_device = device_at(src)
+    target_device = find_device_at(dst)
+    source_device = find_device_at(src)
     has_managed_end = is_managed(dst) or is_managed(src)  # managed memory counts as host or device memory
     if (
         kind != memcpyDefault
@@ -187,15 +187,19 @@ def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, blockin
     for device, address in ((target_device, dst), (source_device, src)):
         if device is not None:
             device.memory.check(address, size)
-    target_bytes = host_bytes(dst, size) if target_device is None else target_device.memory.view(dst, size)
-    source_bytes = host_bytes(src, size) if source_device is None else source_device.memory.view(src, size)
+    target_bytes = (
+        view_host_bytes(dst, size) if target_device is None else target_device.memory.view(dst, size)
+    )
+    source_bytes = (
+        view_host_bytes(src, size) if source_device is None else source_device.memory.view(src, size)
+    )
 
     def move() -> None:
         target_bytes[:] = source_bytes.copy()
 
     host = target_bytes if target_device is None else source_bytes
     arrays = (target_bytes, source_bytes)
-    copy(
+    enqueue_copy(
         move,
         size,
         target=target_device,
@@ -216,73 +220,73 @@ def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: 
     """Set each of `size` bytes of device memory to `value` in a stream."""
     if not size:
         return
-    device = device_at(ptr) or _current_device()
+    device = find_device_at(ptr) or _get_current_device()
     device.memory.check(ptr, size)
-    view = device.memory.view(ptr, size)
+    target_bytes = device.memory.view(ptr, size)
 
     def fill() -> None:
-        view[:] = value & 0xFF
+        target_bytes[:] = value & 0xFF
 
-    set_memory(fill, view, device, stream_of(stream))
+    enqueue_memset(fill, target_bytes, device, get_stream(stream))
 
 
 def mallocAsync(size: int, stream: int) -> int:  # noqa: N802
     """Allocate `size` bytes from the current device's pool in stream order, like ``cudaMallocAsync``."""
-    return allocate_ordered(size_t(size), stream_of(stream))
+    return allocate_in_order(convert_size(size), get_stream(stream))
 
 
 def mallocFromPoolAsync(size: int, pool: int, stream: int) -> int:  # noqa: N802
     """Allocate `size` bytes in stream order from the pool with the handle `pool`."""
-    return allocate_ordered(size_t(size), stream_of(stream), driver_pools().get(pool))
+    return allocate_in_order(convert_size(size), get_stream(stream), get_driver_pools().find_pool(pool))
 
 
 def freeAsync(ptr: int, stream: int) -> None:  # noqa: N802
     """Free device memory in stream order, like ``cudaFreeAsync``. The address 0 is ignored."""
-    free_ordered(ptr, stream_of(stream))
+    free_in_order(ptr, get_stream(stream))
 
 
 def deviceGetDefaultMemPool(device: int) -> int:  # noqa: N802
     """Return the handle of a device's default pool for `mallocAsync`."""
-    return driver_pools().default(_machine.current().device(device)).handle
+    return get_driver_pools().get_default(_machine.current().device(device)).handle
 
 
 def deviceGetMemPool(device: int) -> int:  # noqa: N802
     """Return the handle of the pool that `mallocAsync` uses on a device."""
-    return driver_pools().current(device_of(device)).handle
+    return get_driver_pools().get_current(get_device_of_id(device)).handle
 
 
 def deviceSetMemPool(device: int, pool: int) -> None:  # noqa: N802
     """Set the pool that `mallocAsync` uses on a device."""
-    driver_pools().choose(device_of(device), pool)
+    get_driver_pools().set_current(get_device_of_id(device), pool)
 
 
 def memPoolCreate(props: MemPoolProps) -> int:  # noqa: N802
     """Create a stream-ordered memory pool, and return its handle. The pool is released with
     `memPoolDestroy`.
     """
-    return make_pool(props)
+    return create_pool(props)
 
 
 def memPoolDestroy(pool: int) -> None:  # noqa: N802
     """Destroy a memory pool. Devices that used this pool return to their default pools."""
-    driver_pools().destroy(pool)
+    get_driver_pools().destroy(pool)
 
 
 def memPoolTrimTo(pool: int, size: int) -> None:  # noqa: N802
     """Release unused memory of a memory pool until it reserves at most `size` bytes."""
-    driver_pools().get(pool).trim(size_t(size))
+    get_driver_pools().find_pool(pool).trim(convert_size(size))
 
 
 def memPoolGetAttribute(pool: int, attr: int) -> int:  # noqa: N802
     """Return an attribute of a memory pool, such as ``cudaMemPoolAttrUsedMemCurrent``. All sizes are in
     bytes.
     """
-    return driver_pools().get(pool).attribute(attr)
+    return get_driver_pools().find_pool(pool).attribute(attr)
 
 
 def memPoolSetAttribute(pool: int, attr: int, value: int) -> None:  # noqa: N802
     """Set an attribute of a memory pool. The high-water marks can only be reset to 0."""
-    driver_pools().get(pool).set_attribute(attr, value)
+    get_driver_pools().find_pool(pool).set_attribute(attr, value)
 
 
 def memcpyPeer(dst: int, dstDevice: int, src: int, srcDevice: int, size: int) -> None:  # noqa: N802, N803
@@ -303,7 +307,7 @@ def memcpyPeerAsync(  # noqa: N802
         return
     machine = _machine.current()
     for address, device in ((dst, dstDevice), (src, srcDevice)):
-        if device_at(address) is not machine.device(device):
+        if find_device_at(address) is not machine.device(device):
             raise CUDARuntimeError(
                 errorInvalidValue,
                 "cudaErrorInvalidValue",
@@ -317,76 +321,76 @@ def memcpyPeerAsync(  # noqa: N802
 
 def streamCreate() -> int:  # noqa: N802
     """Create a blocking stream and return its handle."""
-    return register(Stream())
+    return register_resource(Stream())
 
 
 def streamCreateWithFlags(flags: int) -> int:  # noqa: N802
     """Create a stream and return its handle. With the flag ``streamNonBlocking``, the stream does not wait
     for the default stream.
     """
-    return register(Stream(non_blocking=flags == streamNonBlocking))
+    return register_resource(Stream(non_blocking=flags == streamNonBlocking))
 
 
 def streamCreateWithPriority(flags: int, priority: int) -> int:  # noqa: N802
     """Create a stream with a priority and return its handle. A lower number means a higher priority."""
-    return register(Stream(non_blocking=flags == streamNonBlocking, priority=priority))
+    return register_resource(Stream(non_blocking=flags == streamNonBlocking, priority=priority))
 
 
 def streamDestroy(stream: int) -> None:  # noqa: N802
     """Destroy a stream that `streamCreate` created."""
-    unregister(stream, _BaseStream, "stream")
+    unregister_resource(stream, _BaseStream, "stream")
 
 
 def streamQuery(stream: int) -> int:  # noqa: N802
     """Return 0 if all work of the stream is done, else 600 (``cudaErrorNotReady``)."""
-    return 0 if stream_of(stream).done else _NOT_READY
+    return 0 if get_stream(stream).done else _NOT_READY_STATUS
 
 
 def streamWaitEvent(stream: int, event: int, flags: int = 0) -> None:  # noqa: N802
     """Make later work of a stream wait for an event."""
-    stream_of(stream).wait_event(event_of(event))
+    get_stream(stream).wait_event(get_event(event))
 
 
 def launchHostFunc(stream: int, callback: Callable[[Any], object], arg: Any) -> None:  # noqa: N802
     """Call ``callback(arg)`` on the host after the work that is queued in a stream."""
-    stream_of(stream).launch_host_func(callback, arg)
+    get_stream(stream).launch_host_func(callback, arg)
 
 
 def eventCreate() -> int:  # noqa: N802
     """Create an event and return its handle."""
-    return register(Event())
+    return register_resource(Event())
 
 
 def eventCreateWithFlags(flags: int) -> int:  # noqa: N802
     """Create an event and return its handle. An event with flag 2 (``eventDisableTiming``) cannot measure
     time.
     """
-    return register(Event(disable_timing=bool(flags & eventDisableTiming)))
+    return register_resource(Event(disable_timing=bool(flags & eventDisableTiming)))
 
 
 def eventDestroy(event: int) -> None:  # noqa: N802
     """Destroy an event that `eventCreate` created."""
-    unregister(event, Event, "event")
+    unregister_resource(event, Event, "event")
 
 
 def eventRecord(event: int, stream: int) -> None:  # noqa: N802
     """Record an event after the work that is queued in a stream."""
-    stream_of(stream).record(event_of(event))
+    get_stream(stream).record(get_event(event))
 
 
 def eventQuery(event: int) -> int:  # noqa: N802
     """Return 0 if the work before the event is done, else 600 (``cudaErrorNotReady``)."""
-    return 0 if event_of(event).done else _NOT_READY
+    return 0 if get_event(event).done else _NOT_READY_STATUS
 
 
 def eventSynchronize(event: int) -> None:  # noqa: N802
     """Wait on the host until the work before an event is done."""
-    event_of(event).synchronize()
+    get_event(event).synchronize()
 
 
 def eventElapsedTime(start: int, end: int) -> float:  # noqa: N802
     """Return the modelled time between two events, in milliseconds."""
-    return get_elapsed_time(event_of(start), event_of(end))
+    return get_elapsed_time(get_event(start), get_event(end))
 
 
 # Graphs
@@ -394,22 +398,22 @@ def eventElapsedTime(start: int, end: int) -> float:  # noqa: N802
 
 def streamBeginCapture(stream: int, mode: int = streamCaptureModeRelaxed) -> None:  # noqa: N802
     """Start to capture the work of a stream as the nodes of a graph, like `Stream.begin_capture`."""
-    stream_of(stream).begin_capture(mode)
+    get_stream(stream).begin_capture(mode)
 
 
 def streamEndCapture(stream: int) -> int:  # noqa: N802
     """End a capture and return the handle of the graph. The graph is released with `graphDestroy`."""
-    graph = stream_of(stream).end_capture()
+    graph = get_stream(stream).end_capture()
     _machine.current().handles[graph.graph] = graph
     return graph.graph
 
 
 def streamIsCapturing(stream: int) -> bool:  # noqa: N802
     """Return whether a stream takes part in the capture of a graph."""
-    return stream_of(stream).is_capturing()
+    return get_stream(stream).is_capturing()
 
 
-def _graph_of(handle: int) -> Graph:
+def _get_graph(handle: int) -> Graph:
     graph: Graph | None = _machine.current().graphs.get(handle)
     if graph is None:
         raise CUDARuntimeError(
@@ -424,31 +428,31 @@ def graphInstantiate(graph: int) -> int:  # noqa: N802
     """Return the handle of an executable graph for `graphLaunch`. The executable graph is released with
     `graphExecDestroy`.
     """
-    instance = _graph_of(graph)
-    _machine.current().handles[instance.graphExec] = instance
-    return instance.graphExec
+    graph_object = _get_graph(graph)
+    _machine.current().handles[graph_object.graphExec] = graph_object
+    return graph_object.graphExec
 
 
 def graphLaunch(graphExec: int, stream: int) -> None:  # noqa: N802, N803
     """Run the nodes of a graph in a stream."""
-    _graph_of(graphExec).launch(stream_of(stream))
+    _get_graph(graphExec).launch(get_stream(stream))
 
 
 def graphUpload(graphExec: int, stream: int) -> None:  # noqa: N802, N803
     """Check that a handle belongs to an executable graph. The function does nothing else on the virtual
     GPU.
     """
-    _graph_of(graphExec)
+    _get_graph(graphExec)
 
 
 def graphDestroy(graph: int) -> None:  # noqa: N802
     """Destroy a captured graph. Executable graphs that were created from it remain valid."""
-    unregister(graph, Graph, "graph")
+    unregister_resource(graph, Graph, "graph")
 
 
 def graphExecDestroy(graphExec: int) -> None:  # noqa: N802, N803
     """Destroy an executable graph that `graphInstantiate` returned."""
-    unregister(graphExec, Graph, "graph")
+    unregister_resource(graphExec, Graph, "graph")
 
 
 # Peers, host memory, profiler
@@ -459,7 +463,7 @@ def hostAlloc(size: int, flags: int = 0) -> int:  # noqa: N802
     `freeHost`.
     """
     memory = PinnedMemory(size, flags)
-    return register(memory) if memory.ptr else 0
+    return register_resource(memory) if memory.ptr else 0
 
 
 def freeHost(ptr: int) -> None:  # noqa: N802
@@ -490,31 +494,31 @@ def mallocManaged(size: int, flags: int = cudaMemAttachGlobal) -> int:  # noqa: 
             f"invalid argument: the flags {flags} of managed memory are neither cudaMemAttachGlobal (1) nor "
             "cudaMemAttachHost (2).",
         )
-    return allocate_managed(size_t(size), _current_device())
+    return allocate_managed(convert_size(size), _get_current_device())
 
 
 def memPrefetchAsync(devPtr: int, count: int, dstDevice: int, stream: int) -> None:  # noqa: N802, N803
     """Move managed memory to a device after the work that is queued in a stream."""
-    prefetch(devPtr, count, dstDevice, stream_of(stream))
+    prefetch_managed(devPtr, count, dstDevice, get_stream(stream))
 
 
 def memAdvise(devPtr: int, count: int, advice: int, device: int) -> None:  # noqa: N802, N803
     """Tell the driver how a program will use managed memory. Only the advice "read mostly" has an effect on
     the virtual GPU.
     """
-    advise(devPtr, count, advice, device)
+    advise_managed(devPtr, count, advice, device)
 
 
 def pointerGetAttributes(ptr: int) -> PointerAttributes:  # noqa: N802
     """Return the memory type, device and addresses of a pointer. An address that is unknown to CUDA has
     memory type 0 and device -2.
     """
-    return pointer_attributes(ptr)
+    return read_pointer_attributes(ptr)
 
 
 def pointerGetMemoryType(ptr: int) -> int:  # noqa: N802
     """Return the memory type of an address, such as ``memoryTypeDevice`` or ``memoryTypeUnregistered``."""
-    return pointer_attributes(ptr).type
+    return read_pointer_attributes(ptr).type
 
 
 def profilerStart() -> None:  # noqa: N802

@@ -31,7 +31,7 @@ __all__ = ["Event", "ExternalStream", "Stream", "get_current_stream", "get_elaps
 __getattr__ = make_module_getattr("cp.cuda.stream", globals())
 
 
-def _device_of(device_id: int) -> VirtualDevice:
+def _get_device(device_id: int) -> VirtualDevice:
     machine = _machine.current()
     return machine.current_device if device_id < 0 else machine.device(device_id)
 
@@ -89,7 +89,7 @@ class Event:
             return False
         if self._device is None:
             return True
-        is_done = _is_done(self._device, self.time_ns or 0, "cudaEventQuery")
+        is_done = _query_done(self._device, self.time_ns or 0, "cudaEventQuery")
         if is_done and self.moment is not None:
             self._device.work.settle(self.moment.after)
         if is_done and self._device.clock.watch is not None:
@@ -103,7 +103,7 @@ class Event:
     def synchronize(self) -> None:
         """Wait on the host until the work before the event is done."""
         if self.capture is not None:
-            raise self._capture_error(self.capture)
+            raise self._invalidate_capture(self.capture)
         if self._device is not None and self.moment is not None:
             clock = self._device.clock
             start_ns = self._device.clock.now_ns
@@ -129,7 +129,7 @@ class Event:
         self.capture = None
         self._stream_id = stream_id
 
-    def _capture_error(self, capture: Capture) -> Exception:
+    def _invalidate_capture(self, capture: Capture) -> Exception:
         """Invalidate a capture in progress, and return CUDA's error for the use of its event."""
         if not capture.ended:
             capture.spoil()
@@ -182,7 +182,7 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
     return (end_ns - start_ns) / 1e6
 
 
-def _is_done(device: VirtualDevice, time_ns: int, call_name: str) -> bool:
+def _query_done(device: VirtualDevice, time_ns: int, call_name: str) -> bool:
     """Return whether the modelled clock has passed a time; the query takes some host time."""
     clock = device.clock
     start_ns = device.clock.now_ns
@@ -214,9 +214,9 @@ class _BaseStream:
     def __enter__(self) -> _BaseStream:
         thread = _machine.current().thread
         stack = thread.__dict__.setdefault("stream_stack", [])
-        device_id = self._checked_device_id()
+        device_id = self._check_device_id()
         stack.append((device_id, self))
-        _current_streams()[device_id] = self
+        _get_current_streams()[device_id] = self
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -225,20 +225,22 @@ class _BaseStream:
             return  # the machine was replaced within the block
         device_id, _ = stack.pop()
         # As in CuPy, the stream of the outer block becomes current again, even after use().
-        previous = next((stream for stack_id, stream in reversed(stack) if stack_id == device_id), None)
-        if previous is None:
-            _current_streams().pop(device_id, None)
+        previous_stream = next(
+            (stream for stack_id, stream in reversed(stack) if stack_id == device_id), None
+        )
+        if previous_stream is None:
+            _get_current_streams().pop(device_id, None)
         else:
-            _current_streams()[device_id] = previous
+            _get_current_streams()[device_id] = previous_stream
 
     def use(self) -> _BaseStream:
         """Make this stream the current stream. In a block ``with stream:``, the stream is current until the
         end of the block.
         """
-        _current_streams()[self._checked_device_id()] = self
+        _get_current_streams()[self._check_device_id()] = self
         return self
 
-    def _checked_device_id(self) -> int:
+    def _check_device_id(self) -> int:
         current = _machine.current().current_device_id
         if self.device_id not in (-1, current):
             raise RuntimeError(
@@ -272,7 +274,7 @@ class _BaseStream:
             The executed work with its times; None if the stream captures a graph.
         """
         if self.device_id >= 0 or device is None:
-            device = _device_of(self.device_id)
+            device = _get_device(self.device_id)
         refuse_in_host_function()
         return device.work.enqueue(self.ptr, Operation(kind, name, run, **options))
 
@@ -285,8 +287,8 @@ class _BaseStream:
             device_work.refuse_capturing(self.ptr)
         except CUDARuntimeError:
             return False  # CuPy compares the status with 0; the capture is invalidated anyway
-        device = _device_of(self.device_id)
-        is_done = _is_done(device, device_work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
+        device = _get_device(self.device_id)
+        is_done = _query_done(device, device_work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
         if is_done:
             device_work.settle(device_work.schedule.point(self.ptr).after)
             if device.clock.watch is not None:
@@ -306,7 +308,7 @@ class _BaseStream:
         if clock.watch is not None:
             clock.watch.host_waited("stream", device_work.place(self.ptr))
         if clock.recorder is not None:
-            device_id = _device_of(self.device_id).id
+            device_id = _get_device(self.device_id).id
             predecessors = device_work.schedule.point(self.ptr).after
             clock.recorder.waited(
                 "STREAM_SYNCHRONIZE", "cudaStreamSynchronize", start_ns, device_id, self.ptr, predecessors
@@ -316,7 +318,7 @@ class _BaseStream:
         """Record an event (default: a new one) after the work queued on this stream, and return the event."""
         refuse_in_host_function()
         event = event or Event()
-        device = _device_of(self.device_id)
+        device = _get_device(self.device_id)
         device_work = device.work
         device_work.check_legacy(self.ptr)
         capture = device_work.capturing(self.ptr)
@@ -337,12 +339,12 @@ class _BaseStream:
         An event recorded in a stream that captures a graph makes this stream take part in the capture.
         """
         device_work = self._work
-        device = _device_of(self.device_id)
+        device = _get_device(self.device_id)
         if device.clock.watch is not None and event.capture is None:
             device.clock.watch.waits(event, device_work.place(self.ptr), event.moment is not None)
         if event.capture is not None:
             if event.capture.ended:
-                raise event._capture_error(event.capture)
+                raise event._invalidate_capture(event.capture)
             device_work.join(self.ptr, event.capture, event.nodes)
         elif event.moment is not None:
             device_work.check_legacy(self.ptr)
@@ -353,7 +355,7 @@ class _BaseStream:
             moment = event.moment
             schedule.hold_until(self.ptr, moment.time_ns, moment.after)
             if schedule.clock.recorder is not None:
-                device_id = _device_of(self.device_id).id
+                device_id = _get_device(self.device_id).id
                 schedule.clock.recorder.ordered(
                     device_id, self.ptr, event.ptr, event._stream_id, moment.after, schedule.queue(self.ptr)
                 )
@@ -445,7 +447,7 @@ class _BaseStream:
 
     @property
     def _work(self) -> WorkQueue:
-        return _device_of(self.device_id).work
+        return _get_device(self.device_id).work
 
     @property
     def is_non_blocking(self) -> bool:
@@ -544,7 +546,7 @@ Stream.null = Stream(null=True)
 Stream.ptds = Stream(ptds=True)
 
 
-def _current_streams() -> dict[int, _BaseStream]:
+def _get_current_streams() -> dict[int, _BaseStream]:
     thread = _machine.current().thread
     streams: dict[int, _BaseStream] = thread.__dict__.setdefault("streams", {})
     return streams
@@ -555,7 +557,7 @@ def get_current_stream(device_id: int | None = None) -> _BaseStream:
     if device_id is None:
         device_id = _machine.current().current_device_id
     machine = _machine.current()
-    return _current_streams().get(device_id, Stream.ptds if machine.per_thread_default else Stream.null)
+    return _get_current_streams().get(device_id, Stream.ptds if machine.per_thread_default else Stream.null)
 
 
 def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None = None) -> bool:
@@ -564,11 +566,11 @@ def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None
     """
     device = device or _machine.current().current_device
     stream = stream or get_current_stream(device.id)
-    captures = (device if stream.device_id < 0 else _device_of(stream.device_id)).work.captures
+    captures = (device if stream.device_id < 0 else _get_device(stream.device_id)).work.captures
     return bool(captures) and stream.ptr in captures and not captures[stream.ptr].ended
 
 
-def settle(device: VirtualDevice) -> None:
+def run_deferred_work(device: VirtualDevice) -> None:
     """Run the current stream's deferred work, so that NumPy reads up-to-date values of device arrays."""
     if device.clock.deferral is not None:
         stream = get_current_stream(device.id)
@@ -597,7 +599,7 @@ def refuse_in_host_function() -> None:
         )
 
 
-def refuse_unsafe() -> None:
+def refuse_unsafe_in_capture() -> None:
     """Raise error 900 if the capture mode of a stream forbids unsafe calls, such as allocations.
 
     Raises

@@ -8,7 +8,7 @@ from typing import Any
 
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp.cuda import nccl
-from virtualgpu.cp.cuda._nccl.cliques import Clique, group, world
+from virtualgpu.cp.cuda._nccl.cliques import Clique, get_thread_group, get_world
 from virtualgpu.cp.cuda.stream import get_current_stream
 
 _HOST = "127.0.0.1"
@@ -208,7 +208,7 @@ class NCCLBackend:
         self, sends: Sequence[tuple[Any, int]], receives: Sequence[tuple[Any, int]], stream: Any
     ) -> None:
         handle = _stream_handle(stream)
-        thread_group = group()
+        thread_group = get_thread_group()
         call_count = len(thread_group.calls)
         nccl.groupStart()
         try:
@@ -240,7 +240,7 @@ class NCCLBackend:
 
 def _group_id(n_devices: int, rank: int, host: str, port: int) -> bytes:
     """Return the id shared by the ranks with this host and port, or a new id if their group is complete."""
-    nccl_world = world()
+    nccl_world = get_world()
     key = (host, port)
     with nccl_world.changed:
         unique_id = nccl_world.groups.get(key)

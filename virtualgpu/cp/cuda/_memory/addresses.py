@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtualgpu.cp.cuda._memory.copies import device_at
+from virtualgpu.cp.cuda._memory.copies import find_device_at
 from virtualgpu.cp.cuda.pinned_memory import is_memory_pinned
-from virtualgpu.cp.cuda.stream import _BaseStream, refuse_unsafe
+from virtualgpu.cp.cuda.stream import _BaseStream, refuse_unsafe_in_capture
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import bus
 from virtualgpu.model import machine as _machine
@@ -14,10 +14,10 @@ from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.managed import ManagedPages
 
 # cudaMemoryType (driver_types.h).
-UNREGISTERED = 0
-HOST = 1
-DEVICE = 2
-MANAGED = 3
+UNREGISTERED_MEMORY = 0
+HOST_MEMORY = 1
+DEVICE_MEMORY = 2
+MANAGED_MEMORY = 3
 INVALID_DEVICE = -2
 _ADVICE_CODES = range(1, 7)
 _READ_MOSTLY = 1
@@ -35,24 +35,24 @@ class PointerAttributes:
     type: int = -1
 
 
-def pointer_attributes(address: int) -> PointerAttributes:
+def read_pointer_attributes(address: int) -> PointerAttributes:
     """Return the attributes of a memory address. For an address that CUDA does not know, the memory type is 0
     and the device is -2.
     """
-    device = device_at(address)
+    device = find_device_at(address)
     allocation_start = device.memory.segment(address)[0] if device else 0
     if device and allocation_start:
         if allocation_start in device.memory.managed:
-            return PointerAttributes(device.id, address, address, MANAGED)
-        return PointerAttributes(device.id, address, 0, DEVICE)
+            return PointerAttributes(device.id, address, address, MANAGED_MEMORY)
+        return PointerAttributes(device.id, address, 0, DEVICE_MEMORY)
     if address and is_memory_pinned(address):
-        return PointerAttributes(_machine.current().current_device_id, address, address, HOST)
-    return PointerAttributes(INVALID_DEVICE, 0, address, UNREGISTERED)
+        return PointerAttributes(_machine.current().current_device_id, address, address, HOST_MEMORY)
+    return PointerAttributes(INVALID_DEVICE, 0, address, UNREGISTERED_MEMORY)
 
 
 def is_managed(address: int) -> bool:
     """Return whether an address is in managed memory, which host and device can both access."""
-    return pointer_attributes(address).type == MANAGED
+    return read_pointer_attributes(address).type == MANAGED_MEMORY
 
 
 def allocate_managed(size: int, owner: VirtualDevice) -> int:
@@ -64,7 +64,7 @@ def allocate_managed(size: int, owner: VirtualDevice) -> int:
         Status 2, ``cudaErrorMemoryAllocation``, for more than the free memory of the device. A GPU would
         allocate it, and can hang when it is accessed.
     """
-    refuse_unsafe()
+    refuse_unsafe_in_capture()
     free_bytes = owner.memory.free_bytes
     if size > free_bytes:
         raise CUDARuntimeError(
@@ -81,7 +81,7 @@ def allocate_managed(size: int, owner: VirtualDevice) -> int:
     return address
 
 
-def prefetch(address: int, size_bytes: int, device_id: int, stream: _BaseStream) -> None:
+def prefetch_managed(address: int, size_bytes: int, device_id: int, stream: _BaseStream) -> None:
     """Move a range of managed memory to a device, in stream order, like ``cudaMemPrefetchAsync``.
 
     Raises
@@ -89,10 +89,10 @@ def prefetch(address: int, size_bytes: int, device_id: int, stream: _BaseStream)
     CUDARuntimeError
         Status 1 unless the range is managed; 101 for an invalid device number, including -1 (the host).
     """
-    device, allocation_start, pages = _managed_range(address, size_bytes)
+    device, allocation_start, managed_pages = _find_managed_range(address, size_bytes)
     _machine.current().device(device_id)
 
-    moved_pages = pages.to_device(address - allocation_start, size_bytes)
+    moved_pages = managed_pages.to_device(address - allocation_start, size_bytes)
     duration_ns = bus.prefetch_ns(device.info, "HtoD", moved_pages)
     stream.enqueue(
         "MEMCPY",
@@ -104,7 +104,7 @@ def prefetch(address: int, size_bytes: int, device_id: int, stream: _BaseStream)
     )
 
 
-def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
+def advise_managed(address: int, size_bytes: int, advice: int, device_id: int) -> None:
     """Advise the driver about the use of managed memory, like ``cudaMemAdvise``. Only the advice "read
     mostly" has an effect on the virtual GPU.
 
@@ -113,41 +113,41 @@ def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
     CUDARuntimeError
         Status 1 unless the range is managed, `advice` is valid and the device exists.
     """
-    pages = _managed_range(address, size_bytes)[2]
+    pages = _find_managed_range(address, size_bytes)[2]
     if advice not in _ADVICE_CODES:
-        raise _invalid_value_error(
+        raise _make_invalid_value_error(
             f"{advice} is not a valid memory advice. The values of cudaMemAdvise... are 1 to 6."
         )
     if advice in _DEVICE_ADVICE and not 0 <= device_id < len(_machine.current().devices):
-        raise _invalid_value_error(
+        raise _make_invalid_value_error(
             f"advice {advice} needs the number of a device, but no device has the number {device_id}."
         )
     if advice in (_READ_MOSTLY, _NOT_READ_MOSTLY):
         pages.advise(advice == _READ_MOSTLY)
 
 
-def touch_on_host(address: int, size_bytes: int) -> None:
+def move_to_host(address: int, size_bytes: int) -> None:
     """Move a range of managed memory to the host, and wait for the transfer."""
-    device, allocation_start, pages = _managed_range(address, size_bytes)
+    device, allocation_start, pages = _find_managed_range(address, size_bytes)
     bus.touched_by_host(device, pages, address - allocation_start, size_bytes)
 
 
-def _managed_range(address: int, size_bytes: int) -> tuple[VirtualDevice, int, ManagedPages]:
+def _find_managed_range(address: int, size_bytes: int) -> tuple[VirtualDevice, int, ManagedPages]:
     """Return the device, the start of the allocation and its pages for a range of managed memory."""
     if size_bytes <= 0:
-        raise _invalid_value_error(
+        raise _make_invalid_value_error(
             f"the size of the range is {size_bytes} bytes, but it must be at least 1 byte."
         )
     if not is_managed(address):
-        raise _invalid_value_error(
+        raise _make_invalid_value_error(
             f"{address:#x} is not in managed memory. Allocate the memory with cp.cuda.malloc_managed."
         )
-    device = device_at(address)
+    device = find_device_at(address)
     assert device is not None
     device.memory.check(address, size_bytes)
     allocation_start = device.memory.segment(address)[0]
     return device, allocation_start, device.memory.managed[allocation_start]
 
 
-def _invalid_value_error(reason: str) -> CUDARuntimeError:
+def _make_invalid_value_error(reason: str) -> CUDARuntimeError:
     return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {reason}")

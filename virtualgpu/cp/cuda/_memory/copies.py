@@ -28,7 +28,7 @@ STAGING_GBPS = 7.3
 _STAGED_BYTES = 1 << 20
 
 
-def copy(
+def enqueue_copy(
     move: Callable[[], object],
     size_bytes: int,
     *,
@@ -83,76 +83,78 @@ def copy(
         copy_kind = "HtoD" if source is None else "DtoH"
     else:
         copy_kind = "DtoD" if target is source else "PtoP"
-    pinned = host is not None and is_pinned(host)
+    is_host_pinned = host is not None and is_pinned(host)
     # Accesses to pageable memory are finished when the call returns.
     target_array, source_array = arrays
-    writes = () if target is None and not pinned else (target_array,)
-    reads = () if source is None and not pinned else (source_array,)
-    if copy_kind == "HtoD" and not pinned and device.clock.deferral is not None:
+    written_arrays = () if target is None and not is_host_pinned else (target_array,)
+    read_arrays = () if source is None and not is_host_pinned else (source_array,)
+    if copy_kind == "HtoD" and not is_host_pinned and device.clock.deferral is not None:
         move = partial(
             np.copyto, target_array, source_array.copy()
         )  # the call reads the host's data, even if the copy is deferred
-    if staged and not pinned:
+    if staged and not is_host_pinned:
         device.clock.advance(size_bytes / STAGING_GBPS)
-        pinned = True
+        is_host_pinned = True
     links = device.machine.links
-    passage = Passage()
+    link_passage = Passage()
     device_pair = (
         (source.id, target.id) if copy_kind == "PtoP" and source is not None and target is not None else None
     )
-    duration_ns = cost.copy_ns(device.info, copy_kind, size_bytes, pinned) if device_pair is None else 0.0
+    duration_ns = (
+        cost.copy_ns(device.info, copy_kind, size_bytes, is_host_pinned) if device_pair is None else 0.0
+    )
 
-    def run() -> float:
+    def run_and_time() -> float:
         move()
         for device_end, array in ((target, target_array), (source, source_array)):
             if device_end is not None:
                 device_end.l2.touch({array.ctypes.data: array.nbytes})
         if device_pair is None:
             return duration_ns
-        passage.set_transfers(links, [(*device_pair, size_bytes, links.over(*device_pair))])
+        link_passage.set_transfers(links, [(*device_pair, size_bytes, links.over(*device_pair))])
         return links.copy_ns(*device_pair, size_bytes)
 
     if device_pair is not None:  # its stream belongs to the current device
         device = device.machine.current_device
     stream = stream or get_current_stream(device.id)
     synchronized_devices = () if device_pair is None or stream.ptr not in LEGACY else (target, source)
-    for device_end in synchronized_devices:
-        if device_end is not None and device_end is not device:
-            queue_point = device_end.schedule.point(LEGACY_QUEUE)
+    for endpoint_device in synchronized_devices:
+        if endpoint_device is not None and endpoint_device is not device:
+            queue_point = endpoint_device.schedule.point(LEGACY_QUEUE)
             device.schedule.hold_until(stream.ptr, queue_point.time_ns, queue_point.after)
     operation = stream.enqueue(
         "MEMCPY2" if copy_kind == "PtoP" else "MEMCPY",
         f"Memcpy {copy_kind}",
-        run,
+        run_and_time,
         device=device,
         size_bytes=size_bytes,
         copy_kind=copy_kind,
-        pinned=pinned if copy_kind in ("HtoD", "DtoH") else None,
-        reads=reads,
-        writes=writes,
-        passage=passage,
+        pinned=is_host_pinned if copy_kind in ("HtoD", "DtoH") else None,
+        reads=read_arrays,
+        writes=written_arrays,
+        passage=link_passage,
         between=device_pair,
     )
     if operation is None:
         return
-    for device_end in synchronized_devices:
-        if device_end is not None and device_end is not device:
-            device_end.schedule.hold_until(LEGACY_QUEUE, operation.end_ns, (operation.correlation_id,))
-    pageable = copy_kind in ("HtoD", "DtoH") and not pinned
-    host_waits = blocking or (pageable and (copy_kind == "DtoH" or size_bytes > _STAGED_BYTES))
+    for endpoint_device in synchronized_devices:
+        if endpoint_device is not None and endpoint_device is not device:
+            endpoint_device.schedule.hold_until(LEGACY_QUEUE, operation.end_ns, (operation.correlation_id,))
+    is_pageable = copy_kind in ("HtoD", "DtoH") and not is_host_pinned
+    host_waits = blocking or (is_pageable and (copy_kind == "DtoH" or size_bytes > _STAGED_BYTES))
     start_ns = device.clock.now_ns
     if host_waits:
         device.clock.wait_until(operation.end_ns)
         device.work.settle((operation.correlation_id,))
         if device.clock.watch is not None:
             device.clock.watch.host_waited("work", number=operation.correlation_id)
-    elif pageable:
+    elif is_pageable:
         device.clock.advance(size_bytes / STAGING_GBPS)
     if device.clock.recorder is not None:
         device.clock.recorder.held_up(operation, start_ns, has_waited=host_waits)
 
 
-def set_memory(
+def enqueue_memset(
     fill: Callable[[], object],
     target: npt.NDArray[Any],
     device: VirtualDevice,
@@ -164,13 +166,13 @@ def set_memory(
         return
     duration_ns = device.memset_ns(size_bytes)
 
-    def run() -> float:
+    def run_and_time() -> float:
         fill()
         device.l2.touch({target.ctypes.data: size_bytes})
         return duration_ns
 
     stream = stream or get_current_stream(device.id)
-    stream.enqueue("MEMSET", "Memset", run, device=device, size_bytes=size_bytes, writes=(target,))
+    stream.enqueue("MEMSET", "Memset", run_and_time, device=device, size_bytes=size_bytes, writes=(target,))
 
 
 def enable_peer_access(device: VirtualDevice, peer: VirtualDevice) -> None:
@@ -182,6 +184,6 @@ def enable_peer_access(device: VirtualDevice, peer: VirtualDevice) -> None:
         links.enable(device.id, peer.id)
 
 
-def device_at(address: int) -> VirtualDevice | None:
+def find_device_at(address: int) -> VirtualDevice | None:
     """Return the device whose memory contains an address, or None if it is a host address."""
     return current().device_at(address)

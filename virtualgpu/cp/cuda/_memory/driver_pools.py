@@ -6,8 +6,8 @@ import weakref
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from virtualgpu.cp.cuda._memory.copies import device_at
-from virtualgpu.cp.cuda.stream import _BaseStream, is_capturing, refuse_unsafe
+from virtualgpu.cp.cuda._memory.copies import find_device_at
+from virtualgpu.cp.cuda.stream import _BaseStream, is_capturing, refuse_unsafe_in_capture
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
@@ -19,7 +19,7 @@ _NO_HANDLE = 0
 _ON_DEVICE = 1
 
 
-class _Pools:
+class _DriverPools:
     """The driver's memory pools of all devices: default pools, current pools, and those of the program.
 
     ``graph_memories`` contains the live allocations of graphs, by address.
@@ -32,65 +32,65 @@ class _Pools:
         self._default: dict[VirtualDevice, OrderedPool] = {}
         self._current: dict[VirtualDevice, OrderedPool] = {}
 
-    def make(self, device: VirtualDevice) -> OrderedPool:
+    def make_pool(self, device: VirtualDevice) -> OrderedPool:
         pool = OrderedPool(device.memory, device.clock)
         self._pools_by_handle[pool.handle] = pool, device
         device.memory.pools.append(pool)
         return pool
 
-    def for_graphs(self, device: VirtualDevice) -> OrderedPool:
+    def get_graph_pool(self, device: VirtualDevice) -> OrderedPool:
         """Return the memory pool from which captured graphs allocate on a device."""
         if device not in self._graph_pools:
-            self._graph_pools[device] = self.make(device)
+            self._graph_pools[device] = self.make_pool(device)
         return self._graph_pools[device]
 
-    def default(self, device: VirtualDevice) -> OrderedPool:
+    def get_default(self, device: VirtualDevice) -> OrderedPool:
         with device.clock.lock:
             if device not in self._default:
-                self._default[device] = self.make(device)
+                self._default[device] = self.make_pool(device)
             return self._default[device]
 
-    def current(self, device: VirtualDevice) -> OrderedPool:
-        return self._current.get(device) or self.default(device)
+    def get_current(self, device: VirtualDevice) -> OrderedPool:
+        return self._current.get(device) or self.get_default(device)
 
-    def choose(self, device: VirtualDevice, handle: int) -> None:
-        pool, owner = self._find(handle)
+    def set_current(self, device: VirtualDevice, handle: int) -> None:
+        pool, owner = self._find_pool_and_device(handle)
         if owner is not device:
-            raise _invalid_value_error(
+            raise _make_invalid_value_error(
                 f"the memory pool {handle:#x} belongs to device {owner.id}, so device {device.id} cannot use "
                 "it."
             )
         self._current[device] = pool
 
-    def get(self, handle: int) -> OrderedPool:
-        return self._find(handle)[0]
+    def find_pool(self, handle: int) -> OrderedPool:
+        return self._find_pool_and_device(handle)[0]
 
     def destroy(self, handle: int) -> None:
-        pool, device = self._find(handle)
+        pool, device = self._find_pool_and_device(handle)
         if pool is self._default.get(device):
-            raise _invalid_value_error("the default memory pool of a device cannot be destroyed.")
+            raise _make_invalid_value_error("the default memory pool of a device cannot be destroyed.")
         del self._pools_by_handle[handle]
         if self._current.get(device) is pool:
             del self._current[device]
         # Blocks in use stay usable until they are freed, as documented for CUDA; unused memory is released.
         pool.set_attribute(RELEASE_THRESHOLD, 0)
 
-    def _find(self, handle: int) -> tuple[OrderedPool, VirtualDevice]:
+    def _find_pool_and_device(self, handle: int) -> tuple[OrderedPool, VirtualDevice]:
         if handle not in self._pools_by_handle:
-            raise _invalid_value_error(f"{handle:#x} is not the handle of a live memory pool.")
+            raise _make_invalid_value_error(f"{handle:#x} is not the handle of a live memory pool.")
         return self._pools_by_handle[handle]
 
 
-def driver_pools() -> _Pools:
+def get_driver_pools() -> _DriverPools:
     """Return the driver's memory pools of the current machine, which ``cudaMallocAsync`` uses."""
-    return _machine.current().own(_Pools)
+    return _machine.current().own(_DriverPools)
 
 
-def device_of(device_id: int) -> VirtualDevice:
+def get_device_of_id(device_id: int) -> VirtualDevice:
     """Return the device with a given number. A wrong number raises the CUDA error "invalid value"."""
     devices = _machine.current().devices
     if not 0 <= device_id < len(devices):
-        raise _invalid_value_error(f"there is no device with the number {device_id}.")
+        raise _make_invalid_value_error(f"there is no device with the number {device_id}.")
     return devices[device_id]
 
 
@@ -104,7 +104,7 @@ class MemPoolProps:
     devId: int  # noqa: N815
 
 
-def make_pool(props: MemPoolProps) -> int:
+def create_pool(props: MemPoolProps) -> int:
     """Create a pool in the memory of a device, and return its handle.
 
     Raises
@@ -114,10 +114,10 @@ def make_pool(props: MemPoolProps) -> int:
         GPU does not support.
     """
     if (props.allocType, props.handleType, props.locationType) != (_PINNED_TYPE, _NO_HANDLE, _ON_DEVICE):
-        raise _invalid_value_error(
+        raise _make_invalid_value_error(
             "the virtual GPU supports only memory pools with the properties (1, 0, 1, device)."
         )
-    return driver_pools().make(device_of(props.devId)).handle
+    return get_driver_pools().make_pool(get_device_of_id(props.devId)).handle
 
 
 class GraphMemory:
@@ -136,13 +136,13 @@ class GraphMemory:
         self._self_reference: list[
             GraphMemory
         ] = []  # the object itself while it is allocated, so that it is not collected
-        driver_pools().graph_memories[address] = self
+        get_driver_pools().graph_memories[address] = self
         weakref.finalize(self, pool.free, address)
 
     @classmethod
     def allocate(cls, size: int, stream: _BaseStream, device: VirtualDevice) -> GraphMemory:
         """Allocate memory for the graph that a stream captures, and add an allocation node to the graph."""
-        pool = driver_pools().for_graphs(device)
+        pool = get_driver_pools().get_graph_pool(device)
         address, _ = pool.malloc(size, stream.ptr)
         memory = cls(address, size, pool, device)
         stream.enqueue(
@@ -152,7 +152,7 @@ class GraphMemory:
             device=device,
             size_bytes=size,
             node_kind="MEM_ALLOC",
-            check=memory._check,
+            check=memory._check_usable,
         )
         return memory
 
@@ -171,14 +171,14 @@ class GraphMemory:
             Status 1, if it is not allocated.
         """
         if not self._is_allocated:
-            raise _invalid_value_error(
+            raise _make_invalid_value_error(
                 f"the graph's allocation at {self.address:#x} does not exist yet. Launch its graph first."
             )
         self._free_in_launch()
 
-    def _check(self) -> None:
+    def _check_usable(self) -> None:
         if self._is_allocated:
-            raise _invalid_value_error(
+            raise _make_invalid_value_error(
                 f"the allocation at {self.address:#x} of the graph's last launch still "
                 "exists. Free it with runtime.freeAsync before the next launch, or "
                 "within the capture."
@@ -197,7 +197,7 @@ class GraphMemory:
         return 0.0
 
 
-def allocate_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = None) -> int:
+def allocate_in_order(size: int, stream: _BaseStream, pool: OrderedPool | None = None) -> int:
     """Allocate `size` bytes in stream order, and return their address. The default pool is the current pool
     of the device.
 
@@ -217,8 +217,8 @@ def allocate_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = 
         return 0
     if is_capturing(stream, device):
         return GraphMemory.allocate(size, stream, device).address
-    refuse_unsafe()
-    pool = pool or driver_pools().current(device)
+    refuse_unsafe_in_capture()
+    pool = pool or get_driver_pools().get_current(device)
     address, wait_ns = pool.malloc(size, stream.ptr)
     if wait_ns:
         device.work.schedule.hold_until(stream.ptr, wait_ns)
@@ -228,7 +228,7 @@ def allocate_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = 
     return address
 
 
-def free_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None = None) -> None:
+def free_in_order(address: int, stream: _BaseStream, owner: VirtualDevice | None = None) -> None:
     """Free an allocation in stream order, like ``cudaFreeAsync``. Address 0 is ignored.
 
     Parameters
@@ -244,11 +244,11 @@ def free_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None 
     """
     if not address:
         return
-    device = owner or device_at(address) or _machine.current().current_device
-    graph_memory = device.machine.own(_Pools).graph_memories.get(address)
+    device = owner or find_device_at(address) or _machine.current().current_device
+    graph_memory = device.machine.own(_DriverPools).graph_memories.get(address)
     if is_capturing(stream, device):
         if graph_memory is None:
-            raise _invalid_value_error(
+            raise _make_invalid_value_error(
                 f"{address:#x} was not allocated in a graph. Free the memory outside of the capture."
             )
         graph_memory.free_in_graph(stream)
@@ -269,5 +269,5 @@ def free_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None 
     memory.untrack(address)
 
 
-def _invalid_value_error(reason: str) -> CUDARuntimeError:
+def _make_invalid_value_error(reason: str) -> CUDARuntimeError:
     return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {reason}")

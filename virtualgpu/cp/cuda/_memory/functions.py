@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from virtualgpu.cp.cuda._memory.copies import device_at
+from virtualgpu.cp.cuda._memory.copies import find_device_at
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
-from virtualgpu.cp.cuda._memory.sizes import as_integer, size_t
+from virtualgpu.cp.cuda._memory.sizes import convert_integer, convert_size
 from virtualgpu.model import machine as _machine
 
-_MALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+_MALLOC_FUNCTION_TYPE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_FREE_FUNCTION_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
 _ADDRESS_LIMIT = 1 << 63  # CuPy's addresses are below it
 
 
@@ -28,7 +28,7 @@ class _FunctionMemory(BaseMemory):
 
     def _allocate(self, size: int, malloc: Callable[[int, int], Any]) -> None:
         self._device = device = _machine.current().current_device
-        self.ptr, self.size, self.device_id = 0, size_t(size), device.id
+        self.ptr, self.size, self.device_id = 0, convert_size(size), device.id
         if not self.size:
             return
         address = malloc(self.size, self.device_id)
@@ -38,20 +38,20 @@ class _FunctionMemory(BaseMemory):
             raise OverflowError(f"Python int too large to convert to C ssize_t: an address of {address:#x}")
         self.ptr = int(address)
         self._enclosing_allocation = device.memory.allocation(self.ptr)
-        if device_at(self.ptr) is device:
+        if find_device_at(self.ptr) is device:
             device.memory.track(self.ptr, self.size, f"{self.size:,}-byte allocation")
 
-    def _take_address(self) -> int:
+    def _unregister(self) -> int:
         """Unregister the memory, and return the address that must be freed, or 0."""
         address = getattr(self, "ptr", 0)
         if not address or sys.is_finalizing():
             return 0
         self.ptr = 0
         memory = self.owner.memory
-        enclosing = self._enclosing_allocation
+        enclosing_allocation = self._enclosing_allocation
         memory.untrack(address)
-        if enclosing is not None:
-            memory.track(address, enclosing.size_bytes, enclosing.label)
+        if enclosing_allocation is not None:
+            memory.track(address, enclosing_allocation.size_bytes, enclosing_allocation.label)
         return int(address)
 
 
@@ -65,7 +65,7 @@ class PythonFunctionAllocatorMemory(_FunctionMemory):
         self._allocate(size, malloc_func)
 
     def __del__(self) -> None:
-        address = self._take_address()
+        address = self._unregister()
         if address:
             self._free_func(address, self.device_id)
 
@@ -112,12 +112,14 @@ class CFunctionAllocatorMemory(_FunctionMemory):
         self._param = param
         self._owner = owner
         self._free_func = free_func
-        self._allocate(size, lambda size, device_id: _MALLOC(malloc_func)(param, size, device_id) or 0)
+        self._allocate(
+            size, lambda size, device_id: _MALLOC_FUNCTION_TYPE(malloc_func)(param, size, device_id) or 0
+        )
 
     def __del__(self) -> None:
-        address = self._take_address()
+        address = self._unregister()
         if address:
-            _FREE(self._free_func)(self._param, address, self.device_id)
+            _FREE_FUNCTION_TYPE(self._free_func)(self._param, address, self.device_id)
 
 
 class CFunctionAllocator:
@@ -136,9 +138,9 @@ class CFunctionAllocator:
     """
 
     def __init__(self, param: int, malloc_func: int, free_func: int, owner: object) -> None:
-        self._param = as_integer(param)
-        self._malloc_func = as_integer(malloc_func)
-        self._free_func = as_integer(free_func)
+        self._param = convert_integer(param)
+        self._malloc_func = convert_integer(malloc_func)
+        self._free_func = convert_integer(free_func)
         self._owner = owner
 
     def malloc(self, size: int) -> MemoryPointer:

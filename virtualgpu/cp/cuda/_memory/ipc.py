@@ -5,7 +5,7 @@ from __future__ import annotations
 from virtualgpu.cuda_errors import CUDARuntimeError
 
 
-def _unsupported_error(shared_object: str) -> CUDARuntimeError:
+def _make_unsupported_error(shared_object: str) -> CUDARuntimeError:
     return CUDARuntimeError(
         801,
         "cudaErrorNotSupported",
@@ -16,24 +16,24 @@ def _unsupported_error(shared_object: str) -> CUDARuntimeError:
 
 def ipcGetMemHandle(devPtr: int) -> bytes:  # noqa: N802, N803
     """Raise error 801, because no other process can access the memory of a virtual GPU."""
-    raise _unsupported_error("memory")
+    raise _make_unsupported_error("memory")
 
 
 def ipcOpenMemHandle(handle: bytes, flags: int = 1) -> int:  # noqa: N802
     """Raise error 801, as `ipcGetMemHandle` does."""
-    raise _unsupported_error("memory")
+    raise _make_unsupported_error("memory")
 
 
 def ipcCloseMemHandle(devPtr: int) -> None:  # noqa: N802, N803
     """Raise error 801, as `ipcGetMemHandle` does."""
-    raise _unsupported_error("memory")
+    raise _make_unsupported_error("memory")
 
 
 def ipcGetEventHandle(event: int) -> bytes:  # noqa: N802
     """Raise error 801, because no other process can wait for an event of a virtual GPU."""
-    raise _unsupported_error("an event")
+    raise _make_unsupported_error("an event")
 
 
 def ipcOpenEventHandle(handle: bytes) -> int:  # noqa: N802
     """Raise error 801, as `ipcGetEventHandle` does."""
-    raise _unsupported_error("an event")
+    raise _make_unsupported_error("an event")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from virtualgpu.cp.cuda._memory.addresses import INVALID_DEVICE, allocate_managed, prefetch
-from virtualgpu.cp.cuda._memory.addresses import advise as _advise
+from virtualgpu.cp.cuda._memory.addresses import INVALID_DEVICE, allocate_managed, prefetch_managed
+from virtualgpu.cp.cuda._memory.addresses import advise_managed as _advise
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
-from virtualgpu.cp.cuda._memory.sizes import size_t
+from virtualgpu.cp.cuda._memory.sizes import convert_size
 from virtualgpu.cp.cuda.device import Device
 from virtualgpu.cp.cuda.stream import _BaseStream
 from virtualgpu.model import machine as _machine
@@ -29,7 +29,7 @@ class ManagedMemory(BaseMemory):
 
     def __init__(self, size: int) -> None:
         owner = _machine.current().current_device
-        size = size_t(size)
+        size = convert_size(size)
         super().__init__(allocate_managed(size, owner), size, owner)
 
     def prefetch(self, stream: _BaseStream, *, device_id: int = INVALID_DEVICE) -> None:
@@ -41,7 +41,9 @@ class ManagedMemory(BaseMemory):
         CUDARuntimeError
             Status 101 for an invalid device number. With CUDA 13, CuPy does not accept the host (-1) either.
         """
-        prefetch(self.ptr, self.size, self.device_id if device_id == INVALID_DEVICE else device_id, stream)
+        prefetch_managed(
+            self.ptr, self.size, self.device_id if device_id == INVALID_DEVICE else device_id, stream
+        )
 
     def advise(self, advise: int, dev: Device) -> None:
         """Advise the driver about the use of the memory, for example with

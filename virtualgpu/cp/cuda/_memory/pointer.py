@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.cp.cuda._memory.addresses import pointer_attributes
-from virtualgpu.cp.cuda._memory.copies import copy, enable_peer_access, set_memory
-from virtualgpu.cp.cuda._memory.sizes import as_integer, size_t
+from virtualgpu.cp.cuda._memory.addresses import read_pointer_attributes
+from virtualgpu.cp.cuda._memory.copies import enable_peer_access, enqueue_copy, enqueue_memset
+from virtualgpu.cp.cuda._memory.sizes import convert_integer, convert_size
 from virtualgpu.cp.cuda.device import Device
-from virtualgpu.cp.cuda.pinned_memory import host_bytes
-from virtualgpu.cp.cuda.stream import Stream, _BaseStream, refuse_in_capture, refuse_unsafe
+from virtualgpu.cp.cuda.pinned_memory import view_host_bytes
+from virtualgpu.cp.cuda.stream import Stream, _BaseStream, refuse_in_capture, refuse_unsafe_in_capture
 from virtualgpu.launch.arguments import DevicePointer
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.closures import address_of
@@ -54,9 +54,9 @@ class Memory(BaseMemory):
     """Memory from one call of ``cudaMalloc``. The memory is freed when the object is destroyed."""
 
     def __init__(self, size: int, owner: VirtualDevice | None = None) -> None:
-        refuse_unsafe()
+        refuse_unsafe_in_capture()
         owner = owner or _machine.current().current_device
-        size = size_t(size)
+        size = convert_size(size)
         super().__init__(owner.memory.malloc(size), size, owner)
 
     def __del__(self) -> None:
@@ -87,8 +87,8 @@ class UnownedMemory(BaseMemory):
     def __init__(self, ptr: int, size: int, owner: object, device_id: int = -1) -> None:
         if device_id < 0 and ptr == 0:
             raise RuntimeError("UnownedMemory requires explicit device ID for a null pointer.")
-        attributes = pointer_attributes(ptr)
-        self.ptr, self.size = ptr, size_t(size)
+        attributes = read_pointer_attributes(ptr)
+        self.ptr, self.size = ptr, convert_size(size)
         self.device_id = attributes.device if device_id < 0 else device_id
         self._owner = owner
 
@@ -133,7 +133,7 @@ class MemoryPointer(DevicePointer):
         return f"<MemoryPointer 0x{self.ptr:x} device={self.device_id} mem={self.mem!r}>"
 
     def __add__(self, offset: int) -> MemoryPointer:
-        return MemoryPointer(self.mem, self.ptr - self.mem.ptr + as_integer(offset))
+        return MemoryPointer(self.mem, self.ptr - self.mem.ptr + convert_integer(offset))
 
     __radd__ = __add__
 
@@ -149,7 +149,7 @@ class MemoryPointer(DevicePointer):
     def _view_bytes(self, size: int) -> npt.NDArray[np.uint8]:
         return self.mem.owner.memory.view(self.ptr, size)
 
-    def _check(self, size: int) -> None:
+    def _check_range(self, size: int) -> None:
         self.mem.owner.memory.check(self.ptr, size)
 
     def copy_from_device(self, src: MemoryPointer, size: int) -> None:
@@ -164,8 +164,8 @@ class MemoryPointer(DevicePointer):
         self._copy_from_device(src, size, stream)
 
     def _copy_from_device(self, src: MemoryPointer, size: int, stream: _BaseStream | None) -> None:
-        self._check(size)
-        src._check(size)
+        self._check_range(size)
+        src._check_range(size)
         target_bytes = self._view_bytes(size)
         source_bytes = src._view_bytes(size)
         if size > 0:
@@ -178,7 +178,7 @@ class MemoryPointer(DevicePointer):
             (pointer._view_bytes(size) for pointer in (self, src) if pointer._memory_device is None), None
         )
         arrays = target_bytes, source_bytes
-        copy(
+        enqueue_copy(
             move,
             size,
             target=self._memory_device,
@@ -206,15 +206,17 @@ class MemoryPointer(DevicePointer):
     def _copy_from_host(
         self, mem: Any, size: int, stream: _BaseStream | None, blocking: bool = False
     ) -> None:
-        self._check(size)
-        host = host_bytes(mem, size)
+        self._check_range(size)
+        host = view_host_bytes(mem, size)
         target_bytes = self._view_bytes(size)
 
         def move() -> None:
             target_bytes[:] = host
 
         arrays = target_bytes, host
-        copy(move, size, target=self.mem.owner, host=host, stream=stream, blocking=blocking, arrays=arrays)
+        enqueue_copy(
+            move, size, target=self.mem.owner, host=host, stream=stream, blocking=blocking, arrays=arrays
+        )
 
     def copy_from(self, mem: Any, size: int) -> None:
         """Copy `size` bytes from a `MemoryPointer` or a host address."""
@@ -242,15 +244,17 @@ class MemoryPointer(DevicePointer):
         self._copy_to_host(mem, size, stream)
 
     def _copy_to_host(self, mem: Any, size: int, stream: _BaseStream | None, blocking: bool = False) -> None:
-        self._check(size)
-        host = host_bytes(mem, size)
+        self._check_range(size)
+        host = view_host_bytes(mem, size)
         source_bytes = self._view_bytes(size)
 
         def move() -> None:
             host[:] = source_bytes
 
         arrays = host, source_bytes
-        copy(move, size, source=self.mem.owner, host=host, stream=stream, blocking=blocking, arrays=arrays)
+        enqueue_copy(
+            move, size, source=self.mem.owner, host=host, stream=stream, blocking=blocking, arrays=arrays
+        )
 
     def memset(self, value: int, size: int) -> None:
         """Set each of `size` bytes to `value`, in the legacy default stream."""
@@ -259,7 +263,7 @@ class MemoryPointer(DevicePointer):
 
     def memset_async(self, value: int, size: int, stream: _BaseStream | None = None) -> None:
         """Set each of `size` bytes to `value` in `stream` (default: the current stream)."""
-        self._check(size)
+        self._check_range(size)
         if size <= 0:
             return
         target_bytes = self._view_bytes(size)
@@ -271,4 +275,4 @@ class MemoryPointer(DevicePointer):
             else:
                 memory.zero(address_of(target_bytes), size)
 
-        set_memory(fill, target_bytes, self.mem.owner, stream)
+        enqueue_memset(fill, target_bytes, self.mem.owner, stream)

@@ -19,7 +19,7 @@ from virtualgpu.allocators.chunks import Chunk
 from virtualgpu.allocators.pool import ChunkPool
 from virtualgpu.allocators.sizes import compute_limit_bytes, round_size
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, Memory, MemoryPointer
-from virtualgpu.cp.cuda._memory.sizes import size_t
+from virtualgpu.cp.cuda._memory.sizes import convert_size
 from virtualgpu.cp.cuda.memory_hook import get_memory_hooks
 from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 from virtualgpu.cuda_errors import CUDARuntimeError, OutOfMemoryError
@@ -29,11 +29,11 @@ from virtualgpu.model.machine import Machine, VirtualDevice
 from virtualgpu.model.memory.host import check_host_memory
 from virtualgpu.records.memory import Block, BlockMap, Segment
 
-_OUT_OF_MEMORY = 2
-_OWN_MODULES = "virtualgpu.cp.cuda._memory."
+_OUT_OF_MEMORY_STATUS = 2
+_OWN_MODULE_PREFIX = "virtualgpu.cp.cuda._memory."
 
 
-def plain_malloc(size: int) -> MemoryPointer:
+def allocate_unpooled(size: int) -> MemoryPointer:
     """Allocate `size` bytes without a pool, by one call of ``cudaMalloc``."""
     return MemoryPointer(Memory(size), 0)
 
@@ -52,7 +52,9 @@ class PooledMemory(BaseMemory):
     def identity(self) -> str:
         """Class name of the segment's memory object, such as ``"Memory"`` or ``"ManagedMemory"``."""
         memory_class = type(self.chunk.mem)
-        is_own_class = memory_class.__module__.startswith(_OWN_MODULES) and memory_class is not PooledMemory
+        is_own_class = (
+            memory_class.__module__.startswith(_OWN_MODULE_PREFIX) and memory_class is not PooledMemory
+        )
         return memory_class.__name__ if is_own_class else "<unknown>"
 
     def __getattr__(self, name: str) -> Any:
@@ -72,16 +74,21 @@ class PooledMemory(BaseMemory):
             self._untrack(ptr)
             return
         hooks = tuple(get_memory_hooks().values())
-        details = {"device_id": self.device_id, "mem_size": self.size, "mem_ptr": ptr, "pmem_id": id(self)}
+        hook_details = {
+            "device_id": self.device_id,
+            "mem_size": self.size,
+            "mem_ptr": ptr,
+            "pmem_id": id(self),
+        }
         for hook in hooks:
-            hook.free_preprocess(**details)
+            hook.free_preprocess(**hook_details)
         try:
             self._untrack(ptr)
             # Not by a weak reference, since the garbage collector clears those of objects that it finalizes.
             pool._chunks.give(self.chunk)
         finally:
             for hook in hooks:
-                hook.free_postprocess(**details)
+                hook.free_postprocess(**hook_details)
 
     def _untrack(self, ptr: int) -> None:
         watch = self.owner.clock.watch
@@ -99,12 +106,12 @@ class PooledMemory(BaseMemory):
             self.free()
 
 
-class _Limit(TypedDict):
+class _MemoryLimit(TypedDict):
     size: int | None
     fraction: float | None
 
 
-def limit_of_environment() -> _Limit:
+def read_environment_limit() -> _MemoryLimit:
     """Return the memory limit from ``CUPY_GPU_MEMORY_LIMIT``, in bytes or as a fraction of the device's
     memory.
     """
@@ -124,7 +131,7 @@ class SingleDeviceMemoryPool:
         self._allocator = allocator
         self._chunks: ChunkPool[BaseMemory] = ChunkPool(self._release_unreachable)
         self._self_reference = weakref.ref(self)
-        self.set_limit(**limit_of_environment())
+        self.set_limit(**read_environment_limit())
 
     def _release_unreachable(self) -> None:
         """Run deferred work and collect reference cycles, because both can keep unused memory allocated."""
@@ -141,19 +148,19 @@ class SingleDeviceMemoryPool:
         OutOfMemoryError
             If the limit or the device's memory is exceeded even after free blocks were released.
         """
-        size = size_t(size)
+        size = convert_size(size)
         rounded_size = round_size(size)
         hooks = tuple(get_memory_hooks().values())
-        details = {"device_id": self._owner.id, "size": size, "mem_size": rounded_size}
+        request_details = {"device_id": self._owner.id, "size": size, "mem_size": rounded_size}
         for hook in hooks:
-            hook.malloc_preprocess(**details)
+            hook.malloc_preprocess(**request_details)
         result_details = {"mem_ptr": 0, "pmem_id": 0}
         try:
             pointer = self._malloc(size, rounded_size)
             result_details = {"mem_ptr": pointer.ptr, "pmem_id": id(pointer.mem)}
         finally:
             for hook in hooks:
-                hook.malloc_postprocess(**details, **result_details)
+                hook.malloc_postprocess(**request_details, **result_details)
         return pointer
 
     def _malloc(self, size: int, rounded_size: int) -> MemoryPointer:
@@ -195,7 +202,7 @@ class SingleDeviceMemoryPool:
                 _check_pointer(self._allocator(size)).mem if self._allocator else Memory(size, self._owner)
             )
         except CUDARuntimeError as error:
-            if error.status != _OUT_OF_MEMORY:
+            if error.status != _OUT_OF_MEMORY_STATUS:
                 raise
         finally:
             for hook in hooks:
@@ -228,7 +235,7 @@ class SingleDeviceMemoryPool:
                     first_chunk.mem.ptr,
                     first_chunk.mem.size,
                     first_chunk.arena.stream,
-                    tuple(map(self._block_record, first_chunk.iterate_from())),
+                    tuple(map(self._make_block_record, first_chunk.iterate_from())),
                 )
                 for first_chunk in self._chunks.segments()
             )
@@ -237,7 +244,7 @@ class SingleDeviceMemoryPool:
             owner.info.as_virtual, owner.id, owner.clock.now_ns, self._chunks.limit_bytes, segments
         )
 
-    def _block_record(self, chunk: Chunk[BaseMemory]) -> Block:
+    def _make_block_record(self, chunk: Chunk[BaseMemory]) -> Block:
         allocation = None if chunk.is_free else self._owner.memory.allocation(chunk.address)
         if allocation is None:
             return Block(address=chunk.address, size_bytes=chunk.size, is_free=chunk.is_free)
@@ -272,7 +279,7 @@ class SingleDeviceMemoryPool:
 
         A call without a limit, or with a limit of 0, removes the limit.
         """
-        self._chunks.limit_bytes = size_t(
+        self._chunks.limit_bytes = convert_size(
             compute_limit_bytes(size, fraction, self._owner.memory.capacity_bytes)
         )
 
@@ -341,7 +348,7 @@ class MemoryPool:
         return self.device_pool().get_limit()
 
 
-def default_memory_pool() -> MemoryPool:
+def get_default_pool() -> MemoryPool:
     """Return the default memory pool. New arrays use this pool unless the allocator was changed."""
     machine = _machine.current()
     return machine.own(MemoryPool, machine=machine)
@@ -368,7 +375,7 @@ def _check_pointer(pointer: Any) -> MemoryPointer:
     return pointer  # type: ignore[return-value]  # None fails where the pointer is used, as in CuPy
 
 
-def check_room(size: int) -> None:
+def check_free_memory(size: int) -> None:
     """Check that the device and the host have enough free memory for an array that NumPy will compute.
 
     Raises
@@ -376,7 +383,7 @@ def check_room(size: int) -> None:
     OutOfMemoryError
         If one of them does not have enough.
     """
-    pool = default_memory_pool()
+    pool = get_default_pool()
     free_bytes = _machine.current().current_device.memory.free_bytes
     pool_limit_bytes = pool.get_limit()
     if size > free_bytes + pool.free_bytes() or 0 < pool_limit_bytes < pool.used_bytes() + size:
@@ -388,7 +395,7 @@ def get_allocator() -> Callable[[int], Any]:
     """Return the function that allocates memory for new arrays."""
     machine = _machine.current()
     thread_allocator: Callable[[int], Any] | None = getattr(machine.thread, "allocator", None)
-    return thread_allocator or machine.allocator or default_memory_pool().malloc
+    return thread_allocator or machine.allocator or get_default_pool().malloc
 
 
 def set_allocator(allocator: Callable[[int], Any] | None = None) -> None:
@@ -398,16 +405,16 @@ def set_allocator(allocator: Callable[[int], Any] | None = None) -> None:
     machine = _machine.current()
     if getattr(machine.thread, "allocator", None) is not None:
         raise ValueError("Can't change the global allocator inside `using_allocator` context manager")
-    machine.allocator = allocator or plain_malloc
+    machine.allocator = allocator or allocate_unpooled
 
 
 @contextmanager
 def using_allocator(allocator: Callable[[int], Any] | None = None) -> Iterator[None]:
     """Use another memory allocator in this thread within a ``with`` block."""
     thread = _machine.current().thread
-    previous = getattr(thread, "allocator", None)
-    thread.allocator = allocator or plain_malloc
+    previous_allocator = getattr(thread, "allocator", None)
+    thread.allocator = allocator or allocate_unpooled
     try:
         yield
     finally:
-        thread.allocator = previous
+        thread.allocator = previous_allocator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def size_t(size: Any) -> int:
+def convert_size(size: Any) -> int:
     """Convert a size in bytes to C's ``size_t``. A float is truncated to an integer.
 
     Raises
@@ -15,7 +15,7 @@ def size_t(size: Any) -> int:
     TypeError
         If it is not a number.
     """
-    size_bytes = as_integer(size, " for a size in bytes")
+    size_bytes = convert_integer(size, " for a size in bytes")
     if size_bytes < 0:
         raise OverflowError(f"can't convert negative value to size_t: a size of {size_bytes} bytes")
     if size_bytes >= 1 << 64:
@@ -25,7 +25,7 @@ def size_t(size: Any) -> int:
     return size_bytes
 
 
-def as_integer(value: Any, purpose: str = "") -> int:
+def convert_integer(value: Any, purpose: str = "") -> int:
     """Convert a number to an integer, and discard its fractional part. The error message contains the text
     `purpose`.
 

@@ -7,10 +7,10 @@ import weakref
 from collections.abc import Sequence
 
 from virtualgpu.allocators.sizes import compute_limit_bytes, round_size
-from virtualgpu.cp.cuda._memory.driver_pools import allocate_ordered, driver_pools, free_ordered
+from virtualgpu.cp.cuda._memory.driver_pools import allocate_in_order, free_in_order, get_driver_pools
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
-from virtualgpu.cp.cuda._memory.pool import limit_of_environment
-from virtualgpu.cp.cuda._memory.sizes import size_t
+from virtualgpu.cp.cuda._memory.pool import read_environment_limit
+from virtualgpu.cp.cuda._memory.sizes import convert_size
 from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 from virtualgpu.cuda_errors import CUDARuntimeError, OutOfMemoryError
 from virtualgpu.model import machine as _machine
@@ -18,7 +18,7 @@ from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.ordered import RELEASE_THRESHOLD, RESERVED, USED, OrderedPool
 
 NO_LIMIT = 2**64 - 1
-_OUT_OF_MEMORY = 2
+_OUT_OF_MEMORY_STATUS = 2
 
 
 class MemoryAsync(BaseMemory):
@@ -33,13 +33,13 @@ class MemoryAsync(BaseMemory):
 
     def __init__(self, size: int, stream: _BaseStream) -> None:
         device = _machine.current().current_device
-        size = size_t(size)
-        super().__init__(allocate_ordered(size, stream), size, device)
+        size = convert_size(size)
+        super().__init__(allocate_in_order(size, stream), size, device)
         self.stream_ref = weakref.ref(stream)
 
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():
-            free_ordered(self.ptr, self.stream_ref() or get_current_stream(self.device_id), self.owner)
+            free_in_order(self.ptr, self.stream_ref() or get_current_stream(self.device_id), self.owner)
             self.ptr = 0
 
 
@@ -83,10 +83,10 @@ class MemoryAsyncPool:
             if isinstance(handle, Sequence) and not isinstance(handle, str):
                 handle = handle[device.id]
             self._pools.append(_select_pool(handle, device))
-            self._set_device_limit(device, **limit_of_environment())
+            self._set_device_limit(device, **read_environment_limit())
 
-    def _pool(self) -> OrderedPool:
-        return driver_pools().get(self._pools[_machine.current().current_device_id])
+    def _get_current_pool(self) -> OrderedPool:
+        return get_driver_pools().find_pool(self._pools[_machine.current().current_device_id])
 
     def malloc(self, size: int) -> MemoryPointer:
         """Allocate `size` bytes, rounded up to a multiple of 512, in the current stream.
@@ -96,7 +96,7 @@ class MemoryAsyncPool:
         OutOfMemoryError
             Where the limit or the device's memory is exceeded.
         """
-        size = size_t(size)
+        size = convert_size(size)
         rounded_size = round_size(size)
         total_size = self.total_bytes()
         pool_limit_bytes = 0
@@ -107,13 +107,13 @@ class MemoryAsyncPool:
         try:
             return malloc_async(rounded_size)
         except CUDARuntimeError as error:
-            if error.status != _OUT_OF_MEMORY:
+            if error.status != _OUT_OF_MEMORY_STATUS:
                 raise
         get_current_stream().synchronize()
         try:
             return malloc_async(rounded_size)
         except CUDARuntimeError as error:
-            if error.status != _OUT_OF_MEMORY:
+            if error.status != _OUT_OF_MEMORY_STATUS:
                 raise
         raise OutOfMemoryError(size, total_size, pool_limit_bytes)
 
@@ -122,7 +122,7 @@ class MemoryAsyncPool:
         stream is the current one.
         """
         (stream or get_current_stream()).synchronize()
-        self._pool().trim(0)
+        self._get_current_pool().trim(0)
 
     def n_free_blocks(self) -> int:
         """Raise an error, because CuPy does not support this method either.
@@ -136,7 +136,7 @@ class MemoryAsyncPool:
 
     def used_bytes(self) -> int:
         """Return the total size of the blocks in use, in bytes."""
-        return self._pool().attribute(USED)
+        return self._get_current_pool().attribute(USED)
 
     def free_bytes(self) -> int:
         """Return the number of bytes in the pool that are not in use."""
@@ -144,7 +144,7 @@ class MemoryAsyncPool:
 
     def total_bytes(self) -> int:
         """Return the number of bytes that the pool has allocated on the device."""
-        return self._pool().attribute(RESERVED)
+        return self._get_current_pool().attribute(RESERVED)
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
         """Limit the memory of the current device's pool, in bytes or as a fraction of the device's memory.
@@ -155,20 +155,22 @@ class MemoryAsyncPool:
 
     def _set_device_limit(self, device: VirtualDevice, size: int | None, fraction: float | None) -> None:
         pool_limit_bytes = compute_limit_bytes(size, fraction, device.memory.capacity_bytes) or NO_LIMIT
-        driver_pools().get(self._pools[device.id]).set_attribute(RELEASE_THRESHOLD, pool_limit_bytes)
+        get_driver_pools().find_pool(self._pools[device.id]).set_attribute(
+            RELEASE_THRESHOLD, pool_limit_bytes
+        )
 
     def get_limit(self) -> int:
         """Return the memory limit of the pool in bytes, or 2**64 - 1 if there is no limit."""
-        return self._pool().attribute(RELEASE_THRESHOLD)
+        return self._get_current_pool().attribute(RELEASE_THRESHOLD)
 
 
 def _select_pool(handle: str | int, device: VirtualDevice) -> int:
     """Make a pool the device's current one and return its handle."""
-    pools = driver_pools()
+    pools = get_driver_pools()
     if handle == "default":
-        pool_handle = pools.default(device).handle
+        pool_handle = pools.get_default(device).handle
     elif handle == "current":
-        pool_handle = pools.current(device).handle
+        pool_handle = pools.get_current(device).handle
     elif handle == "create":
         raise NotImplementedError("cudaMemPoolCreate is not yet supported")
     elif isinstance(handle, int):
@@ -178,5 +180,5 @@ def _select_pool(handle: str | int, device: VirtualDevice) -> int:
             "handle must be 'default' (for the device's default pool), 'current' (for the device's current "
             "pool), or int (a pointer to cudaMemPool_t)"
         )
-    pools.choose(device, pool_handle)
+    pools.set_current(device, pool_handle)
     return pool_handle

@@ -12,11 +12,11 @@ from virtualgpu.model.links.rings import RingCall
 from virtualgpu.model.machine import VirtualDevice
 
 CallName = RingCall | Literal["send", "recv", "commSplit", "barrier"]
-SUM, PROD, MAX, MIN, AVG = range(5)
-OPS = ("sum", "prod", "max", "min", "avg")
-BFLOAT16 = 9
+SUM_OP, PROD_OP, MAX_OP, MIN_OP, AVG_OP = range(5)
+OP_NAMES = ("sum", "prod", "max", "min", "avg")
+BFLOAT16_DTYPE = 9
 # Types by NCCL's numbers: name in messages, name in kernels, and NumPy's type (for bfloat16, of its bits).
-DTYPES: tuple[tuple[str, str, type[np.generic]], ...] = (
+NCCL_DTYPES: tuple[tuple[str, str, type[np.generic]], ...] = (
     ("int8", "i8", np.int8),
     ("uint8", "u8", np.uint8),
     ("int32", "i32", np.int32),
@@ -28,8 +28,8 @@ DTYPES: tuple[tuple[str, str, type[np.generic]], ...] = (
     ("float64", "f64", np.float64),
     ("bfloat16", "bf16", np.uint16),
 )
-REDUCING = ("allReduce", "reduce", "reduceScatter")
-ROOTED = ("reduce", "broadcast")
+REDUCING_CALLS = ("allReduce", "reduce", "reduceScatter")
+ROOTED_CALLS = ("reduce", "broadcast")
 _KERNEL_NAMES = {
     "allReduce": "AllReduce",
     "reduce": "Reduce",
@@ -48,10 +48,10 @@ _STATUS_TEXTS = {
         "remote process exited or there was a network error",
     ),
 }
-UNHANDLED_CUDA = 1
-INVALID_ARGUMENT = 4
-INVALID_USAGE = 5
-REMOTE = 6
+UNHANDLED_CUDA_STATUS = 1
+INVALID_ARGUMENT_STATUS = 4
+INVALID_USAGE_STATUS = 5
+REMOTE_STATUS = 6
 
 
 class NcclError(_PicklableError, RuntimeError):
@@ -67,7 +67,7 @@ class NcclError(_PicklableError, RuntimeError):
 
 
 @dataclass(eq=False, slots=True)
-class Member:
+class CommunicatorMember:
     """A rank in a communicator, with its device and its calling thread."""
 
     rank: int
@@ -78,13 +78,13 @@ class Member:
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class NcclCall:
     """A record of one rank's call of an NCCL function. The field ``other_rank`` is the root rank of a
     collective or the peer of `send` or `recv`.
     """
 
     name: CallName
-    member: Member
+    member: CommunicatorMember
     count: int = 0
     dtype: int = 1
     op: int | None = None
@@ -113,34 +113,36 @@ class Call:
 
     @property
     def item_bytes(self) -> int:
-        return np.dtype(DTYPES[self.dtype][2]).itemsize
+        return np.dtype(NCCL_DTYPES[self.dtype][2]).itemsize
 
     @property
     def description(self) -> str:
         """Description of the NCCL call in words, such as ``allReduce(1000 x float32, sum)``."""
         if self.name in ("commSplit", "barrier"):
             return self.name
-        details = [f"{self.count:,} x {DTYPES[self.dtype][0]}"]
+        description_parts = [f"{self.count:,} x {NCCL_DTYPES[self.dtype][0]}"]
         if self.op is not None:
-            details.append(OPS[self.op])
+            description_parts.append(OP_NAMES[self.op])
         if self.other_rank is not None:
-            details.append(f"{'root' if self.name in ROOTED else 'peer'} {self.other_rank}")
-        return f"{self.name}({', '.join(details)})"
+            description_parts.append(f"{'root' if self.name in ROOTED_CALLS else 'peer'} {self.other_rank}")
+        return f"{self.name}({', '.join(description_parts)})"
 
     @property
     def kernel(self) -> str:
         """Name of the NCCL kernel that executes the call."""
         if self.name not in _KERNEL_NAMES:
             return "ncclDevKernel_SendRecv"
-        details = f"_{OPS[self.op].capitalize()}_{DTYPES[self.dtype][1]}" if self.op is not None else ""
+        details = (
+            f"_{OP_NAMES[self.op].capitalize()}_{NCCL_DTYPES[self.dtype][1]}" if self.op is not None else ""
+        )
         return f"ncclDevKernel_{_KERNEL_NAMES[self.name]}{details}_RING_LL"
 
 
 @dataclass(eq=False, slots=True)
-class Batch:
+class ExchangeBatch:
     """A batch of pending sends and receives that one rank started in a group."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[NcclCall] = field(default_factory=list)
 
     @property
     def done(self) -> bool:
@@ -151,4 +153,4 @@ class Batch:
         return " and ".join(call.description for call in self.calls)
 
 
-Item = Call | Batch
+QueuedItem = NcclCall | ExchangeBatch

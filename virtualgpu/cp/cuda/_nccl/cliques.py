@@ -21,27 +21,27 @@ from types import FrameType
 from virtualgpu import words
 from virtualgpu.cp.cuda._nccl import work
 from virtualgpu.cp.cuda._nccl.calls import (
-    INVALID_ARGUMENT,
-    INVALID_USAGE,
-    REMOTE,
-    UNHANDLED_CUDA,
-    Batch,
-    Call,
-    Item,
-    Member,
+    INVALID_ARGUMENT_STATUS,
+    INVALID_USAGE_STATUS,
+    REMOTE_STATUS,
+    UNHANDLED_CUDA_STATUS,
+    CommunicatorMember,
+    ExchangeBatch,
+    NcclCall,
     NcclError,
+    QueuedItem,
 )
 from virtualgpu.model.machine import VirtualDevice, current
 
 # Interval of the checks whether the other ranks can still call.
 _POLL_S = 0.02
 # A rank's thread may be computing, so the others wait for this multiple of the kernels' time limit.
-_PATIENCE_S = 3.0
+_PATIENCE_FACTOR = 3.0
 THREAD_REMEDY = "The ranks of virtual GPUs are threads of one process, not processes. Start a thread per rank"
 GROUP_REMEDY = "If one thread makes the calls of several ranks, put them between groupStart() and groupEnd()"
 
 
-class World:
+class NcclWorld:
     """The state of NCCL on one machine. The state contains a dictionary of the communicators by their ids,
     and one lock for all of them.
     """
@@ -52,23 +52,25 @@ class World:
         self.groups: dict[object, bytes] = {}  # ids of the process groups of cupyx.distributed
         self.id_numbers = count(1)
         self.clique_numbers = count(1)  # numbers of communicators in messages
-        self.waiting: dict[threading.Thread, Waiting] = {}
+        self.waiting: dict[threading.Thread, WaitingRank] = {}
         # Threads such as those of a notebook, which do other work and call nothing here.
         self.background_threads = weakref.WeakSet(thread for thread in threading.enumerate() if thread.daemon)
 
-    def other_threads(self) -> list[threading.Thread]:
+    def list_other_threads(self) -> list[threading.Thread]:
         """Return the other threads of the program that may still make NCCL calls."""
         this_thread = threading.current_thread()
-        background = () if this_thread in self.background_threads else self.background_threads
+        background_threads = () if this_thread in self.background_threads else self.background_threads
         return [
             thread
             for thread in threading.enumerate()
-            if thread is not this_thread and thread not in background and not thread.name.startswith("gpulab")
+            if thread is not this_thread
+            and thread not in background_threads
+            and not thread.name.startswith("gpulab")
         ]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingRank:
     """A record of a thread that waits for other ranks, with the condition that ends its wait."""
 
     done: Callable[[], bool]
@@ -77,9 +79,9 @@ class Waiting:
     missing: Callable[[], Sequence[int]]
 
 
-def world() -> World:
+def get_world() -> NcclWorld:
     """Return the state of NCCL on the current machine."""
-    return current().own(World)
+    return current().own(NcclWorld)
 
 
 class Clique:
@@ -100,22 +102,24 @@ class Clique:
         device_count = len(current().devices)
         if size > device_count:
             raise NcclError(
-                INVALID_ARGUMENT,
+                INVALID_ARGUMENT_STATUS,
                 f"{size:,} ranks need {size:,} GPUs, but this machine has "
                 f"{words.count(device_count, 'virtual GPU')}. This argument is the number "
                 "of ranks, not of elements. Call use_device(name, count=n) for more "
                 "virtual GPUs.",
             )
-        self.world = world()
+        self.world = get_world()
         self.number = next(self.world.clique_numbers)
         self.size = size
-        self.members: dict[int, Member] = {}
-        self.queues: list[deque[Item]] = [deque() for _ in range(size)]
+        self.members: dict[int, CommunicatorMember] = {}
+        self.queues: list[deque[QueuedItem]] = [deque() for _ in range(size)]
         self.error: NcclError | None = None
 
     # Ranks
 
-    def join(self, rank: int, size: int, device: VirtualDevice, has_called: bool = True) -> Member:
+    def join(
+        self, rank: int, size: int, device: VirtualDevice, has_called: bool = True
+    ) -> CommunicatorMember:
         """Add a rank to the communicator.
 
         Raises
@@ -123,23 +127,23 @@ class Clique:
         NcclError
             Status 5, if it does not fit the ranks that have joined.
         """
-        mismatch = ""
+        mismatch_reason = ""
         if size != self.size:
-            mismatch = (
+            mismatch_reason = (
                 f"rank {rank} was created for {size} ranks, but another rank was created for {self.size}"
             )
         elif rank in self.members:
-            mismatch = f"rank {rank} already exists: each rank must have a different number"
+            mismatch_reason = f"rank {rank} already exists: each rank must have a different number"
         for member in self.members.values():
-            if member.device is device and not mismatch:
-                mismatch = (
+            if member.device is device and not mismatch_reason:
+                mismatch_reason = (
                     f"duplicate GPU: ranks {member.rank} and {rank} are both on device "
                     f"{device.id}. Each rank needs its own GPU: call "
                     "cp.cuda.Device(rank).use() first"
                 )
-        if mismatch:
-            raise self.fail(INVALID_USAGE, f"{mismatch[0].upper()}{mismatch[1:]}.")
-        member = self.members[rank] = Member(rank, device, threading.current_thread(), has_called)
+        if mismatch_reason:
+            raise self.fail(INVALID_USAGE_STATUS, f"{mismatch_reason[0].upper()}{mismatch_reason[1:]}.")
+        member = self.members[rank] = CommunicatorMember(rank, device, threading.current_thread(), has_called)
         self.world.changed.notify_all()
         return member
 
@@ -149,7 +153,7 @@ class Clique:
 
     # Calls
 
-    def enqueue(self, rank: int, items: Iterable[Item]) -> None:
+    def enqueue(self, rank: int, items: Iterable[QueuedItem]) -> None:
         """Add NCCL calls of a rank to the rank's queue."""
         member = self.members[rank]
         member.thread = threading.current_thread()
@@ -163,84 +167,85 @@ class Clique:
 
     def _run_collective(self) -> bool:
         first_items = [queue[0] for queue in self.queues if queue]
-        calls = [first_item for first_item in first_items if isinstance(first_item, Call)]
+        calls = [first_item for first_item in first_items if isinstance(first_item, NcclCall)]
         for call in calls[1:]:
             if call.signature != calls[0].signature:
                 raise self.fail(
-                    INVALID_USAGE,
+                    INVALID_USAGE_STATUS,
                     f"rank {calls[0].rank} calls {calls[0].description}, but rank "
                     f"{call.rank} calls {call.description}: all ranks must make the same "
                     "calls in the same order. (NCCL itself would hang or mix up data.)",
                 )
         if len(calls) < self.size:
             return False
-        call_rows = self._matching_calls()
+        call_rows = self._find_matching_calls()
         if calls[0].name == "commSplit":
-            split(calls)
+            split_communicator(calls)
         elif calls[0].name != "barrier":
-            work.collective(call_rows)
+            work.run_collective(call_rows)
         for call_row in call_rows:
             for queue, call in zip(self.queues, call_row, strict=True):
                 queue.popleft()
                 call.done = True
         return True
 
-    def _matching_calls(self) -> list[list[Call]]:
+    def _find_matching_calls(self) -> list[list[NcclCall]]:
         """Return the calls at the heads of all queues, and the following calls that share their kernel."""
-        rows: list[list[Call]] = []
+        call_rows: list[list[NcclCall]] = []
         for queued_items in zip(*self.queues, strict=False):
-            matching_row = [queued_item for queued_item in queued_items if isinstance(queued_item, Call)]
+            matching_row = [queued_item for queued_item in queued_items if isinstance(queued_item, NcclCall)]
             is_complete_row = len(matching_row) == self.size and all(
                 call.signature == matching_row[0].signature for call in matching_row
             )
             if not is_complete_row or (
-                rows and any(a.kernel_key != b.kernel_key for a, b in zip(rows[0], matching_row, strict=True))
+                call_rows
+                and any(a.kernel_key != b.kernel_key for a, b in zip(call_rows[0], matching_row, strict=True))
             ):
                 break
-            rows.append(matching_row)
+            call_rows.append(matching_row)
             if matching_row[0].group_token is None:
                 break
-        return rows
+        return call_rows
 
     def _run_exchange(self) -> bool:
         """Run sends and receives of connected ranks, and return whether any ran."""
         for rank, queue in enumerate(self.queues):
-            if queue and isinstance(queue[0], Batch):
-                batches = self._connected_batches(rank)
+            if queue and isinstance(queue[0], ExchangeBatch):
+                batches = self._find_connected_batches(rank)
                 if batches is None:
                     continue
-                call_pairs = self._matched_pairs(batches)
+                call_pairs = self._pair_calls(batches)
                 if not call_pairs:
                     waiting_ranks = "; ".join(
                         f"rank {rank_number} waits in {self.queues[rank_number][0].description}"
                         for rank_number in sorted(batches)
                     )
                     raise self.fail(
-                        INVALID_USAGE,
+                        INVALID_USAGE_STATUS,
                         f"no send has a matching receive: {waiting_ranks}. Each "
                         "send(peer) needs a recv by that peer. Put the calls that a rank "
                         "makes at the same time between groupStart() and groupEnd().",
                     )
                 calls = [call for call_pair in call_pairs for call in call_pair]
                 ranks = sorted({call.rank for call in calls})
-                work.exchange(call_pairs)
+                work.run_exchange(call_pairs)
                 for call in calls:
                     call.done = True
                 for rank_number in ranks:
                     batch = self.queues[rank_number][0]
-                    assert isinstance(batch, Batch)
+                    assert isinstance(batch, ExchangeBatch)
                     batch.calls = [call for call in batch.calls if not call.done]
                     if batch.done:
                         self.queues[rank_number].popleft()
                 return True
         return False
 
-    def _connected_batches(self, rank: int) -> dict[int, Batch] | None:
+    def _find_connected_batches(self, rank: int) -> dict[int, ExchangeBatch] | None:
         """Return the batches of all ranks with which a rank exchanges data, directly or indirectly.
 
         None if one of these ranks has not called yet.
         """
-        batches: dict[int, Batch] = {}
+        batches: dict[int, ExchangeBatch] = {}
         pending = [rank]
         while pending:
             rank = pending.pop()
@@ -249,12 +254,12 @@ class Clique:
             if not self.queues[rank]:
                 return None
             first_item = self.queues[rank][0]
-            if isinstance(first_item, Call):
+            if isinstance(first_item, NcclCall):
                 partner_rank = next(
                     r for r, b in batches.items() if any(c.other_rank == rank for c in b.calls)
                 )
                 raise self.fail(
-                    INVALID_USAGE,
+                    INVALID_USAGE_STATUS,
                     f"rank {partner_rank} calls {batches[partner_rank].description}, but rank {rank} "
                     f"calls {first_item.description}: the two calls do not match.",
                 )
@@ -262,10 +267,10 @@ class Clique:
             pending += [call.other_rank for call in first_item.calls if call.other_rank is not None]
         return batches
 
-    def _matched_pairs(self, batches: dict[int, Batch]) -> list[tuple[Call, Call]]:
+    def _pair_calls(self, batches: dict[int, ExchangeBatch]) -> list[tuple[NcclCall, NcclCall]]:
         call_pairs = []
         for rank, batch in batches.items():
-            receives_by_peer: dict[int, list[Call]] = {
+            receives_by_peer: dict[int, list[NcclCall]] = {
                 peer: [c for c in peer_batch.calls if c.name == "recv" and c.other_rank == rank]
                 for peer, peer_batch in batches.items()
             }
@@ -275,7 +280,7 @@ class Clique:
                 receive = receives_by_peer[call.other_rank].pop(0)
                 if (call.count, call.dtype) != (receive.count, receive.dtype):
                     raise self.fail(
-                        INVALID_USAGE,
+                        INVALID_USAGE_STATUS,
                         f"rank {rank} calls {call.description}, but rank "
                         f"{call.other_rank} calls {receive.description}: the counts and "
                         "types of a send and its receive must be equal.",
@@ -292,7 +297,7 @@ class Clique:
         self.world.changed.notify_all()
         return NcclError(status, f"{reason[0].upper()}{reason[1:]}")
 
-    def repeated_error(self) -> NcclError:
+    def make_repeated_error(self) -> NcclError:
         """Return the error for a further call on an unusable communicator."""
         assert self.error is not None
         error = NcclError(self.error.status)
@@ -316,17 +321,17 @@ class Clique:
         """
         thread = threading.current_thread()
         start_s = time.monotonic()
-        self.world.waiting[thread] = Waiting(is_done, self, activity, missing)
+        self.world.waiting[thread] = WaitingRank(is_done, self, activity, missing)
         try:
             while not is_done():
                 if self.error is not None:
-                    raise self.repeated_error()
+                    raise self.make_repeated_error()
                 status, reason = self._find_failure(missing(), time.monotonic() - start_s, remedy)
                 if reason:
                     raise self._fail_all(status, f"{activity}: {reason}")
                 self.world.changed.wait(_POLL_S)
         except KeyboardInterrupt:
-            self.fail(REMOTE, f"{activity}, and the program was interrupted.")
+            self.fail(REMOTE_STATUS, f"{activity}, and the program was interrupted.")
             raise
         finally:
             del self.world.waiting[thread]
@@ -347,30 +352,37 @@ class Clique:
             if member is None:
                 continue
             if member.has_called and member.thread is not this_thread and not member.thread.is_alive():
-                return REMOTE, f"rank {rank} has not called, and its thread ({member.thread.name}) has ended."
+                return (
+                    REMOTE_STATUS,
+                    f"rank {rank} has not called, and its thread ({member.thread.name}) has ended.",
+                )
             if member.end_state:
-                return REMOTE, f"rank {rank} was {member.end_state} and makes no more calls."
-        names = ", ".join(map(str, missing))
-        have_not_called = (
-            f"ranks {names} have not called" if len(missing) > 1 else f"rank {names} has not called"
+                return REMOTE_STATUS, f"rank {rank} was {member.end_state} and makes no more calls."
+        rank_names = ", ".join(map(str, missing))
+        not_called_sentence = (
+            f"ranks {rank_names} have not called" if len(missing) > 1 else f"rank {rank_names} has not called"
         )
         if self._is_deadlocked(missing):
             remedy = "All ranks must make the same calls in the same order, even on different communicators"
-            reason = f"{have_not_called}, and waits for this rank.{self._describe_threads(missing)} {remedy}."
-            return INVALID_USAGE, reason
+            reason = (
+                f"{not_called_sentence}, and waits for this rank.{self._describe_threads(missing)} {remedy}."
+            )
+            return INVALID_USAGE_STATUS, reason
         waiting_threads = {
             thread for thread, waiting_rank in list(self.world.waiting.items()) if not waiting_rank.done()
         }
-        if not any(thread not in waiting_threads for thread in self.world.other_threads()):
-            reason = f"{have_not_called}, and no other thread is running that could make the call."
-            return INVALID_USAGE, f"{reason}{self._describe_threads(missing)} {remedy}."
-        if waited_s > _PATIENCE_S * current().current_device.watchdog_s:
-            reason = f"{have_not_called} within {waited_s:.3g} s.{self._describe_threads(missing)} {remedy}."
-            lock = "A rank never calls if it waits for a lock that another rank holds during the call."
-            return REMOTE, f"{reason} {lock}"
+        if not any(thread not in waiting_threads for thread in self.world.list_other_threads()):
+            reason = f"{not_called_sentence}, and no other thread is running that could make the call."
+            return INVALID_USAGE_STATUS, f"{reason}{self._describe_threads(missing)} {remedy}."
+        if waited_s > _PATIENCE_FACTOR * current().current_device.watchdog_s:
+            reason = (
+                f"{not_called_sentence} within {waited_s:.3g} s.{self._describe_threads(missing)} {remedy}."
+            )
+            lock_note = "A rank never calls if it waits for a lock that another rank holds during the call."
+            return REMOTE_STATUS, f"{reason} {lock_note}"
         return 0, ""
 
-    def _threads_of(self, ranks: Sequence[int]) -> list[threading.Thread]:
+    def _find_threads(self, ranks: Sequence[int]) -> list[threading.Thread]:
         """Return the threads that are known to make the calls of these ranks."""
         members = [self.members[rank] for rank in ranks if rank in self.members]
         return [member.thread for member in members if member.has_called]
@@ -378,16 +390,16 @@ class Clique:
     def _is_deadlocked(self, missing: Sequence[int]) -> bool:
         """Return whether a missing rank's thread waits for the calling thread, directly or indirectly."""
         this_thread = threading.current_thread()
-        pending = [thread for thread in self._threads_of(missing) if thread is not this_thread]
-        visited = set()
+        pending = [thread for thread in self._find_threads(missing) if thread is not this_thread]
+        visited_threads = set()
         while pending:
             thread = pending.pop()
             if thread is this_thread:
                 return True
             waiting_rank = self.world.waiting.get(thread)
-            if thread not in visited and waiting_rank is not None and not waiting_rank.done():
-                visited.add(thread)
-                pending += waiting_rank.clique._threads_of(waiting_rank.missing())
+            if thread not in visited_threads and waiting_rank is not None and not waiting_rank.done():
+                visited_threads.add(thread)
+                pending += waiting_rank.clique._find_threads(waiting_rank.missing())
         return False
 
     def _describe_threads(self, missing: Sequence[int]) -> str:
@@ -399,7 +411,7 @@ class Clique:
             if member is None or not member.has_called or member.thread is this_thread:
                 continue
             waiting_rank = self.world.waiting.get(member.thread)
-            frame = _program_frame(member.thread)
+            frame = _find_program_frame(member.thread)
             if waiting_rank is not None and waiting_rank.clique is not self:
                 clique_number = waiting_rank.clique.number
                 sentences.append(
@@ -411,11 +423,11 @@ class Clique:
         return "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 
 
-def split(calls: Sequence[Call]) -> None:
+def split_communicator(calls: Sequence[NcclCall]) -> None:
     """Create a communicator for the ranks of each color. The ranks in each communicator are ordered by their
     keys.
     """
-    calls_by_color: dict[int, list[Call]] = {}
+    calls_by_color: dict[int, list[NcclCall]] = {}
     for call in calls:
         calls_by_color.setdefault(call.split_data[0], []).append(call)
     for color, color_calls in calls_by_color.items():
@@ -428,7 +440,7 @@ def split(calls: Sequence[Call]) -> None:
             call.split_data = None if member is None else (clique, member)
 
 
-def _program_frame(thread: threading.Thread) -> FrameType | None:
+def _find_program_frame(thread: threading.Thread) -> FrameType | None:
     """Return a thread's innermost frame outside of Python's threading modules; None if it has ended."""
     frame = sys._current_frames().get(thread.ident or 0) if thread.is_alive() else None
     while frame is not None and frame.f_back is not None and _is_threading_code(frame):
@@ -445,25 +457,25 @@ def _is_threading_code(frame: FrameType) -> bool:
 # Groups of a thread
 
 
-class Group:
+class CallGroup:
     """The NCCL calls that one thread makes between `groupStart` and `groupEnd`."""
 
     def __init__(self) -> None:
         self.depth = 0
-        self.calls: list[tuple[Clique, Call]] = []
-        self.new_members: list[tuple[Clique, Member]] = []
+        self.calls: list[tuple[Clique, NcclCall]] = []
+        self.new_members: list[tuple[Clique, CommunicatorMember]] = []
 
 
-def group() -> Group:
+def get_thread_group() -> CallGroup:
     """Return the group of NCCL calls that belongs to the calling thread."""
     attributes = current().thread.__dict__
     if "nccl_group" not in attributes:
-        attributes["nccl_group"] = Group()
-    thread_group: Group = attributes["nccl_group"]
+        attributes["nccl_group"] = CallGroup()
+    thread_group: CallGroup = attributes["nccl_group"]
     return thread_group
 
 
-def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
+def run_calls(calls: Sequence[tuple[Clique, NcclCall]]) -> None:
     """Queue the NCCL calls of one thread, and wait until all of them have run.
 
     Raises
@@ -477,8 +489,8 @@ def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
         cliques = list(dict.fromkeys(clique for clique, _ in calls))
         for clique in cliques:
             if clique.error is not None:
-                raise clique.repeated_error()
-        enqueued: list[tuple[Clique, Item, Call]] = []
+                raise clique.make_repeated_error()
+        enqueued_items: list[tuple[Clique, QueuedItem, NcclCall]] = []
         group_token = object()
         for clique in cliques:
             clique_calls = [call for owner, call in calls if owner is clique]
@@ -486,33 +498,37 @@ def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
                 call.group_token = group_token if len(clique_calls) > 1 else None
             for rank in dict.fromkeys(call.rank for call in clique_calls):
                 rank_calls = [call for call in clique_calls if call.rank == rank]
-                rank_items: list[Item] = [call for call in rank_calls if call.name not in ("send", "recv")]
-                batch = Batch([call for call in rank_calls if call.name in ("send", "recv")])
+                rank_items: list[QueuedItem] = [
+                    call for call in rank_calls if call.name not in ("send", "recv")
+                ]
+                batch = ExchangeBatch([call for call in rank_calls if call.name in ("send", "recv")])
                 rank_items += [batch] if batch.calls else []
                 clique.enqueue(rank, rank_items)
-                enqueued += [(clique, item, rank_calls[0]) for item in rank_items]
+                enqueued_items += [(clique, item, rank_calls[0]) for item in rank_items]
         for clique in cliques:
             try:
                 clique.advance()
             except Exception as error:
                 if clique.error is None:  # so that the other ranks do not wait for this call
-                    clique.fail(UNHANDLED_CUDA, f"{calls[0][1].name} of rank {calls[0][1].rank}: {error}")
+                    clique.fail(
+                        UNHANDLED_CUDA_STATUS, f"{calls[0][1].name} of rank {calls[0][1].rank}: {error}"
+                    )
                 raise
-        for clique, item, first_call in enqueued:
+        for clique, item, first_call in enqueued_items:
             activity = f"rank {first_call.rank} waits in {item.description}"
 
-            def missing(clique: Clique = clique, item: Item = item) -> list[int]:
-                if isinstance(item, Call):
+            def find_missing_ranks(clique: Clique = clique, item: QueuedItem = item) -> list[int]:
+                if isinstance(item, NcclCall):
                     return [rank for rank, queue in enumerate(clique.queues) if not queue]
                 peers = {call.other_rank for call in item.calls if call.other_rank is not None}
                 return sorted(peer for peer in peers if not clique.queues[peer]) or [
                     rank for rank, queue in enumerate(clique.queues) if not queue
                 ]
 
-            clique.wait(lambda item=item: item.done, activity, missing)  # type: ignore[misc]
+            clique.wait(lambda item=item: item.done, activity, find_missing_ranks)  # type: ignore[misc]
 
 
-def leave(member: Member, clique: Clique, end_state: str) -> None:
+def leave_communicator(member: CommunicatorMember, clique: Clique, end_state: str) -> None:
     """Mark the communicator of a rank as ended. The function takes no lock, because the garbage collector can
     call it.
     """

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.cp.cuda._nccl.calls import AVG, BFLOAT16, MAX, MIN, PROD, SUM
+from virtualgpu.cp.cuda._nccl.calls import AVG_OP, BFLOAT16_DTYPE, MAX_OP, MIN_OP, PROD_OP, SUM_OP
 from virtualgpu.model.links.rings import adding_order, chunks
 
 Array = npt.NDArray[Any]
 # If one of two numbers is NaN, the GPU's minimum and maximum return the other one.
-_FUNCTIONS = {SUM: np.add, AVG: np.add, PROD: np.multiply, MAX: np.fmax, MIN: np.fmin}
+_UFUNC_OF_OP = {SUM_OP: np.add, AVG_OP: np.add, PROD_OP: np.multiply, MAX_OP: np.fmax, MIN_OP: np.fmin}
 
 
 def reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
@@ -28,25 +28,26 @@ def reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
     1/n, and the average of integers is their sum divided by n and truncated.
     """
     rank_count = len(parts)
-    is_bfloat16 = dtype == BFLOAT16
+    is_bfloat16 = dtype == BFLOAT16_DTYPE
     is_floating = is_bfloat16 or np.issubdtype(parts[0].dtype, np.floating)
     with np.errstate(all="ignore"):
-        if op == AVG and is_floating:
+        if op == AVG_OP and is_floating:
             factor = np.float32(1 / rank_count) if is_bfloat16 else parts[0].dtype.type(1 / rank_count)
             parts = [
-                _to_bfloat16(_to_float32(part) * factor) if is_bfloat16 else part * factor for part in parts
+                _convert_to_bfloat16(_convert_to_float32(part) * factor) if is_bfloat16 else part * factor
+                for part in parts
             ]
-        function = _FUNCTIONS[op]
+        ufunc = _UFUNC_OF_OP[op]
         if is_bfloat16:
             return fold(
-                lambda partial_sum, part: _to_bfloat16(function(_to_float32(partial_sum), _to_float32(part))),
+                lambda partial_sum, part: _convert_to_bfloat16(
+                    ufunc(_convert_to_float32(partial_sum), _convert_to_float32(part))
+                ),
                 parts[1:],
                 parts[0],
             )
-        result: Array = fold(
-            lambda partial_sum, part: function(part, partial_sum), parts[1:], parts[0].copy()
-        )
-        if op == AVG and not is_floating:
+        result: Array = fold(lambda partial_sum, part: ufunc(part, partial_sum), parts[1:], parts[0].copy())
+        if op == AVG_OP and not is_floating:
             result = (np.sign(result) * (np.abs(result) // rank_count)).astype(result.dtype)
         return result
 
@@ -58,21 +59,21 @@ def all_reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
     rank_count = len(parts)
     result = np.empty_like(parts[0])
     for chunk, (chunk_start, chunk_end) in enumerate(chunks(parts[0].size, rank_count)):
-        order = adding_order(rank_count, (chunk - 1) % rank_count)
+        rank_order = adding_order(rank_count, (chunk - 1) % rank_count)
         result[chunk_start:chunk_end] = reduce_parts(
-            [parts[rank][chunk_start:chunk_end] for rank in order], dtype, op
+            [parts[rank][chunk_start:chunk_end] for rank in rank_order], dtype, op
         )
     return result
 
 
-def _to_float32(bits: Array) -> Array:
+def _convert_to_float32(bits: Array) -> Array:
     """Convert bfloat16 bits to float32, exactly."""
     values: Array = (bits.astype(np.uint32) << 16).view(np.float32)
     return values
 
 
-def _to_bfloat16(values: Array) -> Array:
+def _convert_to_bfloat16(values: Array) -> Array:
     """Round float32 to the bits of the nearest bfloat16, ties to even; NaN stays NaN."""
     bits = values.astype(np.float32).view(np.uint32)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return np.where(np.isnan(values), 0x7FFF, rounded).astype(np.uint16)
+    rounded_bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(values), 0x7FFF, rounded_bits).astype(np.uint16)

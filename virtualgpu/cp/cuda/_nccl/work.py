@@ -10,10 +10,10 @@ from typing import cast
 import numpy as np
 
 from virtualgpu.cp.cuda._nccl.calls import (
-    DTYPES,
-    INVALID_USAGE,
-    UNHANDLED_CUDA,
-    Call,
+    INVALID_USAGE_STATUS,
+    NCCL_DTYPES,
+    UNHANDLED_CUDA_STATUS,
+    NcclCall,
     NcclError,
 )
 from virtualgpu.cp.cuda._nccl.numbers import Array, all_reduce_parts, reduce_parts
@@ -24,7 +24,7 @@ from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.records.traffic.ports import Over
 
 
-def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
+def view_buffer(call: NcclCall, address: int, count: int, parameter: str) -> Array:
     """Return the array at the buffer address that a rank passed to an NCCL call.
 
     Raises
@@ -35,23 +35,25 @@ def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
     device = call.member.device
     size_bytes = count * call.item_bytes
     if not size_bytes:
-        return np.empty(0, DTYPES[call.dtype][2])
+        return np.empty(0, NCCL_DTYPES[call.dtype][2])
+    dtype_name = NCCL_DTYPES[call.dtype][0]
     call_and_buffer = (
-        f"{call.name} of rank {call.rank}: {parameter} ({count:,} x {DTYPES[call.dtype][0]} at {address:#x})"
+        f"{call.name} of rank {call.rank}: {parameter} ({count:,} x {dtype_name} at {address:#x})"
     )
     allocation = device.memory.nearest(address)
     if allocation is None or not allocation.address <= address < allocation.end:
         owner = device.machine.device_at(address)
-        reason = "is not in a live array"
+        error_reason = "is not in a live array"
         if owner is not None and owner is not device:
-            reason = f"is in the memory of device {owner.id}, but the rank's device is {device.id}"
+            error_reason = f"is in the memory of device {owner.id}, but the rank's device is {device.id}"
         raise NcclError(
-            UNHANDLED_CUDA, f"{call_and_buffer} {reason}. On a GPU this is an illegal memory access."
+            UNHANDLED_CUDA_STATUS,
+            f"{call_and_buffer} {error_reason}. On a GPU this is an illegal memory access.",
         )
     if address + size_bytes > allocation.end:
         remaining_count = (allocation.end - address) // call.item_bytes
         raise NcclError(
-            UNHANDLED_CUDA,
+            UNHANDLED_CUDA_STATUS,
             f"{call_and_buffer} goes past the end of a {allocation.label}, which has only "
             f"{remaining_count:,} elements from that address on. Counts are numbers of "
             "elements. A buffer for the data of n ranks (allGather, reduceScatter) must "
@@ -59,12 +61,13 @@ def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
         )
     if address % call.item_bytes:
         raise NcclError(
-            UNHANDLED_CUDA, f"{call_and_buffer} is not aligned to its element size, {call.item_bytes} bytes."
+            UNHANDLED_CUDA_STATUS,
+            f"{call_and_buffer} is not aligned to its element size, {call.item_bytes} bytes.",
         )
-    return device.memory.view(address, size_bytes).view(DTYPES[call.dtype][2])
+    return device.memory.view(address, size_bytes).view(NCCL_DTYPES[call.dtype][2])
 
 
-def check(call: Call, ranks: int) -> None:
+def check_call(call: NcclCall, ranks: int) -> None:
     """Find the arrays of an NCCL call, and check that the arrays and the stream belong to the rank's device.
 
     Raises
@@ -72,24 +75,24 @@ def check(call: Call, ranks: int) -> None:
     NcclError
         Status 1 for wrong pointers and streams, 5 in a stream that captures a graph.
     """
-    call.arrays = _call_arrays(call, ranks)
+    call.arrays = _find_call_arrays(call, ranks)
     device = call.member.device
     for other_device in device.machine.devices:
         if other_device is not device and other_device.schedule.has(call.stream):
             raise NcclError(
-                UNHANDLED_CUDA,
+                UNHANDLED_CUDA_STATUS,
                 f"{call.name} of rank {call.rank}: its stream belongs to device {other_device.id}, but the "
                 f"rank's device is {device.id}. Make the stream within `with cp.cuda.Device({device.id}):`.",
             )
     if device.work.capturing(call.stream) is not None:
         raise NcclError(
-            INVALID_USAGE,
+            INVALID_USAGE_STATUS,
             f"{call.name} of rank {call.rank}: its stream is capturing a graph, which the "
             "virtual NCCL does not support. Call it outside of the capture.",
         )
 
 
-def _call_arrays(call: Call, ranks: int) -> tuple[Array, Array]:
+def _find_call_arrays(call: NcclCall, ranks: int) -> tuple[Array, Array]:
     """Return the arrays that a call reads and writes."""
     read_count = write_count = call.count
     if call.name == "allGather":
@@ -101,34 +104,36 @@ def _call_arrays(call: Call, ranks: int) -> tuple[Array, Array]:
         read_count = 0
     if call.name == "send" or (call.name == "reduce" and not is_root):
         write_count = 0
-    return buffer(call, call.send, read_count, "sendbuf"), buffer(call, call.recv, write_count, "recvbuf")
+    return view_buffer(call, call.send, read_count, "sendbuf"), view_buffer(
+        call, call.recv, write_count, "recvbuf"
+    )
 
 
-def collective(rows: Sequence[Sequence[Call]]) -> None:
+def run_collective(call_rows: Sequence[Sequence[NcclCall]]) -> None:
     """Execute collective NCCL calls of one group that share a kernel on each device.
 
     Each row contains the matching calls of all ranks. NCCL also merges equal calls of a group into one
     kernel.
     """
-    rows = [calls for calls in rows if calls[0].count]
-    if not rows:
+    call_rows = [calls for calls in call_rows if calls[0].count]
+    if not call_rows:
         return
-    first_call = rows[0][0]
-    rank_count = len(rows[0])
+    first_call = call_rows[0][0]
+    rank_count = len(call_rows[0])
     ring_call = cast(RingCall, first_call.name)
     transferred_bytes: Counter[tuple[int, int]] = Counter()
-    for calls in rows:
+    for calls in call_rows:
         transferred_bytes.update(
             moved(ring_call, rank_count, calls[0].count, first_call.item_bytes, calls[0].other_rank or 0)
         )
 
     def move_data() -> None:
-        for calls in rows:
-            _move(calls)
+        for calls in call_rows:
+            _store_results(calls)
 
-    devices = {call.rank: call.member.device for call in rows[0]}
-    calls = [calls[rank] for rank in range(rank_count) for calls in rows]
-    _run(
+    devices = {call.rank: call.member.device for call in call_rows[0]}
+    calls = [calls[rank] for rank in range(rank_count) for calls in call_rows]
+    _run_on_devices(
         first_call.kernel,
         calls,
         move_data,
@@ -137,14 +142,14 @@ def collective(rows: Sequence[Sequence[Call]]) -> None:
     )
 
 
-def _move(calls: Sequence[Call]) -> None:
+def _store_results(calls: Sequence[NcclCall]) -> None:
     """Write the results of one collective call to the receive arrays of all ranks."""
     first_call = calls[0]
     rank_count = len(calls)
-    root = calls[0].other_rank or 0
+    root_rank = calls[0].other_rank or 0
     inputs = [call.arrays[0] for call in calls]
     if first_call.name == "broadcast":
-        results = [inputs[root].copy()] * rank_count
+        results = [inputs[root_rank].copy()] * rank_count
     elif first_call.name == "allGather":
         results = [np.concatenate(inputs)] * rank_count
     else:
@@ -162,7 +167,9 @@ def _move(calls: Sequence[Call]) -> None:
         elif first_call.name == "reduce":
             results = [
                 reduce_parts(
-                    [inputs[rank] for rank in adding_order(rank_count, root)], first_call.dtype, first_call.op
+                    [inputs[rank] for rank in adding_order(rank_count, root_rank)],
+                    first_call.dtype,
+                    first_call.op,
                 )
             ] * rank_count
         else:
@@ -172,21 +179,23 @@ def _move(calls: Sequence[Call]) -> None:
             call.arrays[1][...] = result
 
 
-def exchange(pairs: Sequence[tuple[Call, Call]]) -> None:
+def run_exchange(call_pairs: Sequence[tuple[NcclCall, NcclCall]]) -> None:
     """Execute matched pairs of sends and receives at the same time."""
-    array_pairs = [(send.arrays[0], recv.arrays[1]) for send, recv in pairs]
+    array_pairs = [(send.arrays[0], recv.arrays[1]) for send, recv in call_pairs]
 
     def move_data() -> None:
         copies = [np.array(sent_array) for sent_array, _ in array_pairs]
         for values, (_, received_array) in zip(copies, array_pairs, strict=True):
             received_array[...] = values
 
-    devices = {call.rank: call.member.device for call_pair in pairs for call in call_pair}
+    devices = {call.rank: call.member.device for call_pair in call_pairs for call in call_pair}
     transferred_bytes: Counter[tuple[int, int]] = Counter()
-    for send, recv in pairs:
+    for send, recv in call_pairs:
         transferred_bytes[send.rank, recv.rank] += send.count * send.item_bytes
-    calls = sorted((call for call_pair in pairs for call in call_pair), key=lambda call: call.rank)
-    _run("ncclDevKernel_SendRecv", calls, move_data, _list_transfers(devices, transferred_bytes), 1)
+    calls = sorted((call for call_pair in call_pairs for call in call_pair), key=lambda call: call.rank)
+    _run_on_devices(
+        "ncclDevKernel_SendRecv", calls, move_data, _list_transfers(devices, transferred_bytes), 1
+    )
 
 
 def _list_transfers(
@@ -205,9 +214,9 @@ def _list_transfers(
     return transfers
 
 
-def _run(
+def _run_on_devices(
     name: str,
-    calls: Sequence[Call],
+    calls: Sequence[NcclCall],
     move_data: Callable[[], object],
     transfers: list[tuple[int, int, int, Over]],
     step_count: int,

@@ -13,7 +13,7 @@ from virtualgpu.records.device.attributes import ATTRIBUTES
 VIRTUAL_CUDA_VERSION = 13000
 
 # Properties that consist of several sizes, and the suffixes of their attributes.
-_SIZES = {
+_TEXTURE_SIDES = {
     "Texture2D": ("Width", "Height"),
     "Texture3D": ("Width", "Height", "Depth"),
     "Texture1DLayered": ("Width", "Layers"),
@@ -28,9 +28,9 @@ _PCI_ATTRIBUTES = (33, 34, 50)  # bus, device, domain
 _PCI_ADDRESS_PATTERN = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.0)?", re.I)
 
 # cudaLimit (driver_types.h).
-_STACK_SIZE = 0
-_PRINTF_FIFO_SIZE = 1
-_MALLOC_HEAP_SIZE = 2
+_STACK_SIZE_LIMIT = 0
+_PRINTF_FIFO_SIZE_LIMIT = 1
+_MALLOC_HEAP_SIZE_LIMIT = 2
 
 
 def getDeviceCount() -> int:  # noqa: N802
@@ -63,9 +63,13 @@ def deviceGetLimit(limit: int) -> int:  # noqa: N802
     size and 2 the heap size.
     """
     memory = _machine.current().current_device.memory
-    limits = {_STACK_SIZE: 1024, _PRINTF_FIFO_SIZE: 1 << 20, _MALLOC_HEAP_SIZE: memory.heap_bytes}
+    limits = {
+        _STACK_SIZE_LIMIT: 1024,
+        _PRINTF_FIFO_SIZE_LIMIT: 1 << 20,
+        _MALLOC_HEAP_SIZE_LIMIT: memory.heap_bytes,
+    }
     if limit not in limits:
-        raise _unsupported_limit_error(limit)
+        raise _make_unsupported_limit_error(limit)
     return limits[limit]
 
 
@@ -79,13 +83,13 @@ def deviceSetLimit(limit: int, value: int) -> None:  # noqa: N802
     CUDARuntimeError
         Status 1 after a kernel has used the heap; 215 for an unknown limit.
     """
-    if limit not in (_STACK_SIZE, _PRINTF_FIFO_SIZE, _MALLOC_HEAP_SIZE):
-        raise _unsupported_limit_error(limit)
-    if limit == _MALLOC_HEAP_SIZE:
+    if limit not in (_STACK_SIZE_LIMIT, _PRINTF_FIFO_SIZE_LIMIT, _MALLOC_HEAP_SIZE_LIMIT):
+        raise _make_unsupported_limit_error(limit)
+    if limit == _MALLOC_HEAP_SIZE_LIMIT:
         _machine.current().current_device.memory.heap_bytes = int(value)
 
 
-def _unsupported_limit_error(limit: int) -> CUDARuntimeError:
+def _make_unsupported_limit_error(limit: int) -> CUDARuntimeError:
     return CUDARuntimeError(
         215,
         "cudaErrorUnsupportedLimit",
@@ -108,9 +112,9 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
     """
     info = _machine.current().device(device).info
     values = {attribute.name: attribute.of(info) for attribute in ATTRIBUTES}
-    sizes = {
+    texture_sizes = {
         f"max{texture_kind}": tuple(values[f"Max{texture_kind}{axis_name}"] for axis_name in sides)
-        for texture_kind, sides in _SIZES.items()
+        for texture_kind, sides in _TEXTURE_SIDES.items()
     }
     return {
         "name": info.name.encode(),
@@ -118,8 +122,8 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
         "maxThreadsDim": info.max_block_dim,
         "maxGridSize": info.max_grid_dim,
         "deviceOverlap": int(bool(info.copy_engines)),
-        **sizes,
-        **_pci_address(device),
+        **texture_sizes,
+        **_find_pci_address(device),
         **{attribute.property: attribute.of(info) for attribute in ATTRIBUTES if attribute.property},
     }
 
@@ -127,7 +131,7 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
 def deviceGetAttribute(attrib: int, device: int) -> int:  # noqa: N802
     """Return a device attribute by its CUDA number. An unknown attribute raises error 1."""
     info = _machine.current().device(device).info
-    pci_values = dict(zip(_PCI_ATTRIBUTES, _pci_address(device).values(), strict=True))
+    pci_values = dict(zip(_PCI_ATTRIBUTES, _find_pci_address(device).values(), strict=True))
     attribute_value = next(
         (attribute.of(info) for attribute in ATTRIBUTES if attribute.number == attrib), pci_values.get(attrib)
     )
@@ -144,15 +148,15 @@ def deviceGetAttribute(attrib: int, device: int) -> int:  # noqa: N802
 # PCI addresses: each virtual GPU has its own bus, in the order of the device numbers.
 
 
-def _pci_address(device: int) -> dict[str, int]:
+def _find_pci_address(device: int) -> dict[str, int]:
     _machine.current().device(device)
     return {"pciBusID": device + 1, "pciDeviceID": 0, "pciDomainID": 0}
 
 
 def deviceGetPCIBusId(device: int) -> str:  # noqa: N802
     """Return the PCI address of a device. Each virtual GPU has its own bus number."""
-    bus, slot, domain = _pci_address(device).values()
-    return f"{domain:04X}:{bus:02X}:{slot:02X}.0"
+    bus_number, slot_number, domain_number = _find_pci_address(device).values()
+    return f"{domain_number:04X}:{bus_number:02X}:{slot_number:02X}.0"
 
 
 def deviceGetByPCIBusId(pciBusId: str) -> int:  # noqa: N802, N803
@@ -171,9 +175,9 @@ def deviceGetByPCIBusId(pciBusId: str) -> int:  # noqa: N802, N803
             f"invalid argument: {pciBusId!r} is not a PCI address of the form domain:bus:device.function, "
             "each in hexadecimal.",
         )
-    domain, bus, slot = (int(number_text or "0", 16) for number_text in match.groups())
+    domain_number, bus_number, slot_number = (int(number_text or "0", 16) for number_text in match.groups())
     for device_id in range(getDeviceCount()):
-        if tuple(_pci_address(device_id).values()) == (bus, slot, domain):
+        if tuple(_find_pci_address(device_id).values()) == (bus_number, slot_number, domain_number):
             return device_id
     addresses = ", ".join(map(deviceGetPCIBusId, range(getDeviceCount())))
     raise CUDARuntimeError(

@@ -9,13 +9,13 @@ from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
 
 
-def register(resource: Any) -> int:
-    """Keep an object alive until `unregister` is called, and return a handle for it."""
+def register_resource(resource: Any) -> int:
+    """Keep an object alive until `unregister_resource` is called, and return a handle for it."""
     _machine.current().handles[resource.ptr] = resource
     return int(resource.ptr)
 
 
-def resource_of(handle: int, expected_class: type, type_name: str) -> Any:
+def get_resource(handle: int, expected_class: type, type_name: str) -> Any:
     """Return the object that was registered with a given handle.
 
     Raises
@@ -33,25 +33,25 @@ def resource_of(handle: int, expected_class: type, type_name: str) -> Any:
     return resource
 
 
-def unregister(handle: int, expected_class: type, type_name: str) -> None:
-    """Release the object that `register` keeps alive."""
-    resource_of(handle, expected_class, type_name)
+def unregister_resource(handle: int, expected_class: type, type_name: str) -> None:
+    """Release the object that `register_resource` keeps alive."""
+    get_resource(handle, expected_class, type_name)
     del _machine.current().handles[handle]
 
 
-def stream_of(handle: int) -> _BaseStream:
+def get_stream(handle: int) -> _BaseStream:
     """Return the stream with a given handle, including streams that no runtime function created."""
     machine = _machine.current()
     stream = machine.handles.get(handle)
     if isinstance(stream, _BaseStream):
         return stream
-    owner = next((device.id for device in machine.devices if device.work.schedule.has(handle)), -1)
-    return _BaseStream(handle, owner)
+    owner_id = next((device.id for device in machine.devices if device.work.schedule.has(handle)), -1)
+    return _BaseStream(handle, owner_id)
 
 
-def event_of(handle: int) -> Event:
+def get_event(handle: int) -> Event:
     """Return the event with a given handle. The handle can also be the attribute `ptr` of an existing
     `Event`.
     """
     event: Event | None = _machine.current().events.get(handle)
-    return event or resource_of(handle, Event, "event")
+    return event or get_resource(handle, Event, "event")

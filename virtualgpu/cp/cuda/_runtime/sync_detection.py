@@ -30,12 +30,12 @@ def allow_synchronize(allow: bool) -> Iterator[None]:
         stacklevel=3,
     )
     thread = _machine.current().thread
-    previous = getattr(thread, "may_synchronize", True)
+    previous_setting = getattr(thread, "may_synchronize", True)
     thread.may_synchronize = allow
     try:
         yield
     finally:
-        thread.may_synchronize = previous
+        thread.may_synchronize = previous_setting
 
 
 def declare_synchronize() -> None:

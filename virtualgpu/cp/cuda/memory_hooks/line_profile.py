@@ -22,12 +22,12 @@ _HIDDEN_FOLDERS = (
 
 
 @dataclass(slots=True)
-class _CallLine:
+class _CallNode:
     """A node of the call tree: a source line, and the bytes that it and its callees allocated."""
 
     used_bytes: int = 0
     acquired_bytes: int = 0
-    calls: dict[tuple[str, int | None, str], _CallLine] = field(default_factory=dict)
+    calls: dict[tuple[str, int | None, str], _CallNode] = field(default_factory=dict)
 
     def add(self, used_bytes: int, acquired_bytes: int) -> None:
         self.used_bytes += used_bytes
@@ -55,7 +55,7 @@ class LineProfileHook(MemoryHook):
     name = "LineProfileHook"
 
     def __init__(self, max_depth: int = 0) -> None:
-        self._root = _CallLine()
+        self._root = _CallNode()
         self._max_depth = max_depth
 
     def malloc_preprocess(self, **kwargs: Any) -> None:
@@ -69,7 +69,7 @@ class LineProfileHook(MemoryHook):
         call_node.add(used_bytes, acquired_bytes)
         frames = [f for f in traceback.extract_stack() if not f.filename.startswith(_HIDDEN_FOLDERS)]
         for frame in frames[: self._max_depth - 1 if self._max_depth > 0 else None]:
-            call_node = call_node.calls.setdefault((frame.filename, frame.lineno, frame.name), _CallLine())
+            call_node = call_node.calls.setdefault((frame.filename, frame.lineno, frame.name), _CallNode())
             call_node.add(used_bytes, acquired_bytes)
 
     def print_report(self, file: TextIO | None = None) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 
 from virtualgpu.cp._core.arguments import check_device
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp.cuda._memory.copies import copy
+from virtualgpu.cp.cuda._memory.copies import enqueue_copy
 from virtualgpu.cp.cuda.stream import _BaseStream
-from virtualgpu.cp.cuda.texture.channels import ChannelFormatDescriptor, invalid, texel_of
+from virtualgpu.cp.cuda.texture.channels import ChannelFormatDescriptor, make_invalid_value_error, parse_texel
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
 
@@ -56,20 +56,22 @@ class CUDAarray:
         self.depth = depth
         self.flags = flags
         self.ndim = 1 + (height > 0) + (depth > 0)
-        self.texel = texel_of(desc)
+        self.texel = parse_texel(desc)
         extents = (width, height, depth)[: self.ndim]
         if any(
             not 0 < extent <= max_extent
             for extent, max_extent in zip(extents, _MAX_EXTENTS[self.ndim], strict=True)
         ):
-            raise invalid(f"the array has {extents} texels, but the maximum is {_MAX_EXTENTS[self.ndim]}.")
+            raise make_invalid_value_error(
+                f"the array has {extents} texels, but the maximum is {_MAX_EXTENTS[self.ndim]}."
+            )
         self.device = _machine.current().current_device
-        size = width * max(1, height) * max(1, depth) * self.texel.size_bytes
-        self.ptr = self.device.memory.malloc(size)
-        shape = " × ".join(map(str, extents[::-1]))
-        label = f"CUDA array of {shape} texels of {self.texel.size_bytes} bytes"
-        self.device.memory.track(self.ptr, size, label)
-        self._bytes = self.device.memory.view(self.ptr, size)
+        size_bytes = width * max(1, height) * max(1, depth) * self.texel.size_bytes
+        self.ptr = self.device.memory.malloc(size_bytes)
+        shape_text = " × ".join(map(str, extents[::-1]))
+        label = f"CUDA array of {shape_text} texels of {self.texel.size_bytes} bytes"
+        self.device.memory.track(self.ptr, size_bytes, label)
+        self._bytes = self.device.memory.view(self.ptr, size_bytes)
 
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():
@@ -124,7 +126,7 @@ class CUDAarray:
         else:
             array_bytes = array.reshape(-1).view(np.uint8)
         target_bytes, source_bytes = (self._bytes, array_bytes) if to_texture else (array_bytes, self._bytes)
-        copy(
+        enqueue_copy(
             lambda: np.copyto(target_bytes, source_bytes),
             target_bytes.nbytes,
             target=self.device if to_texture else owner,

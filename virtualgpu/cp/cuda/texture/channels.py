@@ -13,7 +13,9 @@ from virtualgpu.model.memory.textures import FLOAT, SIGNED, UNSIGNED
 _CHANNEL_KINDS = {SIGNED: ("int", (8, 16, 32)), UNSIGNED: ("uint", (8, 16, 32)), FLOAT: ("float", (16, 32))}
 
 
-def invalid(reason: str, status: int = 1, name: str = "cudaErrorInvalidValue") -> CUDARuntimeError:
+def make_invalid_value_error(
+    reason: str, status: int = 1, name: str = "cudaErrorInvalidValue"
+) -> CUDARuntimeError:
     """Return CUDA's error for an invalid value. The string `reason` is added to the error message."""
     status_text = {1: "invalid argument", 20: "invalid channel descriptor"}[status]
     return CUDARuntimeError(status, name, f"{status_text}: {reason}")
@@ -41,7 +43,7 @@ class ChannelFormatDescriptor:
 
 
 @dataclass(frozen=True, slots=True)
-class Texel:
+class TexelFormat:
     """A checked texel format, with its channel count, channel size in bytes and value type."""
 
     channels: int
@@ -57,29 +59,29 @@ class Texel:
         return np.dtype(f"{_CHANNEL_KINDS[self.kind][0]}{8 * self.channel_bytes}")
 
 
-def texel_of(format: ChannelFormatDescriptor) -> Texel:
-    """Check a channel format and return it as a `Texel`.
+def parse_texel(format: ChannelFormatDescriptor) -> TexelFormat:
+    """Check a channel format and return it as a `TexelFormat`.
 
     Raises
     ------
     CUDARuntimeError
         Status 20, ``cudaErrorInvalidChannelDescriptor``, for channels that textures do not support.
     """
-    fields = format.get_channel_format()
-    bits = tuple(fields[name] for name in "xyzw")
-    used_widths = tuple(width for width in bits if width)
-    _, widths = _CHANNEL_KINDS.get(fields["f"], ("", ()))
+    format_fields = format.get_channel_format()
+    channel_bits = tuple(format_fields[name] for name in "xyzw")
+    used_widths = tuple(width for width in channel_bits if width)
+    _, allowed_widths = _CHANNEL_KINDS.get(format_fields["f"], ("", ()))
     if (
         len(used_widths) not in (1, 2, 4)
-        or bits[: len(used_widths)] != used_widths
+        or channel_bits[: len(used_widths)] != used_widths
         or len({*used_widths}) > 1
-        or used_widths[0] not in widths
+        or used_widths[0] not in allowed_widths
     ):
-        raise invalid(
-            f"the format has channels of {bits} bits and kind {fields['f']}. A texel must "
+        raise make_invalid_value_error(
+            f"the format has channels of {channel_bits} bits and kind {format_fields['f']}. A texel must "
             "have 1, 2 or 4 channels of equal width: 8, 16 or 32 bits for integers, 16 "
             "or 32 bits for floats.",
             20,
             "cudaErrorInvalidChannelDescriptor",
         )
-    return Texel(len(used_widths), used_widths[0] // 8, fields["f"])
+    return TexelFormat(len(used_widths), used_widths[0] // 8, format_fields["f"])

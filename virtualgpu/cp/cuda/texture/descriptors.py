@@ -12,10 +12,10 @@ from virtualgpu.model.memory.textures import NUMBERS
 
 __all__ = ["ChannelFormatDescriptor", "ResourceDescriptor", "TextureDescriptor"]
 
-ARRAY = NUMBERS["cudaResourceTypeArray"]
-MIPMAPPED = NUMBERS["cudaResourceTypeMipmappedArray"]
-LINEAR = NUMBERS["cudaResourceTypeLinear"]
-PITCH_2D = NUMBERS["cudaResourceTypePitch2D"]
+ARRAY_RESOURCE = NUMBERS["cudaResourceTypeArray"]
+MIPMAPPED_RESOURCE = NUMBERS["cudaResourceTypeMipmappedArray"]
+LINEAR_RESOURCE = NUMBERS["cudaResourceTypeLinear"]
+PITCH_2D_RESOURCE = NUMBERS["cudaResourceTypePitch2D"]
 
 
 class ResourceDescriptor:
@@ -50,10 +50,10 @@ class ResourceDescriptor:
         height: int = 0,
         pitchInBytes: int = 0,  # noqa: N803
     ) -> None:
-        if restype == MIPMAPPED:
+        if restype == MIPMAPPED_RESOURCE:
             raise NotImplementedError("cudaResourceTypeMipmappedArray is currently not supported.")
-        required = {"cuArr": cuArr} if restype == ARRAY else {"arr": arr, "chDesc": chDesc}
-        for name, argument in required.items():
+        required_arguments = {"cuArr": cuArr} if restype == ARRAY_RESOURCE else {"arr": arr, "chDesc": chDesc}
+        for name, argument in required_arguments.items():
             if argument is None:
                 raise TypeError(f"A resource of type {restype} needs the argument `{name}`.")
         self.restype = restype
@@ -67,23 +67,23 @@ class ResourceDescriptor:
 
     def get_resource_desc(self) -> dict[str, Any]:
         """Return the fields of the resource descriptor as a dictionary."""
-        fields: dict[str, Any] = {"resType": self.restype}
-        if self.cuArr is not None and self.restype == ARRAY:
-            fields["array"] = {"array": self.cuArr.ptr}
+        descriptor_fields: dict[str, Any] = {"resType": self.restype}
+        if self.cuArr is not None and self.restype == ARRAY_RESOURCE:
+            descriptor_fields["array"] = {"array": self.cuArr.ptr}
         elif self.arr is not None and self.chDesc is not None:
             memory_fields: dict[str, Any] = {
                 "devPtr": self.arr.data.ptr,
                 "desc": self.chDesc.get_channel_format(),
             }
-            if self.restype == LINEAR:
-                fields["linear"] = memory_fields | {"sizeInBytes": self.size_bytes}
-            elif self.restype == PITCH_2D:
-                fields["pitch2D"] = memory_fields | {
+            if self.restype == LINEAR_RESOURCE:
+                descriptor_fields["linear"] = memory_fields | {"sizeInBytes": self.size_bytes}
+            elif self.restype == PITCH_2D_RESOURCE:
+                descriptor_fields["pitch2D"] = memory_fields | {
                     "width": self.width,
                     "height": self.height,
                     "pitchInBytes": self.pitch_bytes,
                 }
-        return fields
+        return descriptor_fields
 
 
 class TextureDescriptor:

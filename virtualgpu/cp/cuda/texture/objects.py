@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from virtualgpu.cp.cuda.texture.channels import Texel, invalid, texel_of
+from virtualgpu.cp.cuda.texture.channels import TexelFormat, make_invalid_value_error, parse_texel
 from virtualgpu.cp.cuda.texture.descriptors import (
-    ARRAY,
-    LINEAR,
-    PITCH_2D,
+    ARRAY_RESOURCE,
+    LINEAR_RESOURCE,
+    PITCH_2D_RESOURCE,
     ResourceDescriptor,
     TextureDescriptor,
 )
@@ -20,7 +20,7 @@ from virtualgpu.model.memory.textures import FLOAT, NUMBERS
 from virtualgpu.records.device.attributes import MOST_LINEAR_TEXELS, PITCH_ALIGNMENT, TEXTURE_ALIGNMENT
 
 
-class _Object(TextureHandle):
+class _TextureTableEntry(TextureHandle):
     """An entry in the device's table of textures; destroying the object removes the entry."""
 
     def _register(self, device: VirtualDevice, **fields: Any) -> None:
@@ -35,7 +35,7 @@ class _Object(TextureHandle):
             self.ptr = 0
 
 
-class TextureObject(_Object):
+class TextureObject(_TextureTableEntry):
     """A texture that kernels can read. Kernels receive a texture as a ``cudaTextureObject_t``.
 
     Parameters
@@ -63,49 +63,53 @@ class TextureObject(_Object):
     """
 
     def __init__(self, ResDesc: ResourceDescriptor, TexDesc: TextureDescriptor) -> None:  # noqa: N803
-        device, texel, fields = _memory_of(ResDesc)
-        descriptor = TexDesc
-        if descriptor.srgb:
+        device, texel, entry_fields = _describe_memory(ResDesc)
+        texture_descriptor = TexDesc
+        if texture_descriptor.srgb:
             raise NotSupportedError(
                 "The virtual GPU does not support sRGB textures. Convert the picture to linear values first."
             )
-        ranges = (
-            ("addressModes", descriptor.modes, 4),
-            ("filterMode", (descriptor.filter_mode,), 2),
-            ("readMode", (descriptor.read_mode,), 2),
+        allowed_values = (
+            ("addressModes", texture_descriptor.modes, 4),
+            ("filterMode", (texture_descriptor.filter_mode,), 2),
+            ("readMode", (texture_descriptor.read_mode,), 2),
         )
-        for name, values, value_count in ranges:
+        for name, values, value_count in allowed_values:
             if any(not 0 <= mode_value < value_count for mode_value in values):
-                raise invalid(f"`{name}` is {values}, but valid values are 0 to {value_count - 1}.")
-        normalized_read = descriptor.read_mode == NUMBERS["cudaReadModeNormalizedFloat"]
+                raise make_invalid_value_error(
+                    f"`{name}` is {values}, but valid values are 0 to {value_count - 1}."
+                )
+        is_normalized_read = texture_descriptor.read_mode == NUMBERS["cudaReadModeNormalizedFloat"]
         is_integer = texel.kind != FLOAT
-        if normalized_read and is_integer and texel.channel_bytes == 4:
-            raise invalid("cudaReadModeNormalizedFloat supports only integers of 8 and 16 bits.")
-        interpolated = descriptor.filter_mode == NUMBERS["cudaFilterModeLinear"]
-        if interpolated and is_integer and not normalized_read:
-            raise invalid(
+        if is_normalized_read and is_integer and texel.channel_bytes == 4:
+            raise make_invalid_value_error(
+                "cudaReadModeNormalizedFloat supports only integers of 8 and 16 bits."
+            )
+        is_interpolated = texture_descriptor.filter_mode == NUMBERS["cudaFilterModeLinear"]
+        if is_interpolated and is_integer and not is_normalized_read:
+            raise make_invalid_value_error(
                 "cudaFilterModeLinear returns floats, so a texture of integers also "
                 "needs cudaReadModeNormalizedFloat."
             )
-        if ResDesc.restype == LINEAR and (interpolated or descriptor.normalized):
-            raise invalid(
+        if ResDesc.restype == LINEAR_RESOURCE and (is_interpolated or texture_descriptor.normalized):
+            raise make_invalid_value_error(
                 "a texture of linear memory supports only integer indices (tex1Dfetch). For filtering or "
                 "normalized coordinates, use a CUDAarray or cudaResourceTypePitch2D."
             )
         self._register(
             device,
-            **fields,
-            normalized_read=int(normalized_read and is_integer),
-            normalized_coordinates=int(bool(descriptor.normalized)),
-            interpolated=int(interpolated),
-            modes=descriptor.modes,
-            border=descriptor.border,
+            **entry_fields,
+            normalized_read=int(is_normalized_read and is_integer),
+            normalized_coordinates=int(bool(texture_descriptor.normalized)),
+            interpolated=int(is_interpolated),
+            modes=texture_descriptor.modes,
+            border=texture_descriptor.border,
         )
         self.ResDesc = ResDesc
         self.TexDesc = TexDesc
 
 
-class SurfaceObject(_Object):
+class SurfaceObject(_TextureTableEntry):
     """A surface that kernels can write. Kernels receive a surface as a ``cudaSurfaceObject_t``.
 
     Parameters
@@ -121,75 +125,80 @@ class SurfaceObject(_Object):
 
     def __init__(self, ResDesc: ResourceDescriptor) -> None:  # noqa: N803
         array = ResDesc.cuArr
-        stores = NUMBERS["cudaArraySurfaceLoadStore"]
-        if ResDesc.restype != ARRAY or array is None or not array.flags & stores:
-            raise invalid(
+        store_flag = NUMBERS["cudaArraySurfaceLoadStore"]
+        if ResDesc.restype != ARRAY_RESOURCE or array is None or not array.flags & store_flag:
+            raise make_invalid_value_error(
                 "a surface needs a CUDAarray that was created with "
                 "flags=cp.cuda.runtime.cudaArraySurfaceLoadStore."
             )
-        device, _, fields = _memory_of(ResDesc)
+        device, _, fields = _describe_memory(ResDesc)
         self._register(device, **fields, is_surface=1)
         self.ResDesc = ResDesc
 
 
-def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict[str, Any]]:
+def _describe_memory(resource: ResourceDescriptor) -> tuple[VirtualDevice, TexelFormat, dict[str, Any]]:
     """Return the device, the texel format, and the table entry for a resource descriptor."""
-    if resource.restype == ARRAY:
+    if resource.restype == ARRAY_RESOURCE:
         array = resource.cuArr
         assert array is not None
         texel = array.texel
         device = array.device
         address = array.ptr
-        size = array.width, max(1, array.height), max(1, array.depth)
-        pitch = array.width * texel.size_bytes
-        needed_bytes = pitch * size[1] * size[2]
-    elif resource.restype in (LINEAR, PITCH_2D):
+        array_size = array.width, max(1, array.height), max(1, array.depth)
+        pitch_bytes = array.width * texel.size_bytes
+        needed_bytes = pitch_bytes * array_size[1] * array_size[2]
+    elif resource.restype in (LINEAR_RESOURCE, PITCH_2D_RESOURCE):
         assert resource.arr is not None
         assert resource.chDesc is not None
-        texel = texel_of(resource.chDesc)
+        texel = parse_texel(resource.chDesc)
         device = resource.arr._mem.owner
         address = resource.arr.data.ptr
         if address % TEXTURE_ALIGNMENT:
-            raise invalid(
+            raise make_invalid_value_error(
                 f"a texture's memory must start at a multiple of {TEXTURE_ALIGNMENT} "
                 f"bytes, but it starts at {address:#x}."
             )
-        if resource.restype == LINEAR:
-            size = (resource.size_bytes // texel.size_bytes, 1, 1)
-            pitch = 0
-            if not 0 < size[0] <= MOST_LINEAR_TEXELS:
-                raise invalid(
+        if resource.restype == LINEAR_RESOURCE:
+            array_size = (resource.size_bytes // texel.size_bytes, 1, 1)
+            pitch_bytes = 0
+            if not 0 < array_size[0] <= MOST_LINEAR_TEXELS:
+                raise make_invalid_value_error(
                     f"a texture of linear memory must have 1 to {MOST_LINEAR_TEXELS:,} texels, not "
-                    f"{size[0]:,}."
+                    f"{array_size[0]:,}."
                 )
             needed_bytes = resource.size_bytes
         else:
-            size = (resource.width, resource.height, 1)
-            pitch = resource.pitch_bytes
+            array_size = (resource.width, resource.height, 1)
+            pitch_bytes = resource.pitch_bytes
             row_bytes = resource.width * texel.size_bytes
-            if not row_bytes or not resource.height or pitch < row_bytes or pitch % PITCH_ALIGNMENT:
-                raise invalid(
+            if (
+                not row_bytes
+                or not resource.height
+                or pitch_bytes < row_bytes
+                or pitch_bytes % PITCH_ALIGNMENT
+            ):
+                raise make_invalid_value_error(
                     f"the texture has {resource.height} rows of {resource.width} texels "
-                    f"of {texel.size_bytes} bytes, and its pitch is {pitch} bytes. "
+                    f"of {texel.size_bytes} bytes, and its pitch is {pitch_bytes} bytes. "
                     f"`pitchInBytes` must be a multiple of {PITCH_ALIGNMENT} and at least "
                     "as long as a row."
                 )
-            needed_bytes = pitch * (resource.height - 1) + row_bytes
+            needed_bytes = pitch_bytes * (resource.height - 1) + row_bytes
         device.memory.check(address, needed_bytes)
     else:
-        raise invalid(f"textures do not support the resource type {resource.restype}.")
+        raise make_invalid_value_error(f"textures do not support the resource type {resource.restype}.")
     return (
         device,
         texel,
         {
             "address": address,
-            "pitch_bytes": pitch,
-            "slice_bytes": pitch * size[1],
-            "size": size,
+            "pitch_bytes": pitch_bytes,
+            "slice_bytes": pitch_bytes * array_size[1],
+            "size": array_size,
             "channels": texel.channels,
             "channel_bytes": texel.channel_bytes,
             "kind": texel.kind,
             "size_bytes": needed_bytes,
-            "in_linear_memory": int(resource.restype == LINEAR),
+            "in_linear_memory": int(resource.restype == LINEAR_RESOURCE),
         },
     )
