@@ -74,7 +74,7 @@ class Lru:
         if line.dirty - line.there:
             parts = [one for one in self.held.values() if one.dirty - one.there]
             pieces = {(id(one), s // 2) for one in parts for s in one.dirty - one.there}
-            if len(pieces) > replay.PARTIAL_PIECES and len(parts) > 1:
+            if len(pieces) > replay.MAX_PARTIAL_PIECES and len(parts) > 1:
                 self.clean(parts[0])
 
 
@@ -92,11 +92,11 @@ def test_caches_of_one_set_are_those_of_a_plain_simulation(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With one set each, every cache is a list of the most recently used lines."""
-    monkeypatch.setattr(replay, "STORES_AGED", 0.0)
+    monkeypatch.setattr(replay, "STORE_AGE_SHARE", 0.0)
     rng = np.random.default_rng(seed)
     count = 4_000
     sms = 3
-    whats = np.array([notes.LOAD, notes.STORE, notes.ATOMIC, notes.PAST_L1])
+    whats = np.array([notes.LOAD_NOTE, notes.STORE_NOTE, notes.ATOMIC_NOTE, notes.PAST_L1_NOTE])
     line = (rng.zipf(1.4, count) * (1 + seed)) % 60
     sectors = rng.integers(1, 16, count)
     site = rng.integers(0, 4, count)
@@ -226,7 +226,7 @@ def test_notes_are_the_sectors_that_are_counted(kernel: str) -> None:
         counted, whats.tolist(), requested.tolist(), watch.notes.sites[:, 2].tolist(), strict=True
     ):
         if access.space == "shared":
-            assert kind == notes.IGNORED
+            assert kind == notes.IGNORED_NOTE
         elif access.space == "const":
             assert requests == access.requests
         elif access.kind != "atomic":  # of one that lanes share, each of their turns counts

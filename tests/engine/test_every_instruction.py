@@ -25,9 +25,9 @@ from virtualgpu.engine.machine.processor import Processor
 EVERYWHERE = {"memcpy", "memmove", "memset"}
 COMPILED_PYTHON = (
     ("virtualgpu.sanitizer.touched", "observer"),
-    ("virtualgpu.sanitizer.events", "observer"),
-    ("virtualgpu.engine.caches.notes", "observer"),
-    ("virtualgpu.engine.caches.replay", "player"),
+    ("virtualgpu.sanitizer.events", "compile_observer"),
+    ("virtualgpu.engine.caches.notes", "compile_observer"),
+    ("virtualgpu.engine.caches.replay", "compile_player"),
 )
 # Has two results; it is made of nothing but what the others are.
 ELSEWHERE = {"elect"}

@@ -127,9 +127,9 @@ def _accesses_to_resident(
 
     These parts are the ends of the arrays. Earlier kernels are assumed to have used them from the same SMs.
     """
-    from virtualgpu.engine.caches.replay import line_of
+    from virtualgpu.engine.caches.replay import unpack_lines
 
-    line_numbers = line_of(accesses)
+    line_numbers = unpack_lines(accesses)
     base_address = prepared.device.memory.base_address
     is_resident = np.zeros(len(accesses), bool)
     for address, size_bytes in watch.resident_bytes.items():

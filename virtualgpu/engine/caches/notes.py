@@ -28,18 +28,18 @@ from virtualgpu.engine.ir.compiled import (
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.machine import jit
 
-CAPACITY = 1 << 21  # notes
+NOTE_CAPACITY = 1 << 21  # notes
 NOTE_BYTES = 24
 # Kinds of instructions; generic addresses may be of any space.
-IGNORED = 0
-LOAD = 1
-STORE = 2
-ATOMIC = 3
-PAST_L1 = 4
-CONSTANT = 5
-LOCAL = 8  # added to the kind
-LOAD_LOCAL = LOAD + LOCAL
-STORE_LOCAL = STORE + LOCAL
+IGNORED_NOTE = 0
+LOAD_NOTE = 1
+STORE_NOTE = 2
+ATOMIC_NOTE = 3
+PAST_L1_NOTE = 4
+CONSTANT_NOTE = 5
+LOCAL_FLAG = 8  # added to the kind
+LOCAL_LOAD_NOTE = LOAD_NOTE + LOCAL_FLAG
+LOCAL_STORE_NOTE = STORE_NOTE + LOCAL_FLAG
 # A note's first word: the line from `LINE_SHIFT` on, bytes in each sector, the local bit, sectors.
 LINE_SHIFT = 11
 BYTES_SHIFT = 5
@@ -48,9 +48,9 @@ LINE_ENTRY_BYTES = 24
 SITE_SHIFT = 40
 SITE_WORDS = 4  # kind, bytes per lane, requests and passes of constant accesses
 
-_MAX_PART = 1023
+_MAX_SAMPLED_OUT = 1023
 _TAG_SHIFT = 56
-SHARED = 1
+SHARED_TAG = 1
 _OFFSET_BITS = (1 << 56) - 1
 
 
@@ -102,7 +102,7 @@ def is_sampled(line: int, hash_mask: int) -> int:
     return hash_line(line) & hash_mask == 0
 
 
-def bytes_per_sector(size: int, sectors: int) -> int:
+def count_sector_bytes(size: int, sectors: int) -> int:
     """Return the average number of bytes that an access requests from each of its sectors."""
     sector_count = (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
     if size >= 32 * sector_count:
@@ -114,94 +114,102 @@ def bytes_per_sector(size: int, sectors: int) -> int:
     return size >> (sector_count - 1)
 
 
-def note(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
+def record_access(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
     """Record one memory access by the lanes of a warp."""
     if number < 0:
         return
-    state = struct_at(Notes, context.watched)
-    site = state.sites + 8 * SITE_WORDS * number
-    access_kind = load64(site)
-    if access_kind == IGNORED or mask == 0:
+    notes_state = struct_at(Notes, context.watched)
+    site_address = notes_state.sites + 8 * SITE_WORDS * number
+    access_kind = load64(site_address)
+    if access_kind == IGNORED_NOTE or mask == 0:
         return
-    size = load64(site + 8)
+    bytes_per_lane = load64(site_address + 8)
     warp_work = load64(context.frames + context.warp * context.frame_stride + layout.WORK_OFFSET)
-    if state.block != context.block_linear or state.warp != context.warp or state.work != warp_work:
-        state.block = context.block_linear
-        state.warp = context.warp
-        state.work = warp_work
-        state.base = warp_work - context.clock
-        state.current_time = -1
-    if state.current_time == context.clock:
-        state.accesses_at_time += 1
+    if (
+        notes_state.block != context.block_linear
+        or notes_state.warp != context.warp
+        or notes_state.work != warp_work
+    ):
+        notes_state.block = context.block_linear
+        notes_state.warp = context.warp
+        notes_state.work = warp_work
+        notes_state.base = warp_work - context.clock
+        notes_state.current_time = -1
+    if notes_state.current_time == context.clock:
+        notes_state.accesses_at_time += 1
     else:
-        state.current_time = context.clock
-        state.accesses_at_time = 0
-    time = state.base + context.clock + state.accesses_at_time
+        notes_state.current_time = context.clock
+        notes_state.accesses_at_time = 0
+    time = notes_state.base + context.clock + notes_state.accesses_at_time
     line_count = 0
-    line = -1
-    slot = 0
+    last_line = -1
+    line_entry = 0
     remaining_lanes = mask
     while remaining_lanes:
         lane = lowest(remaining_lanes)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         address = load64(lanes + 8 * lane)
-        tag = (address >> _TAG_SHIFT) & 255
-        if tag == SHARED:
+        space_tag = (address >> _TAG_SHIFT) & 255
+        if space_tag == SHARED_TAG:
             continue
-        if access_kind == CONSTANT:
+        if access_kind == CONSTANT_NOTE:
             first_word = address
-            bit = 1
-        elif tag or access_kind & LOCAL:
-            lane_stride = size
+            sector_bit = 1
+        elif space_tag or access_kind & LOCAL_FLAG:
+            lane_stride = bytes_per_lane
             if lane_stride < 4:
                 lane_stride = 4
             address = ((address & _OFFSET_BITS) >> 2) * 128 + lane * lane_stride
             first_word = ((address >> 7) << LINE_SHIFT) | LOCAL_BIT
-            bit = 1 << ((address >> 5) & 3)
+            sector_bit = 1 << ((address >> 5) & 3)
         else:
             address = address - context.l1_base
             first_word = (address >> 7) << LINE_SHIFT
-            bit = 1 << ((address >> 5) & 3)
-        if first_word != line:
-            line = first_word
+            sector_bit = 1 << ((address >> 5) & 3)
+        if first_word != last_line:
+            last_line = first_word
             index = 0
-            while index < line_count and load64(state.lines + LINE_ENTRY_BYTES * index) != first_word:
+            while index < line_count and load64(notes_state.lines + LINE_ENTRY_BYTES * index) != first_word:
                 index += 1
-            slot = state.lines + LINE_ENTRY_BYTES * index
+            line_entry = notes_state.lines + LINE_ENTRY_BYTES * index
             if index == line_count:
-                store64(slot, first_word)
-                store64(slot + 8, 0)
-                store64(slot + 16, 0)
+                store64(line_entry, first_word)
+                store64(line_entry + 8, 0)
+                store64(line_entry + 16, 0)
                 line_count += 1
-        store64(slot + 8, load64(slot + 8) | bit)
-        store64(slot + 16, load64(slot + 16) + size)
+        store64(line_entry + 8, load64(line_entry + 8) | sector_bit)
+        store64(line_entry + 16, load64(line_entry + 16) + bytes_per_lane)
     if line_count == 0:
         return
-    if access_kind == CONSTANT:
-        store64(site + 16, load64(site + 16) + 1)
-        store64(site + 24, load64(site + 24) + line_count)
+    if access_kind == CONSTANT_NOTE:
+        store64(site_address + 16, load64(site_address + 16) + 1)
+        store64(site_address + 24, load64(site_address + 24) + line_count)
         return
     index = 0
     warp = context.block_linear * context.warps + context.warp
     while index < line_count:
-        slot = state.lines + LINE_ENTRY_BYTES * index
-        first_word = load64(slot)
-        sectors = load64(slot + 8)
-        if is_sampled(first_word >> LINE_SHIFT, state.hash_mask):
-            if state.next_note == state.buffer_end:
-                halve(state)
-            if state.next_note < state.buffer_end and is_sampled(first_word >> LINE_SHIFT, state.hash_mask):
+        line_entry = notes_state.lines + LINE_ENTRY_BYTES * index
+        first_word = load64(line_entry)
+        sectors = load64(line_entry + 8)
+        if is_sampled(first_word >> LINE_SHIFT, notes_state.hash_mask):
+            if notes_state.next_note == notes_state.buffer_end:
+                thin_out(notes_state)
+            if notes_state.next_note < notes_state.buffer_end and is_sampled(
+                first_word >> LINE_SHIFT, notes_state.hash_mask
+            ):
                 store64(
-                    state.next_note,
-                    first_word | (bytes_per_sector(load64(slot + 16), sectors) << BYTES_SHIFT) | sectors,
+                    notes_state.next_note,
+                    first_word
+                    | (count_sector_bytes(load64(line_entry + 16), sectors) << BYTES_SHIFT)
+                    | sectors,
                 )
-                store64(state.next_note + 8, warp)
-                store64(state.next_note + 16, (number << SITE_SHIFT) | time)
-                state.next_note += NOTE_BYTES
+                store64(notes_state.next_note + 8, warp)
+                store64(notes_state.next_note + 16, (number << SITE_SHIFT) | time)
+                notes_state.next_note += NOTE_BYTES
         index += 1
 
 
-def halve(state: Notes) -> None:
+def thin_out(state: Notes) -> None:
     """Discard the records of every second cache line until a quarter of the buffer is free.
 
     If too few lines are left, stop recording.
@@ -223,16 +231,22 @@ def halve(state: Notes) -> None:
         state.next_note = write_address
         if (
             read_address - write_address < (read_address - state.buffer_start) >> 3
-            or state.hash_mask >= _MAX_PART
+            or state.hash_mask >= _MAX_SAMPLED_OUT
         ):
             state.is_full = 1
 
 
 @functools.cache
-def observer() -> jit.LibraryCode:
+def compile_observer() -> jit.LibraryCode:
     """Return the compiled function that the engine calls for each memory access."""
-    functions: list[Callable[..., object]] = [hash_line, is_sampled, bytes_per_sector, note, halve]
-    return jit.LibraryCode(translate(functions, "note", {"Context": layout.CONTEXT}), "entry_of")
+    functions: list[Callable[..., object]] = [
+        hash_line,
+        is_sampled,
+        count_sector_bytes,
+        record_access,
+        thin_out,
+    ]
+    return jit.LibraryCode(translate(functions, "record_access", {"Context": layout.CONTEXT}), "entry_of")
 
 
 class AccessNotes:
@@ -246,10 +260,13 @@ class AccessNotes:
         Maximum number of notes.
     """
 
-    def __init__(self, accesses: Sequence[ir.Instruction], capacity: int = CAPACITY) -> None:
+    def __init__(self, accesses: Sequence[ir.Instruction], capacity: int = NOTE_CAPACITY) -> None:
         self._notes = np.empty((capacity, 3), np.int64)
         self._sites = np.array(
-            [(_kind_of(instruction), memory_ops.size_of(instruction), 0, 0) for instruction in accesses]
+            [
+                (_find_note_kind(instruction), memory_ops.size_of(instruction), 0, 0)
+                for instruction in accesses
+            ]
             or [(0, 0, 0, 0)],
             np.int64,
         )
@@ -262,7 +279,7 @@ class AccessNotes:
         state.block = state.warp = state.work = -1
 
     def watch(self, _callback: int) -> tuple[int, int]:
-        return observer().address, address_of(self._state)
+        return compile_observer().address, address_of(self._state)
 
     def access(self, *_: Any) -> bool:
         return False
@@ -300,23 +317,23 @@ class AccessNotes:
         return self._sites
 
 
-def _kind_of(instruction: ir.Instruction) -> int:
+def _find_note_kind(instruction: ir.Instruction) -> int:
     space = memory_ops.space_of(instruction)
     access_kind = memory_ops.kind_of(instruction)
     if space == "shared":
-        return IGNORED
+        return IGNORED_NOTE
     if space == "const":
-        return CONSTANT
-    local = LOCAL if space == "local" else 0
+        return CONSTANT_NOTE
+    local_flag = LOCAL_FLAG if space == "local" else 0
     if access_kind == "atomic":
-        return ATOMIC
+        return ATOMIC_NOTE
     if access_kind == "store":
-        return STORE + local
-    bypasses_l1 = not local and (
+        return STORE_NOTE + local_flag
+    bypasses_l1 = not local_flag and (
         {"cg", "cv", "volatile", "relaxed", "acquire"} & set(instruction.parts)
         or _copies_past_l1(instruction)
     )
-    return PAST_L1 if bypasses_l1 else LOAD + local
+    return PAST_L1_NOTE if bypasses_l1 else LOAD_NOTE + local_flag
 
 
 def _copies_past_l1(instruction: ir.Instruction) -> bool:

@@ -29,23 +29,23 @@ L2_WAYS = 16
 # An entry: its line plus 1 (0: none); valid sectors, sectors not yet written to memory, and the number of
 # bytes stored to each invalid sector; its last use.
 ENTRY_BYTES = 24
-DIRTY = 4
-STORED = 8
+DIRTY_SHIFT = 4
+STORED_SHIFT = 8
 STORED_BITS = 6
-FULL = 32
+FULL_SECTOR_BYTES = 32
 SET_BYTES = 16 * ENTRY_BYTES
 # Dirty lines of a set: 736,000 sectors (3/8 of L2) can wait to be written to memory.
 DIRTY_WAYS = 6
 # Age of a line that a store brings to L1, as a share of the number of lines in L1.
-STORES_AGED = 1.0
+STORE_AGE_SHARE = 1.0
 # Number of 64-byte pieces in a set with partly stored sectors; more are completed and written.
-PARTIAL_PIECES = 4
+MAX_PARTIAL_PIECES = 4
 # Requests of neighbouring SMs for the same sectors are merged if they are at most this many nanoseconds
 # apart.
 MERGE_NS = 300
 MERGE_SLOTS = 256
-SLOT_BYTES = 16
-SIDE_SMS = 6  # consecutive SMs that are next to the same part of L2
+MERGE_SLOT_BYTES = 16
+SMS_PER_L2_SIDE = 6  # consecutive SMs that are next to the same part of L2
 # Columns of counts for each instruction.
 COLUMNS = ("asked", "l1", "l1_hit", "l2", "l2_hit", "far", "far_hit", "dram")
 SITE_BYTES = 8 * len(COLUMNS)
@@ -102,7 +102,7 @@ def add_sectors(player: ReplayState, site: int, column: int, sectors: int) -> No
     store64(address, load64(address) + count_sectors(sectors))
 
 
-def set_at(base: int, sets: int, inverse: int, number: int) -> int:
+def find_set(base: int, sets: int, inverse: int, number: int) -> int:
     """Return the address of the cache set in which a line can be stored."""
     number = (number ^ (number >> _NUMBER_BITS)) & ((1 << _NUMBER_BITS) - 1)
     number = number - ((number * inverse) >> _INVERSE_BITS) * sets
@@ -129,7 +129,7 @@ def find_entry(first_entry: int, line: int) -> int:
     return -oldest
 
 
-def home_part(player: ReplayState, line: int) -> int:
+def find_home_part(player: ReplayState, line: int) -> int:
     """Return the number of the L2 part that is connected to the memory of a cache line."""
     if player.parts == 1:
         return 0
@@ -137,17 +137,17 @@ def home_part(player: ReplayState, line: int) -> int:
     return (line_hash ^ (line_hash >> 1) ^ (line_hash >> 6) ^ (line_hash >> 13)) & 1
 
 
-def l2_set(player: ReplayState, l2_part: int, line: int) -> int:
+def find_l2_set(player: ReplayState, l2_part: int, line: int) -> int:
     """Return the address of the cache set for a line in one part of L2."""
     line_number = hash_line(line) >> player.sampling_bits
     if player.parts == 2:
         line_number = line_number >> 1
-    return set_at(
+    return find_set(
         player.l2 + l2_part * player.l2_sets * SET_BYTES, player.l2_sets, player.l2_inverse, line_number
     )
 
 
-def l2_entry(player: ReplayState, first_entry: int, line: int) -> int:
+def find_l2_entry(player: ReplayState, first_entry: int, line: int) -> int:
     """Return the address of a line's entry in a cache set of L2.
 
     A new line replaces an old one, which is written back to memory.
@@ -162,11 +162,11 @@ def l2_entry(player: ReplayState, first_entry: int, line: int) -> int:
     return entry
 
 
-def partial_sectors(state: int) -> int:
+def find_partial_sectors(state: int) -> int:
     """Return a mask of the sectors to which only some bytes were stored. The other bytes of such a sector are
     unknown.
     """
-    return (state >> DIRTY) & 15 & ~state
+    return (state >> DIRTY_SHIFT) & 15 & ~state
 
 
 def write_back(player: ReplayState, entry: int) -> None:
@@ -174,24 +174,24 @@ def write_back(player: ReplayState, entry: int) -> None:
     first.
     """
     entry_state = load64(entry + 8)
-    player.written += count_sectors(entry_state >> DIRTY)
-    player.completed += count_sectors(partial_sectors(entry_state))
-    store64(entry + 8, (entry_state | partial_sectors(entry_state)) & 15)
+    player.written += count_sectors(entry_state >> DIRTY_SHIFT)
+    player.completed += count_sectors(find_partial_sectors(entry_state))
+    store64(entry + 8, (entry_state | find_partial_sectors(entry_state)) & 15)
 
 
-def state_after_store(state: int, sectors: int, size: int) -> int:
+def store_in_state(state: int, sectors: int, size: int) -> int:
     """Return the state of a cache entry after a store of `size` bytes to some of its sectors.
 
     Sectors that were stored completely become valid.
     """
-    if size >= FULL:
+    if size >= FULL_SECTOR_BYTES:
         return state | sectors
     sector = 0
     while sector < 4:
         if (sectors >> sector) & 1 and (state >> sector) & 1 == 0:
-            shift = STORED + STORED_BITS * sector
+            shift = STORED_SHIFT + STORED_BITS * sector
             stored_bytes = ((state >> shift) & 63) + size
-            if stored_bytes >= FULL:
+            if stored_bytes >= FULL_SECTOR_BYTES:
                 state = state | (1 << sector)
                 stored_bytes = 0
             state = (state & ~(63 << shift)) | (stored_bytes << shift)
@@ -206,7 +206,7 @@ def write_oldest_partial(player: ReplayState, first_entry: int, entry: int) -> N
     oldest_use = 0
     other_entry = first_entry
     while other_entry < first_entry + SET_BYTES:
-        partial = partial_sectors(load64(other_entry + 8))
+        partial = find_partial_sectors(load64(other_entry + 8))
         if partial:
             partial_halves += (partial & 3) != 0
             partial_halves += (partial & 12) != 0
@@ -214,7 +214,7 @@ def write_oldest_partial(player: ReplayState, first_entry: int, entry: int) -> N
                 oldest = other_entry
                 oldest_use = load64(other_entry + 16)
         other_entry += ENTRY_BYTES
-    if partial_halves > PARTIAL_PIECES and oldest:
+    if partial_halves > MAX_PARTIAL_PIECES and oldest:
         write_back(player, oldest)
 
 
@@ -224,13 +224,13 @@ def store_l2(player: ReplayState, first_entry: int, entry: int, sectors: int, si
     If the set has too many dirty lines, the oldest one is written back.
     """
     entry_state = load64(entry + 8)
-    if (entry_state >> DIRTY) & 15 == 0:
+    if (entry_state >> DIRTY_SHIFT) & 15 == 0:
         dirty_lines = 0
         oldest = 0
         oldest_use = 0
         other_entry = first_entry
         while other_entry < first_entry + SET_BYTES:
-            if (load64(other_entry + 8) >> DIRTY) & 15:
+            if (load64(other_entry + 8) >> DIRTY_SHIFT) & 15:
                 dirty_lines += 1
                 if oldest == 0 or load64(other_entry + 16) < oldest_use:
                     oldest = other_entry
@@ -238,16 +238,16 @@ def store_l2(player: ReplayState, first_entry: int, entry: int, sectors: int, si
             other_entry += ENTRY_BYTES
         if dirty_lines >= DIRTY_WAYS:
             write_back(player, oldest)
-    entry_state = state_after_store(entry_state, sectors, size) | (sectors << DIRTY)
+    entry_state = store_in_state(entry_state, sectors, size) | (sectors << DIRTY_SHIFT)
     store64(entry + 8, entry_state)
-    if partial_sectors(entry_state):
+    if find_partial_sectors(entry_state):
         write_oldest_partial(player, first_entry, entry)
 
 
 def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
     """Read sectors for an SM from the part of L2 next to the SM."""
     near_part = load64(player.sides + 8 * sm)
-    entry = l2_entry(player, l2_set(player, near_part, line), line)
+    entry = find_l2_entry(player, find_l2_set(player, near_part, line), line)
     entry_state = load64(entry + 8)
     add_sectors(player, site, _L2_COLUMN, sectors)
     add_sectors(player, site, _L2_HIT_COLUMN, sectors & entry_state)
@@ -256,9 +256,9 @@ def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) ->
         return
     # Memory transfers 64 bytes at a time.
     sector_pairs = missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)
-    home_part_number = home_part(player, line)
+    home_part_number = find_home_part(player, line)
     if home_part_number != near_part:
-        home_entry = l2_entry(player, l2_set(player, home_part_number, line), line)
+        home_entry = find_l2_entry(player, find_l2_set(player, home_part_number, line), line)
         entry_state = load64(home_entry + 8)
         add_sectors(player, site, _FAR_COLUMN, sector_pairs)
         add_sectors(player, site, _FAR_HIT_COLUMN, sector_pairs & entry_state)
@@ -278,24 +278,24 @@ def write_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int, s
     near_part = load64(player.sides + 8 * sm)
     add_sectors(player, site, _L2_COLUMN, sectors)
     add_sectors(player, site, _L2_HIT_COLUMN, sectors)
-    home_part_number = home_part(player, line)
+    home_part_number = find_home_part(player, line)
     if home_part_number != near_part:
         add_sectors(player, site, _FAR_COLUMN, sectors)
         add_sectors(player, site, _FAR_HIT_COLUMN, sectors)
-        entry = l2_entry(player, l2_set(player, near_part, line), line)
-        store64(entry + 8, state_after_store(load64(entry + 8), sectors, size))
-    first_entry = l2_set(player, home_part_number, line)
-    store_l2(player, first_entry, l2_entry(player, first_entry, line), sectors, size)
+        entry = find_l2_entry(player, find_l2_set(player, near_part, line), line)
+        store64(entry + 8, store_in_state(load64(entry + 8), sectors, size))
+    first_entry = find_l2_set(player, home_part_number, line)
+    store_l2(player, first_entry, find_l2_entry(player, first_entry, line), sectors, size)
 
 
-def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
+def run_l2_atomics(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
     """Execute the atomics of an SM on sectors in their home part of L2.
 
     The L2 part next to the SM only forwards the atomics.
     """
-    home_part_number = home_part(player, line)
-    first_entry = l2_set(player, home_part_number, line)
-    entry = l2_entry(player, first_entry, line)
+    home_part_number = find_home_part(player, line)
+    first_entry = find_l2_set(player, home_part_number, line)
+    entry = find_l2_entry(player, first_entry, line)
     entry_state = load64(entry + 8)
     add_sectors(player, site, _L2_COLUMN, sectors)
     if home_part_number == load64(player.sides + 8 * sm):
@@ -310,16 +310,17 @@ def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) 
     )
     add_sectors(player, site, _DRAM_COLUMN, fetched)
     store64(entry + 8, entry_state | fetched)
-    store_l2(player, first_entry, entry, sectors, FULL)
+    store_l2(player, first_entry, entry, sectors, FULL_SECTOR_BYTES)
 
 
-def unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time: int) -> int:
+def keep_unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time: int) -> int:
     """Return the requested sectors, or 0 if a neighbouring SM has just requested the same ones."""
     if player.groups == 0:
         return sectors
     slot = (
         player.merges
-        + (load64(player.groups + 8 * sm) * MERGE_SLOTS + (hash_line(line) & (MERGE_SLOTS - 1))) * SLOT_BYTES
+        + (load64(player.groups + 8 * sm) * MERGE_SLOTS + (hash_line(line) & (MERGE_SLOTS - 1)))
+        * MERGE_SLOT_BYTES
     )
     if load64(slot) == line * 16 + sectors and time - load64(slot + 8) < MERGE_NS:
         return 0
@@ -344,9 +345,9 @@ def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: 
         note_address += 24
         add_sectors(player, site, _REQUESTED_COLUMN, sectors)
         l1 = player.l1 + sm * player.l1_sets * SET_BYTES
-        if access_kind in (notes.LOAD, notes.LOAD_LOCAL, notes.STORE_LOCAL):
+        if access_kind in (notes.LOAD_NOTE, notes.LOCAL_LOAD_NOTE, notes.LOCAL_STORE_NOTE):
             entry = find_entry(
-                set_at(l1, player.l1_sets, player.l1_inverse, hash_line(line) >> player.sampling_bits), line
+                find_set(l1, player.l1_sets, player.l1_inverse, hash_line(line) >> player.sampling_bits), line
             )
             if entry < 0:
                 entry = -entry
@@ -355,23 +356,23 @@ def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: 
             entry_state = load64(entry + 8)
             store64(entry + 8, entry_state | sectors)
             store64(entry + 16, player.now)
-            if access_kind == notes.STORE_LOCAL:
+            if access_kind == notes.LOCAL_STORE_NOTE:
                 write_l2(player, site, sm, line, sectors, size)
             else:
                 add_sectors(player, site, _L1_COLUMN, sectors)
                 add_sectors(player, site, _L1_HIT_COLUMN, sectors & entry_state)
                 sectors = sectors & (15 - entry_state)
                 if sectors:
-                    sectors = unmerged_sectors(player, sm, line, sectors, time)
+                    sectors = keep_unmerged_sectors(player, sm, line, sectors, time)
                     if sectors:
                         read_l2(player, site, sm, line, sectors)
-        elif access_kind == notes.PAST_L1:
+        elif access_kind == notes.PAST_L1_NOTE:
             add_sectors(player, site, _L1_COLUMN, sectors)
             read_l2(player, site, sm, line, sectors)
-        elif access_kind == notes.STORE:
-            if size >= FULL:
+        elif access_kind == notes.STORE_NOTE:
+            if size >= FULL_SECTOR_BYTES:
                 entry = find_entry(
-                    set_at(l1, player.l1_sets, player.l1_inverse, hash_line(line) >> player.sampling_bits),
+                    find_set(l1, player.l1_sets, player.l1_inverse, hash_line(line) >> player.sampling_bits),
                     line,
                 )
                 if entry < 0:
@@ -381,40 +382,40 @@ def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: 
                     store64(entry + 16, player.now - player.store_age)
                 store64(entry + 8, load64(entry + 8) | sectors)
             write_l2(player, site, sm, line, sectors, size)
-        elif access_kind == notes.ATOMIC:
-            change_l2(player, site, sm, line, sectors)
+        elif access_kind == notes.ATOMIC_NOTE:
+            run_l2_atomics(player, site, sm, line, sectors)
 
 
 _FUNCTIONS = (
     hash_line,
     count_sectors,
     add_sectors,
-    set_at,
+    find_set,
     find_entry,
-    home_part,
-    l2_set,
-    l2_entry,
-    partial_sectors,
+    find_home_part,
+    find_l2_set,
+    find_l2_entry,
+    find_partial_sectors,
     write_back,
-    state_after_store,
+    store_in_state,
     write_oldest_partial,
     store_l2,
     read_l2,
     write_l2,
-    change_l2,
-    unmerged_sectors,
+    run_l2_atomics,
+    keep_unmerged_sectors,
     play_notes,
 )
-_ENTRY = ctypes.CFUNCTYPE(
+_ENTRY_FUNCTION_TYPE = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
 )
 
 
 @functools.cache
-def player() -> tuple[jit.LibraryCode, Callable[..., None]]:
+def compile_player() -> tuple[jit.LibraryCode, Callable[..., None]]:
     """Return the compiled function that replays memory accesses. The function is compiled only once."""
     library = jit.LibraryCode(translate(_FUNCTIONS, "play_notes", {}), "entry_of")
-    return library, _ENTRY(library.address)
+    return library, _ENTRY_FUNCTION_TYPE(library.address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,7 +439,7 @@ def pack_lines(
     return line << _LINE_BIT | size_bytes << _BYTES_BIT | sectors
 
 
-def line_of(packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def unpack_lines(packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the cache line numbers in records that `pack_lines` has packed."""
     line: npt.NDArray[np.int64] = packed[:, 0] >> _LINE_BIT
     return line
@@ -475,7 +476,7 @@ def replay(
     l2_sets = max(sizes.l2_bytes // LINE_BYTES // sizes.l2_parts // L2_WAYS // one_in, 1)
     l1 = np.zeros(sm_count * l1_sets * SET_BYTES, np.uint8)
     l2 = np.zeros(sizes.l2_parts * l2_sets * SET_BYTES, np.uint8)
-    merges = np.zeros(sm_count * MERGE_SLOTS * SLOT_BYTES, np.uint8)
+    merges = np.zeros(sm_count * MERGE_SLOTS * MERGE_SLOT_BYTES, np.uint8)
     sums = np.zeros((len(kinds), len(COLUMNS)), np.int64)
     note_words = np.ascontiguousarray(note_words)
     kinds = np.ascontiguousarray(kinds)
@@ -488,32 +489,32 @@ def replay(
     replay_state.l1, replay_state.l1_sets, replay_state.l1_inverse = (
         l1.ctypes.data,
         l1_sets,
-        _inverse(l1_sets),
+        _compute_inverse(l1_sets),
     )
     replay_state.l2, replay_state.l2_sets, replay_state.l2_inverse = (
         l2.ctypes.data,
         l2_sets,
-        _inverse(l2_sets),
+        _compute_inverse(l2_sets),
     )
     replay_state.parts = sizes.l2_parts
     merging_groups = np.arange(sm_count) // max(sizes.merging_sms, 1)
     replay_state.groups = merging_groups.ctypes.data if sizes.merging_sms else 0
-    sides = np.arange(sm_count) // SIDE_SMS % sizes.l2_parts
+    sides = np.arange(sm_count) // SMS_PER_L2_SIDE % sizes.l2_parts
     replay_state.sides = sides.ctypes.data
     replay_state.merges = merges.ctypes.data
     replay_state.now = 1 << 40  # empty entries have 0
-    replay_state.store_age = int(sm_count * l1_sets * L1_WAYS * STORES_AGED)
+    replay_state.store_age = int(sm_count * l1_sets * L1_WAYS * STORE_AGE_SHARE)
     if earlier_notes is not None:
         earlier_notes = np.ascontiguousarray(earlier_notes)
         replay_state.notes, replay_state.count = earlier_notes.ctypes.data, len(earlier_notes)
-        player()[1](address_of(replay_state), 0, None, 0, None)
+        compile_player()[1](address_of(replay_state), 0, None, 0, None)
         for array in (l1, merges, sums):
             array[:] = 0
         replay_state.written = replay_state.completed = 0
     replay_state.notes, replay_state.count = note_words.ctypes.data, len(note_words)
-    player()[1](address_of(replay_state), 0, None, 0, None)
+    compile_player()[1](address_of(replay_state), 0, None, 0, None)
     return ReplayResult(sums, replay_state.written, replay_state.completed)
 
 
-def _inverse(sets: int) -> int:
+def _compute_inverse(sets: int) -> int:
     return -(-(1 << _INVERSE_BITS) // sets)
