@@ -76,8 +76,8 @@ def fill_template(text: str, words: Mapping[str, int | str]) -> str:
     """
     text_with_plurals = _CHOICE_PATTERN.sub(lambda match: match[2 if words[match[1]] == 1 else 3], text)
 
-    def put(match: re.Match[str]) -> str:
+    def make_replacement(match: re.Match[str]) -> str:
         replacement = words[match[1]]
         return replacement if isinstance(replacement, str) else f"{replacement:,}"
 
-    return _NAME_PATTERN.sub(put, text_with_plurals)
+    return _NAME_PATTERN.sub(make_replacement, text_with_plurals)

@@ -122,10 +122,10 @@ def _open_lab(notebook: Path, folder: Path, arguments: Sequence[str], *, is_hub:
     url_option = f"--{'ServerApp' if is_hub else 'LabApp'}.default_url=/lab/tree/{quote(path)}"
     data_folder = Path(str(files("gpulab") / "data"))
     # JupyterLab keeps widget state in the learner's own notebooks, so that views outlive the kernel.
-    settings = f"--LabApp.app_settings_dir={data_folder / 'lab_settings'}"
+    settings_option = f"--LabApp.app_settings_dir={data_folder / 'lab_settings'}"
     # CUDA C++ is coloured in a checkout as well, and in an environment that another tool created.
-    colours = f"--LabApp.extra_labextensions_path={data_folder / 'labextensions'}"
-    options = [*_list_root_options(), settings, colours, url_option, *arguments]
+    extensions_option = f"--LabApp.extra_labextensions_path={data_folder / 'labextensions'}"
+    options = [*_list_root_options(), settings_option, extensions_option, url_option, *arguments]
     if is_hub:
         return _replace_process([sys.executable, "-m", "jupyterhub.singleuser", *options], folder)
     return _replace_process([sys.executable, "-m", "jupyterlab", *options, path], folder)

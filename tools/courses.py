@@ -159,7 +159,7 @@ def _unused_sections(course: Course) -> list[str]:
     """Return the section of a page that names what the course leaves out of its notebooks."""
     lines = ["## Left out", "", "The course does not use these sections of its notebooks:", ""]
     for notebook_number in course.notebooks:
-        parts = course.parts_of(notebook_number)
+        parts = course.find_parts(notebook_number)
         used_sections = {name for part in parts for name in part.sections}
         unused_titles = [
             section.title

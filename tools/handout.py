@@ -57,7 +57,7 @@ def page(of: Course) -> str:
     homework = [
         f"{notebook_number}: {', '.join(names)}"
         for notebook_number in of.notebooks
-        if (names := [name for part in of.parts_of(notebook_number) for name in part.home])
+        if (names := [name for part in of.find_parts(notebook_number) for name in part.home])
     ]
     layout = "full" if len(of.notebooks) > CROWDED_NOTEBOOKS else ""
     return f"""<!doctype html>

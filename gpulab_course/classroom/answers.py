@@ -169,8 +169,8 @@ def _find_kernel(module: AnswerModule) -> KernelSource | str:
     """Run Python source text in a separate process, and return the kernel that it defines."""
     with RequestProcess(
         f"virtual:{session.find_table_info(session.which_device().device).name}", _KERNEL_LIMIT_S
-    ) as talk:
-        name, code, options, expressions = talk.ask(
+    ) as process:
+        name, code, options, expressions = process.ask(
             "", _read_kernel_fields, module.text, module.name, module.file, "cupy" in module.text
         )
         return code if not name else KernelSource(name, code, tuple(options), tuple(expressions))
@@ -197,4 +197,4 @@ def _read_kernel_fields(
 
 def make_printable(text: str) -> str:
     """Return the text without control characters, which a terminal would interpret."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return "".join(character if character.isprintable() else "?" for character in text)

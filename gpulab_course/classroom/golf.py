@@ -162,12 +162,12 @@ def enter_scores(path: Path, exercise_id: str, answer: Path, name: str) -> list[
                 date=today,
                 gpulab=gpulab.__version__,
             )
-            suffix = (
+            previous_text = (
                 f", previously {previous_entry.score:,} by {previous_entry.name}"
                 if previous_entry is not None
                 else ""
             )
-            sentences.append(f"{exercise_id}: {score_text}; reference {reference:,}{suffix}.")
+            sentences.append(f"{exercise_id}: {score_text}; reference {reference:,}{previous_text}.")
         if sentences:
             _write_entries(path, sorted(entries.values(), key=lambda entry: (entry.exercise, entry.counter)))
     return sentences

@@ -155,9 +155,14 @@ def _find_shown_cells(cells: CellsWithSource) -> Iterator[str]:
         if _COURSE_CALL_PATTERN.search(cell_source) or _OTHER_CALL_PATTERN.search(cell_source):
             continue
         for output in cell.get("outputs", ()):
-            kinds = {"image/png": "picture", "text/html": "table"}
+            name_of_mime_type = {"image/png": "picture", "text/html": "table"}
             if output_kind := next(
-                (kinds[output_kind] for output_kind in kinds if output_kind in output.get("data", {})), ""
+                (
+                    name_of_mime_type[output_kind]
+                    for output_kind in name_of_mime_type
+                    if output_kind in output.get("data", {})
+                ),
+                "",
             ):
                 description = _read_output_text(output).split("\n")[0]
                 yield f"- *{section}*, cell `{cell['id']}`, {output_kind}: {description}"

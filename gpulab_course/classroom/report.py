@@ -175,7 +175,9 @@ def _read_learner(path: Path, name: Path) -> Learner:
     if not all(len(notebook_number) == 2 and notebook_number.isdecimal() for notebook_number in notebooks):
         raise ValueError("a notebook has no number")
     predictions = [p for notebook in notebooks.values() for p in _read_record_list(notebook, "predictions")]
-    answers = [answer for notebook in notebooks.values() for answer in _read_record_list(notebook, "quiz")]
+    quiz_answers = [
+        answer for notebook in notebooks.values() for answer in _read_record_list(notebook, "quiz")
+    ]
     passed_by_notebook = {
         notebook_number: _count_passed(notebook) for notebook_number, notebook in notebooks.items()
     }
@@ -198,7 +200,7 @@ def _read_learner(path: Path, name: Path) -> Learner:
         predictions=_count_right(predictions),
         sure=_count_right(sure_predictions),
         guesses=_count_right(guessed_predictions),
-        quiz=(_count_right(answers)[0], len(answers)),
+        quiz=(_count_right(quiz_answers)[0], len(quiz_answers)),
     )
 
 
@@ -222,8 +224,8 @@ def _count_passed(notebook: dict[str, Any]) -> RightAndTotal:
 
 def _count_right(results: Sequence[dict[str, Any]]) -> RightAndTotal:
     """Return the number of right results, and the number of results that are either right or wrong."""
-    outcomes = [result["right"] for result in results if isinstance(result.get("right"), bool)]
-    return sum(outcomes), len(outcomes)
+    right_flags = [result["right"] for result in results if isinstance(result.get("right"), bool)]
+    return sum(right_flags), len(right_flags)
 
 
 def _is_begun(notebook: dict[str, Any]) -> bool:

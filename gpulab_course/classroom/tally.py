@@ -119,9 +119,9 @@ def read_tally(folder: Path) -> ClassTally:
             question = folders.prediction(key)
             if question is not None:
                 answers = tally.predictions.setdefault(key, AnswerCounts(Counter(), Counter()))
-                value = _format_value(answer["value"], question)
-                answers.locked[value] += 1
-                answers.sure[value] += answer.get("sure") is True
+                value_text = _format_value(answer["value"], question)
+                answers.locked[value_text] += 1
+                answers.sure[value_text] += answer.get("sure") is True
     return ClassTally(learners, tally.predictions, tally.exercises, tuple(unreadable_files))
 
 
@@ -217,7 +217,10 @@ def _make_prediction_html(key: str, answers: AnswerCounts) -> str:
 
 
 def _make_row_html(name: str, learner_count: int, sure_count: int, total_count: int) -> str:
-    width = 100 * learner_count / max(total_count, 1)
-    sure_width = 100 * sure_count / max(learner_count, 1)
-    bar = f'<div class="bar" style="width:{width:.1f}%"><i style="width:{sure_width:.1f}%"></i></div>'
-    return f"<tr><td>{html.escape(name)}</td><td>{bar}</td><td>{learner_count} of {total_count}</td></tr>"
+    bar_width_percent = 100 * learner_count / max(total_count, 1)
+    sure_width_percent = 100 * sure_count / max(learner_count, 1)
+    sure_html = f'<i style="width:{sure_width_percent:.1f}%"></i>'
+    bar_html = f'<div class="bar" style="width:{bar_width_percent:.1f}%">{sure_html}</div>'
+    return (
+        f"<tr><td>{html.escape(name)}</td><td>{bar_html}</td><td>{learner_count} of {total_count}</td></tr>"
+    )

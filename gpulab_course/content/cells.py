@@ -78,10 +78,10 @@ def estimate_cell_minutes(cell: Any, answers: dict[str, str]) -> float:
         visible_markdown = _HELP_PATTERN.sub("", source)
         word_count = len(re.findall(r"\w[\w'’.,-]*", visible_markdown))
         return word_count / WORDS_PER_MINUTE + TASK_MINUTES * visible_markdown.count("**Your turn.**")
-    if check := CHECK_CALL_PATTERN.search(source):
+    if check_match := CHECK_CALL_PATTERN.search(source):
         stub_lines = {line.strip() for line in source.splitlines()}
         added_lines = [
-            line for line in answers[check["id"]].splitlines() if line.strip() not in stub_lines | {""}
+            line for line in answers[check_match["id"]].splitlines() if line.strip() not in stub_lines | {""}
         ]
         min_minutes, max_minutes = EXERCISE_MINUTES
         return min(min_minutes + SOLUTION_LINE_MINUTES * len(added_lines), max_minutes)

@@ -125,14 +125,14 @@ def update_copies(folder: Path, course: Course | None = None, *, solutions: bool
             # Only copies that still have their original name; learners' own or renamed notebooks stay.
             old_notebook = None if copy_path.name in notebooks else _read_copy(copy_path)
             if old_notebook is not None and _read_copy_metadata(old_notebook).get("name") == copy_path.name:
-                outcome = (
+                outcome_text = (
                     "has changes, so it was kept"
                     if is_edited(old_notebook)
                     else f"is now {_move_to_earlier(copy_path)}"
                 )
                 successors = " and ".join(name for name in notebooks if name[:2] == copy_path.name[:2])
-                change = f"became {successors}" if successors else "is no longer in the course"
-                messages.append(f"{copy_path.name} {change}. Your copy {outcome}.")
+                change_text = f"became {successors}" if successors else "is no longer in the course"
+                messages.append(f"{copy_path.name} {change_text}. Your copy {outcome_text}.")
     return messages
 
 

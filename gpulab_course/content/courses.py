@@ -82,7 +82,7 @@ class Course:
     aim: str
     sessions: tuple[CourseSession, ...]
 
-    def parts_of(self, notebook: str) -> list[SessionPart]:
+    def find_parts(self, notebook: str) -> list[SessionPart]:
         """Return the parts of all sessions that use the notebook with this number, such as ``"05a"``."""
         return [part for session in self.sessions for part in session.parts if part.notebook == notebook]
 
@@ -171,8 +171,8 @@ def find_opening_ids(cells: Sequence[Any]) -> set[str]:
 def _find_exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
     """Yield the exercises of a section: the name, and the ids of the cells that belong to it."""
     for index, cell in enumerate(cells):
-        check = CHECK_CALL_PATTERN.search(cell["source"]) if cell["cell_type"] == "code" else None
-        if not check:
+        check_match = CHECK_CALL_PATTERN.search(cell["source"]) if cell["cell_type"] == "code" else None
+        if not check_match:
             continue
         ids = {cell["id"]}
         if index and cells[index - 1]["source"].startswith("### "):
@@ -181,7 +181,7 @@ def _find_exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
             next_cell["source"] for next_cell in cells[index + 1 : index + 2]
         ):
             ids.add(cells[index + 1]["id"])
-        yield check["id"], ids
+        yield check_match["id"], ids
 
 
 def find_preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
@@ -246,15 +246,15 @@ def _find_first_assigned(code: str) -> set[str]:
     read_names: set[str] = set()
     assigned_names: set[str] = set()
     for statement in ast.parse(code).body:
-        names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
-        read_names |= {node.id for node in names if isinstance(node.ctx, ast.Load)} - assigned_names
+        name_nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+        read_names |= {node.id for node in name_nodes if isinstance(node.ctx, ast.Load)} - assigned_names
         targets: set[str] = set()
         if isinstance(statement, ast.Import | ast.ImportFrom):
             targets = {(name.asname or name.name).partition(".")[0] for name in statement.names}
         elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
             targets = {statement.name}
         elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.For | ast.With):
-            targets = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+            targets = {node.id for node in name_nodes if isinstance(node.ctx, ast.Store)}
         assigned_names |= targets - read_names
     return assigned_names
 
@@ -274,20 +274,20 @@ def reduce_notebook(notebook: Any, number: str, of: Course, *, solutions: bool =
         Whether the notebook contains the solutions of the exercises.
     """
     cells = notebook["cells"]
-    parts = of.parts_of(number)
+    parts = of.find_parts(number)
     selected_ids = find_opening_ids(cells).union(*(find_chosen_ids(cells, part) for part in parts))
     homework_names = {name for part in parts for name in part.home}
     homework_ids = {
         cell_id for name, ids in _find_exercises(cells) if name in homework_names for cell_id in ids
     }
-    preparation = find_preparation_ids(cells, selected_ids) | find_preparation_ids(
+    prepared_ids = find_preparation_ids(cells, selected_ids) | find_preparation_ids(
         cells, selected_ids | homework_ids
     )
     kept_cells = []
     for cell in cells:
-        if cell["id"] in selected_ids | preparation:
+        if cell["id"] in selected_ids | prepared_ids:
             cell = copy.deepcopy(cell)
-            if cell["id"] in preparation:
+            if cell["id"] in prepared_ids:
                 cell["source"] = _PREPARATION_COMMENT + cell["source"]
                 cell["metadata"]["jupyter"] = {"source_hidden": True}
             kept_cells.append(cell)

@@ -378,7 +378,7 @@ def test_a_hidden_kernels_own_flaw_is_the_right_answer(index: int, monkeypatch: 
     draw = diagnoses.CARDS[index].drawn(3)
     cause = (*diagnoses.CAUSES, diagnoses.SOUND)[index]
     part = measured(draw.parts[0])
-    model = NAMES.get(cause, diagnoses.NOTHING)  # type: ignore[call-overload]
+    model = NAMES.get(cause, diagnoses.NOTHING_WORTH_FIXING)  # type: ignore[call-overload]
     assert right(part, model), (name, draw.parameters, model)
     assert right(part, part.choices.index(model) + 1)
     assert len(wrong_choices(part)) >= 2
@@ -414,7 +414,7 @@ def test_a_ladder_does_not_claim_what_a_later_rung_refutes(
         faster = any(us[part.question.split("`")[1]] >= 1.26 * us[name] for name in later)
         accepted = [text for text in part.choices if right(part, text)]
         assert accepted
-        assert not (faster and diagnoses.NOTHING in accepted), part.question
+        assert not (faster and diagnoses.NOTHING_WORTH_FIXING in accepted), part.question
         assert len(wrong_choices(part)) >= 2
         assert right(part, part.choices.index(accepted[0]) + 1)
     for old, new in itertools.pairwise(names):

@@ -193,7 +193,7 @@ def test_shared_memory_follows_its_writes() -> None:
     )
     states = SharedMemoryStates(shared)
     moments = np.arange(-1, 32)
-    for moment, message in zip(moments.tolist(), states.sentence_index(moments).tolist(), strict=True):
+    for moment, message in zip(moments.tolist(), states.find_sentence_index(moments).tolist(), strict=True):
         memory, written = shared_at(shared, moment)
         assert states.sentences[message] == (
             f"Shared memory: {written.sum()} of {size} bytes written so far."

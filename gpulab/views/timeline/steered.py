@@ -25,10 +25,10 @@ class SteeredTimeline(TimelineView, Steered):
         """
         self.controls = [slider.wire() for slider in sliders]
         self.show_chosen()
-        self.pictured = self._settings()
-        self.observe(self._on_slider, list(self._settings()))
+        self.pictured = self._read_settings()
+        self.observe(self._on_slider, list(self._read_settings()))
 
-    def _settings(self) -> dict[str, int]:
+    def _read_settings(self) -> dict[str, int]:
         """Return the values of the sliders' traits."""
         return {slider["trait"]: getattr(self, slider["trait"]) for slider in self.controls}
 
@@ -63,6 +63,6 @@ class SteeredTimeline(TimelineView, Steered):
             try:
                 with self._show_errors(self.chosen()):
                     self.show_chosen()
-                    previous_settings = self._settings()
+                    previous_settings = self._read_settings()
             finally:
                 self.confirm_picture(previous_settings)

@@ -147,10 +147,10 @@ class TimelineView(View):
         return (Table("Operations", columns, rows),)
 
     def draw(self) -> Box:
-        folded = sum(len(lanes.folded) for lanes in self.panels)
+        folded_count = sum(len(lanes.folded) for lanes in self.panels)
         notes = [
             describe_arrows(self.panels),
-            f"{number(folded)} streams with the least work share the last row." if folded else "",
+            f"{number(folded_count)} streams with the least work share the last row." if folded_count else "",
             "No operation was recorded." if not any(lanes.record.activities for lanes in self.panels) else "",
         ]
         has_bars = any(lanes.start.size for lanes in self.panels)
@@ -195,16 +195,18 @@ def _make_sentence(lanes: Lanes) -> str:
 
 def _list_panel_sentences(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
     """Return sentences about the bars of a panel: hidden waits first, then other waits, then other bars."""
-    in_panel = track.columns["panel"] == panel
+    is_in_panel = track.columns["panel"] == panel
     engine = track.colour
     engine_masks = [engine == HIDDEN, engine == WAIT, (engine < DEVICE_ENGINES) | (engine > HIDDEN)]
-    order = np.concatenate([np.flatnonzero(in_panel & engine_mask) for engine_mask in engine_masks]).tolist()
+    bar_order = np.concatenate(
+        [np.flatnonzero(is_in_panel & engine_mask) for engine_mask in engine_masks]
+    ).tolist()
     wait_count = len({end_index for _, end_index in lanes.arrows[0]})
     return [
         f"{lanes.heading}.",
         *([f"{count(wait_count, 'operation')} waited for an event of another stream."] if wait_count else []),
-        *(make_element_sentence(track, bar, track.say) for bar in order[:MAX_SENTENCES]),
-        *([f"And {number(len(order) - MAX_SENTENCES)} more."] if len(order) > MAX_SENTENCES else []),
+        *(make_element_sentence(track, bar, track.say) for bar in bar_order[:MAX_SENTENCES]),
+        *([f"And {number(len(bar_order) - MAX_SENTENCES)} more."] if len(bar_order) > MAX_SENTENCES else []),
     ]
 
 

@@ -58,7 +58,7 @@ class TrafficView(View):
     def describe(self) -> str:
         lines = [self.sentence()]
         lines += [_make_row_text(row) for row in self._traffic.expressions if row.kernel >= 0]
-        lines += self._reasons()
+        lines += self._make_reason_texts()
         lines += [f"Folded while tracing: {row}." for row in self._traffic.folded]
         lines += [f"Python needs a value here: {row}." for row in self._traffic.breaks]
         return "\n".join(lines)
@@ -77,10 +77,10 @@ class TrafficView(View):
             for item in kernel_expressions
         ]
         return column(
-            self._ways(),
-            legend(self._colours()),
-            self._graph(),
-            *(words(item, "strong") for item in self._reasons()[:6]),
+            self._draw_ways(),
+            legend(self._list_legend_entries()),
+            self._draw_graph(),
+            *(words(item, "strong") for item in self._make_reason_texts()[:6]),
             *(words(f"Folded while tracing: {item}", "note") for item in record.folded),
             *(words(f"Python needs a value here: {item}", "note") for item in record.breaks),
             fold(
@@ -100,17 +100,21 @@ class TrafficView(View):
             ),
         )
 
-    def _colours(self) -> list[tuple[str, str]]:
+    def _list_legend_entries(self) -> list[tuple[str, str]]:
         """Return the legend entries for kernels, other ways to build kernels, and fusion boundaries."""
         kernel_count = 1 + max((expression.kernel for expression in self._traffic.expressions), default=-1)
         entries = [(colour, f"kernel {index + 1}") for index, colour in enumerate(KERNELS[:kernel_count])]
         if kernel_count > len(KERNELS):
             entries[-1] = (KERNELS[-1], f"kernels {len(KERNELS)} to {kernel_count}")
-        if any(kernel < 0 for kernel_set in self._traffic.ways for kernel, *_ in self._parts(kernel_set)):
+        if any(
+            kernel < 0
+            for kernel_set in self._traffic.ways
+            for kernel, *_ in self._list_kernel_parts(kernel_set)
+        ):
             entries.append(("other", "other kernels"))
         return [*entries, ("error", "cannot be fused")] if self._traffic.edges else entries
 
-    def _parts(self, kernel_set: KernelSet) -> list[tuple[int, str, int, int]]:
+    def _list_kernel_parts(self, kernel_set: KernelSet) -> list[tuple[int, str, int, int]]:
         """Return the kernel index, sentence, bytes and time in ns of each kernel of one way to build kernels.
 
         Without data per kernel, there is one part with the kernel index -1.
@@ -133,18 +137,18 @@ class TrafficView(View):
         text = f"{kernel_set.way}: {kernel_set.note or count(kernel_set.kernels, 'kernel')}."
         return [(-1, text, kernel_set.moved_bytes, kernel_set.time_ns or 0)]
 
-    def _ways(self) -> Box:
+    def _draw_ways(self) -> Box:
         """Return a bar of bytes and a bar of time for each way to build kernels, in the kernels' colours."""
         kernel_sets = self._traffic.ways
         most_bytes = max(kernel_set.moved_bytes for kernel_set in kernel_sets) or 1
         longest_ns = max(kernel_set.time_ns or 0 for kernel_set in kernel_sets) or 1
         segments = []
         sentences = []
-        values = []
+        bar_labels = []
         for index, kernel_set in enumerate(kernel_sets):
             bar_top = ROW_PX * (index + 1)
             bytes_x, time_x = 0.0, TIME_X
-            for kernel, sentence, moved_bytes, time_ns in self._parts(kernel_set):
+            for kernel, sentence, moved_bytes, time_ns in self._list_kernel_parts(kernel_set):
                 colour = len(KERNELS) if kernel < 0 else min(kernel, len(KERNELS) - 1)
                 bytes_end, time_end = (
                     bytes_x + BAR_WIDTH * moved_bytes / most_bytes,
@@ -158,7 +162,7 @@ class TrafficView(View):
             time_text = "not executed" if kernel_set.time_ns is None else duration(kernel_set.time_ns)
             size_text = size(kernel_set.moved_bytes)
             y = bar_top + BAR_PX / 2
-            values += [
+            bar_labels += [
                 (
                     bytes_x,
                     y,
@@ -167,7 +171,7 @@ class TrafficView(View):
                 ),
                 (time_x, y, time_text, TIME_X + BAR_WIDTH + TEXT_WIDTH - time_x),
             ]
-        value_x, value_y, value_texts, widths = zip(*values, strict=True)
+        value_x, value_y, value_texts, widths = zip(*bar_labels, strict=True)
         domain = (0.0, TIME_X + BAR_WIDTH + TEXT_WIDTH)
         names_y = [ROW_PX * (index + 1) + BAR_PX / 2 for index in range(len(kernel_sets))]
         headings = ["bytes moved", "time"]
@@ -183,9 +187,9 @@ class TrafficView(View):
             hint="Point at a part of a bar, or use the arrow keys.",
         )
 
-    def _graph(self) -> Box:
+    def _draw_graph(self) -> Box:
         expressions = self._traffic.expressions
-        red = {(str(edge.first), str(edge.then)) for edge in self._traffic.edges}
+        red_edges = {(str(edge.first), str(edge.then)) for edge in self._traffic.edges}
         nodes = {
             str(key): DrawnNode(
                 expression.name,
@@ -202,18 +206,18 @@ class TrafficView(View):
                 (str(source_index), key)
                 for key in nodes
                 for expression_index in expressions[int(key)].after
-                if (source_index := self._source_of(expression_index)) is not None
+                if (source_index := self._find_source(expression_index)) is not None
             )
         )
         return draw_dag(
             nodes,
             edges,
-            label=f"{self.sentence()} {count(len(red), 'fusion boundary', 'fusion boundaries')}.",
+            label=f"{self.sentence()} {count(len(red_edges), 'fusion boundary', 'fusion boundaries')}.",
             max_height_px=GRAPH_PX,
-            marked=red,
+            marked=red_edges,
         )
 
-    def _source_of(self, expression_index: int) -> int | None:
+    def _find_source(self, expression_index: int) -> int | None:
         """Return the expression that computed a value, also through views; None for inputs and constants."""
         while (expression := self._traffic.expressions[expression_index]).kind in ("view", "host"):
             if not expression.after:
@@ -221,7 +225,7 @@ class TrafficView(View):
             expression_index = expression.after[0]
         return expression_index
 
-    def _reasons(self) -> list[str]:
+    def _make_reason_texts(self) -> list[str]:
         """Return a sentence for each reason why expressions are not fused, with the edges that it affects."""
         edges_of_reason = defaultdict[str, list[str]](list)
         for edge in self._traffic.edges:

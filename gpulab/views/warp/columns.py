@@ -32,7 +32,7 @@ class TextTable:
         self.number_of_text: dict[str, int] = {}
         self._lists: dict[tuple[str, ...], Ints] = {}
 
-    def numbers(self, texts: Iterable[str]) -> Ints:
+    def number_texts(self, texts: Iterable[str]) -> Ints:
         """Return the numbers of the given strings. The result is cached, because most warps need the same
         strings.
         """
@@ -70,19 +70,21 @@ def encode_lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArr
         the low halves of 32 lanes and, if ``at`` is odd, the high halves after them. ``LaneRows`` in
         ``record.js`` decodes it.
     """
-    signed = values.view(np.int64)
+    signed_values = values.view(np.int64)
     lanes = expand_lane_masks(masks)
     first_lane = np.argmax(lanes, axis=1)
     later_lanes = lanes & (first_lane[:, None] < _LANE_INDICES)
-    has_second = later_lanes.any(axis=1)
-    second_lane = np.where(has_second, np.argmax(later_lanes, axis=1), first_lane + 1)
-    rows = np.arange(len(signed))
-    start = signed[rows, first_lane]
-    difference = np.where(has_second, signed[rows, second_lane % WARP_SIZE] - start, 0)
-    stride = difference // (second_lane - first_lane)
-    first_lane_value = start - stride * first_lane
+    has_second_lane = later_lanes.any(axis=1)
+    second_lane = np.where(has_second_lane, np.argmax(later_lanes, axis=1), first_lane + 1)
+    row_indices = np.arange(len(signed_values))
+    first_values = signed_values[row_indices, first_lane]
+    value_difference = np.where(
+        has_second_lane, signed_values[row_indices, second_lane % WARP_SIZE] - first_values, 0
+    )
+    stride = value_difference // (second_lane - first_lane)
+    first_lane_value = first_values - stride * first_lane
     is_linear = np.all(
-        (first_lane_value[:, None] + stride[:, None] * _LANE_INDICES == signed) | ~lanes, axis=1
+        (first_lane_value[:, None] + stride[:, None] * _LANE_INDICES == signed_values) | ~lanes, axis=1
     )
     other_values = values[~is_linear]
     has_high_half = (other_values >> np.uint64(32)).any(axis=1)
@@ -90,7 +92,7 @@ def encode_lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArr
     table = np.zeros((int(table_row[-1]), WARP_SIZE), np.uint32)
     table[table_row[:-1]] = other_values & np.uint64(0xFFFFFFFF)
     table[table_row[:-1][has_high_half] + 1] = other_values[has_high_half] >> np.uint64(32)
-    row_codes = np.empty(len(signed), np.int32)
+    row_codes = np.empty(len(signed_values), np.int32)
     row_codes[is_linear], row_codes[~is_linear] = (
         ~np.arange(int(is_linear.sum()), dtype=np.int32),
         table_row[:-1] << 1 | has_high_half,
@@ -128,29 +130,32 @@ def make_warp_columns(
         "site_column": np.where(
             trace.line[first_steps] == steps.line[first_steps], trace.column[first_steps], 0
         ),
-        "site_place": texts.numbers(steps.place_words),
-        "site_words": texts.numbers(steps.site_words),
-        "site_code": texts.numbers(instructions),
+        "site_place": texts.number_texts(steps.place_words),
+        "site_words": texts.number_texts(steps.site_words),
+        "site_code": texts.number_texts(instructions),
         "mask": steps.masks.of,
         "mask_active": active_masks,
         "mask_executed": executed_masks,
-        "mask_words": texts.numbers(steps.lanes_words),
+        "mask_words": texts.number_texts(steps.lanes_words),
         "mask_lanes": np.bitwise_count(active_masks),
         "mask_ran": np.bitwise_count(executed_masks),
         **{name: target_steps - step_numbers for name, target_steps in steps.moves.items()},
     }
     visits = steps.visits
     columns |= {"visit_begin": visits.begin, "visit_line": visits.line, "visit_lanes": visits.lanes}
-    columns |= {"visit_words": texts.numbers(steps.visit_words)}
+    columns |= {"visit_words": texts.number_texts(steps.visit_words)}
     columns |= {
         "visit_active": np.bitwise_count(visits.active | visits.lanes),
         "visit_ran": np.bitwise_count(visits.lanes),
     }
-    columns |= {"visit_place": texts.numbers(map(step_text.make_place_text, visits.line.tolist()))}
-    columns |= {"visit_moved": texts.numbers(map(step_text.make_moved_sentence, visits.moved))}
+    columns |= {"visit_place": texts.number_texts(map(step_text.make_place_text, visits.line.tolist()))}
+    columns |= {"visit_moved": texts.number_texts(map(step_text.make_moved_sentence, visits.moved))}
     if len(loops):
         columns |= {name: getattr(loops, name) for name in ("turn", "turn_begin", "turn_end", "turn_run")}
-        columns |= {"turn_words": texts.numbers(loops.words), "turn_alone": texts.numbers(loops.alone)}
+        columns |= {
+            "turn_words": texts.number_texts(loops.words),
+            "turn_alone": texts.number_texts(loops.alone),
+        }
         columns |= {"run_turns": loops.run_turns, "run_outer": loops.run_outer}
     if steps.accesses.size:
         columns |= {"access_step": steps.accesses, "access_kind": steps.access_kinds.of}
@@ -158,18 +163,18 @@ def make_warp_columns(
             step_text.AccessText._fields, zip(*steps.access_words, strict=True), strict=True
         ):
             are_texts = isinstance(values[0], str)
-            columns[f"kind_{name}"] = texts.numbers(values) if are_texts else np.array(values, np.int32)
+            columns[f"kind_{name}"] = texts.number_texts(values) if are_texts else np.array(values, np.int32)
         if trace.address is not None:
             addresses = trace.address[steps.accesses].astype(np.uint64)
             columns |= encode_lane_rows("address", addresses, trace.executed_mask[steps.accesses])
     if steps.stop_words:
-        columns |= {"stop_step": steps.stop_step, "stop_words": texts.numbers(steps.stop_words)}
+        columns |= {"stop_step": steps.stop_step, "stop_words": texts.number_texts(steps.stop_words)}
     columns |= _make_watch_columns(trace, texts)
     if trace.detail is not None:
         columns["sequence"] = trace.detail.sequence
         if shared is not None:
-            columns["shared_words"] = texts.numbers(shared.sentences)[
-                shared.sentence_index(trace.detail.sequence)
+            columns["shared_words"] = texts.number_texts(shared.sentences)[
+                shared.find_sentence_index(trace.detail.sequence)
             ]
     return narrow_columns(columns | _make_value_columns(trace, texts))
 
@@ -190,7 +195,7 @@ def _make_watch_columns(trace: WarpTrace, texts: TextTable) -> Columns:
         "watch_known": known_masks,
         "watch_outside": outside_masks,
     }
-    notes = texts.numbers(watch.note for watch in watches)
+    notes = texts.number_texts(watch.note for watch in watches)
     return columns | {"watch_note": notes} | encode_lane_rows("watch", value, known_masks)
 
 
@@ -218,33 +223,34 @@ def _make_value_columns(trace: WarpTrace, texts: TextTable) -> Columns:
     ]
     value_step = np.flatnonzero(np.array([bool(name) for name in names])[trace.text_index])
     name_index = trace.text_index[value_step].astype(np.int64)
-    bits = trace.value[value_step].astype(np.uint64)
+    value_bits = trace.value[value_step].astype(np.uint64)
     call_of_step = np.zeros(len(trace), np.int64)
     if detail is not None:
         value_step = np.concatenate([value_step, detail.extra_step])
         name_index = np.concatenate([name_index, len(names) + detail.extra_name])
-        bits = np.concatenate([bits, detail.extra_value])
+        value_bits = np.concatenate([value_bits, detail.extra_value])
         names += detail.extra_register
         types += detail.extra_type
         call_of_step = number_calls(detail.depth)
-    order_of = {name: index for index, name in enumerate(sorted(set(names), key=_make_natural_key))}
-    holder = (
-        call_of_step[value_step] * len(order_of) + np.array([order_of[name] for name in names])[name_index]
+    order_of_name = {name: index for index, name in enumerate(sorted(set(names), key=_make_natural_key))}
+    holder_of_value = (
+        call_of_step[value_step] * len(order_of_name)
+        + np.array([order_of_name[name] for name in names])[name_index]
     )
-    order = np.argsort(holder * len(trace) + value_step, kind="stable")
+    value_order = np.argsort(holder_of_value * len(trace) + value_step, kind="stable")
     # If a step writes several registers, the first one is its result, so it is assigned last.
     row_of_step = np.full(len(trace), -1)
-    row_of_value = np.argsort(order)
+    row_of_value = np.argsort(value_order)
     row_of_step[value_step[::-1]] = row_of_value[::-1]
-    value_step = value_step[order]
-    name_index = name_index[order]
-    bits = bits[order]
-    holder = holder[order]
-    name_numbers = texts.numbers(names)[name_index]
-    type_numbers = texts.numbers(types)[name_index]
-    holder_starts = np.flatnonzero(np.diff(holder, prepend=-1))
+    value_step = value_step[value_order]
+    name_index = name_index[value_order]
+    value_bits = value_bits[value_order]
+    holder_of_value = holder_of_value[value_order]
+    name_numbers = texts.number_texts(names)[name_index]
+    type_numbers = texts.number_texts(types)[name_index]
+    holder_starts = np.flatnonzero(np.diff(holder_of_value, prepend=-1))
     holders_of_call = np.searchsorted(
-        holder[holder_starts] // len(order_of), np.arange(int(call_of_step.max(initial=0)) + 2)
+        holder_of_value[holder_starts] // len(order_of_name), np.arange(int(call_of_step.max(initial=0)) + 2)
     )
     columns: Columns = {
         "holder_rows": np.append(holder_starts, value_step.size),
@@ -260,10 +266,10 @@ def _make_value_columns(trace: WarpTrace, texts: TextTable) -> Columns:
             "stored value" if index == 1 else f"first of {index} stored values" for index in part_counts
         ]
         value_step = np.concatenate([value_step, stores])
-        bits = np.concatenate([bits, detail.stored_value[shown_stores]])
-        name_numbers = np.concatenate([name_numbers, texts.numbers(names_of_stores)])
+        value_bits = np.concatenate([value_bits, detail.stored_value[shown_stores]])
+        name_numbers = np.concatenate([name_numbers, texts.number_texts(names_of_stores)])
         type_numbers = np.concatenate(
-            [type_numbers, texts.numbers(detail.stored_type)[trace.text_index[stores]]]
+            [type_numbers, texts.number_texts(detail.stored_type)[trace.text_index[stores]]]
         )
     columns |= {
         "result_row": row_of_step,
@@ -272,7 +278,7 @@ def _make_value_columns(trace: WarpTrace, texts: TextTable) -> Columns:
         "value_type": type_numbers,
     }
     columns |= _make_variable_columns(trace, name_index, value_step[: name_index.size])
-    return columns | encode_lane_rows("value", bits, trace.executed_mask[value_step])
+    return columns | encode_lane_rows("value", value_bits, trace.executed_mask[value_step])
 
 
 def _make_variable_columns(
@@ -300,7 +306,7 @@ class SharedMemoryStates(SharedEvents):
             for written_bytes in self.written_bytes.tolist()
         ]
 
-    def sentence_index(self, sequence: npt.NDArray[np.int64]) -> Ints:
+    def find_sentence_index(self, sequence: npt.NDArray[np.int64]) -> Ints:
         """Return the indices of the sentences that describe shared memory after the given positions."""
         return self.count_moments_until(sequence).astype(np.int32)
 
@@ -313,4 +319,4 @@ class SharedMemoryStates(SharedEvents):
         columns = {name: getattr(self, name) for name in ("word_events", "lane", "second", "bits")}
         columns |= {"sequence": shared.sequence[row], "warp": shared.warp[row]}
         columns |= {"width": shared.width_bytes[row]}
-        return narrow_columns(columns | {"type": texts.numbers(shared.types)[shared.type_index[row]]})
+        return narrow_columns(columns | {"type": texts.number_texts(shared.types)[shared.type_index[row]]})

@@ -136,8 +136,8 @@ def describe_access(
     )
     is_read = space == "shared" and access_kind != "store"
     drawn_picture = picture if has_addresses else ""
-    costs = verdict.removesuffix(" ✓") or f"{count(size_bytes, 'byte')} per lane"
-    brief = f"{space} {access_kind}: {costs}"
+    brief_text = verdict.removesuffix(" ✓") or f"{count(size_bytes, 'byte')} per lane"
+    brief = f"{space} {access_kind}: {brief_text}"
     return AccessText(
         f"{sentence}.",
         f"{brief[0].upper()}{brief[1:]}",
@@ -221,16 +221,16 @@ def make_stops_sentence(text: str, note: str, times: int, first: str) -> str:
 
 def list_watch_sentences(trace: WarpTrace, step: int, lane: int) -> list[str]:
     """Return a sentence for each watch expression with its value in a lane after a step."""
-    values = []
+    watch_sentences = []
     for watch in trace.watched:
-        row = int(np.searchsorted(watch.step, step, side="right")) - 1
-        if row >= 0 and watch.known[row] >> lane & 1:
-            value_text = read_bits(int(watch.value[row, lane]), watch.kind)
+        watch_row = int(np.searchsorted(watch.step, step, side="right")) - 1
+        if watch_row >= 0 and watch.known[watch_row] >> lane & 1:
+            value_text = read_bits(int(watch.value[watch_row, lane]), watch.kind)
         else:
-            is_outside = row >= 0 and watch.outside[row] >> lane & 1
-            value_text = watch.note if is_outside or row < 0 else "not known here"
-        values.append(f"{watch.text} in lane {lane}: {value_text}")
-    return values
+            is_outside = watch_row >= 0 and watch.outside[watch_row] >> lane & 1
+            value_text = watch.note if is_outside or watch_row < 0 else "not known here"
+        watch_sentences.append(f"{watch.text} in lane {lane}: {value_text}")
+    return watch_sentences
 
 
 def make_optimized_out_text(trace: WarpTrace, line: int) -> str:

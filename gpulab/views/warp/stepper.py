@@ -71,7 +71,7 @@ class WarpStepper(View, module="warp/stepper"):
         sources = [trace.provenance.of_results] + ([measured.provenance.label] if measured else [])
         warps_text = f"Warp {displayed_warp}" if len(traces) == 1 else count(len(traces), "warp")
         contents_text = "Masks, addresses and values" if detail is not None else "Masks and addresses"
-        page_data, data = pack(self._contents(first_trace))
+        page_data, data = pack(self._make_contents(first_trace))
         super().__init__(
             title=f"{warps_text} of block {_make_block_text(trace)} in {trace.kernel_name}",
             caption=f"{contents_text}: {'; masks also '.join(sources)}.",
@@ -126,18 +126,18 @@ class WarpStepper(View, module="warp/stepper"):
             f"Warp {trace.warp_index}{warps_text} of block {_make_block_text(trace)} "
             f"in kernel {trace.kernel_name}: {count(len(trace), trace.granularity)}, "
             f"{lanes_text}, {accesses}; {trace.provenance.of_results}{measured_text}."
-            f"{''.join(f' {note}' for note in self._stop_notes())}"
+            f"{''.join(f' {note}' for note in self._make_stop_notes())}"
         )
 
     def describe(self) -> str:
-        sentences = [self.sentence(), *self._notes(self.trace)]
+        sentences = [self.sentence(), *self._list_notes(self.trace)]
         if len(self.trace):
             sentences.append(self.steps.sentence(self.step, self.by_line))
-            sentences += filter(None, [self._optimized_out()])
+            sentences += filter(None, [self._make_optimized_out_text()])
             sentences += step_text.list_watch_sentences(self.trace, self._value_step, self.lane)
             if (shared := self._shared) is not None and self.trace.detail is not None:
                 sentences.append(
-                    shared.sentences[int(shared.sentence_index(self.trace.detail.sequence)[self.step])]
+                    shared.sentences[int(shared.find_sentence_index(self.trace.detail.sequence)[self.step])]
                 )
         return "\n".join(sentences)
 
@@ -147,12 +147,12 @@ class WarpStepper(View, module="warp/stepper"):
         visits = self.steps.visits
         return int(visits.end[visits.of[self.step]]) if self.by_line else self.step
 
-    def _optimized_out(self) -> str:
+    def _make_optimized_out_text(self) -> str:
         """Return a sentence about the variables of the current line that the compiler has optimized out."""
         line = self.steps.visits.line[self.steps.visits.of[self.step]]
         return step_text.make_optimized_out_text(self.trace, int(line))
 
-    def _stop_notes(self) -> list[str]:
+    def _make_stop_notes(self) -> list[str]:
         """Return a note for each stop condition: how often the warps stop, and where the first stop is."""
         all_steps = self._warps.values()
         notes = []
@@ -185,16 +185,16 @@ class WarpStepper(View, module="warp/stepper"):
         return notes
 
     def draw(self) -> Box:
-        notes = [self.confirmation, *self._stop_notes()]
+        notes = [self.confirmation, *self._make_stop_notes()]
         if len(self.trace) and (
             values := step_text.list_watch_sentences(self.trace, self._value_step, self.lane)
         ):
             notes.append(f"At instruction {number(self.step + 1)}: {'; '.join(values)}.")
         if len(self.trace):
-            notes.append(self._optimized_out())
+            notes.append(self._make_optimized_out_text())
         return picture.draw_warp(self.steps, " ".join(filter(None, notes)))
 
-    def _notes(self, trace: WarpTrace) -> list[str]:
+    def _list_notes(self, trace: WarpTrace) -> list[str]:
         """Return notes that the learner must read before the trace."""
         truncation_text = f"The trace stops after {count(len(trace), 'step')}; the warp continued."
         if isinstance(self._trace, BlockTrace):
@@ -203,13 +203,13 @@ class WarpStepper(View, module="warp/stepper"):
             )
         notes = (
             self.confirmation,
-            " ".join(self._stop_notes()),
+            " ".join(self._make_stop_notes()),
             truncation_text if trace.truncated else "",
             trace.note,
         )
         return [note for note in notes if note]
 
-    def _contents(self, first_trace: WarpTrace) -> dict[str, Any]:
+    def _make_contents(self, first_trace: WarpTrace) -> dict[str, Any]:
         """Return the data for the browser: strings, and columns with indices of strings."""
         text_table = columns.TextTable()
         shared = self._shared
@@ -239,7 +239,7 @@ class WarpStepper(View, module="warp/stepper"):
             "line_sentence": step_text.LINE_VISIT_SENTENCE,
             "empty": step_text.NO_STEPS_SENTENCE,
             "optimized_out": [step_text.OPTIMIZED_OUT, step_text.OPTIMIZED_OUT_HELP],
-            "notes": self._notes(first_note_trace),
+            "notes": self._list_notes(first_note_trace),
             "most_briefs": step_text.MAX_BRIEFS,
             "variables": [
                 [

@@ -33,22 +33,22 @@ class WarpSteps(TraceSteps):
             for active_mask, executed_mask in visit_masks
         ]
         spaces = np.array(trace.space or [""])[self.space]
-        shared = spaces == "shared"
-        costs = np.where(shared, self.wavefronts, self.sectors)
-        ideal_costs = np.where(shared, self.ideal_wavefronts, self.ideal_sectors)
+        is_shared = spaces == "shared"
+        costs = np.where(is_shared, self.wavefronts, self.sectors)
+        ideal_costs = np.where(is_shared, self.ideal_wavefronts, self.ideal_sectors)
         executed_masks = trace.executed_mask[self.accesses]
         text_indices = trace.text_index[self.accesses]
         access_columns = (self.store, self.size_bytes, costs, ideal_costs, np.bitwise_count(executed_masks))
         self.access_kinds = group_equal_rows(text_indices, self.space, *access_columns)
-        rows = (
+        access_rows = (
             column[self.access_kinds.first].tolist() for column in (text_indices, spaces, *access_columns)
         )
         self.access_words = [
             step_text.describe_access(trace.instruction[index], *row, has_addresses=trace.address is not None)
-            for index, *row in zip(*rows, strict=True)
+            for index, *row in zip(*access_rows, strict=True)
         ]
 
-        self.stop_step, self.stop_words = self._stops(trace)
+        self.stop_step, self.stop_words = self._sort_stops(trace)
         if trace.stops:
             step_numbers = np.arange(len(trace), dtype=np.int32)
             visits = self.visits
@@ -71,7 +71,7 @@ class WarpSteps(TraceSteps):
             )
 
     @staticmethod
-    def _stops(trace: WarpTrace) -> tuple[Ints, list[str]]:
+    def _sort_stops(trace: WarpTrace) -> tuple[Ints, list[str]]:
         """Return the steps at which a stop condition applies, in order, and the reasons for the stops."""
         stops = sorted(
             (

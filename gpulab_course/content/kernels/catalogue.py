@@ -70,7 +70,7 @@ class Ladder:
         """The last kernel of the series, which is the fastest."""
         return self.rungs[-1]
 
-    def _table(self) -> Table:
+    def _make_table(self) -> Table:
         size = " × ".join(f"{n:,}" for n in self.size)
         rows = tuple(
             (
@@ -86,10 +86,10 @@ class Ladder:
         return Table(f"{self.title}, counted on the virtual GPU for {size}", headings, rows)
 
     def __repr__(self) -> str:
-        return self._table().text()
+        return self._make_table().text()
 
     def _repr_html_(self) -> str:
-        return self._table().card()
+        return self._make_table().card()
 
 
 # With 8 x 16 elements per thread, shared memory delivers three quarters of the bytes that 8 x 8 would need.

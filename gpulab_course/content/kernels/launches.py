@@ -65,30 +65,32 @@ def make_sum_launches(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tup
     Blocks have ``THREADS`` threads. Kernels with a fixed grid launch ``BLOCKS`` blocks per SM.
     """
     x, out = arrays
-    one_pass = name == "sum_one_pass"
+    is_one_pass = name == "sum_one_pass"
     cp = session.cp()
-    threads = tuning.get("THREADS", SUM_BLOCK_THREADS if one_pass else BLOCK_THREADS)
+    threads = tuning.get("THREADS", SUM_BLOCK_THREADS if is_one_pass else BLOCK_THREADS)
     resident_blocks = (
-        tuning.get("BLOCKS", SUM_BLOCKS_PER_SM if one_pass else BLOCKS_PER_SM) * _read_sm_count()
+        tuning.get("BLOCKS", SUM_BLOCKS_PER_SM if is_one_pass else BLOCKS_PER_SM) * _read_sm_count()
     )
     raw_kernel = kernel(
         "reduction.cu", name, {k: v for k, v in tuning.items() if k not in ("THREADS", "BLOCKS")}
     )
-    if one_pass:
+    if is_one_pass:
         grid = min(resident_blocks, count_blocks(x.size, 4 * threads))
         scratch = cp.empty(grid, cp.float32), cp.zeros(1, cp.uint32)
         return (Step(raw_kernel, (grid,), (threads,), (x, *scratch, out, np.int32(x.size))),)
     launch_steps: list[Step] = []
     step_input = x
     n = x.size
-    shared = 0 if name in ("sum_shuffled", "sum_grid_stride") else 4 * threads
+    shared_bytes = 0 if name in ("sum_shuffled", "sum_grid_stride") else 4 * threads
     while not launch_steps or n > 1:
         grid = count_blocks(n, 2 * threads if name in ("sum_on_load", "sum_shuffled") else threads)
         if name == "sum_grid_stride":
             grid = min(grid, resident_blocks) if not launch_steps else 1
-        result = out if grid == 1 else cp.empty(grid, cp.float32)
-        launch_steps.append(Step(raw_kernel, (grid,), (threads,), (step_input, result, np.int32(n)), shared))
-        step_input = result
+        step_output = out if grid == 1 else cp.empty(grid, cp.float32)
+        launch_steps.append(
+            Step(raw_kernel, (grid,), (threads,), (step_input, step_output, np.int32(n)), shared_bytes)
+        )
+        step_input = step_output
         n = grid
     return tuple(launch_steps)
 

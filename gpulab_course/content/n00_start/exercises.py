@@ -53,7 +53,9 @@ def judge_blocks(answer: Answer) -> str:
         max_threads * int(rng.integers(2, 99)),
     ]
     # Sizes that a float cannot represent exactly: a multiple of any usual block size, and one more.
-    sizes += [1024 * int(n) + extra for n in rng.integers(1 << 15, 1 << 17, 2) for extra in (0, 1)]
+    sizes += [
+        1024 * int(n) + extra_elements for n in rng.integers(1 << 15, 1 << 17, 2) for extra_elements in (0, 1)
+    ]
     sizes += [(1 << 31) + 1, (1 << 32) + 1]  # beyond 32 bits
     _judge_shapes(answer, virtual_device, [*sizes, *map(int, rng.integers(2, 100_000_000, 4))], "")
     # Imaginary GPUs with fewer threads per block, and grids of few blocks.
@@ -70,15 +72,15 @@ def judge_blocks(answer: Answer) -> str:
             max_block_dim=(threads, threads, 64),
             max_grid_dim=(blocks, min(blocks, 65_535), min(blocks, 65_535)),
         )
-        capacity = threads * min(blocks, 65_535)
+        thread_capacity = threads * min(blocks, 65_535)
         sizes = [
             1000,
             threads + 1,
             threads,
-            15 * capacity // 16,
-            capacity - 1,
-            capacity,
-            int(rng.integers(1, capacity)),
+            15 * thread_capacity // 16,
+            thread_capacity - 1,
+            thread_capacity,
+            int(rng.integers(1, thread_capacity)),
         ]
         condition = f" on a GPU with at most {threads:,} threads in a block and {blocks:,} blocks in a grid"
         _judge_shapes(answer, info, sizes, condition)
@@ -342,8 +344,8 @@ def _draw_picture_sizes(rng: np.random.Generator, threads_at_once: int) -> list[
     """Draw sizes of pictures, with long sides halved so that squared distances fit into an int."""
     sizes: list[Any] = []
     for size in draw.matrices(rng, threads_at_once):
-        is_short = callable(size) or max(size) <= 1 << 15
-        sizes.append(size if is_short else tuple(max(2, side // 2) for side in size))
+        is_small = callable(size) or max(size) <= 1 << 15
+        sizes.append(size if is_small else tuple(max(2, side // 2) for side in size))
     return sizes
 
 

@@ -267,7 +267,7 @@ def machine() -> Picture:
     axes.set(xlim=(0, 17.2), ylim=(0, 7.2))
     axes.axis("off")
 
-    def box(
+    def draw_box(
         left: float, bottom: float, width: float, height: float, name: str, caption: str, fill: object
     ) -> None:
         shape = FancyBboxPatch(
@@ -285,9 +285,9 @@ def machine() -> Picture:
         )
         axes.text(left + 0.15, bottom + height - 0.75, caption, va="center", color=_TEXT_COLOUR, fontsize=8.5)
 
-    box(0.2, 0.3, 4.2, 6.5, "host", "your computer", (*_HOST_FILL,))
-    box(0.5, 3.2, 3.6, 2.0, "CPU", "runs Python", "white")
-    box(0.5, 0.6, 3.6, 2.0, "main memory", "NumPy arrays: np", "white")
+    draw_box(0.2, 0.3, 4.2, 6.5, "host", "your computer", (*_HOST_FILL,))
+    draw_box(0.5, 3.2, 3.6, 2.0, "CPU", "runs Python", "white")
+    draw_box(0.5, 0.6, 3.6, 2.0, "main memory", "NumPy arrays: np", "white")
     axes.annotate(
         "",
         xy=(6.3, 1.6),
@@ -303,13 +303,13 @@ def machine() -> Picture:
     )
     axes.text(5.4, 4.55, "launches", ha="center", color=_TEXT_COLOUR, fontsize=9)
 
-    box(6.4, 0.3, 10.6, 6.5, "device", "the GPU", (*_DEVICE_FILL,))
-    box(6.7, 0.6, 10.0, 1.5, "device memory", "arrays of the device: cp", "white")
+    draw_box(6.4, 0.3, 10.6, 6.5, "device", "the GPU", (*_DEVICE_FILL,))
+    draw_box(6.7, 0.6, 10.0, 1.5, "device memory", "arrays of the device: cp", "white")
     for sm_index, sm_left in enumerate((6.7, 8.5, 10.3)):
-        box(sm_left, 2.6, 1.5, 2.9, f"SM {sm_index}", "", "white")
+        draw_box(sm_left, 2.6, 1.5, 2.9, f"SM {sm_index}", "", "white")
     axes.text(12.05, 4.0, "…", color=_TEXT_COLOUR, fontsize=12)
     # One SM is enlarged: a block of threads that it runs.
-    box(12.9, 2.6, 3.8, 2.9, "block", "threads of one SM", "white")
+    draw_box(12.9, 2.6, 3.8, 2.9, "block", "threads of one SM", "white")
     for row in range(2):
         for column in range(8):
             axes.add_patch(

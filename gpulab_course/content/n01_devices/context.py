@@ -48,12 +48,12 @@ class ContextSteps:
         self.record = steps
 
     def __repr__(self) -> str:
-        return self._table().text()
+        return self._make_table().text()
 
     def _repr_html_(self) -> str:
-        return self._table().card()
+        return self._make_table().card()
 
-    def _table(self) -> Table:
+    def _make_table(self) -> Table:
         rows = tuple(
             (
                 step.call,

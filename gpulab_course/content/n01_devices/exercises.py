@@ -80,8 +80,8 @@ def _check_rate(
     if np.isclose(rate, expected, rtol=1e-3):
         return
     lesson = ""
-    for factor, known_lesson in lessons.items():
-        if np.isclose(rate, factor * expected, rtol=1e-3):
+    for known_factor, known_lesson in lessons.items():
+        if np.isclose(rate, known_factor * expected, rtol=1e-3):
             lesson = known_lesson
             break
     if not lesson and rate in (info.fp32_tflops, info.memory_bandwidth_gbps):
@@ -111,10 +111,12 @@ def _draw_devices(rng: np.random.Generator) -> list[DeviceInfo]:
     imaginary_devices = []
     indices = rng.permutation(len(table_devices))
     for name, index in zip(("Imagined", "Fancied", "Invented"), indices, strict=False):
-        model = table_devices[index]
-        lane_counts = [lanes for lanes in (32, 64, 96, 128, 192, 256) if lanes != model.fp32_lanes_per_sm]
+        model_device = table_devices[index]
+        lane_counts = [
+            lanes for lanes in (32, 64, 96, 128, 192, 256) if lanes != model_device.fp32_lanes_per_sm
+        ]
         device = replace(
-            model,
+            model_device,
             name=f"{name} GPU",
             sm_count=int(rng.integers(5, 300)),
             fp32_lanes_per_sm=int(rng.choice(lane_counts)),
@@ -147,7 +149,10 @@ def judge_capability(answer: Answer) -> str:
             (version[0] - 1, 9),
             (version[0], max(version[1] - 1, 0)),
         ]
-        for required_version in (*_REQUIRED_CAPABILITIES, *(pair for pair in neighbours if pair[1] < 10)):
+        for required_version in (
+            *_REQUIRED_CAPABILITIES,
+            *(capability for capability in neighbours if capability[1] < 10),
+        ):
             _judge_comparison(answer, text, version, required_version)
     return (
         "it is right from 3.0 to 25.9, and compares the two numbers of a version, not its digits as a string."

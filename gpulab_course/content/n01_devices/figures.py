@@ -39,13 +39,13 @@ def rates_of(info: DeviceInfo) -> Picture:
     axes.set(xlim=(0, 15.2), ylim=(1.4, 8.6))
     axes.axis("off")
 
-    def text(x: float, y: float, string: str, **options: Any) -> None:
+    def draw_text(x: float, y: float, string: str, **options: Any) -> None:
         axes.text(x, y, string, color=find_hex("fg"), **{"fontsize": 10, "va": "center", **options})
 
     # The units of one SM.
-    text(0.2, 8.2, "one SM", weight="bold")
-    text(0.2, 7.7, f"{info.fp32_lanes_per_sm} FP32 units; in each clock cycle,", fontsize=9)
-    text(0.2, 7.3, "each computes one a * b + c", fontsize=9)
+    draw_text(0.2, 8.2, "one SM", weight="bold")
+    draw_text(0.2, 7.7, f"{info.fp32_lanes_per_sm} FP32 units; in each clock cycle,", fontsize=9)
+    draw_text(0.2, 7.3, "each computes one a * b + c", fontsize=9)
     row_count = -(-info.fp32_lanes_per_sm // _UNITS_PER_ROW)
     for lane in range(info.fp32_lanes_per_sm):
         row, column = divmod(lane, _UNITS_PER_ROW)
@@ -62,7 +62,7 @@ def rates_of(info: DeviceInfo) -> Picture:
         )
     bottom = 6.6 - 0.32 * (row_count - 1)
     # The chip with its SMs.
-    text(5.3, 8.2, f"the GPU: {info.sm_count} SMs", weight="bold")
+    draw_text(5.3, 8.2, f"the GPU: {info.sm_count} SMs", weight="bold")
     for sm in range(info.sm_count):
         row, column = divmod(sm, _SMS_PER_ROW)
         corner = (5.3 + 0.36 * column, 7.5 - 0.42 * row)
@@ -80,7 +80,7 @@ def rates_of(info: DeviceInfo) -> Picture:
     axes.plot([4.4, 5.3], [bottom, 7.5], color=find_hex("muted"), linewidth=0.8)
     chip_bottom = 7.5 - 0.42 * ((info.sm_count - 1) // _SMS_PER_ROW)
     # The stacks of memory.
-    text(11.6, 8.2, f"memory: {stack_count} stacks", weight="bold")
+    draw_text(11.6, 8.2, f"memory: {stack_count} stacks", weight="bold")
     for stack_index in range(stack_count):
         y = 7.82 - (7.82 - chip_bottom) * (stack_index + 1) / stack_count
         height = (7.82 - chip_bottom) / stack_count - 0.15
@@ -93,11 +93,11 @@ def rates_of(info: DeviceInfo) -> Picture:
                 edgecolor=find_hex("fg"),
             )
         )
-        text(13.6, y + height / 2, f"{gbps / stack_count:,.0f} GB/s", ha="center", fontsize=9)
+        draw_text(13.6, y + height / 2, f"{gbps / stack_count:,.0f} GB/s", ha="center", fontsize=9)
         for wire_index in range(5):
             wire_y = y + height * (wire_index + 0.5) / 5
             axes.plot([9.75, 12.3], [wire_y, wire_y], color=find_hex("muted"), linewidth=0.7)
-        text(
+        draw_text(
             11.0,
             y + height / 2,
             f"{_BITS_PER_STACK:,} wires",
@@ -105,19 +105,19 @@ def rates_of(info: DeviceInfo) -> Picture:
             fontsize=9,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
         )
-    text(
+    draw_text(
         0.2,
         3.3,
         f"FP32 peak = {info.sm_count} SMs × {info.fp32_lanes_per_sm} units × 2 operations × "
         f"{info.boost_clock_mhz:,} MHz = {tflops:.1f} TFLOP/s",
     )
-    text(
+    draw_text(
         0.2,
         2.6,
         f"bandwidth = {info.memory_bus_bits:,} wires × 2 bits × {info.memory_clock_mhz:,} MHz / 8 = "
         f"{gbps:,.0f} GB/s",
     )
-    text(0.2, 1.85, info.provenance.label, fontsize=9)
+    draw_text(0.2, 1.85, info.provenance.label, fontsize=9)
     return Picture.of(
         figure,
         f"{info.name}: {info.sm_count} SMs with {info.fp32_lanes_per_sm} FP32 units each, so {tflops:.1f} "

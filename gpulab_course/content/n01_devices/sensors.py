@@ -126,7 +126,7 @@ def measure() -> dict[str, Any]:
     stop_event: threading.Event = threading.Event()
     start_s = time.perf_counter()
 
-    def sample() -> None:
+    def take_samples() -> None:
         while not stop_event.wait(_INTERVAL_S):
             metrics = backend.metrics().metrics
             samples.append(
@@ -136,7 +136,7 @@ def measure() -> dict[str, Any]:
                 )
             )
 
-    reader = threading.Thread(target=sample, daemon=True)
+    reader = threading.Thread(target=take_samples, daemon=True)
     reader.start()
     phases = []
     for name, duration_s in _PHASE_DURATIONS_S:

@@ -126,7 +126,7 @@ def inside_sm(info: DeviceInfo) -> Picture:
     axes.set(xlim=(0, 15.2), ylim=(0, 8.0))
     axes.axis("off")
 
-    def box(left: float, bottom: float, width: float, height: float, name: str, text: str) -> None:
+    def draw_box(left: float, bottom: float, width: float, height: float, name: str, text: str) -> None:
         axes.add_patch(
             Rectangle(
                 (left, bottom),
@@ -153,7 +153,7 @@ def inside_sm(info: DeviceInfo) -> Picture:
                 )
             )
         axes.text(left_x, 7.55, f"{slots} warp slots", fontsize=9)
-        box(left_x, 4.9, 3.4, 0.8, "accent-2", f"scheduler {scheduler}")
+        draw_box(left_x, 4.9, 3.4, 0.8, "accent-2", f"scheduler {scheduler}")
         axes.annotate(
             "",
             xy=(left_x + 1.7, 5.75),
@@ -166,11 +166,11 @@ def inside_sm(info: DeviceInfo) -> Picture:
             xytext=(left_x + 1.7, 4.85),
             arrowprops={"arrowstyle": "-|>", "color": find_hex("fg")},
         )
-        box(left_x, 3.4, 3.4, 0.8, "good", f"{units} FP32 units")
-        box(left_x, 2.5, 1.6, 0.8, "good", "SFUs")
-        box(left_x + 1.8, 2.5, 1.6, 0.8, "good", "tensor core")
-        box(left_x, 1.6, 3.4, 0.8, "purple", f"{info.registers_per_sm // _SCHEDULERS:,} registers")
-    box(
+        draw_box(left_x, 3.4, 3.4, 0.8, "good", f"{units} FP32 units")
+        draw_box(left_x, 2.5, 1.6, 0.8, "good", "SFUs")
+        draw_box(left_x + 1.8, 2.5, 1.6, 0.8, "good", "tensor core")
+        draw_box(left_x, 1.6, 3.4, 0.8, "purple", f"{info.registers_per_sm // _SCHEDULERS:,} registers")
+    draw_box(
         0.3, 0.4, 14.5, 0.8, "purple", "load/store units, shared memory and L1 cache, for all warps of the SM"
     )
     return Picture.of(

@@ -61,7 +61,7 @@ def judge_whodunit(answer: Answer) -> str:
         )
         launch_counts: list[int] = []  # launches of each run
 
-        def stray_offset(
+        def find_stray_offset(
             is_new_run: bool,
             launch_counts: list[int] = launch_counts,
             failing_launches: list[int] = failing_launches,
@@ -73,7 +73,7 @@ def judge_whodunit(answer: Answer) -> str:
             return _STRAY_OFFSET if launch_counts[-1] in failing_launches else 0
 
         facts = answer.ask(
-            _run_whodunit, names, waiting_launches, shown="whodunit(program)", back=stray_offset
+            _run_whodunit, names, waiting_launches, shown="whodunit(program)", back=find_stray_offset
         )
         if launch_counts != facts["started_launches"]:
             raise NotYet(
@@ -97,7 +97,7 @@ def _run_whodunit(
     started_launches: list[int] = []
     with ExitStack() as contexts:
 
-        def program(after: Callable[[str, int], Any]) -> None:
+        def run_launches(after: Callable[[str, int], Any]) -> None:
             contexts.close()  # each run has a context of its own
             fault_record = contexts.enter_context(session.report_late_faults())
             fault_records.append(fault_record)
@@ -115,7 +115,7 @@ def _run_whodunit(
                 cp.cuda.get_current_stream().synchronize()
 
         try:
-            result = answer(program)
+            result = answer(run_launches)
         except cp.cuda.runtime.CUDARuntimeError as error:
             raise NotYet(
                 "whodunit(program) does not catch the error. Catch it, and return the launch that failed."
@@ -223,7 +223,7 @@ def judge_hunt(answer: Answer) -> str:
             calls: list[str] = []
             changed_steps: list[str] = []
 
-            def step(
+            def read_step(
                 name: str,
                 current_values: list[Any],
                 program: _HuntProgram = program,
@@ -241,7 +241,7 @@ def judge_hunt(answer: Answer) -> str:
                 program.array_names,
                 list(program.written_values),
                 shown="hunt(steps, arrays)",
-                back=step,
+                back=read_step,
             )
             is_unchanged = not changed_steps and program.has_state_after(len(calls), facts["arrays"])
             _judge_cell(facts["result"], program, calls, is_unchanged)
@@ -351,14 +351,14 @@ def _run_hunt(
     def read_arrays() -> list[Any]:
         return [array.get() for array in arrays.values()]
 
-    def step(name: str) -> Callable[[], None]:
+    def make_step(name: str) -> Callable[[], None]:
         def launch() -> None:
             arrays[array_names[name]][...] = cp.asarray(request_values(name, read_arrays()))
 
         return launch
 
     result = answer(
-        {name: step(name) for name in names},
+        {name: make_step(name) for name in names},
         {name: arrays[array_name] for name, array_name in array_names.items()},
     )
     return {"result": result, "arrays": read_arrays()}

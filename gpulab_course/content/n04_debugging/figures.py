@@ -71,7 +71,7 @@ class Stray:
 
     @property
     def _hit_name(self) -> str:
-        return next(name for name, array in self._arrays.items() if self._contains_address(array))
+        return next(name for name, array in self._arrays.items() if self._has_address(array))
 
     @property
     def _hit_index(self) -> int:
@@ -83,7 +83,7 @@ class Stray:
         target_array = self._arrays[self._target_name]
         return int(target_array.data.ptr) + self._element_index * int(target_array.itemsize)
 
-    def _contains_address(self, array: Any) -> bool:
+    def _has_address(self, array: Any) -> bool:
         return int(array.data.ptr) <= self._address < int(array.data.ptr) + int(array.nbytes)
 
     def __repr__(self) -> str:
@@ -151,12 +151,12 @@ def reuse(host_order: Sequence[str]) -> Picture:
         draw_text(axes, -2.3, y, text)
     draw_text(axes, last_end, 0.15, "time →", "muted", ha="right", fontsize=9)
 
-    def bar(left: float, top: float, width: float, colour: str, text: str = "") -> None:
+    def draw_bar(left: float, top: float, width: float, colour: str, text: str = "") -> None:
         draw_box(axes, left, top, width, 0.8, colour, text, edge="bg", fontsize=9)
 
     for name, start in start_times.items():
         y = 2.0 if name == "add" else 0.5
-        bar(
+        draw_bar(
             start,
             y,
             _OPERATION_DURATIONS[name],
@@ -166,10 +166,12 @@ def reuse(host_order: Sequence[str]) -> Picture:
     draw_arrow(axes, (end_times["double"], 1.3), (start_times["add"], 2.0))
     if "wait" in host_order:
         draw_arrow(axes, (end_times["add"], 2.0), (start_times["multiply"], 1.3))
-    bar(start_times["double"], 3.5, memory_free_at - start_times["double"], "accent-2", "contains doubled")
+    draw_bar(
+        start_times["double"], 3.5, memory_free_at - start_times["double"], "accent-2", "contains doubled"
+    )
     draw_text(axes, memory_free_at, 4.55, "del doubled", ha="center", fontsize=9)
     if is_memory_reused:
-        bar(start_times["z"], 3.5, last_end - start_times["z"], "purple")
+        draw_bar(start_times["z"], 3.5, last_end - start_times["z"], "purple")
         text_left = max(start_times["z"], end_times["add"])
         x = (text_left + last_end) / 2
         draw_text(axes, x, 3.9, "contains z", "on-purple", ha="center", fontsize=9)

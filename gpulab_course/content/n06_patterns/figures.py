@@ -209,7 +209,7 @@ def try_orders(code: str) -> Table:
     cp = session.find_virtual_side().cp
     chain = cp.RawKernel(code, "chain")
 
-    def outcome(use_ticket: int, order: str) -> str:
+    def run_order(use_ticket: int, order: str) -> str:
         done_flags, ticket_counter = cp.zeros(WAITING_BLOCKS, "int32"), cp.zeros(1, "int32")
         try:
             with block_order(order):
@@ -220,7 +220,7 @@ def try_orders(code: str) -> Table:
 
     session.use_device(watchdog_s=5)  # stops a kernel that hangs; the others take less than a second
     rows = [
-        (name, *(outcome(use_ticket, order) for order in ("in order", "reversed")))
+        (name, *(run_order(use_ticket, order) for order in ("in order", "reversed")))
         for use_ticket, name in enumerate(("block number", "ticket"))
     ]
     session.use_device(watchdog_s=20)

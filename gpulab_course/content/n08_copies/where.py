@@ -162,11 +162,11 @@ class TransferMap(View):
         }
         return column(
             switch("chosen", self.chosen, move_details),
-            self._rates(),
+            self._draw_rates(),
             words("Click a bar, or focus the chart and use the arrow keys.", "note", only="page"),
         )
 
-    def _rates(self) -> Box:
+    def _draw_rates(self) -> Box:
         moves = self.moves
         move_count = len(self.moves)
         chart_top = 34

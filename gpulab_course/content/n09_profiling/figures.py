@@ -68,19 +68,19 @@ class BusySms(Steered):
         ]
         self.pictured = {"launch_index": self.launch_index}
         self.redraw()
-        self.observe(self._moved, "launch_index")
+        self.observe(self._on_launch_change, "launch_index")
 
     @property
     def record(self) -> LoadSamples:
         """The samples of the GPU's utilization and busy SMs that the chart shows."""
         return self._record
 
-    def _moved(self, _change: Any) -> None:
+    def _on_launch_change(self, _change: Any) -> None:
         with self._lock, self.hold_sync():
             self.redraw()
             self.confirm_picture({"launch_index": self.launch_index})
 
-    def _median_values(self) -> tuple[float, float, float]:
+    def _compute_medians(self) -> tuple[float, float, float]:
         """Return the median utilization, active SMs and occupancy of the chosen launch, in percent."""
         samples = self._record.within(spinning(*SPIN_LAUNCH_SHAPES[self.launch_index]))
         # NVML's utilization is an average that lags: the first samples still contain the previous launch.
@@ -91,7 +91,7 @@ class BusySms(Steered):
 
     def sentence(self) -> str:
         """Return a sentence with the values that the chart shows."""
-        utilization, active_share, occupancy = (number(value, 2) for value in self._median_values())
+        utilization, active_share, occupancy = (number(value, 2) for value in self._compute_medians())
         phase_name = spinning(*SPIN_LAUNCH_SHAPES[self.launch_index])
         return (
             f"{phase_name}: {utilization} % GPU utilization, {active_share} % of the SMs active, "
@@ -107,9 +107,9 @@ class BusySms(Steered):
         colours = ("muted", "accent", "tail")
         rows = [
             {"label": name, "share": value / 100, "value": f"{number(value, 2)} %", "colour": colour}
-            for name, value, colour in zip(names, self._median_values(), colours, strict=True)
+            for name, value, colour in zip(names, self._compute_medians(), colours, strict=True)
         ]
-        active_sms = round(self._median_values()[1] / 100 * sms)  # no counter shows which SMs are active
+        active_sms = round(self._compute_medians()[1] / 100 * sms)  # no counter shows which SMs are active
         index = np.arange(sms)
         x = index % _COLUMN_COUNT
         y = index // _COLUMN_COUNT * float(_CELL_SIDE_PX)

@@ -37,7 +37,7 @@ class _PoolState:
         self.segments: dict[int, int] = {}
         self._last_streams: dict[int, int] = {}  # last stream of each unit of 512 bytes
 
-    def fits(self, size: int, stream: int) -> list[_PoolBlock]:
+    def find_fitting_blocks(self, size: int, stream: int) -> list[_PoolBlock]:
         """Return the free blocks of this stream with a size of at least `size` bytes."""
         return [
             block
@@ -78,7 +78,7 @@ class _PoolState:
                     left_block.size += right_block.size
                     del self.blocks[left_index + 1]
 
-    def free_segments(self) -> list[_PoolBlock]:
+    def find_free_segments(self) -> list[_PoolBlock]:
         """Return the memory segments that contain no used block."""
         return [
             block
@@ -86,7 +86,7 @@ class _PoolState:
             if block.number is None and block.size == self.segments[block.segment]
         ]
 
-    def drop(self, segment: int) -> None:
+    def drop_segment(self, segment: int) -> None:
         """Remove a memory segment and its blocks from the pool."""
         del self.segments[segment]
         self.blocks = [block for block in self.blocks if block.segment != segment]
@@ -140,7 +140,9 @@ def _check_malloc(
         )
     address = int(return_value)
     size = -(-request.size // UNIT_BYTES) * UNIT_BYTES
-    smallest_size = min((block.size for block in pool.fits(size, request.stream)), default=None)
+    smallest_size = min(
+        (block.size for block in pool.find_fitting_blocks(size, request.stream)), default=None
+    )
     for function, *arguments in driver_calls:
         if function != "malloc":
             raise NotYet(f"{name} returns a segment to the driver. Only empty_cache() may return segments.")
@@ -245,9 +247,9 @@ def _check_empty_cache(
                 f"empty_cache() returned a segment that contains allocation {used_numbers[0]}, "
                 "which is still in use."
             )
-        pool.drop(arguments[0])
-    if pool.free_segments():
-        segment_count = len(pool.free_segments())
+        pool.drop_segment(arguments[0])
+    if pool.find_free_segments():
+        segment_count = len(pool.find_free_segments())
         raise NotYet(
             f"after empty_cache() {segment_count} segment{'s have' if segment_count > 1 else ' has'} not "
             "been returned to the driver, although no pool block in "

@@ -137,7 +137,7 @@ def relax_naive(x: Any, rounds: int, one_round: Any) -> Any:
 
 def draw_serve_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
     """Return elements per batch, batch counts and request counts for the tests, as triples."""
-    n, batch_count, request_count = (int(rng.integers(low, 2 * low)) for low in (100, 3, 7))
+    n, batch_count, request_count = (int(rng.integers(min_count, 2 * min_count)) for min_count in (100, 3, 7))
     return (1, 1, 1), (2, 3, 1), (33, 3, 5), (n, batch_count, request_count), (1000, 4, 12)
 
 

@@ -61,7 +61,7 @@ def break_even(work: Callable[[Any], None], x: Any) -> BreakEven:
     stream = session.cp().cuda.Stream(non_blocking=True)
     session.cp().cuda.get_current_stream().synchronize()
 
-    def shortest_us(call: Callable[[], Any]) -> float:
+    def measure_shortest_us(call: Callable[[], Any]) -> float:
         """Return the shortest of five durations of a call, in µs."""
         durations_us = []
         for _ in range(5):
@@ -73,7 +73,7 @@ def break_even(work: Callable[[Any], None], x: Any) -> BreakEven:
 
     with stream:
         work(x)  # warm up
-        eager_us = shortest_us(lambda: work(x))
+        eager_us = measure_shortest_us(lambda: work(x))
         stream.synchronize()
         start_ms = clocks.host_ms()
         stream.begin_capture()
@@ -82,7 +82,7 @@ def break_even(work: Callable[[Any], None], x: Any) -> BreakEven:
         graph = stream.end_capture()
         end_ms = clocks.host_ms()
         graph.launch(stream)  # the first one also uploads the graph
-        launch_us = shortest_us(lambda: graph.launch(stream))
+        launch_us = measure_shortest_us(lambda: graph.launch(stream))
         stream.synchronize()
     return BreakEven(1e3 * (capture_end_ms - start_ms), 1e3 * (end_ms - capture_end_ms), eager_us, launch_us)
 

@@ -91,12 +91,12 @@ def break_even_lines(even: BreakEven, work: str, origin: Provenance) -> Picture:
     origin
         The provenance of the times.
     """
-    making_us = even.capture_us + even.end_us
+    creation_us = even.capture_us + even.end_us
     launch_counts = range(max(4, even.launches + 2) + 1)
     figure = Figure(figsize=(WIDTH_IN, 3.2), dpi=100)
     axes = figure.add_axes((0.1, 0.16, 0.87, 0.74))
     eager_us = [launch_count * even.eager_us for launch_count in launch_counts]
-    graph_us = [making_us + launch_count * even.launch_us for launch_count in launch_counts]
+    graph_us = [creation_us + launch_count * even.launch_us for launch_count in launch_counts]
     axes.plot(launch_counts, eager_us, color=find_hex("warn"), marker="s", label=f"{work}, each time")
     axes.plot(
         launch_counts,
@@ -119,8 +119,8 @@ def break_even_lines(even: BreakEven, work: str, origin: Provenance) -> Picture:
     )
     return Picture.of(
         figure,
-        f"Host time, {origin.label}: {even.eager_us:,.0f} µs per run without a graph; {making_us:,.0f} µs to "
-        f"make the graph and {even.launch_us:,.1f} µs per launch: {break_even_text}.",
+        f"Host time, {origin.label}: {even.eager_us:,.0f} µs per run without a graph; {creation_us:,.0f} µs "
+        f"to make the graph and {even.launch_us:,.1f} µs per launch: {break_even_text}.",
     )
 
 
@@ -214,13 +214,19 @@ def list_node_accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
 
 def blocks_of_pool(*records: GraphRecord) -> Picture:
     """Draw which blocks of a memory pool the nodes of several linear graphs write."""
-    chains = [list_node_accesses(record) for record in records]
-    addresses = list(dict.fromkeys(write_address for chain in chains for _, _, write_address in chain))
+    accesses_of_graphs = [list_node_accesses(record) for record in records]
+    addresses = list(
+        dict.fromkeys(
+            write_address for graph_accesses in accesses_of_graphs for _, _, write_address in graph_accesses
+        )
+    )
     block_letters = {address: chr(ord("A") + index) for index, address in enumerate(addresses)}
-    row_count = sum(map(len, chains))
+    row_count = sum(map(len, accesses_of_graphs))
     left_x, width = 6.4, 13.4 / len(addresses)
-    height_in = 0.36 * (row_count + len(chains)) + 0.95
-    figure, axes = empty_axes(height_in, (0, 20), (0, row_count + 0.55 * (len(chains) - 1) + 1.65))
+    height_in = 0.36 * (row_count + len(accesses_of_graphs)) + 0.95
+    figure, axes = empty_axes(
+        height_in, (0, 20), (0, row_count + 0.55 * (len(accesses_of_graphs) - 1) + 1.65)
+    )
     for address, letter in block_letters.items():
         box_middle_x = left_x + (addresses.index(address) + 0.5) * width
         draw_text(
@@ -233,12 +239,12 @@ def blocks_of_pool(*records: GraphRecord) -> Picture:
         )
     y = 1.4
     captions = []
-    for graph_number, (record, chain) in enumerate(zip(records, chains, strict=True), 1):
+    for graph_number, (record, graph_accesses) in enumerate(zip(records, accesses_of_graphs, strict=True), 1):
         outputs = {array.address for array in record.arrays if array.is_output}
         colour = ("accent", "warn", "good")[(graph_number - 1) % 3]
-        for index, (name, read_address, write_address) in enumerate(chain):
+        for index, (name, read_address, write_address) in enumerate(graph_accesses):
             draw_text(axes, 0.1, y + 0.45, f"graph {graph_number}: {name}")
-            is_output = index == len(chain) - 1 and write_address in outputs
+            is_output = index == len(graph_accesses) - 1 and write_address in outputs
             for address in addresses:
                 x = left_x + addresses.index(address) * width
                 if address == write_address:
@@ -248,7 +254,7 @@ def blocks_of_pool(*records: GraphRecord) -> Picture:
             y += 1
         y += 0.55
         written_text = ", then ".join(
-            f"pool block {block_letters[write_address]} ({name})" for name, _, write_address in chain
+            f"pool block {block_letters[write_address]} ({name})" for name, _, write_address in graph_accesses
         )
         captions.append(f"Graph {graph_number} writes {written_text}, which is its output.")
     return Picture.of(figure, f"{len(addresses)} pool blocks. " + " ".join(captions))

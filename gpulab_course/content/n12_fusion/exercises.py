@@ -381,9 +381,9 @@ class CompilerModel:
 
     def __call__(self, action: str, number: int, args: list[ArgumentDescription]) -> int:
         """Record a compilation or a run, and return its number."""
-        entries = self.compilations if action == "compiled" else self.runs
-        entries.append((number, args))
-        return len(entries) - 1
+        requests = self.compilations if action == "compiled" else self.runs
+        requests.append((number, args))
+        return len(requests) - 1
 
 
 def judge_cached(answer: Answer) -> str:
@@ -439,37 +439,37 @@ def _draw_calls(rng: np.random.Generator) -> list[list[ArgumentDescription]]:
     """Draw calls as lists of descriptions of their arguments."""
     rows, columns = (int(n) for n in rng.integers(2, 40, 2))
 
-    def array(
+    def describe_array(
         *shape: int, dtype: str = "float32", contiguous: bool = True, device: int = 0
     ) -> ArgumentDescription:
         return "array", dtype, shape, contiguous, device
 
-    def number_type(value: float) -> ArgumentDescription:
+    def describe_number(value: float) -> ArgumentDescription:
         return "number", type(value).__name__, value
 
-    base_array = array(rows, columns)
-    second_array = array(columns)
+    base_array = describe_array(rows, columns)
+    second_array = describe_array(columns)
     neighbours = [
-        array(rows, columns, dtype="float16"),
-        array(rows + 1, columns),
-        array(columns, rows + 2 * (rows == columns)),
-        array(rows, columns, contiguous=False),
-        array(rows, columns, device=1),
-        array(rows * columns),
-        array(rows, columns, device=2),
-        array(rows, columns, dtype="int32"),
-        array(1, 11),
-        array(11, 1),
-        array(),
-        array(1),
-        array(1, 1),
-        array(rows, columns, dtype="uint32"),
-        array(1, rows, columns),
+        describe_array(rows, columns, dtype="float16"),
+        describe_array(rows + 1, columns),
+        describe_array(columns, rows + 2 * (rows == columns)),
+        describe_array(rows, columns, contiguous=False),
+        describe_array(rows, columns, device=1),
+        describe_array(rows * columns),
+        describe_array(rows, columns, device=2),
+        describe_array(rows, columns, dtype="int32"),
+        describe_array(1, 11),
+        describe_array(11, 1),
+        describe_array(),
+        describe_array(1),
+        describe_array(1, 1),
+        describe_array(rows, columns, dtype="uint32"),
+        describe_array(1, rows, columns),
     ]
     second_arguments = [
-        array(columns, dtype="float16"),
-        array(columns, contiguous=False),
-        array(columns, device=1),
+        describe_array(columns, dtype="float16"),
+        describe_array(columns, contiguous=False),
+        describe_array(columns, device=1),
     ]
     calls = [[base_array, second_array], [base_array, second_array]]
     for neighbour in neighbours:
@@ -500,20 +500,22 @@ def _draw_calls(rng: np.random.Generator) -> list[list[ArgumentDescription]]:
         1e-9,
         2e-9,
     )
-    calls += [[base_array, number_type(value)] for value in number_types]
+    calls += [[base_array, describe_number(value)] for value in number_types]
     value_pairs = ((1, 2), (2, 1), (1, -1), (-1, 1), (-1, -2), (-2, -2), (1.0, 2), (12, 0), (1, 20))
     calls += [
-        [number_type(first_value), number_type(second_value)] for first_value, second_value in value_pairs
+        [describe_number(first_value), describe_number(second_value)]
+        for first_value, second_value in value_pairs
     ]
-    calls += [[array(rows, columns, contiguous=False)], [array(rows, columns)]] * 2
+    calls += [[describe_array(rows, columns, contiguous=False)], [describe_array(rows, columns)]] * 2
     calls += [[base_array, neighbour] for neighbour in second_arguments] + [
-        [base_array, second_array, neighbour] for neighbour in (base_array, *second_arguments, number_type(1))
+        [base_array, second_array, neighbour]
+        for neighbour in (base_array, *second_arguments, describe_number(1))
     ]
     calls += [
-        [number_type(1), base_array],
+        [describe_number(1), base_array],
         [base_array],
         [second_array, base_array],
-        [base_array, number_type(1)],
+        [base_array, describe_number(1)],
         [base_array, second_array],
     ]
     calls += [calls[int(k)] for k in rng.integers(0, len(calls), 12)]
@@ -542,14 +544,14 @@ def _explain_wrong_key(
 def _make_call_text(call_arguments: Sequence[ArgumentDescription]) -> str:
     """Return the arguments of a call as text."""
 
-    def argument_text(description: ArgumentDescription) -> str:
+    def make_argument_text(description: ArgumentDescription) -> str:
         if description[0] == "number":
             return repr(description[2])
         layout = "" if description[3] else ", not contiguous"
         device = f", device {description[4]}" if description[4] else ""
         return f"{description[1]} {tuple(description[2])}{layout}{device}"
 
-    return f"({'; '.join(map(argument_text, call_arguments))})"
+    return f"({'; '.join(map(make_argument_text, call_arguments))})"
 
 
 # 12-fuses
@@ -688,11 +690,11 @@ def _make_difference_text(steps: Sequence[Step], step_groups: Sequence[Sequence[
     memory = _find_memory_of_steps(steps)
     for step_group in step_groups:
         last_index = max(index for index, step in enumerate(steps) if step.name in step_group)
-        conflict = _make_conflict_text(
+        conflict_text = _make_conflict_text(
             [by_name[name] for name in step_group], steps[last_index + 1 :], memory
         )
-        if conflict:
-            return conflict
+        if conflict_text:
+            return conflict_text
     return "more steps fit into one kernel"
 
 

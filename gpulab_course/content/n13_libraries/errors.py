@@ -38,12 +38,14 @@ def compute_mean_square_ulp(number_format: Format, mean: float = 0.0, spread: fl
     top_exponent = math.frexp(abs(mean) + 10 * spread)[1]
     exponents = np.arange(max(top_exponent - 60, number_format.least_exponent), top_exponent + 1)
 
-    def probability_below(limit: float) -> float:
+    def compute_probability_below(limit: float) -> float:
         """Return the probability that the magnitude of s is less than `limit`."""
         upper_bound, lower_bound = ((sign * limit - mean) / (spread * math.sqrt(2)) for sign in (1, -1))
         return (math.erf(upper_bound) - math.erf(lower_bound)) / 2
 
-    probabilities = np.diff([0.0, *(probability_below(2.0 ** int(exponent + 1)) for exponent in exponents)])
+    probabilities = np.diff(
+        [0.0, *(compute_probability_below(2.0 ** int(exponent + 1)) for exponent in exponents)]
+    )
     return float((probabilities * 4.0 ** (exponents - number_format.fraction_bits)).sum())
 
 

@@ -323,12 +323,12 @@ def three_products(
     The small products are added first.
     """
 
-    def parts(x: Singles) -> tuple[Singles, Singles]:
+    def split_parts(x: Singles) -> tuple[Singles, Singles]:
         high_part = TF32.round_all(x).astype(np.float32)
         return high_part, TF32.round_all(x - high_part).astype(np.float32)
 
-    large_a, small_a = parts(a)
-    large_b, small_b = parts(b)
+    large_a, small_a = split_parts(a)
+    large_b, small_b = split_parts(b)
     result: Singles = product(small_a, large_b) + product(large_a, small_b) + product(large_a, large_b)
     return result
 
@@ -395,7 +395,7 @@ def judge_tf32x3(answer: Answer) -> str:
         call_text = f"three(a, b, product) for {number_kind} numbers, {m} x {k} times {k} x {n}"
         products: list[Singles] = []
 
-        def product(x: Any, y: Any, products: list[Singles] = products) -> Singles:
+        def multiply_in_tf32(x: Any, y: Any, products: list[Singles] = products) -> Singles:
             if not x.ndim == y.ndim == 2 or x.shape[1] != y.shape[0]:
                 raise ValueError(
                     f"product(x, y) needs as many columns in x as rows in y, not {x.shape} and {y.shape}."
@@ -403,7 +403,7 @@ def judge_tf32x3(answer: Answer) -> str:
             products.append(on_tensor_cores(x, y))
             return products[-1]
 
-        result, *unchanged = answer.ask(_run_three, a, b, shown=call_text, back=product)
+        result, *unchanged = answer.ask(_run_three, a, b, shown=call_text, back=multiply_in_tf32)
         if result is None:
             raise NotYet("three returns nothing; replace the TODO and end with a return.")
         if not isinstance(result, np.ndarray) or result.shape != (m, n):
@@ -432,12 +432,12 @@ def judge_tf32x3(answer: Answer) -> str:
                 f"{call_text} does not return a sum of results of product: "
                 "all multiplications must be done by the tensor cores."
             )
-        error = measure_error_in_u(result, a, b)
+        result_error = measure_error_in_u(result, a, b)
         reference_error = measure_error_in_u(three_products(a, b), a, b)
         # The order of the three products matters where all are positive, truncation where signs differ.
-        if not error <= (1.6 if number_kind == "positive" else 1.28) * reference_error:
+        if not result_error <= (1.6 if number_kind == "positive" else 1.28) * reference_error:
             raise NotYet(
-                f"{call_text} has an RMS error of {error:.2g} u (u of FP32); "
+                f"{call_text} has an RMS error of {result_error:.2g} u (u of FP32); "
                 f"{reference_error:.2g} u are possible. {_explain_wrong_product(result, a, b)}"
             )
     return "three TF32 multiplications are as accurate as one in FP32."
@@ -481,14 +481,14 @@ def _run_training(
     for gradients in gradient_steps:
         scales: list[float] = []
 
-        def backward(scale: float, gradients: Any = gradients, scales: list[float] = scales) -> Halves:
+        def make_gradients(scale: float, gradients: Any = gradients, scales: list[float] = scales) -> Halves:
             scales.append(float(scale))
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 return (np.asarray(gradients, np.float64) * scale).astype(np.float16)
 
         original_weights = current_weights
         original_copy = current_weights.copy()
-        result = answer(current_weights, backward, state)
+        result = answer(current_weights, make_gradients, state)
         if isinstance(result, np.ndarray):
             current_weights = result
         is_unchanged = np.array_equal(original_weights, original_copy)

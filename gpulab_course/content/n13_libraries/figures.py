@@ -274,7 +274,7 @@ def switches() -> str:
     """
     record = recorded()
 
-    def rows(name: str, cases: Sequence[Any]) -> list[tuple[str, ...]]:
+    def make_rows(name: str, cases: Sequence[Any]) -> list[tuple[str, ...]]:
         format_names = {True: "TF32", False: "FP32"}
         return [
             (
@@ -288,7 +288,7 @@ def switches() -> str:
 
     torch_cases = [switch for switch in record["torch_switches"] if not switch["case"].startswith("autocast")]
     title = f"CuPy {record['cupy']} and PyTorch {record['torch']}, recorded on an {record['device']}"
-    switch_rows = rows("CuPy", record["cupy_switches"]) + rows("PyTorch", torch_cases)
+    switch_rows = make_rows("CuPy", record["cupy_switches"]) + make_rows("PyTorch", torch_cases)
     return Table(title, ("library", "setting", "typical error", "computed in"), tuple(switch_rows)).text()
 
 

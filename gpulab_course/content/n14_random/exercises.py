@@ -253,7 +253,7 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
     ended, so that the answer cannot read them.
     """
 
-    def generators() -> dict[str, Any]:
+    def make_generators() -> dict[str, Any]:
         kinds = (cp.random.Philox4x3210, cp.random.XORWOW)
         gpus = []
         for device, generator_type in enumerate(kinds):
@@ -261,7 +261,7 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
                 gpus.append(cp.random.Generator(generator_type(seed + device, size=1024)))
         return {"python": random.Random(seed), "numpy": np.random.default_rng(seed), "gpus": gpus}
 
-    def work(rngs: dict[str, Any]) -> list[Any]:
+    def draw_numbers(rngs: dict[str, Any]) -> list[Any]:
         drawn_numbers = [
             [rngs["python"].random() for _ in range(draws)],
             rngs["numpy"].random(draws).tolist(),
@@ -272,22 +272,22 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
         return drawn_numbers
 
     with on_device("virtual:T4", count=_GPU_COUNT) as cp:
-        answer_generators = generators()
-        reference_generators = generators()
+        answer_generators = make_generators()
+        reference_generators = make_generators()
         for rngs in (answer_generators, reference_generators):
-            work(rngs)  # the generators are not in their initial state
+            draw_numbers(rngs)  # the generators are not in their initial state
 
         finished_runs: list[None] = []
 
         def run_once() -> list[Any]:
-            drawn_numbers = work(answer_generators)
+            drawn_numbers = draw_numbers(answer_generators)
             finished_runs.append(None)
             request(drawn_numbers)
             return drawn_numbers
 
         result = answer(run_once, answer_generators)
-        outcome = {"result": result, "runs": len(finished_runs), "wanted": work(reference_generators)}
-        return {**outcome, "after": work(answer_generators) == work(reference_generators)}
+        outcome = {"result": result, "runs": len(finished_runs), "wanted": draw_numbers(reference_generators)}
+        return {**outcome, "after": draw_numbers(answer_generators) == draw_numbers(reference_generators)}
 
 
 _GENERATOR_NAMES = (

@@ -140,19 +140,19 @@ def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
     for name, (left_x, product_half) in halves.items():
         draw_box(axes, left_x, 2.1, width, 0.6, "warn", f"{name}  {product_half:08x}", edge="muted")
 
-    def middle(index: int) -> float:
+    def find_middle(index: int) -> float:
         return box_lefts[index] + width / 2
 
     for from_index, multiplier in ((0, "0xD2511F53"), (2, "0xCD9E8D57")):
-        draw_text(axes, middle(from_index) + 1.95, 1.22, f"× {multiplier}", ha="center")
+        draw_text(axes, find_middle(from_index) + 1.95, 1.22, f"× {multiplier}", ha="center")
         for to_index in (from_index, from_index + 1):
-            draw_arrow(axes, (middle(from_index), 1.0), (middle(to_index), 2.1), "muted")
+            draw_arrow(axes, (find_middle(from_index), 1.0), (find_middle(to_index), 2.1), "muted")
     formulas = ("high1 ^ y ^ key.x", "low1", "high0 ^ w ^ key.y", "low0")
     for index, (name, word, formula) in enumerate(zip("xyzw", new_words, formulas, strict=True)):
         draw_box(axes, box_lefts[index], 4.4, width, 0.6, "good", f"{name}  {word:08x}", edge="muted")
-        draw_text(axes, middle(index), 5.25, formula, ha="center")
+        draw_text(axes, find_middle(index), 5.25, formula, ha="center")
     for from_index, to_index in ((2, 0), (3, 1), (0, 2), (1, 3)):
-        draw_arrow(axes, (middle(from_index), 2.7), (middle(to_index), 4.4), "purple")
+        draw_arrow(axes, (find_middle(from_index), 2.7), (find_middle(to_index), 4.4), "purple")
     new_text = ", ".join(f"{name} = {word:08x}" for name, word in zip("xyzw", new_words, strict=True))
     return Picture.of(
         figure,
@@ -287,13 +287,13 @@ def switches() -> str:
     """
     record = recorded()
 
-    def cells(measurement: Any) -> tuple[str, str]:
+    def make_cells(measurement: Any) -> tuple[str, str]:
         if measurement.get("refused"):
             return "refused", ""
         return f"{measurement['distinct']} of {measurement['runs']}", f"{measurement['median_us']:,.0f} µs"
 
     rows = tuple(
-        (name, *cells(measurements["seeded"]), *cells(measurements["deterministic"]))
+        (name, *make_cells(measurements["seeded"]), *make_cells(measurements["deterministic"]))
         for name, measurements in record["operations"].items()
     )
     headings = ("operation", "results, seeded", "time", "results, deterministic", "time")

@@ -101,16 +101,16 @@ def judge_ring(answer: Answer) -> str:
                         f"{call_text}{_make_mode_text(mode)}", is_right, outcome["found"], expected, inputs
                     )
                 )
-            limit_bytes = 2 * (gpu_count - 1) * -(-length // gpu_count) * inputs[0].itemsize
+            max_moved_bytes = 2 * (gpu_count - 1) * -(-length // gpu_count) * inputs[0].itemsize
             if mode == "as given":
                 for direction in ("out", "in"):
                     moved_bytes = max(outcome[direction])
-                    if moved_bytes > limit_bytes:
+                    if moved_bytes > max_moved_bytes:
                         raise NotYet(
                             f"{call_text}: {size(moved_bytes)} "
                             f"{'leave' if direction == 'out' else 'arrive at'} GPU "
                             f"{outcome[direction].index(moved_bytes)}, and a ring needs at most "
-                            f"{size(limit_bytes)} at each port: 2·(n − 1) chunks, each to the next GPU."
+                            f"{size(max_moved_bytes)} at each port: 2·(n − 1) chunks, each to the next GPU."
                         )
     return "every GPU has the sum, and no port passes more than 2·(n − 1) chunks in one direction."
 
@@ -269,11 +269,11 @@ def judge_broadcast(answer: Answer) -> str:
                     f"{MAX_MESSAGES} are enough. Join the arrays on GPU 0, send the joined array, and cut "
                     "it on the target GPU."
                 )
-            limit_bytes = sum(array.nbytes for array in arrays) + 256 * array_count
-            if outcome["in"][target_gpu] > limit_bytes:
+            max_received_bytes = sum(array.nbytes for array in arrays) + 256 * array_count
+            if outcome["in"][target_gpu] > max_received_bytes:
                 raise NotYet(
                     f"{call_text}: {size(outcome['in'][target_gpu])} arrive at GPU {target_gpu}, "
-                    f"but {size(limit_bytes)} are enough: the bytes of all arrays, and "
+                    f"but {size(max_received_bytes)} are enough: the bytes of all arrays, and "
                     "256 additional bytes per array."
                 )
     return f"400 arrays of four types arrive unchanged, in at most {MAX_MESSAGES} messages."
@@ -282,14 +282,14 @@ def judge_broadcast(answer: Answer) -> str:
 def _is_permuted(results: Sequence[npt.NDArray[Any]], arrays: Sequence[npt.NDArray[Any]]) -> bool:
     """Return whether the results are the right arrays in a wrong order."""
 
-    def fingerprints(
+    def compute_fingerprints(
         arrays_to_compare: Sequence[npt.NDArray[Any]],
     ) -> list[tuple[str, tuple[int, ...], bytes]]:
         return [(array.dtype.name, array.shape, array.tobytes()) for array in arrays_to_compare]
 
-    return fingerprints(results) != fingerprints(arrays) and sorted(fingerprints(results)) == sorted(
-        fingerprints(arrays)
-    )
+    return compute_fingerprints(results) != compute_fingerprints(arrays) and sorted(
+        compute_fingerprints(results)
+    ) == sorted(compute_fingerprints(arrays))
 
 
 def _judge_array(
@@ -396,7 +396,7 @@ def _find_serialized_gpu(machine: Gpus, rows: int, columns: int) -> list[int]:
                     for neighbour in neighbours
                 ]
                 id_pairs = [(first_id, second_id) for first_id in transfers[0] for second_id in transfers[1]]
-                if id_pairs and all(machine.follows(max(pair), min(pair)) for pair in id_pairs):
+                if id_pairs and all(machine.follows(max(id_pair), min(id_pair)) for id_pair in id_pairs):
                     return [gpu]
     return []
 
@@ -459,11 +459,11 @@ def judge_exchange(answer: Answer) -> str:
                     "for each copy."
                 )
             if mode == "as given":
-                limit_bytes = 2 * (height + width + 6) * field_values.itemsize * 2
-                if max(outcome["out"]) > limit_bytes:
+                max_sent_bytes = 2 * (height + width + 6) * field_values.itemsize * 2
+                if max(outcome["out"]) > max_sent_bytes:
                     raise NotYet(
                         f"{call_text}: {size(max(outcome['out']))} leave one GPU. Send edges, not whole "
-                        f"parts: {size(limit_bytes)} are enough."
+                        f"parts: {size(max_sent_bytes)} are enough."
                     )
     return (
         "rims and corners have the neighbours' values in any order of streams, and opposite "
@@ -504,7 +504,7 @@ def _judge_part(part_text: str, result: Any, expected: Any) -> None:
 def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], list[list[int]]]]:
     """Draw machines: a description, the number of GPUs, the linked pairs, and the rings of ranks."""
 
-    def islands(sizes: Sequence[int]) -> set[tuple[int, ...]]:
+    def draw_islands(sizes: Sequence[int]) -> set[tuple[int, ...]]:
         order = rng.permutation(sum(sizes)).tolist()
         links = set()
         island_start = 0
@@ -516,12 +516,12 @@ def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], lis
             island_start += island_size
         return links
 
-    def groups(sizes: Sequence[int]) -> list[list[int]]:
+    def draw_groups(sizes: Sequence[int]) -> list[list[int]]:
         order = rng.permutation(sum(sizes)).tolist()
         group_starts = np.cumsum([0, *sizes]).tolist()
         return [order[start:end] for start, end in pairwise(group_starts)]
 
-    def cube_links() -> set[tuple[int, ...]]:
+    def draw_cube_links() -> set[tuple[int, ...]]:
         gpu_of_vertex = rng.permutation(8).tolist()
         return {
             tuple(sorted((gpu_of_vertex[vertex], gpu_of_vertex[vertex ^ bit])))
@@ -538,15 +538,18 @@ def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], lis
     }
     return [
         ("4 GPUs in pairs", 4, {(0, 1), (2, 3)}, [[0, 2], [1, 3]]),
-        ("4 GPUs in pairs", 4, islands([2, 2]), groups([2, 2])),
+        ("4 GPUs in pairs", 4, draw_islands([2, 2]), draw_groups([2, 2])),
         ("8 GPUs in fours", 8, four_links, interleaved_rings),
-        ("8 GPUs in pairs", 8, islands([2] * 4), groups([2] * 4)),
-        ("8 GPUs in fours", 8, islands([4, 4]), groups([2, 2, 4])),
-        ("8 GPUs, 4 and 2 and 2", 8, islands([2, 4, 2]), groups([2, 2, 1, 3])),
+        ("8 GPUs in pairs", 8, draw_islands([2] * 4), draw_groups([2] * 4)),
+        ("8 GPUs in fours", 8, draw_islands([4, 4]), draw_groups([2, 2, 4])),
+        ("8 GPUs, 4 and 2 and 2", 8, draw_islands([2, 4, 2]), draw_groups([2, 2, 1, 3])),
         ("6 GPUs in a row that does not close", 6, row_links, [gpu_row]),
-        *(("8 GPUs as a cube", 8, cube_links(), groups(sizes)) for sizes in ([8], [8], [4, 4], [6, 2], [8])),
-        ("12 GPUs in fours", 12, islands([4, 4, 4]), groups([3, 1, 4, 2, 2])),
-        ("6 GPUs in threes", 6, islands([3, 3]), groups([3, 3])),
+        *(
+            ("8 GPUs as a cube", 8, draw_cube_links(), draw_groups(sizes))
+            for sizes in ([8], [8], [4, 4], [6, 2], [8])
+        ),
+        ("12 GPUs in fours", 12, draw_islands([4, 4, 4]), draw_groups([3, 1, 4, 2, 2])),
+        ("6 GPUs in threes", 6, draw_islands([3, 3]), draw_groups([3, 3])),
     ]
 
 
@@ -608,14 +611,14 @@ def _compute_attention(
 ) -> npt.NDArray[Any]:
     """Compute the expected attention, or a wrong variant of it."""
 
-    def gelu(x: npt.NDArray[Any], is_applied: bool) -> npt.NDArray[Any]:
+    def apply_gelu(x: npt.NDArray[Any], is_applied: bool) -> npt.NDArray[Any]:
         return 0.5 * x * (1 + np.tanh(0.79788456 * (x + 0.044715 * x**3))) if is_applied else x
 
     h = h.astype(np.float64)
     scores = h @ h.T / (root or np.sqrt(h.shape[1]))
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    weights = gelu(powers / powers.sum(axis=1, keepdims=True), gelu_between)
-    return gelu(weights @ gelu(h, gelu_first), gelu_last and not gelu_first and not gelu_between)
+    weights = apply_gelu(powers / powers.sum(axis=1, keepdims=True), gelu_between)
+    return apply_gelu(weights @ apply_gelu(h, gelu_first), gelu_last and not gelu_first and not gelu_between)
 
 
 def _explain_wrong_shard(result: Any, inputs: npt.NDArray[Any], own_rows: slice) -> str:
@@ -742,15 +745,15 @@ def judge_shard(answer: Answer) -> str:
                 f"{_explain_wrong_shard(result, inputs, slice(start, end))}"
             )
         for gpu, shard in enumerate(shards):
-            limit_bytes = inputs.nbytes - shard.nbytes
-            if outcome["in"][gpu] > limit_bytes:
+            max_moved_bytes = inputs.nbytes - shard.nbytes
+            if outcome["in"][gpu] > max_moved_bytes:
                 raise NotYet(
                     f"{call_text}: {size(outcome['in'][gpu])} arrive at GPU {gpu}, but "
-                    f"the rows of the other GPUs have only {size(limit_bytes)}. Gather "
+                    f"the rows of the other GPUs have only {size(max_moved_bytes)}. Gather "
                     "these rows once, keep them, and compute everything else from them."
                 )
-            limit_bytes = max(shard.nbytes * (len(shards) - 1), inputs.nbytes)
-            if outcome["out"][gpu] > limit_bytes:
+            max_moved_bytes = max(shard.nbytes * (len(shards) - 1), inputs.nbytes)
+            if outcome["out"][gpu] > max_moved_bytes:
                 raise NotYet(
                     f"{call_text}: {size(outcome['out'][gpu])} leave GPU {gpu}. Each GPU "
                     "should send its own rows; no GPU should send the rows of all GPUs."

@@ -22,11 +22,11 @@ from gpulab_course.content.n15_several.pictures import link_messages as link_mes
 from gpulab_course.content.n15_several.pictures import shardings as shardings
 from gpulab_course.content.ranges import among as among
 
-_PATIENCE_S = 120
+_READ_TIMEOUT_S = 120
 
 
-COPIED = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20)
-REDUCED = (4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20)
+COPY_SIZES_BYTES = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20)
+REDUCE_SIZES_BYTES = (4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20)
 _SCHEDULE_TITLES = {"ring": "ring", "tree": "tree", "naive": "naive (all through GPU 0)"}
 
 
@@ -184,7 +184,7 @@ def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
 
 def _find_table_rows(record: Any) -> list[Any]:
     """Return the rows of a recording for the sizes that are shown."""
-    return [row for row in record["all_reduce"] if row["size_bytes"] in REDUCED]
+    return [row for row in record["all_reduce"] if row["size_bytes"] in REDUCE_SIZES_BYTES]
 
 
 def recorded_copies() -> Table:
@@ -193,7 +193,7 @@ def recorded_copies() -> Table:
     rows = tuple(
         (size(row["size_bytes"]), f"{row['host_gbps']} GB/s", f"{row['direct_gbps']} GB/s")
         for row in record["copies"]
-        if row["size_bytes"] in COPIED
+        if row["size_bytes"] in COPY_SIZES_BYTES
     )
     title = f"memcpyPeerAsync, recorded on {record['device']}, {record['what']}"
     return Table(title, ("data", "no peer access", "peer access"), rows)
@@ -246,7 +246,7 @@ def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:
                 if pipe is not None:
                     pipe.close()
             try:
-                process.wait(_PATIENCE_S)
+                process.wait(_READ_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
 

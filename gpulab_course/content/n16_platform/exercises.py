@@ -248,7 +248,7 @@ def _explain_wrong_wheel(capabilities: Sequence[str], targets: list[str], expect
 
 # 16-variables
 
-_NAMES = (
+_VARIABLE_NAMES = (
     "CUDA_VISIBLE_DEVICES",
     "CUDA_LAUNCH_BLOCKING",
     "CUDA_CACHE_DISABLE",
@@ -286,7 +286,7 @@ class ChildProcess:
             raise NotYet(
                 f"verified(run, variables) starts more and more processes, but {MOST_RUNS} are enough."
             )
-        unknown_names = [name for name in (*before, *late) if name not in _NAMES]
+        unknown_names = [name for name in (*before, *late) if name not in _VARIABLE_NAMES]
         if unknown_names:
             raise ValueError(f"There is no variable {unknown_names[0]!r} in `variables`.")
         if not self._remaining_runs:
@@ -308,7 +308,7 @@ def _run_verified(answer: Any, request: Callable[..., Any]) -> Any:
     def run(before: Any = None, late: Any = None) -> Any:
         return request(*([str(name) for name in dict(variables or {})] for variables in (before, late)))
 
-    result = answer(run, list(_NAMES))
+    result = answer(run, list(_VARIABLE_NAMES))
     if isinstance(result, dict):
         result = {
             str(name): list(value) if isinstance(value, (tuple, list)) else value
@@ -325,7 +325,7 @@ def judge_variables(answer: Answer) -> str:
     rng = answer.rng
     for program_index, quiet_runs in enumerate(rng.permutation((1, 1, 2, 3, 4, 5, 6, 6))):
         unstable_observation = str(rng.choice(_OBSERVATIONS))
-        names = [str(name) for name in rng.permutation(_NAMES)]
+        names = [str(name) for name in rng.permutation(_VARIABLE_NAMES)]
         idle_count = int(rng.integers(1, 4))
         observations = [
             str(name)
@@ -343,9 +343,11 @@ def judge_variables(answer: Answer) -> str:
         call_text = f"verified(run, variables) for program {program_index + 1}"
         child = ChildProcess(effects, unstable_observation, int(quiet_runs), int(rng.integers(10**6)))
         result = answer.ask(_run_verified, shown=call_text, back=child)
-        if not isinstance(result, dict) or set(result) != set(_NAMES):
-            raise NotYet(f"{call_text} should return a dict with each of the {len(_NAMES)} variables.")
-        for name in _NAMES:
+        if not isinstance(result, dict) or set(result) != set(_VARIABLE_NAMES):
+            raise NotYet(
+                f"{call_text} should return a dict with each of the {len(_VARIABLE_NAMES)} variables."
+            )
+        for name in _VARIABLE_NAMES:
             _judge_variable(call_text, name, result[name], effects.get(name), unstable_observation)
         if child.runs > MOST_RUNS:
             raise NotYet(f"{call_text} starts {child.runs:,} processes, but {MOST_RUNS} are enough.")
@@ -535,63 +537,63 @@ def judge_translate(answer: Answer) -> str:
 def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, Any], index: int) -> None:
     """Compare the result and the operations of the answer with those of the reference."""
 
-    def refuse(is_wrong: bool, message: str) -> None:
+    def refuse_if(is_wrong: bool, message: str) -> None:
         if is_wrong:
             raise NotYet(f"{call_text} {message}")
 
-    refuse(not answer["pair"], "should return a pair: z, and the bytes used.")
-    refuse(not answer["array"], "should return z as an array on the GPU, as PyTorch's program does.")
-    refuse(
+    refuse_if(not answer["pair"], "should return a pair: z, and the bytes used.")
+    refuse_if(not answer["array"], "should return z as an array on the GPU, as PyTorch's program does.")
+    refuse_if(
         answer["place"] != index,
         f"leaves z on GPU {answer['place']}. All work belongs on GPU {index}: `with cp.cuda.Device(index):`",
     )
-    refuse(
+    refuse_if(
         not answer["stays"],
         f"leaves GPU {answer['current']} current. `with torch.cuda.device` and "
         "`with cp.cuda.Device` restore the device that was current before; .use() does not.",
     )
     streams_stay = answer["streams stay"]
-    refuse(not streams_stay, "leaves another stream current: `with side:` restores the former one.")
+    refuse_if(not streams_stay, "leaves another stream current: `with side:` restores the former one.")
     is_different = answer["value"].shape != reference["value"].shape or not np.array_equal(
         answer["value"], reference["value"]
     )
-    refuse(is_different, "returns other numbers: z is the sum of squares of each row, plus 1.")
+    refuse_if(is_different, "returns other numbers: z is the sum of squares of each row, plus 1.")
     result_dtype = answer["value"].dtype
     expected_kind = reference["value"].dtype
-    refuse(
+    refuse_if(
         result_dtype != expected_kind,
         f"returns {result_dtype}: PyTorch keeps the host's type, {expected_kind}.",
     )
-    refuse(answer["devices"] != [index], f"works on GPUs {answer['devices']}; only GPU {index} may work.")
+    refuse_if(answer["devices"] != [index], f"works on GPUs {answer['devices']}; only GPU {index} may work.")
     other_copies = [result_dtype for result_dtype in answer["copies"] if result_dtype != "HtoD"]
-    refuse(
+    refuse_if(
         bool(other_copies),
         f"copies {(other_copies[0] if other_copies else '')}: PyTorch's lines copy only once, from the host.",
     )
-    refuse(
+    refuse_if(
         len(answer["copies"]) != 1,
         f"makes {count(len(answer['copies']), 'copy', 'copies')}; the host's array must be copied only once.",
     )
-    refuse(
+    refuse_if(
         answer["kernel copies"] > reference["kernel copies"],
         "copies an array on the GPU: PyTorch's lines copy once, from the host.",
     )
-    refuse(
+    refuse_if(
         answer["waits"] > reference["waits"],
         "makes the host wait where PyTorch's lines do not. Let the streams wait for each other, with events.",
     )
-    refuse(answer["streams"] < 2, "runs everything in one stream: the squares belong in the side stream.")
-    refuse(
+    refuse_if(answer["streams"] < 2, "runs everything in one stream: the squares belong in the side stream.")
+    refuse_if(
         bool(answer["hazards"]),
         "lets a stream run ahead: the side stream must wait for the copy, and the current stream "
         "for the squares. " + "".join(answer["hazards"]),
     )
-    refuse(
+    refuse_if(
         answer["all streams"] > reference["all streams"],
         f"works in {count(answer['all streams'], 'stream')}; PyTorch's lines use two: the current one of "
         "that GPU, cp.cuda.get_current_stream(), and side.",
     )
-    refuse(
+    refuse_if(
         answer["used"] != reference["used"],
         f"returns {short_repr(answer['used'])} bytes, not {reference['used']:,}. memory_allocated counts "
         "the bytes "
@@ -601,8 +603,8 @@ def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, 
 
 # 16-warp64
 
-_KERNEL = "positives"
-_REFERENCE = "positives.cu"
+_KERNEL_NAME = "positives"
+_REFERENCE_FILE = "positives.cu"
 _MAX_COST_RATIO = 4
 
 
@@ -626,7 +628,8 @@ def _run_launches(
     outcomes: list[dict[str, Any]] = []
     with on_device("virtual:A100") as cp:
         kernels = {
-            width: cp.RawKernel(translate_wave_functions(kernel_code, width), _KERNEL) for width in (32, 64)
+            width: cp.RawKernel(translate_wave_functions(kernel_code, width), _KERNEL_NAME)
+            for width in (32, 64)
         }
         for width, block, n in launches:
             x = np.random.default_rng(seed + n).integers(-36, 37, n).astype(np.float32) / 4
@@ -660,7 +663,7 @@ def _run_launches(
         report = sanitize(kernel, *shape, args).record
         cost = counted(kernel, *shape, args).record
         reference_kernel = cp.RawKernel(
-            translate_wave_functions(read_kernel_file(_REFERENCE), width), _KERNEL
+            translate_wave_functions(read_kernel_file(_REFERENCE_FILE), width), _KERNEL_NAME
         )
         reference_cost = counted(reference_kernel, *shape, args).record
         outcomes.append(
@@ -695,7 +698,9 @@ def judge_warp64(answer: Answer) -> str:
         (32, 32, 100),
         (32, 32 * int(rng.integers(1, 17)), int(rng.integers(1, 2000))),
     ]
-    outcomes = answer.ask(_run_kernel_text, kernel_code, launches, int(rng.integers(1000)), shown=_KERNEL)
+    outcomes = answer.ask(
+        _run_kernel_text, kernel_code, launches, int(rng.integers(1000)), shown=_KERNEL_NAME
+    )
     for (width, block, n), outcome in zip(launches, outcomes, strict=False):
         launch_text = f"With wavefronts of {width} lanes, blocks of {block} threads and n = {n:,},"
         if "compile" in outcome:

@@ -27,8 +27,8 @@ RUNS = "runs"
 COMPILES = "compiles"
 REFUSED = "–"
 GUIDE = "CUDA Programming Guide, compute capabilities and binary compatibility"
-_RECORD = "recorded.json"
-_CODE = "twice"
+_RECORDING_FILE = "recorded.json"
+_KERNEL_NAME = "twice"
 
 
 @functools.cache
@@ -70,7 +70,7 @@ def load(name: str) -> tuple[str, str]:
         module.load(image + b"\0" * (not image.startswith((images.ELF, b"\x50\xed"))))
         x = cp.arange(8, dtype="f4")
         y = cp.zeros(8, "f4")
-        module.get_function(_CODE)((1,), (32,), (x, y, np.int32(8)))
+        module.get_function(_KERNEL_NAME)((1,), (32,), (x, y, np.int32(8)))
         assert y.tolist() == (2 * x).tolist()
     except NotSupportedError:
         return RUNS, "a real GPU would run its machine code; a virtual GPU cannot"
@@ -89,7 +89,7 @@ def _read_capability(cp: Any) -> tuple[int, int]:
 
 def recorded() -> Any:
     """Load the outcomes that were recorded on an H200, or return None if there is no recording."""
-    file = resources.files(__package__) / _RECORD
+    file = resources.files(__package__) / _RECORDING_FILE
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
@@ -112,9 +112,9 @@ class Matrix(View):
     @property
     def record(self) -> dict[str, dict[str, str]]:
         """The outcome of loading each compiled kernel on each GPU."""
-        return {name: {gpu: self._outcome(name, gpu) for gpu in GPUS} for name in artefacts()}
+        return {name: {gpu: self._find_outcome(name, gpu) for gpu in GPUS} for name in artefacts()}
 
-    def _outcome(self, name: str, gpu: str) -> str:
+    def _find_outcome(self, name: str, gpu: str) -> str:
         """Return the outcome of an artefact on a GPU: recorded for the H200, by the rules for other GPUs."""
         return (
             str(self._recorded_loads.get(name, find_outcome_by_rules(name, gpu)))

@@ -16,7 +16,7 @@ from gpulab_course.teach.picture import Picture
 from virtualgpu.records.libraries.layers import CallLayers
 
 _LATER_CAPABILITY = (99, 0)
-_LAYERS = (
+_LAYER_TEXTS = (
     ("framework", "Python and C++"),
     ("library", "cuBLAS, CUB, …"),
     ("CUDA runtime", "cuda…"),
@@ -24,7 +24,7 @@ _LAYERS = (
     ("device", "kernels, copies"),
 )
 _LAYER_COLOURS = ("accent", "purple", "warn", "other", "good")
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 
 
 def reach(targets: Sequence[str]) -> Picture:
@@ -91,16 +91,16 @@ def layers(report: FollowReport) -> Picture:
             _draw_layer(
                 axes, left_x, 0.5 + row * 0.97, width - 0.12, _make_layer_lines(call_record, row), colour
             )
-    for row, (name, layer_text) in enumerate(_LAYERS):
+    for row, (name, layer_text) in enumerate(_LAYER_TEXTS):
         y = 0.5 + row * 0.97 + 0.38
         draw_text(axes, 0.12, y - 0.1, name, weight="bold")
         draw_text(axes, 0.12, y + 0.14, layer_text, "muted", fontsize=9)
-    names = ", ".join(name for name, _ in _LAYERS)
+    names = ", ".join(name for name, _ in _LAYER_TEXTS)
     column_texts = [
         f"{call_record.package}: "
         + "; ".join(
-            f"{_LAYERS[row][0]} {', '.join(_make_layer_lines(call_record, row))}"
-            for row in range(len(_LAYERS))
+            f"{_LAYER_TEXTS[row][0]} {', '.join(_make_layer_lines(call_record, row))}"
+            for row in range(len(_LAYER_TEXTS))
         )
         for call_record in columns
     ]
@@ -124,10 +124,10 @@ def _make_layer_lines(call_record: CallLayers, row: int) -> list[str]:
             f"ATen: {codes[-1]}",
         ]
     short_names = [name.replace("cupy: ", "cupy.").split(": ")[-1] for name in names]
-    if row == len(_LAYERS) - 1:
+    if row == len(_LAYER_TEXTS) - 1:
         short_names = [f"{name[:26]}…" if len(name) > 27 else name for name in short_names]
-    hidden_count = len(short_names) - _MOST_NAMES
-    return short_names[:_MOST_NAMES] + ([f"and {hidden_count} more"] if hidden_count > 0 else [])
+    hidden_count = len(short_names) - _MAX_NAMES
+    return short_names[:_MAX_NAMES] + ([f"and {hidden_count} more"] if hidden_count > 0 else [])
 
 
 def _draw_layer(axes: Axes, left_x: float, top_y: float, width: float, lines: list[str], colour: str) -> None:

@@ -286,10 +286,10 @@ def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, SensorSamples, s
     boost_mhz = int(rng.integers(1200, 2600))
     limit_w = float(rng.integers(200, 900))
 
-    def idle_phase(seconds: float) -> list[Any]:
+    def make_idle_phase(seconds: float) -> list[Any]:
         return [(seconds, 0, 0.2 * boost_mhz, 0.12 * limit_w, 35, _IDLE_REASON_BIT)]
 
-    def work(
+    def make_busy_phase(
         seconds: float,
         reasons: int = 0,
         clock_share: float = 1.0,
@@ -320,52 +320,86 @@ def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, SensorSamples, s
     short_lesson = "compare with a tenth of the busy time, however long the GPU is idle."
     longer_cause_lesson = "if both limited the clocks, the cause is the one that did so for longer."
     phase_sessions = [
-        ("a GPU that is mostly idle", idle_phase(8.0) + work(2.0, clock_share=0.98), idle_lesson),
-        ("a GPU that is always idle", idle_phase(5.0), idle_lesson),
-        ("a hot GPU at the power cap", idle_phase(1.0) + work(6.0, 0x04, 0.8, 1.0, 84), hot_lesson),
-        ("a fan that failed", work(4.0) + work(5.0, 0x20, 0.6, 0.5, 88), thermal_lesson),
-        ("a power brake", work(3.0) + work(4.0, 0x08 | 0x80, 0.4, 0.4, 50), brake_lesson),
-        ("a hot board", work(3.0) + work(2.0, 0x08 | 0x40, 0.4, 0.6, 95), thermal_lesson),
-        ("one burst at the power cap", work(20.0) + work(1.5, 0x04, 0.9, 1.0), burst_lesson),
+        (
+            "a GPU that is mostly idle",
+            make_idle_phase(8.0) + make_busy_phase(2.0, clock_share=0.98),
+            idle_lesson,
+        ),
+        ("a GPU that is always idle", make_idle_phase(5.0), idle_lesson),
+        (
+            "a hot GPU at the power cap",
+            make_idle_phase(1.0) + make_busy_phase(6.0, 0x04, 0.8, 1.0, 84),
+            hot_lesson,
+        ),
+        (
+            "a fan that failed",
+            make_busy_phase(4.0) + make_busy_phase(5.0, 0x20, 0.6, 0.5, 88),
+            thermal_lesson,
+        ),
+        (
+            "a power brake",
+            make_busy_phase(3.0) + make_busy_phase(4.0, 0x08 | 0x80, 0.4, 0.4, 50),
+            brake_lesson,
+        ),
+        (
+            "a hot board",
+            make_busy_phase(3.0) + make_busy_phase(2.0, 0x08 | 0x40, 0.4, 0.6, 95),
+            thermal_lesson,
+        ),
+        (
+            "one burst at the power cap",
+            make_busy_phase(20.0) + make_busy_phase(1.5, 0x04, 0.9, 1.0),
+            burst_lesson,
+        ),
         (
             "a power cap while there is little work",
-            idle_phase(30.0) + work(4.0, least_utilization=1) + work(1.0, 0x04, 0.9, 1.0),
+            make_idle_phase(30.0)
+            + make_busy_phase(4.0, least_utilization=1)
+            + make_busy_phase(1.0, 0x04, 0.9, 1.0),
             short_lesson,
         ),
-        ("a slow phase", work(7.0) + work(2.0, 0x20, 0.7, 0.6, 90) + work(6.0), phase_lesson),
+        (
+            "a slow phase",
+            make_busy_phase(7.0) + make_busy_phase(2.0, 0x20, 0.7, 0.6, 90) + make_busy_phase(6.0),
+            phase_lesson,
+        ),
         (
             "a session that ends at the power cap",
-            work(9.5) + work(0.2, 0x04, 0.9, 1.0) + idle_phase(4.0),
+            make_busy_phase(9.5) + make_busy_phase(0.2, 0x04, 0.9, 1.0) + make_idle_phase(4.0),
             burst_lesson,
         ),
         (
             "clocks that the user has set",
-            work(6.0, 0x02, 0.7) + work(1.0, 0x10) + work(1.0, 0x100),
+            make_busy_phase(6.0, 0x02, 0.7) + make_busy_phase(1.0, 0x10) + make_busy_phase(1.0, 0x100),
             other_reason_lesson,
         ),
         (
             "power, then heat",
-            work(2.0, 0x04, 0.9, 1.0, 80) + work(5.0, 0x20, 0.7, 0.8, 90),
+            make_busy_phase(2.0, 0x04, 0.9, 1.0, 80) + make_busy_phase(5.0, 0x20, 0.7, 0.8, 90),
             longer_cause_lesson,
         ),
         (
             "heat, then power",
-            work(2.0, 0x40, 0.7, 0.6, 92) + work(5.0, 0x04, 0.9, 1.0, 70),
+            make_busy_phase(2.0, 0x40, 0.7, 0.6, 92) + make_busy_phase(5.0, 0x04, 0.9, 1.0, 70),
             longer_cause_lesson,
         ),
         (
             "both",
-            work(4.0) + work(2.0, 0x24, 0.6, 1.0, 90) + work(1.0, 0x20, 0.6, 0.8, 90),
+            make_busy_phase(4.0)
+            + make_busy_phase(2.0, 0x24, 0.6, 1.0, 90)
+            + make_busy_phase(1.0, 0x20, 0.6, 0.8, 90),
             longer_cause_lesson,
         ),
         (
             "a power brake, then a hot board",
-            work(1.0, 0x88, 0.4, 0.4) + work(2.0, 0x48, 0.4, 0.6, 95) + work(3.0),
+            make_busy_phase(1.0, 0x88, 0.4, 0.4)
+            + make_busy_phase(2.0, 0x48, 0.4, 0.6, 95)
+            + make_busy_phase(3.0),
             brake_lesson,
         ),
         (
             "a power cap while nothing runs",
-            [*idle_phase(1.0), *capped_idle_phase, *work(5.0)],
+            [*make_idle_phase(1.0), *capped_idle_phase, *make_busy_phase(5.0)],
             capped_idle_lesson,
         ),
     ]
@@ -428,16 +462,16 @@ def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, SensorSamples, s
     sessions.append(
         (
             "one sample at the power cap",
-            _make_samples_of_phases(rng, work(1.0, 0x04, 0.9, 1.0))[:1],
+            _make_samples_of_phases(rng, make_busy_phase(1.0, 0x04, 0.9, 1.0))[:1],
             single_sample_lesson,
         )
     )
     # Few samples in the throttled phase and many in the other, and vice versa.
-    sparse_samples = _make_samples_of_phases(rng, work(5.0), 0.05) + _make_samples_of_phases(
-        rng, work(5.0, 0x04, 0.8, 1.0), 1.0, 5.0
+    sparse_samples = _make_samples_of_phases(rng, make_busy_phase(5.0), 0.05) + _make_samples_of_phases(
+        rng, make_busy_phase(5.0, 0x04, 0.8, 1.0), 1.0, 5.0
     )
-    dense_samples = _make_samples_of_phases(rng, work(19.5), 1.0) + _make_samples_of_phases(
-        rng, work(0.5, 0x20, 0.8, 0.9, 85), 0.02, 19.5
+    dense_samples = _make_samples_of_phases(rng, make_busy_phase(19.5), 1.0) + _make_samples_of_phases(
+        rng, make_busy_phase(0.5, 0x20, 0.8, 0.9, 85), 0.02, 19.5
     )
     uneven_lesson = "samples are not evenly spaced; each counts for the time until the next one."
     return [

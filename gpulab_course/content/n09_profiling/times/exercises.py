@@ -72,12 +72,12 @@ class _Layers:
         for layer_index, round_count in enumerate(rounds):
             # Layers with equal rounds are the same function, like layers that share weights.
             if round_count not in functions_by_rounds or layer_index == broken_layer:
-                functions_by_rounds[round_count] = self._layer(
+                functions_by_rounds[round_count] = self._make_layer(
                     round_count, layer_index == broken_layer, barrier
                 )
             self.functions.append(functions_by_rounds[round_count])
 
-    def _layer(
+    def _make_layer(
         self, round_count: int, raises_error: bool, barrier: threading.Barrier | None
     ) -> Callable[..., Any]:
         name = stages.STAGE_NAMES[round_count % len(stages.STAGE_NAMES)]
@@ -386,38 +386,46 @@ def _sum_kernel_times(report: ProfileReport) -> dict[str, tuple[int, int]]:
 def draw_programs(rng: np.random.Generator) -> list[tuple[str, list[StageStep], float, dict[str, float]]]:
     """Return random programs in which the kernel with the longest time is not the kernel to improve."""
 
-    def names() -> list[str]:
+    def draw_names() -> list[str]:
         return [str(name) for name in rng.permutation(stages.STAGE_NAMES)]
 
-    def vary(rounds: float) -> int:
+    def vary_rounds(rounds: float) -> int:
         return int(rounds * rng.uniform(0.95, 1.05))
 
-    a, b, c = names()
-    long_kernel = [(a, vary(30_000), 1, 0), (b, vary(4_000), 30, 0), (c, vary(2_000), 4, 0)]
-    d, e, f = names()
+    a, b, c = draw_names()
+    long_kernel = [
+        (a, vary_rounds(30_000), 1, 0),
+        (b, vary_rounds(4_000), 30, 0),
+        (c, vary_rounds(2_000), 4, 0),
+    ]
+    d, e, f = draw_names()
     main_stream, side_stream = (int(n) for n in rng.permutation(2))
     slow_kernel = [
-        (d, vary(9_000), 10, main_stream),
-        (e, vary(3_000), 9, main_stream),
-        (f, vary(6_000), 1, side_stream),
+        (d, vary_rounds(9_000), 10, main_stream),
+        (e, vary_rounds(3_000), 9, main_stream),
+        (f, vary_rounds(6_000), 1, side_stream),
     ]
-    g, h, i = names()
-    largest_share = [(g, vary(9_000), 12, 0), (h, vary(9_000), 6, 0), (i, vary(2_000), 2, 0)]
-    j, k, m = names()
+    g, h, i = draw_names()
+    largest_share = [
+        (g, vary_rounds(9_000), 12, 0),
+        (h, vary_rounds(9_000), 6, 0),
+        (i, vary_rounds(2_000), 2, 0),
+    ]
+    j, k, m = draw_names()
     two_streams = [
-        (j, vary(8_000), 8, main_stream),
-        (k, vary(7_000), 8, side_stream),
-        (m, vary(4_000), 8, side_stream),
+        (j, vary_rounds(8_000), 8, main_stream),
+        (k, vary_rounds(7_000), 8, side_stream),
+        (m, vary_rounds(4_000), 8, side_stream),
     ]
-    r, s, t = names()
+    r, s, t = draw_names()
     shared_kernel = [
-        (r, vary(9_000), 10, main_stream),
-        (s, vary(4_000), 4, side_stream),
-        (t, vary(2_000), 3, side_stream),
-        (r, vary(9_000), 3, side_stream),
+        (r, vary_rounds(9_000), 10, main_stream),
+        (s, vary_rounds(4_000), 4, side_stream),
+        (t, vary_rounds(2_000), 3, side_stream),
+        (r, vary_rounds(9_000), 3, side_stream),
     ]
-    n, o, p = names()
-    busy_host = [(n, vary(8_000), 6, 0), (o, vary(4_000), 6, 0), (p, vary(10_000), 1, 0)]
+    n, o, p = draw_names()
+    busy_host = [(n, vary_rounds(8_000), 6, 0), (o, vary_rounds(4_000), 6, 0), (p, vary_rounds(10_000), 1, 0)]
     return [
         ("a long kernel next to one with many calls", long_kernel, 0.0, {a: 2.0, b: 1.8, c: 4.0}),
         (
@@ -596,18 +604,18 @@ def make_arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
     cp = session.cp()
     rng = np.random.default_rng(seed)
 
-    def array(n: int = 64) -> Any:
+    def draw_array(n: int = 64) -> Any:
         return cp.asarray(rng.random(n, dtype=np.float32)) * np.float32(0.5)
 
     if key in "AC":
-        return array(int(rng.integers(33, 65))), int(rng.integers(14, 20)) if large else int(
+        return draw_array(int(rng.integers(33, 65))), int(rng.integers(14, 20)) if large else int(
             rng.integers(1, 4)
         )
     array_count = 5 if large else int(rng.integers(1, 3))
     if key == "D":
-        return ([array() for _ in range(array_count)],)
+        return ([draw_array() for _ in range(array_count)],)
     n = 1 << 16 if large else int(rng.integers(1, 100))
-    return [array(n) for _ in range(array_count)], rng.random(n, dtype=np.float32)
+    return [draw_array(n) for _ in range(array_count)], rng.random(n, dtype=np.float32)
 
 
 def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def run_product(product: Any, matrices: Sequence[Any], shape: Shape, leading: Sh
     arrays: dict[str, Any] = {"a": a, "b": b, "c": c}
     calls: list[Any] = []
 
-    def recorded_gemm(*args: Any, **kwargs: Any) -> None:
+    def record_gemm(*args: Any, **kwargs: Any) -> None:
         arguments: dict[str, Any] = {**dict(zip(_GEMM_PARAMETERS, args, strict=False)), **kwargs}
         for argument in "abc":
             memory = arguments.get(argument)
@@ -39,7 +39,7 @@ def run_product(product: Any, matrices: Sequence[Any], shape: Shape, leading: Sh
         calls.append([arguments.get(name) for name in _GEMM_PARAMETERS])
         gemm(*args, **kwargs)
 
-    product(recorded_gemm, a, b, c, *shape, *leading)
+    product(record_gemm, a, b, c, *shape, *leading)
     inputs_unchanged = np.array_equal(a, matrices[0]) and np.array_equal(b, matrices[1])
     return [c, inputs_unchanged], calls
 
@@ -230,18 +230,18 @@ def call_tuner(
     last choice.
     """
 
-    def kind_of(x: Any) -> ArrayKind:
+    def find_kind(x: Any) -> ArrayKind:
         return np.dtype(x.dtype).name, tuple(map(int, x.shape)), int(x.device.id)
 
-    def candidate(name: str) -> Any:
-        return lambda x: request("runs", name, kind_of(x))
+    def make_candidate(name: str) -> Any:
+        return lambda x: request("runs", name, find_kind(x))
 
     def make_chooser() -> Any:
-        candidates = {name: candidate(name) for name in names}
+        candidates = {name: make_candidate(name) for name in names}
         choose = tuner(
             candidates,
-            lambda x: request("reference", "", kind_of(x)),
-            lambda name, x: request("timed", str(name), kind_of(x)),
+            lambda x: request("reference", "", find_kind(x)),
+            lambda name, x: request("timed", str(name), find_kind(x)),
         )
         if not callable(choose):
             raise NotYet(f"{_TUNER_CALL} should return a function, choose(x).")

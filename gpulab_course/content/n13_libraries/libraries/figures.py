@@ -31,11 +31,11 @@ def speeds() -> Table:
     formats = dict.fromkeys(dtype for dtype, _ in times_ns)
     sizes = sorted({n for _, n in times_ns if n >= _MIN_MATRIX_SIZE})
 
-    def rate(dtype: str, n: int) -> str:
+    def format_rate(dtype: str, n: int) -> str:
         time_ns = times_ns.get((dtype, n))
         return number(2 * n**3 / time_ns / 1e3) if time_ns else NOTHING
 
-    rows = tuple((dtype, *(rate(dtype, n) for n in sizes)) for dtype in formats)
+    rows = tuple((dtype, *(format_rate(dtype, n) for n in sizes)) for dtype in formats)
     return Table(
         _make_table_title("Matrix multiplications in TFLOP/s"), ("format", *(f"{n:,}³" for n in sizes)), rows
     )

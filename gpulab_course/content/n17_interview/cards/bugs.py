@@ -30,7 +30,7 @@ class InsertedBug:
     changes: tuple[tuple[str, str], ...]
     also: tuple[str, ...] = ()
 
-    def program(self, solution: str) -> str:
+    def make_program(self, solution: str) -> str:
         """Return the solution with the bug, and without comments that would reveal it."""
         for original, replacement in self.changes:
             assert solution.count(original) == 1, (self.name, original)
@@ -261,7 +261,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
 def draw_bug_questions(rng: Random, name: str) -> Drawn:
     """Choose a bug of an exercise at random, and return the questions about it."""
     bug = rng.choice(BUGS[name])
-    program_text = bug.program(read_model_answer(name))
+    program_text = bug.make_program(read_model_answer(name))
 
     def find_fault() -> Found:
         kinds, verdict = find_faults(name, program_text)

@@ -20,13 +20,13 @@ from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import KernelCounters, Provenance
 
 SOUND = "sound"
-NOTHING = "nothing worth fixing"
+NOTHING_WORTH_FIXING = "nothing worth fixing"
 CAUSES = tuple(cause for cause in FAMILIES if cause != SOUND)
-LEAST_GAIN = 1.4
-NEARLY = 0.6
+MIN_MAIN_GAIN = 1.4
+OTHER_CAUSE_GAIN_SHARE = 0.6
 """A cause whose remedy gains so much of what the first one's does is a right answer, too."""
-HARDLY = 1.15
-SURELY = 1.35
+MIN_DOUBTFUL_GAIN = 1.15
+MAX_DOUBTFUL_GAIN = 1.35
 """Around what is worth fixing (1.25), where either answer is right."""
 _MAX_TRIES = 12
 _MODULES = (laid_out,)  # importing it registers its families
@@ -44,7 +44,7 @@ class HiddenKernel:
     def cause(self) -> str:
         """The name of the main cause in the diagnosis."""
         main_cause = self.table.main
-        return NAMES[main_cause.kind] if main_cause else NOTHING
+        return NAMES[main_cause.kind] if main_cause else NOTHING_WORTH_FIXING
 
     @property
     def profile_table(self) -> Table:
@@ -59,7 +59,7 @@ class HiddenKernel:
         moved_bytes = caches.dram_read_bytes + caches.dram_write_bytes
         bandwidth_share = moved_bytes / diagnosis_table.time_ns / device.memory_bandwidth_gbps
 
-        def shared_total(counter: str, kind: str | None = None) -> int:
+        def sum_shared_counter(counter: str, kind: str | None = None) -> int:
             return counters.total(counter, "shared", kind)
 
         rows = [
@@ -92,13 +92,13 @@ class HiddenKernel:
             ("global stores", _compute_sectors_per_request(counters, "store")),
             (
                 "shared memory",
-                f"{shared_total('requests'):,} requests, {shared_total('wavefronts'):,} wavefronts",
+                f"{sum_shared_counter('requests'):,} requests, {sum_shared_counter('wavefronts'):,} wavefronts",
             ),
             (
                 "atomics",
                 (
                     f"{counters.total('requests', 'global', 'atomic'):,} requests, "
-                    f"{shared_total('requests', 'atomic'):,} shared"
+                    f"{sum_shared_counter('requests', 'atomic'):,} shared"
                 ),
             ),
             ("local memory", f"{counters.total('requests', 'local'):,} requests"),
@@ -136,7 +136,7 @@ def draw_hidden(rng: Random, cause: str) -> HiddenKernel:
         candidate = run_case(hidden_case)
         main_cause = candidate.table.main
         if (main_cause.kind if main_cause else SOUND) == cause and (
-            main_cause is None or main_cause.gain >= LEAST_GAIN
+            main_cause is None or main_cause.gain >= MIN_MAIN_GAIN
         ):
             break
     assert candidate is not None
@@ -150,11 +150,18 @@ def find_other_causes(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
     main_cause = diagnosis_table.main
     causes = [cause for cause in diagnosis_table.causes if cause.kind != "launch"]
     if main_cause is None:
-        return tuple(NAMES[cause.kind] for cause in causes if min(cause.gain, cause.remaining) >= HARDLY)
+        return tuple(
+            NAMES[cause.kind] for cause in causes if min(cause.gain, cause.remaining) >= MIN_DOUBTFUL_GAIN
+        )
     names = {
-        NAMES[cause.kind] for cause in diagnosis_table.worth_fixing if cause.gain >= NEARLY * main_cause.gain
+        NAMES[cause.kind]
+        for cause in diagnosis_table.worth_fixing
+        if cause.gain >= OTHER_CAUSE_GAIN_SHARE * main_cause.gain
     }
-    return (*sorted(names - {NAMES[main_cause.kind]}), *([NOTHING] if main_cause.gain < SURELY else []))
+    return (
+        *sorted(names - {NAMES[main_cause.kind]}),
+        *([NOTHING_WORTH_FIXING] if main_cause.gain < MAX_DOUBTFUL_GAIN else []),
+    )
 
 
 def run_case(case: FlawedKernel) -> HiddenKernel:
@@ -179,8 +186,8 @@ def draw_diagnosis_questions(rng: Random, cause: str) -> Drawn:
     symptom = BOUND.get(kernel_case.table.bound, ("compute-bound", ""))[0]
     wrong_names = rng.sample([name for name in other_names if name != symptom], 3)
     choices = {kernel_case.cause, *wrong_names, *([symptom] if symptom not in NAMES.values() else [])}
-    if kernel_case.cause != NOTHING:
-        choices.add(NOTHING)
+    if kernel_case.cause != NOTHING_WORTH_FIXING:
+        choices.add(NOTHING_WORTH_FIXING)
     choice_list = sorted(choices)
     rng.shuffle(choice_list)
     origin = Provenance("modelled", kernel_case.table.provenance.device, "modelled again without each cause")

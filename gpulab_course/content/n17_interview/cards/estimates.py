@@ -275,11 +275,11 @@ def make_stages_card(rng: Random) -> Drawn:
     threads = rng.choice([128, 256])
     stage_kib = 2 * tile_side * tile_depth * 2 // 1024
 
-    def resident_blocks() -> Found:
+    def measure_blocks() -> Found:
         return measure_resident(device, threads, stages * stage_kib)
 
-    def pending_kib() -> Found:
-        blocks = resident_blocks()
+    def compute_pending_kib() -> Found:
+        blocks = measure_blocks()
         return Found(
             int(blocks.value) * (stages - 1) * stage_kib,
             blocks.origin,
@@ -292,14 +292,14 @@ def make_stages_card(rng: Random) -> Drawn:
                 question=f"A block of {threads} threads multiplies matrices in FP16 and has {stages} stages in dynamic shared "
                 f"memory. A stage contains a tile of {tile_side} × {tile_depth} numbers and one of {tile_depth} × {tile_side}. The threads "
                 f"use few registers. How many such blocks fit on one SM of {choose_article(device)} {device} at the same time?",
-                measure=resident_blocks,
+                measure=measure_blocks,
                 unit="blocks",
                 near=1.0,
             ),
             Part(
                 question="All of these blocks run. Each of them reads one stage, while asynchronous copies fill all its other "
                 "stages. How many KiB are in flight to this SM?",
-                measure=pending_kib,
+                measure=compute_pending_kib,
                 unit="KiB",
                 near=1.05,
             ),
@@ -577,7 +577,7 @@ def make_segments_card(rng: Random) -> Drawn:
     kib, tensor_count = rng.choice([(300, 5), (700, 4), (900, 3), (1500, 3)])
     requests = [kib << 10] * tensor_count
 
-    def reserved_mib() -> Found:
+    def measure_reserved_mib() -> Found:
         with use_device("A100") as cp:
             with allocator() as recorded_allocator:
                 arrays = [cp.empty(request_bytes, "uint8") for request_bytes in requests]
@@ -596,7 +596,7 @@ def make_segments_card(rng: Random) -> Drawn:
             Part(
                 question=f"PyTorch's caching allocator is empty. A program then makes {tensor_count} tensors of {kib} KiB each. How many MiB "
                 "has it reserved then?",
-                measure=reserved_mib,
+                measure=measure_reserved_mib,
                 unit="MiB",
                 near=1.0,
             ),

@@ -141,7 +141,7 @@ def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Ke
     ]
     blocks_of = _make_grid_function(grid, names)
 
-    def with_own_launch(make_case: Callable[..., Case]) -> Callable[..., Case]:
+    def wrap_case_maker(make_case: Callable[..., Case]) -> Callable[..., Case]:
         @wraps(make_case)
         def case(random_data: Draw, size: Any, _block: Dim3) -> Case:
             reference_case = make_case(random_data, size, reference_block)
@@ -166,9 +166,9 @@ def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Ke
 
     return replace(
         kernel_exercise,
-        case=with_own_launch(kernel_exercise.case),
+        case=wrap_case_maker(kernel_exercise.case),
         table=tuple(
-            replace(row, case=with_own_launch(row.case), block=None) for row in kernel_exercise.table
+            replace(row, case=wrap_case_maker(row.case), block=None) for row in kernel_exercise.table
         ),
         blocks=lambda rng: [own_block],
         measured=replace(
@@ -202,7 +202,7 @@ def _make_grid_function(grid: Any, names: list[str]) -> Callable[[list[int]], Di
         fixed_grid = _convert_to_dim3("grid", grid)
         return lambda numbers: fixed_grid
 
-    def blocks(numbers: list[int]) -> Dim3:
+    def compute_blocks(numbers: list[int]) -> Dim3:
         try:
             return _convert_to_dim3("grid", grid(*numbers))
         except Exception as error:
@@ -213,8 +213,8 @@ def _make_grid_function(grid: Any, names: list[str]) -> Callable[[list[int]], Di
                 "blocks in y)."
             ) from None
 
-    blocks([1000 + n for n in range(len(names))])
-    return blocks
+    compute_blocks([1000 + n for n in range(len(names))])
+    return compute_blocks
 
 
 # --- what is wrong with a program -------------------------------------------------------------------

@@ -11,7 +11,7 @@ from gpulab.views.tables import Table
 from gpulab.views.tables.diagnosis import MIN_GAIN, NAMES, DiagnosisTable
 from gpulab.words import duration, listing, number, shape
 from gpulab_course.content import kernels
-from gpulab_course.content.n17_interview.cards.diagnoses import NOTHING, find_other_causes
+from gpulab_course.content.n17_interview.cards.diagnoses import NOTHING_WORTH_FIXING, find_other_causes
 from gpulab_course.content.n17_interview.cards.laboratory import DEVICES, read_published_info, use_device
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import Provenance
@@ -46,12 +46,12 @@ def diagnose_rung(ladder: str, rung: str, device: str) -> DiagnosisTable:
 def main_limit(diagnosis_table: DiagnosisTable) -> str:
     """Return what mainly limits a kernel's speed, apart from the launch overhead."""
     causes = [cause for cause in diagnosis_table.worth_fixing if cause.kind != "launch"]
-    return NAMES[causes[0].kind] if causes else NOTHING
+    return NAMES[causes[0].kind] if causes else NOTHING_WORTH_FIXING
 
 
 def is_refuted(diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]) -> bool:
     """Return whether the diagnosis found nothing to improve, but a later kernel version is faster."""
-    return main_limit(diagnosis_table) == NOTHING and any(
+    return main_limit(diagnosis_table) == NOTHING_WORTH_FIXING and any(
         diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables
     )
 
@@ -66,7 +66,7 @@ def find_other_right_answers(
     """Return all other right answers, for example causes whose gain is nearly that of the main cause."""
     names = set(find_other_causes(diagnosis_table))
     if any(diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables):
-        names.discard(NOTHING)
+        names.discard(NOTHING_WORTH_FIXING)
     stage = diagnosis_table.bound
     if (
         later_tables
@@ -104,7 +104,7 @@ def draw_ladder_questions(rng: Random, ladder: str) -> Drawn:
             also=find_other_right_answers(diagnosis_table, tables[rung_number + 1 :]),
         )
 
-    def times_table(rung_number: int) -> Table:
+    def make_times_table(rung_number: int) -> Table:
         rows = []
         for rung in rungs[: rung_number + 1]:
             diagnosis_table = tables_by_name[rung.name]
@@ -124,14 +124,17 @@ def draw_ladder_questions(rng: Random, ladder: str) -> Drawn:
         for rung_number in range(len(rungs))
         if not is_refuted(tables[rung_number], tables[rung_number + 1 :])
     ]
-    choices = (*sorted({*_COMMON_CHOICES, *map(main_limit, tables)} - {NOTHING}), NOTHING)
+    choices = (
+        *sorted({*_COMMON_CHOICES, *map(main_limit, tables)} - {NOTHING_WORTH_FIXING}),
+        NOTHING_WORTH_FIXING,
+    )
     return Drawn(
         parts=tuple(
             Part(
                 question=f"`{rungs[rung_number].name}`: what would you fix next?",
                 measure=partial(find_limit, rungs[rung_number].name),
                 choices=choices,
-                table=times_table(rung_number),
+                table=make_times_table(rung_number),
             )
             for rung_number in rung_numbers
         ),

@@ -117,7 +117,7 @@ def make_formats_card(rng: Random) -> Drawn:
     def make_part(name: str, format_name: str, format_text: str) -> Part:
         fp16_tflops = read_published_info(name).fp16_tensor_tflops
 
-        def shortest_time() -> Found:
+        def find_shortest_time() -> Found:
             tflops = read_tensor_tflops(name, format_name)
             return Found(
                 round(2 * n**3 / (tflops * 1e9), 3),
@@ -130,7 +130,7 @@ def make_formats_card(rng: Random) -> Drawn:
             question=f"The tensor cores of {choose_article(name)} {name} reach {fp16_tflops} TFLOPS with FP16 factors (dense, sums in FP32). "
             f"What is the shortest time in which they multiply two {n:,} × {n:,} matrices of {format_text} numbers, "
             "also dense and with sums in FP32?",
-            measure=shortest_time,
+            measure=find_shortest_time,
             unit="ms",
             near=1.3,
         )
@@ -156,7 +156,7 @@ def make_registers_card(rng: Random) -> Drawn:
     registers_per_thread = rng.choice([40, 64, 72, 96, 128, 168])
     other_device = draw_other_device(rng, device)
 
-    def file_size(name: str) -> Found:
+    def compute_file_size(name: str) -> Found:
         device_info = read_published_info(name)
         return Found(
             device_info.registers_per_sm * 4 // 1024,
@@ -165,7 +165,7 @@ def make_registers_card(rng: Random) -> Drawn:
             "forgets that a register has 4 bytes.",
         )
 
-    def warp_limit(name: str) -> Found:
+    def compute_warp_limit(name: str) -> Found:
         device_info = read_published_info(name)
         # Rounded up to units of 256 registers per warp (CUDA's occupancy rules since compute capability 3).
         registers_per_warp = -(-registers_per_thread * 32 // 256) * 256
@@ -181,14 +181,14 @@ def make_registers_card(rng: Random) -> Drawn:
         parts=(
             Part(
                 question=f"How many KiB is the register file of one SM of {choose_article(device)} {device}?",
-                measure=lambda: file_size(device),
+                measure=lambda: compute_file_size(device),
                 unit="KiB",
                 near=1.03,
             ),
             Part(
                 question=f"A kernel uses {registers_per_thread} registers per thread. How many warps do the registers of an SM of "
                 f"{choose_article(other_device)} {other_device} allow, whatever its other limits are?",
-                measure=lambda: warp_limit(other_device),
+                measure=lambda: compute_warp_limit(other_device),
                 unit="warps",
                 near=1.1,
             ),
@@ -249,7 +249,7 @@ def make_key_cache_card(rng: Random) -> Drawn:
     device = rng.choice(["A100", "H100", "H200"])
     cache_bytes = 2 * layers * heads * dim * tokens * batch * 2
 
-    def cache_size() -> Found:
+    def compute_cache_size() -> Found:
         token_bytes = np.empty((2, layers, heads, dim), np.float16).nbytes  # keys and values of one token
         return Found(
             round(token_bytes * tokens * batch / GIB, 2),
@@ -257,7 +257,7 @@ def make_key_cache_card(rng: Random) -> Drawn:
             f"2 × {layers} layers × {heads} heads × {dim} × 2 bytes = {token_bytes:,} bytes per token.",
         )
 
-    def step_time() -> Found:
+    def compute_step_time() -> Found:
         device_info = read_published_info(device)
         time_ms = cache_bytes / (device_info.memory_bandwidth_gbps * 1e6)
         return Found(
@@ -271,7 +271,7 @@ def make_key_cache_card(rng: Random) -> Drawn:
             Part(
                 question=f"A model has {layers} layers with {heads} key-value heads of {dim} numbers, in FP16. How many GiB do "
                 f"the keys and values of {batch} × {tokens:,} tokens take?",
-                measure=cache_size,
+                measure=compute_cache_size,
                 unit="GiB",
                 near=1.1,
             ),
@@ -280,7 +280,7 @@ def make_key_cache_card(rng: Random) -> Drawn:
                 f"{(f'each of the {batch} sequences' if batch > 1 else 'the sequence')}, and "
                 "reads all these keys and values once. How long does that take at least on "
                 f"{choose_article(device)} {device}, if they fit into its memory?",
-                measure=step_time,
+                measure=compute_step_time,
                 unit="ms",
                 near=1.3,
             ),
@@ -315,7 +315,7 @@ def make_decoding_card(rng: Random) -> Drawn:
         [("A100", "H100"), ("T4", "A100"), ("H100", "H200"), ("RTX 3090", "RTX 4090")]
     )
 
-    def rate() -> Found:
+    def compute_rate() -> Found:
         device_info = read_published_info(device)
         return Found(
             round(device_info.memory_bandwidth_gbps / (billion_parameters * weight_bytes), 1),
@@ -324,7 +324,7 @@ def make_decoding_card(rng: Random) -> Drawn:
             "GB/s.",
         )
 
-    def gain() -> Found:
+    def compute_gain() -> Found:
         old_info = read_published_info(device)
         new_info = read_published_info(other_device)
         return Found(
@@ -341,13 +341,13 @@ def make_decoding_card(rng: Random) -> Drawn:
                 f"byte{('s' if weight_bytes > 1 else '')} decodes one sequence. How many tokens per "
                 f"second does the bandwidth of {choose_article(device)} {device} allow at most, if they "
                 "fit into its memory?",
-                measure=rate,
+                measure=compute_rate,
                 unit="tokens/s",
                 near=1.3,
             ),
             Part(
                 question=f"How many times as fast is it at most on {choose_article(other_device)} {other_device}?",
-                measure=gain,
+                measure=compute_gain,
                 unit="times",
                 near=1.15,
             ),
@@ -384,7 +384,7 @@ def make_halves_card(rng: Random) -> Drawn:
             "Above this number, neighbouring numbers differ by 2, and a tie is rounded to the even one.",
         )
 
-    def limit_in_single() -> Found:
+    def find_limit_in_single() -> Found:
         value = np.float32(0)
         for exponent in range(24, 26):
             value = np.float32(2**exponent) + np.float32(1)
@@ -402,7 +402,7 @@ def make_halves_card(rng: Random) -> Drawn:
             ),
             Part(
                 question="And at which number does an FP32 sum of ones stop?",
-                measure=limit_in_single,
+                measure=find_limit_in_single,
                 near=1.0,
             ),
         ),
@@ -420,7 +420,7 @@ def make_all_reduce_card(rng: Random) -> Drawn:
     gpus = rng.choice([4, 8, 16])
     mib = rng.choice([256, 512, 1024])
 
-    def ring() -> Found:
+    def compute_ring_traffic() -> Found:
         # Each rank's buffer has `gpus` chunks. Count the MiB that rank 0 sends, step by step.
         chunk_mib = mib / gpus
         sent_mib = 0.0
@@ -430,7 +430,7 @@ def make_all_reduce_card(rng: Random) -> Drawn:
             sent_mib += chunk_mib
         return Found(sent_mib, "counted over the ring's steps", f"2 × ({gpus} − 1) / {gpus} × {mib} MiB.")
 
-    def through_gpu_0() -> Found:
+    def compute_star_traffic() -> Found:
         return Found(
             (gpus - 1) * mib, "counted over the copies", f"{gpus - 1} others send all of it to GPU 0."
         )
@@ -440,14 +440,14 @@ def make_all_reduce_card(rng: Random) -> Drawn:
             Part(
                 question=f"A ring all-reduce adds arrays of {mib} MiB on {gpus} GPUs. How many MiB does "
                 "each GPU send?",
-                measure=ring,
+                measure=compute_ring_traffic,
                 unit="MiB",
                 near=1.05,
             ),
             Part(
                 question="If all other GPUs send their arrays to GPU 0, which adds them up, how many MiB "
                 "does GPU 0 receive?",
-                measure=through_gpu_0,
+                measure=compute_star_traffic,
                 unit="MiB",
                 near=1.05,
             ),
@@ -469,7 +469,7 @@ def make_amdahl_card(rng: Random) -> Drawn:
     kernel_percent = rng.choice([20, 35, 60, 80])
     factor = rng.choice([3, 5, 10])
 
-    def speedup(kernel_speedup: float) -> Found:
+    def compute_speedup(kernel_speedup: float) -> Found:
         value = 100 / (100 - kernel_percent + kernel_percent / kernel_speedup)
         term_text = (
             f" + {kernel_percent / 100:g} / {kernel_speedup:g}" if math.isfinite(kernel_speedup) else ""
@@ -480,13 +480,13 @@ def make_amdahl_card(rng: Random) -> Drawn:
         parts=(
             Part(
                 question=f"A kernel takes {kernel_percent} % of a step and becomes {factor} times as fast. How many times as fast is the step?",
-                measure=lambda: speedup(factor),
+                measure=lambda: compute_speedup(factor),
                 unit="times",
                 near=1.05,
             ),
             Part(
                 question="How many times as fast is the step if the kernel takes no time at all?",
-                measure=lambda: speedup(math.inf),
+                measure=lambda: compute_speedup(math.inf),
                 unit="times",
                 near=1.05,
             ),

@@ -54,11 +54,11 @@ FAMILIES: dict[str, list[KernelFamily]] = {}
 def register_family(cause: str) -> Callable[[KernelFamily], KernelFamily]:
     """Return a decorator for a function that draws random kernels with this flaw."""
 
-    def register(draw_case: KernelFamily) -> KernelFamily:
+    def add_to_family(draw_case: KernelFamily) -> KernelFamily:
         FAMILIES.setdefault(cause, []).append(draw_case)
         return draw_case
 
-    return register
+    return add_to_family
 
 
 def draw(seed: int | str, cause: str, index: int) -> FlawedKernel:

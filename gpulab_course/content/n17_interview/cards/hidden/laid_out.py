@@ -536,12 +536,12 @@ def draw_accurate_functions(rng: random.Random) -> FlawedKernel:
     n = rng.choice([1 << 18, 1 << 19])
     first_function, second_function = rng.sample(["exp", "sin", "cos", "pow"], 2)
 
-    def call_text(name: str, prefix: str) -> str:
+    def make_call_text(name: str, prefix: str) -> str:
         return f"{prefix}{name}f(v{', 1.7f' if name == 'pow' else ''})"
 
     def make_body(prefix: str) -> str:
         return f"""    float v = x[i] + 0.5f;
-    for (int k = 0; k < {round_count}; k++) v = fabsf({call_text(first_function, prefix)}) * 0.4f + fabsf({call_text(second_function, prefix)}) * 0.5f;
+    for (int k = 0; k < {round_count}; k++) v = fabsf({make_call_text(first_function, prefix)}) * 0.4f + fabsf({make_call_text(second_function, prefix)}) * 0.5f;
     y[i] = v;"""
 
     shape = n // 256, 256, 0
