@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab_course.teach.judge import advice, budget
-from gpulab_course.teach.judge.budget import Budget, Score
+from gpulab_course.teach.judge import advice
 from gpulab_course.teach.judge.exercise import Case, Mistake
 
 WANTED = np.arange(1, 7, dtype=np.float32)
@@ -147,20 +146,3 @@ def test_near_additions_get_no_advice() -> None:
     assert "adds to" in advice.advised((), mistake(floats + before, expected=floats, start=before))
     assert advice.advised((), mistake(floats * np.float32(1.00001), expected=floats, start=before)) == "said."
     assert advice.advised((), mistake([np.nan, np.nan], expected=floats, start=before)) == "said."
-
-
-@pytest.mark.parametrize(
-    ("most", "yours", "says"),
-    [
-        (0, 3, "and none is allowed (reference 0)"),
-        (1, 2, "and 1 is allowed (ref"),
-        (2, 5, "and 2 are allowed ("),
-    ],
-)
-def test_a_budget_says_what_is_allowed(most: int, yours: int, says: str) -> None:
-    item = Budget("atomics", most=most)
-    words = budget.COUNTERS["atomics"][0]
-    score = Score("atomics", words, yours, 0)
-    assert not budget.passes(item, score)
-    assert says in budget.complaint(item, score)
-    assert budget.passes(item, Score("atomics", words, most, 0))

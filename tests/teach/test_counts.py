@@ -131,12 +131,6 @@ def test_every_count_is_read_off_the_timeline() -> None:
     assert [a.correlation_id for a in record.activities] == [a.correlation_id for a in ACTIVITIES]
 
 
-def test_nothing_costs_nothing() -> None:
-    counts_of_nothing = counted(ProgramRecord(timeline(), 0))
-    assert counts_of_nothing.pop("microseconds") == 8
-    assert set(counts_of_nothing.values()) == {0}
-
-
 def test_concurrent_time_counts_as_hidden() -> None:
     def hidden(*spans: tuple[int, int, str]) -> int:
         activities = [

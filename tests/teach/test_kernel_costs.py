@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from gpulab_course import folders
-from gpulab_course.api import check, progress
-from gpulab_course.teach.judge import Budget, Case, Draw, KernelExercise, Measured, draw, scores
+from gpulab_course.teach.judge import Budget, Case, Draw, KernelExercise, Measured, draw
 from gpulab_course.teach.judge.check import judge
-from gpulab_course.teach.store import store
 from virtualgpu.compile import nvrtc
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
@@ -85,24 +83,6 @@ def test_one_block_in_eight_may_not_do_the_work_of_all() -> None:
     costly = COPY.format(f"{INDEX} if (i < n) {{ float v = x[i]; y[i] = powf(v, 1) + 0 * sinf(v * 0); }}")
     verdict = judge(replace(EXERCISE, measured=Measured(4096, (256, 1, 1), slack=40)), costly)
     assert "few threads" not in verdict.message
-
-
-@needs_nvrtc
-def test_a_best_score_of_other_rules_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    exercise = folders.exercises()["00-saxpy"]
-    assert isinstance(exercise, KernelExercise)
-    code = exercise.source(exercise.reference)
-    store().put("scores", "00-saxpy", {"sectors": 3})  # as it was kept before rules had a number
-    assert "3 sectors" not in str(progress())
-    assert store().get("scores", "00-saxpy") is None
-    best = check("00-saxpy", code).scores[0].best
-    assert best is not None
-    assert best > 3
-    assert scores.best(exercise) == {"sectors": best}
-    older = replace(exercise, rules=exercise.rules - 1)
-    scores.keep(older, {"sectors": 3})
-    assert check("00-saxpy", code).scores[0].best == best
-    assert scores.best(exercise) == {"sectors": best}
 
 
 GROUPED = """extern "C" __global__ void copied(const float* x, float* y, int n) {{

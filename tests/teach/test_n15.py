@@ -40,7 +40,7 @@ def test_the_picture_of_messages_counts_those_of_each_link_and_port() -> None:
 def test_the_arithmetic_of_the_table_is_that_of_the_steps(size: int) -> None:
     """α and β by hand, for four GPUs."""
     gl.use_device("virtual:H200", count=4)
-    price = gl.session.step_prices()
+    price = gl.session.find_step_prices()
     beta = {}
     for way, steps, sums, turns, sum_turns, port, added in (
         ("ring", 6, 3, 0, 0, 6 / 4, 3 / 4),

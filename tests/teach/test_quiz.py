@@ -88,16 +88,6 @@ def test_each_learner_has_an_order_that_stays(tmp_path: Path, monkeypatch: pytes
     assert len(orders) > 6
 
 
-def test_feedback_and_score() -> None:
-    quiz_ = small()
-    assert repr(quiz_) == ("Quiz 'small': 3 questions, 1 of them in your own words, none answered yet.")
-    assert quiz_.answer(1, wrong_place(quiz_, 1)).startswith("Not quite. No.")
-    assert quiz_.answer(1, "abc"[right_place(quiz_, 1) - 1]) == "Right. It is not."
-    assert quiz_.score == 0, "the first answer counts"
-    assert quiz_.answer(3, right_place(quiz_, 3)) == "Right. So."
-    assert repr(quiz_) == "Quiz 'small': 2 of 3 answered; 1 of 2 right first time."
-
-
 def test_answers_are_there_again_in_the_next_session() -> None:
     quiz_ = small()
     quiz_.answer(1, right_place(quiz_, 1))

@@ -132,18 +132,6 @@ def test_a_form_has_the_question_and_its_state() -> None:
     assert not guess.locked
 
 
-def test_a_comparison_says_whether_it_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    for answer, verdict in ((42, "right"), (41, "wrong")):
-        guess = predict("How many?", key=f"n{answer}")
-        _, form = waiting(guess, monkeypatch)
-        assert form.facts == {"wait": "Lock your prediction above, and the comparison appears here."}
-        assert form.state == {"verdict": "", "sign": "", "head": "", "rest": ""}
-        guess.lock(answer)
-        assert (form.state["verdict"], form.state["rest"]) == (verdict, "Counted.")
-        shown_again = guess.reveal(42)._repr_mimebundle_()
-        assert WIDGET not in shown_again, "it waits for nothing"
-
-
 def waiting(guess: Prediction, monkeypatch: pytest.MonkeyPatch) -> tuple[Reveal, Form]:
     """A comparison that stands on the page before anything is locked."""
     monkeypatch.setattr(page, "in_jupyter", lambda: True)

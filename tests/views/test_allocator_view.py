@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,17 +10,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import traitlets
-from PIL import Image
 
 from gpulab.allocators import steps
-from gpulab.views.allocator import picture
 from gpulab.views.allocator.columns import make_contents
 from gpulab.views.allocator.layout import compute_layouts
 from gpulab.views.allocator.maps import PoolMaps
 from gpulab.views.allocator.pool_text import find_owner
 from gpulab.views.allocator.view import AllocatorView
-from gpulab.views.parts import palette
-from gpulab.views.parts.boxes import Words
 from tests.allocators.traces import MIB, trace_of
 from tests.views import pools
 from virtualgpu.records.memory import ACTIONS, Block, Frame, Segment
@@ -63,20 +58,6 @@ def test_steps_stay_within_the_trace_and_colours_are_known(refused: AllocatorVie
     assert refused.step == 0
     with pytest.raises(traitlets.TraitError, match="line, stream, age"):
         refused.colour_by = "owner"
-
-
-def test_the_picture_shows_used_and_free_memory(refused: AllocatorView) -> None:
-    """Along the row of the first segment: hatched, 6 MiB in the owner's colour, hatched."""
-    pixels = np.asarray(Image.open(io.BytesIO(refused.png())).convert("RGB")).astype(int)
-    accent = np.array(list(bytes.fromhex(palette.find_hex("accent")[1:])))
-    good = np.array(list(bytes.fromhex(palette.find_hex("good")[1:])))
-    near = np.minimum(np.abs(pixels - accent).sum(2), np.abs(pixels - good).sum(2)) < 40
-    rows = near[:, 240:1760].sum(1)
-    row = near[int(np.argmax(rows * (np.arange(len(rows)) > 300)))]
-    wide = 1744 - 220  # pixels for 20 MiB, twice as many as nominal
-    assert abs(int(row.sum()) - wide * 6 / 20) < 25
-    start_px = int(np.argmax(row)) - 220
-    assert abs(start_px - wide * 6 / 20) < 25
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -169,29 +150,6 @@ def test_a_free_place_waits_for_a_segment_of_similar_size() -> None:
     start = dict(zip((layout.low // BASE).tolist(), layout.start.tolist(), strict=True))
     assert start[1] == start[3]
     assert start[2] >= 20 * MIB
-
-
-@pytest.mark.parametrize(("small", "share"), [(20, 40), (600, 120), (2000, 400)])
-def test_small_segments_are_as_wide_as_there_is_room(small: int, share: int) -> None:
-    rows = [("segment_alloc", BASE, 4096 * MIB, 0, 0, -1)]
-    rows += [("segment_alloc", BASE * (2 + index), 2 * MIB, 0, 0, -1) for index in range(small)]
-    (layout,) = compute_layouts([steps.make_history(trace_of(rows))], 12)
-    assert layout.rows <= 12
-    narrow = layout.wide[layout.size_bytes == 2 * MIB]
-    assert narrow.size == small
-    assert set(narrow.tolist()) == {layout.row_bytes / share}
-
-
-def test_a_segment_that_is_drawn_wider_than_its_size_is_marked() -> None:
-    rows = [("segment_alloc", BASE, 4096 * MIB, 0, 0, -1), ("segment_alloc", 2 * BASE, 2 * MIB, 0, 0, -1)]
-    maps = PoolMaps([pools.panel(trace_of(rows))])
-    assert maps.layouts[0].is_widened.tolist() == [False, True]
-    texts = [box.text for box in picture.draw(maps, 2, "line").boxes if isinstance(box, Words)]
-    assert sum("wider than its size" in text for text in texts) == 1
-    alone = PoolMaps([pools.panel(trace_of(rows[:1]))])
-    assert not any(
-        "wider" in box.text for box in picture.draw(alone, 1, "line").boxes if isinstance(box, Words)
-    )
 
 
 def test_a_crowded_map_takes_more_rows_but_no_more_than_there_are() -> None:

@@ -41,11 +41,6 @@ def test_every_tick_has_its_line_and_its_text() -> None:
     assert box.height > ticks["y"][0] > 120
 
 
-def test_texts_without_a_line_keep_within_the_chart() -> None:
-    texts, *_ = Axes(Axis(0, 1), Axis(0, 1, {0: "0", 1: "1"}), 100, 10).draw_sides(30)
-    assert all(10 < y < 110 for y in texts.wire()["y"])
-
-
 @pytest.mark.parametrize(
     ("low", "high", "marks", "ticks"),
     [

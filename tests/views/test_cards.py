@@ -10,7 +10,7 @@ import pytest
 
 from gpulab.views.parts import card
 from gpulab.views.tables import Cell, Table
-from tests.views.every_table import CODE, TABLES, all_hazards, cause, diagnosis, hazard, with_baseline
+from tests.views.every_table import CODE, TABLES, cause, diagnosis, with_baseline
 
 # Elements without an end tag.
 VOID = {"br", "wbr"}
@@ -100,32 +100,6 @@ def test_the_line_of_a_cause_is_marked_among_its_neighbours() -> None:
     assert "uncoalesced" in line
 
 
-def test_both_lines_of_a_race_are_marked() -> None:
-    code = "\n".join(f"line {number};" for number in range(1, 21))
-    first = replace(hazard("RAW").second, line=4, source="line 4;", thread=(7, 0, 0))
-    table = replace(all_hazards(), hazards=(hazard("RAW", first),), code=code)
-    page = Page(table._repr_html_())
-    earlier, later = page.marked
-    assert earlier.split() == ["4", "line", "4;", "writes:", "block", "0,", "thread", "7"]
-    assert later.split() == ["12", "line", "12;", "reads", "it:", "block", "0,", "thread", "31"]
-    assert "line 6;" in page.words
-    assert "line 7;" not in page.words, "between two excerpts"
-    assert "⋮" in page.words
-    without_code = Page(replace(table, code="")._repr_html_())
-    assert [mark.split()[0] for mark in without_code.marked] == ["4", "12"]
-
-
 @pytest.mark.parametrize("marks", [{}, {0: ""}, {99: ""}])
 def test_a_listing_without_a_known_line_is_empty(marks: dict[int, str]) -> None:
     assert card.make_source_lines(CODE, marks) == ""
-
-
-def test_a_history_is_a_strip_that_ends_with_the_current_value() -> None:
-    def values(name: str) -> list[str]:
-        return re.findall(r"<b>([^<]*)</b> <small>", TABLES[name]()._repr_html_())
-
-    history = TABLES["history"]()
-    assert values("history") == [f"{write.value:.7g}" for write in history.writes]
-    long = values("history of 60")
-    assert len(long) == 13
-    assert long[2] == "…"

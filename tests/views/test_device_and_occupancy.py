@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -13,13 +12,10 @@ from matplotlib.figure import Figure
 import gpulab as gl
 from gpulab import session
 from gpulab.views import DeviceCard, OccupancyChart
-from gpulab.views.device.chip import compute_chip_layout
-from gpulab.views.device.facts import LIMITS, QUANTITIES, compute_fp32_tflops
+from gpulab.views.device.facts import LIMITS, compute_fp32_tflops
 from gpulab.views.occupancy.chart import LIMIT_COLOURS
 from gpulab.views.parts.palette import find_hex
-from gpulab.words import number
 from tests.views import synthetic
-from tests.views.synthetic import boxes
 from virtualgpu.records import DeviceMetrics
 
 
@@ -40,34 +36,6 @@ def test_fp32_rate_follows_from_lanes_and_clock() -> None:
     t4 = synthetic.devices()[1]
     assert t4.fp32_tflops is None
     assert compute_fp32_tflops(t4) == pytest.approx(8.1, abs=0.1)  # NVIDIA's datasheet for the T4
-
-
-def test_bars_compare_every_device() -> None:
-    info, *others = synthetic.devices()
-    card = DeviceCard(info, [*others, info])
-    assert len(card.others) == len(others)
-    (matrix,) = boxes(card.draw(), "matrix")
-    assert [row["strong"] for row in matrix["rows"]] == [True] + [False] * len(others)
-    assert [row["cells"][0] for row in matrix["rows"]] == [(d.capability, None) for d in (info, *others)]
-    for column, quantity in enumerate(QUANTITIES, 1):
-        values = [quantity.of(d) for d in (info, *others)]
-        cells = [row["cells"][column] for row in matrix["rows"]]
-        assert [text for text, _ in cells] == [f"{v:,.4g}" if v >= 1000 else number(v) for v in values]
-        assert [share for _, share in cells] == [v / max(values) for v in values]
-    assert "Memory bandwidth (GB/s)" in matrix["headings"]
-    card.close()
-
-
-def test_a_chip_has_a_tile_for_each_sm_on_the_scale_of_l2() -> None:
-    for info in synthetic.devices():
-        tiles, l2_width = compute_chip_layout(info, 500, 100)
-        assert len(tiles) == info.sm_count
-        x, y, width, height = tiles.T
-        tile_area = info.shared_per_sm_bytes / info.l2_bytes * l2_width * 100
-        assert width * height == pytest.approx(np.full(info.sm_count, tile_area))
-        assert max(x + width) == pytest.approx(500 - l2_width), "L2 begins where the tiles end"
-        assert max(y + height) <= 100 + 1e-9
-        assert len({*zip(x.round(6), y.round(6), strict=True)}) == info.sm_count, "no tile covers another"
 
 
 def test_readings_and_unavailable_readings() -> None:

@@ -89,10 +89,6 @@ class TestFolding:
         assert self.folded("aaaaaaaa") == ["8 × a"], "the shortest pattern"
         assert self.folded("aabaab") == ["2 × 3 nodes"], "the one that covers most"
 
-    def test_patterns_are_twelve_nodes_long_at_most(self) -> None:
-        assert self.folded("abcdefghijkl" * 2) == ["2 × 12 nodes"]
-        assert self.folded("abcdefghijklm" * 2) == [*"abcdefghijklm" * 2]
-
     def test_nodes_that_stay_alone(self) -> None:
         assert self.folded("aaaaaaaaa", frozenset({4})) == ["4 × a", "a", "4 × a"]
         edges = [(0, n) for n in range(1, 8)]
@@ -123,10 +119,6 @@ class TestFolding:
         assert fold_groups(graph()) == ([], [])
         one = kernel(0)
         assert fold_groups(graph(one, kernel(1)), fold=False)[1] == [(0, 1)]
-
-    def test_different_shapes_are_not_the_same(self) -> None:
-        record = graph(*(kernel(n, grid=1 + n) for n in range(30)))
-        assert len(fold_groups(record)[0]) == 30
 
 
 class TestPicture:
@@ -198,30 +190,8 @@ class TestPicture:
         assert ("drawn as 2." in view.caption) == (groups_ == 2)
         view.close()
 
-    def test_an_empty_graph_says_so(self) -> None:
-        view = GraphView(graph(edges=()))
-        assert "The graph has no nodes." in str(view.draw())
-        assert view.png()
-        view.close()
-
 
 class TestWords:
-    @pytest.mark.parametrize(
-        ("kind", "data", "text"),
-        [
-            ("float", np.float32(2.5).tobytes(), "2.5"),
-            ("float", bytes(8), "0x0"),
-            ("half", b"\1\2", "0x201"),
-            ("Big", bytes(16), "0x0"),
-            ("Big", bytes(17), "17 bytes"),
-            ("bool", b"\x01", "1"),
-            ("long long", (-3).to_bytes(8, "little", signed=True), "-3"),
-        ],
-    )
-    def test_values_are_formatted_by_type(self, kind: str, data: bytes, text: str) -> None:
-        assert graph_text.parameter_text(chain(1), NodeParameter(data, 0, "n", kind)) == f"n = {text}"
-        assert graph_text.parameter_text(chain(1), NodeParameter(data, 0, "", kind)) == text
-
     @pytest.mark.parametrize(
         ("address", "text"),
         [
@@ -283,9 +253,4 @@ class TestReplay:
         activities = comparison.replay.activities
         assert drawn["starts"][0] == min(a.start_ns for a in activities) - comparison.replay.start_ns
         assert drawn["ends"][-1] == max(a.end_ns for a in activities) - comparison.replay.start_ns
-        view.close()
-
-    def test_a_graph_without_recorded_times_has_no_play(self) -> None:
-        view = GraphView(chain(5))
-        assert boxes(view.scene, "player") == []
         view.close()

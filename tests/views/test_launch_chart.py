@@ -127,21 +127,6 @@ def test_interrupts_are_not_swallowed() -> None:
     view.close()
 
 
-def test_launches_side_by_side_have_one_time_axis_and_one_height() -> None:
-    """One has idle SMs and the other does not, so each alone would have another height."""
-    trace = synthetic.launch_trace(blocks=4)
-    other = synthetic.launch_trace(256, sm_count=12, blocks=900)
-    view = LaunchChart(trace, beside=other)
-    plots = boxes(view.scene, "plot")
-    shapes = {(plot["height"], *plot["domain"], plot["left"], plot["right"]) for plot in plots}
-    assert len(plots) == 2
-    assert len(shapes) == 1
-    axes = {item["y"] for plot in plots for item in plot["items"] if item["item"] == "axis"}
-    assert len(axes) == 1
-    assert len({plot["hint"] for plot in (*plots, *boxes(LaunchChart(trace).scene, "plot"))}) == 1
-    view.close()
-
-
 def test_the_other_launch_names_the_block_size_that_the_slider_does_not_change() -> None:
     other = synthetic.launch_trace(256, provenance=synthetic.MEASURED)
     view = LaunchChart(synthetic.launch_trace(256), synthetic.launch_trace, beside=other)
@@ -202,13 +187,6 @@ def test_few_busy_sms_have_high_rows_and_the_idle_ones_a_line() -> None:
     assert blocks(full)["rows"] == 108
     assert not any("idle" in str(item.get("text")) for item in boxes(full.scene, "plot")[0]["items"])
     full.close()
-
-
-def test_a_device_with_one_sm_has_one_row() -> None:
-    trace = synthetic.launch_trace(blocks=40)
-    view = LaunchChart(replace(trace, sm_count=1, sm_id=np.zeros_like(trace.sm_id)))
-    assert blocks(view)["rows"] == 1
-    view.close()
 
 
 def test_blocks_of_several_dimensions_are_named_by_their_place() -> None:

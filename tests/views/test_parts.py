@@ -113,15 +113,6 @@ def test_a_page_holds_the_view_in_words_and_as_a_picture_and_ends_nothing_early(
     assert "p {}" in text
 
 
-def test_a_picture_has_a_frame() -> None:
-    item_ = picture.draw_png(plot(40, (0, 1)), "a title", "a caption")
-    image = Image.open(io.BytesIO(item_)).convert("RGB")
-    wide, high = image.size
-    frame = ((0, 0), (1, 1), (wide - 1, high - 1), (wide // 2, 0))
-    assert {image.getpixel(at) for at in frame} == {rgb("rule")}
-    assert {image.getpixel(at) for at in ((2, 2), (wide - 3, high - 3))} == {rgb("bg")}
-
-
 def test_pieces_make_sentences() -> None:
     item = Rects(
         np.array([5, 1_500]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -28,21 +27,6 @@ def links(ax: Any) -> dict[str, list[tuple[float, float]]]:
     for line in ax.lines:
         found.setdefault(to_hex(line.get_color()), []).append((line.get_xdata()[0], line.get_linewidth()))
     return found
-
-
-def test_pairs_are_joined_above_and_the_host_below() -> None:
-    ax = PeersChart(synthetic.pairs_of_gpus(4), RATES, synthetic.MODELLED, "NVLink").plot(Figure().subplots())
-    lines = links(ax)
-    assert (
-        [gpu for gpu, _ in lines[find_hex("accent")]]
-        == [gpu for gpu, _ in lines[find_hex("other")]]
-        == [0, 1, 2, 3]
-    )
-    ((_, direct_width), *_), ((_, host_width), *_) = lines[find_hex("accent")], lines[find_hex("other")]
-    assert direct_width / host_width == pytest.approx(400 / 40)
-    texts = [text.get_text() for text in ax.texts]
-    assert sum("NVLink" in text and "400 GB/s" in text for text in texts) == 2
-    assert sum("host" in text and "40 GB/s" in text for text in texts) == 1
 
 
 def test_a_link_outside_groups_is_an_arc() -> None:

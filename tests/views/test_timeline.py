@@ -7,16 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import traitlets
-from PIL import Image
 
 from gpulab.views import TimelineView
 from gpulab.views.parts import palette, picture
 from gpulab.views.parts.boxes import slider
-from gpulab.views.parts.items import Time, Tracks
+from gpulab.views.parts.items import Tracks
 from gpulab.views.parts.palette import KERNELS
 from gpulab.views.parts.plots import make_time_ticks, plot
-from gpulab.views.timeline.chart import draw_chart, find_tracks, make_kernel_legend, make_lanes
-from gpulab.views.timeline.lanes import ENGINES, Lanes
+from gpulab.views.timeline.chart import draw_chart, find_tracks, make_lanes
+from gpulab.views.timeline.lanes import Lanes
 from gpulab.views.timeline.steered import SteeredTimeline
 from tests.views import timelines
 from tests.views.synthetic import MEASURED
@@ -104,18 +103,6 @@ def test_bars_have_short_names(name: str, short: str) -> None:
     record = replace(record_, activities=(replace(record_.activities[0], name=name),))
     assert items(record)[0]["shorts"] == [short]
     assert items(record)[0]["names"] == [name]
-
-
-def test_a_long_name_of_a_library_fits_into_the_legend() -> None:
-    gemm = (
-        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize{}_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute"
-    )
-    labels = [
-        label for _, label in make_kernel_legend([gemm.format("128x128x8"), gemm.format("64x64x8"), "short"])
-    ]
-    assert max(map(len, labels)) < 70
-    assert len(set(labels)) == 3
-    assert labels[2] == "kernel short"
 
 
 def test_an_event_wait_is_an_arrow_from_end_to_start() -> None:
@@ -341,16 +328,6 @@ def test_thirty_thousand_operations_fit_into_a_page() -> None:
     view.png()
     view.close()
     assert len(view.data) < 1_800_000
-
-
-def test_the_picture_holds_every_engine_in_its_colour() -> None:
-    view = TimelineView(timelines.overlapped())
-    pixels_ = np.asarray(Image.open(__import__("io").BytesIO(view.png())).convert("RGB")).reshape(-1, 3)
-    colours = {tuple(activity) for activity in np.unique(pixels_, axis=0).tolist()}
-    for engine in ("kernel", "kernel 2", "HtoD", "DtoH", "wait", "hidden", "range"):
-        assert rgb(ENGINES[engine][0]) in colours, engine
-    assert Time(0).kind == "time"
-    view.close()
 
 
 def test_advice_names_the_lines_of_its_bars() -> None:
