@@ -38,21 +38,24 @@ def read_module(name: str, folder: Traversable = _VIEWS_FOLDER) -> str:
     therefore joined here; a module that is imported twice is included once. A module in a `folder` of another
     package imports this package's parts as ``gpulab/parts/frame.js``.
     """
-    modules: dict[str, str] = {}
+    source_by_path: dict[str, str] = {}
 
     def join(path: str, text: str) -> None:
         for import_path in _IMPORT_PATTERN.findall(text):
             module_path = import_path.removeprefix("gpulab/")
             if module_path == import_path:
                 module_path = normpath(f"{dirname(path)}/{import_path}")
-            if module_path not in modules:
+            if module_path not in source_by_path:
                 join(module_path, _VIEWS_FOLDER.joinpath(module_path).read_text(encoding="utf-8"))
-        modules[path] = _IMPORT_PATTERN.sub("", text)
+        source_by_path[path] = _IMPORT_PATTERN.sub("", text)
 
     join(f"{name}.js", (folder / f"{name}.js").read_text(encoding="utf-8"))
-    *imported_modules, main_module = modules.values()
+    *imported_modules, main_module = source_by_path.values()
     return "\n".join(
-        [re.sub(r"^export (?!default)", "", text, flags=re.MULTILINE) for text in imported_modules]
+        [
+            re.sub(r"^export (?!default)", "", import_text, flags=re.MULTILINE)
+            for import_text in imported_modules
+        ]
         + [main_module]
     )
 
@@ -61,11 +64,11 @@ def read_style(name: str) -> str:
     """Return the style sheet of a view, with the colours, the shared styles, and the styles of the view if
     there are any.
     """
-    sheets = [
+    style_files = [
         _VIEWS_FOLDER.joinpath(f"{sheet_name}.css") for sheet_name in ("parts/card", "parts/parts", name)
     ]
     return palette.make_css() + "\n".join(
-        sheet.read_text(encoding="utf-8") for sheet in sheets if sheet.is_file()
+        style_file.read_text(encoding="utf-8") for style_file in style_files if style_file.is_file()
     )
 
 
@@ -151,14 +154,14 @@ class View(anywidget.AnyWidget, HasTables, Savable):
                 name: trait for name, trait in self.traits(sync=True).items() if not name.startswith("_")
             }
             widget_traits = {"layout", "tabbable", "tooltip", "comm"}
-            values = {name: getattr(self, name) for name in traits_by_name if name not in widget_traits}
+            trait_values = {name: getattr(self, name) for name in traits_by_name if name not in widget_traits}
             return page.make_page(
-                values, str(self._esm), str(self._css), self.title, self.describe(), self.png()
+                trait_values, str(self._esm), str(self._css), self.title, self.describe(), self.png()
             )
 
     def _make_writers(self) -> Writers:
-        page_of = make_text_writer(self.html)
-        return {".html": page_of, ".htm": page_of, ".png": lambda path: path.write_bytes(self.png())}
+        write_page = make_text_writer(self.html)
+        return {".html": write_page, ".htm": write_page, ".png": lambda path: path.write_bytes(self.png())}
 
     def __repr__(self) -> str:
         return self.sentence()
@@ -172,19 +175,19 @@ class View(anywidget.AnyWidget, HasTables, Savable):
         """
         if self.comm is None:
             return self._picture_bundle()
-        widget = {WIDGET_MIME: {"version_major": 2, "version_minor": 0, "model_id": self.model_id}}
+        widget_data = {WIDGET_MIME: {"version_major": 2, "version_minor": 0, "model_id": self.model_id}}
         if call_after_cell(self._show_picture):
-            return {"text/plain": repr(self), **widget}, {}
+            return {"text/plain": repr(self), **widget_data}, {}
         data, metadata = self._picture_bundle()
-        return {**data, **widget}, metadata
+        return {**data, **widget_data}, metadata
 
     def _picture_bundle(self) -> Bundle:
         """Return the sentence and the picture as data and metadata of an output."""
         try:
-            image = self.png()
+            png_data = self.png()
         except Exception as error:  # the widget must be shown even if the picture fails
             return {"text/plain": f"{self!r}\n(no picture: {type(error).__name__}: {error})"}, {}
-        return make_picture_bundle(image, repr(self))
+        return make_picture_bundle(png_data, repr(self))
 
     def _show_picture(self) -> None:
         """Publish the picture as a separate output of the current cell."""
@@ -231,18 +234,18 @@ def close_widgets_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
 
     shell: Any = get_ipython()
     request: dict[str, Any] = getattr(shell, "get_parent", dict)() or {}
-    cell = request.get("metadata", {}).get("cellId")
-    run = request.get("header", {}).get("msg_id")
-    if not cell or not run:
+    cell_id = request.get("metadata", {}).get("cellId")
+    message_id = request.get("header", {}).get("msg_id")
+    if not cell_id or not message_id:
         return
     open_widgets: list[tuple[str, str, anywidget.AnyWidget]] = []
     for other_cell, other_run, other_widget in getattr(shell, "_gpulab_views", ()):
-        if other_cell == cell and other_run != run:
+        if other_cell == cell_id and other_run != message_id:
             other_widget.close()
             other_widget.layout.close()
         elif other_widget.comm is not None:
             open_widgets.append((other_cell, other_run, other_widget))
-    shell._gpulab_views = [*open_widgets, (cell, run, widget)]
+    shell._gpulab_views = [*open_widgets, (cell_id, message_id, widget)]
 
 
 def call_after_cell(work: Callable[[], object]) -> bool:

@@ -145,11 +145,11 @@ class FigureView(HasTables, Savable):
         for painter, panel_axes in zip(self.painters(), axes, strict=True):
             painter(panel_axes)
         figure.suptitle(self.title, x=0.013, ha="left", weight="bold", fontsize=11)
-        footer = "\n".join(
+        footer_text = "\n".join(
             line for text in (" ".join(self.notes()), self.caption) for line in wrap(text, CAPTION_CHARACTERS)
         )
         figure.supxlabel(
-            footer,
+            footer_text,
             x=0.013,
             ha="left",
             fontsize=SMALL_POINTS,
@@ -188,15 +188,15 @@ class FigureView(HasTables, Savable):
         )
 
     def _make_writers(self) -> Writers:
-        page = make_text_writer(self.html)
+        write_page = make_text_writer(self.html)
 
         def save_drawing(path: Path) -> None:
             with self._draw_figure("light") as canvas:
                 canvas.figure.savefig(path)
 
         return {
-            ".html": page,
-            ".htm": page,
+            ".html": write_page,
+            ".htm": write_page,
             ".png": lambda path: path.write_bytes(self.png()),
             ".svg": save_drawing,
             ".pdf": save_drawing,
@@ -210,17 +210,19 @@ class FigureView(HasTables, Savable):
 
     def _make_html(self, light_png: bytes) -> str:
         """Return the chart as HTML: the image, a dark version for dark pages, and folded tables."""
-        name = f"gl-figure-{hashlib.sha256(light_png).hexdigest()[:10]}"
-        dark_rule = palette.make_dark_rule(f"img.{name}", f"content: url({_make_data_url(self.png('dark'))})")
+        picture_class = f"gl-figure-{hashlib.sha256(light_png).hexdigest()[:10]}"
+        dark_rule = palette.make_dark_rule(
+            f"img.{picture_class}", f"content: url({_make_data_url(self.png('dark'))})"
+        )
         image = (
-            f'<img class="{name}" width="{WIDTH_IN * DPI:.0f}" style="max-width:100%" '
+            f'<img class="{picture_class}" width="{WIDTH_IN * DPI:.0f}" style="max-width:100%" '
             f'alt="{html.escape(self.describe())}" src="{_make_data_url(light_png)}">'
         )
-        tables = "".join(
+        tables_html = "".join(
             f"<details><summary>{html.escape(table.title)}</summary>{table.html()}</details>"
             for table in self.tables()
         )
-        return f"<div><style>{dark_rule}</style>{image}{tables}</div>"
+        return f"<div><style>{dark_rule}</style>{image}{tables_html}</div>"
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         light_png = self.png("light")
@@ -230,8 +232,8 @@ class FigureView(HasTables, Savable):
             "image/png": base64.b64encode(light_png).decode("ascii"),
         }
         height = Image.open(io.BytesIO(light_png)).height // SHARPNESS
-        sizes = {"width": round(WIDTH_IN * DPI), "height": height, "alt": self.describe()}
-        return data, {"image/png": sizes, **palette.NEEDS_LIGHT}
+        image_metadata = {"width": round(WIDTH_IN * DPI), "height": height, "alt": self.describe()}
+        return data, {"image/png": image_metadata, **palette.NEEDS_LIGHT}
 
 
 def _make_data_url(png: bytes) -> str:
@@ -240,23 +242,23 @@ def _make_data_url(png: bytes) -> str:
 
 def _make_settings(theme: Theme) -> dict[str, Any]:
     """Return the matplotlib settings for the colours of a theme."""
-    index = ("light", "dark").index(theme)
-    foreground, muted, background, rule, grid = (
-        palette.COLOURS[name][index] for name in ("fg", "muted", "bg", "rule", "grid")
+    theme_index = ("light", "dark").index(theme)
+    text_colour, muted_colour, background, rule_colour, grid_colour = (
+        palette.COLOURS[picture_class][theme_index] for picture_class in ("fg", "muted", "bg", "rule", "grid")
     )
     return {
         "figure.facecolor": background,
         "savefig.facecolor": background,
         "axes.facecolor": background,
-        "axes.edgecolor": rule,
-        "axes.labelcolor": muted,
-        "axes.titlecolor": foreground,
-        "text.color": foreground,
-        "xtick.color": rule,
-        "ytick.color": rule,
-        "xtick.labelcolor": foreground,
-        "ytick.labelcolor": foreground,
-        "grid.color": grid,
+        "axes.edgecolor": rule_colour,
+        "axes.labelcolor": muted_colour,
+        "axes.titlecolor": text_colour,
+        "text.color": text_colour,
+        "xtick.color": rule_colour,
+        "ytick.color": rule_colour,
+        "xtick.labelcolor": text_colour,
+        "ytick.labelcolor": text_colour,
+        "grid.color": grid_colour,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.axisbelow": True,

@@ -37,7 +37,7 @@ class Waves(LaunchWaves):
         """Return the numbers of the waves as rows of the form ``[term, value, detail]`` for display."""
         trace = self.trace
         occupancy = self.trace.occupancy
-        median = float(np.median(trace.end_ns - trace.start_ns)) if trace.end_ns.size else 0.0
+        median_ns = float(np.median(trace.end_ns - trace.start_ns)) if trace.end_ns.size else 0.0
         per_wave_text = f"{count(trace.sm_count, 'SM')} × {count(occupancy.blocks_per_sm, 'block')}"
         tail_text = (
             f"{percent(self.tail_blocks / trace.blocks_per_wave)} full"
@@ -48,7 +48,7 @@ class Waves(LaunchWaves):
             ["Blocks in the grid", number(self.blocks), f"of {count(math.prod(trace.block), 'thread')}"],
             ["Blocks at once (one wave)", number(trace.blocks_per_wave), per_wave_text],
             ["Waves", _format_wave_count(trace.waves), f"tail: {tail_text}"],
-            ["Span", duration(trace.span_ns), f"a block {duration(median)}"],
+            ["Span", duration(trace.span_ns), f"a block {duration(median_ns)}"],
             [
                 "Theoretical occupancy",
                 percent(occupancy.fraction),
@@ -116,10 +116,10 @@ def make_limit_bars(fit: Occupancy, colours: Mapping[str, str] | None = None) ->
     """
     highest_blocks = max(fit.blocks_by_limit.values(), default=1)
     full_bar_blocks = max(1, min(highest_blocks, fit.blocks_by_limit.get("blocks", highest_blocks)))
-    rows = []
+    bar_rows = []
     for resource, blocks in fit.blocks_by_limit.items():
         bar: dict[str, Any] = {"label": resource, "share": blocks / full_bar_blocks, "value": number(blocks)}
         if resource in fit.limiters:
             bar |= {"mark": "◀ limits", "strong": True, "colour": (colours or {}).get(resource, "accent")}
-        rows.append(bar)
-    return rows
+        bar_rows.append(bar)
+    return bar_rows

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.browser
 TWIN = """globalThis.twin = { memoryCost, bankCost, offsetsOf, patternOf, expression, notes, lanesPlot,
     memoryPlot, banksPlot, laneSentences, figures };
     const unused ="""
-PAGE = json.loads(json.dumps(access_text.PAGE))
+PAGE = json.loads(json.dumps(access_text.PAGE_TEXTS))
 RULES: tuple[Rule, ...] = ("load", "store", "atomic", "count", "swap")
 
 

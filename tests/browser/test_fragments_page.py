@@ -53,7 +53,7 @@ def test_the_pages_texts_are_those_of_python(open_saved: Any) -> None:
                         return JSON.stringify([
                             ["held", "value", "address"].map((shown) => twin.cellTexts(matrix, shown)),
                             cells.map(said), cells.slice(0, 32).map(saidOfLane)]); }""",
-                    [fragment_text.PAGE, role, sent, fragment_text.MAX_LISTED],
+                    [fragment_text.PAGE_TEXTS, role, sent, fragment_text.MAX_LISTED],
                 )
             )
             shown = ("held", "value", "address")
@@ -71,7 +71,7 @@ def test_the_pages_texts_are_those_of_python(open_saved: Any) -> None:
 def click(page: Any, canvas: int, row: float, column: float, rows: int, columns: int) -> None:
     """Click a cell of a matrix: positions are given by the plot's geometry."""
     box = page.locator(".gpulab-fragment-view .gl-panel canvas").nth(canvas).bounding_box()
-    left, top = picture.LEFT_PX, picture.TOP_PX
+    left, top = picture.LEFT_MARGIN_PX, picture.TOP_MARGIN_PX
     x = left + (column + 0.5) * (box["width"] - left) / columns
     y = top + (row + 0.5) * (box["height"] - top - 1) / rows
     page.mouse.click(box["x"] + x, box["y"] + y)

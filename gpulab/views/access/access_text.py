@@ -25,11 +25,11 @@ BANK_FIGURES = (
     ("{wavefronts}", "<wavefronts pass|passes> per request", "at best {ideal_wavefronts}", "extra_passes"),
     ("<calm no|{ways}-way>", "bank conflict", "<calm |words in the busiest bank>", "conflicts"),
 )
-IDLE = "Lane {lane} is inactive."
-ASKS = "Lane {lane} accesses <size byte {first}|bytes {first} to {last}>"
-IN_MEMORY = ", sector {sector} of line +{line}"
-IN_BANKS = ", <banks bank {bank}|banks {bank} to {last_bank}> in pass {pass}"
-SHARED = ", as <others lane {other} does|{others} other lanes do>"
+IDLE_TEXT = "Lane {lane} is inactive."
+ACCESS_TEXT = "Lane {lane} accesses <size byte {first}|bytes {first} to {last}>"
+SECTOR_TEXT = ", sector {sector} of line +{line}"
+BANK_TEXT = ", <banks bank {bank}|banks {bank} to {last_bank}> in pass {pass}"
+SHARED_TEXT = ", as <others lane {other} does|{others} other lanes do>"
 LOCAL_NOTE = "Each lane has its own local memory. It is interleaved: equal offsets of the lanes are adjacent."
 NOTES = (
     ("atomic", "An atomic operation accesses a sector once per lane that uses the sector's most used word."),
@@ -39,27 +39,27 @@ NOTES = (
     ("swap", "Compare-and-swap reads and writes: two wavefronts per pass."),
     ("alone", "An atomic operation takes one pass per lane of a bank, even if the lanes use the same word."),
 )
-TYPES = {1: "char", 2: "short", 4: "float", 8: "double", 16: "float4"}
-STRIDE = "<stride lane|{stride} * lane>"
-TILE = "{type} tile[][%s];  e = {element};  tile[e / 32][%s]"
+TYPE_NAMES = {1: "char", 2: "short", 4: "float", 8: "double", 16: "float4"}
+STRIDE_TEXT = "<stride lane|{stride} * lane>"
+TILE_TEXT = "{type} tile[][%s];  e = {element};  tile[e / 32][%s]"
 EXPRESSIONS = (  # plain, padded, swizzled, both
     "{type} x[];  x[{element}]",
-    TILE % ("32 + {padding}", "e % 32"),
-    TILE % ("32", "e % 32 ^ e / 32 % 32"),
-    TILE % ("32 + {padding}", "e % 32 ^ e / 32 % 32"),
+    TILE_TEXT % ("32 + {padding}", "e % 32"),
+    TILE_TEXT % ("32", "e % 32 ^ e / 32 % 32"),
+    TILE_TEXT % ("32 + {padding}", "e % 32 ^ e / 32 % 32"),
 )
-PAGE = {
+PAGE_TEXTS = {
     "memory": MEMORY_FIGURES,
     "constant": CONSTANT_FIGURES,
     "banks": BANK_FIGURES,
-    "idle": IDLE,
-    "asks": ASKS,
-    "in_memory": IN_MEMORY,
-    "in_banks": IN_BANKS,
-    "shared": SHARED,
+    "idle": IDLE_TEXT,
+    "asks": ACCESS_TEXT,
+    "in_memory": SECTOR_TEXT,
+    "in_banks": BANK_TEXT,
+    "shared": SHARED_TEXT,
     "notes": NOTES,
-    "types": TYPES,
-    "stride": STRIDE,
+    "types": TYPE_NAMES,
+    "stride": STRIDE_TEXT,
     "expressions": EXPRESSIONS,
 }
 """Templates that ``access_text.js`` fills."""
@@ -110,13 +110,13 @@ def count_costs(access: Access) -> dict[str, int | str]:
 
 
 def _make_figures(access: Access, rows: tuple[tuple[str, str, str, str], ...]) -> list[Figure]:
-    values = count_costs(access)
+    costs_by_name = count_costs(access)
     return [
         Figure(
-            fill_template(value, values),
-            fill_template(term, values),
-            fill_template(detail, values),
-            int(values[excess_name]) > 0,
+            fill_template(value, costs_by_name),
+            fill_template(term, costs_by_name),
+            fill_template(detail, costs_by_name),
+            int(costs_by_name[excess_name]) > 0,
         )
         for value, term, detail, excess_name in rows
     ]
@@ -140,7 +140,7 @@ def make_lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
         min((address for address in access.addresses if address >= 0), default=0) // LINE_BYTES * LINE_BYTES
     )
     piece_of_lane = {lane_piece.lane: lane_piece for lane_piece in access.pieces()}
-    sentences = [fill_template(IDLE, {"lane": lane}) for lane in range(len(access.addresses))]
+    sentences = [fill_template(IDLE_TEXT, {"lane": lane}) for lane in range(len(access.addresses))]
     for lane in access.lanes:
         address = access.addresses[lane]
         lane_piece = piece_of_lane[lane]
@@ -150,9 +150,11 @@ def make_lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
             for other_lane in access.lanes
             if other_lane != lane and access.addresses[other_lane] == address
         ]
-        text = ASKS + IN_MEMORY * memory + IN_BANKS * banks + SHARED * bool(sharing_lanes) + "."
+        sentence_template = (
+            ACCESS_TEXT + SECTOR_TEXT * memory + BANK_TEXT * banks + SHARED_TEXT * bool(sharing_lanes) + "."
+        )
         sentences[lane] = fill_template(
-            text,
+            sentence_template,
             {
                 "lane": lane,
                 "size": access.size_bytes,
@@ -173,7 +175,7 @@ def make_lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
 
 def explain_rules(access: Access, memory: bool, banks: bool) -> str:
     """Return sentences that explain the hardware rules for this kind of memory access."""
-    applies = {
+    applies_by_note = {
         "atomic": memory and access.rule in ATOMIC_RULES,
         "local": access.space == "local",
         "const": access.space == "const",
@@ -181,16 +183,16 @@ def explain_rules(access: Access, memory: bool, banks: bool) -> str:
         "swap": banks and access.rule == "swap",
         "alone": banks and access.rule == "atomic",
     }
-    return " ".join(text for name, text in NOTES if applies[name])
+    return " ".join(sentence_template for name, sentence_template in NOTES if applies_by_note[name])
 
 
 def make_expression(pattern: AccessPattern) -> str:
     """Return CUDA C++ code that loads the elements of an access pattern."""
-    stride = [fill_template(STRIDE, {"stride": pattern.stride})] if pattern.stride else []
+    stride_text = [fill_template(STRIDE_TEXT, {"stride": pattern.stride})] if pattern.stride else []
     offset = [str(pattern.offset)] if pattern.offset or not pattern.stride else []
-    text = EXPRESSIONS[bool(pattern.padding) + 2 * pattern.swizzle]
-    values = {"type": TYPES[pattern.element_bytes], "element": " + ".join(stride + offset)}
-    return fill_template(text, values | {"padding": pattern.padding})
+    sentence_template = EXPRESSIONS[bool(pattern.padding) + 2 * pattern.swizzle]
+    template_values = {"type": TYPE_NAMES[pattern.element_bytes], "element": " + ".join(stride_text + offset)}
+    return fill_template(sentence_template, template_values | {"padding": pattern.padding})
 
 
 def describe_costs(access: Access, memory: bool, banks: bool) -> str:
@@ -208,9 +210,9 @@ def describe_costs(access: Access, memory: bool, banks: bool) -> str:
         )
     if banks:
         bank_cost = access.banks()
-        conflict = f"{bank_cost.ways}-way bank conflict" if bank_cost.ways > 1 else "no bank conflict"
+        conflict_text = f"{bank_cost.ways}-way bank conflict" if bank_cost.ways > 1 else "no bank conflict"
         cost_texts.append(
             f"{count(bank_cost.wavefronts, 'pass', 'passes')} over the {BANKS} banks "
-            f"(at best {number(bank_cost.ideal_wavefronts)}), {conflict}"
+            f"(at best {number(bank_cost.ideal_wavefronts)}), {conflict_text}"
         )
     return "; ".join(cost_texts)

@@ -14,9 +14,9 @@ from virtualgpu.records import SECTOR_BYTES, WARP_SIZE
 from virtualgpu.records.access import BANKS, Access
 from virtualgpu.records.kernel import LINE_BYTES
 
-LEFT_PX = 62
-TOP_PX = 16
-BELOW_PX = 16
+LEFT_MARGIN_PX = 62
+TOP_MARGIN_PX = 16
+BOTTOM_MARGIN_PX = 16
 LANE_PX = 26
 ROWS_PX = 224
 MIN_ROW_PX = 7
@@ -25,8 +25,8 @@ LANE_COLOURS = [f"lane-{lane}" for lane in range(WARP_SIZE)]
 MEMORY_HEADING = "Memory: lines of 128 bytes, each four sectors of 32"
 CONSTANT_HEADING = "Constant memory: one word at a time, returned to all lanes that use it"
 BANKS_HEADING = "Shared memory: 32 banks of 4 bytes, pass by pass"
-UNUSED = "fetched, but not requested"
-EXTRA = "extra pass: bank conflict"
+UNUSED_TEXT = "fetched, but not requested"
+EXTRA_PASS_TEXT = "extra pass: bank conflict"
 
 
 def compute_row_px(rows: int) -> int:
@@ -44,12 +44,14 @@ def _make_lane_args(lanes: list[int], sentences: list[str], inset_px: float) -> 
 def draw_lanes(access: Access, sentences: list[str]) -> Box:
     """Return a plot of the 32 lanes of a warp. Inactive lanes are grey."""
     lanes = [*range(WARP_SIZE)]
-    tiles = [(lane, lane + 1, 0, LANE_PX, lane if lane in access.lanes else WARP_SIZE) for lane in lanes]
-    names = [(lane in access.lanes, (lane + 0.5, LANE_PX / 2, str(lane), 1.3)) for lane in lanes]
+    lane_boxes = [(lane, lane + 1, 0, LANE_PX, lane if lane in access.lanes else WARP_SIZE) for lane in lanes]
+    lane_labels = [(lane in access.lanes, (lane + 0.5, LANE_PX / 2, str(lane), 1.3)) for lane in lanes]
     plot_items = [
-        make_rects(tiles, [*LANE_COLOURS, "grid"], **_make_lane_args(lanes, sentences, 1)),
-        make_labels([label for is_active, label in names if is_active], colour="on-lane", weight="bold"),
-        make_labels([label for is_active, label in names if not is_active], colour="muted"),
+        make_rects(lane_boxes, [*LANE_COLOURS, "grid"], **_make_lane_args(lanes, sentences, 1)),
+        make_labels(
+            [label for is_active, label in lane_labels if is_active], colour="on-lane", weight="bold"
+        ),
+        make_labels([label for is_active, label in lane_labels if not is_active], colour="muted"),
     ]
     return plot(LANE_PX, (0, WARP_SIZE), *plot_items, label="The 32 lanes of the warp", left=0, right=0)
 
@@ -66,35 +68,35 @@ def draw_memory(access: Access, sentences: list[str]) -> Box:
     touched_sectors = {addresses[lane] // SECTOR_BYTES for lane in lanes}
     row_height = compute_row_px(len(lines))
     cell_height = row_height - (2 if row_height > 10 else 1)
-    top_of = {line: TOP_PX + index * row_height for index, line in enumerate(lines)}
-    backgrounds: dict[bool, list[tuple[int, ...]]] = {True: [], False: []}
-    for line, line_top in top_of.items():
+    top_of_line = {line: TOP_MARGIN_PX + index * row_height for index, line in enumerate(lines)}
+    sector_boxes: dict[bool, list[tuple[int, ...]]] = {True: [], False: []}
+    for line, line_top in top_of_line.items():
         for sector in range(LINE_BYTES // SECTOR_BYTES):
-            background = (
+            sector_box = (
                 SECTOR_BYTES * sector,
                 SECTOR_BYTES * (sector + 1),
                 line_top,
                 line_top + cell_height,
                 0,
             )
-            backgrounds[line * 4 + sector in touched_sectors].append(background)
+            sector_boxes[line * 4 + sector in touched_sectors].append(sector_box)
     lanes_at_address: dict[int, list[int]] = defaultdict(list)
     for lane in lanes:
         lanes_at_address[addresses[lane]].append(lane)
-    tiles = []
+    lane_boxes = []
     labels = []
     for lane in lanes:
         line, offset = divmod(addresses[lane], LINE_BYTES)
         sharing_lanes = lanes_at_address[addresses[lane]]
-        line_top = top_of[line]
+        line_top = top_of_line[line]
         lane_height = cell_height / len(sharing_lanes)
-        position = sharing_lanes.index(lane)
-        tiles.append(
+        lane_position = sharing_lanes.index(lane)
+        lane_boxes.append(
             (
                 offset,
                 offset + size_bytes,
-                line_top + position * lane_height,
-                line_top + (position + 1) * lane_height,
+                line_top + lane_position * lane_height,
+                line_top + (lane_position + 1) * lane_height,
                 lane,
             )
         )
@@ -102,13 +104,13 @@ def draw_memory(access: Access, sentences: list[str]) -> Box:
             labels.append((offset + size_bytes / 2, line_top + cell_height / 2, str(lane), size_bytes * 1.25))
     line_labels = [
         (line_top + row_height / 2 - 1, f"+{LINE_BYTES * (line - lines[0]):,}")
-        for line, line_top in top_of.items()
+        for line, line_top in top_of_line.items()
     ]
     line_labels = line_labels[:: -(-13 // row_height)]
     plot_items = [
-        make_rects(backgrounds[True], ["muted"], inset=1, hatch=True),
-        make_rects(backgrounds[False], ["grid"], inset=1),
-        make_rects(tiles, LANE_COLOURS, **_make_lane_args([*lanes], sentences, 0.5)),
+        make_rects(sector_boxes[True], ["muted"], inset=1, hatch=True),
+        make_rects(sector_boxes[False], ["grid"], inset=1),
+        make_rects(lane_boxes, LANE_COLOURS, **_make_lane_args([*lanes], sentences, 0.5)),
         make_labels(labels, colour="on-lane", size=10),
         make_labels(
             [
@@ -120,8 +122,8 @@ def draw_memory(access: Access, sentences: list[str]) -> Box:
         ),
         make_y_ticks([y for y, _ in line_labels], [text for _, text in line_labels], (0, LINE_BYTES)),
     ]
-    height = TOP_PX + row_height * max(1, len(lines)) + 2
-    return plot(height, (0, LINE_BYTES), *plot_items, label="Lines and sectors", left=LEFT_PX, right=2)
+    height = TOP_MARGIN_PX + row_height * max(1, len(lines)) + 2
+    return plot(height, (0, LINE_BYTES), *plot_items, label="Lines and sectors", left=LEFT_MARGIN_PX, right=2)
 
 
 def draw_banks(access: Access, sentences: list[str]) -> Box:
@@ -137,15 +139,15 @@ def draw_banks(access: Access, sentences: list[str]) -> Box:
     lanes_of_bank: dict[tuple[int, int], list[int]] = defaultdict(list)
     for piece in access_pieces:
         lanes_of_bank[piece.row, piece.bank].append(piece.lane)
-    tiles = []
+    lane_boxes = []
     for piece in sorted(access_pieces, key=lambda access_piece: access_piece.lane):
         sharing_lanes = lanes_of_bank[piece.row, piece.bank]
         piece_top = (
-            TOP_PX
+            TOP_MARGIN_PX
             + piece.row * row_height
             + sharing_lanes.index(piece.lane) * (cell_height / len(sharing_lanes))
         )
-        tiles.append(
+        lane_boxes.append(
             (
                 piece.bank,
                 piece.bank + piece.banks,
@@ -154,9 +156,15 @@ def draw_banks(access: Access, sentences: list[str]) -> Box:
                 piece.lane,
             )
         )
-    backgrounds = {
+    sector_boxes = {
         is_conflict: [
-            (bank, bank + 1, TOP_PX + pass_row * row_height, TOP_PX + pass_row * row_height + cell_height, 0)
+            (
+                bank,
+                bank + 1,
+                TOP_MARGIN_PX + pass_row * row_height,
+                TOP_MARGIN_PX + pass_row * row_height + cell_height,
+                0,
+            )
             for pass_row in pass_rows
             if (pass_row in conflict_rows) is is_conflict
             for bank in range(BANKS)
@@ -165,17 +173,19 @@ def draw_banks(access: Access, sentences: list[str]) -> Box:
     }
     labels = [
         ((x0 + x1) / 2, (y0 + y1) / 2, str(lane), 1.25 * (x1 - x0))
-        for x0, x1, y0, y1, lane in tiles
+        for x0, x1, y0, y1, lane in lane_boxes
         if y1 - y0 > 10
     ]
     pass_labels = [
-        (pass_row, (0, TOP_PX + pass_row * row_height + row_height / 2 - 1, f"pass {pass_row + 1}", 0))
+        (pass_row, (0, TOP_MARGIN_PX + pass_row * row_height + row_height / 2 - 1, f"pass {pass_row + 1}", 0))
         for pass_row in range(0, pass_count, -(-13 // row_height))
     ]
     plot_items = [
-        make_rects(backgrounds[False], ["grid"], inset=0.5),
-        make_rects(backgrounds[True], ["error-bg"], inset=0.5),
-        make_rects(tiles, LANE_COLOURS, **_make_lane_args([tile[4] for tile in tiles], sentences, 0.5)),
+        make_rects(sector_boxes[False], ["grid"], inset=0.5),
+        make_rects(sector_boxes[True], ["error-bg"], inset=0.5),
+        make_rects(
+            lane_boxes, LANE_COLOURS, **_make_lane_args([tile[4] for tile in lane_boxes], sentences, 0.5)
+        ),
         make_labels(labels, colour="on-lane", size=10),
         make_labels(
             [(bank + 0.5, 7, str(bank), 0) for bank in range(0, BANKS, 4)],
@@ -196,19 +206,19 @@ def draw_banks(access: Access, sentences: list[str]) -> Box:
         ),
     ]
     return plot(
-        TOP_PX + row_height * len(pass_rows) + 2,
+        TOP_MARGIN_PX + row_height * len(pass_rows) + 2,
         (0, BANKS),
         *plot_items,
         label="Banks",
-        left=LEFT_PX,
+        left=LEFT_MARGIN_PX,
         right=2,
     )
 
 
 def _draw_figures(figures: list[access_text.Figure]) -> Box:
     """Return a plot of numbers in large type, side by side."""
-    positions = list(range(len(figures)))
-    figure_count = len(figures)
+    column_positions = list(range(len(figures)))
+    column_count = len(figures)
     value_labels = [
         Labels(
             [index],
@@ -221,12 +231,16 @@ def _draw_figures(figures: list[access_text.Figure]) -> Box:
         for index, figure in enumerate(figures)
     ]
     text_labels = [
-        Labels(positions, [35] * figure_count, [figure.term for figure in figures], weight="bold"),
+        Labels(column_positions, [35] * column_count, [figure.term for figure in figures], weight="bold"),
         Labels(
-            positions, [49] * figure_count, [figure.detail for figure in figures], colour="muted", size=10.5
+            column_positions,
+            [49] * column_count,
+            [figure.detail for figure in figures],
+            colour="muted",
+            size=10.5,
         ),
     ]
-    return plot(58, (0, max(3, figure_count)), *value_labels, *text_labels, label="Figures", left=0, right=0)
+    return plot(58, (0, max(3, column_count)), *value_labels, *text_labels, label="Figures", left=0, right=0)
 
 
 def draw(access: Access, memory: bool, banks: bool) -> Box:
@@ -234,17 +248,24 @@ def draw(access: Access, memory: bool, banks: bool) -> Box:
     sentences = access_text.make_lane_sentences(access, memory, banks)
     panels = []
     if memory:
-        figures = _draw_figures(access_text.make_memory_figures(access))
-        unused_legend = legend([("muted", UNUSED)])
-        heading = CONSTANT_HEADING if access.space == "const" else MEMORY_HEADING
+        figures_plot = _draw_figures(access_text.make_memory_figures(access))
+        unused_legend = legend([("muted", UNUSED_TEXT)])
+        memory_heading = CONSTANT_HEADING if access.space == "const" else MEMORY_HEADING
         panels.append(
-            column(paragraph(heading, "heading"), figures, draw_memory(access, sentences), unused_legend)
+            column(
+                paragraph(memory_heading, "heading"),
+                figures_plot,
+                draw_memory(access, sentences),
+                unused_legend,
+            )
         )
     if banks:
-        figures = _draw_figures(access_text.make_bank_figures(access))
-        extra_legend = legend([("error-bg", EXTRA)])
+        figures_plot = _draw_figures(access_text.make_bank_figures(access))
+        extra_legend = legend([("error-bg", EXTRA_PASS_TEXT)])
         panels.append(
-            column(paragraph(BANKS_HEADING, "heading"), figures, draw_banks(access, sentences), extra_legend)
+            column(
+                paragraph(BANKS_HEADING, "heading"), figures_plot, draw_banks(access, sentences), extra_legend
+            )
         )
     note_text = access_text.explain_rules(access, memory, banks)
     return column(

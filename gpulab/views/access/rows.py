@@ -35,8 +35,8 @@ def make_rows(trace: AccessTrace) -> list[Row]:
     Accesses in copies of a loop body are added up.
     """
     indices_by_key: dict[tuple[int, str, str, int], list[int]] = {}
-    accesses = trace.counters.accesses
-    for index, access in enumerate(accesses):
+    trace_accesses = trace.counters.accesses
+    for index, access in enumerate(trace_accesses):
         if access.requests:
             indices_by_key.setdefault((access.line, access.space, access.kind, access.size_bytes), []).append(
                 index
@@ -46,34 +46,41 @@ def make_rows(trace: AccessTrace) -> list[Row]:
 
 
 def _sort_key(trace: AccessTrace, members: list[int]) -> tuple[int, int, int]:
-    accesses = [trace.counters.accesses[index] for index in members]
-    moved_bytes = sum(access.sectors * SECTOR_BYTES + access.wavefronts * 128 for access in accesses)
-    return -sum(map(excess_bytes, accesses)), -moved_bytes, members[0]
+    trace_accesses = [trace.counters.accesses[index] for index in members]
+    moved_bytes = sum(access.sectors * SECTOR_BYTES + access.wavefronts * 128 for access in trace_accesses)
+    return -sum(map(excess_bytes, trace_accesses)), -moved_bytes, members[0]
 
 
 def _make_row(trace: AccessTrace, members: list[int]) -> Row:
-    accesses = [trace.counters.accesses[index] for index in members]
-    first_access = accesses[0]
-    names = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "bytes_requested")
-    requests, sectors, ideal_sectors, wavefronts, ideal_wavefronts, requested_bytes = (
-        sum(getattr(access, name) for access in accesses) for name in names
+    trace_accesses = [trace.counters.accesses[index] for index in members]
+    first_access = trace_accesses[0]
+    counter_names = (
+        "requests",
+        "sectors",
+        "ideal_sectors",
+        "wavefronts",
+        "ideal_wavefronts",
+        "bytes_requested",
     )
-    costs = []
-    ideal_costs = []
+    requests, sectors, ideal_sectors, wavefronts, ideal_wavefronts, requested_bytes = (
+        sum(getattr(access, name) for access in trace_accesses) for name in counter_names
+    )
+    request_costs = []
+    ideal_request_costs = []
     if first_access.space == "const":
         sectors = 0
     if sectors:
-        costs.append(count(sectors / requests, "sector", "sectors"))
-        ideal_costs.append(number(ideal_sectors / requests))
+        request_costs.append(count(sectors / requests, "sector", "sectors"))
+        ideal_request_costs.append(number(ideal_sectors / requests))
     if wavefronts:
-        costs.append(count(wavefronts / requests, "pass", "passes"))
-        ideal_costs.append(number(ideal_wavefronts / requests))
-    useful = (
+        request_costs.append(count(wavefronts / requests, "pass", "passes"))
+        ideal_request_costs.append(number(ideal_wavefronts / requests))
+    useful_share = (
         format_share(min(1, requested_bytes / (sectors * SECTOR_BYTES)))
         if sectors and not wavefronts
         else NOTHING
     )
-    wasted_bytes = sum(map(excess_bytes, accesses))
+    wasted_bytes = sum(map(excess_bytes, trace_accesses))
     line, place_text = locate_line(
         trace.code, first_access.line, first_access.text, first_access.column, access=True
     )
@@ -82,9 +89,9 @@ def _make_row(trace: AccessTrace, members: list[int]) -> Row:
         place_text.text,
         f"{_name_access(first_access)}, {first_access.size_bytes} B",
         number(requests),
-        ", ".join(costs) or NOTHING,
-        ", ".join(ideal_costs) or NOTHING,
-        useful,
+        ", ".join(request_costs) or NOTHING,
+        ", ".join(ideal_request_costs) or NOTHING,
+        useful_share,
         size(wasted_bytes) if wasted_bytes else NOTHING,
     )
     return Row(first_access.line, cells, wasted_bytes > 0, np.flatnonzero(np.isin(trace.site, members)))

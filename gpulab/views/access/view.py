@@ -29,7 +29,7 @@ OFFSETS = tuple(range(65))
 PADDINGS = tuple(range(ROW_ELEMENTS + 1))
 MAX_PICTURE_ROWS = 10
 _TRUNCATION_NOTE = "The warp continued after the steps that are shown."
-RULES = "by the rules of the virtual GPU's counters, which match single accesses on an H200"
+RULES_TEXT = "by the rules of the virtual GPU's counters, which match single accesses on an H200"
 
 
 class AccessMicroscope(View, module="access/view"):
@@ -71,23 +71,23 @@ class AccessMicroscope(View, module="access/view"):
         self.rows = make_rows(subject) if isinstance(subject, AccessTrace) else []
         if isinstance(subject, AccessTrace):
             counters = subject.counters
-            origin = subject.counters.provenance.of_results
+            results_origin = subject.counters.provenance.of_results
             notes = (
                 f"{note.removesuffix('.')}." if note else "",
                 *([_TRUNCATION_NOTE] if subject.truncated else []),
             )
             super().__init__(
                 title=f"Memory accesses of {counters.kernel_name}",
-                source=origin.split()[0],
+                source=results_origin.split()[0],
                 caption=f"Table: all warps of grid {shape(counters.grid)}, block {shape(counters.block)}. "
-                f"Picture: {self._warp_text()}. Accesses {origin}. {' '.join(notes)}".strip(),
+                f"Picture: {self._warp_text()}. Accesses {results_origin}. {' '.join(notes)}".strip(),
                 row=next((index for index, row in enumerate(self.rows) if row.line == line), 0),
             )
         else:
             super().__init__(
                 title="Access microscope",
                 source="modelled",
-                caption=f"Modelled: {RULES} under Nsight Compute.",
+                caption=f"Modelled: {RULES_TEXT} under Nsight Compute.",
                 space=space,
                 **{name: getattr(subject, name) for name in subject.__slots__},
             )
@@ -115,16 +115,16 @@ class AccessMicroscope(View, module="access/view"):
             "memory_heading": picture.MEMORY_HEADING,
             "banks_heading": picture.BANKS_HEADING,
             "constant_heading": picture.CONSTANT_HEADING,
-            "unused": picture.UNUSED,
-            "extra": picture.EXTRA,
+            "unused": picture.UNUSED_TEXT,
+            "extra": picture.EXTRA_PASS_TEXT,
             "traced": self.trace is not None,
-            "said": access_text.PAGE,
+            "said": access_text.PAGE_TEXTS,
         }
         trace = self.trace
         if trace is not None:
             requests_of_rows = [row.requests[:MAX_REQUESTS] for row in self.rows]
-            order = np.concatenate([*requests_of_rows, np.zeros(0, np.int64)]).astype(np.int64)
-            accesses = [trace.access(request) for request in order.tolist()]
+            request_order = np.concatenate([*requests_of_rows, np.zeros(0, np.int64)]).astype(np.int64)
+            accesses = [trace.access(request) for request in request_order.tolist()]
             page_data |= {
                 "rows": [
                     {"cells": list(row.cells), "over": row.is_wasteful, "total": row.requests.size}
@@ -160,11 +160,11 @@ class AccessMicroscope(View, module="access/view"):
         requests = self.rows[min(self.row, len(self.rows) - 1)].requests[:MAX_REQUESTS]
         if not requests.size:
             return None
-        original = self.trace.access(int(requests[min(self.request, requests.size - 1)]))
+        recorded_access = self.trace.access(int(requests[min(self.request, requests.size - 1)]))
         if not self.edited:
-            return original
-        edited_access = self.pattern.access(original.space, original.rule)
-        address_pairs = zip(edited_access.addresses, original.addresses, strict=True)
+            return recorded_access
+        edited_access = self.pattern.access(recorded_access.space, recorded_access.rule)
+        address_pairs = zip(edited_access.addresses, recorded_access.addresses, strict=True)
         return replace(
             edited_access,
             addresses=tuple(
@@ -195,8 +195,10 @@ class AccessMicroscope(View, module="access/view"):
             )
         if not self.rows:
             return f"{self.title}: none; {self.trace.provenance.of_results}."
-        cells = self.rows[0].cells
-        worst_text = f"{cells[2]} on line {cells[0]}: {cells[4]} per request, at best {cells[5]}"
+        row_cells = self.rows[0].cells
+        worst_text = (
+            f"{row_cells[2]} on line {row_cells[0]}: {row_cells[4]} per request, at best {row_cells[5]}"
+        )
         return (
             f"{self.title}: {count(len(self.rows), 'access', 'accesses')} by source line, "
             f"the worst is a {worst_text}; {self.trace.provenance.of_results}."
@@ -218,11 +220,11 @@ class AccessMicroscope(View, module="access/view"):
         access = self.access
         table_rows = [list(row.cells) for row in self.rows[:MAX_PICTURE_ROWS]]
         omitted_count = len(self.rows) - len(table_rows)
-        text = self._describe_access()
+        access_description = self._describe_access()
         return column(
             table(table_rows, HEADINGS) if table_rows else None,
             paragraph(f"and {omitted_count} more", "note") if omitted_count > 0 else None,
-            paragraph(text, "mono" if self.trace is None else "heading"),
+            paragraph(access_description, "mono" if self.trace is None else "heading"),
             picture.draw(access, *self._find_shown_sides(access)) if access is not None else None,
             gap=8,
         )

@@ -32,7 +32,7 @@ UNKNOWN_COLOUR = "kernels"
 CURVE_COLOUR = "rule"
 RESERVED_COLOURS = ("fg", "kernel-3")
 """Colours of the curves of reserved memory, which no block has."""
-AGES = (
+AGE_CLASSES = (
     (1, "allocated by this event", "tail"),
     (10, "≤ 10 events ago", "warn"),
     (100, "≤ 100", "good"),
@@ -45,12 +45,12 @@ Column = npt.NDArray[Any]
 
 def make_contents(maps: PoolMaps, keys: str) -> dict[str, Any]:
     """Return all data for the browser as dictionaries and arrays, which the function `pack` can convert."""
-    streams = {handle: index for index, handle in enumerate(maps.streams)}
-    stops = np.unique(
+    stream_index = {handle: index for index, handle in enumerate(maps.streams)}
+    slider_stops = np.unique(
         np.concatenate([panel.find_slider_positions(panel.notable_steps) for panel in maps.panels])
     )
     return {
-        "panels": [_make_panel(maps, index, streams) for index in range(len(maps.panels))],
+        "panels": [_make_panel(maps, index, stream_index) for index in range(len(maps.panels))],
         "row_bytes": maps.layouts[0].row_bytes,
         "streams": list(maps.streams.values()),
         "owners": maps.owners.names,
@@ -59,19 +59,19 @@ def make_contents(maps: PoolMaps, keys: str) -> dict[str, Any]:
             "line": choose_colours(maps.owners.names),
             "stream": choose_colours([*maps.streams.values()]),
         },
-        "ages": [list(age) for age in AGES],
+        "ages": [list(age) for age in AGE_CLASSES],
         "legend": {
-            colour_by: [[colour, text, maps.owners.code.get(text, "")] for colour, text in entries]
-            for colour_by, entries in make_legends(maps).items()
+            colour_by: [[colour, text, maps.owners.code.get(text, "")] for colour, text in legend_entries]
+            for colour_by, legend_entries in make_legends(maps).items()
         },
         "curves": make_curve_legend(maps),
-        "moments": _make_moments(maps, streams),
+        "moments": _make_moments(maps, stream_index),
         "last": maps.last,
-        "stops": stops,
+        "stops": slider_stops,
         "refused": np.array(maps.find_refusals(), np.int64),
-        "done": list(pool_text.OPERATIONS.values()),
-        "said": pool_text.PAGE,
-        "figures": pool_text.FIGURES,
+        "done": list(pool_text.OPERATION_TEXTS.values()),
+        "said": pool_text.PAGE_TEXTS,
+        "figures": pool_text.FIGURE_TEMPLATES,
         "unit": maps.unit,
         "curve": draw_curve(maps),
         "keys": keys,
@@ -90,15 +90,15 @@ def choose_colours(names: Sequence[str]) -> list[str]:
 
 def make_legends(maps: PoolMaps) -> dict[str, list[tuple[str, str]]]:
     """Return the legend entries (colour, meaning) for each way of colouring the blocks."""
-    by_name = {}
+    legend_by_kind = {}
     names_by_kind = ("line", maps.owners.names), ("stream", [*maps.streams.values()])
     for colour_kind, names in names_by_kind:
-        entries = zip(choose_colours(names), names, strict=True)
+        legend_entries = zip(choose_colours(names), names, strict=True)
         special_names = {OTHER_COLOUR: f"other {colour_kind}s", UNKNOWN_COLOUR: "unknown line"}
-        by_name[colour_kind] = list(
-            dict.fromkeys((colour, special_names.get(colour, name)) for colour, name in entries)
+        legend_by_kind[colour_kind] = list(
+            dict.fromkeys((colour, special_names.get(colour, name)) for colour, name in legend_entries)
         )
-    return {**by_name, "age": [(colour, text) for _, text, colour in AGES]}
+    return {**legend_by_kind, "age": [(colour, text) for _, text, colour in AGE_CLASSES]}
 
 
 def make_curve_legend(maps: PoolMaps) -> list[tuple[str, str]]:
@@ -112,22 +112,22 @@ def make_curve_legend(maps: PoolMaps) -> list[tuple[str, str]]:
 def _make_moments(maps: PoolMaps, streams: dict[int, int]) -> dict[str, Any]:
     lines = maps.owners.stack_line
     if maps.requests:
-        rows = [maps.find_operation(position) for position in range(len(maps.requests))]
+        operations = [maps.find_operation(position) for position in range(len(maps.requests))]
         kind_names, size_list, requested_list, stream_handles, stack_indices = (
-            list(column) for column in zip(*rows, strict=True)
+            list(column) for column in zip(*operations, strict=True)
         )
-        kinds = np.array([pool_text.KINDS.index(name) for name in kind_names], np.uint8)
+        kind_codes = np.array([pool_text.OPERATION_KINDS.index(name) for name in kind_names], np.uint8)
         integer_columns: list[Column] = [
             np.array(column, np.int64)
             for column in (size_list, requested_list, stream_handles, stack_indices)
         ]
     else:
         events = maps.panels[0].history.trace.events
-        kinds = events.actions  # ACTIONS come first among the kinds
+        kind_codes = events.actions  # ACTIONS come first among the kinds
         integer_columns = [events.size_bytes, events.requested_bytes, events.streams, events.stacks]
     line_indices = np.where(integer_columns[3] >= 0, lines[integer_columns[3]], -1).astype(np.int32)
     return {
-        "kind": kinds,
+        "kind": kind_codes,
         "size": integer_columns[0],
         "asked": integer_columns[1],
         "stream": _find_stream_indices(integer_columns[2], streams),
@@ -230,43 +230,48 @@ def _make_stack_columns(history: AllocatorHistory) -> dict[str, Any]:
     """Return the distinct frames as strings, and all stacks as one array of frame numbers."""
     frames: dict[str, int] = {}
     frame_numbers: list[int] = []
-    bounds = [0]
+    stack_bounds = [0]
     for stack in history.trace.stacks[:MAX_STACKS]:
         for frame in stack[:MAX_FRAMES]:
             text = f"{frame.filename}:{frame.line} in {frame.function}"
             frame_numbers.append(frames.setdefault(text, len(frames)))
-        bounds.append(len(frame_numbers))
+        stack_bounds.append(len(frame_numbers))
     return {
         "frames": list(frames),
         "stack_frames": np.array(frame_numbers, np.int32),
-        "stack_bounds": np.array(bounds, np.int32),
+        "stack_bounds": np.array(stack_bounds, np.int32),
     }
 
 
 def draw_curve(maps: PoolMaps) -> Plot:
     """Return a plot of the used and reserved bytes at each slider position. Failed requests are marked."""
     last_position = maps.last
-    bounds = np.unique(np.linspace(0, last_position + 1, MAX_POINTS, endpoint=False).astype(np.int64))
-    indices = [
+    interval_starts = np.unique(
+        np.linspace(0, last_position + 1, MAX_POINTS, endpoint=False).astype(np.int64)
+    )
+    event_indices = [
         slice(None) if panel.events_at_request is None else panel.events_at_request for panel in maps.panels
     ]
     used_bytes, *reserved_curves = (
-        np.append(maxima := np.maximum.reduceat(byte_counts, bounds), maxima[-1])
+        np.append(interval_maxima := np.maximum.reduceat(byte_counts, interval_starts), interval_maxima[-1])
         for byte_counts in (
-            maps.panels[0].history.used_bytes[indices[0]],
-            *(pool.history.reserved_bytes[index] for pool, index in zip(maps.panels, indices, strict=True)),
+            maps.panels[0].history.used_bytes[event_indices[0]],
+            *(
+                pool.history.reserved_bytes[index]
+                for pool, index in zip(maps.panels, event_indices, strict=True)
+            ),
         )
     )
     max_reserved = max(1, *(int(series.max()) for series in reserved_curves))
     limit_bytes = max(find_limit_bytes(panel) for panel in maps.panels)
-    top_bytes = max(limit_bytes, max_reserved) if limit_bytes <= 1.6 * max_reserved else max_reserved
+    axis_top_bytes = max(limit_bytes, max_reserved) if limit_bytes <= 1.6 * max_reserved else max_reserved
     axes = Axes(
         Axis(0, max(1, last_position)),
-        Axis(0, top_bytes, {top_bytes: size(top_bytes), 0: "0"}),
+        Axis(0, axis_top_bytes, {axis_top_bytes: size(axis_top_bytes), 0: "0"}),
         CURVE_PX - 10,
         7,
     )
-    x = np.append(bounds, last_position)
+    x = np.append(interval_starts, last_position)
     refused_positions = np.array(maps.find_refusals(), np.int64)
     _, mark_indices = np.unique(refused_positions * MAX_MARKS // (last_position + 1), return_index=True)
     lines = zip(reserved_curves, RESERVED_COLOURS, strict=False)
@@ -274,7 +279,7 @@ def draw_curve(maps: PoolMaps) -> Plot:
         Line(x, axes.y(used_bytes), CURVE_COLOUR, width=0, fill=CURVE_COLOUR, base=axes.bottom, step=True),
         *(Line(x, axes.y(series), colour, width=1.5, step=True) for series, colour in lines),
         Rules([0], [axes.top], [max(1, last_position)], [axes.top], "error", dash=True)
-        if top_bytes == limit_bytes
+        if axis_top_bytes == limit_bytes
         else None,
         Labels(
             refused_positions[mark_indices],

@@ -15,9 +15,9 @@ from virtualgpu.records.memory import AllocatorHistory
 MAX_ROWS = 12
 MAX_GROUPS = 5
 # Smallest drawn widths of a segment, as shares of a row, so that a small one can be seen and pointed at.
-MIN_SHARES = (1 / 40, 1 / 120, 1 / 400, 0.0)
+MIN_ROW_SHARES = (1 / 40, 1 / 120, 1 / 400, 0.0)
 CROWDED_BLOCKS = 60
-OTHER_GROUPS = (-1, "")
+OTHER_GROUP_KEY = (-1, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +72,20 @@ def compute_layouts(histories: Sequence[AllocatorHistory], max_rows: int = MAX_R
     """Return the layouts of memory maps that are shown together. All maps have the same number of bytes per
     row.
     """
-    extents = [_compute_extents(history) for history in histories]
-    largest_bytes = max((int(extent.size_bytes.max(initial=0)) for extent in extents), default=0) or 1
-    is_crowded = max(extent.blocks for extent in extents) > CROWDED_BLOCKS
+    segment_extents = [_compute_extents(history) for history in histories]
+    largest_bytes = max((int(extent.size_bytes.max(initial=0)) for extent in segment_extents), default=0) or 1
+    is_crowded = max(extent.blocks for extent in segment_extents) > CROWDED_BLOCKS
     for doublings in range(64):
-        for min_share in MIN_SHARES:
-            layouts = [_compute_layout(extent, largest_bytes << doublings, min_share) for extent in extents]
+        for min_share in MIN_ROW_SHARES:
+            layouts = [
+                _compute_layout(extent, largest_bytes << doublings, min_share) for extent in segment_extents
+            ]
             if sum(extent.rows for extent in layouts) > max_rows:
                 continue
             while is_crowded and not doublings and sum(extent.rows for extent in layouts) * 2 <= max_rows:
                 layouts = [
-                    _compute_layout(extent, layouts[0].row_bytes // 2, min_share) for extent in extents
+                    _compute_layout(extent, layouts[0].row_bytes // 2, min_share)
+                    for extent in segment_extents
                 ]
             return layouts
     raise AssertionError("there are more streams than rows")
@@ -106,7 +109,7 @@ def _compute_extents(history: AllocatorHistory) -> _Extents:
         bytes_of_group[key] = bytes_of_group.get(key, 0) + max(0, size)
     if len(bytes_of_group) > MAX_GROUPS:
         shown_groups = set(sorted(bytes_of_group, key=lambda key: -bytes_of_group[key])[: MAX_GROUPS - 1])
-        group_keys = [key if key in shown_groups else OTHER_GROUPS for key in group_keys]
+        group_keys = [key if key in shown_groups else OTHER_GROUP_KEY for key in group_keys]
     block_changes = np.zeros(history.last_step + 3, np.int64)
     np.add.at(block_changes, history.blocks.begins, 1)
     np.add.at(block_changes, history.blocks.ends, -1)
@@ -125,7 +128,9 @@ def _compute_layout(extents: _Extents, row_bytes: int, min_share: float) -> MapL
     drawn_bytes = np.maximum(extents.size_bytes, row_bytes * min_share)
     row_groups = []
     first_row = 0
-    for group_key in sorted(set(extents.keys), key=lambda group_key: (group_key == OTHER_GROUPS, group_key)):
+    for group_key in sorted(
+        set(extents.keys), key=lambda group_key: (group_key == OTHER_GROUP_KEY, group_key)
+    ):
         indices = [
             index
             for index, other_key in enumerate(extents.keys)
@@ -151,26 +156,26 @@ def _pack(
 
     A later segment can take the position of one that has ended if it fits well.
     """
-    gaps: list[tuple[float, float]] = []  # bytes and place of what is not taken, in order
+    row_gaps: list[tuple[float, float]] = []  # bytes and place of what is not taken, in order
     packed_rows: list[tuple[int, float, float]] = []  # the end of each, its bytes and place
     for index in indices:
         while packed_rows and packed_rows[0][0] <= extents.begin[index]:
-            _, reserved_bytes, position = heapq.heappop(packed_rows)
-            insort(gaps, (reserved_bytes, position))
+            _, reserved_bytes, gap_start = heapq.heappop(packed_rows)
+            insort(row_gaps, (reserved_bytes, gap_start))
         needed_bytes = float(drawn_bytes[index])
-        gap_index = bisect_left(gaps, (needed_bytes, -1.0))
-        if gap_index < len(gaps) and gaps[gap_index][0] <= 2 * needed_bytes:
-            reserved_bytes, position = gaps.pop(gap_index)
+        gap_index = bisect_left(row_gaps, (needed_bytes, -1.0))
+        if gap_index < len(row_gaps) and row_gaps[gap_index][0] <= 2 * needed_bytes:
+            reserved_bytes, gap_start = row_gaps.pop(gap_index)
         else:
             row_offset = cursor % row_bytes
             if (
                 row_offset and row_offset + needed_bytes > row_bytes
             ):  # only segments longer than a row are divided
-                insort(gaps, (row_bytes - row_offset, cursor))
+                insort(row_gaps, (row_bytes - row_offset, cursor))
                 cursor += row_bytes - row_offset
             reserved_bytes = needed_bytes
-            position = cursor
+            gap_start = cursor
             cursor += needed_bytes
-        start_bytes[index] = position
-        heapq.heappush(packed_rows, (int(extents.end[index]), reserved_bytes, position))
+        start_bytes[index] = gap_start
+        heapq.heappush(packed_rows, (int(extents.end[index]), reserved_bytes, gap_start))
     return cursor

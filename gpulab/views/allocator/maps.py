@@ -81,8 +81,8 @@ class BlockOwners:
         self.of_blocks: list[Column] = []
         bytes_by_history: list[dict[str, int]] = []
         names_of_blocks: list[list[str]] = []
-        labels_before = [
-            block.label or pool_text.BEFORE
+        earlier_labels = [
+            block.label or pool_text.BEFORE_TEXT
             for segment in histories[0].trace.first.segments
             for block in segment.blocks
             if block.state in ("used", "waiting")
@@ -94,11 +94,11 @@ class BlockOwners:
             names = [stack_names[stack] if stack >= 0 else "" for stack in blocks.stacks.tolist()]
             positions = panel.find_positions(blocks.begins).tolist()
             for index, begin_step in enumerate(blocks.begins.tolist()):
-                label = blocks.labels.get(index, "") or ("" if begin_step else pool_text.BEFORE)
+                label = blocks.labels.get(index, "") or ("" if begin_step else pool_text.BEFORE_TEXT)
                 if begin_step and requests:
                     request_number = requests[positions[index] - 1].number
                     label = label or (
-                        labels_before[request_number] if 0 <= request_number < len(labels_before) else ""
+                        earlier_labels[request_number] if 0 <= request_number < len(earlier_labels) else ""
                     )
                 names[index] = names[index] or label
             bytes_by_name: dict[str, int] = {}
@@ -113,7 +113,9 @@ class BlockOwners:
         owner_lines = zip(self.stack_owner[0], histories[0].trace.texts, strict=False)
         self.code = {name: text for name, text in owner_lines if name}
         ranked_names = dict.fromkeys(
-            name for sizes in bytes_by_history for name in sorted(sizes, key=lambda name: -sizes[name])
+            name
+            for name_bytes in bytes_by_history
+            for name in sorted(name_bytes, key=lambda name: -name_bytes[name])
         )
         self.names = sorted(ranked_names, key=lambda name: not name)
         owner_index = {name: index for index, name in enumerate(self.names)}
@@ -164,32 +166,32 @@ class PoolMaps:
     def describe_position(self, position: int) -> str:
         """Return a description of the last operation at a slider position."""
         if not self.last:
-            return pool_text.PAGE["now"]
-        values: dict[str, int | str] = {
+            return pool_text.PAGE_TEXTS["now"]
+        template_values: dict[str, int | str] = {
             "unit": self.unit,
             "Unit": self.unit.capitalize(),
             "at": position,
             "last": self.last,
         }
         if not position:
-            return fill_template(pool_text.PAGE["before"], values)
+            return fill_template(pool_text.PAGE_TEXTS["before"], template_values)
         operation_kind, size_bytes, requested_bytes, stream, stack = self.find_operation(position - 1)
-        name = self.streams.get(stream, pool_text.PAGE["elsewhere"])
+        name = self.streams.get(stream, pool_text.PAGE_TEXTS["elsewhere"])
         operation = pool_text.operation_text(
             operation_kind, size_bytes, requested_bytes, name, self.owners.find_owner(0, stack)
         )
-        return fill_template(pool_text.PAGE["moment"], values | {"told": operation})
+        return fill_template(pool_text.PAGE_TEXTS["moment"], template_values | {"told": operation})
 
     def find_map(self, panel: PoolPanel, position: int) -> tuple[BlockMap, Fragmentation]:
         """Return the memory map of a pool and its fragmentation at a slider position. The last result is
         cached.
         """
         event_step = panel.find_step(position)
-        cached = self._last_map.get(id(panel))
-        if cached is None or cached[0] != event_step:
+        last_map = self._last_map.get(id(panel))
+        if last_map is None or last_map[0] != event_step:
             block_map = panel.map_after(event_step)
-            cached = self._last_map[id(panel)] = event_step, block_map, panel.fragmentation_of(block_map)
-        return cached[1:]
+            last_map = self._last_map[id(panel)] = event_step, block_map, panel.fragmentation_of(block_map)
+        return last_map[1:]
 
     def describe_status(self, panel: PoolPanel, position: int) -> str:
         """Return a sentence about a memory pool at a slider position. If a request failed, the sentence
@@ -232,8 +234,8 @@ class PoolMaps:
             status_texts = [
                 f"{panel.name}: {text}" for panel, text in zip(self.panels, status_texts, strict=True)
             ]
-        states = "; ".join(text.rstrip(".") for text in status_texts)
-        return f"Memory map of {self.names}, {label}, {position_text}: {states}."
+        status_list = "; ".join(text.rstrip(".") for text in status_texts)
+        return f"Memory map of {self.names}, {label}, {position_text}: {status_list}."
 
     @cached_property
     def default_position(self) -> int:

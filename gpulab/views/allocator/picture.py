@@ -21,7 +21,7 @@ from virtualgpu.records.memory import Block, Segment
 if TYPE_CHECKING:
     from gpulab.views.allocator.maps import PoolMaps, PoolPanel
 
-STATES = {"used": "in use", "waiting": "waiting", "free": "free", "unmapped": "not mapped"}
+STATE_NAMES = {"used": "in use", "waiting": "waiting", "free": "free", "unmapped": "not mapped"}
 WIDTH_PX = 872
 LEFT_PX = columns.LEFT_PX
 ROW_GAP_PX = 4
@@ -52,15 +52,15 @@ def draw(maps: PoolMaps, position: int, colour_by: str) -> Box:
         cursor_line = Rules([position], [0], [position], [columns.CURVE_PX], "fg", width=2)
         map_boxes.append(replace(curve, items=[*curve.items, cursor_line]))
     for panel, layout in zip(maps.panels, maps.layouts, strict=True):
-        name = f"{panel.name}: " if len(maps.panels) > 1 else ""
+        panel_prefix = f"{panel.name}: " if len(maps.panels) > 1 else ""
         _, fragmentation = maps.find_map(panel, position)
         map_boxes += [
-            paragraph(f"{name}{maps.describe_status(panel, position)}", "strong"),
+            paragraph(f"{panel_prefix}{maps.describe_status(panel, position)}", "strong"),
             numbers(pool_text.make_figures(fragmentation), 150),
         ]
         map_boxes.append(_draw_map(maps, panel, layout, row_height, position, colour_by))
     is_widened = any(layout.is_widened.any() for layout in maps.layouts)
-    widened_note = paragraph(pool_text.WIDENED.capitalize(), "note") if is_widened else None
+    widened_note = paragraph(pool_text.WIDENED_TEXT.capitalize(), "note") if is_widened else None
     return column(*map_boxes, legend(_make_legend(maps, colour_by)), widened_note, gap=6)
 
 
@@ -79,12 +79,12 @@ def _draw_map(
     panel_index = maps.panels.index(panel)
     block_map, _ = maps.find_map(panel, position)
     pieces_by_colour: dict[str, list[Piece]] = {}
-    outlines: list[Piece] = []
-    notches: list[Piece] = []
-    hatch_lines: list[tuple[float, float, float, float]] = []
+    outline_pieces: list[Piece] = []
+    notch_pieces: list[Piece] = []
+    hatch_segments: list[tuple[float, float, float, float]] = []
     name_labels: list[tuple[float, float, int, str, str]] = []
     row_bytes = layout.row_bytes
-    px = (WIDTH_PX - LEFT_PX - 8) / layout.row_bytes
+    px_per_byte = (WIDTH_PX - LEFT_PX - 8) / layout.row_bytes
     block_rows = _find_block_rows(panel, event_step)
     painted_spots: set[tuple[int, int, bool]] = set()  # half pixels with what is less wide
     for segment in block_map.segments:
@@ -92,14 +92,14 @@ def _draw_map(
         segment_pieces = [
             *_split_into_rows(layout, segment_index, segment.address, segment.address + segment.size_bytes)
         ]
-        outlines += segment_pieces
+        outline_pieces += segment_pieces
         if layout.is_widened[segment_index]:
-            notches.append(segment_pieces[-1])
+            notch_pieces.append(segment_pieces[-1])
         for block in segment.blocks:
             block_pieces = list(_split_into_rows(layout, segment_index, block.address, block.end))
             left_byte, right_byte, row = max(block_pieces, key=lambda piece: piece[1] - piece[0])
-            width_px = (right_byte - left_byte) * px
-            half_pixel = (row, int(2 * left_byte * px), block.state == "used")
+            width_px = (right_byte - left_byte) * px_per_byte
+            half_pixel = (row, int(2 * left_byte * px_per_byte), block.state == "used")
             if width_px < 0.5:
                 if half_pixel in painted_spots:
                     continue
@@ -107,15 +107,20 @@ def _draw_map(
             colour = _choose_colour(maps, panel_index, block, segment, block_rows, event_step, colour_by)
             pieces_by_colour.setdefault(colour, []).extend(block_pieces)
             if width_px >= MIN_NAMED_PX and block.state != "unmapped":
-                label = size(block.size_bytes)
+                block_label = size(block.size_bytes)
                 if block.state != "free":
                     owner = maps.owners.names[maps.owners.of_blocks[panel_index][block_rows[block.address]]]
-                    label = f"{label}  {owner}\n{label}"
-                name_labels.append((left_byte, right_byte, row, label, palette.choose_ink(colour)))
-            if block.state != "used" and len(hatch_lines) < MAX_HATCHES:
+                    block_label = f"{block_label}  {owner}\n{block_label}"
+                name_labels.append((left_byte, right_byte, row, block_label, palette.choose_ink(colour)))
+            if block.state != "used" and len(hatch_segments) < MAX_HATCHES:
                 for left_byte, right_byte, row in block_pieces:
-                    hatch_lines += _make_hatch_lines(
-                        left_byte, right_byte, row * row_height, row_height - ROW_GAP_PX, px, block.state
+                    hatch_segments += _make_hatch_lines(
+                        left_byte,
+                        right_byte,
+                        row * row_height,
+                        row_height - ROW_GAP_PX,
+                        px_per_byte,
+                        block.state,
                     )
     plot_items: list[Item] = []
     bar_height = row_height - ROW_GAP_PX
@@ -131,30 +136,43 @@ def _draw_map(
         )
 
     plot_items += [bars(block_pieces, colour, inset=0.5) for colour, block_pieces in pieces_by_colour.items()]
-    x0, y0, x1, y1 = np.array(hatch_lines or np.empty((0, 4))).T
-    plot_items += [Rules(x0, y0, x1, y1, "other"), bars(outlines, "muted", outline=True)]
-    for left_byte, right_byte, row in notches:
-        notch_px = min(NOTCH_PX, (right_byte - left_byte) * px / 2, bar_height / 2)
-        start = right_byte - notch_px / px
+    x0, y0, x1, y1 = np.array(hatch_segments or np.empty((0, 4))).T
+    plot_items += [Rules(x0, y0, x1, y1, "other"), bars(outline_pieces, "muted", outline=True)]
+    for left_byte, right_byte, row in notch_pieces:
+        notch_px = min(NOTCH_PX, (right_byte - left_byte) * px_per_byte / 2, bar_height / 2)
+        notch_start = right_byte - notch_px / px_per_byte
         y = row * row_height
         # A notch is a triangle cut off the upper right corner.
         plot_items += [
-            Line([start, right_byte], [y, y + notch_px], "bg", width=0, fill="bg", base=y),
-            Rules([start], [y], [right_byte], [y + notch_px], "muted"),
+            Line([notch_start, right_byte], [y, y + notch_px], "bg", width=0, fill="bg", base=y),
+            Rules([notch_start], [y], [right_byte], [y + notch_px], "muted"),
         ]
-    for ink in sorted({name[4] for name in name_labels}):
+    for ink in sorted({name_label[4] for name_label in name_labels}):
         labels = [
-            (left_byte, row * row_height + bar_height / 2, label, right_byte - left_byte - 4 / px)
-            for left_byte, right_byte, row, label, own_ink in name_labels
+            (
+                left_byte,
+                row * row_height + bar_height / 2,
+                block_label,
+                right_byte - left_byte - 4 / px_per_byte,
+            )
+            for left_byte, right_byte, row, block_label, own_ink in name_labels
             if own_ink == ink
         ]
         plot_items.append(make_labels(labels, anchor="start", colour=ink, dx=4, size=10.5))
     group_names = [
         columns.format_group_name(maps, row_group.stream, row_group.pool) for row_group in layout.groups
     ]
-    middles = [(row_group.first_row + 0.5) * row_height - 2 for row_group in layout.groups]
+    group_centres = [(row_group.first_row + 0.5) * row_height - 2 for row_group in layout.groups]
     plot_items.append(
-        Labels([0.0] * len(group_names), middles, group_names, anchor="end", dx=-6, colour="muted", pin=True)
+        Labels(
+            [0.0] * len(group_names),
+            group_centres,
+            group_names,
+            anchor="end",
+            dx=-6,
+            colour="muted",
+            pin=True,
+        )
     )
     height = max(1, layout.rows) * row_height + 2
     return plot(
@@ -187,10 +205,10 @@ def _split_into_rows(
     """Yield each part of a row that a range of addresses covers: its left and right end, and its row."""
     size_bytes = int(layout.size_bytes[segment_index])
     low_address = int(layout.low[segment_index])
-    scale = layout.wide[segment_index] / max(1, size_bytes)
+    drawn_per_byte = layout.wide[segment_index] / max(1, size_bytes)
     # A block of a damaged trace may reach beyond its segment.
     left_byte, right_byte = (
-        layout.start[segment_index] + min(max(0, address - low_address), size_bytes) * scale
+        layout.start[segment_index] + min(max(0, address - low_address), size_bytes) * drawn_per_byte
         for address in (start_address, end_address)
     )
     row_bytes = layout.row_bytes
@@ -215,8 +233,8 @@ def _choose_colour(
     match colour_by:
         case "age":
             begin_step = int(maps.panels[panel].history.blocks.begins[block_rows[block.address]])
-            age = step - begin_step if begin_step else 1 << 30
-            return next(colour for max_age, _, colour in columns.AGES if age < max_age)
+            age_steps = step - begin_step if begin_step else 1 << 30
+            return next(colour for max_age, _, colour in columns.AGE_CLASSES if age_steps < max_age)
         case "stream":
             return columns.choose_colours([*maps.streams.values()])[list(maps.streams).index(segment.stream)]
     owner = int(maps.owners.of_blocks[panel][block_rows[block.address]])

@@ -8,7 +8,7 @@ from gpulab.words import fill_template, percent, size
 from virtualgpu.records.memory import AllocatorHistory, Fragmentation, Stack
 
 # Templates for events and requests. {asked} and {at} begin with their separators.
-OPERATIONS = {
+OPERATION_TEXTS = {
     "alloc": "{size} allocated{asked}, {stream}{at}",
     "free_requested": "{size} freed{at}",
     "free_completed": "{size} free again",
@@ -25,18 +25,18 @@ OPERATIONS = {
     "empty_cache": "cache emptied{at}",
     "set_limit": "limit set to {size}",
 }
-KINDS = tuple(OPERATIONS)
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "/torch/", "??")
-BEFORE = "before the recording"
-WIDENED = "cut corner: a segment drawn wider than its size"
-FIGURES = (
+OPERATION_KINDS = tuple(OPERATION_TEXTS)
+_LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/", "/torch/", "??")
+BEFORE_TEXT = "before the recording"
+WIDENED_TEXT = "cut corner: a segment drawn wider than its size"
+FIGURE_TEMPLATES = (
     ("In use, of reserved", "{used}", "/ {reserved}"),
     ("Free", "{free}", "max {largest}"),
     ("Fragmentation", "{external}", ""),
     ("Rounding", "{rounding}", ""),
     ("Refused above", "{most}", ""),
 )
-PAGE = {
+PAGE_TEXTS = {
     "lies": "{used} in use, {free} free in <pieces one piece|{pieces} pieces, the largest {largest}>.",
     "full": "{used} in use, nothing free in the pool.",
     "refused": "{free} free, {refused} refused: {why}",
@@ -60,9 +60,9 @@ PAGE = {
     "lost": " ({asked} requested, {lost} lost by rounding)",
     "age": ", {events} events old",
     "first": ", allocated before the first event",
-    "widened": WIDENED,
+    "widened": WIDENED_TEXT,
 }
-"""Templates that ``state.js`` fills, in addition to `FIGURES` and `DONE`."""
+"""Templates that ``state.js`` fills, in addition to `FIGURE_TEMPLATES` and `DONE`."""
 
 
 def operation_text(kind: str, size_bytes: int, requested_bytes: int, stream: str, owner: str) -> str:
@@ -70,10 +70,12 @@ def operation_text(kind: str, size_bytes: int, requested_bytes: int, stream: str
     a.py:12``.
     """
     is_rounded = requested_bytes and size(requested_bytes) != size(size_bytes)
-    requested_text = fill_template(PAGE["asked"], {"asked": size(requested_bytes)}) if is_rounded else ""
+    requested_text = (
+        fill_template(PAGE_TEXTS["asked"], {"asked": size(requested_bytes)}) if is_rounded else ""
+    )
     owner_text = f", {owner}" if owner else ""
     return fill_template(
-        OPERATIONS[kind],
+        OPERATION_TEXTS[kind],
         {"size": size(size_bytes), "asked": requested_text, "stream": stream, "at": owner_text},
     )
 
@@ -89,7 +91,9 @@ def name_streams(histories: Sequence[AllocatorHistory]) -> dict[int, str]:
 
 def find_owner(stack: Stack) -> str:
     """Return the innermost line of the program in a stack trace, such as ``train.py:12``."""
-    program_frames = [frame for frame in stack if not any(folder in frame.filename for folder in _LIBRARIES)]
+    program_frames = [
+        frame for frame in stack if not any(folder in frame.filename for folder in _LIBRARY_FOLDERS)
+    ]
     for frame in program_frames or stack:
         name = frame.filename.replace("\\", "/").rsplit("/", 1)[-1]
         return f"{name}:{frame.line}"
@@ -126,39 +130,45 @@ def describe_free_memory(fragmentation: Fragmentation, refused_bytes: int = 0, s
     stream
         The stream of that request.
     """
-    values = _make_text_values(fragmentation)
+    template_values = _make_text_values(fragmentation)
     if not refused_bytes:
-        return fill_template(PAGE["lies"] if fragmentation.free_bytes else PAGE["full"], values)
+        return fill_template(
+            PAGE_TEXTS["lies"] if fragmentation.free_bytes else PAGE_TEXTS["full"], template_values
+        )
     largest_piece_bytes = max(
         (arena.largest_free_bytes for arena in fragmentation.arenas if arena.stream == stream), default=0
     )
     if not fragmentation.free_bytes:
-        reason = "none_free"
+        failure_reason = "none_free"
     elif not largest_piece_bytes:
-        reason = "others"
+        failure_reason = "others"
     else:
-        reason = "smaller" if largest_piece_bytes < fragmentation.largest_free_bytes else "pieces"
-    text = (
-        PAGE["refused"].replace("{why}", PAGE[reason])
-        + PAGE["room"] * (fragmentation.room_bytes is not None)
+        failure_reason = "smaller" if largest_piece_bytes < fragmentation.largest_free_bytes else "pieces"
+    sentence_template = (
+        PAGE_TEXTS["refused"].replace("{why}", PAGE_TEXTS[failure_reason])
+        + PAGE_TEXTS["room"] * (fragmentation.room_bytes is not None)
         + "."
     )
-    return fill_template(text, values | {"refused": size(refused_bytes), "mine": size(largest_piece_bytes)})
+    return fill_template(
+        sentence_template,
+        template_values | {"refused": size(refused_bytes), "mine": size(largest_piece_bytes)},
+    )
 
 
 def describe_emptying(fragmentation: Fragmentation) -> str:
     """Return a sentence about the amount of memory that ``free_all_blocks`` would return to the device."""
     template = (
-        PAGE["gives"] + PAGE["stays"] * bool(fragmentation.held_bytes) + "."
+        PAGE_TEXTS["gives"] + PAGE_TEXTS["stays"] * bool(fragmentation.held_bytes) + "."
         if fragmentation.free_bytes
-        else PAGE["nothing"]
+        else PAGE_TEXTS["nothing"]
     )
     return fill_template(template, _make_text_values(fragmentation))
 
 
 def make_figures(fragmentation: Fragmentation) -> list[tuple[str, str, str]]:
     """Return the numbers that are shown next to the memory map, each with a name, a value and a detail."""
-    values = _make_text_values(fragmentation)
+    template_values = _make_text_values(fragmentation)
     return [
-        (term, fill_template(value, values), fill_template(detail, values)) for term, value, detail in FIGURES
+        (term, fill_template(value, template_values), fill_template(detail, template_values))
+        for term, value, detail in FIGURE_TEMPLATES
     ]

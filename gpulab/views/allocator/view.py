@@ -19,8 +19,8 @@ from virtualgpu.records.memory import (
     SegmentLives,
 )
 
-COLOURINGS = ("line", "stream", "age")
-KEYS = (
+COLOUR_CRITERIA = ("line", "stream", "age")
+KEYS_TEXT = (
     "Left and right arrows step, Page Up and Down go to the next event of a segment or refusal, Space plays, "
     "E empties the cache, C changes the colours. In the map the arrows go from block to block."
 )
@@ -48,7 +48,7 @@ class AllocatorView(View, module="allocator/map"):
     def __init__(self, maps: PoolMaps, step: int | None = None) -> None:
         self.maps = maps
         histories = [panel.history for panel in maps.panels]
-        page_data, data = pack(columns.make_contents(maps, KEYS))
+        page_data, data = pack(columns.make_contents(maps, KEYS_TEXT))
         super().__init__(
             title=f"Memory map: {maps.names}",
             caption=_make_caption(histories),
@@ -73,9 +73,9 @@ class AllocatorView(View, module="allocator/map"):
 
     @traitlets.validate("colour_by")
     def _valid_colouring(self, proposal: Any) -> str:
-        if proposal["value"] not in COLOURINGS:
+        if proposal["value"] not in COLOUR_CRITERIA:
             raise traitlets.TraitError(
-                f"Blocks can be coloured by {', '.join(COLOURINGS)}, not by {proposal['value']!r}."
+                f"Blocks can be coloured by {', '.join(COLOUR_CRITERIA)}, not by {proposal['value']!r}."
             )
         return str(proposal["value"])
 
@@ -106,12 +106,13 @@ def _describe_segments(block_map: BlockMap, lives: SegmentLives, streams: dict[i
     sentences = []
     for segment in block_map.segments[:40]:
         states = [block.state for block in segment.blocks]
-        counts = [
-            f"{states.count(state)} {name}" for state, name in picture.STATES.items() if state in states
+        state_counts = [
+            f"{states.count(state)} {name}" for state, name in picture.STATE_NAMES.items() if state in states
         ]
-        pool = f", {segment.pool} pool" if segment.pool else ""
+        pool_suffix = f", {segment.pool} pool" if segment.pool else ""
         sentences.append(
-            f"Segment of {size(segment.size_bytes)}, {streams[segment.stream]}{pool}: {', '.join(counts)}."
+            f"Segment of {size(segment.size_bytes)}, {streams[segment.stream]}{pool_suffix}: "
+            f"{', '.join(state_counts)}."
         )
     omitted_count = len(block_map.segments) - len(sentences)
     return [*sentences, f"And {count(omitted_count, 'more segment')}."] if omitted_count else sentences

@@ -19,16 +19,16 @@ from virtualgpu.records.traffic.ports import Over
 
 COLOURS = ("accent", "warn", "good", "purple", "accent-2", "tail", "other", "range")
 ROW_PX = 32
-STEPS_PX = 30
+STEPS_HEIGHT_PX = 30
 LEFT_PX = 46
 # Smallest and largest height of the circle of GPUs.
-RING_PX = (200, 270)
-_HIDDEN_TEXT = "the library reports neither chunks nor steps"
+RING_SIZE_PX = (200, 270)
+_NO_STEPS_TEXT = "the library reports neither chunks nor steps"
 # Columns of such a record, in microseconds.
-SCHEDULES = {"ring": "ring", "tree": "tree", "naive": "all through GPU 0"}
-LIBRARIES = {"nccl_us": "NCCL with NVLS off", "torch_us": "torch.distributed, NVLS off"}
+SCHEDULE_NAMES = {"ring": "ring", "tree": "tree", "naive": "all through GPU 0"}
+LIBRARY_NAMES = {"nccl_us": "NCCL with NVLS off", "torch_us": "torch.distributed, NVLS off"}
 MAX_MOVES = 20
-HOT_FACTOR = 1.5  # times the mean of all ports, and more than the data
+BUSY_PORT_FACTOR = 1.5  # times the mean of all ports, and more than the data
 
 
 class CollectiveView(View):
@@ -102,12 +102,12 @@ class CollectiveView(View):
     def describe(self) -> str:
         lines = [self.sentence(), *([self._recorded_text] if self._recorded_text else [])]
         for step_number, step in enumerate(self._collective.steps, 1):
-            moves = "; ".join(map(_move_text, step.moves)) or _HIDDEN_TEXT
+            moves = "; ".join(map(_move_text, step.moves)) or _NO_STEPS_TEXT
             lines.append(f"Step {step_number}, {duration(step.time_ns)}: {moves}.")
         sent_bytes, received_bytes = self._sum_port_bytes(len(self._collective.steps))
         for rank in range(self._collective.gpus):
-            traffic = f"{size(sent_bytes[rank])} out, {size(received_bytes[rank])} in"
-            lines.append(f"GPU {rank}: {traffic}. {self._result_sentence(rank)}")
+            traffic_text = f"{size(sent_bytes[rank])} out, {size(received_bytes[rank])} in"
+            lines.append(f"GPU {rank}: {traffic_text}. {self._result_sentence(rank)}")
         return "\n".join(lines)
 
     def _result_sentence(self, rank: int) -> str:
@@ -115,8 +115,8 @@ class CollectiveView(View):
         if self._collective.right[rank]:
             return "Its result is correct."
         for chunk, contributions in enumerate(self._states[-1][rank]):
-            expected = self._collective.expected_parts(rank, chunk)
-            if expected not in (None, contributions):
+            expected_parts = self._collective.expected_parts(rank, chunk)
+            if expected_parts not in (None, contributions):
                 return f"Its chunk {chunk} is {_sum_text(contributions)}."
         return "Its result is wrong."
 
@@ -168,19 +168,21 @@ class CollectiveView(View):
         ]
         names = ["begin", *(str(index) for index in positions[1:])]
         return plot(
-            STEPS_PX,
+            STEPS_HEIGHT_PX,
             (0, len(positions)),
             Rects(
                 positions,
                 positions + 1,
                 0 * positions + 2,
-                0 * positions + STEPS_PX - 6,
+                0 * positions + STEPS_HEIGHT_PX - 6,
                 "grid",
                 inset=1,
                 outline=True,
                 **make_sentence_args(sentences),
             ),
-            make_labels([(index + 0.5, STEPS_PX / 2 - 2, name, 1) for index, name in enumerate(names)]),
+            make_labels(
+                [(index + 0.5, STEPS_HEIGHT_PX / 2 - 2, name, 1) for index, name in enumerate(names)]
+            ),
             label="Steps",
             trait="step",
             values=positions.tolist(),
@@ -203,7 +205,7 @@ class CollectiveView(View):
                 )
                 headline = headline.replace(f"{time_text}.", port_text)
             if record.opaque:
-                headline = f"After the call, {time_text}: {_HIDDEN_TEXT}."
+                headline = f"After the call, {time_text}: {_NO_STEPS_TEXT}."
         return column(
             words(headline, "strong"),
             row(
@@ -222,7 +224,7 @@ class CollectiveView(View):
         texts_of_moves = [_move_text(move) for move in moves[:MAX_MOVES]]
         texts_of_moves += [f"and {len(moves) - MAX_MOVES} more"] if len(moves) > MAX_MOVES else []
         return plot(
-            min(max(ROW_PX * record.gpus, RING_PX[0]), RING_PX[1]),
+            min(max(ROW_PX * record.gpus, RING_SIZE_PX[0]), RING_SIZE_PX[1]),
             (0, 1),
             Ring(
                 names=[f"GPU {rank}\n{rank}" for rank in range(record.gpus)],
@@ -245,38 +247,51 @@ class CollectiveView(View):
         gap = 0.002 * chunks
         moves = record.steps[step_count - 1].moves if step_count else ()
         received_chunks = {(move.target, move.chunk) for move in moves}
-        cells = []
-        frames = []
-        palette = [*COLOURS, *(f"{name}-pale" for name in COLOURS)]
+        chunk_cells = []
+        frame_cells = []
+        chunk_colours = [*COLOURS, *(f"{name}-pale" for name in COLOURS)]
         sentences = []
         texts_by_colour: dict[str, list[tuple[float, float, str, float]]] = {}
         for rank in range(record.gpus):
             row_top = ROW_PX * rank
             for chunk in range(chunks):
-                sums = self._states[step_count][rank][chunk]
-                is_finished = sums == self._find_finished_parts(chunk)
-                colour = chunk % len(COLOURS) + (0 if is_finished else len(COLOURS))
+                contributions = self._states[step_count][rank][chunk]
+                has_final_sum = contributions == self._find_finished_parts(chunk)
+                colour = chunk % len(COLOURS) + (0 if has_final_sum else len(COLOURS))
                 chunk_box = (chunk + 2 * gap, chunk + 1 - 2 * gap, row_top + 4, row_top + ROW_PX - 4)
                 if (rank, chunk) in received_chunks:
-                    frames.append(
+                    frame_cells.append(
                         (chunk + 0.5 * gap, chunk + 1 - 0.5 * gap, chunk_box[2] - 3, chunk_box[3] + 3, 0)
                     )
-                cells.append((*chunk_box, colour))
-                texts_by_colour.setdefault(choose_ink(palette[colour]), []).append(
-                    (chunk + 0.5, row_top + ROW_PX / 2, f"{_sum_text(sums)}\n{_count_text(sums)}", 0.9)
+                chunk_cells.append((*chunk_box, colour))
+                texts_by_colour.setdefault(choose_ink(chunk_colours[colour]), []).append(
+                    (
+                        chunk + 0.5,
+                        row_top + ROW_PX / 2,
+                        f"{_sum_text(contributions)}\n{_count_text(contributions)}",
+                        0.9,
+                    )
                 )
                 sentences.append(
-                    f"GPU {rank}, chunk {chunk}: {_sum_text(sums)}{', finished' if is_finished else ''}"
+                    f"GPU {rank}, chunk {chunk}: "
+                    f"{_sum_text(contributions)}{', finished' if has_final_sum else ''}"
                 )
-        plot_items: list[Item | None] = [_make_rects(cells, palette, sentences)]
-        plot_items += [_make_rects(frames, ["fg"])] if frames else []
-        plot_items += [_make_rects(_find_framed_cells(cells, frames), palette)] if frames else []
+        plot_items: list[Item | None] = [_make_rects(chunk_cells, chunk_colours, sentences)]
+        plot_items += [_make_rects(frame_cells, ["fg"])] if frame_cells else []
+        plot_items += (
+            [_make_rects(_find_framed_cells(chunk_cells, frame_cells), chunk_colours)] if frame_cells else []
+        )
         plot_items += [make_labels(rows, colour=colour, size=10) for colour, rows in texts_by_colour.items()]
-        ranks = range(record.gpus)
-        middles = [ROW_PX * (rank + 0.5) for rank in ranks]
+        gpu_ranks = range(record.gpus)
+        row_centres = [ROW_PX * (rank + 0.5) for rank in gpu_ranks]
         plot_items += [
             Labels(
-                [0.0] * record.gpus, middles, [f"GPU {rank}" for rank in ranks], anchor="end", dx=-5, pin=True
+                [0.0] * record.gpus,
+                row_centres,
+                [f"GPU {rank}" for rank in gpu_ranks],
+                anchor="end",
+                dx=-5,
+                pin=True,
             ),
         ]
         return plot(
@@ -290,8 +305,10 @@ class CollectiveView(View):
 
     def _find_finished_parts(self, chunk: int) -> Parts | None:
         """Return the contributions that a finished chunk must contain, or None if no GPU needs it."""
-        expected = (self._collective.expected_parts(rank, chunk) for rank in range(self._collective.gpus))
-        return next((contributions for contributions in expected if contributions is not None), None)
+        expected_parts = (
+            self._collective.expected_parts(rank, chunk) for rank in range(self._collective.gpus)
+        )
+        return next((contributions for contributions in expected_parts if contributions is not None), None)
 
     def _draw_ports(self, step_count: int) -> Box:
         record = self._collective
@@ -301,14 +318,14 @@ class CollectiveView(View):
         rows = []
         for rank in range(record.gpus):
             for direction, moved_bytes in (("out", sent_bytes[rank]), ("in", received_bytes[rank])):
-                is_hot = moved_bytes > max(HOT_FACTOR * mean_bytes, record.size_bytes)
+                is_busy = moved_bytes > max(BUSY_PORT_FACTOR * mean_bytes, record.size_bytes)
                 rows.append(
                     {
                         "label": f"{rank} {direction}",
                         "share": moved_bytes / busiest_bytes,
                         "value": size(moved_bytes),
-                        "mark": "hot" if is_hot else "",
-                        "colour": "error" if is_hot else "accent" if direction == "out" else "accent-2",
+                        "mark": "hot" if is_busy else "",
+                        "colour": "error" if is_busy else "accent" if direction == "out" else "accent-2",
                     }
                 )
         volume_text = f"{number(max(*sent_bytes, *received_bytes) / record.size_bytes)} times the data"
@@ -338,9 +355,9 @@ def _sum_text(parts: Parts) -> str:
         return f"all {len(parts)}"
     rank_texts = [f"{times}×{rank}" if times > 1 else str(rank) for rank, times in enumerate(parts) if times]
     if len(rank_texts) > 2 and set(parts) <= {0, 1}:
-        ranks = [rank for rank, times in enumerate(parts) if times]
-        if ranks[-1] - ranks[0] == len(ranks) - 1:
-            return f"{ranks[0]}…{ranks[-1]}"
+        gpu_ranks = [rank for rank, times in enumerate(parts) if times]
+        if gpu_ranks[-1] - gpu_ranks[0] == len(gpu_ranks) - 1:
+            return f"{gpu_ranks[0]}…{gpu_ranks[-1]}"
     return "+".join(rank_texts)
 
 
@@ -350,8 +367,8 @@ def _count_text(parts: Parts) -> str:
 
 
 def _move_text(move: Move) -> str:
-    action = "adds it" if move.add else "takes it"
-    return f"GPU {move.source} sends chunk {move.chunk}, GPU {move.target} {action}"
+    transfer_text = "adds it" if move.add else "takes it"
+    return f"GPU {move.source} sends chunk {move.chunk}, GPU {move.target} {transfer_text}"
 
 
 def _recorded_text(record: Collective, recording: Mapping[str, Any]) -> str:
@@ -361,18 +378,20 @@ def _recorded_text(record: Collective, recording: Mapping[str, Any]) -> str:
         return ""
     row = rows[0]
     times_by_method = []
-    for method, suffix in (("as one CUDA graph", "us"), ("message by message from Python", "python_us")):
-        times_us = {schedule: row.get(f"{name}_{suffix}") for name, schedule in SCHEDULES.items()}
+    for method, key_suffix in (("as one CUDA graph", "us"), ("message by message from Python", "python_us")):
+        times_us = {schedule: row.get(f"{name}_{key_suffix}") for name, schedule in SCHEDULE_NAMES.items()}
         times_by_method.append((method, times_us))
     times_by_method.append(
-        (f"{recording['ranks']}", {schedule: row.get(name) for name, schedule in LIBRARIES.items()})
+        (f"{recording['ranks']}", {schedule: row.get(name) for name, schedule in LIBRARY_NAMES.items()})
     )
-    lists = []
+    time_lists = []
     for method, times_us in times_by_method:
         time_texts = [
             f"{schedule} {duration(1000 * time_us)}" for schedule, time_us in times_us.items() if time_us
         ]
         if time_texts:
-            lists.append(f"{method}: {', '.join(time_texts)}")
-    gpus = f"{record.gpus} {recording['device']}"
-    return f"Recorded on {gpus}, {size(record.size_bytes)}, {'; '.join(lists)}." if lists else ""
+            time_lists.append(f"{method}: {', '.join(time_texts)}")
+    gpus_text = f"{record.gpus} {recording['device']}"
+    return (
+        f"Recorded on {gpus_text}, {size(record.size_bytes)}, {'; '.join(time_lists)}." if time_lists else ""
+    )

@@ -69,11 +69,11 @@ class DeviceCard(View, module="device/card"):
         if self._metrics is None:
             return
         with self._lock, self._show_errors("Reading the device"):
-            snapshot = self._metrics()
+            device_metrics = self._metrics()
             self.readings = {
-                "label": snapshot.provenance.label,
-                "time_ns": snapshot.time_ns,
-                "rows": [facts.make_metric_row(metric) for metric in snapshot.metrics],
+                "label": device_metrics.provenance.label,
+                "time_ns": device_metrics.time_ns,
+                "rows": [facts.make_metric_row(metric) for metric in device_metrics.metrics],
             }
 
     def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
@@ -82,14 +82,14 @@ class DeviceCard(View, module="device/card"):
 
     def sentence(self) -> str:
         info = self.info
-        bandwidth = (
+        bandwidth_text = (
             f", {number(info.memory_bandwidth_gbps)} GB/s" if info.memory_bandwidth_gbps is not None else ""
         )
         comparison_text = f", compared with {count(len(self.others), 'other device')}" if self.others else ""
-        memory = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}{bandwidth}"
+        memory_text = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}{bandwidth_text}"
         return (
             f"Device card of {info.name}: compute capability {info.capability}, "
-            f"{count(info.sm_count, 'SM')}, {memory}{comparison_text}; {info.provenance.label}."
+            f"{count(info.sm_count, 'SM')}, {memory_text}{comparison_text}; {info.provenance.label}."
         )
 
     def describe(self) -> str:
@@ -126,7 +126,7 @@ class DeviceCard(View, module="device/card"):
             limit_tables.append(
                 table(_make_setup_rows(self._setup), title=f"As set up, {self._setup.provenance.source}")
             )
-        limits = row(*limit_tables, least=[260] * len(limit_tables))
+        limits_row = row(*limit_tables, least=[260] * len(limit_tables))
         devices = (self.info, *self.others)
         comparison = facts.draw_overview(devices, self.info)
         return column(
@@ -140,7 +140,7 @@ class DeviceCard(View, module="device/card"):
                 least=[300, 230],
             ),
             fold("Compared with other GPUs", comparison) if self.others else None,
-            fold(f"All limits of {self.info.name}", limits, opened=not (self.has_metrics or self.others)),
+            fold(f"All limits of {self.info.name}", limits_row, opened=not (self.has_metrics or self.others)),
             words(self.info.notes, "note") if self.info.notes else None,
             gap=8,
         )
@@ -151,8 +151,8 @@ def _make_setup_rows(setup: DeviceMetrics) -> list[list[str]]:
 
 
 def _make_caption(info: DeviceInfo, other_devices: Sequence[DeviceInfo]) -> str:
-    text = f"{info.name}: {info.provenance.label}."
-    sources = sorted({device.provenance.source for device in other_devices})
+    caption_text = f"{info.name}: {info.provenance.label}."
+    other_sources = sorted({device.provenance.source for device in other_devices})
     if other_devices:
-        text += f" Other devices: {' and '.join(sources)}."
-    return f"{text} Peak rates are theoretical."
+        caption_text += f" Other devices: {' and '.join(other_sources)}."
+    return f"{caption_text} Peak rates are theoretical."

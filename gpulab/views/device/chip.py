@@ -18,7 +18,7 @@ from virtualgpu.records import DeviceInfo
 SM, L2, MEMORY = "good", "accent", "tail-pale"
 CHIP_PX = 84
 MEMORY_PX = 22
-NOMINAL_PX = 520
+NOMINAL_WIDTH_PX = 520
 """Width for which tiles are square."""
 
 
@@ -40,9 +40,9 @@ def compute_chip_layout(
     tiles_bytes = rows * columns * info.shared_per_sm_bytes
     tile_width = width / columns * tiles_bytes / (tiles_bytes + info.l2_bytes)
     index = np.arange(info.sm_count)
-    corner = np.stack([index // rows * tile_width, index % rows * height / rows], axis=1)
-    extent = np.tile([tile_width, height / rows], (info.sm_count, 1))
-    return np.concatenate([corner, extent], axis=1), width - columns * tile_width
+    tile_corners = np.stack([index // rows * tile_width, index % rows * height / rows], axis=1)
+    tile_sizes = np.tile([tile_width, height / rows], (info.sm_count, 1))
+    return np.concatenate([tile_corners, tile_sizes], axis=1), width - columns * tile_width
 
 
 def draw_chip(info: DeviceInfo) -> Box:
@@ -65,9 +65,9 @@ def explain_scales(info: DeviceInfo) -> str:
 
 
 def _draw_sms(info: DeviceInfo, hint: str) -> Plot:
-    tiles, l2_width = compute_chip_layout(info, NOMINAL_PX, CHIP_PX)
+    tiles, l2_width = compute_chip_layout(info, NOMINAL_WIDTH_PX, CHIP_PX)
     x, y, tile_width, tile_height = tiles.T
-    l2_x = NOMINAL_PX - l2_width
+    l2_x = NOMINAL_WIDTH_PX - l2_width
     sm_text = (
         f": {count(info.fp32_lanes_per_sm, 'FP32 lane')}, {number(info.max_threads_per_sm)} threads, "
         f"{size(info.shared_per_sm_bytes)} of shared memory."
@@ -76,10 +76,10 @@ def _draw_sms(info: DeviceInfo, hint: str) -> Plot:
     sentences.append(f"L2: {size(info.l2_bytes)} for all SMs.")
     return plot(
         CHIP_PX,
-        (0, NOMINAL_PX),
+        (0, NOMINAL_WIDTH_PX),
         Rects(
             [*x, l2_x],
-            [*(x + tile_width), NOMINAL_PX],
+            [*(x + tile_width), NOMINAL_WIDTH_PX],
             [*y, 0],
             [*(y + tile_height - 1), CHIP_PX - 1],
             [0] * info.sm_count + [1],
@@ -101,12 +101,12 @@ def _draw_sms(info: DeviceInfo, hint: str) -> Plot:
 
 
 def _draw_memory(info: DeviceInfo, text: str) -> Plot:
-    l2_px = math.sqrt(NOMINAL_PX * MEMORY_PX * info.l2_bytes / info.memory_bytes)
+    l2_px = math.sqrt(NOMINAL_WIDTH_PX * MEMORY_PX * info.l2_bytes / info.memory_bytes)
     l2_top = (MEMORY_PX - l2_px) / 2
     return plot(
         MEMORY_PX,
-        (0, NOMINAL_PX),
-        Rects([0], [NOMINAL_PX], [0], [MEMORY_PX], MEMORY),
+        (0, NOMINAL_WIDTH_PX),
+        Rects([0], [NOMINAL_WIDTH_PX], [0], [MEMORY_PX], MEMORY),
         Rects([8], [8 + l2_px], [l2_top], [l2_top + l2_px], L2),
         Labels(
             [8 + l2_px],
@@ -114,7 +114,7 @@ def _draw_memory(info: DeviceInfo, text: str) -> Plot:
             [f"L2 on the scale of the memory: {text}\n{text}"],
             dx=6,
             colour=choose_ink(MEMORY),
-            room=[NOMINAL_PX - 30],
+            room=[NOMINAL_WIDTH_PX - 30],
         ),
         label=f"Memory of {text}",
     )

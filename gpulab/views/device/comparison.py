@@ -20,11 +20,11 @@ from virtualgpu.records import DeviceInfo
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DIFFERS = " ≠"
-ROW_IN = 0.42
-CHIP_PX = (150.0, 34.0)
+DIFFERS_MARK = " ≠"
+ROW_HEIGHT_IN = 0.42
+CHIP_SIZE_PX = (150.0, 34.0)
 """Width and height of the largest chip."""
-CHIP_ROWS = 0.8
+CHIP_ROW_SHARE = 0.8
 """Height of the largest chip as a share of its row."""
 
 
@@ -50,7 +50,7 @@ class DeviceComparison(FigureView):
             "one tile per SM with the area of its shared memory, next to L2; all areas are on one scale.",
             source=" and ".join(sources),
         )
-        self.height_in = 1.5 + ROW_IN * len(self.devices)
+        self.height_in = 1.5 + ROW_HEIGHT_IN * len(self.devices)
 
     @property
     def record(self) -> tuple[DeviceInfo, ...]:
@@ -58,14 +58,16 @@ class DeviceComparison(FigureView):
         return self.devices
 
     def sentence(self) -> str:
-        names = [
+        device_names = [
             f"{name} (compute capability {device.capability})"
             for name, device in zip(self.names, self.devices, strict=True)
         ]
         differing_count = sum(
             len(facts.find_differing(quantities, self.devices)) for quantities in facts.LIMITS.values()
         )
-        return f"{listing(names)} side by side: {differing_count} of their limits differ; {self.origins}."
+        return (
+            f"{listing(device_names)} side by side: {differing_count} of their limits differ; {self.origins}."
+        )
 
     def describe(self) -> str:
         lines = [self.sentence()]
@@ -98,7 +100,8 @@ class DeviceComparison(FigureView):
         rows = tuple(
             (
                 Cell(
-                    quantity.heading, quantity.heading + (DIFFERS if quantity in differing_quantities else "")
+                    quantity.heading,
+                    quantity.heading + (DIFFERS_MARK if quantity in differing_quantities else ""),
                 ),
                 *(Cell(quantity.of(device), quantity.format_number(device)) for device in self.devices),
             )
@@ -127,9 +130,11 @@ class DeviceComparison(FigureView):
                 ax.text(
                     column + 0.48 * share_of_largest + 0.03, row, quantity.format_number(device), va="center"
                 )
-        names = [f"{name} ({gpu.capability})" for name, gpu in zip(self.names, self.devices, strict=True)]
-        ax.set_yticks(range(len(names)), names)
-        ax.set_ylim(len(names) - 0.4, -0.6)
+        device_names = [
+            f"{name} ({gpu.capability})" for name, gpu in zip(self.names, self.devices, strict=True)
+        ]
+        ax.set_yticks(range(len(device_names)), device_names)
+        ax.set_ylim(len(device_names) - 0.4, -0.6)
         headings = [fill(quantity.heading, 11) for quantity in facts.QUANTITIES]
         ax.set_xticks(range(len(headings)), headings, ha="left")
         ax.set_xlim(0, len(headings))
@@ -140,22 +145,26 @@ class DeviceComparison(FigureView):
 
     def _paint_chips(self, ax: Axes) -> None:
         """Draw each chip with its SMs and L2; the areas of all chips are on one scale."""
-        layouts = [compute_chip_layout(device, *CHIP_PX) for device in self.devices]
-        scales = [width / device.l2_bytes for device, (_, width) in zip(self.devices, layouts, strict=True)]
-        row_unit = CHIP_ROWS / CHIP_PX[1]
-        for row, ((tiles, l2_width), scale) in enumerate(zip(layouts, scales, strict=True)):
-            factor = math.sqrt(min(scales) / scale)
-            chip_top = row - CHIP_ROWS * factor / 2
+        layouts = [compute_chip_layout(device, *CHIP_SIZE_PX) for device in self.devices]
+        px_per_byte = [
+            width / device.l2_bytes for device, (_, width) in zip(self.devices, layouts, strict=True)
+        ]
+        rows_per_px = CHIP_ROW_SHARE / CHIP_SIZE_PX[1]
+        for row, ((tiles, l2_width), scale) in enumerate(zip(layouts, px_per_byte, strict=True)):
+            chip_scale = math.sqrt(min(px_per_byte) / scale)
+            chip_top = row - CHIP_ROW_SHARE * chip_scale / 2
             rectangles = [
-                Rectangle((x, chip_top + y * row_unit), tile_width, tile_height * row_unit)
-                for x, y, tile_width, tile_height in (factor * tiles).tolist()
+                Rectangle((x, chip_top + y * rows_per_px), tile_width, tile_height * rows_per_px)
+                for x, y, tile_width, tile_height in (chip_scale * tiles).tolist()
             ]
             ax.add_collection(
                 PatchCollection(rectangles, facecolor=colour(SM), edgecolor=colour("bg"), linewidth=0.3)
             )
-            corner = factor * (CHIP_PX[0] - l2_width), chip_top
-            ax.add_patch(Rectangle(corner, factor * l2_width, factor * CHIP_ROWS, facecolor=colour(L2)))
-        ax.set_xlim(0, CHIP_PX[0])
+            l2_corner = chip_scale * (CHIP_SIZE_PX[0] - l2_width), chip_top
+            ax.add_patch(
+                Rectangle(l2_corner, chip_scale * l2_width, chip_scale * CHIP_ROW_SHARE, facecolor=colour(L2))
+            )
+        ax.set_xlim(0, CHIP_SIZE_PX[0])
         ax.set_ylim(len(self.devices) - 0.4, -0.6)
         ax.set_title("SMs", loc="left", fontsize="medium", color=colour("good-text"))
         ax.set_title("L2", fontsize="medium", color=colour(L2))

@@ -10,7 +10,7 @@ from gpulab.views.parts.boxes import Box, matrix
 from gpulab.words import number, size
 from virtualgpu.records import DeviceInfo, Dim3, Metric
 
-UNKNOWN = "not known"
+UNKNOWN_TEXT = "not known"
 KIB = 1 << 10
 MIB = 1 << 20
 
@@ -29,7 +29,7 @@ class Quantity:
     def format_number(self, info: DeviceInfo) -> str:
         """Return the value of the quantity for a device as text without the unit."""
         value = self.of(info)
-        return UNKNOWN if value is None else self.format_value(value)
+        return UNKNOWN_TEXT if value is None else self.format_value(value)
 
     def format_value(self, value: float | str) -> str:
         """Format a value of the quantity as text without the unit."""
@@ -163,9 +163,11 @@ def draw_overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = N
     rows = []
     for device, name in zip(devices, make_short_names(devices), strict=True):
         cells: list[tuple[str, float | None]] = [(device.capability, None)]
-        for quantity, largest in zip(QUANTITIES, largest_values, strict=True):
+        for quantity, largest_value in zip(QUANTITIES, largest_values, strict=True):
             value = quantity.of(device)
-            share_of_largest = value / largest if largest and isinstance(value, (int, float)) else None
+            share_of_largest = (
+                value / largest_value if largest_value and isinstance(value, (int, float)) else None
+            )
             cells.append((quantity.format_number(device), share_of_largest))
         rows.append({"label": name, "cells": cells, "strong": device is selected, "title": device.name})
     return matrix(rows, ["Capability", *(quantity.heading for quantity in QUANTITIES)])
@@ -176,8 +178,8 @@ def make_metric_row(metric: Metric) -> dict[str, str | float | None]:
     value = metric.value
     number_value = None if value is None or isinstance(value, str) else float(value)
     value_text = value if number_value is None else number(number_value)
-    text = "not available" if value_text is None else f"{value_text} {metric.unit}".rstrip()
-    return {"name": metric.name, "value": number_value, "text": text, "why": metric.why}
+    reading_text = "not available" if value_text is None else f"{value_text} {metric.unit}".rstrip()
+    return {"name": metric.name, "value": number_value, "text": reading_text, "why": metric.why}
 
 
 def remove_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
@@ -193,8 +195,8 @@ def make_short_names(devices: Sequence[DeviceInfo]) -> list[str]:
     """Return device names without maker, brand and memory size. If two short names would be equal, return
     full names.
     """
-    candidates = [_OMITTED_WORDS.sub("", device.name).strip(" -") or device.name for device in devices]
+    candidate_names = [_OMITTED_WORDS.sub("", device.name).strip(" -") or device.name for device in devices]
     return [
-        short_name if candidates.count(short_name) == 1 else device.name
-        for short_name, device in zip(candidates, devices, strict=True)
+        short_name if candidate_names.count(short_name) == 1 else device.name
+        for short_name, device in zip(candidate_names, devices, strict=True)
     ]

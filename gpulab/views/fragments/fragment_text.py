@@ -8,34 +8,34 @@ from gpulab.words import fill_template, number
 from virtualgpu.records.access import BANKS, WORD_BYTES
 from virtualgpu.records.fragments import KIND_BITS, FragmentTrace, Matrix, MatrixExecution, decoded
 
-SHOWN = {
+SHOWN_CHOICES = {
     "held": "lane · register",
     "value": "value",
     "address": "byte in shared memory",
 }
 """The texts that cells of a matrix can contain."""
-ELEMENT = (
+ELEMENT_TEXT = (
     "{matrix} ({row}, {column}) = {value}{before}: lane {lane}, register {register} ({name}){bits}{memory}."
 )
-BEFORE = ", before {before}"
-BITS = ", bits {first} to {last}"
-ORIGIN = {
+BEFORE_TEXT = ", before {before}"
+BITS_TEXT = ", bits {first} to {last}"
+ORIGIN_TEXTS = {
     "multiply": ", loaded from byte {address} of shared memory, bank {bank}",
     "load": ", loaded from byte {address} of shared memory, bank {bank}",
     "store": ", stored to byte {address} of shared memory, bank {bank}",
 }
-LANE = "Lane {lane} (group {group}, position {position}) holds {elements}."
-ACCESS = "Lane {lane} accesses bytes {first} to {last} of shared memory in pass {pass}."
-IDLE = "Lane {lane} is inactive."
-PAGE = {
-    "element": ELEMENT,
-    "before": BEFORE,
-    "bits": BITS,
-    "origin": ORIGIN,
-    "lane": LANE,
+LANE_TEXT = "Lane {lane} (group {group}, position {position}) holds {elements}."
+ACCESS_TEXT = "Lane {lane} accesses bytes {first} to {last} of shared memory in pass {pass}."
+IDLE_TEXT = "Lane {lane} is inactive."
+PAGE_TEXTS = {
+    "element": ELEMENT_TEXT,
+    "before": BEFORE_TEXT,
+    "bits": BITS_TEXT,
+    "origin": ORIGIN_TEXTS,
+    "lane": LANE_TEXT,
 }
 """Templates that ``view.js`` fills."""
-TOO_LONG = "…"
+TOO_LONG_MARK = "…"
 """What a cell contains if its text does not fit."""
 MAX_LISTED = 16
 VALUE_DIGITS = 4
@@ -53,8 +53,8 @@ def value_text(value: float) -> str:
 def _make_value_forms(value: float) -> str:
     """Return a value as text, with a rounded form and a mark for narrow cells."""
     text = value_text(value)
-    rounded = number(value, 1) if math.isfinite(value) else text
-    return "\n".join([text, *([] if rounded == text else [f"≈{rounded}"]), TOO_LONG])
+    rounded_text = number(value, 1) if math.isfinite(value) else text
+    return "\n".join([text, *([] if rounded_text == text else [f"≈{rounded_text}"]), TOO_LONG_MARK])
 
 
 def name_matrix(matrix: Matrix) -> str:
@@ -76,16 +76,16 @@ def make_cell_texts(execution: MatrixExecution, index: int, matrix: Matrix, show
     """Return the text of each cell of a matrix, ordered by element and lane. If a text has several lines,
     each later line is a shorter version of the text.
     """
-    elements, lanes = matrix.row.shape
+    element_count, lanes = matrix.row.shape
     if shown == "value":
         values = decoded(execution.bits[index], matrix.kind)
         return [_make_value_forms(value) for value in values.ravel().tolist()]
     if shown == "address":
         addresses = execution.address[index].ravel().tolist()
-        return [f"{address}\n{TOO_LONG}" if address >= 0 else "" for address in addresses]
+        return [f"{address}\n{TOO_LONG_MARK}" if address >= 0 else "" for address in addresses]
     return [
         f"{lane}·{find_first_register(matrix) + element // matrix.per_register}\n{lane}"
-        for element in range(elements)
+        for element in range(element_count)
         for lane in range(lanes)
     ]
 
@@ -96,15 +96,17 @@ def element_sentence(
     """Return a sentence about one matrix element with its value, its lane and register, and its address."""
     instruction = trace.of(execution)
     matrix = instruction.matrices[index]
-    width = KIND_BITS[matrix.kind]
+    element_bits = KIND_BITS[matrix.kind]
     part_index = element % matrix.per_register
     address = int(execution.address[index][element, lane])
     old_value_text = ""
     if matrix.name == "d" and instruction.role == "multiply":
         previous_values = decoded(execution.bits[index - 1], instruction.matrices[index - 1].kind)
-        old_value_text = fill_template(BEFORE, {"before": value_text(float(previous_values[element, lane]))})
+        old_value_text = fill_template(
+            BEFORE_TEXT, {"before": value_text(float(previous_values[element, lane]))}
+        )
     return fill_template(
-        ELEMENT,
+        ELEMENT_TEXT,
         {
             "matrix": name_matrix(matrix),
             "row": int(matrix.row[element, lane]),
@@ -114,11 +116,13 @@ def element_sentence(
             "lane": lane,
             "register": find_first_register(matrix) + element // matrix.per_register,
             "name": matrix.registers[element // matrix.per_register],
-            "bits": fill_template(BITS, {"first": part_index * width, "last": (part_index + 1) * width - 1})
-            if width < 32
+            "bits": fill_template(
+                BITS_TEXT, {"first": part_index * element_bits, "last": (part_index + 1) * element_bits - 1}
+            )
+            if element_bits < 32
             else "",
             "memory": fill_template(
-                ORIGIN[instruction.role],
+                ORIGIN_TEXTS[instruction.role],
                 {"address": str(address), "bank": address // WORD_BYTES % BANKS},
             )
             if address >= 0
@@ -132,28 +136,28 @@ def lane_sentence(matrices: list[Matrix], lane: int) -> str:
     texts = []
     for matrix in matrices:
         positions = list(zip(matrix.row[:, lane].tolist(), matrix.column[:, lane].tolist(), strict=True))
-        elements = ", ".join(f"({row}, {column})" for row, column in positions[:MAX_LISTED])
-        texts.append(f"{name_matrix(matrix)} {elements}")
+        element_list = ", ".join(f"({row}, {column})" for row, column in positions[:MAX_LISTED])
+        texts.append(f"{name_matrix(matrix)} {element_list}")
     return fill_template(
-        LANE, {"lane": lane, "group": lane // 4, "position": lane % 4, "elements": "; ".join(texts)}
+        LANE_TEXT, {"lane": lane, "group": lane // 4, "position": lane % 4, "elements": "; ".join(texts)}
     )
 
 
 def access_sentences(trace: FragmentTrace, execution: MatrixExecution) -> list[str]:
     """Return a sentence for each lane of an ordinary memory access."""
     (access,) = trace.accesses(execution)
-    passes = {piece.lane: piece.row + 1 for piece in access.pieces()}
+    pass_of_lane = {piece.lane: piece.row + 1 for piece in access.pieces()}
     return [
         fill_template(
-            ACCESS,
+            ACCESS_TEXT,
             {
                 "lane": lane,
                 "first": str(address),
                 "last": str(address + access.size_bytes - 1),
-                "pass": passes[lane],
+                "pass": pass_of_lane[lane],
             },
         )
         if address >= 0
-        else fill_template(IDLE, {"lane": lane})
+        else fill_template(IDLE_TEXT, {"lane": lane})
         for lane, address in enumerate(access.addresses)
     ]

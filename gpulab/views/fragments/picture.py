@@ -18,18 +18,18 @@ from virtualgpu.records.fragments import KIND_BITS, FragmentTrace, Matrix, Matri
 from virtualgpu.records.kernel import LINE_BYTES
 
 LANE_PX = 24
-TOP_PX = 16
-LEFT_PX = 20
+TOP_MARGIN_PX = 16
+LEFT_MARGIN_PX = 20
 MEMORY_LEFT_PX = 52
 MATRIX_PX = 192
 MEMORY_PX = 200
 MIN_CELL_PX = 11
 MAX_CELL_PX = 17
-LABEL_PX = 10
-PICTURE_LABEL_PX = 9  # in the static picture, whose letters are wider
-GROUP_LANES = 4
+LABEL_FONT_PX = 10
+PICTURE_FONT_PX = 9  # in the static picture, whose letters are wider
+LANES_PER_GROUP = 4
 VECTOR_BYTES = 16
-GROUP_COLOURS = [f"lane-{lane}" for lane in range(0, WARP_SIZE, GROUP_LANES)]
+GROUP_COLOURS = [f"lane-{lane}" for lane in range(0, WARP_SIZE, LANES_PER_GROUP)]
 MEMORY_HEADING = (
     "Shared memory: lines of 128 bytes over the 32 banks. "
     "Labels are row: columns (or rows: column) of a matrix."
@@ -66,7 +66,7 @@ def draw_lanes() -> Plot:
         LANE_PX,
         (0, WARP_SIZE),
         make_rects(
-            [(lane, lane + 1, 0, LANE_PX, lane // GROUP_LANES) for lane in lanes],
+            [(lane, lane + 1, 0, LANE_PX, lane // LANES_PER_GROUP) for lane in lanes],
             GROUP_COLOURS,
             inset=1,
             columns={"lane": [*lanes]},
@@ -95,9 +95,9 @@ def draw_matrix(matrix: Matrix) -> Plot:
     cells = Rects(
         columns.astype(np.uint8),
         (columns + 1).astype(np.uint8),
-        (TOP_PX + rows * height).astype(np.uint16),
-        (TOP_PX + (rows + 1) * height - 1).astype(np.uint16),
-        (lane // GROUP_LANES).astype(np.uint8),
+        (TOP_MARGIN_PX + rows * height).astype(np.uint16),
+        (TOP_MARGIN_PX + (rows + 1) * height - 1).astype(np.uint16),
+        (lane // LANES_PER_GROUP).astype(np.uint8),
         GROUP_COLOURS,
         inset=0.5,
         columns={
@@ -108,23 +108,25 @@ def draw_matrix(matrix: Matrix) -> Plot:
         },
         say=["row ", ["row"], ", column ", ["column"], ", lane ", ["lane"]],
     )
-    step = max(1, -(-12 // height))
-    row_labels = range(0, matrix.rows, step)
-    domain = (0.0, float(matrix.columns))
+    label_step = max(1, -(-12 // height))
+    row_labels = range(0, matrix.rows, label_step)
+    column_range = (0.0, float(matrix.columns))
     return plot(
-        TOP_PX + height * matrix.rows + 1,
-        domain,
+        TOP_MARGIN_PX + height * matrix.rows + 1,
+        column_range,
         cells,
         make_labels(
             [(number + 0.5, 8, str(number), 1.4) for number in range(matrix.columns)],
             colour="muted",
-            size=LABEL_PX,
+            size=LABEL_FONT_PX,
         ),
         make_y_ticks(
-            [TOP_PX + height * (number + 0.5) for number in row_labels], [*map(str, row_labels)], domain
+            [TOP_MARGIN_PX + height * (number + 0.5) for number in row_labels],
+            [*map(str, row_labels)],
+            column_range,
         ),
         label=f"{make_matrix_title(matrix)}, with the lane of each element",
-        left=LEFT_PX,
+        left=LEFT_MARGIN_PX,
         right=0,
     )
 
@@ -147,28 +149,28 @@ def find_byte_runs(trace: FragmentTrace, execution: MatrixExecution) -> list[Byt
             )
             for piece in pieces
         ]
-    result = []
+    byte_runs = []
     indices = [
         index for index in find_drawn_matrices(trace, execution) if (execution.address[index] >= 0).any()
     ]
     for index in indices:
         matrix = instruction.matrices[index]
         prefix = f"{name_matrix(matrix)} " if len(indices) > 1 else ""
-        size = KIND_BITS[matrix.kind] // 8
-        for members in _group_neighbours(execution.address[index].ravel(), matrix, size):
+        element_bytes = KIND_BITS[matrix.kind] // 8
+        for cell_indices in _group_neighbours(execution.address[index].ravel(), matrix, element_bytes):
             rows, columns = (
-                np.unique(axis.ravel()[members]).tolist() for axis in (matrix.row, matrix.column)
+                np.unique(axis.ravel()[cell_indices]).tolist() for axis in (matrix.row, matrix.column)
             )
             short_label = f"{_format_interval(rows)}: {_format_interval(columns)}"
-            address = int(execution.address[index].ravel()[members[0]])
+            address = int(execution.address[index].ravel()[cell_indices[0]])
             # Lane 8m + r of ldmatrix passes the address of row r of matrix m.
             piece = piece_of_lane.get(8 * index + rows[0])
             text = f"{prefix}{short_label}\n{short_label}" if prefix else short_label
             is_conflict = piece is not None and bool(piece.depth)
             if piece is not None:
                 text = _make_label(text, piece.row, is_conflict)
-            result.append(ByteRun(address, size * len(members), text, is_conflict))
-    return result
+            byte_runs.append(ByteRun(address, element_bytes * len(cell_indices), text, is_conflict))
+    return byte_runs
 
 
 def _make_label(text: str, pass_row: int, is_conflict: bool) -> str:
@@ -183,25 +185,26 @@ def _format_interval(numbers: list[int]) -> str:
 def _group_neighbours(address: npt.NDArray[np.int64], matrix: Matrix, size: int) -> list[list[int]]:
     """Return groups of cells that are next to each other in memory, and in one row or column of a matrix."""
     rows, columns = matrix.row.ravel(), matrix.column.ravel()
-    groups: list[list[int]] = []
+    cell_groups: list[list[int]] = []
     for cell in np.argsort(address, kind="stable").tolist():
         if address[cell] < 0:
             continue
-        if groups:
-            last = groups[-1][-1]
-            first = groups[-1][0]
-            if address[cell] == address[last]:
+        if cell_groups:
+            last_cell = cell_groups[-1][-1]
+            first_cell = cell_groups[-1][0]
+            if address[cell] == address[last_cell]:
                 continue  # another lane has passed the address of the same row
-            is_next = address[cell] == address[last] + size
-            is_in_vector = address[cell] // VECTOR_BYTES == address[first] // VECTOR_BYTES
+            is_adjacent = address[cell] == address[last_cell] + size
+            is_in_vector = address[cell] // VECTOR_BYTES == address[first_cell] // VECTOR_BYTES
             is_in_line = (
-                rows[cell] == rows[first] == rows[last] or columns[cell] == columns[first] == columns[last]
+                rows[cell] == rows[first_cell] == rows[last_cell]
+                or columns[cell] == columns[first_cell] == columns[last_cell]
             )
-            if is_next and is_in_vector and is_in_line:
-                groups[-1].append(cell)
+            if is_adjacent and is_in_vector and is_in_line:
+                cell_groups[-1].append(cell)
                 continue
-        groups.append([cell])
-    return groups
+        cell_groups.append([cell])
+    return cell_groups
 
 
 def draw_memory(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None:
@@ -213,17 +216,17 @@ def draw_memory(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
     if not len(tiles["address"]):
         return None
     address = tiles["address"]
-    size = tiles["size"]
-    lines = np.unique(np.concatenate([address // LINE_BYTES, (address + size - 1) // LINE_BYTES]))
+    tile_bytes = tiles["size"]
+    lines = np.unique(np.concatenate([address // LINE_BYTES, (address + tile_bytes - 1) // LINE_BYTES]))
     height = max(MIN_CELL_PX, min(MAX_CELL_PX, MEMORY_PX // lines.size))
-    line_tops = TOP_PX + height * np.searchsorted(lines, address // LINE_BYTES)
+    line_tops = TOP_MARGIN_PX + height * np.searchsorted(lines, address // LINE_BYTES)
     x = address % LINE_BYTES
     cells = Rects(
         x.astype(np.uint8),
-        (x + size).astype(np.uint8),
+        (x + tile_bytes).astype(np.uint8),
         line_tops.astype(np.uint16),
         (line_tops + height - 1).astype(np.uint16),
-        (tiles["lane"] // GROUP_LANES).astype(np.uint8),
+        (tiles["lane"] // LANES_PER_GROUP).astype(np.uint8),
         GROUP_COLOURS,
         columns={name: tiles[name].astype(np.uint8) for name in ("lane", "matrix", "element")},
         say=["lane ", ["lane"]],
@@ -231,31 +234,31 @@ def draw_memory(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
     labels = []
     frames: dict[bool, list[tuple[float, ...]]] = {False: [], True: []}
     for run in find_byte_runs(trace, execution):
-        start = run.address % LINE_BYTES
-        y = TOP_PX + height * int(np.searchsorted(lines, run.address // LINE_BYTES))
-        labels.append((start + run.size_bytes / 2, y + height / 2 - 0.5, run.text, run.size_bytes + 0.8))
-        frames[run.is_conflict].append((start, start + run.size_bytes, y, y + height - 1, 0))
-    domain = (0.0, float(LINE_BYTES))
+        start_byte = run.address % LINE_BYTES
+        y = TOP_MARGIN_PX + height * int(np.searchsorted(lines, run.address // LINE_BYTES))
+        labels.append((start_byte + run.size_bytes / 2, y + height / 2 - 0.5, run.text, run.size_bytes + 0.8))
+        frames[run.is_conflict].append((start_byte, start_byte + run.size_bytes, y, y + height - 1, 0))
+    column_range = (0.0, float(LINE_BYTES))
     tick_step = max(1, -(-13 // height))
     shown_lines = [*range(0, lines.size, tick_step)]
     heading = "The lanes of an access" if instruction.role == "access" else "The elements"
     return plot(
-        TOP_PX + height * int(lines.size) + 1,
-        domain,
+        TOP_MARGIN_PX + height * int(lines.size) + 1,
+        column_range,
         _draw_line_backgrounds(int(lines.size), height),
         cells,
         make_rects(frames[False], ["bg"], outline=True) if frames[False] else None,
-        make_labels(labels, colour="on-lane", size=LABEL_PX),
+        make_labels(labels, colour="on-lane", size=LABEL_FONT_PX),
         make_rects(frames[True], ["error"], outline=True) if frames[True] else None,
         make_labels(
             [(16 * n + 8, 8, f"banks {4 * n}–{4 * n + 3}\n{4 * n}–{4 * n + 3}", 16) for n in range(8)],
             colour="muted",
-            size=LABEL_PX,
+            size=LABEL_FONT_PX,
         ),
         make_y_ticks(
-            [TOP_PX + height * (n + 0.5) for n in shown_lines],
+            [TOP_MARGIN_PX + height * (n + 0.5) for n in shown_lines],
             [str(int(lines[n]) * LINE_BYTES) for n in shown_lines],
-            domain,
+            column_range,
         ),
         label=f"{heading} in shared memory",
         left=MEMORY_LEFT_PX,
@@ -269,8 +272,8 @@ def _draw_line_backgrounds(lines: int, height: int) -> Rects:
     return Rects(
         (bank * WORD_BYTES).astype(np.uint8),
         ((bank + 1) * WORD_BYTES).astype(np.uint8),
-        (TOP_PX + height * line).astype(np.uint16),
-        (TOP_PX + height * (line + 1) - 1).astype(np.uint16),
+        (TOP_MARGIN_PX + height * line).astype(np.uint16),
+        (TOP_MARGIN_PX + height * (line + 1) - 1).astype(np.uint16),
         np.zeros(line.size, np.uint8),
         ["grid"],
         inset=0.5,
@@ -279,22 +282,22 @@ def _draw_line_backgrounds(lines: int, height: int) -> Rects:
 
 def _make_tiles(trace: FragmentTrace, execution: MatrixExecution) -> dict[str, npt.NDArray[np.int64]]:
     """Return address, size, lane, matrix and element of everything that is drawn in shared memory."""
-    parts: list[tuple[npt.NDArray[np.int64], int, int]] = []
+    tile_parts: list[tuple[npt.NDArray[np.int64], int, int]] = []
     instruction = trace.of(execution)
     if instruction.role == "access":
-        parts = [(execution.lane_address, instruction.size_bytes, 0)]
+        tile_parts = [(execution.lane_address, instruction.size_bytes, 0)]
     else:
-        parts = [
+        tile_parts = [
             (execution.address[index], KIND_BITS[instruction.matrices[index].kind] // 8, index)
             for index in find_drawn_matrices(trace, execution)
         ]
     columns: dict[str, list[npt.NDArray[np.int64]]] = {
         name: [] for name in ("address", "size", "lane", "matrix", "element")
     }
-    for address, size, index in parts:
+    for address, tile_bytes, index in tile_parts:
         element, lane = np.nonzero(address >= 0)
         columns["address"].append(address[element, lane])
-        columns["size"].append(np.full(lane.size, size))
+        columns["size"].append(np.full(lane.size, tile_bytes))
         columns["lane"].append(lane)
         columns["matrix"].append(np.full(lane.size, index))
         columns["element"].append(element)
@@ -308,24 +311,24 @@ def add_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
     """Return a plot of a matrix with the texts of its cells. The cells of the given lane are inverted."""
     cells = box.items[0]
     assert isinstance(cells, Rects)
-    of_lane = np.asarray(cells.columns["lane"]) == lane
+    is_of_lane = np.asarray(cells.columns["lane"]) == lane
     x0, x1, y0, y1 = (np.asarray(axis).tolist() for axis in (cells.x0, cells.x1, cells.y0, cells.y1))
-    middles = [
+    text_positions = [
         ((left + right) / 2, (top + bottom) / 2, text, 1.25)
         for left, right, top, bottom, text in zip(x0, x1, y0, y1, cell_labels, strict=True)
     ]
-    inverted_cells = [(x0[n], x1[n], y0[n], y1[n], 0) for n in np.flatnonzero(of_lane).tolist()]
+    inverted_cells = [(x0[n], x1[n], y0[n], y1[n], 0) for n in np.flatnonzero(is_of_lane).tolist()]
     labels = [
         make_labels(
             [
                 label
-                for label, is_inverted in zip(middles, of_lane, strict=True)
-                if bool(is_inverted) is inverts
+                for label, is_inverted in zip(text_positions, is_of_lane, strict=True)
+                if bool(is_inverted) is is_inverted_group
             ],
             colour=colour,
-            size=PICTURE_LABEL_PX,
+            size=PICTURE_FONT_PX,
         )
-        for inverts, colour in ((False, "on-lane"), (True, "bg"))
+        for is_inverted_group, colour in ((False, "on-lane"), (True, "bg"))
     ]
     return _replace_items(box, [*box.items, make_rects(inverted_cells, ["fg"], inset=0.5), *labels])
 
@@ -335,10 +338,10 @@ def add_lane_outlines(box: Plot, lane: int) -> Plot:
     cells = box.items[1]
     assert isinstance(cells, Rects)
     x0, x1, y0, y1 = (np.asarray(axis).tolist() for axis in (cells.x0, cells.x1, cells.y0, cells.y1))
-    of_lane = np.flatnonzero(np.asarray(cells.columns["lane"]) == lane).tolist()
+    lane_cells = np.flatnonzero(np.asarray(cells.columns["lane"]) == lane).tolist()
     return _replace_items(
         box,
-        [*box.items, make_rects([(x0[n], x1[n], y0[n], y1[n], 0) for n in of_lane], ["fg"], outline=True)],
+        [*box.items, make_rects([(x0[n], x1[n], y0[n], y1[n], 0) for n in lane_cells], ["fg"], outline=True)],
     )
 
 

@@ -32,14 +32,14 @@ def make_rows(trace: FragmentTrace) -> list[Row]:
     """Return one table row for each source line and kind of instruction. The kinds are multiplications,
     loads, stores and accesses.
     """
-    groups: dict[tuple[int, int, str], list[MatrixExecution]] = {}
+    executions_by_key: dict[tuple[int, int, str], list[MatrixExecution]] = {}
     for execution in trace.executions:
         instruction = trace.of(execution)
         key = _ROLES.index(instruction.role), instruction.line, name_instruction(instruction)
-        groups.setdefault(key, []).append(execution)
+        executions_by_key.setdefault(key, []).append(execution)
     return [
         _make_row(trace, executions)
-        for _, executions in sorted(groups.items(), key=lambda group: group[0][0])
+        for _, executions in sorted(executions_by_key.items(), key=lambda group: group[0][0])
     ]
 
 
@@ -53,18 +53,20 @@ def count_passes(trace: FragmentTrace, execution: MatrixExecution) -> tuple[int,
 
 def name_instruction(instruction: MatrixInstruction) -> str:
     """Return a short name of a matrix instruction, such as ``mma m16n8k16, f16 × f16 + f32``."""
-    root, *parts = instruction.opcode.split(".")
+    base_opcode, *opcode_parts = instruction.opcode.split(".")
     matrices = instruction.matrices
     if instruction.role == "multiply":
         m, n, k = instruction.shape
         a, b, c, _ = matrices
-        return f"{root} m{m}n{n}k{k}, {a.kind} × {b.kind} + {c.kind}"
-    if root == "wmma":
+        return f"{base_opcode} m{m}n{n}k{k}, {a.kind} × {b.kind} + {c.kind}"
+    if base_opcode == "wmma":
         return f"wmma {instruction.role} {matrices[0].name}, {matrices[0].kind}"
     if matrices:
-        return f"{root} x{len(matrices)}{' transposed' if 'trans' in parts else ''}"
-    kind = {"ld": "shared load", "st": "shared store", "cp": "asynchronous copy"}.get(root, "shared atomic")
-    return f"{kind}, {instruction.size_bytes} B"
+        return f"{base_opcode} x{len(matrices)}{' transposed' if 'trans' in opcode_parts else ''}"
+    access_kind = {"ld": "shared load", "st": "shared store", "cp": "asynchronous copy"}.get(
+        base_opcode, "shared atomic"
+    )
+    return f"{access_kind}, {instruction.size_bytes} B"
 
 
 def _make_row(trace: FragmentTrace, executions: list[MatrixExecution]) -> Row:

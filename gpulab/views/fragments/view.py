@@ -26,8 +26,8 @@ WMMA_NOTE = (
     "elements than are shown. These repeat the shown ones, and the multiplication does not read them. "
     "The virtual GPU accesses one element per lane at a time, but a real GPU can combine several."
 )
-RECORDED_LAYOUT = "It was recorded on an H200."
-ASSUMED_LAYOUT = "The shown layout was recorded on an H200; for other GPUs it is an assumption."
+RECORDED_LAYOUT_NOTE = "It was recorded on an H200."
+ASSUMED_LAYOUT_NOTE = "The shown layout was recorded on an H200; for other GPUs it is an assumption."
 
 
 class FragmentView(View, module="fragments/view"):
@@ -50,7 +50,7 @@ class FragmentView(View, module="fragments/view"):
     matrix = traitlets.Int(0, min=0).tag(sync=True, echo_update=False)
     element = traitlets.Int(0, min=0).tag(sync=True, echo_update=False)
     lane = traitlets.Int(0, min=0, max=WARP_SIZE - 1).tag(sync=True, echo_update=False)
-    shown = traitlets.Enum(tuple(fragment_text.SHOWN), "held").tag(sync=True, echo_update=False)
+    shown = traitlets.Enum(tuple(fragment_text.SHOWN_CHOICES), "held").tag(sync=True, echo_update=False)
 
     def __init__(self, trace: FragmentTrace, line: int | None = None, note: str = "") -> None:
         self.trace = trace
@@ -91,7 +91,7 @@ class FragmentView(View, module="fragments/view"):
         if not any(instruction.opcode.startswith("wmma") for instruction in self.trace.instructions):
             return ""
         is_recorded = self.trace.provenance.device.split()[-1] == "H200"
-        return WMMA_NOTE.format(layout=RECORDED_LAYOUT if is_recorded else ASSUMED_LAYOUT)
+        return WMMA_NOTE.format(layout=RECORDED_LAYOUT_NOTE if is_recorded else ASSUMED_LAYOUT_NOTE)
 
     def _warp_text(self) -> str:
         block = self.trace.block_index
@@ -100,14 +100,14 @@ class FragmentView(View, module="fragments/view"):
     def _make_contents(self) -> dict[str, Any]:
         """Return the data for the browser: the table, and the plots and values of each execution."""
         trace = self.trace
-        plots: dict[int, Any] = {}  # by the identity of a matrix, which instructions keep
+        plot_by_matrix_id: dict[int, Any] = {}  # by the identity of a matrix, which instructions keep
 
         def of_matrix(execution: MatrixExecution, index: int) -> dict[str, Any]:
             matrix = trace.of(execution).matrices[index]
-            if id(matrix) not in plots:
-                plots[id(matrix)] = picture.draw_matrix(matrix)
+            if id(matrix) not in plot_by_matrix_id:
+                plot_by_matrix_id[id(matrix)] = picture.draw_matrix(matrix)
             values = _compact(decoded(execution.bits[index], matrix.kind))
-            result: dict[str, Any] = {
+            matrix_data: dict[str, Any] = {
                 "index": index,
                 "name": fragment_text.name_matrix(matrix),
                 "title": fragment_text.make_matrix_title(matrix),
@@ -115,14 +115,16 @@ class FragmentView(View, module="fragments/view"):
                 "per_register": matrix.per_register,
                 "registers": list(matrix.registers),
                 "first_register": fragment_text.find_first_register(matrix),
-                "plot": plots[id(matrix)],
+                "plot": plot_by_matrix_id[id(matrix)],
                 "values": values.ravel(),
                 "address": execution.address[index].ravel(),
             }
             if matrix.name == "d" and trace.of(execution).role == "multiply":
-                old_values = decoded(execution.bits[index - 1], trace.of(execution).matrices[index - 1].kind)
-                result["before"] = _compact(old_values).ravel()
-            return result
+                values_before = decoded(
+                    execution.bits[index - 1], trace.of(execution).matrices[index - 1].kind
+                )
+                matrix_data["before"] = _compact(values_before).ravel()
+            return matrix_data
 
         def of_execution(execution: MatrixExecution) -> dict[str, Any]:
             instruction = trace.of(execution)
@@ -150,8 +152,8 @@ class FragmentView(View, module="fragments/view"):
                 for row in self.rows
             ],
             "lanes": picture.draw_lanes(),
-            "shown": [[name, text] for name, text in fragment_text.SHOWN.items()],
-            "said": fragment_text.PAGE,
+            "shown": [[name, text] for name, text in fragment_text.SHOWN_CHOICES.items()],
+            "said": fragment_text.PAGE_TEXTS,
             "listed": fragment_text.MAX_LISTED,
             "headings_of_memory": [picture.MEMORY_HEADING, picture.ACCESS_HEADING],
             "pass_note": picture.PASS_NOTE,
@@ -192,11 +194,13 @@ class FragmentView(View, module="fragments/view"):
     def sentence(self) -> str:
         worst_row = max(self.rows, key=lambda row: row.is_wasteful)
         conflict_text = f", bank conflicts on line {worst_row.cells[0]}" if worst_row.is_wasteful else ""
-        products = sum(len(row.executions) for row in self.rows if row.instruction.role == "multiply")
-        moves = sum(len(row.executions) for row in self.rows if row.instruction.role in ("load", "store"))
+        product_count = sum(len(row.executions) for row in self.rows if row.instruction.role == "multiply")
+        move_count = sum(
+            len(row.executions) for row in self.rows if row.instruction.role in ("load", "store")
+        )
         counts = [
-            count(products, "multiplication") if products else "",
-            f"{count(moves, 'load or store', 'loads and stores')} of fragments" if moves else "",
+            count(product_count, "multiplication") if product_count else "",
+            f"{count(move_count, 'load or store', 'loads and stores')} of fragments" if move_count else "",
         ]
         return (
             f"{self.title}, {self._warp_text().lower()}: {', '.join(filter(None, counts))}{conflict_text}; "
@@ -206,9 +210,11 @@ class FragmentView(View, module="fragments/view"):
     def describe(self) -> str:
         sentences = [self.sentence()]
         for row in self.rows:
-            costs = "" if row.cells[4] == NOTHING else f", {row.cells[4]} passes each, at best {row.cells[5]}"
+            costs_text = (
+                "" if row.cells[4] == NOTHING else f", {row.cells[4]} passes each, at best {row.cells[5]}"
+            )
             times_text = count(len(row.executions), "time")
-            sentences.append(f"Line {row.cells[0]}, {row.cells[2]}: executed {times_text}{costs}.")
+            sentences.append(f"Line {row.cells[0]}, {row.cells[2]}: executed {times_text}{costs_text}.")
         sentences.append(f"Shown: {self._describe_execution()}.")
         sentences += self._selection_sentences()[:1]
         trace = self.trace

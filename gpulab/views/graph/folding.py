@@ -61,10 +61,10 @@ def fold_groups(
     ]
     while True:
         edges = _find_group_edges(current_groups, record.edges)
-        fans = _merge_fans(current_groups, edges, separate_nodes)
-        if len(fans) == len(current_groups):
+        merged_groups = _merge_fans(current_groups, edges, separate_nodes)
+        if len(merged_groups) == len(current_groups):
             return current_groups, edges
-        current_groups = fans  # fewer
+        current_groups = merged_groups  # fewer
 
 
 def _find_paths(record: GraphRecord) -> list[list[int]]:
@@ -82,15 +82,15 @@ def _find_paths(record: GraphRecord) -> list[list[int]]:
         next_nodes = successors.get(node, ())
         return next_nodes[0] if len(next_nodes) == 1 and len(predecessors[next_nodes[0]]) == 1 else None
 
-    chains = []
+    paths = []
     for start in {node.number for node in record.nodes} - {follows(node.number) for node in record.nodes}:
         chain = [start]
         next_node = follows(start)
         while next_node is not None:
             chain.append(next_node)
             next_node = follows(next_node)
-        chains.append(chain)
-    return sorted(chains)
+        paths.append(chain)
+    return sorted(paths)
 
 
 def _fold_path(record: GraphRecord, chain: Sequence[int], separate_nodes: frozenset[int]) -> list[NodeGroup]:
@@ -100,7 +100,7 @@ def _fold_path(record: GraphRecord, chain: Sequence[int], separate_nodes: frozen
         object() if node_number in separate_nodes else make_operation_key(record.nodes[node_number])
         for node_number in chain
     ]
-    result = []
+    path_groups = []
     index = 0
     while index < len(chain):
         pattern_length, repetitions = max(
@@ -114,13 +114,13 @@ def _fold_path(record: GraphRecord, chain: Sequence[int], separate_nodes: frozen
             pattern_length = 1
             repetitions = 1
         end_index = index + pattern_length * repetitions
-        result.append(
+        path_groups.append(
             NodeGroup(
                 tuple(chain[index:end_index]), tuple(nodes[index : index + pattern_length]), repetitions
             )
         )
         index = end_index
-    return result
+    return path_groups
 
 
 def _count_repeats(node_keys: Sequence[object], start: int, length: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from gpulab.words import count, duration, listing, noun, number, shape, size
 from virtualgpu.records import DanglingArray, Dim3, GraphComparison, GraphNode, GraphRecord, NodeParameter
 
 MAX_PARAMETERS = 8
-_TYPES = {
+_TYPE_NAMES = {
     "float": "f4",
     "double": "f8",
     "int": "i4",
@@ -28,7 +28,7 @@ _TYPES = {
     "char": "i1",
     "bool": "?",
 }
-_KINDS = {
+_KIND_NAMES = {
     "KERNEL": "kernel",
     "MEMCPY": "copy",
     "MEMSET": "memory set",
@@ -87,18 +87,19 @@ def group_text(group: NodeGroup) -> tuple[str, str]:
 def group_sentence(record: GraphRecord, group: NodeGroup, node_times_ns: Mapping[int, float]) -> str:
     """Return one sentence about a graph node or a group of graph nodes."""
     times_ns = [node_times_ns[node_number] for node_number in group.members if node_number in node_times_ns]
-    time = f"; {duration(sum(times_ns))} in the replay" if times_ns else ""
+    time_text = f"; {duration(sum(times_ns))} in the replay" if times_ns else ""
     if group.times == 1:
         source_line = group.pattern[0].source
-        line = f"; {source_line}: {source_line.text}" if source_line else ""
-        return f"{node_sentence(record, group.pattern[0])}{time}{line}."
+        line_text = f"; {source_line}: {source_line.text}" if source_line else ""
+        return f"{node_sentence(record, group.pattern[0])}{time_text}{line_text}."
     names = " → ".join(map(name_node, group.pattern))
     node_text = ", ".join(filter(None, (names, format_detail(group.pattern[0]))))
-    pattern = f"({names})" if len(group.pattern) > 1 else node_text
+    pattern_text = f"({names})" if len(group.pattern) > 1 else node_text
     arrangement = "side by side" if group.is_fan else "one after the other"
     first_node = min(group.members)
     last_node = max(group.members)
-    return f"{number(group.times)} × {pattern}, {arrangement}: nodes {first_node} to {last_node}{time}."
+    nodes_text = f"nodes {first_node} to {last_node}"
+    return f"{number(group.times)} × {pattern_text}, {arrangement}: {nodes_text}{time_text}."
 
 
 def node_sentence(record: GraphRecord, node: GraphNode) -> str:
@@ -106,16 +107,19 @@ def node_sentence(record: GraphRecord, node: GraphNode) -> str:
     node.
     """
     name_text = "" if node.kind in ("HOST", "MEMSET") else f" {node.copy_kind or node.name}"
-    phrases = [f"Node {node.number}: {_KINDS[node.kind]}{name_text}"]
+    phrases = [f"Node {node.number}: {_KIND_NAMES[node.kind]}{name_text}"]
     if node.grid and node.block:
         phrases.append(f"grid {shape(node.grid)}, block {shape(node.block)}")
     if node.shared_bytes:
         phrases.append(f"{size(node.shared_bytes)} of shared memory")
     if node.size_bytes:
         phrases.append(size(node.size_bytes))
-    values = [parameter_text(record, parameter) for parameter in node.parameters]
-    omitted_count = len(values) - MAX_PARAMETERS
-    parameters = [*values[:MAX_PARAMETERS], *([f"{omitted_count} more"] if omitted_count > 0 else [])]
+    parameter_texts = [parameter_text(record, parameter) for parameter in node.parameters]
+    omitted_count = len(parameter_texts) - MAX_PARAMETERS
+    parameters = [
+        *parameter_texts[:MAX_PARAMETERS],
+        *([f"{omitted_count} more"] if omitted_count > 0 else []),
+    ]
     if parameters:
         phrases.append(f"with {', '.join(parameters)}")
     return ", ".join(phrases)
@@ -126,7 +130,7 @@ def parameter_text(record: GraphRecord, parameter: NodeParameter) -> str:
     prefix = f"{parameter.name} = " if parameter.name else ""
     if parameter.addresses:
         return prefix + " and ".join(_array_text(record, address) for address in parameter.addresses)
-    dtype_name = _TYPES.get(parameter.type)
+    dtype_name = _TYPE_NAMES.get(parameter.type)
     if dtype_name and np.dtype(dtype_name).itemsize == len(parameter.data):
         return f"{prefix}{np.frombuffer(parameter.data, dtype_name)[0]:g}"
     if len(parameter.data) > 16:
@@ -139,8 +143,10 @@ def _array_text(record: GraphRecord, address: int) -> str:
     if array is None:
         return f"temporary at {address:#x}"
     offset_bytes = address - array.address
-    extents = " × ".join(map(number, array.shape)) or "scalar"
-    return f"{array.name}{f' + {number(offset_bytes)} B' if offset_bytes else ''} ({array.dtype} {extents})"
+    extents_text = " × ".join(map(number, array.shape)) or "scalar"
+    return (
+        f"{array.name}{f' + {number(offset_bytes)} B' if offset_bytes else ''} ({array.dtype} {extents_text})"
+    )
 
 
 def first_elements(values: Sequence[float]) -> str:
@@ -154,18 +160,18 @@ def dangling_sentence(dangling: DanglingArray) -> str:
     """
     name = dangling.array.name
     nodes = list(map(str, dangling.nodes))
-    users = listing(nodes if len(nodes) <= 4 else [*nodes[:3], f"{len(nodes) - 3} more"])
-    users_text = f"{noun(len(nodes), 'node')} {users} still {noun(len(nodes), 'uses', 'use')}"
+    users_list = listing(nodes if len(nodes) <= 4 else [*nodes[:3], f"{len(nodes) - 3} more"])
+    users_text = f"{noun(len(nodes), 'node')} {users_list} still {noun(len(nodes), 'uses', 'use')}"
     old_text = f"{first_elements(dangling.in_graph)} at {dangling.array.address:#x}"
     new_text = (
         f"{name} is now {first_elements(dangling.now)} at {dangling.address_now:#x}"
         if dangling.address_now is not None
         else f"{name} is no longer an array"
     )
-    argument = f"{name}={name}" if name.isidentifier() else f"**{{{name!r}: {name}}}"
+    argument_text = f"{name}={name}" if name.isidentifier() else f"**{{{name!r}: {name}}}"
     return (
         f"{name} dangles: {users_text} {old_text}, but {new_text}. "
-        f"Write {name}[...] = new instead of {name} = new, or call g.update({argument})."
+        f"Write {name}[...] = new instead of {name} = new, or call g.update({argument_text})."
     )
 
 

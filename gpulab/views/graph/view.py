@@ -29,16 +29,16 @@ from gpulab.words import count, duration, listing, number
 from virtualgpu.records import DanglingArray, GraphComparison, GraphRecord, Timeline
 
 # Largest height of the graph alone, its largest height above timelines, and the height of timelines.
-ALONE_PX = 330
-BESIDE_PX = 150
-ROWS_PX = 150
-MAX_SINGLE = 21
+ALONE_HEIGHT_PX = 330
+BESIDE_HEIGHT_PX = 150
+ROWS_HEIGHT_PX = 150
+MAX_SINGLE_NODES = 21
 # Seconds that Play takes for the replay of the graph at each of its rates, before rounding.
-REPLAY_S = (12, 5, 2)
-SHAPES = {"KERNEL": "box", "MEMCPY": "copy", "MEMSET": "set", "HOST": "round"}
+REPLAY_DURATIONS_S = (12, 5, 2)
+SHAPE_OF_KIND = {"KERNEL": "box", "MEMCPY": "copy", "MEMSET": "set", "HOST": "round"}
 TIMELINE_NAMES = ("piece by piece", "as a graph")
 TIMELINE_LABEL = f"Timelines without and with the graph on one axis; the graph is below. {KEYS}"
-HINT = "Point at a node, or focus the graph and use Tab or the arrow keys. Enter or a click marks it"
+HINT_TEXT = "Point at a node, or focus the graph and use Tab or the arrow keys. Enter or a click marks it"
 
 
 class GraphView(View):
@@ -78,14 +78,18 @@ class GraphView(View):
             [timeline for timeline in (comparison.eager, comparison.replay) if timeline] if comparison else []
         )
         self.panels = (
-            make_lanes(timelines, TIMELINE_NAMES, ROWS_PX) if len(timelines) == len(TIMELINE_NAMES) else []
+            make_lanes(timelines, TIMELINE_NAMES, ROWS_HEIGHT_PX)
+            if len(timelines) == len(TIMELINE_NAMES)
+            else []
         )
         self._node_spans = _find_node_spans(comparison.replay) if comparison and comparison.replay else {}
         self._node_times_ns = {
             node: end_ns - start_ns for node, (start_ns, end_ns) in self._node_spans.items()
         }
         separate_nodes = frozenset(node for dangling in record.dangling for node in dangling.nodes[:1])
-        self.groups, self.edges = fold_groups(record, separate_nodes, fold=len(record.nodes) > MAX_SINGLE)
+        self.groups, self.edges = fold_groups(
+            record, separate_nodes, fold=len(record.nodes) > MAX_SINGLE_NODES
+        )
         if self._draw_dag().height > self._max_height_px:
             self.groups, self.edges = fold_groups(record, separate_nodes, fold=True)
         super().__init__(
@@ -99,8 +103,8 @@ class GraphView(View):
         return self.graph if self.comparison is None else (self.graph, self.comparison)
 
     def sentence(self) -> str:
-        cost = f" {graph_text.cost_sentence(self.comparison)}" if self.comparison else ""
-        return f"{graph_text.describe_graph(self.graph, self.name)}{cost}"
+        cost_text = f" {graph_text.cost_sentence(self.comparison)}" if self.comparison else ""
+        return f"{graph_text.describe_graph(self.graph, self.name)}{cost_text}"
 
     def describe(self) -> str:
         lines = [self.sentence(), *map(graph_text.dangling_sentence, self.graph.dangling)]
@@ -117,7 +121,9 @@ class GraphView(View):
 
     def draw(self) -> Box:
         timelines = (
-            draw_chart(self.panels, TIMELINE_LABEL, rows_px=ROWS_PX, hint=MEASURE_HINT, moment="moment_ns")
+            draw_chart(
+                self.panels, TIMELINE_LABEL, rows_px=ROWS_HEIGHT_PX, hint=MEASURE_HINT, moment="moment_ns"
+            )
             if self.panels
             else None
         )
@@ -139,10 +145,16 @@ class GraphView(View):
         """Return the Play buttons, which show the recorded times with and without the graph."""
         replay = self.panels[-1].record
         end_times = [
-            (name, sorted(activity.end_ns - lanes.record.start_ns for activity in lanes.record.activities))
-            for name, lanes in zip(TIMELINE_NAMES, self.panels, strict=True)
+            (
+                name,
+                sorted(
+                    activity.end_ns - timeline_lanes.record.start_ns
+                    for activity in timeline_lanes.record.activities
+                ),
+            )
+            for name, timeline_lanes in zip(TIMELINE_NAMES, self.panels, strict=True)
         ]
-        rates = dict.fromkeys(nice_step(replay.duration_ns / seconds) for seconds in REPLAY_S)
+        rates = dict.fromkeys(nice_step(replay.duration_ns / seconds) for seconds in REPLAY_DURATIONS_S)
         return player(
             "moment_ns",
             last_ns,
@@ -157,7 +169,7 @@ class GraphView(View):
     @property
     def _max_height_px(self) -> int:
         """The maximum height of the graph in pixels."""
-        return BESIDE_PX if self.panels else ALONE_PX
+        return BESIDE_HEIGHT_PX if self.panels else ALONE_HEIGHT_PX
 
     def _draw_dag(self) -> Plot:
         dangling_nodes = {_old_key(array) for array in self.graph.dangling}
@@ -178,23 +190,25 @@ class GraphView(View):
             moment="moment_ns",
             max_height_px=self._max_height_px,
             marked=dangling_nodes,
-            hint=f"{HINT}{' there and in the timeline' if self.panels else ''}{unfold_text}.",
+            hint=f"{HINT_TEXT}{' there and in the timeline' if self.panels else ''}{unfold_text}.",
         )
 
     def _make_array_nodes(self) -> dict[str, DrawnNode]:
         """Return a drawn node for each array of the graph whose name now refers to another array."""
-        nodes = {}
+        array_nodes = {}
         for array in self.graph.dangling:
             name = array.array.name
             description = graph_text.dangling_sentence(array)
             old_elements = graph_text.first_elements(array.in_graph)
-            nodes[_old_key(array)] = DrawnNode(
+            array_nodes[_old_key(array)] = DrawnNode(
                 f"old {name}", "error-bg", "hexagon", old_elements, description, mark="error"
             )
             if array.address_now is not None:
                 new_elements = graph_text.first_elements(array.now)
-                nodes[f"{name} now"] = DrawnNode(f"{name} now", "grid", "hexagon", new_elements, description)
-        return nodes
+                array_nodes[f"{name} now"] = DrawnNode(
+                    f"{name} now", "grid", "hexagon", new_elements, description
+                )
+        return array_nodes
 
     def _make_nodes(self) -> dict[str, DrawnNode]:
         affected_nodes = {node for dangling in self.graph.dangling for node in dangling.nodes}
@@ -205,7 +219,7 @@ class GraphView(View):
         return DrawnNode(
             text,
             self._choose_colour(group),
-            SHAPES.get(group.pattern[0].kind, "hexagon"),
+            SHAPE_OF_KIND.get(group.pattern[0].kind, "hexagon"),
             detail,
             graph_text.group_sentence(self.graph, group, self._node_times_ns),
             group.members,
@@ -236,7 +250,7 @@ class GraphView(View):
         """Return a graph of a group's first nodes, and the number of nodes that are not in it."""
         single_groups = [
             NodeGroup((node_number,), (self.graph.nodes[node_number],))
-            for node_number in group.members[:MAX_SINGLE]
+            for node_number in group.members[:MAX_SINGLE_NODES]
         ]
         drawn_members = {node_number for single in single_groups for node_number in single.members}
         edges = [
@@ -268,7 +282,7 @@ class GraphView(View):
     @cached_property
     def _kernel_colours(self) -> dict[str, int]:
         """The colour of each kernel name, assigned in order of appearance."""
-        names = [name for lanes in self.panels for name in lanes.kernels]
+        names = [name for timeline_lanes in self.panels for name in timeline_lanes.kernels]
         return choose_kernel_colours(
             [*names, *(node.name for node in self.graph.nodes if node.kind == "KERNEL")]
         )
