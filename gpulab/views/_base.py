@@ -221,7 +221,7 @@ def make_picture_bundle(image: bytes, text: str) -> Bundle:
     """Return the data and the metadata of a notebook output with a PNG image and its text."""
     width, height = picture.read_nominal_size(image)
     data = {"text/plain": text, "image/png": base64.b64encode(image).decode("ascii")}
-    return data, {"image/png": {"width": width, "height": height, "alt": text}, **palette.NEEDS_LIGHT}
+    return data, {"image/png": {"width": width, "height": height, "alt": text}, **palette.LIGHT_METADATA}
 
 
 def close_widgets_of_earlier_runs(widget: anywidget.AnyWidget) -> None:

@@ -233,7 +233,7 @@ class FigureView(HasTables, Savable):
         }
         height = Image.open(io.BytesIO(light_png)).height // SHARPNESS
         image_metadata = {"width": round(WIDTH_IN * DPI), "height": height, "alt": self.describe()}
-        return data, {"image/png": image_metadata, **palette.NEEDS_LIGHT}
+        return data, {"image/png": image_metadata, **palette.LIGHT_METADATA}
 
 
 def _make_data_url(png: bytes) -> str:

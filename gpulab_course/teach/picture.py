@@ -38,5 +38,5 @@ class Picture:
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> tuple[dict[str, object], dict[str, object]]:
-        metadata: dict[str, object] = {"image/png": {"alt": self.caption}, **palette.NEEDS_LIGHT}
+        metadata: dict[str, object] = {"image/png": {"alt": self.caption}, **palette.LIGHT_METADATA}
         return {"image/png": self.png, "text/plain": self.caption}, metadata

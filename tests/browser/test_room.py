@@ -10,7 +10,7 @@ import pytest
 
 import gpulab as gl
 from gpulab.views import DeviceCard, FragmentView, LaunchChart, TimelineView, WarpStepper
-from gpulab.views.launch.chart import GAP_PX, RUNNING_PX
+from gpulab.views.launch.chart import GAP_PX, OCCUPANCY_PX
 from tests.views import fragment_traces, synthetic, timelines
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -102,7 +102,7 @@ def test_the_time_axis_of_many_rows_is_visible(
     assert box["height"] > 0.4 * height, "the rows use the remaining space"
     # The row under the pointer is named; that of the last SM is above the warps and the axis.
     zoom = page.evaluate(ZOOM)
-    rows_px = box["height"] - (GAP_PX + RUNNING_PX + 34) * zoom
+    rows_px = box["height"] - (GAP_PX + OCCUPANCY_PX + 34) * zoom
     page.mouse.move(box["x"] + 140, box["y"] + rows_px - rows_px / sms / 2)
     assert f"SM {sms - 1}" in page.locator(".gl-said").inner_text()
 

@@ -97,7 +97,7 @@ def test_a_saved_page_is_whole_and_names_nothing_outside(view: Any, tmp_path: Pa
     assert view.title in html.unescape(text)
     assert "://" not in re.sub(r"base64,[\w+/=]+", "", text)
     assert "import " not in [line[:7] for line in text.splitlines()]
-    assert page.NOTE in text
+    assert page.SAVED_NOTE in text
     assert f'"view_name": "{view.view_name}"' in text.replace('":"', '": "')
     assert "_model_module" not in text
     view.save(tmp_path / "view.png")

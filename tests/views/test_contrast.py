@@ -34,7 +34,7 @@ VIEW_PAIRS = [
     ("on-good", "good"),
     ("on-warn", "warn"),
     ("on-purple", "purple"),
-    *((f"on-{name}", name) for name in palette.KERNELS),
+    *((f"on-{name}", name) for name in palette.KERNEL_COLOURS),
     ("on-muted", "muted"),
     ("on-error", "error"),
     ("fg", "other"),

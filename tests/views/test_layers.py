@@ -131,13 +131,13 @@ def test_a_circle_is_refused() -> None:
 
 
 def test_a_long_chain_goes_on_in_the_next_band() -> None:
-    count = 3 * dags.COLUMNS + 2
+    count = 3 * dags.MAX_COLUMNS + 2
     nodes = {str(n): DrawnNode(str(n), members=(n,)) for n in range(count)}
     box = draw_dag(nodes, [(str(n), str(n + 1)) for n in range(count - 1)], label="chain")
     item = box.items[0].wire()
-    assert [round(float(x)) for x in item["x0"]] == [n % dags.COLUMNS for n in range(count)]
+    assert [round(float(x)) for x in item["x0"]] == [n % dags.MAX_COLUMNS for n in range(count)]
     assert len({float(y) for y in item["y0"]}) == 4
-    assert float(max(item["y1"])) < box.height <= 4 * (dags.NODE_PX + dags.GAP_PX + dags.BAND_PX)
+    assert float(max(item["y1"])) < box.height <= 4 * (dags.NODE_PX + dags.GAP_PX + dags.BAND_GAP_PX)
 
 
 def test_a_high_graph_has_lower_nodes() -> None:

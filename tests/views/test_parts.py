@@ -16,7 +16,7 @@ from gpulab.views import LaunchChart
 from gpulab.views.parts import palette, picture
 from gpulab.views.parts.items import Line, Rects, Spans
 from gpulab.views.parts.pack import pack
-from gpulab.views.parts.page import NOTE, make_page
+from gpulab.views.parts.page import SAVED_NOTE, make_page
 from gpulab.views.parts.plot_picture import make_element_sentence
 from gpulab.views.parts.plots import draw_lane_grid, make_x_axis, plot
 from gpulab.words import number
@@ -108,7 +108,7 @@ def test_a_page_holds_the_view_in_words_and_as_a_picture_and_ends_nothing_early(
     assert "<p>words &lt;y&gt;</p>" in text
     assert "const gpulabView = {}" in text
     sent = json.loads(text.partition("const traits = ")[2].partition(";\n")[0])
-    assert sent == {"data": {"$bytes": "AP8="}, "text": "</script>ä", "saved": NOTE}
+    assert sent == {"data": {"$bytes": "AP8="}, "text": "</script>ä", "saved": SAVED_NOTE}
     assert text.count("</script>") == 1
     assert "p {}" in text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulab.views import PipelineView
-from gpulab.views.pipeline.view import FLIGHT, MISTAKE, STORE, USE
+from gpulab.views.pipeline.view import FLIGHT_COLOUR, MISTAKE_COLOUR, STORE_COLOUR, USE_COLOUR
 from tests.views.pipelines import block, copies_ahead, stores
 from tests.views.synthetic import boxes
 
@@ -27,12 +27,12 @@ def bars(view: PipelineView, *colours: str) -> list[tuple[float, float, str]]:
 def test_bars_are_those_of_the_record() -> None:
     view = PipelineView(block([copies_ahead(3, 5)] * 2))
     pipeline = view.record
-    assert {bar[:2] for bar in bars(view, FLIGHT)} == {
+    assert {bar[:2] for bar in bars(view, FLIGHT_COLOUR)} == {
         (fill.start, (fill.landed or 0) + 1) for fill in pipeline.fills
     }
-    assert {bar[:2] for bar in bars(view, USE)} == {(use.start, use.end) for use in pipeline.uses}
-    assert bars(view, MISTAKE, STORE) == []
-    for _, _, sentence in bars(view, FLIGHT):
+    assert {bar[:2] for bar in bars(view, USE_COLOUR)} == {(use.start, use.end) for use in pipeline.uses}
+    assert bars(view, MISTAKE_COLOUR, STORE_COLOUR) == []
+    for _, _, sentence in bars(view, FLIGHT_COLOUR):
         assert "warps 0 and 1" in sentence
         assert "line 8" in sentence
         assert "line 6" in sentence
@@ -46,7 +46,7 @@ def test_bars_are_those_of_the_record() -> None:
 @pytest.mark.parametrize(("left_out", "kinds"), [("wait", {"use"}), ("barrier", {"use", "fill"})])
 def test_mistakes_have_their_own_colour_and_both_lines(left_out: str, kinds: set[str]) -> None:
     view = PipelineView(block([copies_ahead(3, 6, [left_out])] * 2))
-    wrong = bars(view, MISTAKE)
+    wrong = bars(view, MISTAKE_COLOUR)
     assert {"use" if "use of fill" in sentence else "fill" for *_, sentence in wrong} == kinds
     assert all("line 8" in sentence and "line 10" in sentence for *_, sentence in wrong)
     assert sorted(use.start for use in view.record.uses) == [
@@ -54,7 +54,7 @@ def test_mistakes_have_their_own_colour_and_both_lines(left_out: str, kinds: set
     ]
     assert f"{len(view.record.mistakes)} mistake" in repr(view)
     (key,) = boxes(view.scene, "legend")
-    assert [MISTAKE, "mistake"] in key["entries"]
+    assert [MISTAKE_COLOUR, "mistake"] in key["entries"]
     view.close()
 
 

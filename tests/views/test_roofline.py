@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from gpulab.views import RooflineChart
 from gpulab.views.parts.palette import find_hex
-from gpulab.views.roofline.chart import COLOURS, LINE_HEIGHT, _space_heights
+from gpulab.views.roofline.chart import COLOURS, LABEL_HEIGHT_SHARE, _space_heights
 from tests.views import synthetic
 from virtualgpu.records.launch.roofline import Ceilings, Level, Roofline, RooflinePoint
 
@@ -197,14 +197,14 @@ def test_launches_at_one_place_share_a_label_that_stays_in_the_chart() -> None:
     labels = {text.get_text(): text.xyann[1] for text in ax.texts}
     assert {"a, b and 1 more", "d", "e", "matmul"} <= set(labels)
     heights = sorted(labels[name] for name in ("a, b and 1 more", "d", "e"))
-    assert min(np.diff(heights)) >= LINE_HEIGHT - 1e-9
+    assert min(np.diff(heights)) >= LABEL_HEIGHT_SHARE - 1e-9
     assert heights[0] > 0
 
 
 def test_names_keep_a_line_apart_and_off_the_foot() -> None:
-    foot = LINE_HEIGHT / 2
-    assert _space_heights([foot - 0.02, 0.9, foot]) == pytest.approx([foot, 0.9, foot + LINE_HEIGHT])
-    assert _space_heights([0.9, 0.9, 0.2]) == pytest.approx([0.9 - LINE_HEIGHT, 0.9, 0.2])
+    foot = LABEL_HEIGHT_SHARE / 2
+    assert _space_heights([foot - 0.02, 0.9, foot]) == pytest.approx([foot, 0.9, foot + LABEL_HEIGHT_SHARE])
+    assert _space_heights([0.9, 0.9, 0.2]) == pytest.approx([0.9 - LABEL_HEIGHT_SHARE, 0.9, 0.2])
     assert _space_heights([]) == []
 
 

@@ -12,7 +12,7 @@ from gpulab.views import TimelineView
 from gpulab.views.parts import palette, picture
 from gpulab.views.parts.boxes import slider
 from gpulab.views.parts.items import Tracks
-from gpulab.views.parts.palette import KERNELS
+from gpulab.views.parts.palette import KERNEL_COLOURS
 from gpulab.views.parts.plots import make_time_ticks, plot
 from gpulab.views.timeline.chart import draw_chart, find_tracks, make_lanes
 from gpulab.views.timeline.lanes import Lanes
@@ -77,7 +77,7 @@ def test_columns_follow_the_record() -> None:
             colour_of_name.setdefault(activity.name, set()).add(colour)
     assert numbers == set(by_number)
     assert all(len(colours) == 1 for colours in colour_of_name.values())
-    assert len({*map(frozenset, colour_of_name.values())}) == min(len(colour_of_name), len(KERNELS))
+    assert len({*map(frozenset, colour_of_name.values())}) == min(len(colour_of_name), len(KERNEL_COLOURS))
     square, cube = (
         {int(c) for c, n in zip(track["colour"], track["name"], strict=True) if track["names"][n] == name}
         for name in ("square", "cube")

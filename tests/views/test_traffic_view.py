@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpulab.views import TrafficView
-from gpulab.views.parts.palette import KERNELS
+from gpulab.views.parts.palette import KERNEL_COLOURS
 from tests.views import synthetic
 from tests.views.synthetic import items
 from virtualgpu.records.traffic import Expression, KernelSet, Traffic
@@ -59,10 +59,10 @@ def bars(record: Traffic) -> dict[float, list[tuple[float, float, str]]]:
 def test_bars_and_graph_have_the_colours_of_kernels() -> None:
     record = traffic(kernels=8)
     written, fused, by_hand = bars(record).values()
-    expected = [KERNELS[min(kernel, len(KERNELS) - 1)] for kernel in range(8)]
+    expected = [KERNEL_COLOURS[min(kernel, len(KERNEL_COLOURS) - 1)] for kernel in range(8)]
     assert [colour for _, _, colour in sorted(fused)] == 2 * expected
     assert [colour for _, _, colour in sorted(written)][:16:2] == expected
-    assert by_hand[0][2] not in KERNELS
+    assert by_hand[0][2] not in KERNEL_COLOURS
     (nodes,) = items(TrafficView(record).draw(), "nodes")
     colours = dict(zip(nodes["text"], (nodes["colours"][index] for index in nodes["colour"]), strict=True))
     assert [colours[f"e{2 * kernel}"] for kernel in range(8)] == expected

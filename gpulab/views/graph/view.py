@@ -13,7 +13,7 @@ from gpulab.views.graph.folding import NodeGroup, fold_groups
 from gpulab.views.parts import boxes
 from gpulab.views.parts.boxes import Box, Plot, column, legend, player
 from gpulab.views.parts.dag import DrawnNode, draw_dag
-from gpulab.views.parts.palette import KERNELS
+from gpulab.views.parts.palette import KERNEL_COLOURS
 from gpulab.views.parts.plots import nice_step
 from gpulab.views.timeline.chart import (
     choose_kernel_colours,
@@ -276,7 +276,7 @@ class GraphView(View):
         """Return the colour of a group, which is the same in the timeline."""
         engine = _find_engine(group)
         if engine == "kernel":
-            return KERNELS[self._kernel_colours[group.pattern[0].name]]
+            return KERNEL_COLOURS[self._kernel_colours[group.pattern[0].name]]
         return ENGINES[engine][0]
 
     @cached_property
@@ -292,7 +292,7 @@ class GraphView(View):
             entries = make_legend_entries(timelines)
         else:
             used_colours = {self._choose_colour(group) for group in self.groups}
-            engine_entries = [*ENGINES.values()][len(KERNELS) : DEVICE_ENGINES]
+            engine_entries = [*ENGINES.values()][len(KERNEL_COLOURS) : DEVICE_ENGINES]
             entries = [
                 *make_kernel_legend([*self._kernel_colours]),
                 *(entry for entry in engine_entries if entry[0] in used_colours),

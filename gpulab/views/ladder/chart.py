@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 COLOURS = ("accent", "tail", "good")
 # Lines and marks of the devices: curves on top of each other are all visible.
-STYLES = (("-", "o", 3.0), ("-", "s", 4.5), ((0, (3, 3)), "D", 4.5))
-MARGIN = 2**0.3  # of the working sets, on both sides
+LINE_STYLES = (("-", "o", 3.0), ("-", "s", 4.5), ((0, (3, 3)), "D", 4.5))
+MARGIN_FACTOR = 2**0.3  # of the working sets, on both sides
 
 
 class LadderChart(FigureView):
@@ -108,12 +108,12 @@ class LadderChart(FigureView):
         """Return tables of all latencies and bandwidths, and of the measurement methods for the first
         device.
         """
-        latencies = tuple(
+        latency_rows = tuple(
             (ladder.provenance.label, working_set, time_ns)
             for ladder in self.ladders
             for working_set, time_ns in _list_points(ladder)
         )
-        bandwidths = tuple(
+        bandwidth_rows = tuple(
             (
                 ladder.provenance.label,
                 bandwidth.level,
@@ -125,7 +125,7 @@ class LadderChart(FigureView):
             for bandwidth in ladder.bandwidths
         )
         first_ladder = self.ladders[0]
-        methods = (
+        method_rows = (
             ("latency", first_ladder.latency_method),
             *(
                 (bandwidth.level, bandwidth.method + _find_document(bandwidth))
@@ -140,7 +140,7 @@ class LadderChart(FigureView):
                     Column("working set", "working_set_bytes", size),
                     Column("a load", "latency_ns", duration),
                 ),
-                latencies,
+                latency_rows,
             ),
             Table(
                 "Bandwidth",
@@ -151,9 +151,9 @@ class LadderChart(FigureView):
                     Column("published GB/s", "published_gb_per_s", number),
                     "method",
                 ),
-                bandwidths,
+                bandwidth_rows,
             ),
-            Table("How each number was obtained", ("quantity", "method"), methods),
+            Table("How each number was obtained", ("quantity", "method"), method_rows),
         )
 
     def painters(self) -> tuple[Painter, ...]:
@@ -161,10 +161,10 @@ class LadderChart(FigureView):
 
     def _paint_latency(self, ax: Axes) -> None:
         """Draw the latency over the working set, with dashed lines at the capacities of the first device."""
-        min_bytes = min(int(ladder.working_set_bytes[0]) for ladder in self.ladders) / MARGIN
-        max_bytes = max(int(ladder.working_set_bytes[-1]) for ladder in self.ladders) * MARGIN
+        min_bytes = min(int(ladder.working_set_bytes[0]) for ladder in self.ladders) / MARGIN_FACTOR
+        max_bytes = max(int(ladder.working_set_bytes[-1]) for ladder in self.ladders) * MARGIN_FACTOR
         for index, ladder in enumerate(self.ladders):
-            line_style, marker, marker_points = STYLES[index]
+            line_style, marker, marker_points = LINE_STYLES[index]
             ax.plot(
                 ladder.working_set_bytes,
                 ladder.latency_ns,
@@ -180,20 +180,23 @@ class LadderChart(FigureView):
             )
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
-        octaves = [
+        tick_exponents = [
             exponent
             for exponent in range(math.ceil(math.log2(min_bytes)), int(math.log2(max_bytes)) + 1)
             if exponent % 4 == 2
         ]
-        ax.set_xticks([2.0**exponent for exponent in octaves], [size(2.0**exponent) for exponent in octaves])
+        ax.set_xticks(
+            [2.0**exponent for exponent in tick_exponents],
+            [size(2.0**exponent) for exponent in tick_exponents],
+        )
         ax.set_xlim(min_bytes, max_bytes)
         number_ticks(ax, "y", (1, 2, 5))
-        for capacity in self.ladders[0].capacities:
-            if min_bytes < capacity.size_bytes < max_bytes:
-                ax.axvline(capacity.size_bytes, color=colour("muted"), linewidth=0.9, linestyle="--")
+        for level_capacity in self.ladders[0].capacities:
+            if min_bytes < level_capacity.size_bytes < max_bytes:
+                ax.axvline(level_capacity.size_bytes, color=colour("muted"), linewidth=0.9, linestyle="--")
                 ax.annotate(
-                    f"{capacity.level}: {size(capacity.size_bytes)}",
-                    (capacity.size_bytes, 1),
+                    f"{level_capacity.level}: {size(level_capacity.size_bytes)}",
+                    (level_capacity.size_bytes, 1),
                     (-3, -2),
                     xycoords=("data", "axes fraction"),
                     textcoords="offset points",
@@ -255,8 +258,8 @@ class LadderChart(FigureView):
         ax.set_yticks(range(len(levels)), levels)
         ax.set_ylim(len(levels) - 0.4, -0.6)
         ax.set_xlim(lowest_gbps, max(rates) * 4)
-        decades = range(math.ceil(math.log10(lowest_gbps)), math.ceil(math.log10(max(rates) * 4)))
-        ax.set_xticks([10.0**exponent for exponent in decades if exponent % 2])
+        tick_exponents = range(math.ceil(math.log10(lowest_gbps)), math.ceil(math.log10(max(rates) * 4)))
+        ax.set_xticks([10.0**exponent for exponent in tick_exponents if exponent % 2])
         ax.xaxis.set_major_formatter(lambda gbps, _: number(gbps))
         ax.xaxis.set_minor_locator(NullLocator())
         ax.grid(axis="x")
@@ -275,13 +278,13 @@ def _list_points(ladder: MemoryLadder) -> list[tuple[int, float]]:
 
 def _find_level_latencies(ladder: MemoryLadder) -> list[tuple[str, float]]:
     """Return a text with the latency at half of each cache's capacity and at the largest working set."""
-    latencies = [
-        (f"from {capacity.level}", ladder.latency_at(capacity.size_bytes / 2))
-        for capacity in ladder.capacities
-        if capacity.size_bytes / 2 < ladder.working_set_bytes[-1]
+    latency_rows = [
+        (f"from {level_capacity.level}", ladder.latency_at(level_capacity.size_bytes / 2))
+        for level_capacity in ladder.capacities
+        if level_capacity.size_bytes / 2 < ladder.working_set_bytes[-1]
     ]
-    largest_set = int(ladder.working_set_bytes[-1])
-    return [*latencies, (f"within {size(largest_set)}", ladder.latency_at(largest_set))]
+    largest_set_bytes = int(ladder.working_set_bytes[-1])
+    return [*latency_rows, (f"within {size(largest_set_bytes)}", ladder.latency_at(largest_set_bytes))]
 
 
 def _format_rate(bandwidth: LevelBandwidth) -> str:

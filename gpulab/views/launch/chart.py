@@ -24,14 +24,14 @@ BLOCK_SIZES = range(32, 1025, 32)
 LEFT_PX = 54
 # Height of the rows of a few busy SMs. Many rows share the available height; up to 16 rows have names.
 ROW_PX = 26
-ROWS_PX = 170
-NARROW_ROWS_PX = 120
-NAMED_PX = 13.5
-IDLE_PX = 18
+MAX_ROWS_PX = 170
+MAX_NARROW_ROWS_PX = 120
+MIN_NAMED_ROW_PX = 13.5
+IDLE_LINE_PX = 18
 GAP_PX = 10
-RUNNING_PX = 46
+OCCUPANCY_PX = 46
 SHADES = ("accent", "accent-2", "tail")
-MEANING = (
+OCCUPANCY_MEANING = (
     "Occupancy is the fraction of an SM's warp slots in use. Theoretical: the slots that this launch can "
     "fill. Achieved: the slots that were filled on average, while an SM was busy. The more block slots of an "
     "SM are in use, the stronger the colour of its row."
@@ -64,9 +64,9 @@ class LaunchChart(Steered):
         self.waves = Waves(trace)
         self._other_waves = Waves(beside) if beside is not None else None
         self._at_block_size = at_block_size
-        sizes = sorted({*BLOCK_SIZES, math.prod(trace.block)})
-        warps = [f"{count(size, 'thread')} = {count(-(-size // 32), 'warp')}" for size in sizes]
-        size_slider = slider("Threads per block", "block_threads", sizes, warps)
+        block_sizes = sorted({*BLOCK_SIZES, math.prod(trace.block)})
+        warp_texts = [f"{count(size, 'thread')} = {count(-(-size // 32), 'warp')}" for size in block_sizes]
+        size_slider = slider("Threads per block", "block_threads", block_sizes, warp_texts)
         super().__init__(
             title=f"Launch of {trace.kernel_name}: blocks on SMs over time",
             source=trace.provenance.source,
@@ -101,9 +101,9 @@ class LaunchChart(Steered):
         The view shows an error of the function.
         """
         with self._lock, self._show_errors("The other launch"):
-            other_trace = other() if callable(other) else other
-            if other_trace is not None:
-                self._other_waves = Waves(other_trace)
+            compared_trace = other() if callable(other) else other
+            if compared_trace is not None:
+                self._other_waves = Waves(compared_trace)
                 self._show(self.trace)
         return self
 
@@ -146,7 +146,7 @@ class LaunchChart(Steered):
         return f"{text}."
 
     def describe(self) -> str:
-        lines = [self.sentence(), MEANING]
+        lines = [self.sentence(), OCCUPANCY_MEANING]
         for waves in filter(None, (self.waves, self._other_waves)):
             trace = waves.trace
             occupancy = waves.trace.occupancy
@@ -198,15 +198,15 @@ def _make_legend(launches: list[Waves]) -> Box:
 
 
 def _describe_occupancy(waves: Waves) -> str:
-    theoretical = percent(waves.trace.occupancy.fraction)
-    return f"Theoretical occupancy {theoretical}, achieved {percent(waves.achieved)} ({waves.achieved_note})"
+    theoretical_text = percent(waves.trace.occupancy.fraction)
+    return f"Theoretical occupancy {theoretical_text}, achieved {percent(waves.achieved)} ({waves.achieved_note})"
 
 
 def _draw_panel(waves: Waves, span_ns: int) -> Box:
     """Return the picture, numbers and limits of one launch; in a narrow view the numbers are above."""
     picture = column(
         words(_make_heading(waves), name="waves"),
-        _draw_chart(waves, span_ns, _compute_rows_px(waves, ROWS_PX)),
+        _draw_chart(waves, span_ns, _compute_rows_px(waves, MAX_ROWS_PX)),
     )
     numbers_box = column(numbers(waves.make_number_rows(), least=168), _draw_limits(waves), gap=8)
     return row(picture, numbers_box, weights=[2.6, 1], least=[440, 200], above=True)
@@ -223,8 +223,8 @@ def _compare_launches(left_waves: Waves, right_waves: Waves, span_ns: int, is_st
         column(words(heading, "strong"), words(_make_heading(waves), name="waves"), note_box, gap=2)
         for heading, waves, note_box in zip(headings, launches, note_boxes, strict=True)
     ]
-    rows_px = max(_compute_rows_px(waves, NARROW_ROWS_PX) for waves in launches)
-    idle_px = IDLE_PX if left_waves.idle_sms or right_waves.idle_sms else 0
+    rows_px = max(_compute_rows_px(waves, MAX_NARROW_ROWS_PX) for waves in launches)
+    idle_px = IDLE_LINE_PX if left_waves.idle_sms or right_waves.idle_sms else 0
     number_pairs = zip(left_waves.make_number_rows(), right_waves.make_number_rows(), strict=True)
     rows = [
         [term, f"{left_value} ({left_detail})", f"{right_value} ({right_detail})"]
@@ -246,18 +246,16 @@ def _make_fixed_note(waves: Waves) -> str:
 
 def _make_heading(waves: Waves) -> str:
     text = f"{count(math.prod(waves.trace.block), 'thread')} per block: {waves.describe_waves()}"
-    most_running = float(waves.running()[1].max(initial=0))
-    if waves.full_waves and most_running < 0.6 * waves.trace.blocks_per_wave:
-        text += (
-            f". At most {number(round(most_running))} ran at once, because blocks ended before others started"
-        )
+    max_running_blocks = float(waves.running()[1].max(initial=0))
+    if waves.full_waves and max_running_blocks < 0.6 * waves.trace.blocks_per_wave:
+        text += f". At most {number(round(max_running_blocks))} ran at once, because blocks ended before others started"
     return text
 
 
 def _draw_limits(waves: Waves) -> Box:
     occupancy = waves.trace.occupancy
-    registers = count(occupancy.registers_per_thread, "register")
-    resources_text = f"{registers} per thread and {size(occupancy.shared_bytes)} of shared memory"
+    registers_text = count(occupancy.registers_per_thread, "register")
+    resources_text = f"{registers_text} per thread and {size(occupancy.shared_bytes)} of shared memory"
     contents = column(
         words(f"Blocks per SM that each limit alone would allow, with {resources_text} per block:", "note"),
         bars(make_limit_bars(occupancy), label=0.44),
@@ -276,18 +274,18 @@ def _find_shown_sms(waves: Waves) -> npt.NDArray[Any]:
 def _compute_rows_px(waves: Waves, max_height_px: float) -> float:
     """Return the height in pixels of the rows of all SMs; rows are higher if there are few SMs."""
     rows = max(1, _find_shown_sms(waves).size)
-    return float(min(rows * ROW_PX, max(max_height_px, rows * NAMED_PX if rows <= 16 else 0)))
+    return float(min(rows * ROW_PX, max(max_height_px, rows * MIN_NAMED_ROW_PX if rows <= 16 else 0)))
 
 
 def _draw_chart(waves: Waves, span_ns: int, height: float, idle_px: float | None = None) -> Box:
     """Draw the blocks of a launch, with the number of warps per SM below; idle SMs share one line."""
     trace = waves.trace
-    domain = (0.0, float(span_ns))
-    sms = _find_shown_sms(waves)
+    time_range = (0.0, float(span_ns))
+    shown_sms = _find_shown_sms(waves)
     if idle_px is None:
-        idle_px = IDLE_PX if waves.idle_sms else 0
+        idle_px = IDLE_LINE_PX if waves.idle_sms else 0
     warps_top = height + idle_px + GAP_PX
-    warps_bottom = warps_top + RUNNING_PX
+    warps_bottom = warps_top + OCCUPANCY_PX
     unit, scale = time_unit(span_ns)
     title = "time since the first block started"
     warps_text = "warps per SM busy at that moment, dashed: as many as fit"
@@ -295,13 +293,13 @@ def _draw_chart(waves: Waves, span_ns: int, height: float, idle_px: float | None
     label = f"Blocks of {count(math.prod(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} over time"
     return plots.plot(
         warps_bottom + 34,
-        domain,
-        _draw_blocks(waves, sms, height),
-        _draw_sm_ticks(sms, height, domain),
-        *(_draw_idle_line(waves, height + 3, domain) if waves.idle_sms else ()),
-        *_draw_occupancy(waves, warps_top, domain),
+        time_range,
+        _draw_blocks(waves, shown_sms, height),
+        _draw_sm_ticks(shown_sms, height, time_range),
+        *(_draw_idle_line(waves, height + 3, time_range) if waves.idle_sms else ()),
+        *_draw_occupancy(waves, warps_top, time_range),
         plots.make_y_name(
-            "SM" if height < 80 else "one row per SM", height / 2, domain, LEFT_PX, of_rows=True
+            "SM" if height < 80 else "one row per SM", height / 2, time_range, LEFT_PX, of_rows=True
         ),
         plots.make_x_axis(warps_bottom, span_ns, number, axis_text, scale=scale, zoom=True),
         label=f"{label}: {waves.describe_waves()}. Arrow keys go from block to block, Enter shows "
@@ -315,35 +313,41 @@ def _draw_chart(waves: Waves, span_ns: int, height: float, idle_px: float | None
 def _draw_blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
     busy_spans = None
     if waves.sample is not waves:
-        sm, start_ns, end = waves.trace.busy(waves.trace.span_ns / 2000)
+        sm, start_ns, ends_ns = waves.trace.busy(waves.trace.span_ns / 2000)
         busy_spans = {
             "row": np.searchsorted(sms, sm).astype(np.int32),
             "x0": start_ns,
-            "x1": end,
+            "x1": ends_ns,
             "colour": "other",
         }
     waves = waves.sample
     trace = waves.trace
-    order = waves.order
+    block_order = waves.order
     # Four bytes represent times up to 2.1 s exactly, and halve the data that a slider sends.
     time_type = np.int32 if max(trace.span_ns, waves.blocks) < 1 << 31 else np.float64
-    start = trace.start_ns[order]
-    end = trace.end_ns[order]
+    starts_ns = trace.start_ns[block_order]
+    ends_ns = trace.end_ns[block_order]
     # Slots that a sample or a small launch does not use would only make its rows look empty.
     is_partial = trace.sampled > 1 or sms.size < trace.sm_count
     slots_per_sm = 1 if is_partial else trace.occupancy.blocks_per_sm
-    index = trace.block_index[order]
+    block_index = trace.block_index[block_order]
     x, y, _ = trace.grid
-    axes: dict[str, Any] = {"x": index % x, "y": index // x % y, "z": index // (x * y)}
-    used_axes = [name for name, length in zip(axes, trace.grid, strict=True) if name == "x" or length > 1]
+    axes: dict[str, Any] = {"x": block_index % x, "y": block_index // x % y, "z": block_index // (x * y)}
+    used_axes = [
+        axis_name
+        for axis_name, length in zip(axes, trace.grid, strict=True)
+        if axis_name == "x" or length > 1
+    ]
     if len(used_axes) > 1:
         used_axes = [*axes][: 3 if "z" in used_axes else 2]
-    index_pieces = [text_piece for name in used_axes for text_piece in (", ", [f"block_{name}"])][1:]
+    index_pieces = [text_piece for axis_name in used_axes for text_piece in (", ", [f"block_{axis_name}"])][
+        1:
+    ]
     index_pieces = index_pieces if len(used_axes) == 1 else ["(", *index_pieces, ")"]
     return Spans(
-        start.astype(time_type),
-        end.astype(time_type),
-        np.searchsorted(sms, trace.sm_id[order]).astype(np.uint16),
+        starts_ns.astype(time_type),
+        ends_ns.astype(time_type),
+        np.searchsorted(sms, trace.sm_id[block_order]).astype(np.uint16),
         np.where(waves.in_tail, 2, waves.wave % 2).astype(np.uint8),
         SHADES,
         rows=max(1, sms.size),
@@ -354,7 +358,7 @@ def _draw_blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
         busy=busy_spans,
         row_names=[f"SM {sm}" for sm in sms.tolist()],
         written=index_pieces,
-        columns={f"block_{name}": axes[name].astype(time_type) for name in used_axes}
+        columns={f"block_{axis_name}": axes[axis_name].astype(time_type) for axis_name in used_axes}
         | {"wave": waves.wave + np.uint16(1)},
         say=[
             "Block ",
@@ -392,8 +396,8 @@ def _draw_sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, fl
 def _draw_idle_line(waves: Waves, top_px: float, domain: tuple[float, float]) -> list[Item]:
     text = f"{count(waves.idle_sms, 'SM')} idle: {noun(waves.idle_sms, 'it', 'they')} got no block"
     return [
-        Rects([domain[0]], [domain[1]], [top_px], [top_px + IDLE_PX - 4], "grid"),
-        Labels([domain[0]], [top_px + (IDLE_PX - 4) / 2], [text], dx=6, pin=True),
+        Rects([domain[0]], [domain[1]], [top_px], [top_px + IDLE_LINE_PX - 4], "grid"),
+        Labels([domain[0]], [top_px + (IDLE_LINE_PX - 4) / 2], [text], dx=6, pin=True),
     ]
 
 
@@ -403,23 +407,27 @@ def _draw_occupancy(waves: Waves, top_px: float, domain: tuple[float, float]) ->
     occupancy = waves.trace.occupancy
     times, running_warps = waves.count_running_on_busy()
     warp_counts = running_warps * trace.warps_per_block
-    axis_top = max(1.0, occupancy.warps_per_sm, float(warp_counts.max(initial=0)))
-    vertical = Axis(0, axis_top, {occupancy.warps_per_sm: number(occupancy.warps_per_sm), 0: "0"})
-    axes = Axes(Axis(*domain), vertical, RUNNING_PX - 8, top_px + 8)
+    axis_top_warps = max(1.0, occupancy.warps_per_sm, float(warp_counts.max(initial=0)))
+    vertical = Axis(0, axis_top_warps, {occupancy.warps_per_sm: number(occupancy.warps_per_sm), 0: "0"})
+    axes = Axes(Axis(*domain), vertical, OCCUPANCY_PX - 8, top_px + 8)
     line_y = float(axes.y(occupancy.warps_per_sm))
-    bottom = axes.bottom
+    axis_bottom = axes.bottom
     plot_items = [
-        Line(times, axes.y(warp_counts), "accent", fill="other", base=bottom, step=True, width=0),
+        Line(times, axes.y(warp_counts), "accent", fill="other", base=axis_bottom, step=True, width=0),
         Rules([domain[0]], [line_y], [domain[1]], [line_y], dash=True),
         *axes.draw_sides(LEFT_PX),
-        plots.make_y_name("warps", (top_px + bottom) / 2, domain, LEFT_PX),
+        plots.make_y_name("warps", (top_px + axis_bottom) / 2, domain, LEFT_PX),
     ]
     if waves.in_tail.any():
         tail_start_ns = float(waves.trace.start_ns[waves.order][waves.in_tail.argmax()])
-        is_late = tail_start_ns > 0.9 * domain[1]
-        name, anchor, dx = ("◂ tail", "end", -4) if is_late else ("tail ▸", "start", 4)
-        plot_items.append(Rules([tail_start_ns], [top_px - GAP_PX], [tail_start_ns], [bottom], "fg"))
-        plot_items.append(Labels([tail_start_ns], [bottom - 9], [name], anchor=anchor, dx=dx))
+        is_tail_late = tail_start_ns > 0.9 * domain[1]
+        tail_text, text_anchor, text_offset_px = (
+            ("◂ tail", "end", -4) if is_tail_late else ("tail ▸", "start", 4)
+        )
+        plot_items.append(Rules([tail_start_ns], [top_px - GAP_PX], [tail_start_ns], [axis_bottom], "fg"))
+        plot_items.append(
+            Labels([tail_start_ns], [axis_bottom - 9], [tail_text], anchor=text_anchor, dx=text_offset_px)
+        )
     return plot_items
 
 
@@ -427,10 +435,12 @@ def _make_caption(trace: LaunchTrace, other: LaunchTrace | None) -> str:
     origin = f"Placement and times {trace.provenance.label}"
     step_text = f"; timer step {trace.timer_step_ns} ns" if trace.timer_step_ns > 1 else ""
     other_text = f"; compared with a launch {other.provenance.label}" if other is not None else ""
-    no_slider = ""
+    no_slider_note = ""
     if math.prod(trace.grid) != trace.grid[0] or math.prod(trace.block) != trace.block[0]:
-        no_slider = (
+        no_slider_note = (
             " There is no slider for the block size, because a launch of several dimensions can be divided "
             "in several ways."
         )
-    return f"{origin}{step_text}{other_text}. {trace.note} {MEANING}{no_slider}".replace("  ", " ")
+    return f"{origin}{step_text}{other_text}. {trace.note} {OCCUPANCY_MEANING}{no_slider_note}".replace(
+        "  ", " "
+    )

@@ -82,15 +82,15 @@ class LayersView(View):
                     short_name, colour, "box", library or layer, f"{layer}: {_format_symbol(symbol, calls)}"
                 )
                 node_keys.append(key)
-            edges += [(upper, lower) for upper in previous_keys[:1] for lower in node_keys]
+            edges += [(caller, callee) for caller in previous_keys[:1] for callee in node_keys]
             previous_keys = node_keys or previous_keys
-        omissions = [
+        omission_texts = [
             f"{layer}: {count(len(symbols) - MAX_SYMBOLS, 'more symbol')}"
             for layer, symbols in zip(LAYERS, stack.layers, strict=True)
             if len(symbols) > MAX_SYMBOLS
         ]
         note_text = " ".join(
-            filter(None, (stack.note, f"Not drawn: {listing(omissions)}." if omissions else ""))
+            filter(None, (stack.note, f"Not drawn: {listing(omission_texts)}." if omission_texts else ""))
         )
         picture = draw_dag(nodes, edges, label=_describe_stack(stack), max_height_px=_MAX_HEIGHT_PX)
         return column(picture, words(note_text, "note")) if note_text else picture

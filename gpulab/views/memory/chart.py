@@ -25,21 +25,21 @@ from virtualgpu.records.memory import MemorySamples
 from virtualgpu.records.memory.samples import MARK_COLUMNS, SAMPLE_COLUMNS
 
 HEIGHT_PX = 220
-AXIS_PX = 34
-MARKS_PX = 36
+AXIS_HEIGHT_PX = 34
+MARKS_HEIGHT_PX = 36
 LEFT_PX = 76
-AREAS = (("used", "accent"), ("cached", "accent-pale"), ("driver and others", "other-pale"))
+AREA_COLOURS = (("used", "accent"), ("cached", "accent-pale"), ("driver and others", "other-pale"))
 LEGEND = [
-    *((colour, name) for name, colour in AREAS),
+    *((colour, name) for name, colour in AREA_COLOURS),
     ("tail", "peak"),
     ("error", "limit, failed requests"),
     ("good", "returned"),
 ]
 MARK_COLOURS = ("accent", "muted", "good", "error")  # allocated, freed, returned, failed
-PICTURE_POINTS = 800
+MAX_PICTURE_POINTS = 800
 ZIGZAG_TEETH = 40
 # A shorter recording is shown by event: it has a reading before and after its events, and few others.
-FEW_READINGS = 5
+MIN_READINGS = 5
 # Largest ratio of the whole device's memory to the pool's at which the chart shows all of it.
 MAX_OUTSIDE_FACTOR = 3.0
 
@@ -66,7 +66,7 @@ class MemoryChart(View, module="memory/chart"):
 
     state = traitlets.Unicode("stopped").tag(sync=True)
     has_buttons = traitlets.Bool(False).tag(sync=True)
-    axis = traitlets.Enum([*memory_text.AXES], "time").tag(sync=True, echo_update=False)
+    axis = traitlets.Enum([*memory_text.AXIS_NAMES], "time").tag(sync=True, echo_update=False)
 
     def __init__(
         self,
@@ -105,12 +105,12 @@ class MemoryChart(View, module="memory/chart"):
             "marks": {name: getattr(record.marks, name) for name in MARK_COLUMNS},
             "lines": [memory_text.format_line(record, index) for index in range(len(record.lines))],
             "capacity": record.capacity_bytes,
-            "said": memory_text.PAGE | {"legend": LEGEND},
+            "said": memory_text.PAGE_TEXTS | {"legend": LEGEND},
         }
-        scene, data = pack(page_data)
+        page_scene, data = pack(page_data)
         with self.hold_sync():
             self.caption = _make_caption(record)
-            self.scene = scene
+            self.scene = page_scene
             self.data = data
             for name, value in traits.items():
                 setattr(self, name, value)
@@ -151,10 +151,10 @@ class MemoryChart(View, module="memory/chart"):
         if content.get("kind") == "all":
             self.redraw()
         elif self._perform is not None and content.get("kind") == "act":
-            action = str(content.get("what"))
+            message_action = str(content.get("what"))
             status_text = ""
-            with self._lock, self._show_errors(action.capitalize()):
-                status_text = self._perform(action, str(content.get("size", "")))
+            with self._lock, self._show_errors(message_action.capitalize()):
+                status_text = self._perform(message_action, str(content.get("size", "")))
             self.send({"kind": "answer", "text": status_text})
 
     def html(self) -> str:
@@ -176,37 +176,37 @@ class MemoryChart(View, module="memory/chart"):
         peak = record.peak
         limit_bytes = record.latest("limit_bytes")
         used_bytes = record.latest("used_bytes")
-        sizes = (
+        sizes_bytes = (
             used_bytes,
             memory_text.compute_cached_bytes(record),
             memory_text.compute_outside_bytes(record),
         )
-        values = [
-            *map(memory_text.format_size, sizes),
-            size(limit_bytes) if limit_bytes else memory_text.NO_LIMIT,
+        figure_values = [
+            *map(memory_text.format_size, sizes_bytes),
+            size(limit_bytes) if limit_bytes else memory_text.NO_LIMIT_TEXT,
         ]
-        values.append(size(peak[0]) if peak else memory_text.NOT_AVAILABLE)
-        details = ("", "kept by the pool", "", "", "")
-        figures = list(zip(memory_text.TERMS, values, details, strict=True))
+        figure_values.append(size(peak[0]) if peak else memory_text.NOT_AVAILABLE)
+        figure_details = ("", "kept by the pool", "", "", "")
+        figure_rows = list(zip(memory_text.FIGURE_TERMS, figure_values, figure_details, strict=True))
         return column(
             legend(LEGEND),
-            numbers(figures, least=140),
+            numbers(figure_rows, least=140),
             _draw_plot(record, self.axis, self.sentence()),
             paragraph(record.note, "note") if record.note else None,
         )
 
 
 def _make_caption(record: MemorySamples) -> str:
-    label = record.provenance.label
-    text = f"{label[0].upper()}{label[1:]}; wall time."
+    provenance_label = record.provenance.label
+    caption_text = f"{provenance_label[0].upper()}{provenance_label[1:]}; wall time."
     if record.provenance.source == "modelled":
-        text += " The sizes of the pool equal CuPy's to the byte, and the driver's share is modelled."
-    return f"{text} {record.note}".strip()
+        caption_text += " The sizes of the pool equal CuPy's to the byte, and the driver's share is modelled."
+    return f"{caption_text} {record.note}".strip()
 
 
 def _choose_axis(record: MemorySamples, state: str, axis: str = "time") -> str:
     """Return the axis that suits an ended recording; a recording in progress keeps its axis."""
-    return "event" if state == "stopped" and len(record) <= FEW_READINGS and len(record.marks) else axis
+    return "event" if state == "stopped" and len(record) <= MIN_READINGS and len(record.marks) else axis
 
 
 def order_by_event(record: MemorySamples) -> MemorySamples:
@@ -218,25 +218,25 @@ def order_by_event(record: MemorySamples) -> MemorySamples:
     """
     event_marks = record.marks
 
-    def levels(readings: Any, changes: Any) -> Any:
+    def compute_levels(readings: Any, changes: Any) -> Any:
         later_changes = np.append(np.cumsum(changes[::-1])[::-1], 0.0)
         last_reading = readings[~np.isnan(readings)][-1:]
         return np.maximum(0.0, (last_reading if len(last_reading) else np.nan) - later_changes)
 
-    used_bytes = levels(record.used_bytes, event_marks.allocated_bytes - event_marks.freed_bytes)
-    reserved_bytes = levels(record.reserved_bytes, event_marks.reserved_bytes)
-    reading = np.searchsorted(record.time_ns, np.append(0.0, event_marks.time_ns), side="right") - 1
-    reading = np.maximum(reading, 0)
-    outside_bytes = np.maximum(0.0, record.device_bytes - record.reserved_bytes)[reading]
+    used_bytes = compute_levels(record.used_bytes, event_marks.allocated_bytes - event_marks.freed_bytes)
+    reserved_bytes = compute_levels(record.reserved_bytes, event_marks.reserved_bytes)
+    reading_index = np.searchsorted(record.time_ns, np.append(0.0, event_marks.time_ns), side="right") - 1
+    reading_index = np.maximum(reading_index, 0)
+    outside_bytes = np.maximum(0.0, record.device_bytes - record.reserved_bytes)[reading_index]
     event_numbers = np.arange(len(event_marks) + 2.0)
     columns = {
         "time_ns": event_numbers,
         "used_bytes": used_bytes,
         "reserved_bytes": reserved_bytes,
         "peak_bytes": np.zeros(len(event_marks) + 1),
-        "limit_bytes": record.limit_bytes[reading],
+        "limit_bytes": record.limit_bytes[reading_index],
         "device_bytes": reserved_bytes + outside_bytes,
-        "others_bytes": record.others_bytes[reading],
+        "others_bytes": record.others_bytes[reading_index],
     }
     # The last step ends at a reading of its own, which repeats it.
     repeated_columns: dict[str, Any] = {
@@ -260,15 +260,15 @@ def _draw_plot(record: MemorySamples, axis: str, label: str) -> Box:
     if is_by_event:
         record = order_by_event(record)
     end_ns = max(record.duration_ns, 1.0)
-    stacks = [record.used_bytes, record.reserved_bytes, record.device_bytes]
-    bounds = np.unique(np.linspace(0, len(record), PICTURE_POINTS, endpoint=False).astype(np.int64))
+    stacked_curves = [record.used_bytes, record.reserved_bytes, record.device_bytes]
+    bounds = np.unique(np.linspace(0, len(record), MAX_PICTURE_POINTS, endpoint=False).astype(np.int64))
     time_ns, peak_bytes, limit_bytes, *top_curves = (
         _find_interval_maxima(values, bounds)
-        for values in (record.time_ns, record.peak_bytes, record.limit_bytes, *stacks)
+        for values in (record.time_ns, record.peak_bytes, record.limit_bytes, *stacked_curves)
     )
     axis_top = compute_top_bytes(top_curves[1], top_curves[2], peak_bytes, limit_bytes, record.capacity_bytes)
-    vertical = Axis(0, axis_top, {tick: size(tick) for tick in make_size_ticks(axis_top)}, grid=True)
-    axes = Axes(Axis(0, end_ns), vertical, HEIGHT_PX, MARKS_PX)
+    vertical_axis = Axis(0, axis_top, {tick: size(tick) for tick in make_size_ticks(axis_top)}, grid=True)
+    axes = Axes(Axis(0, end_ns), vertical_axis, HEIGHT_PX, MARKS_HEIGHT_PX)
     bottom = axes.bottom
 
     def heights(sizes: Any) -> Any:
@@ -282,15 +282,15 @@ def _draw_plot(record: MemorySamples, axis: str, label: str) -> Box:
         np.fmax(top_curves[1], np.fmax(top_curves[0], next_peak)),
         top_curves[2],
     ]
-    for interval in _find_runs(np.isnan([*top_curves, peak_bytes]).all(axis=0)):
+    for gap_free_range in _find_runs(np.isnan([*top_curves, peak_bytes]).all(axis=0)):
         x = np.append(
-            time_ns[interval], time_ns[min(interval.stop, len(time_ns) - 1)]
+            time_ns[gap_free_range], time_ns[min(gap_free_range.stop, len(time_ns) - 1)]
         )  # valid until the next reading
-        for area_top, (_, colour) in zip(reversed(top_curves), reversed(AREAS), strict=True):
-            y = _make_area_points(heights(area_top[interval]), bottom)
+        for area_top, (_, colour) in zip(reversed(top_curves), reversed(AREA_COLOURS), strict=True):
+            y = _make_area_points(heights(area_top[gap_free_range]), bottom)
             plot_items.append(Line(x, y, colour, width=0, fill=colour, base=bottom, step=True))
-        has_limit = limit_bytes[interval] > 0
-        y = heights(limit_bytes[interval])[has_limit]
+        has_limit = limit_bytes[gap_free_range] > 0
+        y = heights(limit_bytes[gap_free_range])[has_limit]
         plot_items.append(Rules(x[:-1][has_limit], y, x[1:][has_limit], y, "error", width=2))
     if peak is not None:
         y = [float(heights(peak[0]))]
@@ -298,19 +298,19 @@ def _draw_plot(record: MemorySamples, axis: str, label: str) -> Box:
     excess_bytes = float(np.nanmax(top_curves[2], initial=0)) - axis_top
     if excess_bytes > 0:
         plot_items.append(_draw_torn_edge(end_ns))
-        text = memory_text.BEYOND.format(size=size(excess_bytes))
-        plot_items.append(Labels([0.0], [MARKS_PX + 16.0], [text], dx=6))
-    horizontal = (
+        excess_text = memory_text.BEYOND_TEXT.format(size=size(excess_bytes))
+        plot_items.append(Labels([0.0], [MARKS_HEIGHT_PX + 16.0], [excess_text], dx=6))
+    horizontal_axis = (
         make_x_axis(bottom, end_ns - 1, number, memory_text.EVENT_TITLE, integers_only=True)
         if is_by_event
         else Time(bottom)
     )
     plot_items += [
-        make_y_ticks([7, 20], memory_text.ROWS, (0.0, end_ns)),
+        make_y_ticks([7, 20], memory_text.MARK_ROW_NAMES, (0.0, end_ns)),
         *_draw_marks(record, end_ns),
-        horizontal,
+        horizontal_axis,
     ]
-    return axes.draw_plot(*plot_items, label=label, left=LEFT_PX, right=14, below_px=AXIS_PX)
+    return axes.draw_plot(*plot_items, label=label, left=LEFT_PX, right=14, below_px=AXIS_HEIGHT_PX)
 
 
 def _find_interval_maxima(values: Any, bounds: Any) -> Any:
@@ -320,10 +320,10 @@ def _find_interval_maxima(values: Any, bounds: Any) -> Any:
 
 def _find_runs(gap: Any) -> list[slice]:
     """Return the ranges of readings between two gaps."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([True], gap, [True])).astype(np.int8)))
+    gap_edges = np.flatnonzero(np.diff(np.concatenate(([True], gap, [True])).astype(np.int8)))
     return [
         slice(int(start_reading), int(end_reading))
-        for start_reading, end_reading in zip(edges[::2], edges[1::2], strict=True)
+        for start_reading, end_reading in zip(gap_edges[::2], gap_edges[1::2], strict=True)
     ]
 
 
@@ -336,7 +336,7 @@ def _make_area_points(y: Any, base_y: float) -> Any:
 def _draw_torn_edge(end: float) -> Item:
     """Return a zigzag line at the upper edge, which marks areas that exceed the chart."""
     x = np.linspace(0, end, 2 * ZIGZAG_TEETH + 1)
-    return Line(x, MARKS_PX + 5.0 * (np.arange(x.size) % 2), "bg", width=3)
+    return Line(x, MARKS_HEIGHT_PX + 5.0 * (np.arange(x.size) % 2), "bg", width=3)
 
 
 def _draw_marks(record: MemorySamples, end: float) -> list[Item]:
@@ -368,8 +368,8 @@ def _draw_marks(record: MemorySamples, end: float) -> list[Item]:
         if event_marks.failures[index]:
             failed_bars.add((position, 0))
     rows = [row for _, row in bytes_by_bar]
-    sizes = [
-        memory_text.REFUSED if bar in failed_bars else f"{'−' if bar[1] else '+'}{size(size_bytes)}"
+    size_texts = [
+        memory_text.REFUSED_TEXT if bar in failed_bars else f"{'−' if bar[1] else '+'}{size(size_bytes)}"
         for bar, size_bytes in bytes_by_bar.items()
     ]
     colours = [len(MARK_COLOURS) - 1 if bar in failed_bars else bar[1] for bar in bytes_by_bar]
@@ -381,7 +381,7 @@ def _draw_marks(record: MemorySamples, end: float) -> list[Item]:
         indices = np.flatnonzero(lines == row)
         label_room[indices[:-1]] = np.diff(bar_left[indices])
     return [
-        Labels(bar_left + bar_width, bar_top + 5, sizes, room=label_room - bar_width, dx=2),
+        Labels(bar_left + bar_width, bar_top + 5, size_texts, room=label_room - bar_width, dx=2),
         Rects(
             bar_left, bar_left + bar_width, bar_top, bar_top + 11, np.asarray(colours, np.int64), MARK_COLOURS
         ),
@@ -394,11 +394,11 @@ def compute_top_bytes(reserved: Any, device: Any, peak: Any, limit: Any, capacit
     largest_limit = np.nanmax(limit, initial=0)
     top_bytes = max(pool_bytes, largest_limit if largest_limit <= MAX_OUTSIDE_FACTOR * pool_bytes else 0)
     device_bytes = np.nanmax(device, initial=0)
-    margin = 1.2  # room for words at a torn edge
+    margin_factor = 1.2  # room for words at a torn edge
     if device_bytes <= MAX_OUTSIDE_FACTOR * top_bytes:
-        margin = 1.08
+        margin_factor = 1.08
         top_bytes = max(top_bytes, device_bytes)
-    return float(min(margin * top_bytes, max(capacity, top_bytes)))
+    return float(min(margin_factor * top_bytes, max(capacity, top_bytes)))
 
 
 def make_size_ticks(top_bytes: float) -> list[float]:

@@ -6,23 +6,23 @@ from gpulab.words import count, duration, size
 from virtualgpu.records.memory import MemorySamples
 
 NOT_AVAILABLE = "not available"
-TERMS = ("Used", "Cached", "Driver and others", "Limit of the pool", "Peak used")
-NO_LINE = "not from a line of the program"
-NO_LIMIT = "none"
-ROWS = ("allocated", "freed")
-REFUSED = "refused"
-AXES = {"time": "By time", "event": "By event"}
+FIGURE_TERMS = ("Used", "Cached", "Driver and others", "Limit of the pool", "Peak used")
+NO_LINE_TEXT = "not from a line of the program"
+NO_LIMIT_TEXT = "none"
+MARK_ROW_NAMES = ("allocated", "freed")
+REFUSED_TEXT = "refused"
+AXIS_NAMES = {"time": "By time", "event": "By event"}
 EVENT_TITLE = "events: allocations, frees, and memory returned to the device"
-BEYOND = "+{size} beyond this edge: driver and others"
-PAGE = {
-    "terms": TERMS,
+BEYOND_TEXT = "+{size} beyond this edge: driver and others"
+PAGE_TEXTS = {
+    "terms": FIGURE_TERMS,
     "not_available": NOT_AVAILABLE,
-    "no_limit": NO_LIMIT,
+    "no_limit": NO_LIMIT_TEXT,
     "mark": "At {time}: {what}; {where}",
     "allocated": "{times} <times allocation|allocations>, {size}",
     "failed": "{failures} <failures request|requests> failed, out of memory",
     "freed": "{times} <times free|frees>, {size}",
-    "no_line": NO_LINE,
+    "no_line": NO_LINE_TEXT,
     "others": "{where} and {others} <others other line|other lines>",
     "reading": "At {time}: {used} used, {cached} cached, {outside} driver and others, at most {peak} used "
     "until the next reading{limit}.",
@@ -30,12 +30,12 @@ PAGE = {
     "{outside} driver and others{limit}.",
     "limit": ", limit {limit}",
     "returned": "At {time}: {size} returned to the device",
-    "axes": AXES,
+    "axes": AXIS_NAMES,
     "event_title": EVENT_TITLE,
     "failure": "not available: {failure}",
-    "rows": ROWS,
-    "refused": REFUSED,
-    "beyond": BEYOND,
+    "rows": MARK_ROW_NAMES,
+    "refused": REFUSED_TEXT,
+    "beyond": BEYOND_TEXT,
     "busy": "waits until the cell that runs has ended",
     "lost": "Run this cell again: its kernel has ended.",
 }
@@ -102,6 +102,6 @@ def describe_lines(record: MemorySamples, max_lines: int = 5) -> list[str]:
 def format_line(record: MemorySamples, line: int) -> str:
     """Return the location and the text of a source line for the marks in the memory chart."""
     if line < 0:
-        return f"{NO_LINE}, or several"
+        return f"{NO_LINE_TEXT}, or several"
     source_line = record.lines[line]
     return f"{source_line}: {source_line.text}" if source_line.text else str(source_line)

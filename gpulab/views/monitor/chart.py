@@ -22,17 +22,17 @@ from virtualgpu.records.device.load import LOAD_READINGS, LoadSamples, clock_rea
 
 LEFT_PX = 48
 RIGHT_PX = 14
-PHASE_LINES = 4
+MAX_NAME_LINES = 4
 PHASE_NAME_PX = 10
-SHORT_NAME = 12  # letters
+MAX_SHORT_NAME_LENGTH = 12  # letters
 GAP_PX = 19
 LIMIT_BAR_PX = 14
 AXIS_PX = 34
-WINDOWS_S = (10, 60, 600)
+WINDOW_CHOICES_S = (10, 60, 600)
 MAX_POINTS = 600
 MIN_DRAWN_PERCENT = 1.0
 """Smaller percentages are not drawn in a strip with several curves, which would cover each other there."""
-HINT = "Point at the chart, or press the arrow keys, to see the values at a time."
+HINT_TEXT = "Point at the chart, or press the arrow keys, to see the values at a time."
 
 
 class _Strip(NamedTuple):
@@ -51,7 +51,7 @@ class _Strip(NamedTuple):
         return 42 if self.is_percentage else 22
 
 
-STRIPS = (
+CHART_STRIPS = (
     _Strip(
         "busy",
         "%",
@@ -98,7 +98,7 @@ class LoadChart(Steered):
     """
 
     paused = traitlets.Int(0).tag(sync=True, echo_update=False)
-    span_s = traitlets.Int(WINDOWS_S[1]).tag(sync=True, echo_update=False)
+    span_s = traitlets.Int(WINDOW_CHOICES_S[1]).tag(sync=True, echo_update=False)
 
     def __init__(
         self,
@@ -115,7 +115,10 @@ class LoadChart(Steered):
             self.paused = int(state == "paused")
             self.controls = [
                 slider(
-                    "In sight", "span_s", WINDOWS_S, [duration(seconds * 1e9) for seconds in WINDOWS_S]
+                    "In sight",
+                    "span_s",
+                    WINDOW_CHOICES_S,
+                    [duration(seconds * 1e9) for seconds in WINDOW_CHOICES_S],
                 ).wire(),
                 slider("Paused", "paused", (0, 1), ("reading", "paused")).wire(),
             ]
@@ -130,9 +133,16 @@ class LoadChart(Steered):
     def tables(self) -> tuple[Table, ...]:
         """Return a table with the mean readings of each phase, and a table of all readings."""
         record = self.record
-        units = {"%": "_percent", "MiB/s": "_mib_per_s", "W": "_w", "J": "_j", "°C": "_c", "MHz": "_mhz"}
+        unit_suffixes = {
+            "%": "_percent",
+            "MiB/s": "_mib_per_s",
+            "W": "_w",
+            "J": "_j",
+            "°C": "_c",
+            "MHz": "_mhz",
+        }
         names = [
-            load_reading.name + units.get(load_reading.unit, "_mib" if load_reading.unit else "")
+            load_reading.name + unit_suffixes.get(load_reading.unit, "_mib" if load_reading.unit else "")
             for load_reading in LOAD_READINGS
         ]
         values = [
@@ -171,10 +181,10 @@ class LoadChart(Steered):
 
     def _make_caption(self) -> str:
         record = self.record
-        label = self.record.provenance.label
+        provenance_label = self.record.provenance.label
         state_text = "" if self._state == "recorded" else f"; {self._state}"
-        origin = f"{label[0].upper()}{label[1:]}{state_text}."
-        sentences = [origin, monitor_text.UTILIZATION_NOTE, record.note]
+        origin_text = f"{provenance_label[0].upper()}{provenance_label[1:]}{state_text}."
+        sentences = [origin_text, monitor_text.UTILIZATION_NOTE, record.note]
         return " ".join(filter(None, sentences))
 
     def sentence(self) -> str:
@@ -196,11 +206,11 @@ class LoadChart(Steered):
         record = self.record
         legend_items = [
             (colour, f"{name}: below {MIN_DRAWN_PERCENT:g} %" if _is_low(record[key]) else name)
-            for strip in STRIPS
+            for strip in CHART_STRIPS
             for key, colour, name in strip.lines
             if len(strip.lines) > 1 and record.latest(key) is not None
         ]
-        missing_text = " ".join(monitor_text.explain_missing(record))
+        missing_note = " ".join(monitor_text.explain_missing(record))
         phases_text = monitor_text.format_phases(record)
         return column(
             paragraph(monitor_text.format_latest_time(record, self._state == "live"), "heading"),
@@ -208,7 +218,7 @@ class LoadChart(Steered):
             legend(legend_items),
             self._draw_plot(record),
             paragraph(phases_text, "note") if phases_text else None,
-            paragraph(f"{monitor_text.describe_state(record)} {missing_text}".strip(), "note"),
+            paragraph(f"{monitor_text.describe_state(record)} {missing_note}".strip(), "note"),
         )
 
     def _draw_plot(self, record: LoadSamples) -> Box:
@@ -217,7 +227,9 @@ class LoadChart(Steered):
         window_start_ns = max(0.0, end_ns - self.span_s * 1e9) if is_live else 0.0
         horizontal = Axis(window_start_ns, end_ns)
         strips = [
-            strip for strip in STRIPS if any(record.latest(name) is not None for name, *_ in strip.lines)
+            strip
+            for strip in CHART_STRIPS
+            if any(record.latest(name) is not None for name, *_ in strip.lines)
         ]
         plot_items: list[Item | None] = []
         strip_top = _compute_phases_px(record)
@@ -260,17 +272,17 @@ class LoadChart(Steered):
             right=RIGHT_PX,
             zoom=not is_live,
             label=self.sentence(),
-            hint=HINT,
+            hint=HINT_TEXT,
         )
 
 
 def _list_latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
     """Return the name, the value and a detail of each of the latest readings."""
     latest_value = record.latest
-    limit_w = record.power_limit_w
+    power_limit_w = record.power_limit_w
     used_mib = latest_value("memory_used")
     memory_mib = record.memory_mib
-    joules = record.energy_j
+    energy_j = record.energy_j
     return [
         (monitor_text.UTILIZATION, format_share(latest_value("utilization")), "some kernel ran"),
         (
@@ -284,9 +296,9 @@ def _list_latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
         (
             "Power",
             format_reading(latest_value("power"), "W"),
-            f"limit {number(limit_w)} W" if limit_w else "",
+            f"limit {number(power_limit_w)} W" if power_limit_w else "",
         ),
-        ("Energy", format_reading(joules, "J"), "so far" if joules is not None else ""),
+        ("Energy", format_reading(energy_j, "J"), "so far" if energy_j is not None else ""),
         ("SM clock", format_reading(latest_value("sm_clock"), "MHz"), ""),
         ("Temperature", format_reading(latest_value("temperature"), "°C"), ""),
         (
@@ -311,24 +323,25 @@ def _find_visible(record: LoadSamples, window_start_ns: float) -> Any:
 
 def _draw_lines(record: LoadSamples, strip: _Strip, axes: Axes, window_start_ns: float) -> list[Item]:
     """Return the curves of a strip; each reading is constant over the time since the previous reading."""
-    time = record.time_ns
-    interval_starts = np.concatenate(([0.0], time[:-1]))
-    visible = _find_visible(record, window_start_ns)
+    reading_times_ns = record.time_ns
+    interval_starts = np.concatenate(([0.0], reading_times_ns[:-1]))
+    visible_indices = _find_visible(record, window_start_ns)
     lines: list[Item] = []
     for name, colour, _ in strip.lines:
-        values = record[name][visible]
+        values = record[name][visible_indices]
         valid_indices = np.flatnonzero(~np.isnan(values))
         if len(strip.lines) > 1:
             # A reading above the limit, and the ones next to it, so that its edges are drawn.
             is_drawn = values >= MIN_DRAWN_PERCENT
             is_drawn |= np.append(is_drawn[1:], False) | np.append(False, is_drawn[:-1])
             valid_indices = valid_indices[is_drawn[valid_indices]]
-        for segment in np.split(valid_indices, np.flatnonzero(np.diff(valid_indices) > 1) + 1):
-            if len(segment):
+        for curve_indices in np.split(valid_indices, np.flatnonzero(np.diff(valid_indices) > 1) + 1):
+            if len(curve_indices):
                 x = np.append(
-                    np.maximum(interval_starts[visible[segment]], window_start_ns), time[visible[segment[-1]]]
+                    np.maximum(interval_starts[visible_indices[curve_indices]], window_start_ns),
+                    reading_times_ns[visible_indices[curve_indices[-1]]],
                 )
-                y = axes.y(np.append(values[segment], values[segment[-1]]))
+                y = axes.y(np.append(values[curve_indices], values[curve_indices[-1]]))
                 lines.append(Line(x, y, colour, width=2 if strip.is_percentage else 1.5, step=True))
     return lines
 
@@ -342,8 +355,8 @@ def _make_readings(
     record: LoadSamples, strips: Sequence[tuple[float, _Strip]], window_start_ns: float, bottom: float
 ) -> Item:
     """Return the values of each reading as text next to a vertical line, and as a sentence."""
-    visible = _find_visible(record, window_start_ns)
-    time_ns = record.time_ns[visible]
+    visible_indices = _find_visible(record, window_start_ns)
+    time_ns = record.time_ns[visible_indices]
     phase_starts = [start_ns for _, start_ns in record.phases]
     columns: dict[str, Any] = {
         "time_ns": time_ns,
@@ -356,37 +369,39 @@ def _make_readings(
             y,
             [
                 monitor_text.format_values(record, index, strip.lines, strip.unit)
-                for index in visible.tolist()
+                for index in visible_indices.tolist()
             ],
         )
         for y, strip in strips
     ]
-    reasons = [monitor_text.format_limits(bits) for bits in record["clock_reasons"][visible].tolist()]
-    sentence: list[Any] = ["At ", ["time_ns", "time"], ["phase", "phases"]]
-    for number_, (y, texts_of_strip) in enumerate([*texts_by_strip, (None, reasons)]):
+    reason_texts = [
+        monitor_text.format_limits(bits) for bits in record["clock_reasons"][visible_indices].tolist()
+    ]
+    sentence_pieces: list[Any] = ["At ", ["time_ns", "time"], ["phase", "phases"]]
+    for strip_number, (y, texts_of_strip) in enumerate([*texts_by_strip, (None, reason_texts)]):
         distinct_texts = list(dict.fromkeys(["", *texts_of_strip]))
         indices = {text: index for index, text in enumerate(distinct_texts)}
-        name = f"text{number_}"
+        name = f"text{strip_number}"
         columns[name] = np.array([indices[text] for text in texts_of_strip], np.uint16)
         columns[f"{name}s"] = distinct_texts
-        sentence += [": " if not number_ else "; ", [name, f"{name}s"]]
+        sentence_pieces += [": " if not strip_number else "; ", [name, f"{name}s"]]
         if y is not None:
             values.append((y, name, f"{name}s"))
     return Readings(
         np.append(window_start_ns, time_ns[:-1])[: len(time_ns)],
         time_ns,
-        np.zeros(len(visible)),
-        np.full(len(visible), bottom),
+        np.zeros(len(visible_indices)),
+        np.full(len(visible_indices), bottom),
         values,
         columns=columns,
-        say=[*sentence, "."],
+        say=[*sentence_pieces, "."],
     )
 
 
 def _compute_phases_px(record: LoadSamples) -> float:
     """Return the height in pixels above the first strip: its title, and the names of the phases."""
-    is_long = any(len(name) > SHORT_NAME for name, _ in record.phases)
-    line_count = PHASE_LINES if is_long else bool(record.phases)
+    has_long_name = any(len(name) > MAX_SHORT_NAME_LENGTH for name, _ in record.phases)
+    line_count = MAX_NAME_LINES if has_long_name else bool(record.phases)
     return 20.0 + 12 * line_count
 
 
@@ -398,20 +413,26 @@ def _draw_phase_names(
         return []
     x = np.array([index for _, index in record.phases])
     widths = np.diff(np.append(x, window_end_ns))
-    visible = np.flatnonzero((x >= window_start_ns) & (x <= window_end_ns))
+    visible_indices = np.flatnonzero((x >= window_start_ns) & (x <= window_end_ns))
     names = []
-    for index in visible.tolist():
+    for index in visible_indices.tolist():
         name = record.phases[index][0]
         # The full name in several lines, or its distinctive part, or its number in the list below the chart.
         names.append("\n".join((name, name.rpartition(": ")[2], str(index + 1))))
     return [
-        Rules(x[visible], 0 * x[visible] + 2, x[visible], 0 * x[visible] + bottom, "rule"),
+        Rules(
+            x[visible_indices],
+            0 * x[visible_indices] + 2,
+            x[visible_indices],
+            0 * x[visible_indices] + bottom,
+            "rule",
+        ),
         Labels(
-            x[visible],
-            0 * x[visible] + 7,
+            x[visible_indices],
+            0 * x[visible_indices] + 7,
             names,
-            room=widths[visible],
-            lines=PHASE_LINES,
+            room=widths[visible_indices],
+            lines=MAX_NAME_LINES,
             dx=3,
             size=PHASE_NAME_PX,
         ),
@@ -423,31 +444,31 @@ def _draw_clock_limits(
 ) -> tuple[list[Item], float]:
     """Return bars for the intervals in which the clocks were limited, and the y of the chart's lower end."""
     reason_bits = record["clock_reasons"]
-    time = record.time_ns
-    interval_starts = np.concatenate(([0.0], time[:-1]))
+    reading_times_ns = record.time_ns
+    interval_starts = np.concatenate(([0.0], reading_times_ns[:-1]))
     readings = np.flatnonzero(
-        ~np.isnan(reason_bits) & (time >= window_start_ns) & (np.nan_to_num(reason_bits) > 0)
+        ~np.isnan(reason_bits) & (reading_times_ns >= window_start_ns) & (np.nan_to_num(reason_bits) > 0)
     )
     if not len(readings):
         return [], top_px - GAP_PX
-    runs = np.split(
+    limit_runs = np.split(
         readings, np.flatnonzero((np.diff(readings) > 1) | (np.diff(reason_bits[readings]) != 0)) + 1
     )
-    x0 = np.array([max(interval_starts[run[0]], window_start_ns) for run in runs])
-    x1 = np.array([time[run[-1]] for run in runs])
-    reasons = [clock_reasons(reason_bits[run[0]]) for run in runs]
+    x0 = np.array([max(interval_starts[run[0]], window_start_ns) for run in limit_runs])
+    x1 = np.array([reading_times_ns[run[-1]] for run in limit_runs])
+    reason_texts = [clock_reasons(reason_bits[run[0]]) for run in limit_runs]
     colours = [
         next(
             (name for mask, name in _REASON_COLOURS if int(reason_bits[run[0]]) & mask), _OTHER_REASON_COLOUR
         )
-        for run in runs
+        for run in limit_runs
     ]
-    labels = list(dict.fromkeys(colours))
-    y = np.full(len(runs), top_px)
-    shades = [labels.index(colour) for colour in colours]
-    bars = Rects(x0, x1, y, y + LIMIT_BAR_PX, shades, labels)
+    limit_colours = list(dict.fromkeys(colours))
+    y = np.full(len(limit_runs), top_px)
+    shade_indices = [limit_colours.index(colour) for colour in colours]
+    bars = Rects(x0, x1, y, y + LIMIT_BAR_PX, shade_indices, limit_colours)
     return [
         Labels([window_start_ns], [top_px - 8], ["clocks held back by"], colour="muted", dx=2, pin=True),
         bars,
-        Labels(x0, y + LIMIT_BAR_PX + 9, reasons, room=x1 - x0, size=10),
+        Labels(x0, y + LIMIT_BAR_PX + 9, reason_texts, room=x1 - x0, size=10),
     ], top_px + LIMIT_BAR_PX + 20

@@ -79,12 +79,12 @@ def describe_load(record: LoadSamples, state: str) -> str:
     )
     mean_w = record.mean_power_w
     reasons = find_clock_reasons(record)
-    power = f", {number(mean_w)} W" if mean_w is not None else ""
+    power_text = f", {number(mean_w)} W" if mean_w is not None else ""
     limits_text = f", clocks held back by {listing(reasons)}" if reasons else ""
     state_text = "" if state == "recorded" else f" ({state})"  # the label says that it is recorded
     return (
         f"{record.provenance.device} over {duration(record.duration_ns)}{state_text}: on average "
-        f"{format_share(record.mean('utilization'))} {UTILIZATION}{active_text}{power}{limits_text}; "
+        f"{format_share(record.mean('utilization'))} {UTILIZATION}{active_text}{power_text}{limits_text}; "
         f"{record.provenance.label}."
     )
 
@@ -106,11 +106,11 @@ def describe_state(record: LoadSamples) -> str:
         f"At {duration(record.duration_ns)}, clocks held back by: "
         f"{NOT_AVAILABLE if reason_bits is None else clock_reasons(reason_bits)}. "
     )
-    mig = {True: "MIG is on, so this may be a GPU slice. ", False: "MIG is off. ", None: ""}[record.mig]
+    mig_text = {True: "MIG is on, so this may be a GPU slice. ", False: "MIG is off. ", None: ""}[record.mig]
     processes = [f"{pid} ({format_reading(mib, 'MiB')})" for pid, mib in record.processes]
     return (
         limits_text
-        + mig
+        + mig_text
         + (f"Compute processes: {listing(processes)}." if processes else "NVML reports no compute process.")
     )
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 # Each limit has one colour. A point that several limits determine has the colour of the first one.
 LIMIT_COLOURS = {"warps": "accent", "blocks": "good", "registers": "warn", "shared memory": "purple"}
-OTHER_MARKS = ("o", "D", "^")
-TICK_THREADS = 128
+OTHER_MARKERS = ("o", "D", "^")
+TICK_STEP_THREADS = 128
 
 
 class OccupancyChart(FigureView):
@@ -49,17 +49,17 @@ class OccupancyChart(FigureView):
         chosen: int | Occupancy,
         others: Sequence[Sequence[Occupancy]] = (),
     ) -> None:
-        if len(others) > len(OTHER_MARKS):
-            raise ValueError(f"A chart shows up to {len(OTHER_MARKS)} other devices, not {len(others)}.")
+        if len(others) > len(OTHER_MARKERS):
+            raise ValueError(f"A chart shows up to {len(OTHER_MARKERS)} other devices, not {len(others)}.")
         self.others = tuple(tuple(points_of_other) for points_of_other in others)
-        by_size = {point.block_threads: point for point in points}
-        if isinstance(chosen, Occupancy) and by_size:
-            by_size.setdefault(chosen.block_threads, chosen)
-        self.points = tuple(by_size[threads] for threads in sorted(by_size))
+        point_by_size = {point.block_threads: point for point in points}
+        if isinstance(chosen, Occupancy) and point_by_size:
+            point_by_size.setdefault(chosen.block_threads, chosen)
+        self.points = tuple(point_by_size[threads] for threads in sorted(point_by_size))
         threads = chosen.block_threads if isinstance(chosen, Occupancy) else int(chosen)
         if not self.points:
             raise ValueError("There are no points to draw. Pass one Occupancy per block size.")
-        if threads not in by_size:
+        if threads not in point_by_size:
             raise ValueError(
                 f"There is no point for {threads} threads per block. Choose one of the "
                 f"block sizes of this chart, from {self.points[0].block_threads} to "
@@ -68,8 +68,10 @@ class OccupancyChart(FigureView):
         provenance = self.points[0].provenance
         other_text = ""
         if self.others:
-            names = listing([_format_device(other_points) for other_points in self.others])
-            other_text = f"Marks: {names} with the same registers and shared memory, by the same rules. "
+            device_names = listing([_format_device(other_points) for other_points in self.others])
+            other_text = (
+                f"Marks: {device_names} with the same registers and shared memory, by the same rules. "
+            )
         super().__init__(
             title="Theoretical occupancy against block size",
             caption="Theoretical occupancy: the warps that fit on an SM over those it can hold, "
@@ -99,7 +101,7 @@ class OccupancyChart(FigureView):
     @property
     def point(self) -> Occupancy:
         """The occupancy record of the marked block size."""
-        return next(candidate for candidate in self.points if candidate.block_threads == self.chosen)
+        return next(chart_point for chart_point in self.points if chart_point.block_threads == self.chosen)
 
     def sentence(self) -> str:
         best_fraction = max(point.fraction for point in self.points)
@@ -119,7 +121,7 @@ class OccupancyChart(FigureView):
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row for each block size."""
-        limits = [*self.points[0].blocks_by_limit]
+        resources = [*self.points[0].blocks_by_limit]
         rows = tuple(
             (
                 point.block_threads,
@@ -127,7 +129,7 @@ class OccupancyChart(FigureView):
                 point.warps_per_sm,
                 point.blocks_per_sm,
                 ", ".join(point.limiters),
-                *(point.blocks_by_limit.get(resource) for resource in limits),
+                *(point.blocks_by_limit.get(resource) for resource in resources),
             )
             for point in self.points
         )
@@ -139,7 +141,7 @@ class OccupancyChart(FigureView):
             Column("limited by", "limiters"),
             *(
                 Column(f"blocks by {resource}", f"blocks_by_{resource.replace(' ', '_')}", number)
-                for resource in limits
+                for resource in resources
             ),
         )
         other_rows = tuple(
@@ -160,16 +162,20 @@ class OccupancyChart(FigureView):
         limiters = [_find_first_limiter(p) for p in points]
         for limiter in [*LIMIT_COLOURS, ""]:
             indices = [index for index, name in enumerate(limiters) if name == limiter]
-            heights = [points[index].fraction for index in indices]
+            occupancies = [points[index].fraction for index in indices]
             if indices:
                 name = f"limited by {limiter}" if limiter else "no single limit"
-                ax.bar(indices, heights, 0.86, color=colour(LIMIT_COLOURS.get(limiter, "other")), label=name)
+                ax.bar(
+                    indices, occupancies, 0.86, color=colour(LIMIT_COLOURS.get(limiter, "other")), label=name
+                )
         index_of = {point.block_threads: index for index, point in enumerate(points)}
-        for other_index, (other_points, marker) in enumerate(zip(self.others, OTHER_MARKS, strict=False)):
+        for other_index, (other_points, marker) in enumerate(zip(self.others, OTHER_MARKERS, strict=False)):
             charted_points = [point for point in other_points if point.block_threads in index_of]
-            offset = 0.3 * (other_index - (len(self.others) - 1) / 2)  # marks of equal height are all visible
+            marker_offset = 0.3 * (
+                other_index - (len(self.others) - 1) / 2
+            )  # marks of equal height are all visible
             ax.plot(
-                [index_of[point.block_threads] + offset for point in charted_points],
+                [index_of[point.block_threads] + marker_offset for point in charted_points],
                 [point.fraction for point in charted_points],
                 marker,
                 color=colour("bg"),
@@ -197,9 +203,9 @@ class OccupancyChart(FigureView):
             weight="bold",
             linespacing=0.95,
         )
-        ticks = [index for index, p in enumerate(points) if p.block_threads % TICK_THREADS == 0]
-        ticks = ticks or [*range(len(points))]
-        ax.set_xticks(ticks, [number(points[index].block_threads) for index in ticks])
+        tick_indices = [index for index, p in enumerate(points) if p.block_threads % TICK_STEP_THREADS == 0]
+        tick_indices = tick_indices or [*range(len(points))]
+        ax.set_xticks(tick_indices, [number(points[index].block_threads) for index in tick_indices])
         ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
         ax.set_ylim(0, 1.16)
         ax.grid(axis="y")
@@ -216,8 +222,10 @@ class OccupancyChart(FigureView):
         ax.barh(rows, [1.0] * len(bars), 0.55, color=colour("grid"))
         ax.barh(rows, shares, 0.55, color=[colour(bar.get("colour", "other")) for bar in bars])
         for row, bar in zip(rows, bars, strict=True):
-            weight = "bold" if bar.get("strong") else "normal"
-            ax.text(1.03, row, f"{bar['value']} {bar.get('mark', '')}".strip(), va="center", weight=weight)
+            font_weight = "bold" if bar.get("strong") else "normal"
+            ax.text(
+                1.03, row, f"{bar['value']} {bar.get('mark', '')}".strip(), va="center", weight=font_weight
+            )
         ax.set_yticks(rows, [bar["label"] for bar in bars])
         ax.set_ylim(len(bars) - 0.4, -0.6)
         ax.set_xlim(0, 1.6)

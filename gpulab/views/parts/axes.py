@@ -14,12 +14,12 @@ from gpulab.views.parts.items import Item, Labels, Numbers, Rects, Rules
 from gpulab.views.parts.plots import make_sentence_args, make_y_name, make_y_ticks, plot
 from gpulab.words import number
 
-TICKS_PX = 11
-NAME_PX = 29
-BELOW_PX = 40
+TICKS_HEIGHT_PX = 11
+NAME_OFFSET_PX = 29
+AXIS_HEIGHT_PX = 40
 # Half the size of a point's mark: its height, and its width as a share of the axis.
-MARK_PX = 3
-MARK_SHARE = 0.004
+MARK_RADIUS_PX = 3
+MARK_WIDTH_SHARE = 0.004
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Axis:
         """Return the positions of values on the axis. On a logarithmic axis, these are the logarithms of the
         values.
         """
-        scales: dict[int, Callable[[Any], Any]] = {0: np.asarray, 2: np.log2, 10: np.log10}
-        return scales[self.base](values)
+        scale_by_base: dict[int, Callable[[Any], Any]] = {0: np.asarray, 2: np.log2, 10: np.log10}
+        return scale_by_base[self.base](values)
 
     @property
     def domain(self) -> tuple[float, float]:
@@ -65,14 +65,16 @@ def make_log_axis(low: float, high: float, name: str, multiples: Sequence[int] =
     powers of ten times the numbers in `multiples`.
     """
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
-    candidates = [multiple * 10.0**power for power in powers for multiple in multiples]
+    tick_candidates = [multiple * 10.0**power for power in powers for multiple in multiples]
     first_index = max(
-        candidate_index for candidate_index, candidate in enumerate(candidates) if candidate <= low
+        candidate_index for candidate_index, candidate in enumerate(tick_candidates) if candidate <= low
     )
     last_index = min(
-        candidate_index for candidate_index, candidate in enumerate(candidates) if candidate >= high
+        candidate_index for candidate_index, candidate in enumerate(tick_candidates) if candidate >= high
     )
-    ticks = {value: number(value) for value in candidates[first_index : max(last_index, first_index + 1) + 1]}
+    ticks = {
+        value: number(value) for value in tick_candidates[first_index : max(last_index, first_index + 1) + 1]
+    }
     return Axis(min(ticks), max(ticks), ticks, name, 10, grid=True)
 
 
@@ -112,14 +114,14 @@ class Axes:
     ) -> Item:
         """Return a mark for each pair of values. Selecting a mark shows its sentence."""
         lowest_x, highest_x = self.horizontal.domain
-        centres = self.x(x)
+        centres_x = self.x(x)
         centres_y = self.y(y)
-        half_width = MARK_SHARE * (highest_x - lowest_x)
+        half_width = MARK_WIDTH_SHARE * (highest_x - lowest_x)
         return Rects(
-            centres - half_width,
-            centres + half_width,
-            centres_y - MARK_PX,
-            centres_y + MARK_PX,
+            centres_x - half_width,
+            centres_x + half_width,
+            centres_y - MARK_RADIUS_PX,
+            centres_y + MARK_RADIUS_PX,
             colour,
             colours,
             **make_sentence_args(sentences),
@@ -137,23 +139,27 @@ class Axes:
 
     def draw_sides(self, left: int) -> list[Item]:
         """Return the names of the axes and the texts of the ticks. The left margin is `left` pixels wide."""
-        domain = self.horizontal.domain
+        x_range = self.horizontal.domain
         horizontal = self.horizontal
         vertical = self.vertical
         x = self.x([*horizontal.ticks])
         y = self.y([*vertical.ticks])
         # Without grid lines, the texts can move away from items above or below the chart.
         y = y if vertical.grid else np.clip(y, self.top + 2, self.bottom - 4)
-        text_y = self.bottom + TICKS_PX
-        centre_x = [sum(domain) / 2]
+        text_y = self.bottom + TICKS_HEIGHT_PX
+        centre_x = [sum(x_range) / 2]
         return [
-            make_y_ticks(y, [*vertical.ticks.values()], domain),
-            make_y_name(vertical.name, self.top + self.height / 2, domain, left),
+            make_y_ticks(y, [*vertical.ticks.values()], x_range),
+            make_y_name(vertical.name, self.top + self.height / 2, x_range, left),
             Labels(x, 0 * x + text_y, [*horizontal.ticks.values()], anchor="middle", spread=True),
-            Labels(centre_x, [self.bottom + NAME_PX], [horizontal.name], anchor="middle", colour="muted"),
+            Labels(
+                centre_x, [self.bottom + NAME_OFFSET_PX], [horizontal.name], anchor="middle", colour="muted"
+            ),
         ]
 
-    def draw_plot(self, *items: Item | None, left: int, below_px: float = BELOW_PX, **options: Any) -> Plot:
+    def draw_plot(
+        self, *items: Item | None, left: int, below_px: float = AXIS_HEIGHT_PX, **options: Any
+    ) -> Plot:
         """Return a plot of `items` with axes. The labels below the horizontal axis occupy `below_px`
         pixels.
         """

@@ -16,7 +16,7 @@ from importlib.resources import files
 
 from gpulab.views.parts import palette
 
-CONTEXT_LINES = 2
+CONTEXT_LINE_COUNT = 2
 """Lines of a listing before and after each marked line."""
 _COLOUR_PATTERN = re.compile(r"var\(--gl-([\w-]+)")
 _CLASS_PATTERN = re.compile(r"\bgl-[\w-]+")
@@ -34,21 +34,21 @@ def _read_rules() -> tuple[tuple[str, frozenset[str]], ...]:
     shared_css, html_css = (
         (folder / name).read_text(encoding="utf-8") for name in ("card.css", "card_html.css")
     )
-    text = (shared_css + html_css).replace(".gpulab-view", ".gpulab-card.gpulab-card")
-    text = re.sub(r"/\*.*?\*/|\n\s*", "", text)
+    css_text = (shared_css + html_css).replace(".gpulab-view", ".gpulab-card.gpulab-card")
+    css_text = re.sub(r"/\*.*?\*/|\n\s*", "", css_text)
     return tuple(
-        (rule[0], frozenset(_CLASS_PATTERN.findall(rule[1]))) for rule in _RULE_PATTERN.finditer(text)
+        (rule[0], frozenset(_CLASS_PATTERN.findall(rule[1]))) for rule in _RULE_PATTERN.finditer(css_text)
     )
 
 
 def _make_style(card_html: str) -> str:
     """Return a style sheet with only the rules and colours that some HTML uses."""
     classes = frozenset(_CLASS_PATTERN.findall(card_html))
-    sheet = "".join(
-        text for text, rule_classes in _read_rules() if not rule_classes or rule_classes & classes
+    style_sheet = "".join(
+        rule_text for rule_text, rule_classes in _read_rules() if not rule_classes or rule_classes & classes
     )
-    colours = sorted(set(_COLOUR_PATTERN.findall(sheet + card_html)))
-    return palette.make_colour_rules(".gpulab-card", colours) + sheet
+    colours = sorted(set(_COLOUR_PATTERN.findall(style_sheet + card_html)))
+    return palette.make_colour_rules(".gpulab-card", colours) + style_sheet
 
 
 def make_card(title: str, *parts: str, origin: str = "", notes: Iterable[str] = ()) -> str:
@@ -67,15 +67,15 @@ def make_card(title: str, *parts: str, origin: str = "", notes: Iterable[str] = 
     """
     body_html = "".join(parts)
     caption = " ".join(notes)
-    chip = f'<span class="gl-chip" data-source="{origin.partition(" ")[0]}">{escape(origin)}</span>'
-    foot = f'<div class="gl-caption">{escape(caption)}</div>' if caption else ""
+    origin_html = f'<span class="gl-chip" data-source="{origin.partition(" ")[0]}">{escape(origin)}</span>'
+    caption_html = f'<div class="gl-caption">{escape(caption)}</div>' if caption else ""
     # Equal cards share a name: the button of the second one opens the first one, which is the same.
     name = f"gl-card-{hashlib.sha256(f'{title}{body_html}{origin}'.encode()).hexdigest()[:10]}"
     label = escape(title) or "Table"
     card_html = (
-        f'<div class="gl-head"><div class="gl-title">{escape(title)}</div>{chip}'
+        f'<div class="gl-head"><div class="gl-title">{escape(title)}</div>{origin_html}'
         f'<button type="button" class="gl-filling" popovertarget="{name}" aria-label="Fill the window" '
-        f'title="Fill the window (Escape: back)"></button></div>{body_html}{foot}'
+        f'title="Fill the window (Escape: back)"></button></div>{body_html}{caption_html}'
     )
     return (
         f'<section class="gpulab-card" role="group" aria-label="{label}" id="{name}" popover>'
@@ -92,16 +92,18 @@ def make_paragraph(text: str, style: str = "plain") -> str:
 
 def make_list(texts: Sequence[str], numbered: bool = False) -> str:
     """Return sentences as an HTML list, or an empty string if there are none."""
-    tag = "ol" if numbered else "ul"
-    return f"<{tag}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</{tag}>" if texts else ""
+    list_tag = "ol" if numbered else "ul"
+    return (
+        f"<{list_tag}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</{list_tag}>" if texts else ""
+    )
 
 
 def make_bar(share: float, colour: str = "accent") -> str:
     """Return the HTML of a bar for a share between 0 and 1. The number is written next to the bar."""
-    width = f"{100 * min(1.0, max(0.0, share)):.4g}%"
+    bar_width = f"{100 * min(1.0, max(0.0, share)):.4g}%"
     return (
         '<span class="gl-track" aria-hidden="true">'
-        f'<span class="gl-fill" style="width:{width};background:var(--gl-{colour})"></span></span>'
+        f'<span class="gl-fill" style="width:{bar_width};background:var(--gl-{colour})"></span></span>'
     )
 
 
@@ -125,11 +127,11 @@ def make_fold(summary: str, content: str, opened: bool) -> str:
 
 def make_legend(entries: Iterable[tuple[str, str]]) -> str:
     """Return the HTML of a legend with colours and their meanings."""
-    spans = "".join(
+    entry_spans = "".join(
         f'<span><i style="background:var(--gl-{colour})"></i>{escape(text)}</span>'
         for colour, text in entries
     )
-    return f'<div class="gl-legend">{spans}</div>'
+    return f'<div class="gl-legend">{entry_spans}</div>'
 
 
 def place_beside(*parts: str) -> str:
@@ -168,7 +170,7 @@ def make_source_lines(code: str, marks: Mapping[int, str], texts: Mapping[int, s
         {
             line_number
             for marked_line in marks
-            for line_number in range(marked_line - CONTEXT_LINES, marked_line + CONTEXT_LINES + 1)
+            for line_number in range(marked_line - CONTEXT_LINE_COUNT, marked_line + CONTEXT_LINE_COUNT + 1)
             if line_number in text_of_line
         }
     )
@@ -178,15 +180,15 @@ def make_source_lines(code: str, marks: Mapping[int, str], texts: Mapping[int, s
         shown_lines.pop(0)
     if not any(line_number in marks for line_number in shown_lines):
         return ""
-    indent = min(
+    common_indent = min(
         len(text_of_line[n]) - len(text_of_line[n].lstrip()) for n in shown_lines if text_of_line[n].strip()
     )
-    rows = []
+    line_rows = []
     for previous_number, line_number in zip([shown_lines[0], *shown_lines], shown_lines, strict=False):
-        gap = '<i aria-hidden="true">⋮</i>\n' if line_number > previous_number + 1 else ""
-        text = f"<b>{line_number:>4}</b> {escape(text_of_line[line_number].rstrip()[indent:])}"
+        gap_html = '<i aria-hidden="true">⋮</i>\n' if line_number > previous_number + 1 else ""
+        line_html = f"<b>{line_number:>4}</b> {escape(text_of_line[line_number].rstrip()[common_indent:])}"
         if line_number in marks:
             note_html = f" <em>{escape(marks[line_number])}</em>" if marks[line_number] else ""
-            text = f"<mark>{text}{note_html}</mark>"
-        rows.append(f"{gap}{text}")
-    return f'<pre class="gl-listing">{chr(10).join(rows)}</pre>'
+            line_html = f"<mark>{line_html}{note_html}</mark>"
+        line_rows.append(f"{gap_html}{line_html}")
+    return f'<pre class="gl-listing">{chr(10).join(line_rows)}</pre>'

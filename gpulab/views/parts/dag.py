@@ -18,15 +18,15 @@ from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Item, Nodes, Rules
 from gpulab.views.parts.layers import Layers, compute_layers
 
-COLUMNS = 7
+MAX_COLUMNS = 7
 MIN_COLUMNS = 5
 NODE_WIDTH = 0.74  # share of a column's width; the rest is for arrows
 NODE_PX = 34
 GAP_PX = 12
-LOW_PX = 18
-LOW_GAP_PX = 5
-BAND_PX = 12
-EDGE_PX = 5.0  # for outlines
+LOW_NODE_PX = 18
+LOW_NODE_GAP_PX = 5
+BAND_GAP_PX = 12
+OUTLINE_TOLERANCE_PX = 5.0  # for outlines
 SHAPES = ("box", "copy", "set", "round", "hexagon")
 
 
@@ -126,10 +126,10 @@ def draw_dag(
     node_height = NODE_PX
     positions = _compute_positions(node_layers, index_edges, NODE_PX, GAP_PX)
     if positions.height > max_height_px:
-        node_height = LOW_PX
-        positions = _compute_positions(node_layers, index_edges, LOW_PX, LOW_GAP_PX)
-    columns = min(COLUMNS, max(MIN_COLUMNS, max(node_layers.layer, default=0) + 1))
-    has_many_bands = max(node_layers.layer, default=0) >= COLUMNS
+        node_height = LOW_NODE_PX
+        positions = _compute_positions(node_layers, index_edges, LOW_NODE_PX, LOW_NODE_GAP_PX)
+    columns = min(MAX_COLUMNS, max(MIN_COLUMNS, max(node_layers.layer, default=0) + 1))
+    has_many_bands = max(node_layers.layer, default=0) >= MAX_COLUMNS
     colours = sorted({node.colour for node in node_list} | {node.mark for node in node_list if node.mark})
     node_of_member = {
         node_member: index for index, node in enumerate(node_list) for node_member in node.members
@@ -181,8 +181,10 @@ def draw_dag(
 
 
 def _draw_arrows(arrows: Sequence[_Arrow], colour: str, width: float) -> list[Item]:
-    lines = np.array([segment for arrow in arrows for segment in arrow.segments[:-1]] or np.empty((0, 4)))
-    heads = np.array([arrow.segments[-1] for arrow in arrows] or np.empty((0, 4)))
+    shaft_segments = np.array(
+        [segment for arrow in arrows for segment in arrow.segments[:-1]] or np.empty((0, 4))
+    )
+    head_segments = np.array([arrow.segments[-1] for arrow in arrows] or np.empty((0, 4)))
     return [
         Rules(
             segment_table[:, 0],
@@ -191,40 +193,40 @@ def _draw_arrows(arrows: Sequence[_Arrow], colour: str, width: float) -> list[It
             segment_table[:, 3],
             colour,
             width,
-            arrow=segment_table is heads,
+            arrow=segment_table is head_segments,
         )
-        for segment_table in (lines, heads)
+        for segment_table in (shaft_segments, head_segments)
     ]
 
 
 def _compute_positions(
     node_layers: Layers, edges: Sequence[tuple[int, int]], node_px: float, gap_px: float
 ) -> _Positions:
-    """Return positions in pixels, in bands of `COLUMNS` layers, one below the other."""
-    row_pitch = node_px + gap_px
-    bands = max(node_layers.layer, default=-1) // COLUMNS + 1
-    paths = [
+    """Return positions in pixels, in bands of `MAX_COLUMNS` layers, one below the other."""
+    row_pitch_px = node_px + gap_px
+    band_count = max(node_layers.layer, default=-1) // MAX_COLUMNS + 1
+    edge_paths = [
         [*zip(range(node_layers.layer[start_node], node_layers.layer[end_node] + 1), path, strict=True)]
         for (start_node, end_node), path in zip(edges, node_layers.paths, strict=True)
     ]
     # A band keeps the order of its rows, without the empty rows above it.
-    rows_of_band: list[list[float]] = [[] for _ in range(bands)]
+    rows_of_band: list[list[float]] = [[] for _ in range(band_count)]
     for layer, row in (
         *zip(node_layers.layer, node_layers.row, strict=True),
-        *(layer_position for path in paths for layer_position in path),
+        *(layer_position for path in edge_paths for layer_position in path),
     ):
-        rows_of_band[layer // COLUMNS].append(row)
+        rows_of_band[layer // MAX_COLUMNS].append(row)
     band_tops = []
-    y = EDGE_PX
+    y = OUTLINE_TOLERANCE_PX
     for band_rows in rows_of_band:
-        band_tops.append(y - min(band_rows) * row_pitch)
-        y += (max(band_rows) - min(band_rows) + 1) * row_pitch + BAND_PX
+        band_tops.append(y - min(band_rows) * row_pitch_px)
+        y += (max(band_rows) - min(band_rows) + 1) * row_pitch_px + BAND_GAP_PX
 
     def position(layer: int, row: float) -> tuple[float, float]:
-        return float(layer % COLUMNS), band_tops[layer // COLUMNS] + row * row_pitch
+        return float(layer % MAX_COLUMNS), band_tops[layer // MAX_COLUMNS] + row * row_pitch_px
 
     arrows = []
-    for edge, path in zip(edges, paths, strict=True):
+    for edge, path in zip(edges, edge_paths, strict=True):
         segments: list[Segment] = []
         for layer_position, next_position in pairwise(path):
             (x0, y0), (x1, y1) = position(*layer_position), position(*next_position)
@@ -240,7 +242,7 @@ def _compute_positions(
     node_positions = [
         position(layer, row) for layer, row in zip(node_layers.layer, node_layers.row, strict=True)
     ]
-    height = max(y - BAND_PX - gap_px, node_px) + EDGE_PX
+    height = max(y - BAND_GAP_PX - gap_px, node_px) + OUTLINE_TOLERANCE_PX
     return _Positions(
         [x for x, _ in node_positions], [node_y for _, node_y in node_positions], arrows, height
     )

@@ -198,12 +198,12 @@ class Line(Item):
         xs = np.asarray(self.x, np.float64)
         ys = np.asarray(self.y, np.float32)
         if self.step and xs.size > 2 * MAX_LINE_POINTS:
-            bounds = np.linspace(0, xs.size, MAX_LINE_POINTS, endpoint=False).astype(np.int64)
-            peak_values = np.minimum.reduceat(ys, bounds)  # y grows downwards
-            last_indices = np.append(bounds[1:], xs.size) - 1
+            interval_starts = np.linspace(0, xs.size, MAX_LINE_POINTS, endpoint=False).astype(np.int64)
+            peak_values = np.minimum.reduceat(ys, interval_starts)  # y grows downwards
+            last_indices = np.append(interval_starts[1:], xs.size) - 1
             xs, ys = (
                 np.column_stack(columns).ravel()
-                for columns in ((xs[bounds], xs[last_indices]), (peak_values, ys[last_indices]))
+                for columns in ((xs[interval_starts], xs[last_indices]), (peak_values, ys[last_indices]))
             )
         object.__setattr__(self, "x", xs)
         object.__setattr__(self, "y", ys)

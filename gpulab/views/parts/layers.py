@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-SWEEPS = 12
+MAX_SWEEPS = 12
 MAX_EXCHANGE_NODES = 60
 MAX_TRIAL_NODES = 200
 
@@ -60,11 +60,11 @@ def compute_layers(count: int, edges: Sequence[Edge]) -> Layers:
         layer.update(zip(dummy_nodes, passed_layers, strict=True))
         chains.append([start_node, *dummy_nodes, end_node])
     layer_edges = [layer_edge for chain in chains for layer_edge in pairwise(chain)]
-    order: list[list[int]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
+    layer_order: list[list[int]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
     for node, node_layer in layer.items():
-        order[node_layer].append(node)
-    order = _reduce_crossings(order, layer_edges)
-    row = _compute_rows(order, layer_edges)
+        layer_order[node_layer].append(node)
+    layer_order = _reduce_crossings(layer_order, layer_edges)
+    row = _compute_rows(layer_order, layer_edges)
     return Layers(
         tuple(layer[node] for node in range(count)),
         tuple(row[node] for node in range(count)),
@@ -74,17 +74,19 @@ def compute_layers(count: int, edges: Sequence[Edge]) -> Layers:
 
 def count_crossings(order: Sequence[Sequence[int]], steps: Sequence[Edge]) -> int:
     """Return the number of crossings between edges that connect neighbouring layers."""
-    position = {node: index for nodes in order for index, node in enumerate(nodes)}
+    position_of_node = {node: index for nodes in order for index, node in enumerate(nodes)}
     layer_of = {node: index for index, nodes in enumerate(order) for node in nodes}
     edges_by_layer: dict[int, list[Edge]] = {}
     for start_node, end_node in steps:
-        edges_by_layer.setdefault(layer_of[start_node], []).append((position[start_node], position[end_node]))
+        edges_by_layer.setdefault(layer_of[start_node], []).append(
+            (position_of_node[start_node], position_of_node[end_node])
+        )
     crossing_count = 0
     for position_pairs in edges_by_layer.values():
-        targets: list[int] = []
+        target_positions: list[int] = []
         for _, target_position in sorted(position_pairs):
-            crossing_count += len(targets) - bisect_left(targets, target_position + 1)
-            insort(targets, target_position)
+            crossing_count += len(target_positions) - bisect_left(target_positions, target_position + 1)
+            insort(target_positions, target_position)
     return crossing_count
 
 
@@ -102,26 +104,30 @@ def _reduce_crossings(initial_order: list[list[int]], layer_edges: Sequence[Edge
     left_neighbours, right_neighbours = _find_neighbours(layer_edges)
     best_order = initial_order
     fewest_crossings = count_crossings(initial_order, layer_edges)
-    settings = [(centre, is_backward) for centre in (_median, _mean) for is_backward in (False, True)]
-    for centre, is_backward in settings if len(left_neighbours) <= MAX_TRIAL_NODES else settings[:1]:
-        candidate = [list(nodes) for nodes in initial_order]
-        for sweep in range(SWEEPS if fewest_crossings else 0):
+    sweep_settings = [(average, is_backward) for average in (_median, _mean) for is_backward in (False, True)]
+    for average, is_backward in (
+        sweep_settings if len(left_neighbours) <= MAX_TRIAL_NODES else sweep_settings[:1]
+    ):
+        candidate_order = [list(nodes) for nodes in initial_order]
+        for sweep in range(MAX_SWEEPS if fewest_crossings else 0):
             is_forward = (sweep % 2 == 0) is not is_backward
-            for index in range(1, len(candidate)) if is_forward else range(len(candidate) - 2, -1, -1):
-                fixed_layer = candidate[index - 1] if is_forward else candidate[index + 1]
-                position = {node: position for position, node in enumerate(fixed_layer)}
+            for index in (
+                range(1, len(candidate_order)) if is_forward else range(len(candidate_order) - 2, -1, -1)
+            ):
+                fixed_layer = candidate_order[index - 1] if is_forward else candidate_order[index + 1]
+                position_of_node = {node: row_index for row_index, node in enumerate(fixed_layer)}
                 neighbours = left_neighbours if is_forward else right_neighbours
-                weight = {
-                    node: centre([position[neighbour] for neighbour in neighbours[node]])
+                weight_of_node = {
+                    node: average([position_of_node[neighbour] for neighbour in neighbours[node]])
                     if node in neighbours
                     else float(node_index)
-                    for node_index, node in enumerate(candidate[index])
+                    for node_index, node in enumerate(candidate_order[index])
                 }
-                candidate[index].sort(key=weight.__getitem__)
-                _exchange_nodes(candidate, index, left_neighbours, right_neighbours)
-            crossing_count = count_crossings(candidate, layer_edges)
+                candidate_order[index].sort(key=weight_of_node.__getitem__)
+                _exchange_nodes(candidate_order, index, left_neighbours, right_neighbours)
+            crossing_count = count_crossings(candidate_order, layer_edges)
             if crossing_count < fewest_crossings:
-                best_order = [list(nodes) for nodes in candidate]
+                best_order = [list(nodes) for nodes in candidate_order]
                 fewest_crossings = crossing_count
     previous_crossings = fewest_crossings + 1
     while fewest_crossings < previous_crossings:
@@ -184,16 +190,16 @@ def _compute_rows(order: list[list[int]], layer_edges: Sequence[Edge]) -> dict[i
     """Return the row of each node: near the mean of its neighbours, in order, at least one row apart."""
     left_neighbours, right_neighbours = _find_neighbours(layer_edges)
     row = {node: float(index) for nodes in order for index, node in enumerate(nodes)}
-    for sweep in range(SWEEPS):
+    for sweep in range(MAX_SWEEPS):
         neighbours = (left_neighbours, right_neighbours)[sweep % 2]
         for nodes in order if sweep % 2 == 0 else reversed(order):
-            ideal_rows = [
+            ideal_row_list = [
                 _mean([row[neighbour] for neighbour in neighbours[layer_node]])
                 if layer_node in neighbours
                 else row[layer_node]
                 for layer_node in nodes
             ]
-            row.update(zip(nodes, _space_rows(ideal_rows), strict=True))
+            row.update(zip(nodes, _space_rows(ideal_row_list), strict=True))
     top_row = min(row.values(), default=0.0)
     return {node: position - top_row for node, position in row.items()}
 
@@ -204,16 +210,16 @@ def _mean(values: Sequence[float]) -> float:
 
 def _space_rows(ideal_rows: list[float]) -> list[float]:
     """Return rows in the same order, at least 1 apart, that are nearest to the ideal rows (least squares)."""
-    blocks: list[
+    row_blocks: list[
         tuple[float, int]
     ] = []  # mean of the starts that are ideal for its members, and their number
     for index, position in enumerate(ideal_rows):
-        mean = position - index
-        size = 1
-        while blocks and blocks[-1][0] > mean:
-            other_mean, other_size = blocks.pop()
-            mean = (mean * size + other_mean * other_size) / (size + other_size)
-            size = size + other_size
-        blocks.append((mean, size))
-    starts = [mean for mean, size in blocks for _ in range(size)]
-    return [start + index for index, start in enumerate(starts)]
+        block_mean = position - index
+        block_size = 1
+        while row_blocks and row_blocks[-1][0] > block_mean:
+            other_mean, other_size = row_blocks.pop()
+            block_mean = (block_mean * block_size + other_mean * other_size) / (block_size + other_size)
+            block_size = block_size + other_size
+        row_blocks.append((block_mean, block_size))
+    block_starts = [block_mean for block_mean, block_size in row_blocks for _ in range(block_size)]
+    return [start + index for index, start in enumerate(block_starts)]

@@ -11,11 +11,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-NOTE = (
+SAVED_NOTE = (
     "Saved page: it works without Python and without a network. Controls that need Python are switched off."
 )
 
-_PAGE = """<!doctype html>
+_PAGE_TEMPLATE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{title}</title><style>
 body {{ margin: 12px; background: #ffffff; font-family: system-ui, sans-serif; }}
@@ -65,13 +65,13 @@ def make_page(
     description, picture
         The view in words and as PNG, for a reader without scripts.
     """
-    values = {
+    trait_values = {
         name: {"$bytes": base64.b64encode(value).decode("ascii")} if isinstance(value, bytes) else value
         for name, value in traits.items()
     }
     # A "<" inside a script could end it.
-    traits_text = json.dumps(values | {"saved": NOTE}, ensure_ascii=False).replace("<", "\\u003c")
-    return _PAGE.format(
+    traits_text = json.dumps(trait_values | {"saved": SAVED_NOTE}, ensure_ascii=False).replace("<", "\\u003c")
+    return _PAGE_TEMPLATE.format(
         title=html.escape(title, quote=True),
         css=css,
         words=html.escape(description),

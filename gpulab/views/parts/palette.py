@@ -53,7 +53,7 @@ COLOURS: dict[str, tuple[str, str]] = {
 }
 # The 32 lanes of a warp, in the order of the rainbow (OKLCH 0.74 0.135, hue 262 down to -38), equal in both
 # themes. Neighbours have similar colours, so that a stride is visible.
-LANES = (
+LANE_COLOURS = (
     "#7baaff",
     "#68affd",
     "#53b4f9",
@@ -87,7 +87,7 @@ LANES = (
     "#dc8ad1",
     "#d28ddd",
 )
-for _lane, _colour in enumerate(LANES):
+for _lane, _colour in enumerate(LANE_COLOURS):
     COLOURS[f"lane-{_lane}"] = (_colour, _colour)
 COLOURS["on-lane"] = ("#0b1117", "#0b1117")
 # The states of a lane (`gpulab.views.warp.states`), with the colour of letters on each.
@@ -96,9 +96,9 @@ for _state, _name in LANE_STATES.items():
     COLOURS[f"lane-{_state}"] = COLOURS[_name]
     COLOURS[f"on-lane-{_state}"] = COLOURS.get(f"on-{_name}", COLOURS["muted"])
 COLOURS["code-comment"] = COLOURS["muted"]
-KERNELS = ("accent", "accent-2", "kernel-3", "kernel-4", "kernel-5", "kernels")
+KERNEL_COLOURS = ("accent", "accent-2", "kernel-3", "kernel-4", "kernel-5", "kernels")
 """Colours of kernels, in the order in which their names appear; all further names share the last one."""
-PALE = (*KERNELS, "good", "warn", "purple", "tail", "other", "muted", "error", "range")
+PALE_COLOURS = (*KERNEL_COLOURS, "good", "warn", "purple", "tail", "other", "muted", "error", "range")
 """Colours with a pale form, ``NAME-pale``: 40 % of the colour on the background of a row (``panel``)."""
 
 
@@ -113,15 +113,15 @@ def _mix_colours(colour: str, background: str, colour_share: float) -> str:
     )
 
 
-for _name in PALE:
+for _name in PALE_COLOURS:
     _light, _dark = (_mix_colours(COLOURS[_name][_theme], COLOURS["panel"][_theme], 0.4) for _theme in (0, 1))
     COLOURS[f"{_name}-pale"] = (_light, _dark)
 # Colours that the page can define, so that a view has the notebook's own background.
-_FROM_PAGE = {
+_PAGE_COLOURS = {
     "fg": "var(--jp-ui-font-color0, var(--vscode-editor-foreground, {}))",
     "bg": "var(--jp-layout-color1, var(--vscode-editor-background, {}))",
 }
-NEEDS_LIGHT = {"needs_background": "light"}
+LIGHT_METADATA = {"needs_background": "light"}
 """Metadata of an output with a picture on a light background."""
 # JupyterLab turns the metadata into a CSS class. In a dark theme, the picture's lightness is inverted and its
 # hues stay.
@@ -158,7 +158,9 @@ def make_colour_rules(root: str, names: Iterable[str]) -> str:
     """
     names = tuple(names)
     light_rules, dark_rules = (
-        " ".join(f"--gl-{name}: {_FROM_PAGE.get(name, '{}').format(COLOURS[name][theme])};" for name in names)
+        " ".join(
+            f"--gl-{name}: {_PAGE_COLOURS.get(name, '{}').format(COLOURS[name][theme])};" for name in names
+        )
         for theme in (0, 1)
     )
     return f"{root} {{ {light_rules} }}\n{make_dark_rule(root, dark_rules)}"

@@ -19,13 +19,13 @@ _PIL_ANCHORS = {"start": "lm", "middle": "mm", "end": "rm"}
 @cache
 def load_font(size: float, weight: str = "normal") -> ImageFont.FreeTypeFont:
     """Return the DejaVu font from matplotlib, with which pictures look the same on every machine."""
-    module = find_spec("matplotlib")
-    assert module is not None
-    assert module.origin is not None
-    name = {"bold": "DejaVuSans-Bold", "mono": "DejaVuSansMono"}.get(weight, "DejaVuSans")
-    path = Path(module.origin).parent / "mpl-data" / "fonts" / "ttf" / f"{name}.ttf"
+    matplotlib_spec = find_spec("matplotlib")
+    assert matplotlib_spec is not None
+    assert matplotlib_spec.origin is not None
+    font_name = {"bold": "DejaVuSans-Bold", "mono": "DejaVuSansMono"}.get(weight, "DejaVuSans")
+    font_path = Path(matplotlib_spec.origin).parent / "mpl-data" / "fonts" / "ttf" / f"{font_name}.ttf"
     # Basic layout is much faster, and no text here needs right-to-left layout or ligatures.
-    return ImageFont.truetype(str(path), size * SHARPNESS, layout_engine=ImageFont.Layout.BASIC)
+    return ImageFont.truetype(str(font_path), size * SHARPNESS, layout_engine=ImageFont.Layout.BASIC)
 
 
 @cache
@@ -79,14 +79,14 @@ class Pen:
 
     def outline(self, x0: float, y0: float, x1: float, y1: float, colour: str, width: float = 2) -> None:
         """Draw the outline of a rectangle."""
-        corners = tuple(round(v * SHARPNESS) for v in (x0, y0, x1, y1))
-        self.draw.rectangle(corners, outline=palette.find_hex(colour), width=round(width * SHARPNESS))
+        scaled_corners = tuple(round(v * SHARPNESS) for v in (x0, y0, x1, y1))
+        self.draw.rectangle(scaled_corners, outline=palette.find_hex(colour), width=round(width * SHARPNESS))
 
     def line(self, points: list[tuple[float, float]], colour: str, width: float = 1) -> None:
         """Draw a line through points."""
-        scaled = [(x * SHARPNESS, y * SHARPNESS) for x, y in points]
+        scaled_points = [(x * SHARPNESS, y * SHARPNESS) for x, y in points]
         self.draw.line(
-            scaled,
+            scaled_points,
             fill=palette.find_hex(colour),
             width=max(1, round(width * SHARPNESS)),
             joint="curve",
@@ -100,18 +100,21 @@ class Pen:
         self, start: tuple[float, float], end: tuple[float, float], colour: str, length: float = 8
     ) -> None:
         """Draw the head of an arrow from `start` to `end`."""
-        angle = math.atan2(end[1] - start[1], end[0] - start[0])
+        direction_rad = math.atan2(end[1] - start[1], end[0] - start[0])
         wing_points = [
-            (end[0] + length * math.cos(angle + offset), end[1] + length * math.sin(angle + offset))
-            for offset in (2.7, -2.7)
+            (
+                end[0] + length * math.cos(direction_rad + wing_angle_rad),
+                end[1] + length * math.sin(direction_rad + wing_angle_rad),
+            )
+            for wing_angle_rad in (2.7, -2.7)
         ]
         self.polygon([end, *wing_points], colour)
 
     def disc(self, x: float, y: float, radius: float, colour: str, outline: str) -> None:
         """Draw a filled circle with an outline."""
-        corners = [v * SHARPNESS for v in (x - radius, y - radius, x + radius, y + radius)]
+        scaled_corners = [v * SHARPNESS for v in (x - radius, y - radius, x + radius, y + radius)]
         self.draw.ellipse(
-            corners,
+            scaled_corners,
             fill=palette.find_hex(colour),
             outline=palette.find_hex(outline),
             width=SHARPNESS,
@@ -143,10 +146,10 @@ class Pen:
             return
         width_px = round(text_width(text, size, weight) * SHARPNESS) + 4
         height_px = round(size * 1.5 * SHARPNESS)
-        mask = Image.new("L", (width_px, height_px), 0)
-        ImageDraw.Draw(mask).text(
+        text_mask = Image.new("L", (width_px, height_px), 0)
+        ImageDraw.Draw(text_mask).text(
             (width_px / 2, height_px / 2), text, 255, load_font(size, weight), anchor="mm"
         )
-        mask = mask.transpose(Image.Transpose.ROTATE_90)
+        text_mask = text_mask.transpose(Image.Transpose.ROTATE_90)
         corner = (round(x * SHARPNESS - height_px / 2), round(y * SHARPNESS - width_px / 2))
-        self.image.paste(palette.find_hex(colour), corner, mask)
+        self.image.paste(palette.find_hex(colour), corner, text_mask)

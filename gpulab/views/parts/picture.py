@@ -37,7 +37,7 @@ MARGIN_PX = 14
 # Text in these colours on these backgrounds keeps its smooth edges.
 _TEXT_COLOURS = ("fg", "muted", "tail-text", "on-accent", "error")
 _BACKGROUND_COLOURS = ("bg", "grid", "other", "accent", "accent-2")
-_STYLES = {
+_TEXT_STYLES = {
     # style -> size, weight, colour
     "plain": (11.5, "normal", "fg"),
     "heading": (12, "bold", "fg"),
@@ -47,12 +47,12 @@ _STYLES = {
     "title": (15.5, "bold", "fg"),
 }
 
-Painter = Callable[[Pen, float, float], None]
+BoxPainter = Callable[[Pen, float, float], None]
 # Lock for drawing, because fonts keep state while they measure and draw.
 _drawing_lock = threading.Lock()
 
 
-def lay_out(box: Box, width: float) -> tuple[float, Painter]:
+def lay_out(box: Box, width: float) -> tuple[float, BoxPainter]:
     """Compute the layout of a box. Return its height at the given width, and a function that paints it at a
     position.
     """
@@ -61,7 +61,7 @@ def lay_out(box: Box, width: float) -> tuple[float, Painter]:
     return _LAYOUTS[type(box)](box, width)
 
 
-def _stack_boxes(boxes: list[Box], width: float, gap: float) -> tuple[float, Painter]:
+def _stack_boxes(boxes: list[Box], width: float, gap: float) -> tuple[float, BoxPainter]:
     layouts = [lay_out(box, width) for box in boxes]
     layouts = [layout for layout in layouts if layout[0]]
     height = sum(box_height for box_height, _ in layouts) + gap * max(0, len(layouts) - 1)
@@ -74,7 +74,7 @@ def _stack_boxes(boxes: list[Box], width: float, gap: float) -> tuple[float, Pai
     return height, paint
 
 
-def _lay_out_row(box: Row, width: float) -> tuple[float, Painter]:
+def _lay_out_row(box: Row, width: float) -> tuple[float, BoxPainter]:
     """Lay out boxes like CSS flexible boxes: wrap by their minimum widths, and share the remaining width."""
     gap = box.gap
     min_widths = box.least
@@ -84,7 +84,7 @@ def _lay_out_row(box: Row, width: float) -> tuple[float, Painter]:
         if lines[-1] and filled_px + min_widths[index] > width:
             lines.append([])
         lines[-1].append(index)
-    placed_painters: list[tuple[float, float, Painter]] = []
+    placed_painters: list[tuple[float, float, BoxPainter]] = []
     top_px = 0.0
     for line in reversed(lines) if box.above else lines:
         spare_px = width - sum(min_widths[index] for index in line) - gap * (len(line) - 1)
@@ -106,8 +106,8 @@ def _lay_out_row(box: Row, width: float) -> tuple[float, Painter]:
     return top_px - 8, paint
 
 
-def _lay_out_words(box: Words, width: float) -> tuple[float, Painter]:
-    size, weight, colour = _STYLES[box.style]
+def _lay_out_words(box: Words, width: float) -> tuple[float, BoxPainter]:
+    size, weight, colour = _TEXT_STYLES[box.style]
     lines = wrap(box.text, width, size, weight)
     line_height = round(size * 1.42, 1)
 
@@ -118,8 +118,8 @@ def _lay_out_words(box: Words, width: float) -> tuple[float, Painter]:
     return line_height * len(lines), paint
 
 
-def _lay_out_legend(box: Legend, width: float) -> tuple[float, Painter]:
-    entries: list[tuple[float, float, str, str, bool]] = []
+def _lay_out_legend(box: Legend, width: float) -> tuple[float, BoxPainter]:
+    placed_entries: list[tuple[float, float, str, str, bool]] = []
     x = 0.0
     y = 0.0
     for colour, text, *style in box.entries:
@@ -127,22 +127,22 @@ def _lay_out_legend(box: Legend, width: float) -> tuple[float, Painter]:
         if x and x + entry_width > width:
             x = 0.0
             y = y + 17
-        entries.append((x, y, colour, text, bool(style)))
+        placed_entries.append((x, y, colour, text, bool(style)))
         x += entry_width + 16
 
     def paint(pen: Pen, left: float, top: float) -> None:
-        for x, y, colour, text, is_outline in entries:
+        for x, y, colour, text, is_outline in placed_entries:
             edges = (left + x, top + y + 3, left + x + 11, top + y + 14)
             pen.outline(*edges, colour) if is_outline else pen.rect(*edges, colour)
             pen.text(left + x + 16, top + y + 8.5, text)
 
-    return (y + 17 if entries else 0.0), paint
+    return (y + 17 if placed_entries else 0.0), paint
 
 
-def _lay_out_numbers(box: Terms, width: float) -> tuple[float, Painter]:
+def _lay_out_numbers(box: Terms, width: float) -> tuple[float, BoxPainter]:
     column_count = max(1, int((width + 16) // (box.least + 16)))
     column_width = (width + 16) / column_count - 16
-    rows = -(-len(box.rows) // column_count)
+    row_count = -(-len(box.rows) // column_count)
 
     def paint(pen: Pen, x: float, y: float) -> None:
         for index, (term, value, detail) in enumerate(box.rows):
@@ -157,10 +157,10 @@ def _lay_out_numbers(box: Terms, width: float) -> tuple[float, Painter]:
                     left_px + column_width - detail_width, top_px + 23, short_detail, size=11, colour="muted"
                 )
 
-    return 36.0 * rows, paint
+    return 36.0 * row_count, paint
 
 
-def _lay_out_bars(box: Bars, width: float) -> tuple[float, Painter]:
+def _lay_out_bars(box: Bars, width: float) -> tuple[float, BoxPainter]:
     rows = box.rows
     label_width = box.label * width
     values = [f"{bar['value']} {bar.get('mark', '')}".strip() for bar in rows]
@@ -192,12 +192,14 @@ def _lay_out_bars(box: Bars, width: float) -> tuple[float, Painter]:
     return 16.0 * len(rows), paint
 
 
-def _lay_out_table(box: Cells, width: float) -> tuple[float, Painter]:
+def _lay_out_table(box: Cells, width: float) -> tuple[float, BoxPainter]:
     """Lay out a table: the last column is on the right; the others share the remaining width."""
     headings = [box.headings] if box.headings else []
     rows = headings + box.rows
     size = 11
-    text_widths = [max(text_width(cell, size) for cell in cells) + 10 for cells in zip(*rows, strict=True)]
+    text_widths = [
+        max(text_width(cell, size) for cell in row_cells) + 10 for row_cells in zip(*rows, strict=True)
+    ]
     # If there is too little space, only the widest columns become narrower.
     max_width = max(text_widths)
     while sum(min(column_width, max_width) for column_width in text_widths) > width and max_width > 40:
@@ -208,19 +210,19 @@ def _lay_out_table(box: Cells, width: float) -> tuple[float, Painter]:
         [wrap(cell, column_width - 8, size) for cell, column_width in zip(row, widths, strict=True)]
         for row in rows
     ]
-    row_heights = [2 + 14.0 * max(map(len, cells)) for cells in cell_lines]
+    row_heights = [2 + 14.0 * max(map(len, row_cells)) for row_cells in cell_lines]
     title_px = 18.0 if box.title else 0.0
 
     def paint(pen: Pen, x: float, y: float) -> None:
         if box.title:
             pen.text(x, y + 9, box.title, size=11, weight="bold")
         row_top = y + title_px
-        for row_index, (cells, row_height) in enumerate(zip(cell_lines, row_heights, strict=True)):
+        for row_index, (row_cells, row_height) in enumerate(zip(cell_lines, row_heights, strict=True)):
             cell_x = x
-            for column_index, (lines, column_width) in enumerate(zip(cells, widths, strict=True)):
-                is_last = column_index == len(widths) - 1
+            for column_index, (lines, column_width) in enumerate(zip(row_cells, widths, strict=True)):
+                is_last_column = column_index == len(widths) - 1
                 colour = "fg" if column_index and row_index >= len(headings) else "muted"
-                text_x, anchor = (x + width, "end") if is_last else (cell_x, "start")
+                text_x, anchor = (x + width, "end") if is_last_column else (cell_x, "start")
                 for line_index, line in enumerate(lines):
                     pen.text(
                         text_x, row_top + 8 + 14 * line_index, line, size=size, colour=colour, anchor=anchor
@@ -232,7 +234,7 @@ def _lay_out_table(box: Cells, width: float) -> tuple[float, Painter]:
     return title_px + sum(row_heights) + 2, paint
 
 
-def _lay_out_matrix(box: Matrix, width: float) -> tuple[float, Painter]:
+def _lay_out_matrix(box: Matrix, width: float) -> tuple[float, BoxPainter]:
     """Lay out a matrix: a column of labels, then columns that are as wide as their texts."""
     rows = box.rows
     size = 11
@@ -274,7 +276,7 @@ def _lay_out_matrix(box: Matrix, width: float) -> tuple[float, Painter]:
     return heading_px + 21.0 * len(rows), paint
 
 
-_LAYOUTS: dict[type[Box], Callable[[Any, float], tuple[float, Painter]]] = {
+_LAYOUTS: dict[type[Box], Callable[[Any, float], tuple[float, BoxPainter]]] = {
     Column: lambda box, width: _stack_boxes(box.boxes, width, box.gap),
     Row: _lay_out_row,
     Words: _lay_out_words,
@@ -328,9 +330,9 @@ def _make_ink_palette() -> Any:
                 for known_colour in colours
             ):
                 colours.append(mixed_colour)
-    inks = Image.new("P", (1, 1))
-    inks.putpalette([component for colour in colours[:256] for component in colour])
-    return inks
+    palette_image = Image.new("P", (1, 1))
+    palette_image.putpalette([component for colour in colours[:256] for component in colour])
+    return palette_image
 
 
 def _parse_rgb(name: str) -> tuple[int, ...]:

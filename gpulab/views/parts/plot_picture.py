@@ -31,11 +31,11 @@ from gpulab.views.parts.ring_picture import paint_ring
 from gpulab.views.parts.tracks_picture import PlotScale, paint_time, paint_tracks
 from gpulab.words import duration, number, size
 
-ROW_GAP_FROM_PX = 6
+MIN_GAP_ROW_PX = 6
 MIN_NAMED_PX = 13
 SLANT_PX = 8
 HATCH_PX = 5
-LEADING_PX = 2
+ROW_LEADING_PX = 2
 MIN_OUTLINED_PX = 4
 
 
@@ -59,46 +59,46 @@ def _paint_spans(pen: Pen, item: Spans, scale: PlotScale) -> None:
     lanes = max(1, min(item.lanes, int(row_height * SHARPNESS)))
     is_joined = bool(item.joined)
     row = np.asarray(item.row, np.int64)
-    start, end = (np.asarray(item.column(name), np.float64) - scale.low for name in ("x0", "x1"))
+    span_starts, span_ends = (np.asarray(item.column(name), np.float64) - scale.low for name in ("x0", "x1"))
     is_visible = (row >= 0) & (row < rows)
     row = row[is_visible]
-    start = start[is_visible]
-    end = end[is_visible]
-    key = row * lanes
+    span_starts = span_starts[is_visible]
+    span_ends = span_ends[is_visible]
+    lane_key = row * lanes
     if item.lane is not None:
-        key = key + np.asarray(item.lane, np.int64)[is_visible] * lanes // item.lanes
-    colour = np.asarray(item.colour, np.int64)[is_visible] + 1
-    first_px = np.clip(np.floor(start * scale.px * SHARPNESS).astype(np.int64), 0, width - 1)
+        lane_key = lane_key + np.asarray(item.lane, np.int64)[is_visible] * lanes // item.lanes
+    colour_index = np.asarray(item.colour, np.int64)[is_visible] + 1
+    first_px = np.clip(np.floor(span_starts * scale.px * SHARPNESS).astype(np.int64), 0, width - 1)
     last_px = np.minimum(
-        width, np.maximum(first_px + 1, np.floor(end * scale.px * SHARPNESS).astype(np.int64))
+        width, np.maximum(first_px + 1, np.floor(span_ends * scale.px * SHARPNESS).astype(np.int64))
     )
     # An interval inside a pixel that is already painted changes nothing.
-    order = np.argsort(key, kind="stable")
-    end_key = key[order] * (width + 1) + last_px[order]
+    lane_order = np.argsort(lane_key, kind="stable")
+    end_key = lane_key[lane_order] * (width + 1) + last_px[lane_order]
     is_new = np.ones(end_key.size, bool)
     is_new[1:] = end_key[1:] > np.maximum.accumulate(end_key)[:-1]
-    kept_indices = np.sort(order[is_new])
+    kept_indices = np.sort(lane_order[is_new])
     last_px = last_px - ((last_px - first_px > 5) & (not is_joined))
-    image = np.zeros(rows * lanes * width, np.uint8)
-    if busy := item.busy:
+    pixel_colours = np.zeros(rows * lanes * width, np.uint8)
+    if busy_spans := item.busy:
         busy_edges = (
-            np.clip((np.asarray(busy[end]) - scale.low) * scale.px * SHARPNESS, 0, width)
-            for end in ("x0", "x1")
+            np.clip((np.asarray(busy_spans[edge_name]) - scale.low) * scale.px * SHARPNESS, 0, width)
+            for edge_name in ("x0", "x1")
         )
         for index, span_start, busy_end in zip(
-            busy["row"].tolist(), *(edge.astype(int).tolist() for edge in busy_edges), strict=True
+            busy_spans["row"].tolist(), *(edge.astype(int).tolist() for edge in busy_edges), strict=True
         ):
-            image.reshape(rows, lanes, width)[index, :, span_start:busy_end] = len(item.colours) + 1
-    pixel_columns = (key * width + first_px, key * width + last_px, colour)
+            pixel_colours.reshape(rows, lanes, width)[index, :, span_start:busy_end] = len(item.colours) + 1
+    pixel_columns = (lane_key * width + first_px, lane_key * width + last_px, colour_index)
     for span_start, span_end, shade in zip(
         *(values[kept_indices].tolist() for values in pixel_columns), strict=True
     ):
-        image[span_start:span_end] = shade
-    picture = image.reshape(rows * lanes, width)
+        pixel_colours[span_start:span_end] = shade
+    picture = pixel_colours.reshape(rows * lanes, width)
     pixels_by_height = np.zeros(
         (max(1, round((item.top + item.height) * SHARPNESS) - top_px), width), np.uint8
     )
-    inner_height = row_height - (1 if row_height > ROW_GAP_FROM_PX and not is_joined else 0)
+    inner_height = row_height - (1 if row_height > MIN_GAP_ROW_PX and not is_joined else 0)
     for index in range(rows * lanes):
         row_top = item.top + index // lanes * row_height
         # Adding 1e-6 keeps the end of a row and the start of the next one on one pixel despite rounding.
@@ -107,8 +107,8 @@ def _paint_spans(pen: Pen, item: Spans, scale: PlotScale) -> None:
             for lane_edge in (0, 1)
         )
         lane_height = max(1, lane_bottom - lane_top)
-        gap = SHARPNESS // 2 if lane_height > 4 * SHARPNESS and not is_joined else 0
-        pixels_by_height[lane_top : lane_top + lane_height - gap] = picture[index]
+        lane_gap_px = SHARPNESS // 2 if lane_height > 4 * SHARPNESS and not is_joined else 0
+        pixels_by_height[lane_top : lane_top + lane_height - lane_gap_px] = picture[index]
     bitmap = Image.fromarray(pixels_by_height)
     bitmap.putpalette(
         b"".join(bytes.fromhex(palette.find_hex(name)[1:]) for name in _list_span_colours(item))
@@ -134,19 +134,21 @@ def _paint_shares(pen: Pen, item: Spans, scale: PlotScale) -> None:
     is_visible = (row >= 0) & (row < item.rows)
     row = row[is_visible]
     offset = offsets[np.asarray(item.colour, np.int64)[is_visible]]
-    change = np.zeros((item.rows, width + 1, 3))  # of the colour, from one pixel to the next
+    colour_change = np.zeros((item.rows, width + 1, 3))  # of the colour, from one pixel to the next
     for name, edge_sign in (("x0", 1), ("x1", -1)):
-        position = (np.asarray(item.column(name), float)[is_visible] - scale.low) * scale.px * SHARPNESS
-        position = np.clip(position, 0, width)
-        pixel = np.minimum(width - 1, position.astype(np.int64))
-        pixel_share = (position - pixel)[:, None]
-        np.add.at(change, (row, pixel), edge_sign * offset * (1 - pixel_share))
-        np.add.at(change, (row, pixel + 1), edge_sign * offset * pixel_share)
-    row_pixels = np.clip(np.rint(background + change.cumsum(axis=1)[:, :-1]), 0, 255).astype(np.uint8)
+        edge_px_position = (
+            (np.asarray(item.column(name), float)[is_visible] - scale.low) * scale.px * SHARPNESS
+        )
+        edge_px_position = np.clip(edge_px_position, 0, width)
+        pixel_index = np.minimum(width - 1, edge_px_position.astype(np.int64))
+        pixel_share = (edge_px_position - pixel_index)[:, None]
+        np.add.at(colour_change, (row, pixel_index), edge_sign * offset * (1 - pixel_share))
+        np.add.at(colour_change, (row, pixel_index + 1), edge_sign * offset * pixel_share)
+    row_pixels = np.clip(np.rint(background + colour_change.cumsum(axis=1)[:, :-1]), 0, 255).astype(np.uint8)
     picture = np.empty((height_px, width, 3), np.uint8)
     picture[:] = background
     row_height = item.height / item.rows
-    inner_height = row_height - (1 if row_height > ROW_GAP_FROM_PX and not item.joined else 0)
+    inner_height = row_height - (1 if row_height > MIN_GAP_ROW_PX and not item.joined else 0)
     for index in range(item.rows):
         first_row_px, last_row_px = (
             round((item.top + index * row_height + edge_px) * SHARPNESS + 1e-6) - top_px
@@ -171,10 +173,10 @@ def _paint_span_names(
     lane_height = inner_height / item.lanes
     inks = [palette.choose_ink(name) for name in item.colours]
     for index, (x0, x1) in enumerate(zip(item.x0.tolist(), item.x1.tolist(), strict=True)):
-        text_room = (x1 - x0) * scale.px - 6
+        text_room_px = (x1 - x0) * scale.px - 6
         if (
-            text_room >= 6
-            and text_width(text := make_element_sentence(item, index, item.written), 11) <= text_room
+            text_room_px >= 6
+            and text_width(text := make_element_sentence(item, index, item.written), 11) <= text_room_px
         ):
             y = scale.top + item.top + item.row[index] * row_height + (lane[index] + 0.5) * lane_height
             pen.text(scale.x(x0) + 3, y, text, colour=inks[int(item.colour[index])])
@@ -208,17 +210,21 @@ def make_element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
 
 
 def _paint_rects(pen: Pen, item: Rects, scale: PlotScale) -> None:
-    for x0, x1, y0, y1, colour in zip(item.x0, item.x1, item.y0, item.y1, item.colour, strict=True):
+    for x0, x1, y0, y1, colour_index in zip(item.x0, item.x1, item.y0, item.y1, item.colour, strict=True):
         left_px = scale.x(x0) + item.inset
         right_px = max(left_px + 1, scale.x(x1) - item.inset)
         if item.outline:
             if right_px - left_px >= MIN_OUTLINED_PX:
-                pen.outline(left_px, scale.top + y0, right_px, scale.top + y1, item.colours[int(colour)], 1)
+                pen.outline(
+                    left_px, scale.top + y0, right_px, scale.top + y1, item.colours[int(colour_index)], 1
+                )
             continue
         if item.hatch:
-            _paint_hatch(pen, left_px, right_px, scale.top + y0, scale.top + y1, item.colours[int(colour)])
+            _paint_hatch(
+                pen, left_px, right_px, scale.top + y0, scale.top + y1, item.colours[int(colour_index)]
+            )
             continue
-        pen.rect(left_px, scale.top + y0, right_px, scale.top + y1, item.colours[int(colour)])
+        pen.rect(left_px, scale.top + y0, right_px, scale.top + y1, item.colours[int(colour_index)])
 
 
 def _paint_hatch(pen: Pen, left: float, right: float, top: float, bottom: float, colour: str) -> None:
@@ -226,10 +232,10 @@ def _paint_hatch(pen: Pen, left: float, right: float, top: float, bottom: float,
     offset = (left + top) // HATCH_PX * HATCH_PX
     while offset < right + bottom:
         # The part of the line x + y = `offset` inside the rectangle.
-        upper = max(top, offset - right)
-        lower = min(bottom, offset - left)
-        if upper < lower:
-            pen.line([(offset - upper, upper), (offset - lower, lower)], colour, 1.2)
+        upper_y = max(top, offset - right)
+        lower_y = min(bottom, offset - left)
+        if upper_y < lower_y:
+            pen.line([(offset - upper_y, upper_y), (offset - lower_y, lower_y)], colour, 1.2)
         offset += HATCH_PX
 
 
@@ -253,26 +259,26 @@ def _paint_rules(pen: Pen, item: Rules, scale: PlotScale) -> None:
     if item.most and len(item.x0) > item.most:
         return
     for x0, y0, x1, y1 in zip(item.x0, item.y0, item.x1, item.y1, strict=True):
-        start = (scale.x(x0), scale.top + y0)
-        end = (scale.x(x1), scale.top + y1)
-        length = math.dist(start, end)
+        start_point = (scale.x(x0), scale.top + y0)
+        end_point = (scale.x(x1), scale.top + y1)
+        length = math.dist(start_point, end_point)
         if item.dash and length:
-            ux = (end[0] - start[0]) / length
-            uy = (end[1] - start[1]) / length
+            unit_x = (end_point[0] - start_point[0]) / length
+            unit_y = (end_point[1] - start_point[1]) / length
             for offset in np.arange(0, length, 7).tolist():
                 dash_end = min(length, offset + 4)
                 pen.line(
                     [
-                        (start[0] + ux * offset, start[1] + uy * offset),
-                        (start[0] + ux * dash_end, start[1] + uy * dash_end),
+                        (start_point[0] + unit_x * offset, start_point[1] + unit_y * offset),
+                        (start_point[0] + unit_x * dash_end, start_point[1] + unit_y * dash_end),
                     ],
                     item.colour,
                     item.width,
                 )
         else:
-            pen.line([start, end], item.colour, item.width)
+            pen.line([start_point, end_point], item.colour, item.width)
         if item.arrow:
-            pen.arrow_head(start, end, item.colour)
+            pen.arrow_head(start_point, end_point, item.colour)
 
 
 def _paint_labels(pen: Pen, item: Labels, scale: PlotScale) -> None:
@@ -281,10 +287,10 @@ def _paint_labels(pen: Pen, item: Labels, scale: PlotScale) -> None:
     right_edges: dict[float, float] = {}
     for index, text_forms in enumerate(item.text):
         max_width = math.inf if item.room is None else item.room[index] * scale.px - 4
-        candidates = (
+        line_candidates = (
             _fit_lines(text_form, max_width, item.lines, size, weight) for text_form in text_forms.split("\n")
         )
-        lines = next((candidate for candidate in candidates if candidate), None)
+        lines = next((candidate for candidate in line_candidates if candidate), None)
         if not lines or not lines[0]:
             continue
         x = scale.x(item.x[index]) + item.dx
@@ -297,7 +303,7 @@ def _paint_labels(pen: Pen, item: Labels, scale: PlotScale) -> None:
         for row, line in enumerate(lines):
             pen.text(
                 x,
-                scale.top + y + row * (size + LEADING_PX),
+                scale.top + y + row * (size + ROW_LEADING_PX),
                 line,
                 size=size,
                 weight=weight,
@@ -318,12 +324,12 @@ def _fit_lines(text: str, max_width: float, max_lines: int, size: float, weight:
 
 def _paint_ticks(pen: Pen, item: Ticks, scale: PlotScale) -> None:
     selected_level = item.levels[0]
-    for level in item.levels:
-        tick_texts = level[1]
-        if level[0] * scale.px >= 16 + max(
+    for tick_level in item.levels:
+        tick_texts = tick_level[1]
+        if tick_level[0] * scale.px >= 16 + max(
             text_width(tick_texts[-1], 11), text_width(tick_texts[len(tick_texts) // 2], 11)
         ):
-            selected_level = level
+            selected_level = tick_level
     y = scale.top + item.y
     right_px = scale.left + scale.width
     pen.rect(scale.left, y, right_px, y + 1, "muted")
@@ -366,14 +372,14 @@ def _paint_nodes(pen: Pen, item: Nodes, scale: PlotScale) -> None:
         top_px = scale.top + item.y0[index]
         bottom_px = scale.top + item.y1[index]
         shape = item.shape[index]
-        colour = item.colours[item.colour[index]]
+        colour_name = item.colours[item.colour[index]]
         mark_colour = item.mark[index]
         if mark_colour >= 0:
             pen.polygon(
                 _find_outline(shape, left_px - 3, top_px - 3, right_px + 3, bottom_px + 3),
                 item.colours[mark_colour],
             )
-        pen.polygon(_find_outline(shape, left_px, top_px, right_px, bottom_px), colour)
+        pen.polygon(_find_outline(shape, left_px, top_px, right_px, bottom_px), colour_name)
         text_width_px = right_px - left_px - 10 - (SLANT_PX if shape in (1, 2, 4) else 0)
         lines = [(line_text, font_px) for line_text, font_px in ((text, 11), (detail, 10)) if line_text]
         for line, (line_text, font_px) in enumerate(lines):
@@ -383,7 +389,7 @@ def _paint_nodes(pen: Pen, item: Nodes, scale: PlotScale) -> None:
                 middle_y,
                 shorten(line_text, text_width_px, font_px),
                 size=font_px,
-                colour=palette.choose_ink(colour),
+                colour=palette.choose_ink(colour_name),
                 anchor="middle",
             )
 

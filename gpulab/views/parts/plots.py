@@ -105,8 +105,8 @@ def make_x_axis(
     """
     levels: list[tuple[float, list[str]]] = []
     tick_step = nice_step(limit / scale / 2) if limit > 0 else 1.0
-    finest = limit / scale / (MAX_ZOOM * 5 if zoom else 12)
-    while limit > 0 and tick_step >= finest and (not integers_only or tick_step >= 1):
+    finest_step = limit / scale / (MAX_ZOOM * 5 if zoom else 12)
+    while limit > 0 and tick_step >= finest_step and (not integers_only or tick_step >= 1):
         ticks = [step_index * tick_step for step_index in range(int(limit / scale / tick_step * 1.0001) + 1)]
         levels.append((tick_step * scale, [text(tick) for tick in ticks]))
         tick_step = nice_step(tick_step / 2.6)

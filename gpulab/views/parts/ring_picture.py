@@ -12,9 +12,11 @@ from gpulab.views.parts.tracks_picture import PlotScale
 
 # Largest sizes, and sizes as shares of the distance between neighbours on the circle.
 NODE_PX, MARK_PX, HEAD_PX = 19, 17, 8
-NODE, MARK, HEAD = 0.28, 0.25, 0.12
+NODE_SHARE, MARK_SHARE, HEAD_SHARE = 0.28, 0.25, 0.12
 MIN_MARK_PX = 12  # for a text
-SIDE_PX = 5  # distance of an arrow from the line between its devices, so that opposite arrows are apart
+ARROW_OFFSET_PX = (
+    5  # distance of an arrow from the line between its devices, so that opposite arrows are apart
+)
 
 
 def paint_ring(pen: Pen, item: Ring, scale: PlotScale) -> None:
@@ -24,9 +26,9 @@ def paint_ring(pen: Pen, item: Ring, scale: PlotScale) -> None:
     device_count = len(item.names)
     radius = min(scale.width, scale.box.height) / 2 - NODE_PX - 2
     distance_px = 2 * radius * math.sin(math.pi / device_count)
-    node_px = min(NODE_PX, NODE * distance_px)
-    mark_px = min(MARK_PX, MARK * distance_px)
-    head_px = min(HEAD_PX, HEAD * distance_px)
+    node_px = min(NODE_PX, NODE_SHARE * distance_px)
+    mark_px = min(MARK_PX, MARK_SHARE * distance_px)
+    head_px = min(HEAD_PX, HEAD_SHARE * distance_px)
     font_px = 9 if node_px < NODE_PX - 1 else 10
     centre = (scale.left + scale.width / 2, scale.top + scale.box.height / 2)
     centres = [
@@ -48,10 +50,13 @@ def paint_ring(pen: Pen, item: Ring, scale: PlotScale) -> None:
     ):
         (x0, y0), (x1, y1) = centres[source_device], centres[target_device]
         length = math.dist((x0, y0), (x1, y1))
-        ux = (x1 - x0) / length
-        uy = (y1 - y0) / length
+        unit_x = (x1 - x0) / length
+        unit_y = (y1 - y0) / length
         start, mark_centre, end = (
-            (x0 + ux * distance - uy * SIDE_PX, y0 + uy * distance + ux * SIDE_PX)
+            (
+                x0 + unit_x * distance - unit_y * ARROW_OFFSET_PX,
+                y0 + unit_y * distance + unit_x * ARROW_OFFSET_PX,
+            )
             for distance in (
                 node_px,
                 max(

@@ -14,9 +14,9 @@ from gpulab.views.parts.items import Time, Tracks
 from gpulab.views.parts.pen import SHARPNESS, Pen, shorten, text_width
 from gpulab.views.parts.plots import make_time_ticks
 
-MIN_NAMED_PX = 11
-MIN_NAME_PX = 26
-TICK_PX = 72
+MIN_NAMED_HEIGHT_PX = 11
+MIN_NAME_WIDTH_PX = 26
+TICK_SPACING_PX = 72
 
 
 class PlotScale:
@@ -42,35 +42,41 @@ def paint_tracks(pen: Pen, item: Tracks, scale: PlotScale) -> None:
         np.clip((np.asarray(item.column(name), np.float64) - scale.low) * scale.px * SHARPNESS, 0, width)
         for name in ("x0", "x1")
     )
-    colour = np.asarray(item.colour, np.int64)
+    colour_index = np.asarray(item.colour, np.int64)
     first_lanes = np.concatenate([[0], np.cumsum(item.lanes)])
-    key = first_lanes[np.asarray(item.row, np.int64)] + np.asarray(item.lane, np.int64)
-    inks = [item.ground, *(f"{name}{suffix}" for name in item.colours for suffix in ("", "-pale"))]
+    lane_index = first_lanes[np.asarray(item.row, np.int64)] + np.asarray(item.lane, np.int64)
+    palette_names = [item.ground, *(f"{name}{suffix}" for name in item.colours for suffix in ("", "-pale"))]
     left_px = round(scale.left * SHARPNESS)
     top_px = round(scale.top * SHARPNESS)
-    labels: list[tuple[int, float]] = []
+    name_labels: list[tuple[int, float]] = []
     for row, (track_top, height, lanes) in enumerate(zip(item.tops, item.heights, item.lanes, strict=True)):
         for lane in range(lanes):
-            intervals = np.flatnonzero(key == first_lanes[row] + lane)
+            interval_indices = np.flatnonzero(lane_index == first_lanes[row] + lane)
             y0, y1 = (
                 round((track_top + index * height / lanes) * SHARPNESS + 1e-6) for index in (lane, lane + 1)
             )
             y1 -= lanes > 1 and y1 - y0 > 4 * SHARPNESS
             row_image = Image.fromarray(
-                _compute_shades(starts[intervals], ends[intervals], colour[intervals], width)[np.newaxis]
+                _compute_shades(
+                    starts[interval_indices], ends[interval_indices], colour_index[interval_indices], width
+                )[np.newaxis]
             )
-            row_image.putpalette(b"".join(bytes.fromhex(palette.find_hex(name)[1:]) for name in inks))
+            row_image.putpalette(
+                b"".join(bytes.fromhex(palette.find_hex(name)[1:]) for name in palette_names)
+            )
             pen.image.paste(row_image.convert("RGB").resize((width, y1 - y0)), (left_px, top_px + y0))
-            if height / lanes >= MIN_NAMED_PX:
-                named_intervals = intervals[(ends - starts)[intervals] > MIN_NAME_PX * SHARPNESS].tolist()
-                labels += [(index, (y0 + y1) / 2 / SHARPNESS) for index in named_intervals]
-    for index, middle_y in labels:
+            if height / lanes >= MIN_NAMED_HEIGHT_PX:
+                named_intervals = interval_indices[
+                    (ends - starts)[interval_indices] > MIN_NAME_WIDTH_PX * SHARPNESS
+                ].tolist()
+                name_labels += [(index, (y0 + y1) / 2 / SHARPNESS) for index in named_intervals]
+    for index, middle_y in name_labels:
         x0 = max(scale.left, scale.x(item.x0[index]))
         x1 = scale.x(item.x1[index])
         text = shorten(item.column("shorts")[item.column("name")[index]], x1 - x0 - 7, 11)
         if len(text) > 3 or "…" not in text:
-            ink = palette.choose_ink(item.colours[int(colour[index])])
-            pen.text(x0 + 3, scale.top + middle_y, text, colour=ink)
+            text_colour = palette.choose_ink(item.colours[int(colour_index[index])])
+            pen.text(x0 + 3, scale.top + middle_y, text, colour=text_colour)
 
 
 def _compute_shades(
@@ -79,12 +85,16 @@ def _compute_shades(
     """Return a number for the shade of each pixel: 0 for the background, else 1 + 2 × colour + 1 if pale."""
     ends = np.maximum(ends - ((ends - starts) > 5), starts + 1e-3)  # intervals of length 0 are visible, too
     coverage = np.zeros((int(colour.max(initial=0)) + 1, width))
-    for shade in np.unique(colour).tolist():
-        intervals = colour == shade
+    for shade_colour in np.unique(colour).tolist():
+        interval_indices = colour == shade_colour
         # Total length of the intervals left of each pixel's edge.
-        edges = np.maximum.accumulate(np.column_stack((starts[intervals], ends[intervals])).ravel())
-        covered_px = np.concatenate([[0], np.cumsum(np.diff(edges) * (np.arange(edges.size - 1) % 2 == 0))])
-        coverage[shade] = np.diff(np.interp(np.arange(width + 1), edges, covered_px))
+        interval_edges = np.maximum.accumulate(
+            np.column_stack((starts[interval_indices], ends[interval_indices])).ravel()
+        )
+        covered_px = np.concatenate(
+            [[0], np.cumsum(np.diff(interval_edges) * (np.arange(interval_edges.size - 1) % 2 == 0))]
+        )
+        coverage[shade_colour] = np.diff(np.interp(np.arange(width + 1), interval_edges, covered_px))
     total_coverage = coverage.sum(axis=0)
     return np.where(total_coverage > 0, 1 + 2 * coverage.argmax(axis=0) + (total_coverage < 0.5), 0).astype(
         np.uint8
@@ -93,7 +103,7 @@ def _compute_shades(
 
 def paint_time(pen: Pen, item: Time, scale: PlotScale) -> None:
     """Paint a time axis with its ticks and its name."""
-    title, ticks = make_time_ticks(scale.low, scale.high, scale.width / TICK_PX, item.since)
+    title, ticks = make_time_ticks(scale.low, scale.high, scale.width / TICK_SPACING_PX, item.since)
     y = scale.top + item.y
     right_px = scale.left + scale.width
     pen.rect(scale.left, y, right_px, y + 1, "muted")

@@ -16,12 +16,12 @@ from virtualgpu.records import Provenance
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DIRECT = "accent"
-HOST = "other"
+DIRECT_COLOUR = "accent"
+HOST_COLOUR = "other"
 HOST_Y, GPU_Y, LINK_Y = 0.0, 1.0, 2.0
 BOX_HEIGHT = 0.36
-WIDEST_POINTS = 8.0
-PLAIN_POINTS = 1.5
+MAX_LINE_POINTS = 8.0
+PLAIN_LINE_POINTS = 1.5
 
 
 class PeersChart(FigureView):
@@ -95,25 +95,25 @@ class PeersChart(FigureView):
         gpu_pairs = [gpu_pair for gpu_pair in self._has_direct_access if gpu_pair[0] != gpu_pair[1]]
         direct_count = sum(self._has_direct_access[gpu_pair] for gpu_pair in gpu_pairs)
         text = f"{direct_count} of {len(gpu_pairs)} directions are direct{self._format_rate(True)}"
-        clauses = [text if direct_count else "no GPU accesses the memory of another GPU directly"]
+        sentence_clauses = [text if direct_count else "no GPU accesses the memory of another GPU directly"]
         if direct_count < len(gpu_pairs):
             other_text = "other" if direct_count else "all"
-            clauses.append(f"{other_text} copies go through the host{self._format_rate(False)}")
-        return f"Links of {len(self.gpus)} GPUs: {'; '.join(clauses)}; {self.provenance.label}."
+            sentence_clauses.append(f"{other_text} copies go through the host{self._format_rate(False)}")
+        return f"Links of {len(self.gpus)} GPUs: {'; '.join(sentence_clauses)}; {self.provenance.label}."
 
     def _format_rate(self, is_direct: bool) -> str:
-        name = f" over {self.link}" if is_direct and self.link != "direct" else ""
-        return f"{name} at {number(self.rates[is_direct])} GB/s" if self.rates else name
+        link_suffix = f" over {self.link}" if is_direct and self.link != "direct" else ""
+        return f"{link_suffix} at {number(self.rates[is_direct])} GB/s" if self.rates else link_suffix
 
     def describe(self) -> str:
         lines = [self.sentence()]
         for gpu in self.gpus if len(self.gpus) > 1 else ():
-            for is_direct, route in ((True, "directly"), (False, "through the host")):
+            for is_direct, route_text in ((True, "directly"), (False, "through the host")):
                 reached_gpus = [
                     f"GPU {b}" for b in self.gpus if b != gpu and self._has_direct_access[gpu, b] == is_direct
                 ]
                 if reached_gpus:
-                    lines.append(f"GPU {gpu} accesses {listing(reached_gpus)} {route}.")
+                    lines.append(f"GPU {gpu} accesses {listing(reached_gpus)} {route_text}.")
         return "\n".join(lines)
 
     def notes(self) -> tuple[str, ...]:
@@ -159,8 +159,8 @@ class PeersChart(FigureView):
             if self.rates:
                 text += f": {number(self.rates[True])} GB/s from GPU to GPU"
             for gpu in gpu_group:
-                _draw_line(ax, gpu, GPU_Y, LINK_Y, DIRECT, self._choose_width(True))
-            _draw_box(ax, gpu_group[0], gpu_group[-1], LINK_Y, text, DIRECT)
+                _draw_line(ax, gpu, GPU_Y, LINK_Y, DIRECT_COLOUR, self._choose_width(True))
+            _draw_box(ax, gpu_group[0], gpu_group[-1], LINK_Y, text, DIRECT_COLOUR)
         if not self.groups:
             for source_gpu, target_gpu in direct_pairs:
                 if source_gpu < target_gpu or (target_gpu, source_gpu) not in direct_pairs:
@@ -173,9 +173,9 @@ class PeersChart(FigureView):
             if self.rates:
                 host_text += f": {number(self.rates[False])} GB/s from GPU to GPU"
         for gpu in self.gpus:
-            _draw_line(ax, gpu, GPU_Y, HOST_Y, HOST, self._choose_width(False))
+            _draw_line(ax, gpu, GPU_Y, HOST_Y, HOST_COLOUR, self._choose_width(False))
             _draw_box(ax, gpu, gpu, GPU_Y, f"GPU {gpu}", "panel")
-        _draw_box(ax, 0, last_gpu, HOST_Y, host_text, HOST)
+        _draw_box(ax, 0, last_gpu, HOST_Y, host_text, HOST_COLOUR)
         middle_x = last_gpu / 2
         half_width = max(last_gpu + 1.2, 4.5) / 2
         ax.set_xlim(middle_x - half_width, middle_x + half_width)
@@ -185,8 +185,8 @@ class PeersChart(FigureView):
     def _choose_width(self, is_direct: bool) -> float:
         """Return the width in points of the line for a link."""
         if not self.rates:
-            return PLAIN_POINTS
-        return max(0.6, WIDEST_POINTS * self.rates[is_direct] / max(self.rates.values()))
+            return PLAIN_LINE_POINTS
+        return max(0.6, MAX_LINE_POINTS * self.rates[is_direct] / max(self.rates.values()))
 
     def _draw_arc(self, ax: Axes, source_gpu: int, target_gpu: int, is_mutual: bool) -> None:
         ax.annotate(
@@ -196,7 +196,7 @@ class PeersChart(FigureView):
             arrowprops={
                 "arrowstyle": "-" if is_mutual else "-|>",
                 "connectionstyle": f"arc3,rad={-0.4 if source_gpu < target_gpu else 0.4}",
-                "color": colour(DIRECT),
+                "color": colour(DIRECT_COLOUR),
                 "linewidth": self._choose_width(True),
             },
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gpulab.analysis.pipeline.record import Fill, Mark, Mistake, Pipeline, Use
 from gpulab.words import count, listing
 
-_LONGEST_SOURCE = 90
+_MAX_SOURCE_LENGTH = 90
 
 
 def format_warps(warps: Sequence[int]) -> str:
@@ -36,7 +36,7 @@ class PipelineText:
         shortened.
         """
         text = self._source[line - 1].strip() if 0 < line <= len(self._source) else ""
-        return text if len(text) <= _LONGEST_SOURCE else f"{text[:_LONGEST_SOURCE]}…"
+        return text if len(text) <= _MAX_SOURCE_LENGTH else f"{text[:_MAX_SOURCE_LENGTH]}…"
 
     def name_iteration(self, position: int) -> str:
         """Return the loop iteration of a position as text, such as `` (iteration 2)``. If the pipeline has no
@@ -49,10 +49,14 @@ class PipelineText:
 
     def describe_fill(self, fill: Fill) -> str:
         """Describe a fill of a buffer with the warps and lines that start it, and those that wait for it."""
-        verb = "start to copy" if fill.asynchronous else "store"
-        verb = verb if len(fill.warps) > 1 else verb.replace("start", "starts").replace("store", "stores")
+        fill_verb = "start to copy" if fill.asynchronous else "store"
+        fill_verb = (
+            fill_verb
+            if len(fill.warps) > 1
+            else fill_verb.replace("start", "starts").replace("store", "stores")
+        )
         text = (
-            f"Buffer {fill.buffer}, fill {fill.number}: {format_warps(fill.warps)} {verb} it at "
+            f"Buffer {fill.buffer}, fill {fill.number}: {format_warps(fill.warps)} {fill_verb} it at "
             f"{format_lines(fill.lines)}{self.name_iteration(fill.start)}"
         )
         if not fill.asynchronous:
@@ -64,15 +68,15 @@ class PipelineText:
 
     def describe_use(self, use: Use) -> str:
         """Describe a use of a buffer with the warps and lines that read it."""
-        verb = "read" if len(use.warps) > 1 else "reads"
+        fill_verb = "read" if len(use.warps) > 1 else "reads"
         return (
-            f"Buffer {use.buffer}, use of fill {use.fill}: {format_warps(use.warps)} {verb} it at "
+            f"Buffer {use.buffer}, use of fill {use.fill}: {format_warps(use.warps)} {fill_verb} it at "
             f"{format_lines(use.lines)}{self.name_iteration(use.start)}."
         )
 
     def describe_mark(self, mark: Mark) -> str:
         """Describe a wait, a barrier or another point at which warps synchronise."""
-        meaning = {
+        mark_meaning = {
             "commit": "close a group of copies",
             "wait": f"wait until at most {count(mark.pending, 'group')} of each thread's copies "
             f"{'is' if mark.pending == 1 else 'are'} in flight"
@@ -82,7 +86,7 @@ class PipelineText:
             "arrival": "arrive at an mbarrier",
             "wait for arrivals": "have waited for an mbarrier",
         }[mark.kind]
-        return f"Line {mark.line}{self.name_iteration(mark.position)}: {format_warps(mark.warps)} {meaning}."
+        return f"Line {mark.line}{self.name_iteration(mark.position)}: {format_warps(mark.warps)} {mark_meaning}."
 
     def describe_mistake(self, mistake: Mistake) -> str:
         """Describe a synchronisation mistake with its two source lines, and name the remedy."""
@@ -91,16 +95,16 @@ class PipelineText:
         is_copy = any(
             f.asynchronous for f in self.pipeline.fills if (f.buffer, f.number) == (first_buffer, first_fill)
         )
-        noun = "copy" if is_copy else "store"
+        fill_noun = "copy" if is_copy else "store"
         owner_text = "its own" if (use.warp, mistake.kind) == (fill.warp, "early") else f"warp {fill.warp}'s"
         use_text = f"line {use.line}{self.name_iteration(use.position)}"
         if mistake.kind == "early":
             text = (
                 f"Used too early: warp {use.warp} reads buffer {first_buffer} at {use_text} "
-                f"without waiting for {owner_text} {noun} of line {fill.line}."
+                f"without waiting for {owner_text} {fill_noun} of line {fill.line}."
             )
             if use.warp == fill.warp:
-                remedy = f"Wait for the {noun} between lines {fill.line} and {use.line}."
+                remedy = f"Wait for the {fill_noun} between lines {fill.line} and {use.line}."
             elif is_copy:
                 remedy = (
                     f"Warp {fill.warp} must wait for its copy, and then a barrier must come before line "
@@ -110,12 +114,13 @@ class PipelineText:
                 remedy = f"A barrier must come between lines {fill.line} and {use.line}."
         else:
             text = (
-                f"Overwritten while in use: {owner_text} {noun} of line {fill.line} fills buffer "
+                f"Overwritten while in use: {owner_text} {fill_noun} of line {fill.line} fills buffer "
                 f"{first_buffer} without waiting until warp {use.warp} has read it at {use_text}."
             )
             remedy = f"A barrier must come after line {use.line} and before line {fill.line}."
-        buffers = sorted({number for number, _ in mistake.fills})
+        buffer_numbers = sorted({number for number, _ in mistake.fills})
         buffers_text = (
-            f"buffer{'s' if len(buffers) > 1 else ''} {listing([str(number) for number in buffers])}"
+            f"buffer{'s' if len(buffer_numbers) > 1 else ''} "
+            f"{listing([str(number) for number in buffer_numbers])}"
         )
         return f"{text} {remedy} {count(mistake.count, 'read')} of {buffers_text} in total."

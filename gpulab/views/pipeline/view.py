@@ -18,14 +18,20 @@ from gpulab.views.tables import Table
 from gpulab.words import count, number, size
 from virtualgpu.records import BlockTrace
 
-HEAD_PX = 20
+HEADER_PX = 20
 BUFFER_PX = 46
 BAR_PX = 18
 WARPS_PX = 26
 LEFT_PX = 84
 MAX_BARRIERS = 60
 MAX_EVENTS = 100
-FLIGHT, STORE, USE, LANDED, MISTAKE = "warn", "good", "accent", "good-pale", "error"
+FLIGHT_COLOUR, STORE_COLOUR, USE_COLOUR, LANDED_COLOUR, MISTAKE_COLOUR = (
+    "warn",
+    "good",
+    "accent",
+    "good-pale",
+    "error",
+)
 MARK_COLOURS = {
     "commit": "other",
     "wait": "purple",
@@ -81,9 +87,9 @@ class PipelineView(View):
         self._text = PipelineText(self.pipeline)
         # The first mistake of each use that is too early, and of each fill that overwrites.
         self._mistake_of: dict[tuple[str, int, int], Mistake] = {
-            (mistake.kind, *pair): mistake
+            (mistake.kind, *buffer_fill): mistake
             for mistake in reversed(self.pipeline.mistakes)
-            for pair in mistake.fills
+            for buffer_fill in mistake.fills
         }
         order_text = f"Steps {trace.provenance.of_results}, in one of the orders that a GPU can choose."
         super().__init__(
@@ -99,18 +105,21 @@ class PipelineView(View):
 
     def sentence(self) -> str:
         pipeline = self.pipeline
-        copies = sum(fill.asynchronous for fill in pipeline.fills)
-        overlap = (
-            f", {number(len(pipeline.overlapped()))} of them while another buffer is used" if copies else ""
+        copy_count = sum(fill.asynchronous for fill in pipeline.fills)
+        overlap_text = (
+            f", {number(len(pipeline.overlapped()))} of them while another buffer is used"
+            if copy_count
+            else ""
         )
-        kind = "by asynchronous copies" if copies else "by stores"
-        if 0 < copies < len(pipeline.fills):
-            kind = f"{number(copies)} times by asynchronous copies"
-        mistakes = count(len(pipeline.mistakes), "mistake") if pipeline.mistakes else "no mistake found"
+        fill_kind_text = "by asynchronous copies" if copy_count else "by stores"
+        if 0 < copy_count < len(pipeline.fills):
+            fill_kind_text = f"{number(copy_count)} times by asynchronous copies"
+        mistakes_text = count(len(pipeline.mistakes), "mistake") if pipeline.mistakes else "no mistake found"
         return (
             f"Block {_format_index(pipeline.trace)} in kernel {pipeline.trace.kernel_name}: "
-            f"{count(len(pipeline.buffers), 'buffer')}, filled {count(len(pipeline.fills), 'time')} {kind}"
-            f"{overlap}; {mistakes}; {pipeline.trace.provenance.of_results}."
+            f"{count(len(pipeline.buffers), 'buffer')}, filled {count(len(pipeline.fills), 'time')} "
+            f"{fill_kind_text}"
+            f"{overlap_text}; {mistakes_text}; {pipeline.trace.provenance.of_results}."
         )
 
     def describe(self) -> str:
@@ -136,7 +145,7 @@ class PipelineView(View):
     def tables(self) -> tuple[Table, ...]:
         """Return tables of the fills, the uses, the waits and the mistakes."""
         pipeline = self.pipeline
-        label = pipeline.trace.provenance.of_results
+        results_label = pipeline.trace.provenance.of_results
         fills = tuple(
             (
                 fill.buffer,
@@ -157,19 +166,21 @@ class PipelineView(View):
             (mark.line, MARK_MEANINGS[mark.kind], format_warps(mark.warps), mark.position)
             for mark in pipeline.marks
         )
-        mistakes = tuple(
+        mistake_rows = tuple(
             (mistake.kind, mistake.use.line, mistake.fill.line, mistake.count)
             for mistake in pipeline.mistakes
         )
         return (
             Table(
-                f"Fills, {label}",
+                f"Fills, {results_label}",
                 ("buffer", "fill", "warps", "started at", "waited for at", "start", "landed"),
                 fills,
             ),
-            Table(f"Uses, {label}", ("buffer", "fill", "warps", "read at", "start", "end"), uses),
-            Table(f"Waits, {label}", ("line", "action", "warps", "position"), marks),
-            Table(f"Mistakes, {label}", ("kind", "use at line", "fill at line", "reads"), mistakes),
+            Table(f"Uses, {results_label}", ("buffer", "fill", "warps", "read at", "start", "end"), uses),
+            Table(f"Waits, {results_label}", ("line", "action", "warps", "position"), marks),
+            Table(
+                f"Mistakes, {results_label}", ("kind", "use at line", "fill at line", "reads"), mistake_rows
+            ),
         )
 
     def draw(self) -> Box:
@@ -177,22 +188,28 @@ class PipelineView(View):
         kinds = {mark.kind for mark in pipeline.marks}
         is_asynchronous = {fill.asynchronous for fill in pipeline.fills}
         entries = [
-            *([(FLIGHT, "copies in flight")] if True in is_asynchronous else []),
-            *([(STORE, "stores")] if False in is_asynchronous else []),
-            (LANDED, "filled, not used yet"),
-            (USE, "use"),
-            *([(MISTAKE, "mistake")] if pipeline.mistakes else []),
+            *([(FLIGHT_COLOUR, "copies in flight")] if True in is_asynchronous else []),
+            *([(STORE_COLOUR, "stores")] if False in is_asynchronous else []),
+            (LANDED_COLOUR, "filled, not used yet"),
+            (USE_COLOUR, "use"),
+            *([(MISTAKE_COLOUR, "mistake")] if pipeline.mistakes else []),
         ]
-        marks = [(colour, MARK_MEANINGS[kind]) for kind, colour in MARK_COLOURS.items() if kind in kinds]
+        marks = [
+            (colour, MARK_MEANINGS[mark_kind])
+            for mark_kind, colour in MARK_COLOURS.items()
+            if mark_kind in kinds
+        ]
         mistake_of_kind = {mistake.kind: mistake for mistake in reversed(pipeline.mistakes)}
-        mistakes = [self._text.describe_mistake(mistake) for mistake in reversed(mistake_of_kind.values())]
-        other_count = len(pipeline.mistakes) - len(mistakes)
+        mistake_texts = [
+            self._text.describe_mistake(mistake) for mistake in reversed(mistake_of_kind.values())
+        ]
+        other_count = len(pipeline.mistakes) - len(mistake_texts)
         others_text = (
             f"{count(other_count, 'more mistake')} at other lines; each marked bar names its own lines."
         )
         verdict = "No mistake found: every use waits for its fill, and every fill for the use before it."
         return column(
-            *(words(text, "strong") for text in mistakes or [verdict]),
+            *(words(text, "strong") for text in mistake_texts or [verdict]),
             words(others_text, "note", only="page") if other_count else None,
             legend([*entries, *marks]),
             self._draw_plot(),
@@ -201,24 +218,24 @@ class PipelineView(View):
 
     def _draw_plot(self) -> Plot:
         pipeline = self.pipeline
-        groups = _group_warps(pipeline.marks)
-        top_of_warps = HEAD_PX + BUFFER_PX * len(pipeline.buffers) + 4
-        bottom = top_of_warps + WARPS_PX * len(groups)
-        domain = (0.0, float(pipeline.length))
-        names = [f"buffer {index}" for index in range(len(pipeline.buffers))]
-        names += [format_warps(warps) for warps in groups]
-        middles = [HEAD_PX + BUFFER_PX * (index + 0.5) for index in range(len(pipeline.buffers))]
-        middles += [top_of_warps + WARPS_PX * (index + 0.5) for index in range(len(groups))]
+        warp_groups = _group_warps(pipeline.marks)
+        top_of_warps = HEADER_PX + BUFFER_PX * len(pipeline.buffers) + 4
+        chart_bottom = top_of_warps + WARPS_PX * len(warp_groups)
+        position_range = (0.0, float(pipeline.length))
+        row_names = [f"buffer {index}" for index in range(len(pipeline.buffers))]
+        row_names += [format_warps(warps) for warps in warp_groups]
+        row_centres = [HEADER_PX + BUFFER_PX * (index + 0.5) for index in range(len(pipeline.buffers))]
+        row_centres += [top_of_warps + WARPS_PX * (index + 0.5) for index in range(len(warp_groups))]
         return plot(
-            bottom + AXIS_PX,
-            domain,
-            *self._draw_iterations(bottom),
-            *self._draw_barriers(bottom),
+            chart_bottom + AXIS_PX,
+            position_range,
+            *self._draw_iterations(chart_bottom),
+            *self._draw_barriers(chart_bottom),
             *self._draw_landed(),
-            *self._draw_bars(self._make_bars(groups, top_of_warps)),
-            make_y_ticks(middles, names, domain),
+            *self._draw_bars(self._make_bars(warp_groups, top_of_warps)),
+            make_y_ticks(row_centres, row_names, position_range),
             make_x_axis(
-                bottom,
+                chart_bottom,
                 pipeline.length,
                 number,
                 "steps of a warp",
@@ -239,7 +256,7 @@ class PipelineView(View):
             return []
         end_positions = [*start_positions[1:], float(self.pipeline.length)]
         rows = [
-            ((start + end) / 2, HEAD_PX / 2, f"iteration {index}\n{index}", end - start)
+            ((start + end) / 2, HEADER_PX / 2, f"iteration {index}\n{index}", end - start)
             for index, (start, end) in enumerate(zip(start_positions, end_positions, strict=True))
         ]
         return [
@@ -255,10 +272,12 @@ class PipelineView(View):
 
     def _draw_barriers(self, bottom: float) -> list[Item]:
         barriers = sorted({mark.position + 0.5 for mark in self.pipeline.marks if mark.kind == "barrier"})
-        top = [float(HEAD_PX)] * len(barriers)
-        ends = [bottom] * len(barriers)
+        top = [float(HEADER_PX)] * len(barriers)
+        barrier_ends = [bottom] * len(barriers)
         return (
-            [Rules(barriers, top, barriers, ends, "muted", dash=True, most=MAX_BARRIERS)] if barriers else []
+            [Rules(barriers, top, barriers, barrier_ends, "muted", dash=True, most=MAX_BARRIERS)]
+            if barriers
+            else []
         )
 
     def _draw_landed(self) -> list[Item]:
@@ -269,31 +288,31 @@ class PipelineView(View):
         for fill in pipeline.fills:
             end = first_use.get((fill.buffer, fill.number), pipeline.length)
             if fill.landed is not None and fill.landed + 1 < end:
-                top_px = HEAD_PX + BUFFER_PX * fill.buffer
+                top_px = HEADER_PX + BUFFER_PX * fill.buffer
                 rows.append((fill.landed + 1, end, top_px + 8, top_px + 18))
         if not rows:
             return []
         x0, x1, y0, y1 = map(list, zip(*rows, strict=True))
-        return [Rects(x0, x1, y0, y1, LANDED)]
+        return [Rects(x0, x1, y0, y1, LANDED_COLOUR)]
 
     def _make_bars(self, groups: Sequence[tuple[int, ...]], top_of_groups: int) -> list[_Bar]:
         """Return the fills, the uses, and the marks of groups of warps, in the order of their starts."""
         pipeline = self.pipeline
-        start_of = {(fill.buffer, fill.number): fill.start for fill in pipeline.fills}
+        start_of_fill = {(fill.buffer, fill.number): fill.start for fill in pipeline.fills}
         bars = []
         for fill in pipeline.fills:
             # A fill that is never waited for is drawn until the next one starts.
-            next_start = start_of.get((fill.buffer, fill.number + 1), pipeline.length)
+            next_start = start_of_fill.get((fill.buffer, fill.number + 1), pipeline.length)
             end = next_start if fill.landed is None else fill.landed + 1
-            top_px = HEAD_PX + BUFFER_PX * fill.buffer + 4
-            colour = FLIGHT if fill.asynchronous else STORE
+            top_px = HEADER_PX + BUFFER_PX * fill.buffer + 4
+            colour = FLIGHT_COLOUR if fill.asynchronous else STORE_COLOUR
             name = f"fill {fill.number}\n{fill.number}"
             bar = _Bar(fill.start, end, top_px, colour, self._text.describe_fill(fill), name)
             bars.append(self._mark_mistake(bar, "overwritten", fill.buffer, fill.number))
         for use in pipeline.uses:
-            top_px = HEAD_PX + BUFFER_PX * use.buffer + 24
+            top_px = HEADER_PX + BUFFER_PX * use.buffer + 24
             name = f"use {use.fill}\n{use.fill}"
-            bar = _Bar(use.start, use.end, top_px, USE, self._text.describe_use(use), name)
+            bar = _Bar(use.start, use.end, top_px, USE_COLOUR, self._text.describe_use(use), name)
             bars.append(self._mark_mistake(bar, "early", use.buffer, use.fill))
         for row, warps in enumerate(groups):
             for mark in pipeline.marks:
@@ -310,24 +329,26 @@ class PipelineView(View):
         mistake = self._mistake_of.get((kind, buffer, fill))
         if mistake is None:
             return bar
-        return replace(bar, colour=MISTAKE, sentence=f"{bar.sentence} {self._text.describe_mistake(mistake)}")
+        return replace(
+            bar, colour=MISTAKE_COLOUR, sentence=f"{bar.sentence} {self._text.describe_mistake(mistake)}"
+        )
 
     def _draw_bars(self, bars: Sequence[_Bar]) -> list[Item]:
         """Return the bars in one item, which the arrow keys follow in the order of time, and their texts."""
-        names = [*dict.fromkeys(bar.colour for bar in bars)]
+        colour_names = [*dict.fromkeys(bar.colour for bar in bars)]
         items: list[Item] = [
             Rects(
                 [bar.start for bar in bars],
                 [bar.end for bar in bars],
                 [bar.top for bar in bars],
                 [bar.top + BAR_PX for bar in bars],
-                [names.index(bar.colour) for bar in bars],
-                names,
+                [colour_names.index(bar.colour) for bar in bars],
+                colour_names,
                 inset=0.5,
                 **make_sentence_args([bar.sentence for bar in bars]),
             )
         ]
-        for name in names:
+        for name in colour_names:
             rows = [
                 ((bar.start + bar.end) / 2, bar.top + BAR_PX / 2, bar.name, bar.end - bar.start)
                 for bar in bars
@@ -357,13 +378,13 @@ class PipelineView(View):
 
 def _group_warps(marks: Iterable[Mark]) -> list[tuple[int, ...]]:
     """Return groups of warps that synchronise alike, at the same positions."""
-    marks_of: dict[int, list[tuple[object, ...]]] = {}
+    marks_of_warp: dict[int, list[tuple[object, ...]]] = {}
     for mark in marks:
         for warp in mark.warps:
-            marks_of.setdefault(warp, []).append((mark.position, mark.kind, mark.line, mark.pending))
-    warps = sorted(marks_of, key=lambda warp: (marks_of[warp], warp))
-    groups = [tuple(sorted(group)) for _, group in groupby(warps, key=lambda warp: marks_of[warp])]
-    return sorted(groups)
+            marks_of_warp.setdefault(warp, []).append((mark.position, mark.kind, mark.line, mark.pending))
+    warps = sorted(marks_of_warp, key=lambda warp: (marks_of_warp[warp], warp))
+    warp_groups = [tuple(sorted(group)) for _, group in groupby(warps, key=lambda warp: marks_of_warp[warp])]
+    return sorted(warp_groups)
 
 
 def _format_bytes(start: int, end: int, size_bytes: int) -> str:

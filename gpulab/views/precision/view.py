@@ -17,15 +17,15 @@ from gpulab.views.parts.palette import choose_ink
 from gpulab.views.parts.plots import make_sentence_args, make_y_ticks, plot
 from gpulab.views.tables import Column, Table
 
-PARTS = ("sign", "exponent", "fraction")
+PART_NAMES = ("sign", "exponent", "fraction")
 COLOURS = ("tail", "good", "accent")
 CELL_PX = 19
 ROW_PX = 26
 LEFT_PX = 72
 MAX_BITS = 64
-STEPS = range(-64, 65)
-POWERS = range(-48, 49)
-CAPTION = (
+STEP_POSITIONS = range(-64, 65)
+POWER_EXPONENTS = range(-48, 49)
+CAPTION_TEXT = (
     "Computed exactly from the formats' definitions (IEEE 754-2019, PTX ISA, OCP FP8): rounded to "
     "nearest, ties to even."
 )
@@ -47,13 +47,15 @@ class PrecisionView(Steered):
 
     def __init__(self, value: Number, formats: Sequence[Format]) -> None:
         self.value, self.formats = value, tuple(formats)
-        super().__init__(title="A number in bits", caption=CAPTION)
+        super().__init__(title="A number in bits", caption=CAPTION_TEXT)
         if _is_finite(value):
-            step_texts = [f"{position:+d}/8 of BF16's step" if position else "as given" for position in STEPS]
-            power_texts = [f"times 2^{position}" if position else "as given" for position in POWERS]
+            step_texts = [
+                f"{position:+d}/8 of BF16's step" if position else "as given" for position in STEP_POSITIONS
+            ]
+            power_texts = [f"times 2^{position}" if position else "as given" for position in POWER_EXPONENTS]
             self.controls = [
-                slider("Move", "step", STEPS, step_texts).wire(),
-                slider("Scale", "power", POWERS, power_texts).wire(),
+                slider("Move", "step", STEP_POSITIONS, step_texts).wire(),
+                slider("Scale", "power", POWER_EXPONENTS, power_texts).wire(),
             ]
         self.pictured = {"step": 0, "power": 0}
         self.redraw()
@@ -118,8 +120,8 @@ class PrecisionView(Steered):
         if ax is None:
             from matplotlib import pyplot
 
-            size = (WIDTH_IN, 1 + 0.3 * len(record))
-            ax = pyplot.figure(figsize=size, layout="constrained").subplots()
+            figure_size_in = (WIDTH_IN, 1 + 0.3 * len(record))
+            ax = pyplot.figure(figsize=figure_size_in, layout="constrained").subplots()
         for row, rounded in enumerate(record):
             bit_position = 0
             for name, bits in zip(COLOURS, rounded.form.parts(rounded.code), strict=True):
@@ -137,7 +139,7 @@ class PrecisionView(Steered):
                         color=colour(ink_name),
                     )
                     bit_position += 1
-        for name, part_name in zip(COLOURS, PARTS, strict=True):
+        for name, part_name in zip(COLOURS, PART_NAMES, strict=True):
             ax.bar(0, 0, color=colour(name), label=part_name)
         ax.set_yticks(range(len(record)), [rounded.form.name for rounded in record])
         ax.set_ylim(len(record) - 0.4, -0.6)
@@ -164,7 +166,7 @@ class PrecisionView(Steered):
             rows.append((number_format.name, *values, _format_error(rounded)))
         return column(
             words(f"{_format_number(self.shown)}, to the nearest number of each format", "heading"),
-            legend(zip(COLOURS, PARTS, strict=True)),
+            legend(zip(COLOURS, PART_NAMES, strict=True)),
             self._draw_strips(record),
             table(rows, headings=("format", "nearest", "next below", "next above", "error")),
             fold(
@@ -186,9 +188,9 @@ class PrecisionView(Steered):
     def _draw_strips(self, record: Sequence[Rounded]) -> Box:
         x = []
         y = []
-        shade = []
+        cell_shades = []
         sentences = []
-        digits: dict[str, list[tuple[float, float, str]]] = {}
+        digits_by_ink: dict[str, list[tuple[float, float, str]]] = {}
         for row, rounded in enumerate(record):
             row_top = float(row * ROW_PX + 2)
             position = 0
@@ -197,11 +199,15 @@ class PrecisionView(Steered):
                     is_one = bit == "1"
                     x.append(float(position))
                     y.append(row_top)
-                    shade.append(2 * part_index + is_one)
+                    cell_shades.append(2 * part_index + is_one)
                     bit_number = rounded.form.bits - 1 - position
-                    sentences.append(f"{rounded.form.name}, {PARTS[part_index]}: bit {bit_number} is {bit}")
+                    sentences.append(
+                        f"{rounded.form.name}, {PART_NAMES[part_index]}: bit {bit_number} is {bit}"
+                    )
                     ink_name = choose_ink(COLOURS[part_index]) if is_one else "fg"
-                    digits.setdefault(ink_name, []).append((position + 0.5, row_top + CELL_PX / 2, bit))
+                    digits_by_ink.setdefault(ink_name, []).append(
+                        (position + 0.5, row_top + CELL_PX / 2, bit)
+                    )
                     position += 1
         shades = [name for colour in COLOURS for name in (f"{colour}-pale", colour)]
         cells = Rects(
@@ -209,23 +215,23 @@ class PrecisionView(Steered):
             [row + 1 for row in x],
             y,
             [row + CELL_PX for row in y],
-            shade,
+            cell_shades,
             shades,
             inset=0.5,
             **make_sentence_args(sentences),
         )
         bit_labels: list[Item] = []
-        for ink_name, ink_digits in digits.items():
+        for ink_name, ink_digits in digits_by_ink.items():
             xs, ys, bit_texts = zip(*ink_digits, strict=True)
             bit_labels.append(Labels(xs, ys, bit_texts, anchor="middle", colour=ink_name, size=10, mono=True))
         middles = [row * ROW_PX + 2 + CELL_PX / 2 for row in range(len(record))]
-        names = make_y_ticks(middles, [rounded.form.name for rounded in record], (0, MAX_BITS))
+        format_ticks = make_y_ticks(middles, [rounded.form.name for rounded in record], (0, MAX_BITS))
         return plot(
             len(record) * ROW_PX + 4,
             (0, MAX_BITS),
             cells,
             *bit_labels,
-            names,
+            format_ticks,
             left=LEFT_PX,
             label=self.sentence(),
             hint="Point at a bit, or use the arrow keys.",
@@ -253,13 +259,13 @@ def _format_number(value: Number, form: Format | None = None) -> str:
             return "NaN"
         return "∞" if value > 0 else "−∞"
     try:
-        nearest = float(value)
+        nearest_value = float(value)
     except OverflowError:
         return "more than FP64 can hold" if value > 0 else "less than FP64 can hold"
-    if value and not nearest:
+    if value and not nearest_value:
         return "closer to 0 than FP64 can show"
     digits = 17 if form and form.fraction_bits > 30 else 10
-    return f"{nearest:,.{digits}g}".replace("-", "\N{MINUS SIGN}")
+    return f"{nearest_value:,.{digits}g}".replace("-", "\N{MINUS SIGN}")
 
 
 def _format_error(rounded: Rounded) -> str:
@@ -269,26 +275,27 @@ def _format_error(rounded: Rounded) -> str:
     if not exact_error:
         return "0"
     percentage = float(100 * abs(exact_error / Fraction(rounded.number)))
-    percent = f"{percentage:.2g}" if percentage < 99.5 else f"{percentage:.0f}"
+    percent_text = f"{percentage:.2g}" if percentage < 99.5 else f"{percentage:.0f}"
     error_text = f"{rounded.error:+.3g}" if rounded.error else "less than FP64 can show"
-    return f"{error_text} ({percent} %)".replace("-", "\N{MINUS SIGN}")
+    return f"{error_text} ({percent_text} %)".replace("-", "\N{MINUS SIGN}")
 
 
 def _describe_range(form: Format) -> tuple[str, ...]:
     overflow_text = "∞" if form.has_infinity else "NaN (there is no ∞)"
-    limits = (
+    range_limits = (
         f"{value:,.6g}".replace("-", "\N{MINUS SIGN}")
         for value in (form.largest, form.smallest_normal, form.smallest)
     )
-    return (form.name, *limits, overflow_text)
+    return (form.name, *range_limits, overflow_text)
 
 
 def _describe_number(rounded: Rounded) -> str:
     sign_bit, exponent_bits, fraction_bits = rounded.form.parts(rounded.code)
-    nearest, below, above = (
+    nearest_text, below_text, above_text = (
         _format_number(value, rounded.form) for value in (rounded.value, rounded.below, rounded.above)
     )
     return (
         f"{rounded.form.name}: sign {sign_bit}, exponent {exponent_bits}, fraction {fraction_bits}; "
-        f"nearest {nearest}, error {_format_error(rounded)}, next below {below}, next above {above}."
+        f"nearest {nearest_text}, error {_format_error(rounded)}, next below {below_text}, next above "
+        f"{above_text}."
     )

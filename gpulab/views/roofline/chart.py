@@ -20,32 +20,32 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = {"DRAM": "tail", "L2": "accent", "shared": "good"}
-MARKS = {"DRAM": "s", "L2": "o", "shared": "^"}
-MODELLED = "purple"
-INTEGERS = [f"{TENSOR_PREFIX}{name}" for name in INTEGER_FORMATS]
-NAMES: dict[Limit, str] = {
+LEVEL_MARKERS = {"DRAM": "s", "L2": "o", "shared": "^"}
+MODELLED_COLOUR = "purple"
+INTEGER_TYPES = [f"{TENSOR_PREFIX}{name}" for name in INTEGER_FORMATS]
+LIMIT_NAMES: dict[Limit, str] = {
     "DRAM": "DRAM",
     "L2": "L2",
     "shared": "shared memory",
     "CUDA cores": "arithmetic",
     "tensor cores": "tensor core",
 }
-WAITS: dict[Limit, str] = {
+WAIT_NAMES: dict[Limit, str] = {
     "DRAM": "memory",
     "L2": "L2",
     "shared": "shared memory",
     "CUDA cores": "CUDA cores",
 }
 """Names of the units for which tensor cores wait."""
-WAITING_SHARE = 0.5
+MIN_WAIT_SHARE = 0.5
 """Share of a ceiling from which tensor cores are said to wait for it."""
-LINE_HEIGHT = 0.058
+LABEL_HEIGHT_SHARE = 0.058
 """Height of a line of text, as a share of the height of the axes."""
-MARGIN = 1.8
+AXIS_MARGIN_FACTOR = 1.8
 """Factor from the smallest and to the largest value to the ends of an axis."""
-SHORT_RANGE = 400
+SHORT_RANGE_FACTOR = 400
 """Ratio of the ends of an axis below which it has ticks at 1, 2 and 5 times powers of ten."""
-SAME_POSITION = 0.05
+SAME_POSITION_SHARE = 0.05
 """Distance in powers of ten below which points have no arrow; half of it for a common label."""
 
 
@@ -75,9 +75,9 @@ class RooflineChart(FigureView):
         return self.roofline
 
     def _describe_origins(self) -> str:
-        times = listing([*dict.fromkeys(point.provenance.label for point in self.roofline.points)])
+        time_labels = listing([*dict.fromkeys(point.provenance.label for point in self.roofline.points)])
         return (
-            f"Times {times}; operations and bytes moved counted on the virtual GPU, caches "
+            f"Times {time_labels}; operations and bytes moved counted on the virtual GPU, caches "
             f"modelled. Ceilings for {self.roofline.ceilings.device}: DRAM and arithmetic published, shared "
             "memory 128 bytes per clock and SM, L2 modelled."
         )
@@ -85,24 +85,24 @@ class RooflineChart(FigureView):
     def sentence(self) -> str:
         count_text = count(len(self._points), "kernel")
         achieved_text = f": {self.point_sentence(self._points[-1])}" if self._points else ""
-        origins = listing([*dict.fromkeys(point.provenance.label for point in self.roofline.points)])
-        return f"Roofline of {count_text}{achieved_text}; {origins}."
+        origins_text = listing([*dict.fromkeys(point.provenance.label for point in self.roofline.points)])
+        return f"Roofline of {count_text}{achieved_text}; {origins_text}."
 
     def point_sentence(self, point: RooflinePoint) -> str:
         """Return a sentence about one launch in the roofline chart."""
         level, ceiling_gflops = self.roofline.roof(point)
         share_of_roof = point.gflops / ceiling_gflops
         share_text = (
-            f"{percent(share_of_roof)} of the {NAMES[level]} ceiling ({_format_rate(ceiling_gflops)})"
+            f"{percent(share_of_roof)} of the {LIMIT_NAMES[level]} ceiling ({_format_rate(ceiling_gflops)})"
         )
         uses_tensor_cores = any(arithmetic_type.startswith(TENSOR_PREFIX) for arithmetic_type in point.flops)
-        waits = uses_tensor_cores and level in WAITS and share_of_roof >= WAITING_SHARE
-        wait_text = f"; its tensor cores wait for {WAITS[level]}" if waits else ""
+        is_waiting = uses_tensor_cores and level in WAIT_NAMES and share_of_roof >= MIN_WAIT_SHARE
+        wait_text = f"; its tensor cores wait for {WAIT_NAMES[level]}" if is_waiting else ""
         return f"{point.name} reaches {_format_rate(point.gflops)}, {share_text}{wait_text}"
 
     def describe(self) -> str:
         limits = self.roofline.ceilings
-        ceilings = [f"{NAMES[level]}: {number(limits.gbps[level], 4)} GB/s." for level in LEVELS]
+        ceilings = [f"{LIMIT_NAMES[level]}: {number(limits.gbps[level], 4)} GB/s." for level in LEVELS]
         ceilings += [
             f"{arithmetic_type}: {_format_kind_rate(arithmetic_type, limits.gflops[arithmetic_type])}."
             for arithmetic_type in self._list_arithmetic_types()
@@ -130,7 +130,7 @@ class RooflineChart(FigureView):
             speedup = number(first_point.time_ns / second_point.time_ns)
             sentences.append(f"{first_point.name} → {second_point.name}: {speedup} × as fast.")
         if level:
-            sentences.append(f"The arrows join the points of {NAMES[level]}.")
+            sentences.append(f"The arrows join the points of {LIMIT_NAMES[level]}.")
         return sentences
 
     def _find_path_level(self) -> Level | None:
@@ -143,8 +143,8 @@ class RooflineChart(FigureView):
         ]
 
         def change(level: Level) -> float:
-            values = [point.intensities[level] for point in path_points]
-            return max(values) / min(values)
+            level_intensities = [point.intensities[level] for point in path_points]
+            return max(level_intensities) / min(level_intensities)
 
         return max(common_levels, key=change, default=None)
 
@@ -156,13 +156,13 @@ class RooflineChart(FigureView):
         for point in self.roofline.points:
             if point in self._points:
                 continue
-            reason = "" if point.operations else "it performs no floating-point operations; "
+            omission_reason = "" if point.operations else "it performs no floating-point operations; "
             largest_bytes = max(point.size_bytes.values())
             bytes_text = size(largest_bytes) if largest_bytes else "no bytes"
             moved_text = f"it moved {bytes_text} in {duration(point.time_ns)}"
             if not point.time_ns:
-                reason = "too short to time; "
-            sentences.append(f"{point.name} is not in the chart: {reason}{moved_text}.")
+                omission_reason = "too short to time; "
+            sentences.append(f"{point.name} is not in the chart: {omission_reason}{moved_text}.")
         return sentences
 
     def tables(self) -> tuple[Table, ...]:
@@ -175,7 +175,7 @@ class RooflineChart(FigureView):
                     point.name,
                     point.gflops,
                     point.gflops / ceiling,
-                    NAMES[level],
+                    LIMIT_NAMES[level],
                     point.time_ns,
                     *(point.intensities.get(level_name) for level_name in LEVELS),
                 )
@@ -188,7 +188,7 @@ class RooflineChart(FigureView):
             Column("time", "time_ns", duration),
             *(
                 Column(
-                    f"operations per byte of {NAMES[level_name]}",
+                    f"operations per byte of {LIMIT_NAMES[level_name]}",
                     f"flop_per_byte_{level_name.lower()}",
                     number,
                 )
@@ -227,16 +227,21 @@ class RooflineChart(FigureView):
             arithmetic_type: ceilings.gflops[arithmetic_type]
             for arithmetic_type in self._list_arithmetic_types()
         }
-        highest = max(peaks.values())
-        ridges = [highest / gbps for gbps in ceilings.gbps.values()]
+        highest_gflops = max(peaks.values())
+        ridge_intensities = [highest_gflops / gbps for gbps in ceilings.gbps.values()]
         intensities = [x for point in self._points for x in point.intensities.values()]
         rates = [
             rate for point in self._points for rate in (point.gflops, _compute_modelled_gflops(point)) if rate
         ]
         ax.set_xscale("log")
         ax.set_yscale("log")
-        ax.set_xlim(min([*intensities, *ridges]) / MARGIN, max([*intensities, *ridges]) * MARGIN)
-        ax.set_ylim(min([*rates, highest / 10]) / MARGIN, highest * MARGIN)
+        ax.set_xlim(
+            min([*intensities, *ridge_intensities]) / AXIS_MARGIN_FACTOR,
+            max([*intensities, *ridge_intensities]) * AXIS_MARGIN_FACTOR,
+        )
+        ax.set_ylim(
+            min([*rates, highest_gflops / 10]) / AXIS_MARGIN_FACTOR, highest_gflops * AXIS_MARGIN_FACTOR
+        )
         number_ticks(ax, "x", _choose_multiples(ax.get_xlim()))
         number_ticks(ax, "y", _choose_multiples(ax.get_ylim()))
         ax.grid()
@@ -258,25 +263,25 @@ class RooflineChart(FigureView):
         """Draw a slope for each memory level, and a flat line for each type of arithmetic."""
         gbps = self.roofline.ceilings.gbps
         lowest_x, highest_x = ax.get_xlim()
-        bottom, _ = ax.get_ylim()
-        highest = max(peaks.values())
+        lowest_y, _ = ax.get_ylim()
+        highest_gflops = max(peaks.values())
         for level in LEVELS:
-            first_x = max(lowest_x, bottom / gbps[level])
-            bend_x = min(highest_x, highest / gbps[level])
-            line_xs = [first_x, bend_x] if first_x < bend_x else []
+            first_x = max(lowest_x, lowest_y / gbps[level])
+            ridge_x = min(highest_x, highest_gflops / gbps[level])
+            line_xs = [first_x, ridge_x] if first_x < ridge_x else []
             ax.plot(
                 line_xs,
                 [gbps[level] * x for x in line_xs],
                 color=colour(COLOURS[level]),
                 linewidth=1.8,
-                marker=MARKS[level],
+                marker=LEVEL_MARKERS[level],
                 markevery=[],  # the mark is only in the legend
-                label=f"{NAMES[level]}: {number(gbps[level], 4)} GB/s",
+                label=f"{LIMIT_NAMES[level]}: {number(gbps[level], 4)} GB/s",
             )
-        ridge = highest / max(gbps.values())
+        ridge = highest_gflops / max(gbps.values())
         for peak in peaks.values():
             ax.plot(
-                [max(lowest_x, ridge * peak / highest), highest_x],
+                [max(lowest_x, ridge * peak / highest_gflops), highest_x],
                 [peak, peak],
                 color=colour("fg"),
                 linewidth=1.8,
@@ -288,13 +293,13 @@ class RooflineChart(FigureView):
         for point in self._points:
             for level, x in point.intensities.items():
                 marker_style: dict[str, Any] = {
-                    "marker": MARKS[level],
+                    "marker": LEVEL_MARKERS[level],
                     "markersize": 6,
                     "linestyle": "none",
                     "zorder": 3,
                 }
                 if rate := _compute_modelled_gflops(point):
-                    ax.plot(x, rate, color=colour(MODELLED), markerfacecolor="none", **marker_style)
+                    ax.plot(x, rate, color=colour(MODELLED_COLOUR), markerfacecolor="none", **marker_style)
                 ax.plot(x, point.gflops, color=colour(COLOURS[level]), **marker_style)
             first_x = min(point.intensities.values())
             ax.plot([first_x, highest_x], [point.gflops] * 2, color=colour("muted"), linewidth=0.7)
@@ -303,7 +308,7 @@ class RooflineChart(FigureView):
                 [],
                 [],
                 "s",
-                color=colour(MODELLED),
+                color=colour(MODELLED_COLOUR),
                 markerfacecolor="none",
                 label="in the modelled time",
             )
@@ -314,15 +319,15 @@ class RooflineChart(FigureView):
         labels = [(rate, name, "fg") for rate, name in _make_point_labels(self._points).items()]
         labels += [(peak, label, "muted") for label, peak in _make_peak_labels(peaks).items()]
         heights = [math.log(rate / lowest_y) / math.log(highest_y / lowest_y) for rate, _, _ in labels]
-        for (rate, label, role), height in zip(labels, _space_heights(heights), strict=True):
+        for (rate, label, text_role), height in zip(labels, _space_heights(heights), strict=True):
             ax.annotate(
                 label,
                 (ax.get_xlim()[1], rate),
                 (1.03, height),
                 textcoords="axes fraction",
                 va="center",
-                color=colour(role),
-                fontsize=SMALL_POINTS if role == "muted" else None,
+                color=colour(text_role),
+                fontsize=SMALL_POINTS if text_role == "muted" else None,
                 arrowprops={
                     "arrowstyle": "-",
                     "color": colour("muted"),
@@ -340,8 +345,8 @@ class RooflineChart(FigureView):
             return
         for point_pair in self._find_pairs():
             start_point, end_point = ((point.intensities[level], point.gflops) for point in point_pair)
-            if math.dist(np.log10(start_point), np.log10(end_point)) > SAME_POSITION:
-                arrow = {
+            if math.dist(np.log10(start_point), np.log10(end_point)) > SAME_POSITION_SHARE:
+                arrow_style = {
                     "arrowstyle": "->",
                     "color": colour("fg"),
                     "linewidth": 1.2,
@@ -349,12 +354,12 @@ class RooflineChart(FigureView):
                     "shrinkA": 4,
                     "shrinkB": 4,
                 }
-                ax.annotate("", end_point, start_point, arrowprops=arrow)
+                ax.annotate("", end_point, start_point, arrowprops=arrow_style)
 
 
 def _choose_multiples(limits: tuple[float, float]) -> tuple[int, ...]:
     """Return the multiples of powers of ten at which an axis with these ends has ticks."""
-    return (1, 2, 5) if limits[1] / limits[0] < SHORT_RANGE else (1,)
+    return (1, 2, 5) if limits[1] / limits[0] < SHORT_RANGE_FACTOR else (1,)
 
 
 def _format_rate(gflops: float) -> str:
@@ -363,7 +368,11 @@ def _format_rate(gflops: float) -> str:
 
 def _format_kind_rate(arithmetic_type: str, gflops: float) -> str:
     """Return a rate of a type of arithmetic with its unit; integers have operations, not FLOP."""
-    return _format_rate(gflops).replace("FLOP", "OP") if arithmetic_type in INTEGERS else _format_rate(gflops)
+    return (
+        _format_rate(gflops).replace("FLOP", "OP")
+        if arithmetic_type in INTEGER_TYPES
+        else _format_rate(gflops)
+    )
 
 
 def _make_peak_labels(peaks: dict[str, float]) -> dict[str, float]:
@@ -378,7 +387,9 @@ def _make_peak_labels(peaks: dict[str, float]) -> dict[str, float]:
 
 
 def _format_intensities(point: RooflinePoint) -> str:
-    intensity_texts = [f"{number(value)} of {NAMES[level]}" for level, value in point.intensities.items()]
+    intensity_texts = [
+        f"{number(value)} of {LIMIT_NAMES[level]}" for level, value in point.intensities.items()
+    ]
     return f"operations per byte: {listing(intensity_texts)}"
 
 
@@ -392,7 +403,7 @@ def _make_point_labels(points: Sequence[RooflinePoint]) -> dict[float, str]:
     names_by_x = dict[float, list[str]]()
     for point in points:
         close_rates = (
-            rate for rate in names_by_x if abs(math.log10(rate / point.gflops)) < SAME_POSITION / 2
+            rate for rate in names_by_x if abs(math.log10(rate / point.gflops)) < SAME_POSITION_SHARE / 2
         )
         names_by_x.setdefault(next(close_rates, point.gflops), []).append(point.name)
     labels = dict[float, str]()
@@ -407,11 +418,11 @@ def _space_heights(heights: Sequence[float]) -> list[float]:
     """Return label heights (0 to 1) that are at least a line apart, each near its original value."""
     spaced_heights = [*heights]
     previous_height = math.inf
-    order = sorted(range(len(heights)), key=heights.__getitem__)
-    for index in reversed(order):
-        spaced_heights[index] = previous_height = min(heights[index], previous_height - LINE_HEIGHT)
-    lower_bound = LINE_HEIGHT / 2
-    for index in order:
+    height_order = sorted(range(len(heights)), key=heights.__getitem__)
+    for index in reversed(height_order):
+        spaced_heights[index] = previous_height = min(heights[index], previous_height - LABEL_HEIGHT_SHARE)
+    lower_bound = LABEL_HEIGHT_SHARE / 2
+    for index in height_order:
         spaced_heights[index] = lower_bound = max(spaced_heights[index], lower_bound)
-        lower_bound += LINE_HEIGHT
+        lower_bound += LABEL_HEIGHT_SHARE
     return spaced_heights

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpulab.views.parts.card import make_fold, make_list, make_source_lines, make_strip
-from gpulab.views.parts.palette import KERNELS
+from gpulab.views.parts.palette import KERNEL_COLOURS
 from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, RecordTable, Table, shorten_source
 from gpulab.words import count, number
 from virtualgpu.records.faults.history import ElementHistory, Write
@@ -103,7 +103,7 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
     def _make_strip(self) -> str:
         """Return the values in the order of the writes as HTML, with one colour per writer."""
         names = list(dict.fromkeys(write.name for write in self.writes if write.kind != "initial"))
-        colours = dict(zip(names, (*KERNELS, *[KERNELS[-1]] * len(names)), strict=False))
+        colours = dict(zip(names, (*KERNEL_COLOURS, *[KERNEL_COLOURS[-1]] * len(names)), strict=False))
         strip_cells = [
             (_format_value(write.value), _name_writer(write), colours.get(write.name, "other"))
             for write in self.writes

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gpulab.views.parts import plots
 from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Item, Labels, Rects, Rules, Time, Tracks
-from gpulab.views.parts.palette import KERNELS
+from gpulab.views.parts.palette import KERNEL_COLOURS
 from gpulab.views.parts.pen import shorten, text_width
 from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, HIDDEN, MARK_DETAIL, STREAM_OF, Lanes, RowKey
 from gpulab.words import count, listing
@@ -351,26 +351,26 @@ def find_tracks(plot: Plot) -> Tracks:
 
 def choose_kernel_colours(names: Iterable[str]) -> dict[str, int]:
     """Return a colour index for each kernel name. If there are many names, the last ones share a colour."""
-    return {name: min(index, len(KERNELS) - 1) for index, name in enumerate(dict.fromkeys(names))}
+    return {name: min(index, len(KERNEL_COLOURS) - 1) for index, name in enumerate(dict.fromkeys(names))}
 
 
 def make_kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
     """Return the legend entries for the colours of kernels in a timeline chart."""
-    shown_names = names if len(names) <= len(KERNELS) else names[: len(KERNELS) - 1]
+    shown_names = names if len(names) <= len(KERNEL_COLOURS) else names[: len(KERNEL_COLOURS) - 1]
     short_names = [_shorten_name(name) for name in shown_names]
     labels = [
         name if len(name) <= _LEGEND_LETTERS else f"{name[: _LEGEND_LETTERS - 1]}…" for name in short_names
     ]
-    entries = [(colour, f"kernel {label}") for colour, label in zip(KERNELS, labels, strict=False)]
+    entries = [(colour, f"kernel {label}") for colour, label in zip(KERNEL_COLOURS, labels, strict=False)]
     if more_count := len(names) - len(shown_names):
-        entries.append((KERNELS[-1], f"{more_count} further kernels"))
+        entries.append((KERNEL_COLOURS[-1], f"{more_count} further kernels"))
     return entries
 
 
 def make_legend_entries(plot: Plot) -> list[tuple[str, str]]:
     """Return the legend entries for all colours that occur in a timeline with `draw_chart`."""
     tracks = find_tracks(plot)
-    is_kernel = tracks.colour < len(KERNELS)
+    is_kernel = tracks.colour < len(KERNEL_COLOURS)
     colours = tracks.colour[is_kernel]
     names = tracks.columns["name"][is_kernel]
     kernel_names = tracks.columns["names"]

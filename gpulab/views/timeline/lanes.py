@@ -25,7 +25,7 @@ RowKey = tuple[str, int, int]
 ENGINES: dict[str, tuple[str, str]] = {
     **{
         "kernel" if index == 0 else f"kernel {index + 1}": (colour, "kernel")
-        for index, colour in enumerate(palette.KERNELS)
+        for index, colour in enumerate(palette.KERNEL_COLOURS)
     },
     "HtoD": ("good", "copy to device (H2D)"),
     "DtoH": ("warn", "copy to host (D2H)"),

@@ -8,7 +8,7 @@ from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, fold, legend, table, words
 from gpulab.views.parts.dag import DrawnNode, draw_dag
 from gpulab.views.parts.items import Labels
-from gpulab.views.parts.palette import KERNELS
+from gpulab.views.parts.palette import KERNEL_COLOURS
 from gpulab.views.parts.plots import make_rects, make_sentence_args, make_y_ticks, plot
 from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records.traffic import Expression, KernelSet, Traffic
@@ -103,9 +103,11 @@ class TrafficView(View):
     def _list_legend_entries(self) -> list[tuple[str, str]]:
         """Return the legend entries for kernels, other ways to build kernels, and fusion boundaries."""
         kernel_count = 1 + max((expression.kernel for expression in self._traffic.expressions), default=-1)
-        entries = [(colour, f"kernel {index + 1}") for index, colour in enumerate(KERNELS[:kernel_count])]
-        if kernel_count > len(KERNELS):
-            entries[-1] = (KERNELS[-1], f"kernels {len(KERNELS)} to {kernel_count}")
+        entries = [
+            (colour, f"kernel {index + 1}") for index, colour in enumerate(KERNEL_COLOURS[:kernel_count])
+        ]
+        if kernel_count > len(KERNEL_COLOURS):
+            entries[-1] = (KERNEL_COLOURS[-1], f"kernels {len(KERNEL_COLOURS)} to {kernel_count}")
         if any(
             kernel < 0
             for kernel_set in self._traffic.ways
@@ -149,7 +151,7 @@ class TrafficView(View):
             bar_top = ROW_PX * (index + 1)
             bytes_x, time_x = 0.0, TIME_X
             for kernel, sentence, moved_bytes, time_ns in self._list_kernel_parts(kernel_set):
-                colour = len(KERNELS) if kernel < 0 else min(kernel, len(KERNELS) - 1)
+                colour = len(KERNEL_COLOURS) if kernel < 0 else min(kernel, len(KERNEL_COLOURS) - 1)
                 bytes_end, time_end = (
                     bytes_x + BAR_WIDTH * moved_bytes / most_bytes,
                     time_x + BAR_WIDTH * time_ns / longest_ns,
@@ -178,7 +180,7 @@ class TrafficView(View):
         return plot(
             ROW_PX * (len(kernel_sets) + 1),
             domain,
-            make_rects(segments, [*KERNELS, "other"], inset=0.5, **make_sentence_args(sentences)),
+            make_rects(segments, [*KERNEL_COLOURS, "other"], inset=0.5, **make_sentence_args(sentences)),
             Labels(value_x, value_y, value_texts, dx=6, room=[0.96 * width for width in widths]),
             Labels([0, TIME_X], [BAR_PX / 2] * 2, headings, colour="muted"),
             make_y_ticks(names_y, [kernel_set.way for kernel_set in kernel_sets], domain),
@@ -193,7 +195,9 @@ class TrafficView(View):
         nodes = {
             str(key): DrawnNode(
                 expression.name,
-                KERNELS[min(expression.kernel, len(KERNELS) - 1)] if expression.kernel >= 0 else "grid",
+                KERNEL_COLOURS[min(expression.kernel, len(KERNEL_COLOURS) - 1)]
+                if expression.kernel >= 0
+                else "grid",
                 NODE_SHAPES.get(expression.kind, "box"),
                 size(expression.read_bytes + expression.written_bytes) if expression.kernel >= 0 else "",
                 _make_row_text(expression) if expression.kernel >= 0 else expression.name,
