@@ -199,7 +199,8 @@ def _make_legend(launches: list[Waves]) -> Box:
 
 def _describe_occupancy(waves: Waves) -> str:
     theoretical_text = percent(waves.trace.occupancy.fraction)
-    return f"Theoretical occupancy {theoretical_text}, achieved {percent(waves.achieved)} ({waves.achieved_note})"
+    achieved_text = f"{percent(waves.achieved)} ({waves.achieved_note})"
+    return f"Theoretical occupancy {theoretical_text}, achieved {achieved_text}"
 
 
 def _draw_panel(waves: Waves, span_ns: int) -> Box:
@@ -248,7 +249,8 @@ def _make_heading(waves: Waves) -> str:
     text = f"{count(math.prod(waves.trace.block), 'thread')} per block: {waves.describe_waves()}"
     max_running_blocks = float(waves.running()[1].max(initial=0))
     if waves.full_waves and max_running_blocks < 0.6 * waves.trace.blocks_per_wave:
-        text += f". At most {number(round(max_running_blocks))} ran at once, because blocks ended before others started"
+        most_text = number(round(max_running_blocks))
+        text += f". At most {most_text} ran at once, because blocks ended before others started"
     return text
 
 

@@ -86,7 +86,8 @@ class PipelineText:
             "arrival": "arrive at an mbarrier",
             "wait for arrivals": "have waited for an mbarrier",
         }[mark.kind]
-        return f"Line {mark.line}{self.name_iteration(mark.position)}: {format_warps(mark.warps)} {mark_meaning}."
+        position_text = f"Line {mark.line}{self.name_iteration(mark.position)}"
+        return f"{position_text}: {format_warps(mark.warps)} {mark_meaning}."
 
     def describe_mistake(self, mistake: Mistake) -> str:
         """Describe a synchronisation mistake with its two source lines, and name the remedy."""
