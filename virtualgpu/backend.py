@@ -15,9 +15,9 @@ from virtualgpu.cp.cuda.memory import MemoryAsyncPool, MemoryPool
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.launch import caching, debugging
-from virtualgpu.launch.compiled import CompiledModule, compiled_module, fit
+from virtualgpu.launch.compiled import CompiledModule, check_registers_fit, compile_module
 from virtualgpu.launch.launch import Launch, kernel_source
-from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch, prepare
+from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch, prepare_launch
 from virtualgpu.launch.watching import WatchedLaunch
 from virtualgpu.model import cost
 from virtualgpu.model.machine import Machine
@@ -105,7 +105,9 @@ class VirtualBackend:
         """
         module = self._compile_kernel(kernel)
         resources = module.resources[module.symbol(kernel.name)]
-        return fit(self.device_info(), resources, block_threads, resources.static_shared_bytes + shared_bytes)
+        return check_registers_fit(
+            self.device_info(), resources, block_threads, resources.static_shared_bytes + shared_bytes
+        )
 
     def timeline_recorder(self) -> Recording:
         """Return a recorder for the operations on all devices and the calls on the host."""
@@ -202,14 +204,14 @@ class VirtualBackend:
         module.warn()
         compiled_kernel = module.kernel(kernel.name, device)
         if not isinstance(kernel, RawKernel):
-            return prepare(device, compiled_kernel, launch)
-        prepared = prepare(device, compiled_kernel, launch, kernel.get_max_dynamic_bytes(device))
+            return prepare_launch(device, compiled_kernel, launch)
+        prepared = prepare_launch(device, compiled_kernel, launch, kernel.get_max_dynamic_bytes(device))
         return prepared.as_cooperative() if kernel.enable_cooperative_groups else prepared
 
     def _compile_kernel(self, kernel: Any) -> CompiledModule:
         launch_source = kernel_source(kernel)
         capability = self.device_info().compute_capability
-        return compiled_module(
+        return compile_module(
             launch_source.code, launch_source.options, launch_source.name_expressions, capability
         )
 
@@ -252,7 +254,7 @@ def _make_records(
     needs_cache_model = any(
         isinstance(observation, Counters) and observation.caches for observation in observations
     )
-    cache_watch = caching.watch_caches(prepared) if needs_cache_model else None
+    cache_watch = caching.start_cache_recorder(prepared) if needs_cache_model else None
     trace_request = _make_trace_request(observations)
     debug_build = (
         debugging.run_debug_build(prepared, trace_request)
@@ -307,7 +309,7 @@ def _make_trace_request(observations: Sequence[Observation[Any]]) -> TraceReques
 def _make_record(
     finished_launch: FinishedLaunch,
     observation: Observation[Any],
-    cache_watch: caching.CacheWatch | None,
+    cache_watch: caching.CacheRecorder | None,
     debug_build: debugging.DebugBuild | None,
     watched_launch: WatchedLaunch | None,
 ) -> Any:
@@ -318,7 +320,7 @@ def _make_record(
         case Costs():
             return finished_launch.costs
         case Counters(caches="warm" | "cold") if cache_watch is not None:
-            return caching.with_caches(finished_launch, cache_watch)
+            return caching.add_cache_counters(finished_launch, cache_watch)
         case Counters():
             return launch_result.counters
         case Accesses():

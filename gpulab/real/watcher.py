@@ -1,7 +1,7 @@
 """Observe the streams and the memory of a real GPU: the `virtualgpu.protocol.StreamWatcher`.
 
 CUPTI's callbacks report CUDA calls with their arguments, and CuPy's memory hook reports allocated and freed
-blocks. Both are passed to the class `Watch`, which virtual machines use, too.
+blocks. Both are passed to the class `StreamWatch`, which virtual machines use, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gpulab.real.cupti.callbacks import CallData, subscribe_to_calls
 from gpulab.real.touched import AccessedRegions, KernelRegions, load_driver, read_parameters
 from gpulab.words import count
 from virtualgpu.errors import GpulabError, NotSupportedError
-from virtualgpu.model.recording.watch import Regions, RunWatched, StreamRef, Watch
+from virtualgpu.model.recording.watch import Regions, RunWatched, StreamRef, StreamWatch
 from virtualgpu.records import ActivityKind, SourceLine
 from virtualgpu.records.acts import HOST, Act, Region, Work
 
@@ -49,7 +49,7 @@ class _Event:
 
 
 class _MemoryRange:
-    """A memory range in the form of an array, as `Watch` needs it."""
+    """A memory range in the form of an array, as `StreamWatch` needs it."""
 
     def __init__(self, address: int, size_bytes: int) -> None:
         self.itemsize = 1
@@ -60,7 +60,7 @@ class _MemoryRange:
 
 @dataclass(slots=True)
 class _Operation:
-    """Description of an operation for `Watch`; CUDA executes the operation."""
+    """Description of an operation for `StreamWatch`; CUDA executes the operation."""
 
     kind: ActivityKind
     name: str
@@ -91,7 +91,7 @@ class _Capture:
 
 
 class _Unlabelled:
-    """A device's memory for `Watch` in which allocations have no labels, only the program's names."""
+    """A device's memory for `StreamWatch` in which allocations have no labels, only the program's names."""
 
     base_address = arena_bytes = 0
 
@@ -99,8 +99,8 @@ class _Unlabelled:
         return None
 
 
-class _DeviceWatch(Watch):
-    """A `Watch` for real GPUs, which asks CUDA to which device an address belongs."""
+class _DeviceWatch(StreamWatch):
+    """A `StreamWatch` for real GPUs, which asks CUDA to which device an address belongs."""
 
     def __init__(self) -> None:
         device_memories = [_Unlabelled() for _ in range(runtime.getDeviceCount())]

@@ -32,11 +32,11 @@ from gpulab.session.cuda import CudaUnavailableError, open_cuda_device
 from virtualgpu.errors import GpulabError, NotSupportedError, UnknownDeviceError
 from virtualgpu.model import cost, devices
 from virtualgpu.model import machine as slot
-from virtualgpu.model.caches.geometry import cache_sizes
+from virtualgpu.model.caches.geometry import compute_cache_sizes
 from virtualgpu.model.choice import DEFAULT_DEVICE
 from virtualgpu.model.cost import StepPrices
 from virtualgpu.model.cost import links as link_cost
-from virtualgpu.model.cost.ceilings import ceilings as ceilings_of
+from virtualgpu.model.cost.ceilings import compute_ceilings as ceilings_of
 from virtualgpu.model.links.topology import check_links
 from virtualgpu.model.occupancy import occupancy as occupancy_of
 from virtualgpu.model.orders import late_faults as orders
@@ -243,7 +243,7 @@ def find_twin() -> VirtualBackend | None:
         if session.virtual is not None:
             return None
         if session.twin is None:
-            session.twin = _new_virtual(devices.modelled(backend().device_info()))
+            session.twin = _new_virtual(devices.fill_missing_facts(backend().device_info()))
             # A replay that comes beside a measurement may not keep the learner waiting.
             _set_watchdog(session, session.watchdog_s or TWIN_WATCHDOG_S)
         slot.use(session.twin.machine)
@@ -312,13 +312,13 @@ def report_late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | N
     """
     with _lock:
         virtual = _find_session().virtual
-    with nullcontext() if virtual is None else orders.late_faults(virtual.machine, blocking) as late_orders:
+    with nullcontext() if virtual is None else orders.delay_faults(virtual.machine, blocking) as late_orders:
         yield late_orders
 
 
 def list_table_devices() -> tuple[DeviceInfo, ...]:
     """Return all GPUs that the virtual GPU can model, from the device table."""
-    return tuple(devices.device_info(name) for name in devices.names())
+    return tuple(devices.device_info(name) for name in devices.list_device_names())
 
 
 def find_table_info(name: str) -> DeviceInfo:
@@ -339,7 +339,7 @@ def find_ceilings() -> Ceilings:
 
 def compute_l1_bytes(info: DeviceInfo) -> int:
     """Return the size in bytes of the L1 cache of an SM if no block uses shared memory."""
-    return cache_sizes(info, 0, 1).l1_bytes
+    return compute_cache_sizes(info, 0, 1).l1_bytes
 
 
 def compute_occupancy_on(name: str, point: Occupancy) -> Occupancy:

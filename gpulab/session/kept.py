@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gpulab.session import current
 from gpulab.words import size
 from virtualgpu.errors import GpulabError
-from virtualgpu.launch.copies import memory_of, size_bytes
+from virtualgpu.launch.copies import count_array_bytes, view_array_memory
 from virtualgpu.protocol import Launch
 
 # The contents of arrays that the launches of a session may keep in the host's memory, all together.
@@ -91,7 +91,7 @@ class _ArrayContents:
     """The contents of a launch's arrays, as bytes in host memory; ``memory`` is None if not kept."""
 
     def __init__(self, launch: Launch) -> None:
-        self.size_bytes = size_bytes(launch.args, current.cp())
+        self.size_bytes = count_array_bytes(launch.args, current.cp())
         self.memory: list[npt.NDArray[np.uint8]] | None = None
         self.why_not = _TOO_LARGE_MESSAGE.format(size(self.size_bytes), size(MAX_KEPT_BYTES))
         if self.size_bytes <= MAX_KEPT_BYTES:
@@ -124,7 +124,7 @@ class _ArrayContents:
 def _read_contents(launch: Launch) -> list[npt.NDArray[np.uint8]]:
     """Copy the contents of the arrays to the host. On a virtual GPU, this copy is not recorded."""
     machine = current.find_virtual_machine()
-    launch_arrays = memory_of(launch.args, current.cp())
+    launch_arrays = view_array_memory(launch.args, current.cp())
     if machine is None:
         return [array.get() for array in launch_arrays]
     return [_view_array_bytes(machine, array).copy() for array in launch_arrays]
@@ -133,7 +133,7 @@ def _read_contents(launch: Launch) -> list[npt.NDArray[np.uint8]]:
 def _write_contents(launch: Launch, saved_contents: list[npt.NDArray[np.uint8]]) -> None:
     """Copy the saved contents back into the arrays."""
     machine = current.find_virtual_machine()
-    for array, saved_bytes in zip(memory_of(launch.args, current.cp()), saved_contents, strict=True):
+    for array, saved_bytes in zip(view_array_memory(launch.args, current.cp()), saved_contents, strict=True):
         if machine is None:
             array.set(saved_bytes)
         else:

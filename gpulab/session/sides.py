@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from gpulab.session import current
 from gpulab.session.kept import KeptLaunch
 from virtualgpu.errors import GpulabError, WatchError
-from virtualgpu.launch.copies import Copies, placeholders, size_bytes
+from virtualgpu.launch.copies import ArgumentCopies, count_array_bytes, make_placeholders
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.protocol import (
     Accesses,
@@ -202,7 +202,7 @@ def make_block_size_launcher(kept_launch: KeptLaunch) -> Callable[[int], LaunchT
             if twin is not None and resized_launch.block != launch.block:
                 replay = _Replay(resized_launch, (Blocks(),), twin)
                 if replay.quick:
-                    replay.try_replay(Copies(resized_launch.args, current.cp()))
+                    replay.try_replay(ArgumentCopies(resized_launch.args, current.cp()))
                 elif resized_launch.block[0] > launch.block[0] or resized_launch.threads != launch.threads:
                     raise GpulabError(
                         "This launch is too large for a test on the virtual GPU. The "
@@ -239,8 +239,8 @@ class _Replay:
         self.use_device_again, self.cp = current.bind_current_device(), current.cp()
         # The twin takes numbers and device arrays. CuPy refuses other kinds, but for a few, such as textures.
         self.has_plain_args = all(isinstance(argument, (Number, self.cp.ndarray)) for argument in launch.args)
-        self.size_bytes = size_bytes(launch.args, self.cp) if self.has_plain_args else math.inf
-        self.saved_copies: Copies | None = None
+        self.size_bytes = count_array_bytes(launch.args, self.cp) if self.has_plain_args else math.inf
+        self.saved_copies: ArgumentCopies | None = None
         self.replay_records: dict[Observation[Any], Any] | None = None
 
     @property
@@ -253,7 +253,9 @@ class _Replay:
         if not self.has_plain_args:
             return
         try:
-            self.twin.prepared(self._launch_on_twin(placeholders(self.launch.args, self.cp, self.twin.cp)))
+            self.twin.prepared(
+                self._launch_on_twin(make_placeholders(self.launch.args, self.cp, self.twin.cp))
+            )
         except Exception as error:
             if (
                 isinstance(error, TypeError | Warning)
@@ -269,9 +271,9 @@ class _Replay:
             with self.twin.machine.keeping("watchdog_s"):
                 for device in self.twin.machine.devices:
                     device.watchdog_s = min(FIRST_REPLAY_S, device.watchdog_s)
-                self.replay_records = self.try_replay(Copies(self.launch.args, self.cp))
+                self.replay_records = self.try_replay(ArgumentCopies(self.launch.args, self.cp))
         if self.replay_records is None and self.quick:
-            self.saved_copies = Copies(self.launch.args, self.cp, keep_contents=True)
+            self.saved_copies = ArgumentCopies(self.launch.args, self.cp, keep_contents=True)
 
     def replay_counted(self) -> dict[Observation[Any], Any]:
         """Replay the launch on the virtual twin, and return its records. The watchdog limits the time of the
@@ -297,7 +299,7 @@ class _Replay:
             self.replay_records = self.try_replay(kept_launch)
         return self.replay_records[observation] if self.replay_records is not None else None
 
-    def try_replay(self, copies: Copies) -> dict[Observation[Any], Any] | None:
+    def try_replay(self, copies: ArgumentCopies) -> dict[Observation[Any], Any] | None:
         """Try to replay the launch. Return None if the virtual twin lacks a feature or takes too long.
 
         Raises
@@ -319,10 +321,10 @@ class _Replay:
                 raise
             return None
 
-    def replay_now(self, copies: Copies | None = None) -> dict[Observation[Any], Any]:
+    def replay_now(self, copies: ArgumentCopies | None = None) -> dict[Observation[Any], Any]:
         """Replay the launch with the given copies of its arrays, or with copies of their present contents."""
         with self.use_device_again():
-            args = (copies or Copies(self.launch.args, self.cp)).on(self.twin.cp)
+            args = (copies or ArgumentCopies(self.launch.args, self.cp)).on(self.twin.cp)
             records = self.twin.observe(self._launch_on_twin(args), *self.observations)
         return dict(
             zip(self.observations, records if len(self.observations) > 1 else (records,), strict=True)

@@ -14,7 +14,7 @@ from tools.corpus.caching import CASES, case, code
 from virtualgpu.engine.caches import notes, replay
 from virtualgpu.launch import caching
 from virtualgpu.model.architectures import ARCHITECTURES
-from virtualgpu.model.caches.geometry import CacheSizes, cache_sizes
+from virtualgpu.model.caches.geometry import CacheSizes, compute_cache_sizes
 from virtualgpu.model.devices import device_info
 from virtualgpu.protocol import Counters, Launch
 from virtualgpu.records import CacheCounters, KernelCounters, KernelSource
@@ -211,7 +211,7 @@ def test_notes_are_the_sectors_that_are_counted(kernel: str) -> None:
     shape = case(kernel).launch(case(kernel).sizes[0])
     launch = Launch.of(KernelSource(kernel, code()), shape.grid, shape.block, shape.arguments(session.cp()))
     prepared = backend.prepared(launch)
-    watch = caching.watch_caches(replace(prepared, cold=True))
+    watch = caching.start_cache_recorder(replace(prepared, cold=True))
     finished = prepared.run(replace(prepared.options, observer=watch.notes))
     rows = watch.notes.rows
     requested = np.bincount(
@@ -259,13 +259,13 @@ def test_l1_has_what_shared_memory_leaves(
 ) -> None:
     """Sizes of the CUDA C++ Programming Guide."""
     info = replace(device_info("T4"), compute_capability=capability)
-    assert cache_sizes(info, shared_bytes, blocks).l1_bytes == kib * 1024
+    assert compute_cache_sizes(info, shared_bytes, blocks).l1_bytes == kib * 1024
 
 
 def test_every_architecture_has_its_caches() -> None:
     for limits in ARCHITECTURES:
         info = replace(device_info("T4"), compute_capability=limits.compute_capability)
-        assert 16 * 1024 <= cache_sizes(info, limits.shared_per_sm_bytes, 1).l1_bytes <= 64 * 1024
+        assert 16 * 1024 <= compute_cache_sizes(info, limits.shared_per_sm_bytes, 1).l1_bytes <= 64 * 1024
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 8, 33])

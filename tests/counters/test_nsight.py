@@ -14,7 +14,7 @@ import pytest
 
 from tests.counters.cases import CASES, case
 from virtualgpu.compile.ptx.parser import parse
-from virtualgpu.launch.compiled import compiled_module
+from virtualgpu.launch.compiled import compile_module
 from virtualgpu.records import KernelCounters
 
 LAUNCHES = [(c.kernel, size) for c in CASES for size in c.sizes]
@@ -103,7 +103,7 @@ def test_enough_launches_have_something_to_count(nsight_of: Nsight) -> None:
 
 def divergent(counters: KernelCounters) -> int:
     """Count divergent branches except those to a bare ``ret``, where machine code has a predicated EXIT."""
-    functions = parse(compiled_module(case(counters.kernel_name).code, (), (), (9, 0)).ptx).functions
+    functions = parse(compile_module(case(counters.kernel_name).code, (), (), (9, 0)).ptx).functions
     exits = {
         (i.text, i.line)
         for f in functions.values()

@@ -33,8 +33,8 @@ def test_functions_of_the_c_library_are_found() -> None:
 def test_code_has_no_tables_for_unwinding(monkeypatch: pytest.MonkeyPatch) -> None:
     """They would outlive it in libgcc's books, and the next backtrace end the process."""
     stored: list[bytes] = []
-    monkeypatch.setattr(jit.disk_cache, "load", lambda kind, key: None)
-    monkeypatch.setattr(jit.disk_cache, "store", lambda kind, key, code: stored.append(code))
+    monkeypatch.setattr(jit.disk_cache, "load_entry", lambda kind, key: None)
+    monkeypatch.setattr(jit.disk_cache, "store_entry", lambda kind, key, code: stored.append(code))
     jit.KernelCode(RUNS.format(body="", result=100))
     codes, _ = object_code.unpack(stored[-1])
     assert len(codes) == 2

@@ -102,8 +102,8 @@ def test_shared_pieces_are_translated_once(monkeypatch: pytest.MonkeyPatch) -> N
 
     store: dict[str, bytes] = {}
     monkeypatch.setattr(jit, "_compile_module", generated)
-    monkeypatch.setattr(jit.disk_cache, "load", lambda kind, key: store.get(key))
-    monkeypatch.setattr(jit.disk_cache, "store", lambda kind, key, code: store.update({key: code}))
+    monkeypatch.setattr(jit.disk_cache, "load_entry", lambda kind, key: store.get(key))
+    monkeypatch.setattr(jit.disk_cache, "store_entry", lambda kind, key, code: store.update({key: code}))
     jit._load_shared_code.cache_clear()
     jit.KernelCode(kernel(1))
     assert len(translations) == 5

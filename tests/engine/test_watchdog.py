@@ -129,9 +129,9 @@ def test_by_default_a_launch_whose_blocks_end_is_not_stopped(monkeypatch: pytest
 
 def test_the_environment_sets_the_limit_of_programs_without_gpulab(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VIRTUALGPU_WATCHDOG_S", "90")
-    assert choice.initial_watchdog_s() == 90
+    assert choice.read_initial_watchdog_s() == 90
     monkeypatch.setenv("VIRTUALGPU_WATCHDOG_S", "soon")
     with pytest.raises(ValueError, match="VIRTUALGPU_WATCHDOG_S must be a number of seconds"):
-        choice.initial_watchdog_s()
+        choice.read_initial_watchdog_s()
     monkeypatch.delenv("VIRTUALGPU_WATCHDOG_S")
-    assert choice.initial_watchdog_s() == choice.DEFAULT_WATCHDOG_S
+    assert choice.read_initial_watchdog_s() == choice.DEFAULT_WATCHDOG_S

@@ -12,8 +12,8 @@ from gpulab import session
 from tests.fuzz import generator, virtual_run
 from virtualgpu.compile import nvrtc
 from virtualgpu.engine import TraceRequest
-from virtualgpu.launch.compiled import compiled_module
-from virtualgpu.launch.prepare import prepare
+from virtualgpu.launch.compiled import compile_module
+from virtualgpu.launch.prepare import prepare_launch
 from virtualgpu.model import machine
 from virtualgpu.protocol import Hazards, Launch
 from virtualgpu.records import KernelSource, SanitizerReport
@@ -79,7 +79,7 @@ def checked(module: Any, k: generator.Kernel) -> tuple[SanitizerReport, str]:
     arguments = (*(cp.asarray(a) for a in data.inputs), *outputs, np.int32(data.n), data.scale)
     kernel = KernelSource(k.name, module.code, generator.OPTIONS)
     launch = Launch.of(kernel, k.grid, k.block, arguments, k.dynamic_shared_bytes)
-    report = sanitize(prepare(device, module.kernel(k.name, device), launch), Hazards())
+    report = sanitize(prepare_launch(device, module.kernel(k.name, device), launch), Hazards())
     return report, generator.digest([cp.asnumpy(array) for array in outputs])
 
 
@@ -89,7 +89,7 @@ def test_no_hazard_is_found_where_none_is() -> None:
     session.use_device("virtual:H200")
     try:
         source, kernels = generator.program(SEEDS)
-        module = compiled_module(source, generator.OPTIONS, (), (9, 0))
+        module = compile_module(source, generator.OPTIONS, (), (9, 0))
         for k in kernels:
             report, digest = checked(module, k)
             kinds = {hazard.kind for hazard in report.hazards}

@@ -322,7 +322,7 @@ class TestLines:
     def test_after_python_has_fallen_silent(self, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
         from virtualgpu.model.recording import line_watch
 
-        monkeypatch.setattr(line_watch, "MAX_PER_LINE", 20)
+        monkeypatch.setattr(line_watch, "MAX_LINE_EVENTS", 20)
         here = sys._getframe().f_lineno
         with gl.timeline() as t:
             for _ in range(60):

@@ -166,7 +166,7 @@ def test_ptx_of_a_newer_compiler_loads(cuda: CudaBackend, cp: Any) -> None:
 def test_masks_equal_the_virtual_gpus(cuda: CudaBackend, cp: Any, name: str) -> None:
     """Both sides enter the same basic blocks with the same lanes; their order among lanes is free."""
     from gpulab import session
-    from virtualgpu.launch.copies import Copies
+    from virtualgpu.launch.copies import ArgumentCopies
 
     c = case(name)
     kernel = kernel_of(c, cp)
@@ -174,7 +174,7 @@ def test_masks_equal_the_virtual_gpus(cuda: CudaBackend, cp: Any, name: str) -> 
     twin = session.find_twin()
     assert twin is not None
     launch = Launch.of(kernel, c.grid, c.block, values, c.shared_bytes)
-    copied = replace(launch, kernel=launch.source, args=Copies(values, cp).on(twin.cp))
+    copied = replace(launch, kernel=launch.source, args=ArgumentCopies(values, cp).on(twin.cp))
     measured = cuda.observe(launch, Warp((1, 0, 0), 1))
     modelled = twin.observe(copied, Warp((1, 0, 0), 1))
     assert not measured.truncated

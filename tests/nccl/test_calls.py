@@ -204,7 +204,7 @@ def test_a_ring_moves_the_minimum_through_each_port(gpus: Gpus, ranks: int, size
 def play(call: Any, ranks: int, count: int, root: int, data: Any) -> Any:
     """Run the ring's steps on the host."""
     data = [list(row) for row in data]
-    steps = rings.steps(call, ranks, count, root)
+    steps = rings.make_steps(call, ranks, count, root)
     for step in sorted({s.step for s in steps}):
         now = [(s, data[s.source][s.start : s.end]) for s in steps if s.step == step]
         for s, values in now:

@@ -13,9 +13,9 @@ import pytest
 from gpulab import session
 from tools.corpus import Case
 from tools.recordings import Recording, load_recording
-from virtualgpu.launch.compiled import compiled_module
+from virtualgpu.launch.compiled import compile_module
 from virtualgpu.launch.launch import Launch
-from virtualgpu.launch.prepare import PreparedLaunch, prepare
+from virtualgpu.launch.prepare import PreparedLaunch, prepare_launch
 from virtualgpu.records import KernelSource
 
 
@@ -38,7 +38,7 @@ def prepare_ptx() -> Callable[[Case, str, Sequence[Any]], PreparedLaunch]:
 
     def prepared(c: Case, ptx: str, values: Sequence[Any]) -> PreparedLaunch:
         device = slot.current().current_device
-        module = compiled_module(c.code, c.options, (), device.info.compute_capability)
+        module = compile_module(c.code, c.options, (), device.info.compute_capability)
         module = dataclasses.replace(
             module,
             ptx=ptx,
@@ -47,7 +47,7 @@ def prepare_ptx() -> Callable[[Case, str, Sequence[Any]], PreparedLaunch]:
             _lock=threading.Lock(),
         )
         kernel = KernelSource(c.kernel, c.code, c.options)
-        return prepare(
+        return prepare_launch(
             device,
             module.kernel(c.kernel, device),
             Launch.of(kernel, c.grid, c.block, tuple(values), c.shared_bytes),

@@ -17,7 +17,7 @@ from tools.recordings import Recording, digest
 from tools.recordings.record import WARP_TRACES, device_arguments, inputs_digest, run_case
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.engine import TraceRequest
-from virtualgpu.launch.compiled import compiled_module
+from virtualgpu.launch.compiled import compile_module
 from virtualgpu.launch.prepare import PreparedLaunch
 from virtualgpu.protocol import Counters, Launch
 from virtualgpu.records import KernelCounters, WarpTrace
@@ -164,7 +164,7 @@ def test_branches_of_the_listed_kernels_differ(h200: Recording, name: str) -> No
 def branches_that_split(c: Case, seed: int) -> int:
     """Divergent branches but for those to a bare ``ret``: machine code has a predicated EXIT there."""
     capability = session.backend().device_info().compute_capability
-    functions = parse(compiled_module(c.code, c.options, (), capability).ptx).functions.values()
+    functions = parse(compile_module(c.code, c.options, (), capability).ptx).functions.values()
     exits = {
         i.text
         for f in functions

@@ -14,7 +14,7 @@ import pytest
 from gpulab import session
 from gpulab.analysis.hazards import StreamChecker
 from tests.session.stream_patterns import RIGHT, idle_arrays, pinned, two
-from virtualgpu.model.orders.deferral import Deferral
+from virtualgpu.model.orders.deferral import StreamDeferral
 from virtualgpu.model.orders.late_faults import LateFaults
 
 ORDERS = [("last first", 0), ("random", 1), ("random", 2)]
@@ -229,7 +229,7 @@ def test_a_program_without_findings_has_one_result(seed: int) -> None:
 
 def test_unordered_work_runs_last_first() -> None:
     runs: list[int] = []
-    deferral = Deferral("last first")
+    deferral = StreamDeferral("last first")
     for number, after in [(1, ()), (2, (1,)), (3, ()), (4, (3,)), (5, ())]:
         deferral.hold(number, partial(runs.append, number), after)
     deferral.require([4, 2])
@@ -237,7 +237,7 @@ def test_unordered_work_runs_last_first() -> None:
     deferral.require()
     assert runs[4:] == [5]
     with pytest.raises(ValueError, match="'last first' or 'random'"):
-        Deferral("backwards")
+        StreamDeferral("backwards")
 
 
 def test_deferred_work_takes_no_memory_from_later_work() -> None:
@@ -291,9 +291,9 @@ def test_graphs_run_though_their_arrays_have_been_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    "deferral", [Deferral("last first"), LateFaults(blocking=False)], ids=["late", "faults"]
+    "deferral", [StreamDeferral("last first"), LateFaults(blocking=False)], ids=["late", "faults"]
 )
-def test_an_array_freed_on_the_thread_of_an_operation_does_not_wait_for_it(deferral: Deferral) -> None:
+def test_an_array_freed_on_the_thread_of_an_operation_does_not_wait_for_it(deferral: StreamDeferral) -> None:
     freed = []
 
     def free() -> None:

@@ -16,7 +16,7 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.compile.interruptible import run_interruptible
 from virtualgpu.cuda_errors import CompileException, LaunchFailure
 from virtualgpu.engine.machine import jit
-from virtualgpu.launch.compiled import compiled_module
+from virtualgpu.launch.compiled import compile_module
 
 HEAD = 'extern "C" __global__ void k(float* x, int n) '
 # What is wrong, what is said, and the program that does as it is told.
@@ -81,7 +81,7 @@ CASES = {
 def compiled(code: str) -> str:
     """Return the error log of a compilation; empty if it succeeds."""
     try:
-        compiled_module(code, (), (), (8, 0))
+        compile_module(code, (), (), (8, 0))
     except CompileException as error:
         return str(error)
     return ""

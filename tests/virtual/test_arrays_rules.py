@@ -114,7 +114,7 @@ class TestMemory:
         assert np.signbit(cp.full(3, -0.0).get()).all()
 
     def test_contents_too_large_for_the_host_raise(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("virtualgpu.model.memory.host._available_bytes", lambda: 1 << 28)
+        monkeypatch.setattr("virtualgpu.model.memory.host._read_available_bytes", lambda: 1 << 28)
         cp.zeros(1 << 30, dtype=cp.uint8)
         with pytest.raises(cp.cuda.memory.OutOfMemoryError, match="host memory"):
             cp.ones(1 << 30, dtype=cp.uint8)

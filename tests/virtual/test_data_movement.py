@@ -19,7 +19,7 @@ from virtualgpu.cp.cuda import runtime
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import bus
 from virtualgpu.model.machine import Machine
-from virtualgpu.model.memory.host import host_view
+from virtualgpu.model.memory.host import view_host_memory
 from virtualgpu.model.memory.managed import PAGE_BYTES, ManagedPages
 
 HOST_REFUSED = "prefetch to the host"  # by CuPy with CUDA 13
@@ -133,7 +133,7 @@ def test_the_bare_address_of_page_locked_memory_is_a_kernels_argument(
         address = (owned := cupyx.empty_pinned(n, np.float32)).ctypes.data
     else:
         runtime.hostRegister(address := owned.ctypes.data, owned.nbytes)
-    host = host_view(address, 4 * n).view(np.float32)
+    host = view_host_memory(address, 4 * n).view(np.float32)
     host[:] = np.arange(n)
     arrays_before = machine.current_device.memory.ledger.array_bytes
     both = np.array((address, 32), np.dtype([("x", "u8"), ("n", "i4")], align=True))

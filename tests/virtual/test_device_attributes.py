@@ -9,7 +9,7 @@ import pytest
 from virtualgpu import cp
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as slot
-from virtualgpu.model.devices import device_info, names
+from virtualgpu.model.devices import device_info, list_device_names
 from virtualgpu.model.machine import Machine
 from virtualgpu.records import DeviceInfo, Provenance
 from virtualgpu.records.device.attributes import ATTRIBUTES, info_fields
@@ -70,7 +70,9 @@ ODD = replace(
 )
 
 
-@pytest.mark.parametrize("info", [*map(device_info, names()), ODD], ids=[*names(), "odd"])
+@pytest.mark.parametrize(
+    "info", [*map(device_info, list_device_names()), ODD], ids=[*list_device_names(), "odd"]
+)
 def test_a_device_record_can_be_read_back_from_its_attributes(info: DeviceInfo) -> None:
     """As `gpulab.real.device` reads a GPU."""
     values = {known.number: known.of(info) for known in ATTRIBUTES}

@@ -8,13 +8,13 @@ import pytest
 
 from virtualgpu.errors import UnknownDeviceError
 from virtualgpu.model import devices
-from virtualgpu.model.architectures import ARCHITECTURES, arch_limits
-from virtualgpu.model.devices import DEVICES, device_info, device_spec, names
+from virtualgpu.model.architectures import ARCHITECTURES, find_arch_limits
+from virtualgpu.model.devices import DEVICES, device_info, device_spec, list_device_names
 
 KIB = 1024
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_device_names())
 def test_fp32_rate_is_lanes_times_clock(name: str) -> None:
     """Two operations (a fused multiply-add) per lane per clock give the datasheet's TFLOPS."""
     info = device_info(name)
@@ -57,7 +57,7 @@ def test_aliases(typed: str, name: str) -> None:
 
 
 def test_a_devices_figures_are_published_and_name_their_document() -> None:
-    for name in names():
+    for name in list_device_names():
         info = device_info(name)
         assert re.match(rf"published for {name} \(NVIDIA .*(datasheet|whitepaper)", info.provenance.label)
         assert info.as_virtual.label == f"modelled on virtual {name}", "what runs on it is not"
@@ -72,12 +72,12 @@ def test_unknown_name_suggests_the_nearest(typed: str, suggested: str) -> None:
 def test_unknown_name_lists_what_there_is() -> None:
     with pytest.raises(UnknownDeviceError) as caught:
         devices.device_info("???")
-    assert all(name in str(caught.value) for name in names())
+    assert all(name in str(caught.value) for name in list_device_names())
 
 
 def test_unknown_capability_lists_what_there_is() -> None:
     with pytest.raises(UnknownDeviceError, match=r"Compute capability 4\.2.*5\.0.*12\.1"):
-        arch_limits((4, 2))
+        find_arch_limits((4, 2))
 
 
 # The CUDA C++ Programming Guide's tables, typed in again: threads and blocks per SM, 32-bit floating-point

@@ -36,20 +36,20 @@ def test_a_limit_of_version_2_holds_in_all_groups_within(groups: Path, inside: s
     (groups / "self").write_text("0::/user.slice/jupyter-ada.service\n")
     for place in ("/", "/user.slice", "/user.slice/jupyter-ada.service"):
         limit(groups / place[1:], V2, 4 * GiB if place == inside else "max", GiB)
-    assert host._available_bytes() == 3 * GiB
+    assert host._read_available_bytes() == 3 * GiB
 
 
 def test_a_limit_of_version_1_beside_other_controllers(groups: Path) -> None:
     (groups / "self").write_text("5:cpu,cpuacct:/other\n4:memory:/docker/1\n0::/\n")
     limit(groups / "memory" / "docker" / "1", V1, 2 * GiB, GiB)
     limit(groups / "other", V1, GiB, 0)
-    assert host._available_bytes() == GiB
+    assert host._read_available_bytes() == GiB
 
 
 def test_file_cache_counts_as_available(groups: Path) -> None:
     (groups / "self").write_text("0::/job\n")
     limit(groups / "job", V2, 4 * GiB, 4 * GiB - 5, cache=3 * GiB)
-    assert host._available_bytes() == 3 * GiB + 5
+    assert host._read_available_bytes() == 3 * GiB + 5
 
 
 def test_too_little_host_memory_is_an_error_with_both_sizes(groups: Path) -> None:

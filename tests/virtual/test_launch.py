@@ -14,7 +14,7 @@ from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import ArgumentWarning
 from virtualgpu.launch import compiled
 from virtualgpu.launch.launch import Launch
-from virtualgpu.launch.params import pack
+from virtualgpu.launch.params import pack_arguments
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
 
@@ -60,7 +60,7 @@ def test_shapes_of_one_dimension(grid: Any, block: Any, flat: bool) -> None:
 
 def test_names_behind_mangled_symbols() -> None:
     expressions = ("scale<float>", "scale<int>")
-    module = compiled.compiled_module(CODE, (), expressions, (8, 0))
+    module = compiled.compile_module(CODE, (), expressions, (8, 0))
     for expression in expressions:
         symbol = module.lowered_names[expression]
         assert symbol.startswith("_Z")
@@ -86,7 +86,7 @@ POINT = ir.Param("p", "b8", 0, 12, 4)
 
 def bytes_of(param: ir.Param, value: Any) -> bytes:
     device = slot.current().current_device
-    return pack("k", (param,), param.size_bytes, None, (value,), device).buffer
+    return pack_arguments("k", (param,), param.size_bytes, None, (value,), device).buffer
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from virtualgpu.compile.ptx import ir, parser
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.launch import compiled, limits, ptx_module
-from virtualgpu.launch.compiled import fit
-from virtualgpu.launch.copies import Copies, placeholders, size_bytes
+from virtualgpu.launch.compiled import check_registers_fit
+from virtualgpu.launch.copies import ArgumentCopies, count_array_bytes, make_placeholders
 from virtualgpu.launch.launch import Launch, kernel_source
-from virtualgpu.launch.params import pack
+from virtualgpu.launch.params import pack_arguments
 from virtualgpu.launch.ptx_module import load_ptx_module
 from virtualgpu.launch.signature import SourceParam
 from virtualgpu.model import machine as slot
@@ -119,7 +119,7 @@ def test_a_cooperative_grid_is_resident_or_refused() -> None:
 def test_threads_that_registers_and_bounds_allow(registers: int, bound: int | None, threads: int) -> None:
     """65,536 registers, allocated per warp in units of 256, with equal warps in four partitions."""
     resources = KernelResources(registers, 0, 0, 0, bound)
-    assert compiled.max_threads_per_block(device_info("H200"), resources) == threads
+    assert compiled.compute_max_block_threads(device_info("H200"), resources) == threads
 
 
 # Copies -------------------------------------------------------------------------------------------------
@@ -137,8 +137,8 @@ def test_copies_have_the_contents_and_share_memory_as_the_originals(keep_content
     other = cp.arange(6, dtype=cp.int64).reshape(2, 3)
     args = (base[4:12], np.int32(7), other, base[8:], base[:2])
     host = [a.get() if isinstance(a, cp.ndarray) else a for a in args]
-    assert size_bytes(args, cp) == 16 * 4 + 2 * 4 + 6 * 8
-    copies = Copies(args, cp, keep_contents=keep_contents)
+    assert count_array_bytes(args, cp) == 16 * 4 + 2 * 4 + 6 * 8
+    copies = ArgumentCopies(args, cp, keep_contents=keep_contents)
     if keep_contents:
         base[:] = -1
         other[:] = -1
@@ -156,24 +156,26 @@ def test_copies_have_the_contents_and_share_memory_as_the_originals(keep_content
 def test_strided_arguments_keep_the_bytes_between() -> None:
     base = cp.arange(12, dtype=cp.int32)
     steps = base[1:10:3]
-    assert size_bytes((steps,), cp) == 7 * 4
-    (copy,) = Copies((steps,), cp).on(cp)
+    assert count_array_bytes((steps,), cp) == 7 * 4
+    (copy,) = ArgumentCopies((steps,), cp).on(cp)
     assert np.frombuffer(copy.get().tobytes(), np.int32).tolist() == [1, 2, 3, 4, 5, 6, 7]
     backwards = base[8:2:-2]
-    assert size_bytes((backwards,), cp) == 5 * 4
-    (copy,) = Copies((backwards,), cp).on(cp)  # its address is that of its first element, which lies last
+    assert count_array_bytes((backwards,), cp) == 5 * 4
+    (copy,) = ArgumentCopies((backwards,), cp).on(
+        cp
+    )  # its address is that of its first element, which lies last
     assert np.frombuffer(copy.get().tobytes(), np.int32).tolist() == [8]
     table = base.reshape(3, 4)
-    assert size_bytes((table[:, 1:3], table.T), cp) == 12 * 4
-    assert size_bytes((table[:, 1:3],), cp) == (2 * 4 + 2) * 4
-    assert size_bytes((cp.zeros(0), 5, None), cp) == 0
-    assert size_bytes((base[:4], base[4:]), cp) == size_bytes((base, base), cp) == 48
-    first, second = Copies((base[:4], base[4:]), cp).on(cp)  # neighbours that share no byte
+    assert count_array_bytes((table[:, 1:3], table.T), cp) == 12 * 4
+    assert count_array_bytes((table[:, 1:3],), cp) == (2 * 4 + 2) * 4
+    assert count_array_bytes((cp.zeros(0), 5, None), cp) == 0
+    assert count_array_bytes((base[:4], base[4:]), cp) == count_array_bytes((base, base), cp) == 48
+    first, second = ArgumentCopies((base[:4], base[4:]), cp).on(cp)  # neighbours that share no byte
     assert (first.shape, second.shape) == ((4,), (8,))
 
 
 def test_stand_ins_have_types_and_shapes() -> None:
-    stand_ins = placeholders((cp.zeros((2, 3), cp.int16), 5, np.float32(1)), cp, cp)
+    stand_ins = make_placeholders((cp.zeros((2, 3), cp.int16), 5, np.float32(1)), cp, cp)
     assert (stand_ins[0].shape, stand_ins[0].dtype, stand_ins[1:]) == ((2, 3), np.int16, (5, np.float32(1)))
 
 
@@ -185,7 +187,7 @@ def test_arrays_have_the_names_of_their_parameters() -> None:
     y = cp.zeros(2, cp.float32)
     params = [ir.Param(name, "u64", 8 * n, 8, 8) for n, name in enumerate("abcd")]
     source = [SourceParam(name, "float*", "float32") for name in ("x", "same", "y", "none")]
-    packed = pack(
+    packed = pack_arguments(
         "k", params, 32, source, (x, x[:2], y, cp.zeros(0, cp.float32)), slot.current().current_device
     )
     assert packed.names == {x.data.ptr: "x", y.data.ptr: "y"}
@@ -328,11 +330,11 @@ def test_an_estimate_of_registers_refuses_no_launch() -> None:
     assert int(x[100]) == 99 * 100 // 2
     info = device_info("A100")
     resources = module.compiled.resources["k"]
-    fits = fit(info, resources, 1024, 0)
+    fits = check_registers_fit(info, resources, 1024, 0)
     assert (fits.blocks_per_sm, fits.registers_per_thread) == (1, 64)
     assert "estimated" in fits.provenance.label
-    assert fit(info, resources, 128, 0).registers_per_thread == resources.registers_per_thread
-    assert fit(info, replace(resources, estimated=False), 1024, 0).blocks_per_sm == 0
+    assert check_registers_fit(info, resources, 128, 0).registers_per_thread == resources.registers_per_thread
+    assert check_registers_fit(info, replace(resources, estimated=False), 1024, 0).blocks_per_sm == 0
 
 
 MIXED = r"""
@@ -359,7 +361,7 @@ def test_the_register_estimate_is_the_maximum_of_live_registers() -> None:
             most = max(most, sum(words.get(name, 0) for name in live.union(defined)))
             live = live.difference(defined).union(used)
     assert most > 10
-    assert ptx_module.register_estimate(function) == most + 4
+    assert ptx_module.estimate_registers(function) == most + 4
 
 
 # Cooperative launches -----------------------------------------------------------------------------------

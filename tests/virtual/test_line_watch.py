@@ -90,7 +90,7 @@ def test_a_call_in_a_helper_of_the_course_has_the_learner_s_line(tmp_path: Path)
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="lines cannot be silenced one by one")
 def test_after_lines_have_fallen_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_watch, "MAX_PER_LINE", 20)
+    monkeypatch.setattr(line_watch, "MAX_LINE_EVENTS", 20)
     watch, calls = watched(tmp_path, 200)
     wrong = Counter(
         (line, name)
@@ -103,7 +103,7 @@ def test_after_lines_have_fallen_silent(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="lines are silenced one by one")
 def test_after_the_limit_no_line_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_watch, "MAX_PER_LINE", 20)
+    monkeypatch.setattr(line_watch, "MAX_LINE_EVENTS", 20)
     watch, calls = watched(tmp_path, 200)
     lines = line_numbers(watch, calls)
     silent = lines.index(None)
@@ -169,4 +169,4 @@ def test_a_long_loop_is_watched_only_at_its_beginning(
     watch.start()
     names["loop"](200_000)
     watch.stop()
-    assert max(counts.values()) == line_watch.MAX_PER_LINE
+    assert max(counts.values()) == line_watch.MAX_LINE_EVENTS

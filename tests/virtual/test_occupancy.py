@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from virtualgpu.model.architectures import ARCHITECTURES, arch_limits
+from virtualgpu.model.architectures import ARCHITECTURES, find_arch_limits
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.occupancy import occupancy, partitions_per_sm
 from virtualgpu.records import DeviceInfo
@@ -17,7 +17,7 @@ FIXTURE = Path(__file__).parent / "data" / "cuda_occupancy.tsv"
 
 def device_of(capability: tuple[int, int]) -> DeviceInfo:
     """Return a device with an architecture's limits."""
-    arch = arch_limits(capability)
+    arch = find_arch_limits(capability)
     return dataclasses.replace(
         device_info("A100"),
         compute_capability=capability,

@@ -14,8 +14,8 @@ from virtualgpu import cp
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.errors import ArgumentWarning
-from virtualgpu.launch.params import Packed, pack
-from virtualgpu.launch.signature import source_params
+from virtualgpu.launch.params import PackedArguments, pack_arguments
+from virtualgpu.launch.signature import parse_source_params
 from virtualgpu.model import machine as slot
 
 pytestmark = [
@@ -40,11 +40,11 @@ def entries() -> dict[str, Any]:
 
 def packed(
     entries: dict[str, Any], kernel: str, args: Any, with_source: bool = True, surplus: bool = False
-) -> Packed:
+) -> PackedArguments:
     entry = entries[kernel]
-    source = source_params(CODE, kernel) if with_source else None
+    source = parse_source_params(CODE, kernel) if with_source else None
     device = slot.current().current_device
-    return pack(kernel, entry.params, entry.param_bytes, source, args, device, allow_extra=surplus)
+    return pack_arguments(kernel, entry.params, entry.param_bytes, source, args, device, allow_extra=surplus)
 
 
 def test_bytes_are_those_of_the_c_layout(entries: dict[str, Any]) -> None:

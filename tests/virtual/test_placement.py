@@ -78,8 +78,8 @@ def test_a_long_block_does_not_hold_up_the_others() -> None:
 def test_batches_come_close_to_the_exact_schedule() -> None:
     durations = np.random.default_rng(1).uniform(500.0, 3000.0, 40_000)
     slots = 132 * 8
-    _, exact = placement._list_schedule(durations, slots, 0.6)
-    _, batched = placement._batch_schedule(durations, slots, 0.6)
+    _, exact = placement._schedule_each_block(durations, slots, 0.6)
+    _, batched = placement._schedule_batches(durations, slots, 0.6)
     assert (batched + durations).max() == pytest.approx((exact + durations).max(), rel=0.01)
 
 

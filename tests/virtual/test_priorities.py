@@ -11,20 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import virtualgpu.cp as cp
-from virtualgpu.model.clock import LEAST_URGENT, MOST_URGENT
+from virtualgpu.model.clock import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from virtualgpu.model.machine import Machine
-from virtualgpu.model.priorities import Work, plan
+from virtualgpu.model.priorities import PlannedWork, plan_works
 from virtualgpu.model.recording.timeline import Recording
 
 
-def work(number: int, duration: int, **options: Any) -> Work:
+def work(number: int, duration: int, **options: Any) -> PlannedWork:
     values: dict[str, Any] = {"queue": number, "engine": "compute", "share": 1.0, "waves": 1}
     values |= {"priority": 0, "floor_ns": 0, "after": ()} | options
-    return Work(number=number, duration_ns=duration, **values)
+    return PlannedWork(number=number, duration_ns=duration, **values)
 
 
-def spans(*works: Work) -> list[tuple[int, int]]:
-    plan(works)
+def spans(*works: PlannedWork) -> list[tuple[int, int]]:
+    plan_works(works)
     return [(one.start_ns, one.end_ns) for one in works]
 
 
@@ -44,7 +44,7 @@ class TestPlan:
 
     def test_work_starts_where_other_load_leaves_room(self) -> None:
         one = work(1, 10, share=0.5)
-        plan([one], {"compute": [(0, 40, 0.75)]})
+        plan_works([one], {"compute": [(0, 40, 0.75)]})
         assert (one.start_ns, one.end_ns) == (40, 50)
 
 
@@ -76,12 +76,12 @@ def test_the_plan_equals_a_step_by_step_clock(given_works: list[Any]) -> None:
         )
         for n, (waves, ns, priority, floor_ns, after) in enumerate(given_works)
     ]
-    plan(works)
+    plan_works(works)
     left = {one.number: one.waves for one in works}
     starts: dict[int, int] = {}
     ends: dict[int, int] = {}
     time = free_at = 0
-    running: Work | None = None
+    running: PlannedWork | None = None
     while len(ends) < len(works):
         if time >= free_at:
             if running is not None and not left[running.number]:
@@ -180,7 +180,7 @@ class TestUrgentStreams:
 
     def test_priorities_are_those_of_cuda(self) -> None:
         priorities = [cp.cuda.Stream(priority=p).priority for p in (3, 0, -2, -5, -9)]
-        assert priorities == [LEAST_URGENT, 0, -2, MOST_URGENT, MOST_URGENT]
+        assert priorities == [LOWEST_PRIORITY, 0, -2, HIGHEST_PRIORITY, HIGHEST_PRIORITY]
 
     def test_a_timeline_has_the_final_times(self, machine: Machine) -> None:
         background, front = (cp.cuda.Stream(non_blocking=True, priority=p) for p in (0, -1))
@@ -198,7 +198,7 @@ class TestUrgentStreams:
         self, machine: Machine, monkeypatch: pytest.MonkeyPatch, block_count: int
     ) -> None:
         """Finally planned work keeps its place, and later work does not overlap it."""
-        monkeypatch.setattr("virtualgpu.model.clock._MOST_PENDING", 7)
+        monkeypatch.setattr("virtualgpu.model.clock._MAX_PENDING", 7)
         streams = [cp.cuda.Stream(non_blocking=True, priority=p) for p in (0, -1)]
         marks = []
         for number in range(60):

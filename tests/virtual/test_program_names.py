@@ -19,7 +19,7 @@ from virtualgpu.model.recording import program_lines, program_names, watch
 from virtualgpu.model.recording.line_watch import LineWatch, _LineSearch
 from virtualgpu.model.recording.program_lines import ProgramLines, display_name
 from virtualgpu.model.recording.program_names import ProgramNames
-from virtualgpu.model.recording.watch import StreamRef, Watch
+from virtualgpu.model.recording.watch import StreamRef, StreamWatch
 from virtualgpu.records.acts import HOST, HostUse, HostWait, Region, Work
 
 # -- lines ------------------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ class Pinned:
             for n in (1, 2)
         ]
         self.acts: list[Any] = []
-        self.watch = Watch(
+        self.watch = StreamWatch(
             memories,
             lambda address: self.pinned and self.start <= address < self.start + size,
             lambda *_: None,
@@ -514,7 +514,7 @@ def test_above_a_limit_only_the_last_buffers_are_checked(monkeypatch: pytest.Mon
 
 def test_large_buffers_are_checked_when_an_act_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     def changed_buffers(limit: int, *act: slice) -> list[int]:
-        monkeypatch.setattr(watch, "_CHEAP_BYTES", limit)
+        monkeypatch.setattr(watch, "_MAX_CHEAP_BYTES", limit)
         pinned = Pinned()
         for first in (0, 64):
             pinned.run(reads=[pinned.contents[first : first + 64]])

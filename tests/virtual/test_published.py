@@ -15,7 +15,7 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.model.architectures import ARCHITECTURES
 from virtualgpu.model.devices import MIB, device_info, device_spec
 from virtualgpu.model.machine import Machine
-from virtualgpu.model.tensor_rates import MMA_SYNC_TFLOPS, mma_sync_shares, tensor_tflops
+from virtualgpu.model.tensor_rates import MMA_SYNC_TFLOPS, find_mma_sync_shares, find_tensor_tflops
 from virtualgpu.records.counters import TENSOR_FORMATS
 
 # Datasheets and deviceQuery: capability, SMs, L2 in MiB, memory in GiB, bus in bits, memory and boost
@@ -84,7 +84,7 @@ TENSOR_LANES: dict[str, tuple[dict[str, int], int | None]] = {
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_rates_of_tensor_cores_follow_from_their_lanes(name: str) -> None:
     info = device_info(name)
-    rates = tensor_tflops(info)
+    rates = find_tensor_tflops(info)
     lanes, clock_mhz = TENSOR_LANES[name]
     assert set(rates) == set(lanes) <= set(TENSOR_FORMATS)
     for format_name, lanes_per_sm in lanes.items():
@@ -112,19 +112,19 @@ def test_rates_of_mma_sync_are_those_of_one_sm(kind: str, name: str, k: int) -> 
 
 
 def test_only_gpus_with_faster_instructions_have_shares_of_mma_sync() -> None:
-    with_shares = {name for name in PUBLISHED if mma_sync_shares(device_info(name))}
+    with_shares = {name for name in PUBLISHED if find_mma_sync_shares(device_info(name))}
     assert with_shares == {"H100", "H200", "B200"}
-    assert mma_sync_shares(device_info("B200")) == mma_sync_shares(device_info("H200"))
-    assert all(0.4 < share < 0.8 for share in mma_sync_shares(device_info("H100")).values())
+    assert find_mma_sync_shares(device_info("B200")) == find_mma_sync_shares(device_info("H200"))
+    assert all(0.4 < share < 0.8 for share in find_mma_sync_shares(device_info("H100")).values())
 
 
 def test_a_gpu_that_is_not_listed_has_the_rates_of_its_architecture() -> None:
     listed = device_info("RTX 4090")
     half = dataclasses.replace(listed, name="Another GPU", sm_count=64)
-    rates, half_rates = tensor_tflops(listed), tensor_tflops(half)
+    rates, half_rates = find_tensor_tflops(listed), find_tensor_tflops(half)
     assert half_rates == pytest.approx({name: rate / 2 for name, rate in rates.items()})
     older = dataclasses.replace(half, compute_capability=(8, 7))
-    assert "f8 to f32" not in tensor_tflops(older)
+    assert "f8 to f32" not in find_tensor_tflops(older)
 
 
 def traits() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from virtualgpu.launch.signature import kernel_names, source_params
+from virtualgpu.launch.signature import find_kernel_names, parse_source_params
 
 CODE = r"""
 // __global__ void commented(int n);
@@ -22,7 +22,7 @@ extern "C" __global__ void structs(float4* v, std::pair<int, float> p, int (*f)(
 
 
 def spelled(kernel: str) -> list[tuple[str, str, str]]:
-    params = source_params(CODE, kernel)
+    params = parse_source_params(CODE, kernel)
     assert params is not None
     return [(p.name, p.type_text, p.element) for p in params]
 
@@ -47,7 +47,7 @@ def test_templates_leave_their_own_types_open() -> None:
 
 
 def test_no_parameters() -> None:
-    assert source_params(CODE, "nothing") == ()
+    assert parse_source_params(CODE, "nothing") == ()
 
 
 def test_unknown_types_have_no_element_type() -> None:
@@ -59,8 +59,8 @@ def test_unknown_types_have_no_element_type() -> None:
 
 @pytest.mark.parametrize("name", ["helper", "commented", "gone", "missing"])
 def test_only_definitions_of_kernels_count(name: str) -> None:
-    assert source_params(CODE, name) is None
+    assert parse_source_params(CODE, name) is None
 
 
 def test_kernel_names() -> None:
-    assert kernel_names(CODE) == ("add", "scale", "nothing", "structs")
+    assert find_kernel_names(CODE) == ("add", "scale", "nothing", "structs")

@@ -30,7 +30,7 @@ class TextureHandle:
     size_bytes: int
 
 
-def other_machine_error(owner: VirtualDevice) -> ValueError:
+def make_other_machine_error(owner: VirtualDevice) -> ValueError:
     """Return the error for an array that belongs to an earlier virtual machine."""
     return ValueError(
         f"The array is on {owner.info.name}, which is no longer the selected device. Create it again."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.model.caches.geometry import cache_sizes
+from virtualgpu.model.caches.geometry import compute_cache_sizes
 from virtualgpu.records import SECTOR_BYTES, AccessCounters, CacheCounters, KernelCounters
 from virtualgpu.records.kernel import LINE_BYTES
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch
 
 # First cache line of local memory, above the lines of all arrays.
-_LOCAL_LINE = 1 << 44
+_FIRST_LOCAL_LINE = 1 << 44
 
 
 @dataclass(frozen=True, slots=True)
-class CacheWatch:
+class CacheRecorder:
     """A recorder for the memory accesses of a launch, which also stores what L2 contains at the start."""
 
     notes: AccessNotes
     resident_bytes: dict[int, int]
 
 
-def watch_caches(prepared: PreparedLaunch) -> CacheWatch:
+def start_cache_recorder(prepared: PreparedLaunch) -> CacheRecorder:
     """Return a recorder for the memory accesses of a launch. For a cold launch, the L2 cache is empty at the
     start.
     """
@@ -37,10 +37,10 @@ def watch_caches(prepared: PreparedLaunch) -> CacheWatch:
     device = prepared.device
     kernel = prepared.kernel.program.counting(prepared.packed.name)
     resident_bytes = {} if prepared.cold else device.l2.resident(prepared.arrays)
-    return CacheWatch(AccessNotes([i for _, i in kernel.tables.accesses]), resident_bytes)
+    return CacheRecorder(AccessNotes([i for _, i in kernel.tables.accesses]), resident_bytes)
 
 
-def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
+def add_cache_counters(finished: FinishedLaunch, watch: CacheRecorder) -> KernelCounters:
     """Simulate the caches for the recorded accesses of a launch, and add the results to its counters.
 
     Notes
@@ -60,11 +60,11 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
     shared_bytes = (
         stats.static_shared_bytes + prepared.packed.shared_bytes + info.reserved_shared_per_block_bytes
     )
-    sizes = cache_sizes(info, shared_bytes, prepared.blocks_per_sm)
+    sizes = compute_cache_sizes(info, shared_bytes, prepared.blocks_per_sm)
     tables = finished.result.kernel.tables
-    sorted_accesses = _accesses_in_time(finished, notes.rows)
+    sorted_accesses = _sort_accesses_by_time(finished, notes.rows)
     earlier_accesses = (
-        _accesses_to_resident(watch, prepared, sorted_accesses) if watch.resident_bytes else None
+        _make_resident_accesses(watch, prepared, sorted_accesses) if watch.resident_bytes else None
     )
     replayed = replay(
         sorted_accesses, notes.sites[:, 0], sizes, info.sm_count, notes.one_in, earlier_accesses
@@ -75,7 +75,7 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
     totals = dict.fromkeys(names, 0.0)
     accesses = []
     for access, column_sums in zip(counters.accesses, access_sums, strict=True):
-        sums = _scaled_to_all_sectors(access, dict(zip(names, map(float, column_sums), strict=True)), notes)
+        sums = _scale_to_all_sectors(access, dict(zip(names, map(float, column_sums), strict=True)), notes)
         for name in totals:
             totals[name] += sums[name]
         accesses.append(replace(access, l1_hit_sectors=round(sums["l1_hit"])))
@@ -94,7 +94,7 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
     return replace(counters, accesses=tuple(accesses), caches=cache_counters)
 
 
-def _scaled_to_all_sectors(
+def _scale_to_all_sectors(
     access: AccessCounters, sums: dict[str, float], notes: AccessNotes
 ) -> dict[str, float]:
     """Scale the counts of an instruction from the sampled cache lines to all of its sectors."""
@@ -120,8 +120,8 @@ def _scaled_to_all_sectors(
     return scaled
 
 
-def _accesses_to_resident(
-    watch: CacheWatch, prepared: PreparedLaunch, accesses: npt.NDArray[np.int64]
+def _make_resident_accesses(
+    watch: CacheRecorder, prepared: PreparedLaunch, accesses: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return accesses that fill the modelled caches with the parts of arrays that L2 contains.
 
@@ -140,7 +140,7 @@ def _accesses_to_resident(
     return accesses[is_resident]
 
 
-def _accesses_in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _sort_accesses_by_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return recorded accesses in the order of time and with SMs instead of warps, as `replay` needs them."""
     from virtualgpu.engine.caches.notes import BYTES_SHIFT, LINE_SHIFT, LOCAL_BIT, SITE_SHIFT
     from virtualgpu.engine.caches.replay import pack_lines
@@ -158,10 +158,10 @@ def _accesses_in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> 
     if is_local.any():
         # Each warp slot of an SM has its own lines, which the next warp in the slot reuses.
         per_sm = finished.prepared.blocks_per_sm
-        slot = sm[block].astype(np.int64) * per_sm + _index_on_sm(sm)[block] % per_sm
+        slot = sm[block].astype(np.int64) * per_sm + _number_blocks_on_sm(sm)[block] % per_sm
         line_count = int(line_numbers[is_local].max()) + 1
         local_line = (slot * warps + rows[:, 1] % warps) * line_count + line_numbers
-        line_numbers = np.where(is_local, _LOCAL_LINE + local_line, line_numbers)
+        line_numbers = np.where(is_local, _FIRST_LOCAL_LINE + local_line, line_numbers)
     order = np.argsort(time_ns, kind="stable")
     packed_rows = np.empty((len(rows), 3), np.int64)
     size_bytes = rows[:, 0] >> BYTES_SHIFT & 63
@@ -171,7 +171,7 @@ def _accesses_in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> 
     return packed_rows
 
 
-def _index_on_sm(sm: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+def _number_blocks_on_sm(sm: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     """Return for each block the number of blocks that ran on its SM before it."""
     order = np.argsort(sm, kind="stable")
     sorted_sm = sm[order]

@@ -19,7 +19,7 @@ from virtualgpu.compile.headers.includes import hash_headers
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import CompileException, CUDADriverError
 from virtualgpu.errors import SourceWarning, warn
-from virtualgpu.launch.signature import SourceParam, kernel_names, source_params
+from virtualgpu.launch.signature import SourceParam, find_kernel_names, parse_source_params
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.records import DeviceInfo, KernelStats, Occupancy
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from virtualgpu.engine import Program
     from virtualgpu.model.machine import VirtualDevice
 
-CACHED_MODULES = 128
+MAX_CACHED_MODULES = 128
 _MANGLED_PATTERN = re.compile(r"_Z(\d+)(\w+)")
 _IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_]\w*")
 _LOG_WARNING_PATTERN = re.compile(r"^kernel\.cu\(\d+\): warning.*", re.MULTILINE)
 
 
-def target_for(capability: tuple[int, int]) -> int:
+def choose_target(capability: tuple[int, int]) -> int:
     """Return the newest NVRTC target that a device with the given compute capability can run.
 
     A device that is older than all targets gets the oldest target.
@@ -138,9 +138,9 @@ class CompiledModule:
         expression = self.source_name(symbol)
         mangled = _MANGLED_PATTERN.match(expression)
         if mangled:
-            return source_params(self.code, mangled[2][: int(mangled[1])])
+            return parse_source_params(self.code, mangled[2][: int(mangled[1])])
         identifiers = _IDENTIFIER_PATTERN.findall(expression.split("<")[0])
-        return source_params(self.code, identifiers[-1]) if identifiers else None
+        return parse_source_params(self.code, identifiers[-1]) if identifiers else None
 
     def stats(self, symbol: str, info: DeviceInfo) -> KernelStats:
         """Return the registers, memory sizes and thread limit of a compiled kernel, as CUDA reports them."""
@@ -158,7 +158,7 @@ class CompiledModule:
             static_shared_bytes=resources.static_shared_bytes,
             local_bytes=resources.local_bytes,
             constant_bytes=resources.constant_bytes,
-            max_threads_per_block=max_threads_per_block(info, resources),
+            max_threads_per_block=compute_max_block_threads(info, resources),
         )
 
     def _target_text(self, info: DeviceInfo) -> str:
@@ -169,10 +169,10 @@ class CompiledModule:
 
     def _missing_message(self, name: str) -> str:
         symbols = set(self.resources)
-        if not symbols and name not in kernel_names(self.code):
+        if not symbols and name not in find_kernel_names(self.code):
             return f"there is no kernel '{name}', nor any other __global__ function in this source."
         mangled = next((s for s in symbols if re.match(rf"_Z\w*?{len(name)}{re.escape(name)}", s)), None)
-        if mangled or (name in kernel_names(self.code) and name not in symbols):
+        if mangled or (name in find_kernel_names(self.code) and name not in symbols):
             return (
                 f"'{name}' is in the source, but C++ has mangled its name"
                 f"{f' to {mangled}' if mangled else ' or never instantiated the template'}. Put "
@@ -216,7 +216,7 @@ class CompiledKernel:
 
 
 @functools.lru_cache(maxsize=512)
-def max_threads_per_block(info: DeviceInfo, resources: KernelResources) -> int:
+def compute_max_block_threads(info: DeviceInfo, resources: KernelResources) -> int:
     """Return the largest number of threads per block that the kernel's launch bounds and registers permit."""
     launch_bound = resources.launch_bound_threads or info.max_threads_per_block
     launch_bound = min(launch_bound, info.max_threads_per_block)
@@ -229,7 +229,9 @@ def max_threads_per_block(info: DeviceInfo, resources: KernelResources) -> int:
     return 0
 
 
-def fit(info: DeviceInfo, resources: KernelResources, block_threads: int, shared_bytes: int) -> Occupancy:
+def check_registers_fit(
+    info: DeviceInfo, resources: KernelResources, block_threads: int, shared_bytes: int
+) -> Occupancy:
     """Return the occupancy of a kernel with the given resources and block size.
 
     Estimated register counts are reduced until one block fits.
@@ -243,7 +245,7 @@ def fit(info: DeviceInfo, resources: KernelResources, block_threads: int, shared
     return occupancy(info, block_threads, registers, shared_bytes, provenance=origin)
 
 
-def compiled_module(
+def compile_module(
     code: str, options: tuple[str, ...], name_expressions: tuple[str, ...], capability: tuple[int, int]
 ) -> CompiledModule:
     """Return the module compiled for a compute capability. The modules are cached in this process.
@@ -260,10 +262,10 @@ def compiled_module(
     from virtualgpu.engine.machine import processor
 
     processor.find_chosen_processor()
-    return _compile(code, options, name_expressions, target_for(capability), hash_headers(code, options))
+    return _compile(code, options, name_expressions, choose_target(capability), hash_headers(code, options))
 
 
-@functools.lru_cache(maxsize=CACHED_MODULES)
+@functools.lru_cache(maxsize=MAX_CACHED_MODULES)
 def _compile(
     code: str, options: tuple[str, ...], name_expressions: tuple[str, ...], target: int, _headers: str
 ) -> CompiledModule:

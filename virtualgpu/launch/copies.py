@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(slots=True)
-class _Region:
+class _MemoryRange:
     """A range of device memory that contains one or more arguments."""
 
     start: int
@@ -19,12 +19,12 @@ class _Region:
     positions: list[int]
 
 
-def size_bytes(args: Sequence[Any], source: Any) -> int:
+def count_array_bytes(args: Sequence[Any], source: Any) -> int:
     """Return the number of bytes of device memory that the array arguments of module `source` occupy."""
-    return sum(region.end - region.start for region in _regions(args, source))
+    return sum(region.end - region.start for region in _find_memory_ranges(args, source))
 
 
-def placeholders(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
+def make_placeholders(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
     """Return the arguments, with an uninitialized array of module `target` in place of each array of module
     `source`.
     """
@@ -33,12 +33,14 @@ def placeholders(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ..
     )
 
 
-def memory_of(args: Sequence[Any], source: Any) -> list[Any]:
+def view_array_memory(args: Sequence[Any], source: Any) -> list[Any]:
     """Return the device memory of the array arguments as byte arrays that do not overlap."""
-    return [_bytes_of(args[region.positions[0]], region, source) for region in _regions(args, source)]
+    return [
+        _view_bytes(args[region.positions[0]], region, source) for region in _find_memory_ranges(args, source)
+    ]
 
 
-class Copies:
+class ArgumentCopies:
     """The arguments of a launch, with arrays that can be copied to another device.
 
     Parameters
@@ -54,11 +56,11 @@ class Copies:
 
     def __init__(self, args: Sequence[Any], source: Any, *, keep_contents: bool = False) -> None:
         self._args = tuple(args)
-        self._regions: list[tuple[_Region, Any, bool]] = []
-        for region in _regions(args, source):
+        self._regions: list[tuple[_MemoryRange, Any, bool]] = []
+        for region in _find_memory_ranges(args, source):
             first_array = args[region.positions[0]]
             is_whole_array = len(region.positions) == 1 and first_array.flags.c_contiguous
-            array = first_array if is_whole_array else _bytes_of(first_array, region, source)
+            array = first_array if is_whole_array else _view_bytes(first_array, region, source)
             self._regions.append((region, array.copy() if keep_contents else array, is_whole_array))
 
     def on(self, target: Any) -> tuple[Any, ...]:
@@ -73,23 +75,23 @@ class Copies:
         return tuple(args)
 
 
-def _regions(args: Sequence[Any], array_module: Any) -> list[_Region]:
+def _find_memory_ranges(args: Sequence[Any], array_module: Any) -> list[_MemoryRange]:
     byte_ranges = sorted(
-        (*_byte_range(argument), position)
+        (*_find_byte_range(argument), position)
         for position, argument in enumerate(args)
         if isinstance(argument, array_module.ndarray)
     )
-    regions: list[_Region] = []
+    regions: list[_MemoryRange] = []
     for start, end, position in byte_ranges:
         if regions and start < regions[-1].end:
             regions[-1].end = max(regions[-1].end, end)
             regions[-1].positions.append(position)
         else:
-            regions.append(_Region(start, end, [position]))
+            regions.append(_MemoryRange(start, end, [position]))
     return regions
 
 
-def _byte_range(array: Any) -> tuple[int, int]:
+def _find_byte_range(array: Any) -> tuple[int, int]:
     """Return the address of an array's first byte and the address after its last byte."""
     start_address = end_address = int(array.data.ptr)
     if array.size:
@@ -102,6 +104,6 @@ def _byte_range(array: Any) -> tuple[int, int]:
     return start_address, end_address
 
 
-def _bytes_of(array: Any, region: _Region, array_module: Any) -> Any:
+def _view_bytes(array: Any, region: _MemoryRange, array_module: Any) -> Any:
     pointer = array.data + (region.start - array.data.ptr)
     return array_module.ndarray((region.end - region.start,), dtype="uint8", memptr=pointer)

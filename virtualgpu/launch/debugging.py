@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from virtualgpu.cuda_errors import CompileException, CUDADriverError, KernelFault
 from virtualgpu.errors import GpulabError
-from virtualgpu.launch.compiled import compiled_module
+from virtualgpu.launch.compiled import compile_module
 from virtualgpu.launch.prepare import PreparedLaunch
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import WarpTrace
@@ -41,8 +41,8 @@ class DebugBuild:
 _MAX_SAVED_BYTES = 256 << 20
 # It takes several steps for one of the optimized code, and its time is limited.
 _STEPS_PER_OPTIMIZED_STEP = 6
-_MAX_STEPS = 120_000
-_WATCHDOG_S = 5.0
+_MAX_DEBUG_STEPS = 120_000
+_DEBUG_WATCHDOG_S = 5.0
 
 
 def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBuild:
@@ -66,18 +66,20 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
     block_order = np.array([to_linear_index(request.block_index, packed.grid)], np.int64)
     debug_request = replace(
         request,
-        max_steps=min(_STEPS_PER_OPTIMIZED_STEP * request.max_steps, max(_MAX_STEPS, request.max_steps)),
+        max_steps=min(
+            _STEPS_PER_OPTIMIZED_STEP * request.max_steps, max(_MAX_DEBUG_STEPS, request.max_steps)
+        ),
     )
     options = replace(
         prepared.options,
         trace=debug_request,
         block_order=block_order,
         stdout=None,
-        watchdog_s=_WATCHDOG_S,
+        watchdog_s=_DEBUG_WATCHDOG_S,
         instrument="none",
     )
     try:
-        debug = compiled_module(
+        debug = compile_module(
             launch_source.code,
             (*launch_source.options, "-G"),
             launch_source.name_expressions,
@@ -85,7 +87,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         )
         declarations, types = read_declared_variables(debug.ptx)
         program = debug.program(device)
-        with _restored(device.memory) as is_restorable:
+        with _restore_memory(device.memory) as is_restorable:
             if not is_restorable:
                 return DebugBuild(
                     missing_reason="too much memory is in use to restore it after a debug build has run."
@@ -129,9 +131,9 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
 
 
 @contextmanager
-def _restored(memory: DeviceMemory) -> Iterator[bool]:
+def _restore_memory(memory: DeviceMemory) -> Iterator[bool]:
     """Context manager that restores all device memory; its value is False if it is too large to save."""
-    saved = contents(memory)
+    saved = copy_memory_contents(memory)
     if saved is None:
         yield False
         return
@@ -142,7 +144,7 @@ def _restored(memory: DeviceMemory) -> Iterator[bool]:
             memory.view(range_start, saved_bytes.size)[:] = saved_bytes
 
 
-def contents(memory: DeviceMemory) -> list[tuple[int, npt.NDArray[np.uint8]]] | None:
+def copy_memory_contents(memory: DeviceMemory) -> list[tuple[int, npt.NDArray[np.uint8]]] | None:
     """Return a copy of each range of device memory in use, as a pair (address, bytes). The result is None if
     the memory is too large to copy.
     """

@@ -71,8 +71,8 @@ class Launch:
         checked_bytes = _check_integer("shared_mem", shared_mem, minimum=0)
         return cls(
             kernel,
-            _cupy_dims("grid", grid),
-            _cupy_dims("block", block),
+            _to_cupy_dim3("grid", grid),
+            _to_cupy_dim3("block", block),
             _check_arguments(args),
             checked_bytes,
         )
@@ -187,7 +187,7 @@ def dims(name: str, value: Any, minimum: int = 1) -> Dim3:
     return x, y, z
 
 
-def _cupy_dims(name: str, value: Any) -> Dim3:
+def _to_cupy_dim3(name: str, value: Any) -> Dim3:
     if not isinstance(value, tuple):
         raise TypeError(
             f"Argument '{name}' has incorrect type (expected tuple, got {type(value).__name__}). "

@@ -18,10 +18,10 @@ from virtualgpu.compile.ptx.flow.cfg import Block
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.observe import results
 from virtualgpu.model.cost.instructions import (
-    ADDRESS_SUM,
-    FREE,
+    ADDRESS_SUM_COST,
     INVARIANT_DIVISION_COST,
     ISSUE_PER_CLK,
+    NO_COST,
     PIPES,
     PRODUCT_STEPS,
     InstructionCost,
@@ -31,18 +31,18 @@ from virtualgpu.model.cost.instructions import (
 from virtualgpu.model.cost.pace import LATENCIES, CopyWait, Pace
 
 # Clocks that a warp waits for shared memory, at a barrier, after a branch, for an atomic's result, ...
-SHARED_CLK = 22.0
-BARRIER_CLK = 11.0
+SHARED_LATENCY_CLK = 22.0
+BARRIER_LATENCY_CLK = 11.0
 BRANCH_CLK = 12.0  # back to the start of a loop
 FORWARD_BRANCH_CLK = 6.0
 PREDICATE_CLK = 16.0  # additional, from a comparison to the branch that depends on it
-ATOMIC_CLK = 500.0
-CONST_CLK = 30.0
-PARAMETER_CLK = 45.0
-STORE_CLK = 120.0
+ATOMIC_LATENCY_CLK = 500.0
+CONST_LATENCY_CLK = 30.0
+PARAMETER_LATENCY_CLK = 45.0
+STORE_LATENCY_CLK = 120.0
 SIMULATED_ITERATIONS = 4
 UNROLL_FACTOR = 4
-UNROLL_LIMIT = 60
+MAX_UNROLLED_SIZE = 60
 LOADS_IN_FLIGHT = 12
 WINDOW = 4  # number of instructions before which ptxas moves another one, since it keeps few registers
 # ptxas puts loads of factors directly before the product that needs them. If the sums need so many registers,
@@ -50,11 +50,11 @@ WINDOW = 4  # number of instructions before which ptxas moves another one, since
 MANY_SUMS = 48
 STORES_PASSED = 4  # number of stores to shared memory before which ptxas moves a load
 MAX_ACCESS_BYTES = 16  # maximum that one instruction reads per lane
-MAX_STEPS = 40
+MAX_ALIGNMENT_STEPS = 40
 _UNUSED_RESULT_COST = InstructionCost((("lsu", 1.0),), 0.0)
 
 
-def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
+def compute_pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
     """Return the modelled cost of each basic block of a kernel. The argument `clk_by_pipe` is the result of
     `pipe_clk`.
     """
@@ -63,9 +63,9 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
     pipes = np.zeros((len(blocks), len(PIPES)))
     chain_clk = np.zeros((len(blocks), len(LATENCIES)))
     loads = []
-    phases = _phases(functions, blocks)
+    phases = _find_phases(functions, blocks)
     repeated = {
-        function: {block_number for loop in _loops_of(blocks, function) for block_number in loop}
+        function: {block_number for loop in _find_loops(blocks, function) for block_number in loop}
         for function in range(len(functions))
     }
     last_stores = dict.fromkeys(range(len(functions)), 0)
@@ -74,17 +74,17 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
             last_stores[function] = block.number
     rows: dict[int, int] = {}
     merged_shares: dict[int, float] = {}
-    unused_atomics = [_unused_atomics(function) for function in functions]
-    alignments = [_Alignment(function) for function in functions]
+    unused_atomics = [_find_unused_atomics(function) for function in functions]
+    alignments = [_AlignmentSearch(function) for function in functions]
     sum_counts = [
-        _sum_count(function, [block for owner, block in blocks if owner == number])
+        _count_sums(function, [block for owner, block in blocks if owner == number])
         for number, function in enumerate(functions)
     ]
     for block_row, (function, block) in enumerate(blocks):
         block_code = functions[function].instructions[block.first : block.end]
         is_backward = any(successor <= block.number for successor in block.successors)
         rows |= dict.fromkeys(map(results.source_index, block_code), block_row)
-        shares = _merged_loads(block_code, alignments[function])
+        shares = _find_merged_loads(block_code, alignments[function])
         merged_shares |= {
             results.source_index(block_code[k]): access_share for k, access_share in shares.items()
         }
@@ -112,25 +112,25 @@ def pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
         waits_for_memory = any(
             instruction_cost.waits in ("global", "atomic") for instruction_cost in block_piece.costs
         )
-        store_clk = STORE_CLK if waits_for_stores else 0.0
+        store_clk = STORE_LATENCY_CLK if waits_for_stores else 0.0
         for column, latency in enumerate(LATENCIES):
             chain_clk[block_row, column] = (
-                _chain_clk(block_piece, latency, clk_by_pipe, store_clk)
+                _simulate_chain_clk(block_piece, latency, clk_by_pipe, store_clk)
                 if waits_for_memory or not column
                 else chain_clk[block_row, 0]
             )
         if block_piece.copies == 1:
-            scheduled_clk = _chain_clk(block_piece, 0.0, clk_by_pipe, store_clk, WINDOW)
+            scheduled_clk = _simulate_chain_clk(block_piece, 0.0, clk_by_pipe, store_clk, WINDOW)
             chain_clk[block_row] += scheduled_clk - chain_clk[block_row, 0]
-    chasing_loads = frozenset[int]().union(*map(_pointer_chasing_loads, functions))
+    chasing_loads = frozenset[int]().union(*map(_find_pointer_chasing_loads, functions))
     return Pace(
         pipes,
         chain_clk,
         tuple(loads),
-        _warp_combined_atomics(functions[0], unused_atomics[0]),
+        _find_combined_atomics(functions[0], unused_atomics[0]),
         merged_shares,
         chasing_loads,
-        _copy_waits(functions, blocks),
+        _find_copy_waits(functions, blocks),
         phases,
         rows,
     )
@@ -171,13 +171,17 @@ class _CodePiece:
         wide_registers: set[str] = set()
         costs = []
         for i, (defined_names, used_names) in zip(instructions, flow, strict=True):
-            cost = _UNUSED_RESULT_COST if i.pc in unused_atomics else _cost_of(i, is_loop, written_registers)
+            cost = (
+                _UNUSED_RESULT_COST
+                if i.pc in unused_atomics
+                else _find_instruction_cost(i, is_loop, written_registers)
+            )
             if (
                 i.root in ("add", "sub")
                 and i.type in ("s64", "u64")
                 and not wide_registers.isdisjoint(used_names)
             ):
-                cost = ADDRESS_SUM
+                cost = ADDRESS_SUM_COST
             if (i.root in ("mul", "mad") and "wide" in i.parts) or i.opcode in (
                 "shl.b64",
                 "cvt.u64.u32",
@@ -189,14 +193,14 @@ class _CodePiece:
             )
             if is_plain_move and all(name in constant_registers for name in used_names):
                 constant_registers.update(defined_names)
-                cost = FREE
+                cost = NO_COST
             else:
                 constant_registers.difference_update(defined_names)
             costs.append(cost)
-        loop_control = _loop_counter(instructions, flow) if is_loop else ()
+        loop_control = _find_loop_control(instructions, flow) if is_loop else ()
         is_unrolled = (
             bool(loop_control)
-            and len(instructions) <= UNROLL_LIMIT
+            and len(instructions) <= MAX_UNROLLED_SIZE
             and all(cost.issued < 8 and cost.waits != "barrier" for cost in costs)
         )
         copies = UNROLL_FACTOR if is_unrolled else 1
@@ -218,7 +222,7 @@ class _CodePiece:
         )
 
 
-def _loop_counter(
+def _find_loop_control(
     instructions: Sequence[ir.Instruction], flow: Sequence[tuple[list[str], list[str]]]
 ) -> tuple[int, ...]:
     """Return the positions of increment, comparison and branch of a counted loop, else ()."""
@@ -243,7 +247,7 @@ def _loop_counter(
     return ()
 
 
-def _cost_of(i: ir.Instruction, is_loop: bool, written_registers: set[str]) -> InstructionCost:
+def _find_instruction_cost(i: ir.Instruction, is_loop: bool, written_registers: set[str]) -> InstructionCost:
     if i.root == "mov" and len(i.operands) > 1 and isinstance(i.operands[1], ir.Special):
         return instruction_cost("mov.special")
     if is_loop and i.root in ("div", "rem") and i.type in ("s32", "u32"):
@@ -261,7 +265,7 @@ def _stores_globally(function: ir.Function, block: Block) -> bool:
     )
 
 
-def _chain_clk(
+def _simulate_chain_clk(
     piece: _CodePiece, latency: float, clk: Mapping[str, float], store_clk: float, window: int = 0
 ) -> float:
     """Return the clocks of a warp for a piece, if ptxas moves instructions before at most `window` others.
@@ -271,11 +275,11 @@ def _chain_clk(
     wait_clk = {
         "": 0.0,
         "global": latency,
-        "shared": SHARED_CLK,
-        "barrier": BARRIER_CLK,
-        "atomic": max(latency, ATOMIC_CLK),
-        "const": CONST_CLK,
-        "parameter": 0.0 if piece.is_repeated else PARAMETER_CLK,
+        "shared": SHARED_LATENCY_CLK,
+        "barrier": BARRIER_LATENCY_CLK,
+        "atomic": max(latency, ATOMIC_LATENCY_CLK),
+        "const": CONST_LATENCY_CLK,
+        "parameter": 0.0 if piece.is_repeated else PARAMETER_LATENCY_CLK,
     }
     busy_clk = sum(
         access_share * cost.issued for cost, access_share in zip(piece.costs, piece.shares, strict=True)
@@ -390,7 +394,7 @@ def _chain_clk(
                     issued_clk.append(begin_clk + issued)
                 done_clk = begin_clk + latency_clk
                 if is_barrier:
-                    fence_clk = done_clk = issue_clk + BARRIER_CLK
+                    fence_clk = done_clk = issue_clk + BARRIER_LATENCY_CLK
                 for name in defined_names:
                     ready[name] = done_clk
                     if is_tensor:
@@ -406,7 +410,7 @@ def _chain_clk(
     return max([start_clk, end_clk, *(clk for name, clk in ready.items() if name not in sum_registers)])
 
 
-def _loops_of(blocks: Sequence[tuple[int, Block]], function: int) -> list[range]:
+def _find_loops(blocks: Sequence[tuple[int, Block]], function: int) -> list[range]:
     """Return the numbers of the blocks of each loop of a function, the smallest loop first."""
     return sorted(
         (
@@ -420,7 +424,7 @@ def _loops_of(blocks: Sequence[tuple[int, Block]], function: int) -> list[range]
     )
 
 
-def _phases(functions: Sequence[ir.Function], blocks: Sequence[tuple[int, Block]]) -> tuple[int, ...]:
+def _find_phases(functions: Sequence[ir.Function], blocks: Sequence[tuple[int, Block]]) -> tuple[int, ...]:
     """Return the phase of each basic block: blocks that follow each other without a barrier have the same."""
     row_of = {(function, block.number): block_row for block_row, (function, block) in enumerate(blocks)}
     parents = list(range(len(blocks)))
@@ -440,7 +444,7 @@ def _phases(functions: Sequence[ir.Function], blocks: Sequence[tuple[int, Block]
     return tuple(map(find_root, range(len(blocks))))
 
 
-def _copy_waits(
+def _find_copy_waits(
     functions: Sequence[ir.Function], blocks: Sequence[tuple[int, Block]]
 ) -> tuple[CopyWait, ...]:
     """Return the waits for asynchronous copies, with the code that runs while the copies are in flight."""
@@ -457,7 +461,7 @@ def _copy_waits(
             for pc in range(block.first, block.end)
         }
         copies = [pc for pc in block_of if is_copy(code[pc].parts)]
-        loops = _loops_of(blocks, function) if copies else []
+        loops = _find_loops(blocks, function) if copies else []
         for pc in block_of if copies else ():
             if code[pc].parts[:2] != ("cp", "async") or code[pc].parts[2] not in ("wait_group", "wait_all"):
                 continue
@@ -489,7 +493,7 @@ def _copy_waits(
     return tuple(waits)
 
 
-def _sum_count(function: ir.Function, blocks: Sequence[Block]) -> int:
+def _count_sums(function: ir.Function, blocks: Sequence[Block]) -> int:
     """Return the number of registers with the final sums of matrix products in the blocks of a function."""
     count = 0
     for block in blocks:
@@ -502,7 +506,7 @@ def _sum_count(function: ir.Function, blocks: Sequence[Block]) -> int:
     return count
 
 
-def _unused_atomics(function: ir.Function) -> frozenset[int]:
+def _find_unused_atomics(function: ir.Function) -> frozenset[int]:
     """Return the positions of atomics whose result is not used."""
     flow = [cfg.find_definitions_and_uses(i) for i in function.instructions]
     used_registers = {name for _, used_names in flow for name in used_names}
@@ -513,7 +517,7 @@ def _unused_atomics(function: ir.Function) -> frozenset[int]:
     )
 
 
-def _warp_combined_atomics(function: ir.Function, unused_atomics: frozenset[int]) -> frozenset[int]:
+def _find_combined_atomics(function: ir.Function, unused_atomics: frozenset[int]) -> frozenset[int]:
     """Return the positions of integer atomics that ptxas combines into one per warp.
 
     All lanes access one address, since the address does not depend on the thread, and the old value is not
@@ -547,7 +551,7 @@ def _warp_combined_atomics(function: ir.Function, unused_atomics: frozenset[int]
     return frozenset(positions)
 
 
-def _pointer_chasing_loads(function: ir.Function) -> frozenset[int]:
+def _find_pointer_chasing_loads(function: ir.Function) -> frozenset[int]:
     """Return the positions of loads from global memory whose address depends on another load."""
     flow = [cfg.find_definitions_and_uses(i) for i in function.instructions]
     loads = [
@@ -566,7 +570,7 @@ def _pointer_chasing_loads(function: ir.Function) -> frozenset[int]:
             return frozenset(positions)
 
 
-class _Alignment:
+class _AlignmentSearch:
     """The known alignment of the addresses in a function's registers, up to 16 bytes."""
 
     def __init__(self, function: ir.Function) -> None:
@@ -576,12 +580,12 @@ class _Alignment:
                 self._definitions.setdefault(name, []).append(i)
         self._alignment_by_register: dict[str, int] = {}
 
-    def of(self, operand: ir.Operand | None, max_steps: int = MAX_STEPS) -> int:
+    def of(self, operand: ir.Operand | None, max_steps: int = MAX_ALIGNMENT_STEPS) -> int:
         """Return the largest power of two, at most 16, that is known to divide an operand."""
         if isinstance(operand, ir.Symbol):
-            return _alignment_of(operand.offset)
+            return _compute_alignment(operand.offset)
         if isinstance(operand, ir.Immediate):
-            return _alignment_of(operand.value)
+            return _compute_alignment(operand.value)
         if not isinstance(operand, ir.Register) or not max_steps:
             return 1
         if operand.name not in self._alignment_by_register:
@@ -607,11 +611,13 @@ class _Alignment:
         return 1
 
 
-def _alignment_of(value: int) -> int:
+def _compute_alignment(value: int) -> int:
     return min(value & -value, MAX_ACCESS_BYTES) if value else MAX_ACCESS_BYTES
 
 
-def _merged_loads(instructions: Sequence[ir.Instruction], alignment: _Alignment) -> dict[int, float]:
+def _find_merged_loads(
+    instructions: Sequence[ir.Instruction], alignment: _AlignmentSearch
+) -> dict[int, float]:
     """Return the loads from adjacent words of shared memory that ptxas merges into one instruction.
 
     The result maps their positions in a block to their share of that instruction.

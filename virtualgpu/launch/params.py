@@ -15,17 +15,17 @@ import numpy as np
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.errors import warn
-from virtualgpu.launch.arguments import DeviceArray, DevicePointer, TextureHandle, other_machine_error
+from virtualgpu.launch.arguments import DeviceArray, DevicePointer, TextureHandle, make_other_machine_error
 from virtualgpu.launch.signature import SourceParam
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.words import count, noun
 
 _FLOAT_TYPES = frozenset({"f16", "f32", "f64"})
-_INTEGER_KINDS = "biu"
+_INTEGER_DTYPE_KINDS = "biu"
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedArguments:
     """The packed parameters of a launch, with the address and size of each array argument."""
 
     buffer: bytes
@@ -33,7 +33,7 @@ class Packed:
     names: dict[int, str] = field(default_factory=dict)
 
 
-def pack(
+def pack_arguments(
     kernel: str,
     params: Sequence[ir.Param],
     param_bytes: int,
@@ -42,7 +42,7 @@ def pack(
     device: VirtualDevice,
     *,
     allow_extra: bool = False,
-) -> Packed:
+) -> PackedArguments:
     """Pack the arguments of a launch into a buffer with the layout of the kernel's PTX parameters.
 
     Parameters
@@ -99,7 +99,7 @@ def pack(
         location = f"Kernel '{kernel}', argument {parameter_index + 1}" + (
             f" ('{source_param.name}')" if source_param else ""
         )
-        data = _parameter_bytes(argument, param, source_param, location, device, arrays)
+        data = _pack_parameter(argument, param, source_param, location, device, arrays)
         buffer[param.offset : param.offset + len(data)] = data
         if device.memory.uses_remote_memory and isinstance(argument, int | np.integer | DevicePointer):
             _record_host_range(int.from_bytes(data, "little"), device, arrays)
@@ -108,10 +108,10 @@ def pack(
             _warn_of_strides(argument, integer_args, location)
         if is_array and argument.nbytes and source_param and source_param.name:
             names.setdefault(argument.data.ptr, source_param.name)
-    return Packed(bytes(buffer), arrays, names)
+    return PackedArguments(bytes(buffer), arrays, names)
 
 
-def _parameter_bytes(
+def _pack_parameter(
     value: Any,
     param: ir.Param,
     source_param: SourceParam | None,
@@ -122,7 +122,7 @@ def _parameter_bytes(
     is_array = isinstance(value, DeviceArray)
     if is_array:
         if value._mem.ptr and value._mem.owner.machine is not device.machine:
-            raise other_machine_error(value._mem.owner)
+            raise make_other_machine_error(value._mem.owner)
         address = value.data.ptr if value.nbytes else 0
         # Any address can be passed, but without peer access the kernel cannot access another device's array.
         if address and (value._mem.owner is device or device.memory.peer_of(address)):
@@ -137,7 +137,7 @@ def _parameter_bytes(
         if param.size_bytes != 8 or param.type in _FLOAT_TYPES:
             raise TypeError(
                 f"{location}: a pointer was passed where the kernel takes "
-                f"{_parameter_text(param, source_param)}."
+                f"{_describe_parameter(param, source_param)}."
             )
         return int(address).to_bytes(8, "little")
     if isinstance(value, TextureHandle):
@@ -145,7 +145,7 @@ def _parameter_bytes(
             type_name = type(value).__name__
             raise TypeError(
                 f"{location}: a {type_name} was passed where the kernel takes "
-                f"{_parameter_text(param, source_param)}."
+                f"{_describe_parameter(param, source_param)}."
             )
         if value.device is not device:
             raise ValueError(
@@ -162,7 +162,7 @@ def _parameter_bytes(
             )
         value = value.reshape(())[()]
     if isinstance(value, np.generic | int | float | complex):
-        return _number_bytes(value, param, source_param, location)
+        return _pack_number(value, param, source_param, location)
     if type(value).__module__.split(".")[0] == "cupy":
         raise TypeError(
             f"{location}: this {type(value).__name__} belongs to a real GPU, but the kernel runs on "
@@ -210,7 +210,7 @@ def _check_pointer(array: Any, param: ir.Param, source_param: SourceParam | None
     if param.size_bytes != 8 or param.type in _FLOAT_TYPES:
         raise TypeError(
             f"{location}: a device array was passed where the kernel takes "
-            f"{_parameter_text(param, source_param)}. Pass a number, for instance x.item()."
+            f"{_describe_parameter(param, source_param)}. Pass a number, for instance x.item()."
         )
     if source_param is not None and not source_param.element and not source_param.type_text.endswith("*"):
         return
@@ -228,23 +228,23 @@ def _check_pointer(array: Any, param: ir.Param, source_param: SourceParam | None
     )
 
 
-def _number_bytes(value: Any, param: ir.Param, source_param: SourceParam | None, location: str) -> bytes:
+def _pack_number(value: Any, param: ir.Param, source_param: SourceParam | None, location: str) -> bytes:
     """Return the bytes of a number that the kernel reads: the first ones, as CuPy passes them.
 
     A Python int or float has 8 bytes, a complex number 16, and a NumPy scalar its own size.
     """
-    parameter = _parameter_text(param, source_param)
-    remedy = _conversion_remedy(param, source_param)
+    parameter = _describe_parameter(param, source_param)
+    remedy = _suggest_conversion(param, source_param)
     size = param.size_bytes
     is_python = not isinstance(value, np.generic)
     description = f"a Python {type(value).__name__}" if is_python else f"numpy.{value.dtype.name}"
-    numpy_scalar = _as_numpy(value, location)
+    numpy_scalar = _to_numpy_scalar(value, location)
     dtype_kind = numpy_scalar.dtype.kind
     size_text = count(numpy_scalar.itemsize, "byte")
     is_structure = param.type == "b8"
     is_pointer = source_param is not None and source_param.type_text.endswith("*")
     if (is_structure and is_python and dtype_kind != "c") or (
-        is_pointer and dtype_kind not in _INTEGER_KINDS
+        is_pointer and dtype_kind not in _INTEGER_DTYPE_KINDS
     ):
         raise TypeError(f"{location}: {description} was passed where the kernel takes {parameter}. {remedy}")
     if numpy_scalar.itemsize < size or (is_structure and numpy_scalar.itemsize > size and dtype_kind != "c"):
@@ -254,7 +254,7 @@ def _number_bytes(value: Any, param: ir.Param, source_param: SourceParam | None,
     data = bytes(numpy_scalar.tobytes()[:size])
     if is_structure and numpy_scalar.itemsize == size:
         return data
-    if param.type not in _FLOAT_TYPES and dtype_kind in _INTEGER_KINDS:
+    if param.type not in _FLOAT_TYPES and dtype_kind in _INTEGER_DTYPE_KINDS:
         bits = 8 * size
         if not -(1 << (bits - 1)) <= int(numpy_scalar) < 1 << bits:
             value_read = int.from_bytes(data, "little", signed=True)
@@ -265,17 +265,17 @@ def _number_bytes(value: Any, param: ir.Param, source_param: SourceParam | None,
     elif numpy_scalar.itemsize > size:
         warn(
             f"{location}: {description} has {size_text} but the kernel takes {parameter}. As with CuPy, "
-            f"the kernel reads a part of {value}, as {_value_read(data, param)}. {remedy}"
+            f"the kernel reads a part of {value}, as {_read_parameter_value(data, param)}. {remedy}"
         )
     elif (dtype_kind == "f") != (param.type in _FLOAT_TYPES):
         warn(
             f"{location}: {description} was passed where the kernel takes {parameter}. As with CuPy, "
-            f"the kernel reads the bytes of {value}, as {_value_read(data, param)}. {remedy}"
+            f"the kernel reads the bytes of {value}, as {_read_parameter_value(data, param)}. {remedy}"
         )
     return data
 
 
-def _as_numpy(value: Any, location: str) -> np.generic:
+def _to_numpy_scalar(value: Any, location: str) -> np.generic:
     """Return a number as the NumPy scalar whose bytes CuPy passes to the kernel."""
     if isinstance(value, np.generic):
         return value
@@ -286,14 +286,14 @@ def _as_numpy(value: Any, location: str) -> np.generic:
     return np.uint64(value) if value >= 1 << 63 else np.int64(value)
 
 
-def _value_read(data: bytes, param: ir.Param) -> str:
+def _read_parameter_value(data: bytes, param: ir.Param) -> str:
     """Return a parameter's bytes as text: the value that the kernel reads from them."""
     dtype_kind = "f" if param.type in _FLOAT_TYPES or param.type == "b8" else "i"
     size = param.size_bytes if param.type != "b8" else 4
     return ", ".join(map(str, np.frombuffer(data, f"{dtype_kind}{size}")))
 
 
-def _parameter_text(param: ir.Param, source_param: SourceParam | None) -> str:
+def _describe_parameter(param: ir.Param, source_param: SourceParam | None) -> str:
     size = count(param.size_bytes, "byte")
     if source_param is not None and source_param.type_text:
         return f"'{source_param.type_text}' ({size})"
@@ -302,7 +302,7 @@ def _parameter_text(param: ir.Param, source_param: SourceParam | None) -> str:
     return f"a value of {size}"
 
 
-def _conversion_remedy(param: ir.Param, source_param: SourceParam | None) -> str:
+def _suggest_conversion(param: ir.Param, source_param: SourceParam | None) -> str:
     if source_param is not None and source_param.type_text.endswith("*"):
         return "Pass a device array."
     name = source_param.name if source_param and source_param.name else "x"

@@ -12,7 +12,7 @@ from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.records import SECTOR_BYTES, AccessCounters
 
 
-def peer_traffic(
+def count_peer_bytes(
     device: VirtualDevice,
     entry: ir.Function,
     params: bytes,

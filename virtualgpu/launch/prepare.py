@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from virtualgpu.launch import limits
-from virtualgpu.launch.compiled import CompiledKernel, fit
+from virtualgpu.launch.compiled import CompiledKernel, check_registers_fit
 from virtualgpu.launch.launch import Launch
-from virtualgpu.launch.pace import pace
-from virtualgpu.launch.params import pack
+from virtualgpu.launch.pace import compute_pace
+from virtualgpu.launch.params import pack_arguments
 from virtualgpu.model import bus, cost
-from virtualgpu.model.caches.geometry import cache_sizes
+from virtualgpu.model.caches.geometry import compute_cache_sizes
 from virtualgpu.model.choice import DEFAULT_WATCHDOG_S
 from virtualgpu.model.graph import KernelCounts, Operation
 from virtualgpu.model.links.ports import Passage
@@ -89,7 +89,7 @@ class PreparedLaunch:
             stats.static_shared_bytes + self.packed.shared_bytes + info.reserved_shared_per_block_bytes
         )
         blocks = min(self.blocks_per_sm, -(-prod(self.grid) // info.sm_count))
-        return cache_sizes(info, shared_bytes, blocks).l1_bytes
+        return compute_cache_sizes(info, shared_bytes, blocks).l1_bytes
 
     @property
     def sm_share(self) -> float:
@@ -304,11 +304,12 @@ class FinishedLaunch:
             warp_instructions=result.block_warp_instructions,
             longest_warp=result.block_longest,
             sectors=result.block_sectors,
-            counters=cost.machine_counters(result.counters),
+            counters=cost.estimate_machine_counters(result.counters),
             executions=result.executions,
             lane_executions=result.lane_executions,
             pace=prepared.kernel.program.cached(
-                ("pace", result.kernel.name, *clk_by_pipe.values()), lambda: pace(result.kernel, clk_by_pipe)
+                ("pace", result.kernel.name, *clk_by_pipe.values()),
+                lambda: compute_pace(result.kernel, clk_by_pipe),
             ),
             arrays=cost.ArrayBytes(
                 sum(prepared.arrays.values()),
@@ -361,10 +362,10 @@ class FinishedLaunch:
         """The causes of the modelled time of the launch. The record states for each cause how long the launch
         would take without it.
         """
-        from virtualgpu.model.cost.causes import costs
+        from virtualgpu.model.cost.causes import compute_costs
 
         prepared = self.prepared
-        launch_costs = costs(
+        launch_costs = compute_costs(
             prepared.device.info, self._kernel_work, prepared.occupancy, prepared.launch.source.code
         )
         uses_local_arrays = any(access.space == "local" for access in self._kernel_work.counters.accesses)
@@ -376,7 +377,9 @@ class FinishedLaunch:
     def kernel_and_bus_ns(self) -> float:
         """Duration of the kernel in ns, including the transfer of managed or host memory that it accesses."""
         accessed_bytes = SECTOR_BYTES * float(self.result.block_sectors.sum())
-        return bus.kernel_ns(self.prepared.device, self.duration_ns, self.prepared.arrays, accessed_bytes)
+        return bus.add_bus_time_ns(
+            self.prepared.device, self.duration_ns, self.prepared.arrays, accessed_bytes
+        )
 
     def stream_time_ns(self, counts: KernelCounts, passage: Passage) -> float:
         """Return the time in ns for which the kernel occupies its stream, including transfers between
@@ -396,15 +399,15 @@ class FinishedLaunch:
         device = self.prepared.device
         if not device.memory.peers:
             return self.kernel_and_bus_ns
-        from virtualgpu.launch.peer_traffic import peer_traffic
+        from virtualgpu.launch.peer_traffic import count_peer_bytes
 
         assert self.result.counters is not None
         entry_function = prepared.kernel.entry
         accesses = self.result.counters.accesses
-        transferred_bytes = peer_traffic(
+        transferred_bytes = count_peer_bytes(
             device, entry_function, prepared.packed.params, accesses, prepared.arrays
         )
-        return bus.over_links_ns(device, self.kernel_and_bus_ns, transferred_bytes, passage)
+        return bus.add_link_time_ns(device, self.kernel_and_bus_ns, transferred_bytes, passage)
 
     @property
     def trace(self) -> LaunchTrace:
@@ -428,7 +431,7 @@ class FinishedLaunch:
         ).thinned(MAX_LISTED_BLOCKS)
 
 
-def prepare(
+def prepare_launch(
     device: VirtualDevice,
     kernel: CompiledKernel,
     launch: Launch,
@@ -460,7 +463,7 @@ def prepare(
 
     kernel_occupancy = _check_limits(device, kernel, launch, max_dynamic_bytes)
     entry_function = kernel.entry
-    packed_arguments = pack(
+    packed_arguments = pack_arguments(
         kernel.name,
         entry_function.params,
         entry_function.param_bytes,
@@ -497,4 +500,4 @@ def _check_limits(
     limits.check_kernel(info, kernel.stats, kernel.resources.launch_bound_threads, launch.block)
     limits.check_shared(info, kernel.stats, launch.shared_bytes, max_dynamic_bytes)
     shared_bytes = kernel.stats.static_shared_bytes + launch.shared_bytes
-    return fit(info, kernel.resources, launch.block_threads, shared_bytes)
+    return check_registers_fit(info, kernel.resources, launch.block_threads, shared_bytes)

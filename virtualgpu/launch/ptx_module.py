@@ -36,7 +36,7 @@ def load_ptx_module(ptx: str, module: ir.Module | None = None) -> CompiledModule
         If the text is not PTX.
     """
     module = module or parse(ptx)
-    return CompiledModule("", (), target_of(module), ptx, {}, _EstimatedResources(module))
+    return CompiledModule("", (), parse_target(module), ptx, {}, _EstimatedResources(module))
 
 
 class _EstimatedResources(Mapping[str, KernelResources]):
@@ -61,33 +61,33 @@ class _EstimatedResources(Mapping[str, KernelResources]):
         return len(self._module.entries)
 
 
-def target_of(module: ir.Module) -> int:
+def parse_target(module: ir.Module) -> int:
     """Return the compute capability for which PTX was generated, such as 90 for ``sm_90a``."""
     digits = "".join(c for c in module.target.partition("_")[2] if c.isdigit())
     return int(digits or "0")
 
 
 def _estimate_resources(module: ir.Module, kernel: ir.Function) -> KernelResources:
-    functions = _reachable_functions(module, kernel)
-    names = {name for function in functions for name in _symbols_in(function)}
+    functions = _find_reachable_functions(module, kernel)
+    names = {name for function in functions for name in _find_symbols(function)}
     shared = {n: v for n, v in module.variables.items() if n in names and v.space == "shared"}
     for function in functions:
         shared.update(function.shared)
     return KernelResources(
-        registers_per_thread=min(max(map(register_estimate, functions)), _MAX_REGISTERS),
-        static_shared_bytes=_total_bytes([v for v in shared.values() if not v.dynamic]),
-        local_bytes=sum(_total_bytes(list(function.local.values())) for function in functions),
-        constant_bytes=_total_bytes([v for v in module.variables.values() if v.space == "const"]),
+        registers_per_thread=min(max(map(estimate_registers, functions)), _MAX_REGISTERS),
+        static_shared_bytes=_sum_aligned_bytes([v for v in shared.values() if not v.dynamic]),
+        local_bytes=sum(_sum_aligned_bytes(list(function.local.values())) for function in functions),
+        constant_bytes=_sum_aligned_bytes([v for v in module.variables.values() if v.space == "const"]),
         launch_bound_threads=kernel.max_threads or None,
         estimated=True,
     )
 
 
-def register_estimate(function: ir.Function) -> int:
+def estimate_registers(function: ir.Function) -> int:
     """Return the largest number of 32-bit registers of a function that are live at the same time."""
     flow = cfg.build_flow(function)
     words_by_register = {
-        name: _word_count(register_type) for name, register_type in function.registers.items()
+        name: _count_words(register_type) for name, register_type in function.registers.items()
     }
 
     def word_count(names: set[str]) -> int:
@@ -108,7 +108,7 @@ def register_estimate(function: ir.Function) -> int:
     return maximum + _OVERHEAD_REGISTERS
 
 
-def _word_count(register_type: str) -> int:
+def _count_words(register_type: str) -> int:
     return (
         0
         if register_type == "pred"
@@ -116,26 +116,26 @@ def _word_count(register_type: str) -> int:
     )
 
 
-def _total_bytes(variables: list[ir.Variable]) -> int:
+def _sum_aligned_bytes(variables: list[ir.Variable]) -> int:
     size = 0
     for variable in variables:
         size = -(-size // variable.align) * variable.align + variable.size_bytes
     return size
 
 
-def _reachable_functions(module: ir.Module, kernel: ir.Function) -> list[ir.Function]:
+def _find_reachable_functions(module: ir.Module, kernel: ir.Function) -> list[ir.Function]:
     """Return a kernel and all functions that it can call."""
     functions = {kernel.name: kernel}
     pending = [kernel]
     while pending:
-        for name in _symbols_in(pending.pop()):
+        for name in _find_symbols(pending.pop()):
             if name in module.functions and name not in functions:
                 functions[name] = module.functions[name]
                 pending.append(functions[name])
     return list(functions.values())
 
 
-def _symbols_in(function: ir.Function) -> Iterator[str]:
+def _find_symbols(function: ir.Function) -> Iterator[str]:
     for instruction in function.instructions:
         for operand in instruction.operands:
             base_operand = operand.base if isinstance(operand, ir.Address) else operand

@@ -52,29 +52,29 @@ class SourceParam:
 
 
 @functools.lru_cache(maxsize=512)
-def source_params(code: str, kernel: str) -> tuple[SourceParam, ...] | None:
+def parse_source_params(code: str, kernel: str) -> tuple[SourceParam, ...] | None:
     """Return a kernel's parameters as written in CUDA C++ source, or None if the kernel is not found."""
     clean_code = _COMMENT_PATTERN.sub(" ", code)
     for match in re.finditer(rf"\b{re.escape(kernel)}\s*\(", clean_code):
         preceding_text = clean_code[max(0, match.start() - 200) : match.start()]
         if "__global__" not in re.split(r"[;{}]", preceding_text)[-1]:
             continue
-        parameter_text = _text_in_parentheses(clean_code, match.end())
+        parameter_text = _find_parenthesized_text(clean_code, match.end())
         if parameter_text is None:
             return None
         if parameter_text.strip() in ("", "void"):
             return ()
-        return tuple(_parse_param(param_text) for param_text in _split(parameter_text))
+        return tuple(_parse_param(param_text) for param_text in _split_parameters(parameter_text))
     return None
 
 
-def kernel_names(code: str) -> tuple[str, ...]:
+def find_kernel_names(code: str) -> tuple[str, ...]:
     """Return the names of the ``__global__`` functions in source order."""
     clean_code = _LAUNCH_BOUNDS_PATTERN.sub(" ", _COMMENT_PATTERN.sub(" ", code))
     return tuple(dict.fromkeys(re.findall(r"__global__\s[\w\s]*?(\w+)\s*\(", clean_code)))
 
 
-def _text_in_parentheses(text: str, start: int) -> str | None:
+def _find_parenthesized_text(text: str, start: int) -> str | None:
     depth = 1
     for position in range(start, len(text)):
         if text[position] == "(":
@@ -86,7 +86,7 @@ def _text_in_parentheses(text: str, start: int) -> str | None:
     return None
 
 
-def _split(parameter_text: str) -> list[str]:
+def _split_parameters(parameter_text: str) -> list[str]:
     param_texts = []
     depth = 0
     current = ""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.errors import WatchError
-from virtualgpu.launch.debugging import DebugBuild, contents
+from virtualgpu.launch.debugging import DebugBuild, copy_memory_contents
 from virtualgpu.launch.prepare import PreparedLaunch
 from virtualgpu.records import WarpTrace
 
@@ -51,7 +51,7 @@ class WatchedLaunch:
         ) in debug_build.declarations:  # reading its address loads a device variable with its contents
             if variable.name in names and not variable.function:
                 self._symbols.address_of(variable.symbol)
-        self._initial_contents = contents(prepared.device.memory) or []
+        self._initial_contents = copy_memory_contents(prepared.device.memory) or []
 
     def of(self, warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
         """Add the values of watch expressions and the steps of stop conditions to the traces of one block's

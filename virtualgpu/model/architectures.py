@@ -42,7 +42,7 @@ class ArchLimits:
         return KIB if self.compute_capability >= (8, 0) else 0
 
 
-def _limits(
+def _make_limits(
     capability: tuple[int, int],
     architecture: str,
     warps: int,
@@ -68,29 +68,29 @@ def _limits(
 
 # capability, architecture, warps, blocks, FP32 lanes, shared KiB per SM, opt-in KiB per block
 ARCHITECTURES: tuple[ArchLimits, ...] = (
-    _limits((5, 0), "Maxwell", 64, 32, 128, 64, 48, "GTX 750 Ti, Quadro M2000M"),
-    _limits((5, 2), "Maxwell", 64, 32, 128, 96, 48, "GTX 980, Tesla M40"),
-    _limits((5, 3), "Maxwell", 64, 32, 128, 64, 48, "Jetson Nano, Tegra X1", registers_per_block=32768),
-    _limits((6, 0), "Pascal", 64, 32, 64, 64, 48, "Tesla P100"),
-    _limits((6, 1), "Pascal", 64, 32, 128, 96, 48, "GTX 1080, Tesla P4"),
-    _limits((6, 2), "Pascal", 64, 32, 128, 64, 48, "Jetson TX2", registers_per_block=32768),
-    _limits((7, 0), "Volta", 64, 32, 64, 96, 96, "V100"),
-    _limits((7, 2), "Volta", 64, 32, 64, 96, 96, "Jetson AGX Xavier"),
-    _limits((7, 5), "Turing", 32, 16, 64, 64, 64, "T4, RTX 2080"),
-    _limits((8, 0), "Ampere", 64, 32, 64, 164, 163, "A100, A30"),
-    _limits((8, 6), "Ampere", 48, 16, 128, 100, 99, "RTX 3090, A10, A40"),
-    _limits((8, 7), "Ampere", 48, 16, 128, 164, 163, "Jetson AGX Orin"),
-    _limits((8, 9), "Ada Lovelace", 48, 24, 128, 100, 99, "RTX 4090, L4, L40S"),
-    _limits((9, 0), "Hopper", 64, 32, 128, 228, 227, "H100, H200, GH200"),
-    _limits((10, 0), "Blackwell", 64, 32, 128, 228, 227, "B200, GB200"),
-    _limits((10, 3), "Blackwell", 64, 32, 128, 228, 227, "B300, GB300"),
-    _limits((11, 0), "Blackwell", 48, 24, 128, 228, 227, "Jetson Thor"),
-    _limits((12, 0), "Blackwell", 48, 24, 128, 100, 99, "RTX 5090, RTX PRO 6000"),
-    _limits((12, 1), "Blackwell", 48, 24, 128, 100, 99, "GB10 (DGX Spark)"),
+    _make_limits((5, 0), "Maxwell", 64, 32, 128, 64, 48, "GTX 750 Ti, Quadro M2000M"),
+    _make_limits((5, 2), "Maxwell", 64, 32, 128, 96, 48, "GTX 980, Tesla M40"),
+    _make_limits((5, 3), "Maxwell", 64, 32, 128, 64, 48, "Jetson Nano, Tegra X1", registers_per_block=32768),
+    _make_limits((6, 0), "Pascal", 64, 32, 64, 64, 48, "Tesla P100"),
+    _make_limits((6, 1), "Pascal", 64, 32, 128, 96, 48, "GTX 1080, Tesla P4"),
+    _make_limits((6, 2), "Pascal", 64, 32, 128, 64, 48, "Jetson TX2", registers_per_block=32768),
+    _make_limits((7, 0), "Volta", 64, 32, 64, 96, 96, "V100"),
+    _make_limits((7, 2), "Volta", 64, 32, 64, 96, 96, "Jetson AGX Xavier"),
+    _make_limits((7, 5), "Turing", 32, 16, 64, 64, 64, "T4, RTX 2080"),
+    _make_limits((8, 0), "Ampere", 64, 32, 64, 164, 163, "A100, A30"),
+    _make_limits((8, 6), "Ampere", 48, 16, 128, 100, 99, "RTX 3090, A10, A40"),
+    _make_limits((8, 7), "Ampere", 48, 16, 128, 164, 163, "Jetson AGX Orin"),
+    _make_limits((8, 9), "Ada Lovelace", 48, 24, 128, 100, 99, "RTX 4090, L4, L40S"),
+    _make_limits((9, 0), "Hopper", 64, 32, 128, 228, 227, "H100, H200, GH200"),
+    _make_limits((10, 0), "Blackwell", 64, 32, 128, 228, 227, "B200, GB200"),
+    _make_limits((10, 3), "Blackwell", 64, 32, 128, 228, 227, "B300, GB300"),
+    _make_limits((11, 0), "Blackwell", 48, 24, 128, 228, 227, "Jetson Thor"),
+    _make_limits((12, 0), "Blackwell", 48, 24, 128, 100, 99, "RTX 5090, RTX PRO 6000"),
+    _make_limits((12, 1), "Blackwell", 48, 24, 128, 100, 99, "GB10 (DGX Spark)"),
 )
 
 
-def arch_limits(capability: tuple[int, int]) -> ArchLimits:
+def find_arch_limits(capability: tuple[int, int]) -> ArchLimits:
     """Return the limits of an SM for a compute capability.
 
     Raises

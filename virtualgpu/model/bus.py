@@ -32,7 +32,7 @@ HOST_PAGE_NS = 8_500.0
 PREFETCH_BLOCK_NS = 6_500.0
 
 
-def kernel_ns(
+def add_bus_time_ns(
     device: VirtualDevice, duration_ns: float, arrays: Mapping[int, int], requested_bytes: float
 ) -> float:
     """Return the duration of a kernel in ns, including the transfer of arrays that are not in device memory.
@@ -75,7 +75,7 @@ def kernel_ns(
     return duration_ns + faults_ns
 
 
-def over_links_ns(
+def add_link_time_ns(
     device: VirtualDevice, duration_ns: float, moved_bytes: Mapping[tuple[int, int], int], passage: Passage
 ) -> float:
     """Return the duration in ns of a kernel that moves bytes between devices.
@@ -120,7 +120,7 @@ def prefetch_ns(info: DeviceInfo, kind: CopyKind, migration: Migration) -> float
     return cost.copy_ns(info, kind, migration.copied_bytes, pinned=True) + blocks * PREFETCH_BLOCK_NS
 
 
-def touched_by_host(device: VirtualDevice, pages: ManagedPages, start: int, size_bytes: int) -> None:
+def migrate_to_host(device: VirtualDevice, pages: ManagedPages, start: int, size_bytes: int) -> None:
     """Move the managed pages that the host accesses from the device to the host. The host waits until the
     pages have been transferred.
     """

@@ -14,7 +14,7 @@ DEFAULT_WATCHDOG_S = 20.0
 DEFAULT_DEVICE = "A100"
 
 
-def device_infos(name: str | None = None, count: int | None = None) -> list[DeviceInfo]:
+def find_device_infos(name: str | None = None, count: int | None = None) -> list[DeviceInfo]:
     """Return the properties of the GPUs of a new virtual machine.
 
     Parameters
@@ -41,7 +41,7 @@ def device_infos(name: str | None = None, count: int | None = None) -> list[Devi
     return [device_info(name)] * int(count_text)
 
 
-def initial_watchdog_s() -> float:
+def read_initial_watchdog_s() -> float:
     """Return the initial time limit of a kernel in seconds. The limit is the value of
     ``VIRTUALGPU_WATCHDOG_S``, or 20 by default.
 

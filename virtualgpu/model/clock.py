@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from virtualgpu.model.orders.deferral import Deferral
-from virtualgpu.model.priorities import EngineName, Work, plan
+from virtualgpu.model.orders.deferral import StreamDeferral
+from virtualgpu.model.priorities import EngineName, PlannedWork, plan_works
 from virtualgpu.model.recording.recorder import Recorder
-from virtualgpu.model.recording.watch import Watch
+from virtualgpu.model.recording.watch import StreamWatch
 from virtualgpu.records import Activity
 
 LEGACY_QUEUE = 0
@@ -28,13 +28,13 @@ LEGACY_ALIAS = 1  # cudaStreamLegacy
 PER_THREAD_QUEUE = 2  # cudaStreamPerThread
 
 # Host time of one cudaEventQuery or cudaStreamQuery; without it a polling loop never ends.
-QUERY_NS = 1_000
+EVENT_QUERY_NS = 1_000
 _MAX_INTERVALS = 256
 MAX_ACTIVITIES = 65_536
 # The range of `cudaDeviceGetStreamPriorityRange` since Volta; other values are clamped to it.
-MOST_URGENT = -5
-LEAST_URGENT = 0
-_MOST_PENDING = 4096  # number of pending operations from which the older part is planned finally
+HIGHEST_PRIORITY = -5
+LOWEST_PRIORITY = 0
+_MAX_PENDING = 4096  # number of pending operations from which the older part is planned finally
 
 
 class HostClock:
@@ -49,8 +49,8 @@ class HostClock:
         self.now_ns = 0
         self.waits = 0
         self.recorder: Recorder | None = None
-        self.watch: Watch | None = None
-        self.deferral: Deferral | None = None
+        self.watch: StreamWatch | None = None
+        self.deferral: StreamDeferral | None = None
         self.lock = threading.RLock()
 
     def advance(self, duration_ns: float) -> int:
@@ -122,7 +122,7 @@ class Engine:
 
 
 @dataclass(slots=True)
-class Queue:
+class StreamQueue:
     """The queue of a stream, whose operations run one after the other. The next operation starts at the time
     ``tail_ns`` or later.
 
@@ -139,7 +139,7 @@ class Queue:
 
 
 @dataclass(slots=True, eq=False)
-class Moment:
+class QueuePosition:
     """A position in the work queue of a stream. The position is reached when the operations ``after`` have
     ended and the time ``time_ns`` has passed.
     """
@@ -169,7 +169,7 @@ class Schedule:
     def __init__(self, clock: HostClock, copy_engines: int, first_queue: int = 0x1000) -> None:
         self.clock = clock
         self._log: deque[Activity] = deque(maxlen=MAX_ACTIVITIES)
-        self._queues = {LEGACY_QUEUE: Queue(True, 0), PER_THREAD_QUEUE: Queue(True, 0)}
+        self._queues = {LEGACY_QUEUE: StreamQueue(True, 0), PER_THREAD_QUEUE: StreamQueue(True, 0)}
         self._next_queue = first_queue
         to_device = Engine()
         self._engines: dict[EngineName, Engine] = {
@@ -182,9 +182,9 @@ class Schedule:
         self._retired_operations: tuple[int, ...] = ()
         self._per_thread: dict[int, int] = {}
         # Work whose times may still change; None as long as all streams have one priority.
-        self._pending: dict[int, Work] | None = None
+        self._pending: dict[int, PlannedWork] | None = None
         self._is_planned = True
-        self._moments: list[Moment] = []  # of the pending work
+        self._moments: list[QueuePosition] = []  # of the pending work
 
     def engine(self, name: EngineName) -> Engine:
         """Return the hardware unit of the device with the given name."""
@@ -199,8 +199,8 @@ class Schedule:
         with self.clock.lock:
             handle = self._next_queue
             self._next_queue += 0x10
-            priority = min(max(priority, MOST_URGENT), LEAST_URGENT)
-            self._queues[handle] = Queue(blocking, priority)
+            priority = min(max(priority, HIGHEST_PRIORITY), LOWEST_PRIORITY)
+            self._queues[handle] = StreamQueue(blocking, priority)
             if priority and self._pending is None:
                 self._pending = {}
             return handle
@@ -247,14 +247,14 @@ class Schedule:
             self.settle()
         return self._log
 
-    def queue(self, handle: int) -> Queue:
+    def queue(self, handle: int) -> StreamQueue:
         """Return the queue of the stream with the given handle."""
         handle = self.own_handle(handle)
         try:
             return self._queues[handle]
         except KeyError:
             # A handle of another library, or of a destroyed stream: an ordinary blocking queue.
-            return self._queues.setdefault(handle, Queue(True, 0))
+            return self._queues.setdefault(handle, StreamQueue(True, 0))
 
     def ready_ns(self, handle: int) -> int:
         """Return the earliest time at which the next operation of a queue can start."""
@@ -334,7 +334,7 @@ class Schedule:
             Engines of other devices that it also needs, and the share of each.
         """
         with self.clock.lock:
-            if self._pending is not None and len(self._pending) >= _MOST_PENDING:
+            if self._pending is not None and len(self._pending) >= _MAX_PENDING:
                 self._finish()
             predecessors = self.follow(handle, number)
             if self._pending is None:
@@ -349,7 +349,7 @@ class Schedule:
             for port, share_of_port in ports:
                 port.take(floor_ns, floor_ns + duration, share_of_port)
             priority = self.queue(handle).priority
-            self._pending[number] = Work(
+            self._pending[number] = PlannedWork(
                 number,
                 handle,
                 engine,
@@ -372,7 +372,7 @@ class Schedule:
             return
         works = list(self._pending.values())
         begin_ns = min(planned_work.floor_ns for planned_work in works)
-        plan(works, {name: engine.intervals_after(begin_ns) for name, engine in self._engines.items()})
+        plan_works(works, {name: engine.intervals_after(begin_ns) for name, engine in self._engines.items()})
         corrections: dict[int, Activity] = {}
         for position, planned_work in enumerate(reversed(works), 1):
             activity = self._log[-position]
@@ -456,15 +456,15 @@ class Schedule:
             queue.last = max(last, default=queue.last)
             queue.waits = False
 
-    def point(self, handle: int) -> Moment:
+    def point(self, handle: int) -> QueuePosition:
         """Return the position at the current end of a queue."""
         with self.clock.lock:
-            moment = Moment(self._ready_ns(handle), self._frontier(self.queue(handle)))
+            moment = QueuePosition(self._ready_ns(handle), self._frontier(self.queue(handle)))
             if self._pending:
                 self._moments.append(moment)
             return moment
 
-    def time_of(self, moment: Moment) -> int:
+    def time_of(self, moment: QueuePosition) -> int:
         """Return the time at which a queue reaches a position."""
         with self.clock.lock:
             self.settle()
@@ -480,7 +480,7 @@ class Schedule:
             queue.waits = False
             return predecessors
 
-    def _frontier(self, queue: Queue) -> tuple[int, ...]:
+    def _frontier(self, queue: StreamQueue) -> tuple[int, ...]:
         """Return the operations, in this and other queues, that the next one of a queue must follow."""
         legacy = self._queues[LEGACY_QUEUE]
         if not queue.blocking:
@@ -526,7 +526,7 @@ class Schedule:
         """Return whether the modelled clock has passed the given time. The query itself also takes time on
         the host.
         """
-        return self.clock.advance(QUERY_NS) >= time_ns
+        return self.clock.advance(EVENT_QUERY_NS) >= time_ns
 
     def synchronize(self, handle: int | None = None) -> None:
         """Let the host wait for one queue, or for all operations of the device if `handle` is None."""

@@ -15,27 +15,27 @@ import numpy.typing as npt
 
 from virtualgpu.model.memory import DeviceMemory
 
-View = npt.NDArray[Any]
+ArrayView = npt.NDArray[Any]
 
 
-def address_of(view: View) -> int:
+def address_of(view: ArrayView) -> int:
     """Return the address of the first element of an array view."""
     return int(view.__array_interface__["data"][0])
 
 
-def released(function: Callable[..., Any]) -> Callable[..., Any]:
+def copy_without_views(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a copy of a function that does not keep its device arrays alive."""
     function_copy: Callable[..., Any] = _FunctionCopier(lambda view: view).changed(function)
     return function_copy
 
 
-def addresses(function: Callable[..., Any], memory: DeviceMemory) -> tuple[tuple[int, int], ...]:
+def find_addresses(function: Callable[..., Any], memory: DeviceMemory) -> tuple[tuple[int, int], ...]:
     """Return the address and size in bytes of each device array that a function uses."""
     sizes: dict[int, int] = {}
     memory_start = memory.base_address
     memory_end = memory.base_address + memory.arena_bytes
 
-    def note_view(view: View) -> View:
+    def note_view(view: ArrayView) -> ArrayView:
         address = address_of(view)
         if view.size and memory_start <= address < memory_end:
             sizes[address] = max(sizes.get(address, 0), view.nbytes)
@@ -45,29 +45,33 @@ def addresses(function: Callable[..., Any], memory: DeviceMemory) -> tuple[tuple
     return tuple(sizes.items())
 
 
-def moved(function: Callable[..., Any], moves: Mapping[int, int], memory: DeviceMemory) -> Callable[..., Any]:
+def copy_with_moved_views(
+    function: Callable[..., Any], moves: Mapping[int, int], memory: DeviceMemory
+) -> Callable[..., Any]:
     """Return a copy of a function that uses its device arrays at other addresses. The dictionary `moves` maps
     old addresses to new ones.
     """
-    function_copy: Callable[..., Any] = _FunctionCopier(
-        lambda view: _moved_view(view, moves, memory)
-    ).changed(function)
+    function_copy: Callable[..., Any] = _FunctionCopier(lambda view: _move_view(view, moves, memory)).changed(
+        function
+    )
     return function_copy
 
 
-def moved_views(views: Iterable[View], moves: Mapping[int, int], memory: DeviceMemory) -> tuple[View, ...]:
+def move_views(
+    views: Iterable[ArrayView], moves: Mapping[int, int], memory: DeviceMemory
+) -> tuple[ArrayView, ...]:
     """Return views of the same arrays at other addresses. The dictionary `moves` maps old addresses to new
     ones.
     """
-    return tuple(_moved_view(view, moves, memory) for view in views)
+    return tuple(_move_view(view, moves, memory) for view in views)
 
 
-def _moved_view(view: View, moves: Mapping[int, int], memory: DeviceMemory) -> View:
+def _move_view(view: ArrayView, moves: Mapping[int, int], memory: DeviceMemory) -> ArrayView:
     address = moves.get(address_of(view)) if view.size else None
-    return view if address is None else _view_at(address, view, memory)
+    return view if address is None else _make_view(address, view, memory)
 
 
-def _view_at(address: int, original: View, memory: DeviceMemory) -> View:
+def _make_view(address: int, original: ArrayView, memory: DeviceMemory) -> ArrayView:
     """Return a view of the memory at an address with the shape and strides of another view."""
     extents = [(length - 1) * stride for length, stride in zip(original.shape, original.strides, strict=True)]
     bytes_before = -sum(extent for extent in extents if extent < 0)
@@ -81,7 +85,7 @@ def _view_at(address: int, original: View, memory: DeviceMemory) -> View:
 class _FunctionCopier:
     """A copier of functions that applies `change` to the arrays in their cells, defaults and containers."""
 
-    def __init__(self, change: Callable[[View], View]) -> None:
+    def __init__(self, change: Callable[[ArrayView], ArrayView]) -> None:
         self._change_view = change
         self._copies_by_id: dict[int, tuple[Any, Any]] = {}  # original and copy by id of the original
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 
 from virtualgpu.errors import UnknownDeviceError
-from virtualgpu.model.architectures import KIB, arch_limits
+from virtualgpu.model.architectures import KIB, find_arch_limits
 from virtualgpu.records import DeviceInfo, Dim3, Provenance
 
 MIB = 1024 * KIB
@@ -63,7 +63,7 @@ class DeviceSpec:
     @property
     def info(self) -> DeviceInfo:
         """The limits and rates of the device as a `DeviceInfo` record."""
-        arch = arch_limits(self.compute_capability)
+        arch = find_arch_limits(self.compute_capability)
         field_names = {field.name for field in fields(DeviceInfo)}
         spec_values = {name: getattr(self, name) for name in field_names.intersection(DeviceSpec.__slots__)}
         arch_values = {name: getattr(arch, name) for name in field_names if hasattr(arch, name)}
@@ -299,7 +299,7 @@ DEVICES: tuple[DeviceSpec, ...] = (
 )
 
 
-def names() -> tuple[str, ...]:
+def list_device_names() -> tuple[str, ...]:
     """Return the names of all GPUs in the table, sorted from the oldest architecture to the newest."""
     return tuple(spec.name for spec in DEVICES)
 
@@ -318,14 +318,14 @@ def device_spec(name: str) -> DeviceSpec:
     UnknownDeviceError
         If no row matches; the message names the nearest.
     """
-    key = _name_key(name)
-    specs_by_key = {_name_key(alias): spec for spec in DEVICES for alias in (spec.name, *spec.aliases)}
+    key = _normalize_name(name)
+    specs_by_key = {_normalize_name(alias): spec for spec in DEVICES for alias in (spec.name, *spec.aliases)}
     if key in specs_by_key:
         return specs_by_key[key]
     nearest_keys = difflib.get_close_matches(key, list(specs_by_key), n=1, cutoff=0.4)
     hint = f" Did you mean {specs_by_key[nearest_keys[0]].name!r}?" if nearest_keys else ""
     raise UnknownDeviceError(
-        f"No GPU in the table has the name {name!r}.{hint} Known GPUs: {', '.join(names())}."
+        f"No GPU in the table has the name {name!r}.{hint} Known GPUs: {', '.join(list_device_names())}."
     )
 
 
@@ -334,7 +334,7 @@ def device_info(name: str) -> DeviceInfo:
     return device_spec(name).info
 
 
-def modelled(info: DeviceInfo) -> DeviceInfo:
+def fill_missing_facts(info: DeviceInfo) -> DeviceInfo:
     """Return the properties of a virtual GPU that is modelled on a real device.
 
     The virtual GPU has the limits of the real device; values that the device does not report come from the
@@ -351,7 +351,7 @@ def modelled(info: DeviceInfo) -> DeviceInfo:
     return type(info)(**values)
 
 
-def _name_key(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Return the distinctive words of a device name, by which spellings of it are compared."""
     plain_name = re.sub(r"[^a-z0-9]+", " ", str(name).lower()).replace("geforce", " ").replace("rtx", " ")
     significant_words = [word for word in plain_name.split() if word not in ("nvidia", "tesla", "virtual")]

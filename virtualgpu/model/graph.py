@@ -15,7 +15,13 @@ import numpy.typing as npt
 
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 from virtualgpu.model.clock import Schedule
-from virtualgpu.model.closures import address_of, addresses, moved, moved_views, released
+from virtualgpu.model.closures import (
+    address_of,
+    copy_with_moved_views,
+    copy_without_views,
+    find_addresses,
+    move_views,
+)
 from virtualgpu.model.links.ports import Passage
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.priorities import EngineName
@@ -49,7 +55,11 @@ UPLOAD_NS = 6_000.0
 UPLOAD_NODE_NS = 950.0
 
 # A copy to or from another device takes ports of both.
-_COPY_ENGINES: dict[CopyKind | None, EngineName] = {"HtoD": "to device", "DtoH": "to host", "PtoP": "none"}
+_ENGINE_BY_COPY_KIND: dict[CopyKind | None, EngineName] = {
+    "HtoD": "to device",
+    "DtoH": "to host",
+    "PtoP": "none",
+}
 
 # Status -> CUDA's name and first words, and the remedy.
 _REFUSALS = {
@@ -101,7 +111,7 @@ _REFUSALS = {
 }
 
 
-def refusal(
+def make_refusal(
     status: int, driver: bool = False, reason: str = "", remedy: str = ""
 ) -> CUDARuntimeError | CUDADriverError:
     """Return CUDA's error for an operation that is forbidden during a capture.
@@ -202,14 +212,14 @@ class Operation:
         """
         if self.call is not None:
             return self.call.released()
-        return self if self.kind == "HOST_LAUNCH" else replace(self, run=released(self.run))
+        return self if self.kind == "HOST_LAUNCH" else replace(self, run=copy_without_views(self.run))
 
     @property
     def engine(self) -> EngineName:
         """The hardware unit of the device that executes the operation."""
         if self.kind == "HOST_LAUNCH":
             return "none"
-        return _COPY_ENGINES.get(self.copy_kind, "compute")
+        return _ENGINE_BY_COPY_KIND.get(self.copy_kind, "compute")
 
     def activity(
         self, device_id: int, stream_id: int, number: int, start_ns: int, end_ns: int, after: tuple[int, ...]
@@ -239,7 +249,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class CapturedNode:
     """A node of a graph, with its operation, its predecessors and its device.
 
     The field ``stream_id`` is the stream from which the node was captured, and ``source`` is its source line
@@ -272,7 +282,7 @@ class Node:
                     name=names_by_address.get(address, ""),
                     addresses=(address,),
                 )
-                for address, _ in addresses(operation.run, memory)
+                for address, _ in find_addresses(operation.run, memory)
             )
         return GraphNode(
             number=number,
@@ -288,7 +298,7 @@ class Node:
             source=self.source,
         )
 
-    def changed(self, before: GraphNode, after: GraphNode, memory: DeviceMemory) -> Node:
+    def changed(self, before: GraphNode, after: GraphNode, memory: DeviceMemory) -> CapturedNode:
         """Return a copy of the node in which the parameters of the record `before` are replaced by those of
         `after`.
         """
@@ -296,9 +306,9 @@ class Node:
         if operation.call is not None:
             return replace(self, operation=operation.call.changed(after))
         moves = dict(zip(before.addresses, after.addresses, strict=True))
-        reads = moved_views(operation.reads, moves, memory)
-        writes = moved_views(operation.writes, moves, memory)
-        run = moved(operation.run, moves, memory)
+        reads = move_views(operation.reads, moves, memory)
+        writes = move_views(operation.writes, moves, memory)
+        run = copy_with_moved_views(operation.run, moves, memory)
         return replace(self, operation=replace(operation, run=run, reads=reads, writes=writes))
 
 
@@ -314,7 +324,7 @@ class Capture:
 
     origin: StreamKey
     mode: int
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[CapturedNode] = field(default_factory=list)
     frontiers: dict[StreamKey, tuple[int, ...]] = field(default_factory=dict)
     left: tuple[int, ...] = ()  # the last nodes of destroyed streams
     broken: bool = False
@@ -328,7 +338,9 @@ class Capture:
         self, stream: StreamKey, operation: Operation, schedule: Schedule, source: SourceLine | None = None
     ) -> None:
         """Add the next operation of a stream to the graph."""
-        node = Node(operation.released(), self.frontiers[stream], stream[0], schedule, stream[1], source)
+        node = CapturedNode(
+            operation.released(), self.frontiers[stream], stream[0], schedule, stream[1], source
+        )
         self.nodes.append(node)
         self.frontiers[stream] = (len(self.nodes) - 1,)
 
@@ -349,7 +361,7 @@ class Capture:
         """Return CUDA error 901 for a call during an invalidated capture. The error message contains the name
         of the call that invalidated the capture.
         """
-        return refusal(901, driver, self.spoiler, self.remedy)
+        return make_refusal(901, driver, self.spoiler, self.remedy)
 
     def join(self, stream: StreamKey, after: tuple[int, ...]) -> None:
         """Make the next node of a stream wait for the given nodes. If the stream is new, it joins the

@@ -21,12 +21,12 @@ import numpy.typing as npt
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import cost
 from virtualgpu.model.caches.l2 import L2Contents
-from virtualgpu.model.choice import initial_watchdog_s
+from virtualgpu.model.choice import read_initial_watchdog_s
 from virtualgpu.model.clock import HostClock, Schedule
 from virtualgpu.model.links.ports import Links
 from virtualgpu.model.links.topology import check_links
 from virtualgpu.model.memory import DeviceMemory
-from virtualgpu.model.orders.deferral import Deferral
+from virtualgpu.model.orders.deferral import StreamDeferral
 from virtualgpu.model.queue import WorkQueue
 from virtualgpu.records import DeviceInfo
 from virtualgpu.records.launch.whereabouts import Onlooker
@@ -38,7 +38,7 @@ T = TypeVar("T")
 CONTEXT_BYTES = 512 << 20
 
 
-def _print(text: str) -> None:
+def _print_output(text: str) -> None:
     sys.stdout.write(text)
 
 
@@ -83,7 +83,7 @@ class VirtualDevice:
             machine.next_operation,
         )
         self.l2 = L2Contents(cost.L2_USABLE_SHARE * info.l2_bytes)
-        self.watchdog_s = initial_watchdog_s()
+        self.watchdog_s = read_initial_watchdog_s()
         self.idle_s: float | None = None
         self.independent_threads = True
         self.block_order: Callable[[int], npt.NDArray[np.int64]] | None = None
@@ -146,7 +146,7 @@ class Machine:
     def __init__(
         self,
         infos: Sequence[DeviceInfo],
-        stdout: Callable[[str], None] = _print,
+        stdout: Callable[[str], None] = _print_output,
         onlooker: Callable[[], Onlooker] | None = None,
         links: LinkKind | None = None,
     ) -> None:
@@ -243,9 +243,9 @@ class Machine:
         Parameters
         ----------
         order, seed
-            See `virtualgpu.model.orders.deferral.Deferral`.
+            See `virtualgpu.model.orders.deferral.StreamDeferral`.
         """
-        deferral = Deferral(order, seed)
+        deferral = StreamDeferral(order, seed)
         self.clock.deferral = deferral
 
         def run_before_free(_address: int, _size_bytes: int, is_allocation: bool) -> None:
@@ -334,9 +334,9 @@ def current() -> Machine:
     if machine is None:
         with _slot.lock:
             if _slot.machine is None:
-                from virtualgpu.model.choice import device_infos
+                from virtualgpu.model.choice import find_device_infos
 
-                _slot.machine = Machine(device_infos())
+                _slot.machine = Machine(find_device_infos())
             machine = _slot.machine
     return machine
 
@@ -348,11 +348,11 @@ def use(machine: Machine) -> None:
 
 def use_device(name: str | None = None, count: int | None = None, links: str | None = None) -> None:
     """Create a virtual machine with the requested GPUs, and make it the current one."""
-    from virtualgpu.model.choice import device_infos
+    from virtualgpu.model.choice import find_device_infos
 
-    use(Machine(device_infos(name, count), links=check_links(links)))
+    use(Machine(find_device_infos(name, count), links=check_links(links)))
 
 
-def thread_state() -> dict[str, Any]:
+def get_thread_state() -> dict[str, Any]:
     """Return the state of the calling thread as a dictionary. All machines share this state."""
     return _slot.thread.__dict__

@@ -70,8 +70,8 @@ def occupancy(
     limits = {
         "warps": info.max_warps_per_sm // warps if block_threads <= info.max_threads_per_block else 0,
         "blocks": info.max_blocks_per_sm,
-        "registers": _register_limit(info, warps, registers_per_thread),
-        "shared memory": _shared_limit(info, shared_bytes),
+        "registers": _compute_register_limit(info, warps, registers_per_thread),
+        "shared memory": _compute_shared_limit(info, shared_bytes),
     }
     blocks = min(limits.values())
     return Occupancy(
@@ -87,7 +87,7 @@ def occupancy(
     )
 
 
-def _register_limit(info: DeviceInfo, warps: int, registers_per_thread: int) -> int:
+def _compute_register_limit(info: DeviceInfo, warps: int, registers_per_thread: int) -> int:
     partitions = partitions_per_sm(info.compute_capability)
     registers_per_warp = _round_up(max(registers_per_thread, 1) * WARP_SIZE, REGISTER_ALLOCATION_UNIT)
     # CUDA lets no block run on 6.0 that the other Pascals, with 4 partitions, could not hold.
@@ -99,7 +99,7 @@ def _register_limit(info: DeviceInfo, warps: int, registers_per_thread: int) -> 
     return warps_per_partition * partitions // warps
 
 
-def _shared_limit(info: DeviceInfo, shared_bytes: int) -> int:
+def _compute_shared_limit(info: DeviceInfo, shared_bytes: int) -> int:
     unit_bytes = shared_allocation_unit_bytes(info.compute_capability)
     allocated_bytes = max(
         _round_up(shared_bytes + info.reserved_shared_per_block_bytes, unit_bytes), unit_bytes

@@ -49,15 +49,15 @@ def place_blocks(
         start_ns = block_numbers % slots * dispatch_ns + block_numbers // slots * wave_ns
         sms = block_numbers % slots % sm_count
     elif blocks <= MAX_EXACT_BLOCKS:
-        slot_numbers, start_ns = _list_schedule(duration_ns, slots, dispatch_ns)
+        slot_numbers, start_ns = _schedule_each_block(duration_ns, slots, dispatch_ns)
         sms = slot_numbers % sm_count
     else:
-        slot_numbers, start_ns = _batch_schedule(duration_ns, slots, dispatch_ns)
+        slot_numbers, start_ns = _schedule_batches(duration_ns, slots, dispatch_ns)
         sms = slot_numbers % sm_count
     return sms.astype(np.int32), start_ns, start_ns + duration_ns
 
 
-def _list_schedule(
+def _schedule_each_block(
     duration_ns: npt.NDArray[np.float64], slots: int, dispatch_ns: float
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     # One integer contains the time when a slot becomes free (in ps) and its number: heaps of integers are
@@ -84,7 +84,7 @@ def _list_schedule(
     return np.array(slot_numbers, np.int64), np.array(starts_ps, np.float64) / 1000
 
 
-def _batch_schedule(
+def _schedule_batches(
     duration_ns: npt.NDArray[np.float64], slots: int, dispatch_ns: float
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return the slot and the start in ns of each block, computed for a batch of blocks at a time."""

@@ -23,11 +23,11 @@ from typing import Literal
 # The engine of an operation: the SMs, a copy engine of one direction, or none of the device (the host).
 EngineName = Literal["compute", "to device", "to host", "none"]
 
-_TOLERANCE = 1e-9
+_SHARE_TOLERANCE = 1e-9
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class PlannedWork:
     """An operation of a stream with its planned start and end times.
 
     The operation starts when the operations ``after`` have ended, but not before the time ``floor_ns``.
@@ -52,7 +52,7 @@ class Work:
 class _OperationRun:
     """The state of an operation during planning: its remaining time, and its share of the engine."""
 
-    work: Work
+    work: PlannedWork
     left_ns: float
     waits_for: int = 0
     engine_share: float = 0.0
@@ -77,12 +77,12 @@ class _OperationRun:
         self.engine_share = engine_share
         self.since_ns = now_ns
         self.yields = False
-        self.next_ns = now_ns + max(ceil(self.left_ns * self.work.share / engine_share - _TOLERANCE), 0)
+        self.next_ns = now_ns + max(ceil(self.left_ns * self.work.share / engine_share - _SHARE_TOLERANCE), 0)
 
     def pause(self, now_ns: int) -> None:
         """Pause the operation, and update the remaining time."""
         self.left_ns -= (now_ns - self.since_ns) * self.engine_share / self.work.share
-        if self.left_ns >= self.work.duration_ns - _TOLERANCE:
+        if self.left_ns >= self.work.duration_ns - _SHARE_TOLERANCE:
             self.work.start_ns = -1  # none of its blocks has begun
         self.since_ns = now_ns
 
@@ -91,18 +91,20 @@ class _OperationRun:
         done_ns = (now_ns - self.since_ns) * self.engine_share / self.work.share
         wave_ns = self.work.duration_ns / self.work.waves
         remaining_ns = floor((self.left_ns - done_ns) / wave_ns + 1e-6) * wave_ns
-        if remaining_ns > _TOLERANCE and not self.yields:
+        if remaining_ns > _SHARE_TOLERANCE and not self.yields:
             self.yields = True
             self.next_ns = self.since_ns + ceil(
-                (self.left_ns - remaining_ns) * self.work.share / self.engine_share - _TOLERANCE
+                (self.left_ns - remaining_ns) * self.work.share / self.engine_share - _SHARE_TOLERANCE
             )
 
 
-Interval = tuple[int, int, float]  # start, end, and the share of an engine in use
+ReservedInterval = tuple[int, int, float]  # start, end, and the share of an engine in use
 
 
-def plan(works: Sequence[Work], reserved: Mapping[str, Sequence[Interval]] | None = None) -> None:
-    """Compute the start and end times of all operations, and store them in the `Work` objects.
+def plan_works(
+    works: Sequence[PlannedWork], reserved: Mapping[str, Sequence[ReservedInterval]] | None = None
+) -> None:
+    """Compute the start and end times of all operations, and store them in the `PlannedWork` objects.
 
     Parameters
     ----------
@@ -165,7 +167,7 @@ def plan(works: Sequence[Work], reserved: Mapping[str, Sequence[Interval]] | Non
 class _EnginePlan:
     """An engine with its running operations and its waiting ones, the most urgent first."""
 
-    def __init__(self, name: EngineName, reserved: Sequence[Interval]) -> None:
+    def __init__(self, name: EngineName, reserved: Sequence[ReservedInterval]) -> None:
         self.name = name
         share_changes: defaultdict[int, float] = defaultdict(float)
         for start_ns, end_ns, reserved_share in reserved:
@@ -197,7 +199,9 @@ class _EnginePlan:
         """Begin the waiting operations for which the hardware unit has free capacity."""
         self.stale = False
         slowed_runs = [
-            run for run in self.running if run.engine_share < run.work.share - _TOLERANCE and not run.yields
+            run
+            for run in self.running
+            if run.engine_share < run.work.share - _SHARE_TOLERANCE and not run.yields
         ]
         for run in slowed_runs:
             self.running.remove(run)  # it can possibly use more of the engine now
@@ -216,7 +220,7 @@ class _EnginePlan:
                 self._ready_runs.append(run)
             elif (
                 not is_limited
-                or run.work.share <= free_share + _TOLERANCE
+                or run.work.share <= free_share + _SHARE_TOLERANCE
                 or (is_continued and free_share > 1e-3)
             ):
                 engine_share = run.work.share if not is_limited else min(run.work.share, free_share)

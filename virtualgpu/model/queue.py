@@ -22,16 +22,16 @@ from virtualgpu.model.graph import (
     INSTANTIATE_NS,
     RELAXED_MODE,
     Capture,
-    Node,
+    CapturedNode,
     Operation,
-    refusal,
+    make_refusal,
 )
 from virtualgpu.model.recording.watch import StreamRef
 from virtualgpu.records import Activity
 from virtualgpu.records.acts import Work
 
 # Assumed duration of a delayed operation, whose real duration is unknown until it runs.
-_DELAYED_NS = 1_000.0
+_DEFERRED_DURATION_NS = 1_000.0
 
 
 class WorkQueue:
@@ -102,7 +102,7 @@ class WorkQueue:
         watch = self._clock.watch
         deferral = self._clock.deferral
         if deferral is not None:
-            duration_ns = _DELAYED_NS
+            duration_ns = _DEFERRED_DURATION_NS
         elif watch is None:
             duration_ns = operation.run()
         else:
@@ -178,7 +178,7 @@ class WorkQueue:
         self._record_call("cudaGraphUpload", begun_ns)
 
     def launch_graph(
-        self, stream_id: int, graph_id: int, nodes: Sequence[Node], upload_ns: float = 0.0
+        self, stream_id: int, graph_id: int, nodes: Sequence[CapturedNode], upload_ns: float = 0.0
     ) -> None:
         """Launch a graph in a stream. Each node runs after its predecessors.
 
@@ -216,7 +216,7 @@ class WorkQueue:
                 operation_number = self._next_number()
                 operation = node.operation
                 if self._clock.deferral is not None:
-                    duration_ns = _DELAYED_NS
+                    duration_ns = _DEFERRED_DURATION_NS
                 elif watch is None:
                     duration_ns = operation.run()
                 else:
@@ -326,11 +326,11 @@ class WorkQueue:
             self._clock.advance(INSTANTIATE_NS + len(capture.nodes) * INSTANTIATE_NODE_NS)
         self._record_call("cudaStreamEndCapture", begun_ns)
         if capture.mode != RELAXED_MODE and capture.thread != threading.get_ident():
-            raise refusal(908)
+            raise make_refusal(908)
         if capture.broken:
             raise capture.lost()
         if capture.unjoined():
-            raise refusal(904)
+            raise make_refusal(904)
         return capture
 
     def capturing(self, stream_id: int, driver: bool = False) -> Capture | None:
@@ -375,7 +375,7 @@ class WorkQueue:
     def spoil(capture: Capture, status: int, remedy: str = "") -> CUDARuntimeError | CUDADriverError:
         """Invalidate a capture, and return the CUDA error with the given status."""
         capture.spoil()
-        return refusal(status, remedy=remedy)
+        return make_refusal(status, remedy=remedy)
 
     def active(self) -> list[Capture]:
         """Return the captures in which streams of this device take part."""
@@ -401,7 +401,7 @@ class WorkQueue:
         for capture in captures:
             capture.spoil()
         if captures:
-            raise refusal(900)
+            raise make_refusal(900)
         begun_ns = self._clock.now_ns
         self.settle()
         self.schedule.synchronize()
@@ -430,4 +430,4 @@ class WorkQueue:
             ):
                 if spoils:
                     capture.spoil()
-                raise refusal(906, driver)
+                raise make_refusal(906, driver)

@@ -32,8 +32,14 @@ With FP64 factors, ``mma.sync`` reached the published rate.
 _WITH_FASTER_INSTRUCTIONS = ((9, 0), (10, 0))
 
 # TFLOP/s, or TOP/s of integers. A format that the device's tensor cores do not have is absent.
-_H100 = {"f16 to f16": 989, "bf16 to f32": 989, "tf32 to f32": 494.5, "f8 to f32": 1979, "s8 to s32": 1979}
-_TFLOPS: Mapping[str, Mapping[str, float]] = {
+_H100_TFLOPS = {
+    "f16 to f16": 989,
+    "bf16 to f32": 989,
+    "tf32 to f32": 494.5,
+    "f8 to f32": 1979,
+    "s8 to s32": 1979,
+}
+_TFLOPS_BY_DEVICE: Mapping[str, Mapping[str, float]] = {
     # NVIDIA Turing GPU architecture whitepaper, table 1, and T4 datasheet
     "T4": {"f16 to f16": 65, "s8 to s32": 130},
     # NVIDIA V100 datasheet
@@ -72,8 +78,8 @@ _TFLOPS: Mapping[str, Mapping[str, float]] = {
         "s8 to s32": 733,
     },
     # NVIDIA H100 and H200 datasheets
-    "H100-SXM5-80GB": {**_H100, "f64 to f64": 67},
-    "H200": {**_H100, "f64 to f64": 67},
+    "H100-SXM5-80GB": {**_H100_TFLOPS, "f64 to f64": 67},
+    "H200": {**_H100_TFLOPS, "f64 to f64": 67},
     # NVIDIA HGX B200 datasheet, an eighth of eight GPUs
     "B200": {
         "f16 to f16": 2250,
@@ -86,7 +92,7 @@ _TFLOPS: Mapping[str, Mapping[str, float]] = {
 }
 
 
-def tensor_tflops(info: DeviceInfo) -> Mapping[str, float]:
+def find_tensor_tflops(info: DeviceInfo) -> Mapping[str, float]:
     """Return the peak rate of a device's tensor cores for each number format in TFLOP/s. The unit for
     integers is TOP/s.
 
@@ -103,17 +109,17 @@ def tensor_tflops(info: DeviceInfo) -> Mapping[str, float]:
     with suppress(UnknownDeviceError):
         spec = device_spec(info.name)
         if spec.compute_capability == info.compute_capability:
-            return {REFERENCE_FORMAT: spec.fp16_tensor_tflops, **_TFLOPS[spec.name]}
+            return {REFERENCE_FORMAT: spec.fp16_tensor_tflops, **_TFLOPS_BY_DEVICE[spec.name]}
     nearest_device = max(
         (spec for spec in DEVICES if spec.compute_capability <= max(info.compute_capability, (7, 0))),
         key=lambda spec: spec.compute_capability,
     )
     clock_mhz = info.boost_clock_mhz or nearest_device.boost_clock_mhz
     factor = info.sm_count * clock_mhz / (nearest_device.sm_count * nearest_device.boost_clock_mhz)
-    return {name: rate * factor for name, rate in tensor_tflops(nearest_device.info).items()}
+    return {name: rate * factor for name, rate in find_tensor_tflops(nearest_device.info).items()}
 
 
-def mma_sync_shares(info: DeviceInfo) -> Mapping[str, float]:
+def find_mma_sync_shares(info: DeviceInfo) -> Mapping[str, float]:
     """Return the fraction of the published tensor core rate that ``mma.sync`` reached on an H200, by number
     format.
 
@@ -129,5 +135,5 @@ def mma_sync_shares(info: DeviceInfo) -> Mapping[str, float]:
     """
     if info.compute_capability not in _WITH_FASTER_INSTRUCTIONS:
         return {}
-    published_tflops = tensor_tflops(device_info("H200"))
+    published_tflops = find_tensor_tflops(device_info("H200"))
     return {name: tflops / published_tflops[name] for name, tflops in MMA_SYNC_TFLOPS.items()}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from virtualgpu.launch.arguments import other_machine_error
+from virtualgpu.launch.arguments import make_other_machine_error
 from virtualgpu.model.machine import VirtualDevice, current
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None
     if owner_device is device or not array._mem.ptr:
         return
     if owner_device.machine is not device.machine:
-        raise other_machine_error(owner_device)
+        raise make_other_machine_error(owner_device)
     location_sentence = (
         f"The device where the array resides ({owner_device.id}) is different from the current device "
         f"({device.id})."

@@ -69,8 +69,8 @@ def run_kernel(
         run()
         if not size_bytes_by_address:
             return duration_ns
-        local_duration_ns = bus.kernel_ns(device, duration_ns, size_bytes_by_address, bytes_moved)
-        return bus.over_links_ns(
+        local_duration_ns = bus.add_bus_time_ns(device, duration_ns, size_bytes_by_address, bytes_moved)
+        return bus.add_link_time_ns(
             device, local_duration_ns, _count_peer_bytes(device, sources, results), link_passage
         )
 

@@ -14,7 +14,7 @@ from virtualgpu.cp.cuda._memory.pointer import MemoryPointer, UnownedMemory
 from virtualgpu.cp.cuda.function import Function, Module
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import NotSupportedError
-from virtualgpu.launch.compiled import CompiledModule, compiled_module
+from virtualgpu.launch.compiled import CompiledModule, compile_module
 from virtualgpu.launch.launch import Launch
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
@@ -237,7 +237,7 @@ class RawKernel:
         if self._from_file is not None:
             return self._from_file()
         info = (device or _machine.current().current_device).info
-        return compiled_module(self.code, self.options, self.name_expressions, info.compute_capability)
+        return compile_module(self.code, self.options, self.name_expressions, info.compute_capability)
 
     def __repr__(self) -> str:
         return f"<RawKernel {self.name!r} on {_machine.current().current_device.info.as_virtual.device}>"
@@ -339,7 +339,7 @@ class RawModule:
                 module.load_file(str(self.file_path))
                 self._loaded[device] = module.compiled
             return self._loaded[device]
-        return compiled_module(self.code, self.options, self.name_expressions or (), info.compute_capability)
+        return compile_module(self.code, self.options, self.name_expressions or (), info.compute_capability)
 
     def __repr__(self) -> str:
         if self.code is None:

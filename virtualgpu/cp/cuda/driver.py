@@ -6,7 +6,7 @@ from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda._runtime.devices import VIRTUAL_CUDA_VERSION
 from virtualgpu.cp.cuda.function import Function, Module, get_loaded_object
 from virtualgpu.cuda_errors import CUDADriverError
-from virtualgpu.launch.compiled import fit
+from virtualgpu.launch.compiled import check_registers_fit
 
 __all__ = [
     "CUDADriverError",
@@ -100,7 +100,7 @@ def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
         return 0
     shared_bytes = stats.static_shared_bytes + dynamicSMemSize
     module = function.module
-    return fit(
+    return check_registers_fit(
         module.device.info, module.compiled.resources[function.name], blockSize, shared_bytes
     ).blocks_per_sm
 

@@ -15,7 +15,7 @@ from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import NotSupportedError, PtxError
 from virtualgpu.launch.compiled import CompiledModule
 from virtualgpu.launch.launch import Launch
-from virtualgpu.launch.prepare import prepare
+from virtualgpu.launch.prepare import prepare_launch
 from virtualgpu.launch.ptx_module import load_ptx_module
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
@@ -301,7 +301,9 @@ class Function:
         stream = get_current_stream(device.id) if stream is None else stream
         _check_stream(stream, device)
         kernel = self.module.compiled.kernel(self.name, device)
-        prepared_launch = prepare(device, kernel, launch, self._max_dynamic_shared_bytes, allow_extra=True)
+        prepared_launch = prepare_launch(
+            device, kernel, launch, self._max_dynamic_shared_bytes, allow_extra=True
+        )
         if cooperative:
             prepared_launch = prepared_launch.fitted_cooperative()
         prepared_launch.submit(stream)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from virtualgpu.cuda_errors import CUDADriverError
-from virtualgpu.model.graph import UPLOAD_NODE_NS, UPLOAD_NS, Node
+from virtualgpu.model.graph import UPLOAD_NODE_NS, UPLOAD_NS, CapturedNode
 from virtualgpu.model.machine import Machine
 from virtualgpu.records import Dim3, GraphNode, GraphRecord, Provenance
 
@@ -44,7 +44,9 @@ class Graph:
         )
 
     @classmethod
-    def _from_nodes(cls, nodes: Sequence[Node], machine: Machine, current: Callable[[], Any]) -> Graph:
+    def _from_nodes(
+        cls, nodes: Sequence[CapturedNode], machine: Machine, current: Callable[[], Any]
+    ) -> Graph:
         graph = cls.__new__(cls)
         graph._nodes = tuple(nodes)
         graph._executable_nodes = list(nodes)
@@ -59,8 +61,8 @@ class Graph:
             machine.clock.watch.graph_made(graph._id)
         return graph
 
-    _nodes: tuple[Node, ...]  # in the state of the capture
-    _executable_nodes: list[Node]  # in the state of the last update
+    _nodes: tuple[CapturedNode, ...]  # in the state of the capture
+    _executable_nodes: list[CapturedNode]  # in the state of the last update
     _machine: Machine
     _is_uploaded: bool
     _current: Callable[[], Any]
@@ -148,7 +150,7 @@ class Graph:
         return "\n".join([*lines, "}", "}", ""])
 
 
-def _format_dot_attributes(node_number: int, node: Node, flags: int) -> str:
+def _format_dot_attributes(node_number: int, node: CapturedNode, flags: int) -> str:
     """Return the DOT attributes of one node: shape and label."""
     operation = node.operation
     if operation.kind == "CONCURRENT_KERNEL":

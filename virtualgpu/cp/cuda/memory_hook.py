@@ -11,7 +11,7 @@ from virtualgpu.model import machine as _machine
 
 def get_memory_hooks() -> dict[str, MemoryHook]:
     """Return a dictionary of the calling thread's active memory hooks, in the order of activation."""
-    hooks: dict[str, MemoryHook] = _machine.thread_state().setdefault("memory_hooks", {})
+    hooks: dict[str, MemoryHook] = _machine.get_thread_state().setdefault("memory_hooks", {})
     return hooks
 
 

@@ -17,7 +17,7 @@ from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda._memory.sizes import convert_integer, convert_size
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
-from virtualgpu.model.memory.host import check_host_memory, host_view
+from virtualgpu.model.memory.host import check_host_memory, view_host_memory
 
 __all__ = [
     *("PinnedMemory", "PinnedMemoryPointer", "PinnedMemoryPool", "alloc_pinned_memory", "is_memory_pinned"),
@@ -324,4 +324,4 @@ def view_host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:
             "contiguous array x."
         )
     address = mem if isinstance(mem, int) else int(getattr(mem, "value", None) or int(mem))
-    return host_view(address, size)
+    return view_host_memory(address, size)

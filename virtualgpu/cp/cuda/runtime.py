@@ -55,7 +55,7 @@ from virtualgpu.model import machine as _machine
 from virtualgpu.model.clock import LEGACY_ALIAS, PER_THREAD_QUEUE
 from virtualgpu.model.graph import GLOBAL_MODE, RELAXED_MODE, THREAD_LOCAL_MODE
 from virtualgpu.model.machine import VirtualDevice
-from virtualgpu.model.memory.textures import NUMBERS as _TEXTURES
+from virtualgpu.model.memory.textures import FIELD_NUMBERS as _TEXTURES
 from virtualgpu.records.device.attributes import ATTRIBUTES
 
 # Values of the CUDA runtime's enumerations (driver_types.h).

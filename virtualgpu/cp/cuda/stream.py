@@ -12,16 +12,16 @@ from virtualgpu.cp._missing_names import make_module_getattr
 from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
-from virtualgpu.model.clock import LEGACY_ALIAS, LEGACY_QUEUE, PER_THREAD_QUEUE, Moment
+from virtualgpu.model.clock import LEGACY_ALIAS, LEGACY_QUEUE, PER_THREAD_QUEUE, QueuePosition
 from virtualgpu.model.cost import HOST_FUNCTION_NS
 from virtualgpu.model.graph import (
     GLOBAL_MODE,
     RELAXED_MODE,
     THREAD_LOCAL_MODE,
     Capture,
-    Node,
+    CapturedNode,
     Operation,
-    refusal,
+    make_refusal,
 )
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.queue import WorkQueue
@@ -54,7 +54,7 @@ class Event:
         if interprocess and not disable_timing:
             raise ValueError("Timing must be disabled for interprocess events")
         self.disable_timing = disable_timing
-        self.moment: Moment | None = None
+        self.moment: QueuePosition | None = None
         self.nodes: tuple[int, ...] = ()  # nodes of the captured graph
         self.capture: Capture | None = None
         self._device: VirtualDevice | None = None
@@ -122,7 +122,7 @@ class Event:
                     self.ptr,
                 )
 
-    def _set(self, device: VirtualDevice, stream_id: int, moment: Moment) -> None:
+    def _set(self, device: VirtualDevice, stream_id: int, moment: QueuePosition) -> None:
         self._device = device
         self.moment = moment
         self.nodes = ()
@@ -133,7 +133,7 @@ class Event:
         """Invalidate a capture in progress, and return CUDA's error for the use of its event."""
         if not capture.ended:
             capture.spoil()
-            return refusal(907)
+            return make_refusal(907)
         return CUDARuntimeError(
             1,
             "cudaErrorInvalidValue",
@@ -159,7 +159,7 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
     """
     for event in (start_event, end_event):
         if event.capture is not None:
-            raise refusal(907)
+            raise make_refusal(907)
         if event.disable_timing or event.moment is None or event._device is None:
             reason = "was created with disable_timing=True" if event.disable_timing else "was never recorded"
             raise CUDARuntimeError(
@@ -437,7 +437,7 @@ class _BaseStream:
                 "the stream was capturing, but an error has invalidated the capture sequence"
             ) from error
 
-    def launch_graph(self, graph_id: int, nodes: Sequence[Node], upload_ns: float) -> None:
+    def launch_graph(self, graph_id: int, nodes: Sequence[CapturedNode], upload_ns: float) -> None:
         """Run the nodes of a graph in this stream. This method implements `Graph.launch`."""
         self._work.launch_graph(self.ptr, graph_id, nodes, upload_ns)
 

@@ -20,7 +20,7 @@ from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.engine.run.stopwatch import Stopwatch
 from virtualgpu.engine.run.watchdog import Watchdog
 from virtualgpu.engine.run.worker import Worker
-from virtualgpu.model.memory.host import is_nearly_full, out_of_host_memory
+from virtualgpu.model.memory.host import is_nearly_full, make_out_of_memory_error
 from virtualgpu.records.launch.whereabouts import Onlooker, Whereabouts
 
 _STACK_BYTES = 64 << 20
@@ -271,7 +271,7 @@ def _run_blocks_of_part(
             if time.monotonic() > memory_check_s:
                 memory_check_s = time.monotonic() + _MEMORY_CHECK_INTERVAL_S
                 if is_nearly_full():
-                    raise out_of_host_memory(
+                    raise make_out_of_memory_error(
                         f"almost no free memory. Kernel '{launch.packed.title}' was stopped, "
                         "because its output is kept in host memory. Use smaller arrays."
                     )

@@ -9,7 +9,7 @@ from virtualgpu.records import DeviceInfo
 KIB = 1024
 # Memory of an SM that L1 and shared memory divide, and the sizes that the shared part may have, in KiB: CUDA
 # C++ Programming Guide, "Shared Memory" of each compute capability.
-_UNIFIED: tuple[tuple[tuple[int, int], int, tuple[int, ...]], ...] = (
+_UNIFIED_CACHE_SIZES: tuple[tuple[tuple[int, int], int, tuple[int, ...]], ...] = (
     ((12, 0), 128, (0, 8, 16, 32, 64, 100)),
     ((11, 0), 256, (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)),
     ((10, 0), 256, (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)),
@@ -39,7 +39,7 @@ class CacheSizes:
     merging_sms: int = 0
 
 
-def cache_sizes(info: DeviceInfo, shared_bytes: int, blocks_per_sm: int) -> CacheSizes:
+def compute_cache_sizes(info: DeviceInfo, shared_bytes: int, blocks_per_sm: int) -> CacheSizes:
     """Return the cache sizes of a GPU while it runs blocks that each use the given amount of shared memory.
 
     The argument `shared_bytes` includes the shared memory that the driver reserves per block.
@@ -54,7 +54,7 @@ def cache_sizes(info: DeviceInfo, shared_bytes: int, blocks_per_sm: int) -> Cach
         return CacheSizes(_SEPARATE_KIB[capability] * KIB, info.l2_bytes, l2_parts, merging_sms)
     unified_kib, carve_outs_kib = next(
         (size_kib, sizes_kib)
-        for first_capability, size_kib, sizes_kib in _UNIFIED
+        for first_capability, size_kib, sizes_kib in _UNIFIED_CACHE_SIZES
         if capability >= first_capability
     )
     needed_bytes = shared_bytes * blocks_per_sm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-MAX_ARRAYS = 256
+MAX_TRACKED_ARRAYS = 256
 
 
 class L2Contents:
@@ -67,6 +67,6 @@ class L2Contents:
             self._evicted_addresses[address] = None
             excess_bytes -= size_bytes
         for table in (self._cached_bytes, self._evicted_addresses):
-            while len(table) > MAX_ARRAYS:
+            while len(table) > MAX_TRACKED_ARRAYS:
                 del table[next(iter(table))]
         return missed_bytes

@@ -21,8 +21,8 @@ from virtualgpu.model.cost.kernels import (
     block_durations_ns,
     dispatch_ns,
     dram_bytes,
+    estimate_machine_counters,
     kernel_start_ns,
-    machine_counters,
     memory_bound_ns,
 )
 from virtualgpu.model.cost.links import kernel_over_ns, nvlink_gbps, peer_copy_ns, peer_gbps
@@ -50,11 +50,11 @@ __all__ = [
     "dispatch_ns",
     "dram_bytes",
     "dram_gbps",
+    "estimate_machine_counters",
     "graph_launch_ns",
     "kernel_over_ns",
     "kernel_start_ns",
     "launch_overhead_ns",
-    "machine_counters",
     "memory_bound_ns",
     "memset_ns",
     "nvlink_gbps",

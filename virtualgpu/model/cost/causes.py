@@ -22,7 +22,7 @@ from virtualgpu.model.cost.kernels import KernelWork
 from virtualgpu.model.cost.pace import LATENCIES
 from virtualgpu.model.cost.rates import clock_ghz
 from virtualgpu.model.placement import place_blocks
-from virtualgpu.model.tensor_rates import mma_sync_shares
+from virtualgpu.model.tensor_rates import find_mma_sync_shares
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, DeviceInfo, Occupancy
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
 
@@ -36,10 +36,10 @@ TILE_READ_SHARE = 0.9  # share of the reads of a tile that registers do not save
 STRIDED_SECTOR_RATIO = (
     2.0  # ratio of sectors to ideal sectors from which an access counts mainly as uncoalesced
 )
-TILE_READS = 16.0  # number of reads that a tile in shared memory replaces
+TILE_SAVED_READS = 16.0  # number of reads that a tile in shared memory replaces
 DIVISION_ISSUED = 21.0  # machine instructions of an integer division
-USUAL_THREADS = 256  # threads of a usual block
-LEAST_WORK = 30.0  # instructions of a warp that justify starting a thread block
+USUAL_BLOCK_THREADS = 256  # threads of a usual block
+MIN_WARP_INSTRUCTIONS = 30.0  # instructions of a warp that justify starting a thread block
 UNEVEN_RATIO = 1.5  # ratio of the longest block to the mean
 # Divisors of the gain of remedies outside the kernel: graphs, and a last wave that is not full.
 OUTSIDE_KERNEL_DIVISOR = 1.3
@@ -47,13 +47,13 @@ PARTIAL_WAVE_DIVISOR = 1.15
 # Accesses to local memory: instructions of one, the share that must stay indexed, and the iterations of a
 # loop that overlap once the values are in registers.
 LOCAL_ACCESS_INSTRUCTIONS = 3.0
-INDEXED_SHARE = 0.7
+INDEXED_ARRAY_SHARE = 0.7
 REGISTER_OVERLAP = 3.0
 # Functions that have intrinsics, and the share of their instructions that intrinsics save.
 _ACCURATE_FUNCTION_PATTERN = re.compile(r"\b(?:pow|exp|exp2|exp10|log|log2|log10|sin|cos|tan|sincos)f?\s*\(")
-INTRINSIC_SAVES = 0.7
-LEAST_GAIN = 1.02  # remedies below it are not reported
-GENERIC = ("in flight", "latency")  # causes of a kernel that has no particular one
+INTRINSIC_SAVED_SHARE = 0.7
+MIN_GAIN = 1.02  # remedies below it are not reported
+GENERIC_CAUSES = ("in flight", "latency")  # causes of a kernel that has no particular one
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ class PricedLaunch:
 
     @cached_property
     def durations_ns(self) -> npt.NDArray[np.float64]:
-        steady_share = kernels.steadiness(self.info, self.work, self.blocks_per_sm_limit)
+        steady_share = kernels.estimate_steadiness(self.info, self.work, self.blocks_per_sm_limit)
         sm_ns, tensor_ns, chip_ns = kernels.shared_ns(self.info, self.work, self.blocks_per_sm_limit)
         busy_sms = min(max(self.work.blocks, 1), self.info.sm_count)
         sms_per_block = min(self.pieces_per_block, self.info.sm_count / busy_sms)
-        return kernels.overlapped_ns(
+        return kernels.combine_overlapped_ns(
             self.own_ns, sm_ns / sms_per_block, tensor_ns / sms_per_block, chip_ns, steady_share
         )
 
@@ -105,7 +105,7 @@ class PricedLaunch:
         return start_ns + float(ends_ns.max(initial=0.0))
 
 
-def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = "") -> LaunchCosts:
+def compute_costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = "") -> LaunchCosts:
     """Return the modelled time of each stage of a launch, and the causes of this time. The causes are sorted
     by gain in descending order.
 
@@ -124,16 +124,18 @@ def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = 
         time_ns=launch.time_ns,
         host_ns=launch_overhead_ns(info),
         occupancy=occupancy,
-        stages=_stage_times(launch),
-        shared_share=_shared_share(launch),
+        stages=_compute_stage_times(launch),
+        shared_share=_compute_shared_share(launch),
         mma_sync_shares={
-            name: share for name, share in mma_sync_shares(info).items() if name in counters.tensor_operations
+            name: share
+            for name, share in find_mma_sync_shares(info).items()
+            if name in counters.tensor_operations
         },
         causes=tuple(sorted(causes, key=lambda cause: -cause.remaining)),
     )
 
 
-def _stage_times(launch: PricedLaunch) -> dict[str, float]:
+def _compute_stage_times(launch: PricedLaunch) -> dict[str, float]:
     info = launch.info
     launch_work = launch.work
     total_clocks = clock_ghz(info) * info.sm_count
@@ -149,7 +151,7 @@ def _stage_times(launch: PricedLaunch) -> dict[str, float]:
     }
 
 
-def _shared_share(launch: PricedLaunch) -> float:
+def _compute_shared_share(launch: PricedLaunch) -> float:
     """Return the share of the load/store units' time that accesses to shared memory take."""
     counters = launch.work.counters
     only_shared = replace(
@@ -164,7 +166,7 @@ def _shared_share(launch: PricedLaunch) -> float:
     return shared_clk / total_clk if total_clk else 0.0
 
 
-Change = Callable[[PricedLaunch], PricedLaunch]
+LaunchChange = Callable[[PricedLaunch], PricedLaunch]
 
 
 @dataclass(frozen=True)
@@ -191,9 +193,11 @@ class _CauseSearch:
             *self._wait_causes(),
             *self._narrow_causes(),
         ]
-        remedies = [(cause, change) for cause, change in candidates if cause.gain >= LEAST_GAIN]
+        remedies = [(cause, change) for cause, change in candidates if cause.gain >= MIN_GAIN]
         specific_causes = [
-            change for cause, change in remedies if cause.kind not in GENERIC or cause.detail == "narrow"
+            change
+            for cause, change in remedies
+            if cause.kind not in GENERIC_CAUSES or cause.detail == "narrow"
         ]
         improved_launch = self.launch
         for change in specific_causes:
@@ -201,7 +205,7 @@ class _CauseSearch:
         causes = []
         for cause, change in remedies:
             remaining_gain = cause.gain
-            if cause.kind in GENERIC and cause.detail != "narrow":
+            if cause.kind in GENERIC_CAUSES and cause.detail != "narrow":
                 remaining_gain = min(
                     remaining_gain, improved_launch.time_ns / change(improved_launch).time_ns
                 )
@@ -213,12 +217,12 @@ class _CauseSearch:
     def _make_cause(
         self,
         kind: CauseKind,
-        change: Change,
+        change: LaunchChange,
         sites: Sequence[AccessCounters] = (),
         detail: str = "",
         line: int = 0,
         **figures: float,
-    ) -> tuple[Cause, Change]:
+    ) -> tuple[Cause, LaunchChange]:
         worst_site = max(
             sites, key=lambda access: (access.sectors + access.wavefronts, access.requests), default=None
         )
@@ -234,7 +238,7 @@ class _CauseSearch:
         ), change
 
     # --- memory -------------------------------------------------------------------------------------
-    def _uncoalesced_causes(self) -> list[tuple[Cause, Change]]:
+    def _uncoalesced_causes(self) -> list[tuple[Cause, LaunchChange]]:
         sites = [
             access
             for access in self.launch.work.of("load", "store")
@@ -268,19 +272,19 @@ class _CauseSearch:
                 ),
             )
 
-        worst_line = _line_of(sites, lambda access: access.sectors - access.ideal_sectors)
+        worst_line = _find_costliest_line(sites, lambda access: access.sectors - access.ideal_sectors)
         return [
             self._make_cause(
                 "uncoalesced",
                 change,
                 worst_line,
-                sectors=_counter_sum(worst_line, "sectors") / _counter_sum(worst_line, "requests"),
-                ideal=_counter_sum(worst_line, "ideal_sectors") / _counter_sum(worst_line, "requests"),
+                sectors=_sum_counter(worst_line, "sectors") / _sum_counter(worst_line, "requests"),
+                ideal=_sum_counter(worst_line, "ideal_sectors") / _sum_counter(worst_line, "requests"),
                 lines=len({access.line for access in sites}),
             )
         ]
 
-    def _rereading_causes(self) -> list[tuple[Cause, Change]]:
+    def _rereading_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
         loads = [access for access in launch_work.of("load") if access.space in ("global", "generic")]
         candidates = [
@@ -290,7 +294,7 @@ class _CauseSearch:
             and access.pc not in launch_work.pace.chased
         ]
         # Data that the whole grid reads repeatedly is also read repeatedly within well-shaped blocks.
-        requested_bytes = _counter_sum(candidates, "bytes_requested")
+        requested_bytes = _sum_counter(candidates, "bytes_requested")
         reuse_over_grid = math.sqrt(requested_bytes / max(launch_work.arrays.total, 1))
         sites = [
             access
@@ -300,12 +304,12 @@ class _CauseSearch:
         if not sites:
             return []
         pcs = {access.pc for access in sites}
-        reuse = _counter_sum(sites, "bytes_requested") / max(
-            _counter_sum(sites, "missed_sectors") * SECTOR_BYTES, 1
+        reuse = _sum_counter(sites, "bytes_requested") / max(
+            _sum_counter(sites, "missed_sectors") * SECTOR_BYTES, 1
         )
         reuse = max(reuse, reuse_over_grid)
-        reads_saved = min(reuse, TILE_READS)
-        tiled_share = _counter_sum(sites, "requests") / max(_counter_sum(loads, "requests"), 1)
+        reads_saved = min(reuse, TILE_SAVED_READS)
+        tiled_share = _sum_counter(sites, "requests") / max(_sum_counter(loads, "requests"), 1)
 
         def change(launch: PricedLaunch) -> PricedLaunch:
             tiled = _change_accesses(
@@ -329,7 +333,7 @@ class _CauseSearch:
             )
             # One pass of the banks each; where all lanes read one word, ptxas loads four of them at once.
             shared_accesses = [
-                _as_shared(access, round(access.requests * remaining_share))
+                _move_to_shared(access, round(access.requests * remaining_share))
                 for access in launch.work.accesses
                 if access.pc in pcs
                 for remaining_share in [
@@ -343,15 +347,17 @@ class _CauseSearch:
                 tiled.work, counters=replace(counters, accesses=(*counters.accesses, *shared_accesses))
             )
             memory_clk = kernels.chain_clk(launch.info, launch.work)
-            shared_clk = _chain_clk_at(launch.work, SHARED_CLK)
+            shared_clk = _interpolate_chain_clk(launch.work, SHARED_CLK)
             latency_share = min(1.0, (shared_clk + (memory_clk - shared_clk) / reads_saved) / memory_clk)
             wait_share = launch.wait_share * (1.0 - tiled_share * (1.0 - latency_share))
-            return replace(tiled, work=tiled_work, wait_share=wait_share * _wait_correction(launch, tiled))
+            return replace(
+                tiled, work=tiled_work, wait_share=wait_share * _compute_wait_correction(launch, tiled)
+            )
 
-        worst_line = _line_of(sites, lambda access: access.requests)
+        worst_line = _find_costliest_line(sites, lambda access: access.requests)
         return [self._make_cause("re-reading", change, worst_line, times=reuse, tile=reads_saved)]
 
-    def _conflict_causes(self) -> list[tuple[Cause, Change]]:
+    def _conflict_causes(self) -> list[tuple[Cause, LaunchChange]]:
         sites = [
             access
             for access in self.launch.work.counters.accesses
@@ -369,19 +375,19 @@ class _CauseSearch:
                 ),
             )
 
-        worst_line = _line_of(sites, lambda access: access.bank_conflicts)
-        requests = _counter_sum(worst_line, "requests")
+        worst_line = _find_costliest_line(sites, lambda access: access.bank_conflicts)
+        requests = _sum_counter(worst_line, "requests")
         return [
             self._make_cause(
                 "bank conflicts",
                 change,
                 worst_line,
-                wavefronts=_counter_sum(worst_line, "wavefronts") / requests,
-                ideal=_counter_sum(worst_line, "ideal_wavefronts") / requests,
+                wavefronts=_sum_counter(worst_line, "wavefronts") / requests,
+                ideal=_sum_counter(worst_line, "ideal_wavefronts") / requests,
             )
         ]
 
-    def _atomic_causes(self) -> list[tuple[Cause, Change]]:
+    def _atomic_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
         sites = [access for access in launch_work.of("atomic") if access.space != "shared" and access.sectors]
         if not sites:
@@ -413,7 +419,7 @@ class _CauseSearch:
                 launch, lambda access: with_fewer_lanes(access) if access.pc in pcs else access
             )
 
-        worst_line = _line_of(sites, lambda access: access.bytes_requested)
+        worst_line = _find_costliest_line(sites, lambda access: access.bytes_requested)
         lanes = sum(access.bytes_requested / access.size_bytes for access in worst_line)
         words = launch_work.arrays.target_bytes(worst_line[0]) // worst_line[0].size_bytes
         return [
@@ -429,7 +435,7 @@ class _CauseSearch:
             )
         ]
 
-    def _spill_causes(self) -> list[tuple[Cause, Change]]:
+    def _spill_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
         sites = [access for access in launch_work.accesses if access.space == "local"]
         if not sites:
@@ -441,7 +447,7 @@ class _CauseSearch:
             @ launch_work.pace.pipes[:, PIPES.index("issue")]
         )
         issue_share = max(
-            0.4, 1.0 - LOCAL_ACCESS_INSTRUCTIONS * _counter_sum(sites, "requests") / max(issued_clk, 1.0)
+            0.4, 1.0 - LOCAL_ACCESS_INSTRUCTIONS * _sum_counter(sites, "requests") / max(issued_clk, 1.0)
         )
 
         def change(launch: PricedLaunch) -> PricedLaunch:
@@ -458,10 +464,12 @@ class _CauseSearch:
             )
             without_traffic = _change_accesses(
                 in_registers,
-                lambda access: _with_no_sectors(replace(access, requests=1)) if access.pc in pcs else access,
+                lambda access: _remove_sectors(replace(access, requests=1)) if access.pc in pcs else access,
             )
             # Values that must be indexed stay in memory; assume that most of them are in shared memory.
-            shared_accesses = [_as_shared(access, round(INDEXED_SHARE * access.requests)) for access in sites]
+            shared_accesses = [
+                _move_to_shared(access, round(INDEXED_ARRAY_SHARE * access.requests)) for access in sites
+            ]
             counters = without_traffic.work.counters
             return replace(
                 without_traffic,
@@ -471,19 +479,19 @@ class _CauseSearch:
                 ),
             )
 
-        worst_line = _line_of(sites, lambda access: access.requests)
+        worst_line = _find_costliest_line(sites, lambda access: access.requests)
         return [
             self._make_cause(
                 "spills",
                 change,
                 worst_line,
-                requests=_counter_sum(sites, "requests"),
-                size_bytes=_counter_sum(sites, "sectors") * SECTOR_BYTES,
+                requests=_sum_counter(sites, "requests"),
+                size_bytes=_sum_counter(sites, "sectors") * SECTOR_BYTES,
             )
         ]
 
     # --- instructions -------------------------------------------------------------------------------
-    def _divergence_causes(self) -> list[tuple[Cause, Change]]:
+    def _divergence_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
         full_executions = -(-launch_work.lane_executions // WARP_SIZE)
         if not (full_executions < launch_work.executions).any():
@@ -535,7 +543,7 @@ class _CauseSearch:
             )
         ]
 
-    def _pipe_causes(self) -> list[tuple[Cause, Change]]:
+    def _pipe_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
         clk_by_pipe = pipe_clk(self.launch.info)
         pipe_instructions = (
@@ -587,7 +595,7 @@ class _CauseSearch:
         work_share = sum(by_line[line_number] for line_number in slow_lines) / max(sum(by_line.values()), 1)
         if slow_lines:
             remaining_issue = dict.fromkeys(
-                ("issue", "fma", "imad", "alu", "uniform"), 1.0 - INTRINSIC_SAVES * work_share
+                ("issue", "fma", "imad", "alu", "uniform"), 1.0 - INTRINSIC_SAVED_SHARE * work_share
             )
             worst_line = max(slow_lines, key=lambda line_number: by_line[line_number])
             causes.append(
@@ -602,7 +610,7 @@ class _CauseSearch:
         return causes
 
     # --- placement of the grid on the device --------------------------------------------------------------
-    def _occupancy_causes(self) -> list[tuple[Cause, Change]]:
+    def _occupancy_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch = self.launch
         limits = self.occupancy.blocks_by_limit
         warps = launch.work.warps_per_block
@@ -613,7 +621,9 @@ class _CauseSearch:
         if blocks_that_fit <= launch.blocks_per_sm_limit:
             return []
         limit_name = min(limits, key=lambda name: limits[name])
-        merged_blocks = max(1.0, USUAL_THREADS / launch.block_threads) if limit_name == "blocks" else 1.0
+        merged_blocks = (
+            max(1.0, USUAL_BLOCK_THREADS / launch.block_threads) if limit_name == "blocks" else 1.0
+        )
         return [
             self._make_cause(
                 "occupancy",
@@ -629,18 +639,19 @@ class _CauseSearch:
             )
         ]
 
-    def _grid_causes(self) -> list[tuple[Cause, Change]]:
+    def _grid_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch = self.launch
         warps = launch.work.blocks * launch.work.warps_per_block
         warp_slots = launch.info.sm_count * self.occupancy.max_warps_per_sm
         pieces_per_block = min(
-            0.8 * warp_slots / warps, launch.work.counters.warp_instructions / launch.work.warps / LEAST_WORK
+            0.8 * warp_slots / warps,
+            launch.work.counters.warp_instructions / launch.work.warps / MIN_WARP_INSTRUCTIONS,
         )
         # A chain of addresses cannot be split.
         if (
             launch.work.blocks >= launch.info.sm_count
             or pieces_per_block <= 1.0
-            or _chain_shares(launch.work)[0]
+            or _compute_chain_shares(launch.work)[0]
         ):
             return []
         return [
@@ -653,7 +664,7 @@ class _CauseSearch:
             )
         ]
 
-    def _tail_causes(self) -> list[tuple[Cause, Change]]:
+    def _tail_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch = self.launch
         if launch.work.blocks < 2:
             return []
@@ -669,9 +680,9 @@ class _CauseSearch:
             )
         ]
 
-    def _wait_causes(self) -> list[tuple[Cause, Change]]:
+    def _wait_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
-        is_chained, memory_share = _chain_shares(launch_work)
+        is_chained, memory_share = _compute_chain_shares(launch_work)
         cause_kind: CauseKind = "in flight" if memory_share >= 0.5 and not is_chained else "latency"
         loads = list(launch_work.of("load")) if memory_share >= 0.5 else []
         wait_line = 0
@@ -682,7 +693,7 @@ class _CauseSearch:
             self._make_cause(
                 cause_kind,
                 lambda launch: replace(launch, wait_share=launch.wait_share / OVERLAPPED_OPERATIONS),
-                _line_of(loads, lambda access: access.requests) if loads else (),
+                _find_costliest_line(loads, lambda access: access.requests) if loads else (),
                 line=wait_line,
                 detail="memory" if memory_share >= 0.5 else "arithmetic",
                 warps=min(self.occupancy.blocks_per_sm, -(-launch_work.blocks // self.launch.info.sm_count))
@@ -691,11 +702,11 @@ class _CauseSearch:
             )
         ]
 
-    def _narrow_causes(self) -> list[tuple[Cause, Change]]:
+    def _narrow_causes(self) -> list[tuple[Cause, LaunchChange]]:
         """Return the cause "lanes move only one or two bytes per access", if it applies."""
         launch_work = self.launch.work
         sites = [access for access in launch_work.of("load", "store") if access.space != "local"]
-        moved_bytes = _counter_sum(sites, "bytes_requested")
+        moved_bytes = _sum_counter(sites, "bytes_requested")
         lanes = sum(access.bytes_requested / access.size_bytes for access in sites)
         if not sites or moved_bytes >= WORD_BYTES * lanes:
             return []
@@ -712,7 +723,9 @@ class _CauseSearch:
                 with_fewer_requests, work=widened_work, merged_blocks=launch.merged_blocks * width_factor
             )
 
-        narrow_line = _line_of(sites, lambda access: access.requests * (access.size_bytes < WORD_BYTES))
+        narrow_line = _find_costliest_line(
+            sites, lambda access: access.requests * (access.size_bytes < WORD_BYTES)
+        )
         return [
             self._make_cause(
                 "in flight",
@@ -740,12 +753,12 @@ class _CauseSearch:
         ]
 
 
-def _counter_sum(sites: Iterable[AccessCounters], counter: str) -> int:
+def _sum_counter(sites: Iterable[AccessCounters], counter: str) -> int:
     """Return the sum of one counter of several accesses."""
     return sum(int(getattr(access, counter)) for access in sites)
 
 
-def _line_of(
+def _find_costliest_line(
     sites: Sequence[AccessCounters], cost: Callable[[AccessCounters], float]
 ) -> list[AccessCounters]:
     """Return the accesses of the source line whose accesses have the highest total cost."""
@@ -765,10 +778,10 @@ def _change_accesses(
     return replace(launch, work=replace(launch.work, counters=replace(counters, accesses=accesses)))
 
 
-def _as_shared(access: AccessCounters, wavefronts: int) -> AccessCounters:
+def _move_to_shared(access: AccessCounters, wavefronts: int) -> AccessCounters:
     """Return an access to shared memory with this many wavefronts that replaces another access."""
     return replace(
-        _with_no_sectors(access),
+        _remove_sectors(access),
         pc=-1 - access.pc,
         space="shared",
         wavefronts=wavefronts,
@@ -776,7 +789,7 @@ def _as_shared(access: AccessCounters, wavefronts: int) -> AccessCounters:
     )
 
 
-def _with_no_sectors(access: AccessCounters) -> AccessCounters:
+def _remove_sectors(access: AccessCounters) -> AccessCounters:
     """Return an access that causes no traffic to the caches."""
     return replace(access, sectors=0, missed_sectors=0, half_lines=0, line_passes=0, missed_requests=0)
 
@@ -805,7 +818,7 @@ def _change_pipes(
     return replace(launch, work=replace(launch.work, pace=replace(pace, pipes=pipes, chain_clk=chain)))
 
 
-def _chain_clk_at(work: KernelWork, load_clk: float) -> float:
+def _interpolate_chain_clk(work: KernelWork, load_clk: float) -> float:
     """Return the clocks that a warp needs when it runs alone and every load takes `load_clk` clocks."""
     total_clk = 0.0
     for piece_index in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
@@ -814,14 +827,14 @@ def _chain_clk_at(work: KernelWork, load_clk: float) -> float:
     return total_clk / work.warps
 
 
-def _wait_correction(old_launch: PricedLaunch, new_launch: PricedLaunch) -> float:
+def _compute_wait_correction(old_launch: PricedLaunch, new_launch: PricedLaunch) -> float:
     """Return the factor that keeps a block's own time the same although its accesses were changed."""
     return kernels.chain_clk(old_launch.info, old_launch.work) / max(
         kernels.chain_clk(new_launch.info, new_launch.work), 1e-9
     )
 
 
-def _chain_shares(work: KernelWork) -> tuple[bool, float]:
+def _compute_chain_shares(work: KernelWork) -> tuple[bool, float]:
     """Return whether loads depend on other loads, and the share of a warp's time that it waits for memory."""
     pace = work.pace
     waited_clk = 0.0

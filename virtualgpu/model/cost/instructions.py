@@ -21,7 +21,7 @@ from virtualgpu.records import DeviceInfo
 # ``tensor`` multiplies matrices, counted in products of 16 x 8 by 8 x 16 halves.
 PIPES = ("issue", "fma", "imad", "alu", "half", "fp64", "xu", "lsu", "uniform", "tensor")
 
-WARP = 32
+WARP_LANES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class InstructionCost:
         return self.extra + sum(pipe_slots for _, pipe_slots in self.pipes)
 
 
-FREE = InstructionCost()
+NO_COST = InstructionCost()
 _ALU_COST = InstructionCost((("alu", 1.0),), 4.5)
 _EITHER_PIPE_COST = InstructionCost((), 4.5, 1.0)  # add, shift left: ptxas chooses a free pipe
 _FMA_COST = InstructionCost((("fma", 1.0),), 4.0)
@@ -80,7 +80,7 @@ _SLOW_INSTRUCTIONS = {
 # Division by a value that a loop does not change: its reciprocal is computed once.
 INVARIANT_DIVISION_COST = InstructionCost((("imad", 4.0), ("alu", 8.0)), 68.0, 6.0)
 # A product or a shift added to an address.
-ADDRESS_SUM = _WIDE_COST
+ADDRESS_SUM_COST = _WIDE_COST
 
 
 @functools.lru_cache(maxsize=4096)
@@ -89,7 +89,7 @@ def instruction_cost(opcode: str) -> InstructionCost:
     opcode_parts = opcode.split(".")
     root = opcode_parts[0]
     if root in ("wmma", "mma", "ldmatrix", "stmatrix"):
-        return _matrix_cost(opcode_parts)
+        return _find_matrix_cost(opcode_parts)
     if root == "cp":
         return InstructionCost((("lsu", 1.0),)) if is_copy(opcode_parts) else _COPY_GROUP_COST
     type_name = opcode_parts[-1]
@@ -97,7 +97,7 @@ def instruction_cost(opcode: str) -> InstructionCost:
     is_floating = type_name in ("f32", "f64")
     is_64_bit = bits == "64"
     if root in ("ld", "ldu"):
-        return _load(opcode_parts)
+        return _find_load_cost(opcode_parts)
     if root in ("st", "red"):
         return InstructionCost((("lsu", 1.0),), 0.0)
     if root == "atom":
@@ -105,11 +105,11 @@ def instruction_cost(opcode: str) -> InstructionCost:
     if root == "mov" and type_name == "special":
         return _SPECIAL_REGISTER_COST
     if type_name == "pred" or root in ("cvta", "mov", "isspacep", "call", "ret", "exit"):
-        return FREE
+        return NO_COST
     if root in ("bra", "brx"):
         return _BRANCH_COST if "uni" not in opcode_parts else InstructionCost((("uniform", 0.5),))
     if root in ("neg", "abs") and is_floating:
-        return FREE
+        return NO_COST
     if root in ("div", "rem", "sqrt", "rcp"):
         mode = next((modifier for modifier in opcode_parts[1:] if modifier in ("rn", "full", "approx")), "")
         if is_floating and (root, mode) in (("rcp", "approx"), ("sqrt", "approx")):
@@ -126,7 +126,7 @@ def instruction_cost(opcode: str) -> InstructionCost:
             else InstructionCost((("xu", 1.0), ("fma", 2.0)), 26.0)
         )
     if root == "cvt":
-        return _conversion_cost(opcode_parts)
+        return _find_conversion_cost(opcode_parts)
     if root in ("popc", "clz", "brev", "bfind", "fns"):
         return _COUNT_BITS_COST if not is_64_bit else InstructionCost((("xu", 2.0),), 30.0, 1.0)
     if root in ("shfl", "match"):
@@ -149,11 +149,11 @@ def instruction_cost(opcode: str) -> InstructionCost:
         if is_64_bit:
             return InstructionCost((("imad", 4.0),), 13.0, 1.0)
         if root == "mul" and "wide" in opcode_parts:
-            return FREE
+            return NO_COST
         return _IMAD_COST if "hi" not in opcode_parts else InstructionCost((("imad", 3.0),), 9.0)
     if is_64_bit:
         if root == "shl":
-            return FREE
+            return NO_COST
         return InstructionCost(
             (("alu", 1.5 if root in ("add", "sub") else 2.0),), 5.0
         )  # sums of three are one
@@ -167,7 +167,7 @@ def is_copy(parts: Sequence[str]) -> bool:
     return len(parts) > 2 and parts[0] == "cp" and parts[2] in ("ca", "cg")
 
 
-def _matrix_cost(opcode_parts: list[str]) -> InstructionCost:
+def _find_matrix_cost(opcode_parts: list[str]) -> InstructionCost:
     """Return the cost of a tensor-core instruction, or of a load or store of its operands."""
     if "mma" not in opcode_parts[:2]:
         loads = opcode_parts[0] == "ldmatrix" or opcode_parts[1] == "load"
@@ -190,7 +190,7 @@ def _matrix_cost(opcode_parts: list[str]) -> InstructionCost:
     return InstructionCost((("tensor", products),))
 
 
-def _load(opcode_parts: list[str]) -> InstructionCost:
+def _find_load_cost(opcode_parts: list[str]) -> InstructionCost:
     space = next(
         (
             modifier
@@ -206,11 +206,11 @@ def _load(opcode_parts: list[str]) -> InstructionCost:
     return InstructionCost((("lsu", 1.0),), 0.0, 0.0, "shared" if space == "shared" else "global")
 
 
-def _conversion_cost(opcode_parts: list[str]) -> InstructionCost:
+def _find_conversion_cost(opcode_parts: list[str]) -> InstructionCost:
     target_type = opcode_parts[-2]
     source_type = opcode_parts[-1]
     if target_type[0] in "bus" and source_type[0] in "bus":
-        return FREE if "sat" not in opcode_parts else _ALU_COST
+        return NO_COST if "sat" not in opcode_parts else _ALU_COST
     if "f64" in (target_type, source_type):
         return InstructionCost((("xu", 1.0), ("fma", 1.0)), 20.0)
     if target_type[0] == "f" and source_type[0] == "f":
@@ -237,12 +237,12 @@ MATRIX_CLK = 2.0  # of a load, for each 8 x 8 matrix
 WORDS_OF_TF32 = 4.0
 GENERIC_CLK = 11.0
 # Share of the published rate that mma.sync reaches where other instructions (wgmma, tcgen05) are faster.
-SYNC_SHARES = {9: 0.64, 10: 0.64}
+MMA_SYNC_SHARES = {9: 0.64, 10: 0.64}
 
 
 # Results per clock and SM by compute capability: FP32, integer multiply, other integer, half2, FP64, special
 # functions and conversions, load and store. CUDA C++ Programming Guide, "Arithmetic Instructions".
-_RATES: Mapping[tuple[int, int], tuple[float, float, float, float, float, float, float]] = {
+_RESULTS_PER_CLK: Mapping[tuple[int, int], tuple[float, float, float, float, float, float, float]] = {
     (5, 0): (128, 16, 128, 1, 4, 32, 32),
     (6, 0): (64, 16, 64, 64, 32, 16, 32),
     (6, 1): (128, 16, 128, 1, 4, 32, 32),
@@ -261,8 +261,10 @@ ISSUE_PER_CLK = 4.0  # four schedulers, one warp instruction each
 def pipe_clk(info: DeviceInfo) -> dict[str, float]:
     """Return the number of clocks for which one warp instruction occupies each pipe of an SM."""
     capability = info.compute_capability
-    results_per_clk = _RATES[max((listed for listed in _RATES if listed <= capability), default=min(_RATES))]
-    fma, imad, alu, half, fp64, xu, lsu = (WARP / rate for rate in results_per_clk)
+    results_per_clk = _RESULTS_PER_CLK[
+        max((listed for listed in _RESULTS_PER_CLK if listed <= capability), default=min(_RESULTS_PER_CLK))
+    ]
+    fma, imad, alu, half, fp64, xu, lsu = (WARP_LANES / rate for rate in results_per_clk)
     return {
         "issue": 1.0 / ISSUE_PER_CLK,
         "fma": fma,
@@ -273,5 +275,5 @@ def pipe_clk(info: DeviceInfo) -> dict[str, float]:
         "xu": xu,
         "lsu": lsu,
         "uniform": 1.0 / ISSUE_PER_CLK,
-        "tensor": PRODUCT_ADDS / (tensor_rate(info) * SYNC_SHARES.get(capability[0], 1.0)),
+        "tensor": PRODUCT_ADDS / (tensor_rate(info) * MMA_SYNC_SHARES.get(capability[0], 1.0)),
     }

@@ -3,7 +3,7 @@
 A block's time has two parts: the time that one of its warps needs alone (`KernelWork.pace`: instructions
 wait for their operands, loads for memory), and the time on resources that it shares with the other blocks
 of its SM (issue slots, pipes, the load/store unit) and of the chip (L2, DRAM, atomic units). Neither part
-hides the other completely, so the two add up almost as the sides of a right triangle do (`OVERLAP`).
+hides the other completely, so the two add up almost as the sides of a right triangle do (`OVERLAP_EXPONENT`).
 
 Constants without a source of their own were fitted, all at once, to 208 launches on an H100 and an H200
 (``tools/timing``, warm caches, CUDA graphs; 118 more were not used for the fit). Those of L1's lines and
@@ -38,9 +38,9 @@ WARP_START_CLK = 5.5  # per SM: 4,096 empty blocks of 1,024 threads take 3.9 us
 BARRIER_WARP_CLK = 1.6  # of a barrier, per warp of the block
 BARRIER_DRAIN_CLK = 80.0  # of a barrier, until tensor cores are busy again
 # exponent with which own and shared time add up, in one wave and in many
-OVERLAP = 2.02
-STEADY_OVERLAP = 2.34
-TENSOR_OVERLAP = 3.0  # of tensor cores and the load/store unit: tiles of 1 to 16 warps
+OVERLAP_EXPONENT = 2.02
+STEADY_OVERLAP_EXPONENT = 2.34
+TENSOR_OVERLAP_EXPONENT = 3.0  # of tensor cores and the load/store unit: tiles of 1 to 16 warps
 
 # --- SM -----------------------------------------------------------------------------------------
 ISSUE_SURPLUS = 1.06  # machine instructions per PTX instruction
@@ -48,7 +48,7 @@ ISSUE_SURPLUS = 1.06  # machine instructions per PTX instruction
 # one clock: 16 warps with 23 patterns of addresses (`memory_probes.cu`).
 LOAD_CLK = 1.38
 LINES_PER_CLK = 4.0
-FILL_CLK = 1.0  # per sector that comes from L2 without its neighbour
+L1_FILL_CLK = 1.0  # per sector that comes from L2 without its neighbour
 REQUEST_CLK = 1.43  # per store,
 SECTOR_CLK = 0.139  # per sector of it where lanes are contiguous,
 SCATTERED_SECTOR_CLK = 0.907  # and where they are not
@@ -59,11 +59,11 @@ L2_LATENCY_CLK = 282.0
 DRAM_LATENCY_CLK = 721.0
 # A request of n lines waits for the slowest of them, log2 n such shares longer than for one, and for each
 # additional pass of L1: chains of 1 to 32 lanes.
-L2_SPREAD = 0.02
-DRAM_SPREAD = 0.11
-PASS_CLK = 2.3
+L2_LATENCY_SPREAD = 0.02
+DRAM_LATENCY_SPREAD = 0.11
+L1_PASS_CLK = 2.3
 CONFLICT_CLK = 2.0  # of a load from shared memory, for each wavefront beyond those without bank conflicts
-COPY_CLK = 20.0  # of an asynchronous copy, in addition to the latency of its source
+ASYNC_COPY_CLK = 20.0  # of an asynchronous copy, in addition to the latency of its source
 
 # --- chip ---------------------------------------------------------------------------------------
 L2_SECTOR_CLK = 1.036  # per SM
@@ -229,17 +229,17 @@ TRANSPOSED_PASSES = 2.0  # passes for eight rows, for each that four rows at twi
 FRAGMENT_ROWS = 8  # rows of 16 or 32 bytes in one access to a fragment of wmma
 
 
-def machine_counters(counters: KernelCounters) -> KernelCounters:
+def estimate_machine_counters(counters: KernelCounters) -> KernelCounters:
     """Convert the counters of memory accesses from PTX instructions to machine instructions.
 
     The PTX counters treat each element of a matrix fragment as a separate access. In machine code, a lane
     accesses two halves or two sums at once, and a warp eight rows. From shared memory, ``ldmatrix`` loads
     fragments. Accesses with ``.cg`` request all their sectors from L2.
     """
-    return replace(counters, accesses=tuple(map(_machine_access, counters.accesses)))
+    return replace(counters, accesses=tuple(map(_estimate_machine_access, counters.accesses)))
 
 
-def _machine_access(access: AccessCounters) -> AccessCounters:
+def _estimate_machine_access(access: AccessCounters) -> AccessCounters:
     if ".cg" in access.text:
         return replace(access, missed_sectors=access.sectors, missed_requests=access.requests)
     if not access.text.startswith("wmma") or not access.requests:
@@ -255,13 +255,13 @@ def _machine_access(access: AccessCounters) -> AccessCounters:
         missed_sectors=min(access.missed_sectors, sectors),
         missed_requests=min(access.missed_requests, requests),
         half_lines=min(access.half_lines, sectors),
-        line_passes=_fragment_passes(access, requests),
+        line_passes=_estimate_fragment_passes(access, requests),
         wavefronts=wavefronts,
         ideal_wavefronts=min(requests, wavefronts),
     )
 
 
-def _fragment_passes(access: AccessCounters, requests: int) -> int:
+def _estimate_fragment_passes(access: AccessCounters, requests: int) -> int:
     """Return the additional passes of L1 for the rows of a fragment in global memory.
 
     An element of a fragment that is transposed is in four rows, whose distance is twice that of the eight
@@ -307,11 +307,11 @@ def block_durations_ns(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -
     often as each of its neighbours, until one of them has finished.
     """
     sm, tensor, chip = shared_ns(info, work, blocks_per_sm)
-    steady = steadiness(info, work, blocks_per_sm)
-    return overlapped_ns(own_ns(info, work), sm, tensor, chip, steady)
+    steady = estimate_steadiness(info, work, blocks_per_sm)
+    return combine_overlapped_ns(own_ns(info, work), sm, tensor, chip, steady)
 
 
-def overlapped_ns(
+def combine_overlapped_ns(
     own: npt.NDArray[np.float64],
     sm: npt.NDArray[np.float64],
     tensor: npt.NDArray[np.float64],
@@ -319,15 +319,17 @@ def overlapped_ns(
     steady: float,
 ) -> npt.NDArray[np.float64]:
     """Return the duration of each block, computed from its own time and its times on shared resources."""
-    power = OVERLAP + steady * (STEADY_OVERLAP - OVERLAP)
+    power = OVERLAP_EXPONENT + steady * (STEADY_OVERLAP_EXPONENT - OVERLAP_EXPONENT)
     durations: npt.NDArray[np.float64] = (own**power + np.maximum(sm, chip) ** power) ** (1.0 / power)
     fed_ns = np.where(
-        tensor > 0.0, (tensor**TENSOR_OVERLAP + sm**TENSOR_OVERLAP) ** (1.0 / TENSOR_OVERLAP), 0.0
+        tensor > 0.0,
+        (tensor**TENSOR_OVERLAP_EXPONENT + sm**TENSOR_OVERLAP_EXPONENT) ** (1.0 / TENSOR_OVERLAP_EXPONENT),
+        0.0,
     )
     return np.maximum(durations, fed_ns)
 
 
-def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
+def estimate_steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
     """Return how steadily new blocks replace finished blocks, as a number from 0 to 1. The number is 0 if all
     blocks run at the same time.
     """
@@ -348,19 +350,19 @@ def shared_ns(
     if tail_blocks:
         residents_of_chip[work.blocks - tail_blocks :] = tail_blocks
     residents_of_sm = np.maximum(np.ceil(residents_of_chip / info.sm_count), 1.0)
-    steady = steadiness(info, work, blocks_per_sm)
+    steady = estimate_steadiness(info, work, blocks_per_sm)
     clocks = sm_clk(info, work)
     tensor_clk = clocks.pop("tensor")
-    instruction_shares = _shares_of(work.warp_instructions)
+    instruction_shares = _to_shares(work.warp_instructions)
     sm_ns, tensor_ns = (
-        _time_until_served(instruction_shares * (clk / clock_ghz(info)), residents_of_sm, steady)
+        _compute_service_end(instruction_shares * (clk / clock_ghz(info)), residents_of_sm, steady)
         for clk in (max(clocks.values()), tensor_clk)
     )
-    chip_time_ns = _shares_of(work.sectors) * max(chip_ns(info, work, steady).values())
-    return sm_ns, tensor_ns, _time_until_served(chip_time_ns, residents_of_chip, steady)
+    chip_time_ns = _to_shares(work.sectors) * max(chip_ns(info, work, steady).values())
+    return sm_ns, tensor_ns, _compute_service_end(chip_time_ns, residents_of_chip, steady)
 
 
-def _shares_of(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _to_shares(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     count_total = int(counts.sum())
     if not count_total:
         return np.full(counts.size, 1.0 / max(counts.size, 1))
@@ -368,7 +370,7 @@ def _shares_of(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     return shares
 
 
-def _time_until_served(
+def _compute_service_end(
     service: npt.NDArray[np.float64], residents: npt.NDArray[np.float64], steady: float
 ) -> npt.NDArray[np.float64]:
     """Return for each block the time until it is served, if the running blocks take turns on a resource.
@@ -429,9 +431,14 @@ def block_clk(info: DeviceInfo, work: KernelWork) -> float:
         tensor_clk = clocks.pop("tensor")
         totals.update(clocks)
         phase_clk = float(piece_clk[phases == phase_number].sum()) / work.warps
-        phase_clk = (phase_clk**OVERLAP + max(clocks.values()) ** OVERLAP) ** (1.0 / OVERLAP)
+        phase_clk = (phase_clk**OVERLAP_EXPONENT + max(clocks.values()) ** OVERLAP_EXPONENT) ** (
+            1.0 / OVERLAP_EXPONENT
+        )
         total_clk += max(phase_clk, tensor_clk)
-    return float(max(total_clk**OVERLAP - max(totals.values()) ** OVERLAP, 0.0) ** (1.0 / OVERLAP))
+    return float(
+        max(total_clk**OVERLAP_EXPONENT - max(totals.values()) ** OVERLAP_EXPONENT, 0.0)
+        ** (1.0 / OVERLAP_EXPONENT)
+    )
 
 
 def chain_clk(info: DeviceInfo, work: KernelWork) -> float:
@@ -447,7 +454,7 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     requested_bytes, _ = work.traffic
     dram_share = min(dram_bytes(info, work) / max(requested_bytes, 1.0), 1.0)
     miss_clk = L2_LATENCY_CLK + dram_share * (DRAM_LATENCY_CLK - L2_LATENCY_CLK)
-    latency_spread = L2_SPREAD + dram_share * (DRAM_SPREAD - L2_SPREAD)
+    latency_spread = L2_LATENCY_SPREAD + dram_share * (DRAM_LATENCY_SPREAD - L2_LATENCY_SPREAD)
     miss_rates = {}
     lines = {}
     passes = {}
@@ -473,7 +480,7 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
             line_count = max(lines[pc] for pc in work.pace.loads[piece_index] if pc in lines)
             slowest_clk = miss_clk * (1.0 + latency_spread * math.log2(line_count * loads_together))
             pass_count = max(passes[pc] for pc in work.pace.loads[piece_index] if pc in passes)
-            load_clk += PASS_CLK * pass_count + miss_rate * (slowest_clk - L1_LATENCY_CLK)
+            load_clk += L1_PASS_CLK * pass_count + miss_rate * (slowest_clk - L1_LATENCY_CLK)
         piece_clk[piece_index] = float(work.executions[piece_index]) * float(
             np.interp(load_clk, LATENCIES, latency_clk)
         )
@@ -487,7 +494,7 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
         line_count = max(line_count / max(int(work.executions[wait.row]), 1), 1.0)
         slowest_clk = miss_clk * (1.0 + latency_spread * math.log2(line_count))
         missed_share = sum(miss_rates[access.pc] for access in copies) / max(len(copies), 1)
-        latency_clk = COPY_CLK + L1_LATENCY_CLK + missed_share * (slowest_clk - L1_LATENCY_CLK)
+        latency_clk = ASYNC_COPY_CLK + L1_LATENCY_CLK + missed_share * (slowest_clk - L1_LATENCY_CLK)
         waited_clk[wait.row] += _copy_wait_clk(work, wait, piece_clk, latency_clk)
     return piece_clk + waited_clk
 
@@ -558,7 +565,7 @@ def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
             line_clk = access.requests * _lines_per_request(access) / LINES_PER_CLK
             pass_clk = access.requests * _ideal_passes(access) + access.line_passes
             memory_clk += max(access.requests * LOAD_CLK, line_clk, pass_clk)
-            fill_clk += access.missed_sectors * _single_share(access) * FILL_CLK
+            fill_clk += access.missed_sectors * _single_share(access) * L1_FILL_CLK
     port_clk = max(fill_clk, L2_PORT_SHARE * _store_clk(work.of("store")))
     for access in work.of("store"):
         is_merged = access.sectors <= 1.5 * max(access.bytes_requested / SECTOR_BYTES, access.requests)

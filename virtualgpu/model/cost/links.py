@@ -20,8 +20,8 @@ KERNEL_LATENCY_NS = 1_700.0
 # Through the host's memory, as shares of the rate of a pinned copy: the first MiB reaches the host before it
 # is sent on; of larger copies, pieces go both ways at the same time.
 STAGED_LATENCY_NS = 14_800.0
-STAGED_SHARE = 0.404
-PIPELINED_SHARE = 0.692
+STAGED_BUS_SHARE = 0.404
+PIPELINED_BUS_SHARE = 0.692
 
 
 def nvlink_gbps(info: DeviceInfo, peer: DeviceInfo) -> float:
@@ -43,7 +43,7 @@ def peer_gbps(info: DeviceInfo, peer: DeviceInfo, direct: bool = True) -> float:
     """
     if direct and nvlink_gbps(info, peer):
         return nvlink_gbps(info, peer) * NVLINK_EFFICIENCY
-    return min(pinned_gbps(info), pinned_gbps(peer)) * PIPELINED_SHARE
+    return min(pinned_gbps(info), pinned_gbps(peer)) * PIPELINED_BUS_SHARE
 
 
 def peer_copy_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: int, direct: bool = True) -> float:
@@ -54,7 +54,7 @@ def peer_copy_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: int, direct: bo
     first_bytes = min(size_bytes, MIB)
     return (
         STAGED_LATENCY_NS
-        + first_bytes / rate_gbps * PIPELINED_SHARE / STAGED_SHARE
+        + first_bytes / rate_gbps * PIPELINED_BUS_SHARE / STAGED_BUS_SHARE
         + (size_bytes - first_bytes) / rate_gbps
     )
 

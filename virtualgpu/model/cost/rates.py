@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virtualgpu.model.tensor_rates import REFERENCE_FORMAT, tensor_tflops
+from virtualgpu.model.tensor_rates import REFERENCE_FORMAT, find_tensor_tflops
 from virtualgpu.records import DeviceInfo
 
 # Share of the peak that streaming kernels reach: triad or local copy of te42kyfo/gpu-benches and
@@ -38,4 +38,4 @@ def dram_gbps(info: DeviceInfo) -> float:
 
 def tensor_rate(info: DeviceInfo) -> float:
     """Return the number of half-precision multiply-adds that the tensor cores of an SM execute per clock."""
-    return 1e3 * tensor_tflops(info)[REFERENCE_FORMAT] / (2.0 * info.sm_count * clock_ghz(info))
+    return 1e3 * find_tensor_tflops(info)[REFERENCE_FORMAT] / (2.0 * info.sm_count * clock_ghz(info))

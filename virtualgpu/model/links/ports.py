@@ -16,7 +16,7 @@ from typing import Protocol
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import cost
 from virtualgpu.model.clock import Engine, Schedule
-from virtualgpu.model.links.topology import choose_topology, linked
+from virtualgpu.model.links.topology import choose_topology, has_nvlink
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Activity, DeviceInfo
 from virtualgpu.records.traffic.ports import Crossing, LinkKind, Over
@@ -24,7 +24,7 @@ from virtualgpu.records.traffic.ports import Crossing, LinkKind, Over
 MAX_CROSSINGS = 1_000_000  # most crossings of one recording
 
 
-class Linked(Protocol):
+class LinkedDevice(Protocol):
     """The interface of a device that the class `Links` uses."""
 
     @property
@@ -88,7 +88,7 @@ class Links:
         Topology of the links.
     """
 
-    def __init__(self, devices: Sequence[Linked], kind: LinkKind | None = None) -> None:
+    def __init__(self, devices: Sequence[LinkedDevice], kind: LinkKind | None = None) -> None:
         self._devices = devices
         self._infos = [device.info for device in devices]
         self.kind = choose_topology(self._infos, kind)
@@ -101,7 +101,7 @@ class Links:
 
     def can_access(self, device: int, peer: int) -> bool:
         """Return whether a device can access the memory of another device over a link."""
-        return linked(self.kind, self._infos, device, peer)
+        return has_nvlink(self.kind, self._infos, device, peer)
 
     def has_access(self, device: int, peer: int) -> bool:
         """Return whether access from a device to the memory of another device is enabled."""

@@ -33,7 +33,7 @@ class RingStep:
     adds: bool
 
 
-def chunks(count: int, ranks: int) -> list[tuple[int, int]]:
+def make_chunks(count: int, ranks: int) -> list[tuple[int, int]]:
     """Divide `count` elements into one chunk per rank, and return the beginning and end of each chunk.
 
     If `count` is not divisible by the number of ranks, the first chunks have one more element.
@@ -48,7 +48,7 @@ def chunks(count: int, ranks: int) -> list[tuple[int, int]]:
     return list(pairwise(ends))
 
 
-def steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingStep]:
+def make_steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingStep]:
     """Return the steps of a collective operation around the ring in the order in which they run.
 
     Parameters
@@ -83,7 +83,7 @@ def steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingSte
             for step_index in range(n - 1)
         ]
     total_elements = count if call == "allReduce" else n * count
-    bounds = chunks(total_elements, n)
+    bounds = make_chunks(total_elements, n)
     # Offset of the first chunk of a rank: rank r ends with chunk r of a reduce-scatter, r + 1 of an
     # all-reduce.
     phases = []
@@ -110,22 +110,22 @@ def steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingSte
     return ring_steps
 
 
-def moved(
+def count_moved_bytes(
     call: RingCall, ranks: int, count: int, item_bytes: int, root: int = 0
 ) -> dict[tuple[int, int], int]:
     """Return the number of bytes that each rank sends to the next rank during a collective operation."""
     bytes_by_hop: Counter[tuple[int, int]] = Counter()
-    for ring_step in steps(call, ranks, count, root):
+    for ring_step in make_steps(call, ranks, count, root):
         bytes_by_hop[ring_step.source, ring_step.target] += (ring_step.end - ring_step.start) * item_bytes
     return dict(bytes_by_hop)
 
 
-def step_count(call: RingCall, ranks: int) -> int:
+def count_steps(call: RingCall, ranks: int) -> int:
     """Return the number of consecutive steps of a collective operation on a ring of GPUs."""
     return (2 if call == "allReduce" else 1) * (ranks - 1)
 
 
-def adding_order(ranks: int, last: int) -> Sequence[int]:
+def make_adding_order(ranks: int, last: int) -> Sequence[int]:
     """Return the order in which the ranks add their values to a chunk. The rank `last` is the last one in
     this order.
     """

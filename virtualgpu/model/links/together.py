@@ -19,7 +19,7 @@ from virtualgpu.records.traffic.ports import Over
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class KernelPart:
     """One device of a joint kernel launch, with the stream and the arrays that it uses."""
 
     device: VirtualDevice
@@ -34,11 +34,11 @@ class _StreamEvent:
 
 def run_together(
     name: str,
-    parts: Sequence[Part],
+    parts: Sequence[KernelPart],
     move: Callable[[], object],
     duration_ns: float,
     hops: Sequence[tuple[int, int, int, Over]],
-    other_streams: Sequence[Part] = (),
+    other_streams: Sequence[KernelPart] = (),
 ) -> None:
     """Launch one kernel on each of several devices. All kernels end at the same time.
 
@@ -77,12 +77,12 @@ def run_together(
                 begin_ns = engine.earliest(begin_ns, max(1, round(duration_ns)), required_share, clock.now_ns)
         end_ns = begin_ns + duration_ns
         for part in (*parts[:-1], *other_streams):
-            _order(part, last_part)
+            _wait_for_stream(part, last_part)
         for part in parts[:-1]:
             waiting_kernel = Operation(
                 "CONCURRENT_KERNEL",
                 name,
-                _waiting_duration(part, end_ns),
+                _make_waiting_kernel(part, end_ns),
                 sm_share=sm_shares[part],
                 reads=part.reads,
                 writes=part.writes,
@@ -111,10 +111,10 @@ def run_together(
             ),
         )
         for part in (*parts[:-1], *other_streams):
-            _order(last_part, part)
+            _wait_for_stream(last_part, part)
 
 
-def _waiting_duration(part: Part, end_ns: float) -> Callable[[], float]:
+def _make_waiting_kernel(part: KernelPart, end_ns: float) -> Callable[[], float]:
     """Return a function that returns the duration of a kernel which waits until `end_ns`."""
     clock = part.device.clock
     schedule = part.device.schedule
@@ -126,7 +126,7 @@ def _waiting_duration(part: Part, end_ns: float) -> Callable[[], float]:
     return run
 
 
-def _order(first_part: Part, second_part: Part) -> None:
+def _wait_for_stream(first_part: KernelPart, second_part: KernelPart) -> None:
     """Let later operations in the stream of `second_part` wait for the present ones of `first_part`."""
     moment = first_part.device.schedule.point(first_part.stream)
     second_part.device.schedule.hold_until(second_part.stream, moment.time_ns, moment.after)

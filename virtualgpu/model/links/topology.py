@@ -10,7 +10,7 @@ from virtualgpu.records import DeviceInfo
 from virtualgpu.records.traffic.ports import LinkKind
 
 # NVLink bridges between two cards are slower than the links of boards with a switch.
-_BRIDGE_GBPS = 200.0
+_MAX_BRIDGE_GBPS = 200.0
 
 
 def check_links(kind: Any) -> LinkKind | None:
@@ -44,13 +44,13 @@ def choose_topology(infos: Sequence[DeviceInfo], kind: LinkKind | None = None) -
     if kind is None:
         if gpus_without_nvlink:
             return "host"
-        return "nvswitch" if min(info.nvlink_gbps or 0 for info in infos) >= _BRIDGE_GBPS else "pairs"
+        return "nvswitch" if min(info.nvlink_gbps or 0 for info in infos) >= _MAX_BRIDGE_GBPS else "pairs"
     if kind != "host" and gpus_without_nvlink:
         raise ValueError(f'{gpus_without_nvlink[0]} has no NVLink, so only links="host" is possible.')
     return kind
 
 
-def linked(kind: LinkKind, infos: Sequence[DeviceInfo], first: int, second: int) -> bool:
+def has_nvlink(kind: LinkKind, infos: Sequence[DeviceInfo], first: int, second: int) -> bool:
     """Return whether two GPUs are connected by NVLink."""
     if first == second or kind == "host":
         return False

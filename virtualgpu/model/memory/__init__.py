@@ -20,8 +20,8 @@ import numpy.typing as npt
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model.memory.arena import Arena
 from virtualgpu.model.memory.heap import HEAP_BYTES, DeviceHeap
-from virtualgpu.model.memory.host import host_view
-from virtualgpu.model.memory.ledger import Ledger
+from virtualgpu.model.memory.host import view_host_memory
+from virtualgpu.model.memory.ledger import MemoryTotals
 from virtualgpu.model.memory.managed import ManagedPages
 from virtualgpu.model.memory.ordered import OrderedPool
 from virtualgpu.model.memory.textures import Textures
@@ -29,15 +29,15 @@ from virtualgpu.words import count
 
 # cudaMalloc maps physical memory in 2 MiB pages and cuts requests below 1 MiB out of shared pages.
 PAGE_BYTES = 2 << 20
-SMALL_LIMIT_BYTES = 1 << 20
+MAX_SMALL_BYTES = 1 << 20
 SMALL_UNIT_BYTES = 512
 # Contents of cp.empty: a signalling NaN as float32, so that arithmetic on it gives another NaN, and a huge or
 # strange number in every other type. Arrays beyond the limit are not filled, because that would take too
 # long.
-UNWRITTEN = 0xFFB7_5EED
-UNWRITTEN_LIMIT_BYTES = 256 << 20
+UNWRITTEN_WORD = 0xFFB7_5EED
+MAX_MARKED_BYTES = 256 << 20
 # Number of ended allocations that are remembered to detect a use after free.
-MAX_ENDED = 256
+MAX_ENDED_ALLOCATIONS = 256
 _PARAMETER_PREFIX = " (parameter "
 
 
@@ -141,8 +141,8 @@ class DeviceMemory:
         self._segment_starts: list[int] = []
         self._page_bytes_used = 0
         self._live_allocations: dict[int, Allocation] = {}
-        self.ledger = Ledger()
-        self._freed_allocations: deque[Allocation] = deque(maxlen=MAX_ENDED)
+        self.ledger = MemoryTotals()
+        self._freed_allocations: deque[Allocation] = deque(maxlen=MAX_ENDED_ALLOCATIONS)
         self._starts: npt.NDArray[np.int64] | None = None
         self._ends = np.empty(0, dtype=np.int64)
         self.lock = threading.RLock()
@@ -237,7 +237,7 @@ class DeviceMemory:
         if size_bytes <= 0:
             return 0
         with self.lock:
-            if size_bytes < SMALL_LIMIT_BYTES:
+            if size_bytes < MAX_SMALL_BYTES:
                 size = _round_up(size_bytes, SMALL_UNIT_BYTES)
                 address = self._small_ranges.take(size)
                 if address is None:
@@ -546,7 +546,7 @@ class DeviceMemory:
             and size_bytes >= 0
             and address + size_bytes <= self.segment(address)[1]
         ):
-            return host_view(address, size_bytes)
+            return view_host_memory(address, size_bytes)
         if (
             address < base_address
             or size_bytes < 0
@@ -557,13 +557,13 @@ class DeviceMemory:
 
     def mark_unwritten(self, address: int, size_bytes: int) -> None:
         """Fill a range of memory with a value that marks it as uninitialized for the checks."""
-        if size_bytes <= UNWRITTEN_LIMIT_BYTES:
-            self.view(address, size_bytes & ~3).view(np.uint32)[:] = UNWRITTEN
+        if size_bytes <= MAX_MARKED_BYTES:
+            self.view(address, size_bytes & ~3).view(np.uint32)[:] = UNWRITTEN_WORD
 
     def unwritten(self, address: int, size_bytes: int) -> npt.NDArray[np.bool_]:
         """Return which 4-byte words of a range still have the value that `mark_unwritten` stored."""
         memory_words: npt.NDArray[np.uint32] = self.view(address, size_bytes & ~3).view(np.uint32)
-        is_unwritten: npt.NDArray[np.bool_] = memory_words == UNWRITTEN
+        is_unwritten: npt.NDArray[np.bool_] = memory_words == UNWRITTEN_WORD
         return is_unwritten
 
     def zero(self, address: int, size_bytes: int) -> None:

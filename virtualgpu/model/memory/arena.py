@@ -18,7 +18,7 @@ import numpy.typing as npt
 # First address tried, and the distance to the next try, so that runs show the same pointers.
 _HINT_ADDRESS = 0x7000_0000_0000
 _HINT_STRIDE = 0x0080_0000_0000
-_HINT_TRIES = 32
+_MAX_HINT_TRIES = 32
 
 _PROT_READ_WRITE = 0x1 | 0x2
 _MAP_PRIVATE = 0x02
@@ -31,8 +31,8 @@ _MADV_DONTNEED = 4
 
 _PAGE_BYTES = 1 << 16  # a multiple of every page size in use (4, 16 and 64 KiB)
 _ALIGNMENT = 1 << 21
-_DISCARD_BYTES = 8 << 20  # for fewer bytes, writing zeros is faster than new pages
-_SMALLEST_ARENA_BYTES = 64 << 20
+_MIN_DISCARD_BYTES = 8 << 20  # for fewer bytes, writing zeros is faster than new pages
+_MIN_ARENA_BYTES = 64 << 20
 _PLAIN_BUFFER_BYTES = 2 << 30
 
 
@@ -49,7 +49,7 @@ class _Mapping:
         return {"shape": (self.size_bytes,), "typestr": "|u1", "data": (self.address, False), "version": 3}
 
 
-def _libc() -> Any:
+def _load_libc() -> Any:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [
@@ -65,12 +65,12 @@ def _libc() -> Any:
     return libc
 
 
-def _map(libc: Any, size_bytes: int) -> _Mapping | None:
+def _map_memory(libc: Any, size_bytes: int) -> _Mapping | None:
     """Reserve `size_bytes` at the first free preferred address, or anywhere; return None if that fails."""
     flags = _MAP_FLAGS[sys.platform]
     failure_address = ctypes.c_void_p(-1).value
-    for attempt in range(_HINT_TRIES + 1):
-        hint = _HINT_ADDRESS + attempt * _HINT_STRIDE if attempt < _HINT_TRIES else None
+    for attempt in range(_MAX_HINT_TRIES + 1):
+        hint = _HINT_ADDRESS + attempt * _HINT_STRIDE if attempt < _MAX_HINT_TRIES else None
         address = libc.mmap(hint, size_bytes, _PROT_READ_WRITE, flags, -1, 0)
         if address is None or address == failure_address:
             return None
@@ -96,15 +96,13 @@ class Arena:
         mapping: _Mapping | None = None
         requested_bytes = -(-max(size_bytes, _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
         if sys.platform in _MAP_FLAGS:
-            self._libc = _libc()
+            self._libc = _load_libc()
             while mapping is None and requested_bytes >= _ALIGNMENT:
-                mapping = _map(self._libc, requested_bytes + _ALIGNMENT)
+                mapping = _map_memory(self._libc, requested_bytes + _ALIGNMENT)
                 if mapping is None:
-                    if requested_bytes <= _SMALLEST_ARENA_BYTES:
+                    if requested_bytes <= _MIN_ARENA_BYTES:
                         break
-                    requested_bytes = max(
-                        requested_bytes // 2 // _ALIGNMENT * _ALIGNMENT, _SMALLEST_ARENA_BYTES
-                    )
+                    requested_bytes = max(requested_bytes // 2 // _ALIGNMENT * _ALIGNMENT, _MIN_ARENA_BYTES)
         buffer: npt.NDArray[np.uint8]
         if mapping is not None:
             buffer = np.asarray(mapping)
@@ -129,7 +127,7 @@ class Arena:
         """Set a memory range to zero. Whole pages are returned to the host instead of being written."""
         first_page = -(-address // _PAGE_BYTES) * _PAGE_BYTES
         last_page = (address + size_bytes) // _PAGE_BYTES * _PAGE_BYTES
-        if not self._can_discard or last_page - first_page < _DISCARD_BYTES:
+        if not self._can_discard or last_page - first_page < _MIN_DISCARD_BYTES:
             self.view(address, size_bytes)[:] = 0
             return
         self.view(address, first_page - address)[:] = 0

@@ -18,23 +18,23 @@ import psutil
 from virtualgpu.cuda_errors import OutOfMemoryError
 
 # Smaller sizes are not checked, because the check would take longer than the copy.
-_CHECKED_BYTES = 256 << 20
+_MIN_CHECKED_BYTES = 256 << 20
 _MARGIN_BYTES = 256 << 20
 _GROUP_FILE = Path("/proc/self/cgroup")
 _GROUP_ROOT = Path("/sys/fs/cgroup")
 # Files of versions 2 and 1: limit, use, and the name of the file cache in it, which is freed when needed.
-_FILES = (
+_GROUP_FILE_NAMES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 
 
-def _available_bytes() -> int:
+def _read_available_bytes() -> int:
     """Return the free host memory in bytes, within the limits of this process's control groups."""
-    return int(min(psutil.virtual_memory().available, *_remaining_group_bytes(), 1 << 62))
+    return int(min(psutil.virtual_memory().available, *_read_remaining_group_bytes(), 1 << 62))
 
 
-def _remaining_group_bytes() -> Iterator[int]:
+def _read_remaining_group_bytes() -> Iterator[int]:
     """Yield for each memory limit of this process (container, batch system) the bytes that are left."""
     try:
         group_lines = _GROUP_FILE.read_text(encoding="utf-8").splitlines()
@@ -45,7 +45,7 @@ def _remaining_group_bytes() -> Iterator[int]:
         if controllers and "memory" not in controllers.split(","):
             continue
         groups_folder = _GROUP_ROOT / "memory" if controllers else _GROUP_ROOT
-        limit_file, use_file, cache_entry = _FILES[bool(controllers)]
+        limit_file, use_file, cache_entry = _GROUP_FILE_NAMES[bool(controllers)]
         control_group = PurePosixPath(path)
         for ancestor in (control_group, *control_group.parents):  # a limit applies to all groups within
             folder = groups_folder / ancestor.relative_to("/")
@@ -58,14 +58,14 @@ def _remaining_group_bytes() -> Iterator[int]:
                 yield limit_bytes - used_bytes + int(statistics[cache_entry])
 
 
-def host_view(address: int, size_bytes: int) -> npt.NDArray[np.uint8]:
+def view_host_memory(address: int, size_bytes: int) -> npt.NDArray[np.uint8]:
     """Return the bytes at a host address as an array. The caller must keep the memory alive."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * size_bytes).from_address(address))
 
 
 def is_nearly_full() -> bool:
     """Return whether the host has so little free memory that the operating system may soon stop processes."""
-    return _available_bytes() < _MARGIN_BYTES
+    return _read_available_bytes() < _MARGIN_BYTES
 
 
 def check_host_memory(size_bytes: int, purpose: str = "") -> None:
@@ -76,21 +76,21 @@ def check_host_memory(size_bytes: int, purpose: str = "") -> None:
     OutOfMemoryError
         If it cannot, although the virtual device may have enough memory; the message contains a remedy.
     """
-    if size_bytes < _CHECKED_BYTES:
+    if size_bytes < _MIN_CHECKED_BYTES:
         return
-    free_bytes = _available_bytes()
+    free_bytes = _read_available_bytes()
     if size_bytes + _MARGIN_BYTES > free_bytes:
         purpose = purpose or (
             "of this array: the virtual GPU stores the contents of arrays in host memory. Use a smaller "
             "array. Arrays of cp.empty and cp.zeros use host memory only after they are written"
         )
-        raise out_of_host_memory(
+        raise make_out_of_memory_error(
             f"{free_bytes / 2**30:.1f} GiB of free memory, which is too little for the "
             f"{size_bytes / 2**30:,.1f} GiB {purpose}.",
             size_bytes,
         )
 
 
-def out_of_host_memory(reason: str, size_bytes: int = 0) -> OutOfMemoryError:
+def make_out_of_memory_error(reason: str, size_bytes: int = 0) -> OutOfMemoryError:
     """Return the error to raise if the host has too little memory."""
     return OutOfMemoryError(size_bytes, 0, message=f"This computer has {reason}")

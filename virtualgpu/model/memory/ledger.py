@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Ledger:
+class MemoryTotals:
     """The amounts of reserved and used memory of one device, with their peak values.
 
     The field ``segments`` counts allocated segments, and ``driver_calls`` counts the calls that allocate or

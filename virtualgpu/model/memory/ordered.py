@@ -19,13 +19,13 @@ GRANULE_BYTES = 32 << 20
 UNIT_BYTES = 512
 # cudaMemPoolAttr (driver_types.h); the first three are the ways to reuse a freed block.
 RELEASE_THRESHOLD = 4
-RESERVED = 5
-RESERVED_HIGH = 6
-USED = 7
-USED_HIGH = 8
+RESERVED_BYTES = 5
+PEAK_RESERVED_BYTES = 6
+USED_BYTES = 7
+PEAK_USED_BYTES = 8
 
 
-class Pages(Protocol):
+class PageSource(Protocol):
     """The interface of a device's memory that a memory pool uses."""
 
     lock: Any
@@ -79,7 +79,7 @@ class OrderedPool:
         Decides when a block that a stream freed is free for other streams, too.
     """
 
-    def __init__(self, memory: Pages, clock: HostClock) -> None:
+    def __init__(self, memory: PageSource, clock: HostClock) -> None:
         self._memory = memory
         self._clock = clock
         self._top_address = memory.base_address + memory.arena_bytes // GRANULE_BYTES * GRANULE_BYTES
@@ -137,10 +137,10 @@ class OrderedPool:
         usable_pieces = [
             free_piece for free_piece in self._free_pieces if free_piece.stream in (None, stream)
         ]
-        range_start = _first_range(usable_pieces, size)
+        range_start = _find_first_range(usable_pieces, size)
         if range_start is None:
             range_start = self._grow(usable_pieces, size)
-        return _first_range(self._free_pieces, size) if range_start is None else range_start
+        return _find_first_range(self._free_pieces, size) if range_start is None else range_start
 
     def free(self, address: int, stream: int | None = None, ready_ns: int = 0) -> None:
         """Free a block of the pool.
@@ -206,7 +206,7 @@ class OrderedPool:
             for free_piece in self._free_pieces
             if free_piece.stream is None and free_piece.waits < self._clock.waits
         ]
-        runs = list(_contiguous_ranges(unused_pieces))
+        runs = list(_find_contiguous_ranges(unused_pieces))
         for granule in sorted(self._granules, reverse=True):
             if len(self._granules) * GRANULE_BYTES <= keep_bytes:
                 return
@@ -229,7 +229,7 @@ class OrderedPool:
             grown_end = (self._top_address - page_start) // GRANULE_BYTES * GRANULE_BYTES
             if grown_end > grown_start:
                 holes.append(_FreePiece(grown_start, grown_end))
-        run_start = _first_range(sorted([*usable_pieces, *holes], key=lambda piece: piece.start), size)
+        run_start = _find_first_range(sorted([*usable_pieces, *holes], key=lambda piece: piece.start), size)
         if run_start is None:
             return None
         for granule in range(run_start // GRANULE_BYTES, -(-(run_start + size) // GRANULE_BYTES)):
@@ -290,13 +290,13 @@ class OrderedPool:
         with self._locked():
             values = {
                 **self._settings,
-                RESERVED: len(self._granules) * GRANULE_BYTES,
-                RESERVED_HIGH: self._reserved_high,
-                USED: self._used_bytes,
-                USED_HIGH: self._used_high,
+                RESERVED_BYTES: len(self._granules) * GRANULE_BYTES,
+                PEAK_RESERVED_BYTES: self._reserved_high,
+                USED_BYTES: self._used_bytes,
+                PEAK_USED_BYTES: self._used_high,
             }
         if number not in values:
-            raise _invalid_value_error(
+            raise _make_invalid_value_error(
                 f"{number} is not an attribute of a memory pool. The attributes are 1 to 8."
             )
         return values[number]
@@ -312,20 +312,20 @@ class OrderedPool:
             Status 1 for anything else.
         """
         with self._locked():
-            if number == RESERVED_HIGH and value == 0:
+            if number == PEAK_RESERVED_BYTES and value == 0:
                 self._reserved_high = len(self._granules) * GRANULE_BYTES
-            elif number == USED_HIGH and value == 0:
+            elif number == PEAK_USED_BYTES and value == 0:
                 self._used_high = self._used_bytes
             elif number in self._settings:
                 self._settings[number] = value
             else:
-                raise _invalid_value_error(
+                raise _make_invalid_value_error(
                     f"attribute {number} of a memory pool cannot be set to {value}. Attributes 1 to 4 can be "
                     "set, and the high marks 6 and 8 can be reset to 0."
                 )
 
 
-def _contiguous_ranges(pieces: Iterable[_FreePiece]) -> Iterator[tuple[int, int]]:
+def _find_contiguous_ranges(pieces: Iterable[_FreePiece]) -> Iterator[tuple[int, int]]:
     """Yield start and end of each contiguous range of adjacent pieces."""
     start = end = -1
     for free_piece in pieces:
@@ -338,9 +338,9 @@ def _contiguous_ranges(pieces: Iterable[_FreePiece]) -> Iterator[tuple[int, int]
         yield start, end
 
 
-def _first_range(pieces: Iterable[_FreePiece], size: int) -> int | None:
-    return next((start for start, end in _contiguous_ranges(pieces) if end - start >= size), None)
+def _find_first_range(pieces: Iterable[_FreePiece], size: int) -> int | None:
+    return next((start for start, end in _find_contiguous_ranges(pieces) if end - start >= size), None)
 
 
-def _invalid_value_error(reason: str) -> CUDARuntimeError:
+def _make_invalid_value_error(reason: str) -> CUDARuntimeError:
     return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {reason}")

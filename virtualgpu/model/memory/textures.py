@@ -12,7 +12,7 @@ from virtualgpu.cuda_errors import CUDARuntimeError
 CAPACITY = 4096
 """Largest number of live objects; a power of two."""
 # The CUDA runtime's enumerations (driver_types.h, texture_types.h), in the order of their numbers.
-NUMBERS: dict[str, int] = {
+FIELD_NUMBERS: dict[str, int] = {
     f"cuda{kind}{name}": number
     for kind, names in (
         ("ResourceType", ("Array", "MipmappedArray", "Linear", "Pitch2D")),
@@ -27,7 +27,7 @@ WRAP, CLAMP, MIRROR, BORDER = range(4)
 SIGNED, UNSIGNED, FLOAT = range(3)
 
 # Address of texel (0, 0, 0) and distances of its neighbours, contents of a channel, and modes of reading.
-OBJECT = np.dtype(
+TEXTURE_DTYPE = np.dtype(
     [
         ("handle", "<u8"),
         ("address", "<u8"),
@@ -49,9 +49,9 @@ OBJECT = np.dtype(
 )
 
 
-def offset(name: str) -> int:
+def find_field_offset(name: str) -> int:
     """Return the byte offset of a field in the table entry of a texture object."""
-    fields = OBJECT.fields
+    fields = TEXTURE_DTYPE.fields
     assert fields is not None
     return int(fields[name][1])
 
@@ -63,7 +63,7 @@ class Textures:
     """
 
     def __init__(self) -> None:
-        self.table = np.zeros(CAPACITY, OBJECT)
+        self.table = np.zeros(CAPACITY, TEXTURE_DTYPE)
         self._generations = np.zeros(CAPACITY, np.int64)
         self._free = list(range(CAPACITY - 1, -1, -1))
         self._lock = threading.Lock()
@@ -87,7 +87,7 @@ class Textures:
             slot = self._free.pop()
             self._generations[slot] += 1
             table_row = self.table[slot : slot + 1]
-            table_row[:] = np.zeros(1, OBJECT)
+            table_row[:] = np.zeros(1, TEXTURE_DTYPE)
             for name, field_value in fields.items():
                 table_row[name] = field_value
             table_row["handle"] = handle = int(self._generations[slot]) * CAPACITY + slot

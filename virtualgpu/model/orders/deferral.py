@@ -26,7 +26,7 @@ class _DelayedOperation:
     keeps: bool
 
 
-class Deferral:
+class StreamDeferral:
     """The delayed operations of a machine, which run in a chosen order instead of the submission order.
 
     Parameters

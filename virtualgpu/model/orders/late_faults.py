@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from virtualgpu.cuda_errors import CUDARuntimeError, KernelFault
-from virtualgpu.model.orders.deferral import Deferral
+from virtualgpu.model.orders.deferral import StreamDeferral
 from virtualgpu.model.recording.program_lines import ProgramLines
 
 if TYPE_CHECKING:
     from virtualgpu.model.machine import Machine
 
-_MESSAGES = {
+_ERROR_MESSAGES = {
     700: "an illegal memory access was encountered",
     702: "the launch timed out and was terminated",
     710: "device-side assert triggered",
@@ -34,7 +34,7 @@ class LaunchSite(NamedTuple):
     line: int
 
 
-class LateFaults(Deferral):
+class LateFaults(StreamDeferral):
     """The delayed operations of a program. The operations run in the order of submission when a call waits
     for them.
 
@@ -137,7 +137,7 @@ class LateFaults(Deferral):
     def _raise_error(self) -> None:
         if self._error is not None:
             status, name = self._error
-            raise CUDARuntimeError(status, name, _MESSAGES.get(status, "unspecified launch failure"))
+            raise CUDARuntimeError(status, name, _ERROR_MESSAGES.get(status, "unspecified launch failure"))
 
     def _run_kernel(self, launch_site: LaunchSite, run: Callable[[], object]) -> None:
         self._current_launch = launch_site
@@ -148,7 +148,7 @@ class LateFaults(Deferral):
 
 
 @contextmanager
-def late_faults(machine: Machine, blocking: bool = False) -> Iterator[LateFaults]:
+def delay_faults(machine: Machine, blocking: bool = False) -> Iterator[LateFaults]:
     """Context manager that reports kernel faults as late as CUDA does. The next call that waits and every
     later call raise the error.
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 from virtualgpu.model.machine import Machine, VirtualDevice
-from virtualgpu.model.recording.watch import RunWatched, Watch
+from virtualgpu.model.recording.watch import RunWatched, StreamWatch
 from virtualgpu.records.acts import Act
 
-_UNSEEN_READS = (
+_UNSEEN_READS_NOTE = (
     "Reads of pinned memory by the host are not observed: wait for a copy before you read its result."
 )
 
@@ -29,7 +29,7 @@ class MachineObserver:
         self._machine = machine
         self._run_kernel = run_kernel
         self._observer: Callable[[Act], None] | None = None
-        self._watch: Watch | None = None
+        self._watch: StreamWatch | None = None
 
     def start(self, observer: Callable[[Act], None]) -> None:
         """Begin the observation. Operations that were submitted earlier count as completed."""
@@ -38,7 +38,9 @@ class MachineObserver:
             if clock.watch is None:
                 memories = [device.memory for device in self._machine.devices]
                 ranges = self._machine.pinned_ranges
-                clock.watch = Watch(memories, self._is_pinned, self._run_kernel, lambda: list(ranges.items()))
+                clock.watch = StreamWatch(
+                    memories, self._is_pinned, self._run_kernel, lambda: list(ranges.items())
+                )
                 for device in self._machine.devices:
                     device.memory.watched = partial(_report_segment, clock.watch, device)
             self._observer = observer
@@ -60,7 +62,7 @@ class MachineObserver:
                     device.memory.watched = None
         self._watch = None
         self._observer = None
-        return _UNSEEN_READS if watch.fills_host else ""
+        return _UNSEEN_READS_NOTE if watch.fills_host else ""
 
     def _is_pinned(self, address: int) -> bool:
         ranges = self._machine.pinned_ranges
@@ -70,7 +72,7 @@ class MachineObserver:
 
 
 def _report_segment(
-    watch: Watch, device: VirtualDevice, address: int, size_bytes: int, is_allocation: bool
+    watch: StreamWatch, device: VirtualDevice, address: int, size_bytes: int, is_allocation: bool
 ) -> None:
     """Report the allocation or the free of a segment of device memory to the watch."""
     if is_allocation:

@@ -3,10 +3,10 @@
 It is fast enough to stay on while a loop launches kernels.
 
 Python reports when each line of the program begins; a call into CUDA belongs to the line that its thread
-began last. After the first `MAX_PER_LINE` beginnings of a line its events are switched off, so that it costs
-nothing any more; from then on a call belongs to the line from which calls of that name came, if that was one
-line only. Before Python 3.12 the events of a single line cannot be switched off, and later calls have no
-line.
+began last. After the first `MAX_LINE_EVENTS` beginnings of a line its events are switched off, so that it
+costs nothing any more; from then on a call belongs to the line from which calls of that name came, if that
+was one line only. Before Python 3.12 the events of a single line cannot be switched off, and later calls have
+no line.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any
 from virtualgpu.model.recording.program_lines import ProgramLines, display_name
 from virtualgpu.records.timeline import SourceLine
 
-MAX_PER_LINE = 1024
-_MAX_BEGINNINGS = 200_000
+MAX_LINE_EVENTS = 1024
+_MAX_LINE_STARTS = 200_000
 
 # Time in ns, the thread's number in the system, and the line: its code and number.
 _LineStart = tuple[int, int, CodeType, int]
@@ -81,7 +81,7 @@ class LineWatch:
         if self._blind_from_ns is not None and time_ns >= self._blind_from_ns:
             return None
         code_and_line = self._search.line(thread, time_ns, call)
-        return None if code_and_line is None else _source_line(*code_and_line)
+        return None if code_and_line is None else _make_source_line(*code_and_line)
 
     # Recording
 
@@ -177,7 +177,7 @@ class LineWatch:
         self._counts[key] += 1
         now_ns = time.time_ns()
         self._beginnings.append((now_ns, threading.get_native_id(), code, line))
-        if self._counts[key] < MAX_PER_LINE and len(self._beginnings) < _MAX_BEGINNINGS:
+        if self._counts[key] < MAX_LINE_EVENTS and len(self._beginnings) < _MAX_LINE_STARTS:
             return False
         self._switched_off[key] = now_ns
         return True
@@ -255,6 +255,6 @@ class _LineSearch:
         return self._early_lines
 
 
-def _source_line(code: CodeType, line: int) -> SourceLine:
+def _make_source_line(code: CodeType, line: int) -> SourceLine:
     name = code.co_filename
     return SourceLine(display_name(name), line, linecache.getline(name, line).strip())

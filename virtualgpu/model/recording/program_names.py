@@ -21,16 +21,16 @@ from virtualgpu.model.recording.program_lines import ProgramLines
 # Largest number of members of a list, a tuple, a dictionary or an object, and of variables of a frame.
 _MAX_MEMBERS = 64
 _MAX_VARIABLES = 2_000
-_LOOKS_PER_LINE = 3
+_MAX_LOOKS_PER_LINE = 3
 _ANY_DEVICE = -1  # device of a stream without this attribute
 _OWN_REFERENCES = 3  # references to a frame's variables if the program has none
 
-Key = TypeVar("Key", bound=Hashable)
+ArrayKey = TypeVar("ArrayKey", bound=Hashable)
 # Whether it is a view, its distance from the outermost frame, and its depth of members; the lowest is best.
-Rank = tuple[bool, int, int]
+NameRank = tuple[bool, int, int]
 
 
-class _NameTable(Generic[Key]):
+class _NameTable(Generic[ArrayKey]):
     """A table of the names of arrays or of streams, by key.
 
     If several objects were assigned to a variable, as in a loop, the name of an item of a list is preferred
@@ -38,12 +38,14 @@ class _NameTable(Generic[Key]):
     """
 
     def __init__(self) -> None:
-        self._variable_names: dict[Key, tuple[Rank, str]] = {}
-        self._member_names: dict[Key, tuple[Rank, str]] = {}  # of members of a list, dictionary or object
-        self._object_of_variable: dict[str, Key] = {}
+        self._variable_names: dict[ArrayKey, tuple[NameRank, str]] = {}
+        self._member_names: dict[
+            ArrayKey, tuple[NameRank, str]
+        ] = {}  # of members of a list, dictionary or object
+        self._object_of_variable: dict[str, ArrayKey] = {}
         self._reused_variables: set[str] = set()
 
-    def add(self, key: Key, name: str, rank: Rank) -> bool:
+    def add(self, key: ArrayKey, name: str, rank: NameRank) -> bool:
         """Add a name for an object, and return whether the best name of any object has changed."""
         previous_state = self.name(key), len(self._reused_variables)
         names = self._member_names
@@ -56,7 +58,7 @@ class _NameTable(Generic[Key]):
             names[key] = rank, name
         return previous_state != (self.name(key), len(self._reused_variables))
 
-    def name(self, key: Key) -> str:
+    def name(self, key: ArrayKey) -> str:
         """Return the best name that was found for an object, or an empty string."""
         variable = self._variable_names.get(key)
         ranked_member = self._member_names.get(key)
@@ -70,7 +72,7 @@ class _NameTable(Generic[Key]):
         """Return the best name that was found for each object."""
         return [self.name(key) for key in {**self._variable_names, **self._member_names}]
 
-    def forget(self, is_gone: Callable[[Key], bool]) -> None:
+    def forget(self, is_gone: Callable[[ArrayKey], bool]) -> None:
         """Remove the names of objects that no longer exist."""
         for names in (self._variable_names, self._member_names):
             for key in [key for key in names if is_gone(key)]:
@@ -114,7 +116,7 @@ class ProgramNames:
         frames = list(self._lines.outward(frame))
         for depth, program_frame in zip(range(len(frames), 0, -1), frames, strict=True):
             key = (program_frame.f_code.co_filename, program_frame.f_lineno)
-            if self._look_counts[key] < _LOOKS_PER_LINE:
+            if self._look_counts[key] < _MAX_LOOKS_PER_LINE:
                 self._look_counts[key] += 1
                 self._look(program_frame, depth)
 
@@ -175,7 +177,7 @@ class ProgramNames:
                 ]
                 self._add_variables(members, depth, with_attributes=False)
             elif value_kind == "members" and len(value) <= _MAX_MEMBERS:
-                for index, member_value in _keyed_members(value):
+                for index, member_value in _find_keyed_members(value):
                     self._add_value(f"{name}[{index!r}]", member_value, depth)
             elif value_kind:
                 self._add_value(name, value, depth)
@@ -211,6 +213,6 @@ class ProgramNames:
             self._arrays.add(self._key(value), name, (value.base is not None, depth, access_steps))
 
 
-def _keyed_members(value: Any) -> Iterator[tuple[Any, Any]]:
+def _find_keyed_members(value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the members of a list, tuple or dictionary with their indices or keys."""
     yield from list(value.items() if isinstance(value, dict) else enumerate(value))

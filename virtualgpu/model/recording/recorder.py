@@ -28,7 +28,7 @@ MAX_RECORDS = 1_000_000
 _EXPLICIT_WAITS = frozenset(
     {"synchronize", "deviceSynchronize", "streamSynchronize", "eventSynchronize", "get_elapsed_time"}
 )
-_CALLS: dict[ActivityKind, str] = {
+_CALL_NAMES: dict[ActivityKind, str] = {
     "CONCURRENT_KERNEL": "cuLaunchKernel",
     "MEMCPY": "cudaMemcpyAsync",
     "MEMCPY2": "cudaMemcpyPeerAsync",
@@ -37,7 +37,7 @@ _CALLS: dict[ActivityKind, str] = {
 }
 
 # name, start, end, thread, operation, line: the fields of a `HostCall`.
-_Call = tuple[str, int, int, int, int, SourceLine | None]
+_CallFields = tuple[str, int, int, int, int, SourceLine | None]
 
 
 class StreamFacts(Protocol):
@@ -72,7 +72,7 @@ class Recorder:
         self.waits: list[Synchronization] = []
         self.streams: dict[tuple[int, int], StreamFacts] = {}
         self.lost = 0
-        self._calls: list[_Call] = []
+        self._calls: list[_CallFields] = []
 
     @property
     def calls(self) -> tuple[HostCall, ...]:
@@ -88,7 +88,7 @@ class Recorder:
             self.activities.append(activity)
         else:
             self.lost += 1
-        self.called(_CALLS.get(activity.kind, activity.kind), begun_ns, activity.correlation_id)
+        self.called(_CALL_NAMES.get(activity.kind, activity.kind), begun_ns, activity.correlation_id)
 
     def ran_graph(self, activities: Sequence[Activity], stream: StreamFacts, begun_ns: int) -> None:
         """Record the launch of a graph. The recorded host call has the number of the graph's first
@@ -112,7 +112,7 @@ class Recorder:
 
     def captured(self, kind: ActivityKind, begun_ns: int) -> None:
         """Record a host call that added a node to a graph during its capture."""
-        self.called(_CALLS.get(kind, kind), begun_ns)
+        self.called(_CALL_NAMES.get(kind, kind), begun_ns)
 
     def called(self, name: str, begun_ns: int, number: int = 0) -> None:
         """Record a host call that ends now and submitted the operation with the given number."""
@@ -175,7 +175,7 @@ class Recorder:
                 stream_id=copy.stream_id,
                 start_ns=begun_ns,
                 end_ns=now_ns,
-                name=_CALLS[copy.kind],
+                name=_CALL_NAMES[copy.kind],
                 after=(copy.correlation_id,),
                 hidden=True,
                 source=source_line,

@@ -9,7 +9,7 @@ from virtualgpu.model.recording.ranges import MAX_RANGES, RangeLog
 from virtualgpu.model.recording.recorder import Recorder
 from virtualgpu.records import StreamInfo, Timeline
 
-_DEFAULT_STREAMS = {
+_DEFAULT_STREAM_NAMES = {
     LEGACY_QUEUE: "default stream",
     LEGACY_ALIAS: "default stream",
     PER_THREAD_QUEUE: "per-thread default stream",
@@ -87,18 +87,19 @@ class Recording:
             calls=recorder.calls,
             synchronizations=tuple(recorder.waits),
             ranges=log.within(recorder.start_ns, now_ns),
-            streams=_stream_infos(recorder),
+            streams=_make_stream_infos(recorder),
             lost=recorder.lost + removed_ranges,
         )
 
 
-def _stream_infos(recorder: Recorder) -> tuple[StreamInfo, ...]:
+def _make_stream_infos(recorder: Recorder) -> tuple[StreamInfo, ...]:
     """Return the streams of a timeline, numbered on each device in the order of their first use."""
     streams: list[StreamInfo] = []
     for (device_id, stream_id), facts in recorder.streams.items():
         earlier_streams = sum(
-            stream.device_id == device_id and stream.stream_id not in _DEFAULT_STREAMS for stream in streams
+            stream.device_id == device_id and stream.stream_id not in _DEFAULT_STREAM_NAMES
+            for stream in streams
         )
-        name = _DEFAULT_STREAMS.get(stream_id, f"stream {earlier_streams + 1}")
+        name = _DEFAULT_STREAM_NAMES.get(stream_id, f"stream {earlier_streams + 1}")
         streams.append(StreamInfo(device_id, stream_id, name, not facts.blocking, facts.priority))
     return tuple(streams)

@@ -46,12 +46,12 @@ RunWatched = Callable[[Any, Any], tuple[Any, tuple[Regions, ...]]]
 # Limits for host buffers whose copies may still run: number of buffers, bytes that are compared at every act,
 # and bytes of pinned memory that are copied before a host function.
 _MAX_BUFFERS = 256
-_CHEAP_BYTES = 1 << 20
+_MAX_CHEAP_BYTES = 1 << 20
 _MAX_COPIED_BYTES = 64 << 20
 
 
 class WatchedOperation(Protocol):
-    """The interface of an operation that the class `Watch` runs. The run of a kernel also returns the memory
+    """The interface of an operation that `StreamWatch` runs. The run of a kernel also returns the memory
     regions that the kernel accessed.
     """
 
@@ -69,7 +69,7 @@ class WatchedOperation(Protocol):
     def watched(self) -> Callable[[RunWatched], tuple[float, tuple[Regions, ...]]] | None: ...
 
 
-class Memory(Protocol):
+class DeviceAddresses(Protocol):
     """The interface of a device's memory that is used to name addresses."""
 
     @property
@@ -93,7 +93,7 @@ _NO_STREAM = StreamRef(0, 0)
 
 
 @dataclass(slots=True)
-class _Buffer:
+class _BufferCopy:
     """A range of pinned host memory from which a copy to a device reads, with a checksum."""
 
     region: Region
@@ -101,7 +101,7 @@ class _Buffer:
     digest: int
 
 
-class Watch:
+class StreamWatch:
     """An observer of a virtual machine. It reports each use of streams and memory to other observers.
 
     Attributes
@@ -123,7 +123,7 @@ class Watch:
 
     def __init__(
         self,
-        memories: Sequence[Memory],
+        memories: Sequence[DeviceAddresses],
         is_pinned: Callable[[int], bool],
         run_kernel: RunWatched,
         pinned_ranges: Callable[[], Iterable[tuple[int, int]]] = tuple,
@@ -139,7 +139,7 @@ class Watch:
         self._reported_changes = 0
         self._events: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._numbers = itertools.count(1)
-        self._buffers: dict[tuple[int, int], _Buffer] = {}
+        self._buffers: dict[tuple[int, int], _BufferCopy] = {}
         self._private_blocks: set[tuple[int, int]] = set()
         self._lock = threading.RLock()
         self._pending: deque[Act] = deque()
@@ -327,7 +327,7 @@ class Watch:
         buffer_bytes = _bytes_at(region.start, region.end - region.start)
         if self._is_pinned(region.start):
             self._buffers.pop((region.start, region.end), None)
-            self._buffers[region.start, region.end] = _Buffer(
+            self._buffers[region.start, region.end] = _BufferCopy(
                 region, buffer_bytes, zlib.crc32(buffer_bytes.data)
             )
             while len(self._buffers) > _MAX_BUFFERS:
@@ -338,7 +338,7 @@ class Watch:
         if not self._buffers:
             return
         buffer_keys = list(self._buffers)
-        if regions is not None and sum(end - start for start, end in buffer_keys) > _CHEAP_BYTES:
+        if regions is not None and sum(end - start for start, end in buffer_keys) > _MAX_CHEAP_BYTES:
             host_regions = [region for region in regions if region.memory == HOST]
             buffer_keys = [
                 (start, end)
@@ -348,7 +348,7 @@ class Watch:
         for buffer in self._changed_buffers(buffer_keys):
             self._report(HostUse("changed a buffer", (), (buffer.region,), source))
 
-    def _changed_buffers(self, keys: Iterable[tuple[int, int]] | None = None) -> list[_Buffer]:
+    def _changed_buffers(self, keys: Iterable[tuple[int, int]] | None = None) -> list[_BufferCopy]:
         """Return the buffers whose contents have changed since the last call."""
         changed_buffers = []
         for key in list(self._buffers) if keys is None else keys:

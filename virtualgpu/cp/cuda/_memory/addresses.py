@@ -129,7 +129,7 @@ def advise_managed(address: int, size_bytes: int, advice: int, device_id: int) -
 def move_to_host(address: int, size_bytes: int) -> None:
     """Move a range of managed memory to the host, and wait for the transfer."""
     device, allocation_start, pages = _find_managed_range(address, size_bytes)
-    bus.touched_by_host(device, pages, address - allocation_start, size_bytes)
+    bus.migrate_to_host(device, pages, address - allocation_start, size_bytes)
 
 
 def _find_managed_range(address: int, size_bytes: int) -> tuple[VirtualDevice, int, ManagedPages]:

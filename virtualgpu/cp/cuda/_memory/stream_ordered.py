@@ -15,7 +15,7 @@ from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 from virtualgpu.cuda_errors import CUDARuntimeError, OutOfMemoryError
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
-from virtualgpu.model.memory.ordered import RELEASE_THRESHOLD, RESERVED, USED, OrderedPool
+from virtualgpu.model.memory.ordered import RELEASE_THRESHOLD, RESERVED_BYTES, USED_BYTES, OrderedPool
 
 NO_LIMIT = 2**64 - 1
 _OUT_OF_MEMORY_STATUS = 2
@@ -136,7 +136,7 @@ class MemoryAsyncPool:
 
     def used_bytes(self) -> int:
         """Return the total size of the blocks in use, in bytes."""
-        return self._get_current_pool().attribute(USED)
+        return self._get_current_pool().attribute(USED_BYTES)
 
     def free_bytes(self) -> int:
         """Return the number of bytes in the pool that are not in use."""
@@ -144,7 +144,7 @@ class MemoryAsyncPool:
 
     def total_bytes(self) -> int:
         """Return the number of bytes that the pool has allocated on the device."""
-        return self._get_current_pool().attribute(RESERVED)
+        return self._get_current_pool().attribute(RESERVED_BYTES)
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
         """Limit the memory of the current device's pool, in bytes or as a fraction of the device's memory.

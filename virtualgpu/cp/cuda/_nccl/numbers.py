@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.cp.cuda._nccl.calls import AVG_OP, BFLOAT16_DTYPE, MAX_OP, MIN_OP, PROD_OP, SUM_OP
-from virtualgpu.model.links.rings import adding_order, chunks
+from virtualgpu.model.links.rings import make_adding_order, make_chunks
 
 Array = npt.NDArray[Any]
 # If one of two numbers is NaN, the GPU's minimum and maximum return the other one.
@@ -58,8 +58,8 @@ def all_reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
     """
     rank_count = len(parts)
     result = np.empty_like(parts[0])
-    for chunk, (chunk_start, chunk_end) in enumerate(chunks(parts[0].size, rank_count)):
-        rank_order = adding_order(rank_count, (chunk - 1) % rank_count)
+    for chunk, (chunk_start, chunk_end) in enumerate(make_chunks(parts[0].size, rank_count)):
+        rank_order = make_adding_order(rank_count, (chunk - 1) % rank_count)
         result[chunk_start:chunk_end] = reduce_parts(
             [parts[rank][chunk_start:chunk_end] for rank in rank_order], dtype, op
         )

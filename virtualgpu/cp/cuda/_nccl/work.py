@@ -18,8 +18,8 @@ from virtualgpu.cp.cuda._nccl.calls import (
 )
 from virtualgpu.cp.cuda._nccl.numbers import Array, all_reduce_parts, reduce_parts
 from virtualgpu.model import cost
-from virtualgpu.model.links.rings import RingCall, adding_order, moved, step_count
-from virtualgpu.model.links.together import Part, run_together
+from virtualgpu.model.links.rings import RingCall, count_moved_bytes, count_steps, make_adding_order
+from virtualgpu.model.links.together import KernelPart, run_together
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.records.traffic.ports import Over
 
@@ -124,7 +124,9 @@ def run_collective(call_rows: Sequence[Sequence[NcclCall]]) -> None:
     transferred_bytes: Counter[tuple[int, int]] = Counter()
     for calls in call_rows:
         transferred_bytes.update(
-            moved(ring_call, rank_count, calls[0].count, first_call.item_bytes, calls[0].other_rank or 0)
+            count_moved_bytes(
+                ring_call, rank_count, calls[0].count, first_call.item_bytes, calls[0].other_rank or 0
+            )
         )
 
     def move_data() -> None:
@@ -138,7 +140,7 @@ def run_collective(call_rows: Sequence[Sequence[NcclCall]]) -> None:
         calls,
         move_data,
         _list_transfers(devices, transferred_bytes),
-        step_count(ring_call, rank_count),
+        count_steps(ring_call, rank_count),
     )
 
 
@@ -158,7 +160,7 @@ def _store_results(calls: Sequence[NcclCall]) -> None:
             rows = [array.reshape(rank_count, first_call.count) for array in inputs]
             results = [
                 reduce_parts(
-                    [rows[rank][chunk] for rank in adding_order(rank_count, chunk)],
+                    [rows[rank][chunk] for rank in make_adding_order(rank_count, chunk)],
                     first_call.dtype,
                     first_call.op,
                 )
@@ -167,7 +169,7 @@ def _store_results(calls: Sequence[NcclCall]) -> None:
         elif first_call.name == "reduce":
             results = [
                 reduce_parts(
-                    [inputs[rank] for rank in adding_order(rank_count, root_rank)],
+                    [inputs[rank] for rank in make_adding_order(rank_count, root_rank)],
                     first_call.dtype,
                     first_call.op,
                 )
@@ -253,6 +255,6 @@ def _run_on_devices(
             for array_index in (0, 1)
         )
         streams = list(dict.fromkeys(call.stream for call in rank_calls))
-        device_parts.append(Part(rank_calls[0].member.device, streams[0], reads, writes))
-        other_streams += [Part(rank_calls[0].member.device, stream) for stream in streams[1:]]
+        device_parts.append(KernelPart(rank_calls[0].member.device, streams[0], reads, writes))
+        other_streams += [KernelPart(rank_calls[0].member.device, stream) for stream in streams[1:]]
     run_together(name, device_parts, move_data, duration_ns, transfers, other_streams)

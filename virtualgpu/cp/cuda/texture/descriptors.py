@@ -8,14 +8,14 @@ from typing import Any
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp.cuda.texture.arrays import CUDAarray
 from virtualgpu.cp.cuda.texture.channels import ChannelFormatDescriptor
-from virtualgpu.model.memory.textures import NUMBERS
+from virtualgpu.model.memory.textures import FIELD_NUMBERS
 
 __all__ = ["ChannelFormatDescriptor", "ResourceDescriptor", "TextureDescriptor"]
 
-ARRAY_RESOURCE = NUMBERS["cudaResourceTypeArray"]
-MIPMAPPED_RESOURCE = NUMBERS["cudaResourceTypeMipmappedArray"]
-LINEAR_RESOURCE = NUMBERS["cudaResourceTypeLinear"]
-PITCH_2D_RESOURCE = NUMBERS["cudaResourceTypePitch2D"]
+ARRAY_RESOURCE = FIELD_NUMBERS["cudaResourceTypeArray"]
+MIPMAPPED_RESOURCE = FIELD_NUMBERS["cudaResourceTypeMipmappedArray"]
+LINEAR_RESOURCE = FIELD_NUMBERS["cudaResourceTypeLinear"]
+PITCH_2D_RESOURCE = FIELD_NUMBERS["cudaResourceTypePitch2D"]
 
 
 class ResourceDescriptor:

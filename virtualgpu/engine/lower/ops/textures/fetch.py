@@ -19,7 +19,7 @@ from itertools import product
 
 from virtualgpu.engine.ir.text import load_field, odd_single
 from virtualgpu.model.memory import textures
-from virtualgpu.model.memory.textures import offset
+from virtualgpu.model.memory.textures import find_field_offset
 
 DECLARATIONS = (
     "declare i32 @llvm.smax.i32(i32, i32)",
@@ -36,7 +36,7 @@ _COORDINATE_BOUND = "1073741824.0"
 
 def make_load_text(name: str, kind: str, result: str, extra: int = 0) -> str:
     """Return LLVM text that loads the field `name` of the texture object at ``%t``."""
-    field_offset = offset(name) + extra
+    field_offset = find_field_offset(name) + extra
     return f"  {result}.p = getelementptr i8, ptr %t, i64 {field_offset}\n  {result} = load {kind}, ptr {result}.p\n"
 
 
@@ -48,7 +48,7 @@ define internal ptr @texture_object(ptr %ctx, i64 %handle) noinline {{
 entry:
 {load_field("textures", "%table.i")}  %table = inttoptr i64 %table.i to ptr
   %place = and i64 %handle, {textures.CAPACITY - 1}
-  %at = mul i64 %place, {textures.OBJECT.itemsize}
+  %at = mul i64 %place, {textures.TEXTURE_DTYPE.itemsize}
   %t = getelementptr i8, ptr %table, i64 %at
 {make_load_text("handle", "i64", "%own")}  %same = icmp eq i64 %own, %handle
   %some = icmp ne i64 %handle, 0
@@ -102,10 +102,10 @@ define internal void @texture_axis(ptr %t, float %x, i32 %axis, ptr %out) noinli
 entry:
   %axis64 = zext i32 %axis to i64
   %four = mul i64 %axis64, 4
-  %sizes = getelementptr i8, ptr %t, i64 {offset("size")}
+  %sizes = getelementptr i8, ptr %t, i64 {find_field_offset("size")}
   %size.p = getelementptr i8, ptr %sizes, i64 %four
   %size = load i32, ptr %size.p
-  %modes = getelementptr i8, ptr %t, i64 {offset("modes")}
+  %modes = getelementptr i8, ptr %t, i64 {find_field_offset("modes")}
   %mode.p = getelementptr i8, ptr %modes, i64 %four
   %mode0 = load i32, ptr %mode.p
 {make_load_text("normalized_coordinates", "i32", "%normal.i")}{make_load_text("interpolated", "i32", "%smooth.i")}  %normal = icmp ne i32 %normal.i, 0
@@ -203,7 +203,7 @@ some:
   br i1 %on.border, label %border, label %inside
 border:
   %channel64 = zext i32 %channel to i64
-  %colours = getelementptr i8, ptr %t, i64 {offset("border")}
+  %colours = getelementptr i8, ptr %t, i64 {find_field_offset("border")}
   %colour.p = getelementptr float, ptr %colours, i64 %channel64
   %colour = load i32, ptr %colour.p
   ret i32 %colour
