@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
+from itertools import product
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -14,6 +15,7 @@ import pytest
 
 from tests.engine.every_instruction import FAMILIES, LANE_BYTES, OWN_BYTES, kernel, results
 from tests.engine.ptx_runner import launch
+from tools import sample
 from virtualgpu.compile.ptx import parser
 from virtualgpu.engine.lower import codegen
 from virtualgpu.engine.lower.ops import arith, bitops, warp_ops
@@ -24,7 +26,7 @@ from virtualgpu.engine.machine.processor import Processor
 # What every C library has, as the C standard wants it of one that compilers may count on.
 EVERYWHERE = {"memcpy", "memmove", "memset"}
 COMPILED_PYTHON = (
-    ("virtualgpu.sanitizer.touched", "observer"),
+    ("virtualgpu.sanitizer.touched", "compile_mark_observer"),
     ("virtualgpu.sanitizer.events", "compile_observer"),
     ("virtualgpu.engine.caches.notes", "compile_observer"),
     ("virtualgpu.engine.caches.replay", "compile_player"),
@@ -37,6 +39,8 @@ ELSEWHERE = {"elect"}
 HALVES = [0, 1, 0x3FF, 0x400, 0x3C00, 0x3C01, 0x7BFF, 0x7C00, 0x7E00, 0x7FFF, 0x8000, 0x8001, 0xBC00, 0xFC00]
 FLOATS = [0, 1, 0x7FFFFF, 0x800000, 0x33000000, 0x387FC000, 0x3F000000, 0x3F800000, 0x7F7FFFFF, 0x7F800000]
 NEGATIVE = [0x7FC00000, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFF800000, 0xFFFFFFFF]
+OPERANDS = ("random", "float32", "float64", "16", "32")
+COMPARED = [family for family in FAMILIES if family != "textures"]
 ENDS = {16: [*HALVES, 0xFFFF], 32: [*FLOATS, *NEGATIVE]}
 
 
@@ -92,10 +96,10 @@ def outside(adapt: str, target_processor: Processor) -> set[str]:
     return object_code.read_symbols(jit.make_target_machine(target_processor, 1).emit_object(module))[0]
 
 
+# Higher levels lack nothing that these have.
 @pytest.mark.parametrize(
-    "level", processor.feature_levels()[:2]
-)  # higher levels lack nothing that these have
-@pytest.mark.parametrize("family", FAMILIES)
+    ("family", "level"), sample.part(product(FAMILIES, processor.feature_levels()[:2]), 4)
+)
 def test_instructions_call_no_outside_functions(family: str, level: str) -> None:
     assert called(text_of(family, False), level) <= EVERYWHERE
 
@@ -141,8 +145,9 @@ def test_observers_call_no_outside_functions(
     assert called(texts[0], level) <= EVERYWHERE
 
 
-@pytest.mark.parametrize("which", ["random", "float32", "float64", "16", "32"])
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "textures"])
+@pytest.mark.parametrize(
+    ("family", "which"), sample.part(product(COMPARED, OPERANDS), 5, group=lambda pair: pair[0])
+)
 def test_every_processor_gives_the_same_bits(
     family: str, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

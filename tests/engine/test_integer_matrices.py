@@ -45,8 +45,7 @@ def filled(rng: np.random.Generator, kind: str, *shape: int) -> Any:
     return rng.integers(info.min, info.max, shape, endpoint=True).astype(TYPES[kind])
 
 
-@pytest.mark.parametrize("saturate", [False, True])
-@pytest.mark.parametrize("layout", ["row col", "col row"])
+@pytest.mark.parametrize(("layout", "saturate"), [("row col", False), ("col row", True)])
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("shape", [(16, 16, 16), (32, 8, 16), (8, 32, 16)])
 def test_wmma(shape: tuple[int, int, int], kind: str, layout: str, saturate: bool) -> None:
@@ -105,8 +104,10 @@ def registers(part: str, shape: tuple[int, int, int], matrix: Any) -> Any:
     return np.ascontiguousarray(elements).view(np.uint32)
 
 
-@pytest.mark.parametrize("saturate", [False, True])
-@pytest.mark.parametrize(("first", "second"), [("s8", "s8"), ("u8", "u8"), ("s8", "u8"), ("u8", "s8")])
+@pytest.mark.parametrize(
+    ("first", "second", "saturate"),
+    [("s8", "s8", True), ("u8", "u8", False), ("s8", "u8", False), ("u8", "s8", True)],
+)
 @pytest.mark.parametrize("shape", [(8, 8, 16), (16, 8, 16), (16, 8, 32)])
 def test_mma_holds_elements_where_the_manual_has_them(
     shape: tuple[int, int, int], first: str, second: str, saturate: bool
