@@ -376,7 +376,7 @@ def test_a_hidden_kernels_own_flaw_is_the_right_answer(index: int, monkeypatch: 
         if hasattr(module, "DEVICES"):
             monkeypatch.setattr(module, "DEVICES", (name,))
     draw = diagnoses.CARDS[index].drawn(3)
-    cause = (*diagnoses.CAUSES, diagnoses.SOUND)[index]
+    cause = (*diagnoses.CAUSES, diagnoses.NO_FLAW)[index]
     part = measured(draw.parts[0])
     model = NAMES.get(cause, diagnoses.NOTHING_WORTH_FIXING)  # type: ignore[call-overload]
     assert right(part, model), (name, draw.parameters, model)
@@ -474,7 +474,7 @@ def test_a_bug_is_named_and_repaired(index: int) -> None:
     assert len(wrong_choices(kind)) >= 2
     assert right(kind, kind.choices.index(accepted[0]) + 1)
     if "barrier" in str(bugs.CARDS[index].drawn(index).parameters["bug"]):
-        assert judged.RACE in accepted
+        assert judged.RACE_FAULT in accepted
     assert repair.outcome(repair.valid(repair.model)).right
     assert not repair.outcome(repair.valid(f"// I see nothing.\n{repair.code}")).right
     with pytest.raises(ValueError, match="still the program"):

@@ -82,7 +82,7 @@ def test_cells_that_need_the_answer_of_an_exercise_that_is_left_out_are_an_error
         {"id": "use", "cell_type": "code", "source": "print(f(1))"},
     ]
     assert courses.find_preparation_ids(cells, {"exercise", "use"}) == set()
-    with pytest.raises(ValueError, match="answers of the exercises in exercise"):
+    with pytest.raises(ValueError, match="answers to the exercises in exercise"):
         courses.find_preparation_ids(cells, {"use"})
 
 

@@ -34,8 +34,8 @@ def test_a_stage_equals_numpys(name: str) -> None:
 def recorded(key: str) -> TimelineReport:
     """A program's timeline, warm."""
     program = exercises.PROGRAMS[key][1]
-    program(*exercises.make_arguments(key, True, 0))
-    array = exercises.make_arguments(key, True, 0)
+    program(*exercises.arguments(key, True, 0))
+    array = exercises.arguments(key, True, 0)
     gl.cp.cuda.Device().synchronize()
     with gl.timeline() as t:
         program(*array)

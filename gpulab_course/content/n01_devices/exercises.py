@@ -614,12 +614,12 @@ def _run_make_on(
         with cp.cuda.Device(device_id):
             cp.get_default_memory_pool().set_limit(size=_MEMORY_LIMIT_BYTES)
         with cp.cuda.Device(current_id):
-            description = ""
+            problem_text = ""
             with suppress(Exception):
-                description = _describe_unexpected_result(
+                problem_text = _describe_unexpected_result(
                     cp, make_on(cp, device_id, _EXCESSIVE_COUNT), device_id
                 )
-            return facts, {"description": description, "current_id": cp.cuda.Device().id}
+            return facts, {"description": problem_text, "current_id": cp.cuda.Device().id}
 
 
 def _describe_unexpected_result(cp: Any, result: Any, device_id: int) -> str:

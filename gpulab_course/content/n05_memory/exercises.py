@@ -126,10 +126,10 @@ def make_matmul_case(data: Draw, size: Any, block: Dim3) -> Case:
     """
     rows, cols, inner_size = size
     has_wide_a = bool(data.rng.integers(2))
-    limits = (4096, 20) if has_wide_a else (20, 4096)
+    magnitude_limits = (4096, 20) if has_wide_a else (20, 4096)
     divisors = (4, 2) if has_wide_a else (2, 4)
-    a = data.whole((rows, inner_size), 1 - limits[0], limits[0]) / np.float32(divisors[0])
-    b = data.whole((inner_size, cols), 1 - limits[1], limits[1]) / np.float32(divisors[1])
+    a = data.whole((rows, inner_size), 1 - magnitude_limits[0], magnitude_limits[0]) / np.float32(divisors[0])
+    b = data.whole((inner_size, cols), 1 - magnitude_limits[1], magnitude_limits[1]) / np.float32(divisors[1])
     grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
     inputs = {"a": a, "b": b, "rows": rows, "cols": cols, "inner": inner_size}
     return Case(grid, inputs, {"c": a @ b})

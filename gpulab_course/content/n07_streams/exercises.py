@@ -29,7 +29,7 @@ from gpulab_course.teach.judge.python.functions import call_here
 
 
 _TIME_TOLERANCE = 0.05
-_ALLOWED_WAITS = 2  # such as one after the warm-up
+_ALLOWED_WAIT_COUNT = 2  # such as one after the warm-up
 
 
 def _draw_time_shares(rng: np.random.Generator, n: int) -> list[float]:
@@ -138,7 +138,7 @@ def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
             f"{call_text} returns the right time, but it waits for another stream than the current one. Wait "
             "only for the event, with end.synchronize()."
         )
-    if facts["early_waits"] > max(_ALLOWED_WAITS, n // 2):
+    if facts["early_waits"] > max(_ALLOWED_WAIT_COUNT, n // 2):
         raise NotYet(
             f"{call_text} lets the host wait {facts['early_waits']} times between its calls. Such a wait is "
             "followed by a gap, which is timed as well. Enqueue all calls, and then wait once."
@@ -241,7 +241,7 @@ RACE = ProgramExercise(
 # 07-conveyor
 
 
-FEW_ROUNDS = 3
+SMALL_ROUND_COUNT = 3
 
 
 def draw_conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
@@ -249,11 +249,11 @@ def draw_conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]
     long_length = int(rng.integers(1_200_000, 1_300_000))
     medium_length = int(rng.integers(400_000, 500_000))
     small_sizes = (
-        (0, FEW_ROUNDS),
-        (1, FEW_ROUNDS),
+        (0, SMALL_ROUND_COUNT),
+        (1, SMALL_ROUND_COUNT),
         (33, work.ROUNDS),
         (10_007, work.ROUNDS),
-        (long_length, FEW_ROUNDS),
+        (long_length, SMALL_ROUND_COUNT),
     )
     return *small_sizes, (medium_length, work.ROUNDS), ((1 << 19) + 5, work.ROUNDS)
 
@@ -267,7 +267,7 @@ def make_conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     return ProgramCase((x, step), work.simmer_by_numpy(x, round_count), label=label, place="host")
 
 
-def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any:
+def call_with_pinned_arrays(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any:
     """Call a program with two pinned arrays, and return the second array. The second array initially contains
     NaN.
     """
@@ -316,7 +316,7 @@ CONVEYOR = ProgramExercise(
     naive=conveyor_in_one_piece,
     sizes=draw_conveyor_sizes,
     checked=True,
-    calls=on_pinned,
+    calls=call_with_pinned_arrays,
     returns=False,
     budgets=(
         Budget("to_device_bytes", "Copy each element over the bus once in each direction.", allowance=1.0),
@@ -339,7 +339,7 @@ CONVEYOR = ProgramExercise(
 
 # 07-rollout
 
-ENVIRONMENTS = 2
+ENVIRONMENT_COUNT = 2
 
 
 def draw_rollout_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
@@ -351,14 +351,14 @@ def draw_rollout_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 def make_rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     """Return a test case with a number of steps and the initial observations of two environments."""
     step_count, width = size
-    starts = data.rng.random((ENVIRONMENTS, width), dtype=np.float32)
+    starts = data.rng.random((ENVIRONMENT_COUNT, width), dtype=np.float32)
     observations = starts.copy()
     for _ in range(step_count):
         observations = work.Environment.answer(observations, work.decide_by_numpy(observations))
     return ProgramCase((starts, step_count), observations, label=f"rollout(envs, policy, {step_count})")
 
 
-def with_environments(bench: Any, program: Callable[..., Any], starts: Any, steps: int) -> Any:
+def call_with_environments(bench: Any, program: Callable[..., Any], starts: Any, steps: int) -> Any:
     """Call a program with environments in pinned memory, and return the last observation of each one."""
     envs = [work.Environment(start, bench.pinned, bench.compute, bench.uses) for start in starts]
     result = program(envs, work.decide, steps)
@@ -414,7 +414,7 @@ ROLLOUT = ProgramExercise(
     level="stretch",
     sizes=draw_rollout_sizes,
     checked=True,
-    calls=with_environments,
+    calls=call_with_environments,
     budgets=(
         Budget(
             "device_waits", "Wait for the stream of the environment that steps next, not for both.", most=0

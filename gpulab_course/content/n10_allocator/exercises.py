@@ -83,7 +83,7 @@ def after_one(size: int) -> tuple[int, int, int, int]:
     return block_bytes, block_bytes, block_bytes if is_split else segment_bytes, segment_bytes
 
 
-_PART_NAMES = (
+_RESULT_PART_NAMES = (
     "used in CuPy's pool",
     "reserved by CuPy's pool",
     "used in PyTorch's pool",
@@ -112,7 +112,9 @@ def judge_after_one(answer: Answer) -> str:
         result_parts = parts_of(result)
         if result_parts is None or len(result_parts) != 4 or not all(map(is_number, result_parts)):
             raise NotYet(f"after_one({size:,}) should return four numbers, as a tuple.")
-        for part_name, result_part, expected in zip(_PART_NAMES, result_parts, expected_parts, strict=True):
+        for part_name, result_part, expected in zip(
+            _RESULT_PART_NAMES, result_parts, expected_parts, strict=True
+        ):
             if result_part != expected:
                 message = (
                     f"after a request of {size:,} bytes, {expected:,} bytes are {part_name}, not "

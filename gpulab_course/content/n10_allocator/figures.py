@@ -38,11 +38,11 @@ def levels() -> dict[str, int]:
 
 def in_a_thread(function: Callable[[], Any]) -> Any:
     """Run a function in another thread, and return its result."""
-    results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(function()))
+    thread_results: list[Any] = []
+    thread = threading.Thread(target=lambda: thread_results.append(function()))
     thread.start()
     thread.join()
-    return results[0] if results else None
+    return thread_results[0] if thread_results else None
 
 
 def with_settings(trace: Any, *variants: dict[str, Any]) -> str:

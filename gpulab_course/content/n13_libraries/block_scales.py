@@ -140,27 +140,27 @@ def _convert_to_float64(values: Any) -> npt.NDArray[np.float64]:
 def _explain_wrong_exponent(x: Singles, exponents: npt.NDArray[np.float64]) -> str:
     """Return the feedback for exponents that follow another rule."""
     blocks = x.astype(np.float64).reshape(-1, BLOCK_ELEMENTS)
-    sizes = np.abs(blocks)
+    magnitudes = np.abs(blocks)
 
     def is_match(
         maxima: Any, rule: Callable[[Any], Any] = np.floor, top_exponent: int = _MAX_FP4_EXPONENT
     ) -> bool:
         with np.errstate(divide="ignore", invalid="ignore"):
             rule_exponents = np.broadcast_to(rule(np.log2(maxima)) - top_exponent, exponents.shape)
-            right_exponents = np.floor(np.log2(sizes.max(axis=1))) - _MAX_FP4_EXPONENT
+            right_exponents = np.floor(np.log2(magnitudes.max(axis=1))) - _MAX_FP4_EXPONENT
         return bool((rule_exponents != right_exponents).any() and (exponents == rule_exponents).all())
 
-    if is_match(sizes.max(axis=1), top_exponent=0):
+    if is_match(magnitudes.max(axis=1), top_exponent=0):
         return "Subtract 2, the exponent of FP4's largest number, 6."
-    if is_match(sizes.max()):
+    if is_match(magnitudes.max()):
         return "This is one scale for all. Each block needs its own."
     if is_match(blocks.max(axis=1)):
         return "The largest absolute value counts, also if the number is negative."
-    if any(is_match(sizes.max(axis=1), rule) for rule in (np.ceil, np.round)) or is_match(
-        sizes.max(axis=1) / 6, np.ceil, 0
+    if any(is_match(magnitudes.max(axis=1), rule) for rule in (np.ceil, np.round)) or is_match(
+        magnitudes.max(axis=1) / 6, np.ceil, 0
     ):
         return "The logarithm must be rounded down, and the rule does not divide by 6."
-    if is_match(sizes.reshape(BLOCK_ELEMENTS, -1).max(axis=0)):
+    if is_match(magnitudes.reshape(BLOCK_ELEMENTS, -1).max(axis=0)):
         return "A block consists of 32 neighbouring numbers."
     return ""
 

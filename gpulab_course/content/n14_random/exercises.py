@@ -141,10 +141,12 @@ def _is_only_sum_order_differs(mistake: Mistake) -> bool:
     """Return whether all sums are right up to the rounding of another order of additions."""
     if mistake.found is None or mistake.wanted is None:
         return False
-    sizes = sum_tiles_as_trees(np.abs(mistake["x"])).astype(np.float64)
+    magnitude_sums = sum_tiles_as_trees(np.abs(mistake["x"])).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         return bool(
-            (np.abs(mistake.found.astype(np.float64) - mistake.wanted) <= 4e-7 * sizes)[mistake.wrong].all()
+            (np.abs(mistake.found.astype(np.float64) - mistake.wanted) <= 4e-7 * magnitude_sums)[
+                mistake.wrong
+            ].all()
         )
 
 
@@ -171,7 +173,7 @@ def _make_dropout_case(
     key = int(rng.integers(2**64, dtype=np.uint64))
     words = philox_words(key, offset // 4, size // 4 + 2).ravel()[offset % 4 :][:size]
     chosen_word = int(rng.choice(words)) if size else 0
-    limits = {
+    limit_words = {
         "0": 0,
         "2**30": 2**30,
         "2**31": 2**31,
@@ -180,7 +182,7 @@ def _make_dropout_case(
         "a word": chosen_word,
         "a word + 1": min(chosen_word + 1, 2**32 - 1),
     }
-    limit_word = limits[limit_text]
+    limit_word = limit_words[limit_text]
     with np.errstate(over="ignore", invalid="ignore"):
         expected = np.where(words < limit_word, np.float32(0), x * np.float32(scale))
     grid = int(rng.integers(1, draw.blocks_for(size, block[0]) + 2))

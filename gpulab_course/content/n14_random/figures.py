@@ -23,11 +23,11 @@ from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_a
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
-RUNS = 200
+RUN_COUNT = 200
 _MAX_BARS = 14
 
 
-def totals(kernel: Any, x: Any, blocks: int, runs: int = RUNS) -> list[float]:
+def totals(kernel: Any, x: Any, blocks: int, runs: int = RUN_COUNT) -> list[float]:
     """Run the kernel ``kernel(x, total, n)`` several times, and return the computed total of each run.
 
     A virtual GPU runs the blocks in another order each time; a real GPU chooses the order itself.

@@ -505,13 +505,13 @@ def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], lis
     """Draw machines: a description, the number of GPUs, the linked pairs, and the rings of ranks."""
 
     def draw_islands(sizes: Sequence[int]) -> set[tuple[int, ...]]:
-        order = rng.permutation(sum(sizes)).tolist()
+        gpu_order = rng.permutation(sum(sizes)).tolist()
         links = set()
         island_start = 0
         for island_size in sizes:
             links |= {
                 tuple(sorted(pair))
-                for pair in combinations(order[island_start : island_start + island_size], 2)
+                for pair in combinations(gpu_order[island_start : island_start + island_size], 2)
             }
             island_start += island_size
         return links

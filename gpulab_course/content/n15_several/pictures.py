@@ -198,10 +198,10 @@ def _draw_halo_messages(
                 start, end = arrow_ends[::direction]
                 axes.annotate("", xy=end, xytext=start, arrowprops=style)
     # The value in the corner: an inner cell of the first part, a rim cell below it, the corner.
-    path = [((0, 0), (height, height)), ((rows - 1, 0), (0, height))]
+    corner_path = [((0, 0), (height, height)), ((rows - 1, 0), (0, height))]
     if not by_rows:
-        path = [((rows - 1, 0), (0, height)), ((rows - 1, columns - 1), (0, 0))]
-    for (i, j), (row, column) in path:
+        corner_path = [((rows - 1, 0), (0, height)), ((rows - 1, columns - 1), (0, 0))]
+    for (i, j), (row, column) in corner_path:
         axes.add_patch(
             Rectangle(
                 (j * gpu_spacing + column, i * gpu_spacing + row),

@@ -124,11 +124,11 @@ def judge_matrix(answer: Answer) -> str:
         targets = [str(name) for name in candidates[: int(rng.integers(2, 6))]]
         if len({build_target.rstrip("af") for build_target in targets}) == len(targets):
             programs.append((targets, _CAPABILITIES[int(rng.integers(len(_CAPABILITIES)))]))
-    targets_known = (*_CUBIN_TARGETS, *_PTX_TARGETS, *_SPECIFIC_TARGETS, *_OTHER_TARGETS)
+    known_targets = (*_CUBIN_TARGETS, *_PTX_TARGETS, *_SPECIFIC_TARGETS, *_OTHER_TARGETS)
     all_capabilities = (*_CAPABILITIES, *_OTHER_CAPABILITIES)
     other_programs = [
         ([build_target], capability)
-        for build_target in targets_known
+        for build_target in known_targets
         for capability in all_capabilities
         if build_target in _OTHER_TARGETS or capability in _OTHER_CAPABILITIES
     ]
@@ -716,10 +716,10 @@ def judge_warp64(answer: Answer) -> str:
                 f"{launch_text} {widths_text} are wrong. "
                 f"{_MANY_WAVES_ADVICE if block == 1024 else _WIDTH_ADVICE[width, bool(sums_right)]}"
             )
-    costs = outcomes[-1]
-    if costs["hazards"]:
-        raise NotYet(f"With wavefronts of 32 lanes, the sanitizer finds: {costs['hazards'][0]}")
-    cost, reference_cost = costs["instructions"]
+    launch_costs = outcomes[-1]
+    if launch_costs["hazards"]:
+        raise NotYet(f"With wavefronts of 32 lanes, the sanitizer finds: {launch_costs['hazards'][0]}")
+    cost, reference_cost = launch_costs["instructions"]
     if cost > _MAX_COST_RATIO * reference_cost:
         raise NotYet(
             f"The busiest warp takes {cost:,} warp instructions, but with shuffles it takes "

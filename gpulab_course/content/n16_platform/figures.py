@@ -26,7 +26,7 @@ from virtualgpu.records.device import images
 RUNS = "runs"
 COMPILES = "compiles"
 REFUSED = "–"
-GUIDE = "CUDA Programming Guide, compute capabilities and binary compatibility"
+COMPATIBILITY_GUIDE = "CUDA Programming Guide, compute capabilities and binary compatibility"
 _RECORDING_FILE = "recorded.json"
 _KERNEL_NAME = "twice"
 
@@ -99,7 +99,7 @@ class Matrix(View):
     def __init__(self) -> None:
         record = recorded()
         self._recorded_loads = record["loads"] if record else {}
-        origins = [f"published ({GUIDE})"]
+        origins = [f"published ({COMPATIBILITY_GUIDE})"]
         if record:
             origins.insert(0, f"H200: recorded, driver {record['driver']}; others")
         super().__init__(

@@ -115,13 +115,13 @@ def _make_layer_lines(call_record: CallLayers, row: int) -> list[str]:
     """Return the text of a layer: the first symbol names, and the number of other names."""
     names = [name for name, _ in call_record.layers[row]]
     if row == 0 and call_record.package == "PyTorch":
-        calls = [name for name in names if name.endswith(("::call", "::redispatch"))]
-        codes = [name for name in names if "native::" in name or name.endswith("::impl")]
+        call_names = [name for name in names if name.endswith(("::call", "::redispatch"))]
+        code_names = [name for name in names if "native::" in name or name.endswith("::impl")]
         return [
-            f"dispatcher: {calls[0]}",
-            f"ATen: {codes[0]}",
-            f"dispatcher: {calls[1]}",
-            f"ATen: {codes[-1]}",
+            f"dispatcher: {call_names[0]}",
+            f"ATen: {code_names[0]}",
+            f"dispatcher: {call_names[1]}",
+            f"ATen: {code_names[-1]}",
         ]
     short_names = [name.replace("cupy: ", "cupy.").split(": ")[-1] for name in names]
     if row == len(_LAYER_TEXTS) - 1:

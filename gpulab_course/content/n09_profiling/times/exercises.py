@@ -358,7 +358,7 @@ def run_first(
     of each kernel.
     """
     report = profile(run_stages, steps, host_us, warmup=1)
-    choice = call_here(answer, report, dict(faster), name="first", shown="first(p, faster)")
+    chosen_kernel = call_here(answer, report, dict(faster), name="first", shown="first(p, faster)")
     empty_stages = profile(run_stages, [(name, 0, 1, 0) for name in stages.STAGE_NAMES], warmup=1).record
     walls_ns = {}
     for name in stages.STAGE_NAMES:
@@ -371,7 +371,7 @@ def run_first(
         ]
         walls_ns[name] = profile(run_stages, faster_steps, host_us).record.wall_ns
     return {
-        "found": choice,
+        "found": chosen_kernel,
         "wall": report.record.wall_ns,
         "walls": walls_ns,
         "kernels": _sum_kernel_times(report),
@@ -599,7 +599,7 @@ PROGRAMS: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 
 
-def make_arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
+def arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
     """Create the arguments of the program with the letter `key`, which is A, B, C or D."""
     cp = session.cp()
     rng = np.random.default_rng(seed)
@@ -640,9 +640,7 @@ def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
     for is_large in (False, True):
         for version, function in (("right", slow_program), ("result", program)):
             with check_streams() as hazards, session.cp().cuda.Stream(non_blocking=True):
-                call_values = make_arguments(
-                    key, is_large, seed
-                )  # still being written when the program begins
+                call_values = arguments(key, is_large, seed)  # still being written when the program begins
                 result = call_here(function, *call_values, name=key, shown=f"program {key}")
                 outcome[f"{version}/{is_large}"] = _copy_to_host(result)
                 outcome[f"{version} left/{is_large}"] = _copy_to_host(list(call_values))
@@ -652,7 +650,7 @@ def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
             for finding in hazards.findings
         ]
     for version, function in (("before", slow_program), ("after", program)):
-        call_values = make_arguments(key, True, seed + 1)
+        call_values = arguments(key, True, seed + 1)
         # Other numbers in the same host arrays: results that the program has kept are wrong.
         call_values = (*(_overwrite_host_array(host_arrays, value) for value in call_values),)
         session.cp().cuda.Device().synchronize()

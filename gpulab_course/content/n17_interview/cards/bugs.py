@@ -7,12 +7,12 @@ from functools import partial
 from random import Random
 
 from gpulab_course.content.n17_interview.cards.judged import (
-    ENDLESS,
-    FAULTS,
-    IDLE,
-    MEMORY,
-    RACE,
-    RESULTS,
+    ENDLESS_FAULT,
+    FAULT_TEXTS,
+    IDLE_FAULT,
+    MEMORY_FAULT,
+    RACE_FAULT,
+    WRONG_RESULTS_FAULT,
     find_exercise,
     find_faults,
     judge_kernel,
@@ -56,12 +56,12 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
         _make_bug(
             "without the block's number",
             ("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x"),
-            also=(RESULTS,),
+            also=(WRONG_RESULTS_FAULT,),
         ),
         _make_bug(
             "gridDim instead of blockDim",
             ("blockIdx.x * blockDim.x", "blockIdx.x * gridDim.x"),
-            also=(RESULTS,),
+            also=(WRONG_RESULTS_FAULT,),
         ),
     ),
     "02-stride": (
@@ -87,8 +87,12 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
     ),
     "02-index": (
         _make_bug("rows and columns exchanged", ("row * cols + col", "col * rows + row")),
-        _make_bug("width for height", ("row * cols + col", "row * rows + col"), also=(RESULTS, RACE)),
-        _make_bug("guard on one side", ("row < rows && col < cols", "col < cols"), also=(RACE,)),
+        _make_bug(
+            "width for height",
+            ("row * cols + col", "row * rows + col"),
+            also=(WRONG_RESULTS_FAULT, RACE_FAULT),
+        ),
+        _make_bug("guard on one side", ("row < rows && col < cols", "col < cols"), also=(RACE_FAULT,)),
     ),
     "03-warp-sum": (
         _make_bug("one step short", ("offset > 0", "offset > 1")),
@@ -100,7 +104,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
         _make_bug(
             "returns before the shuffle",
             ("    int v = i < n ? x[i] : 0;", "    if (i >= n) return;\n    int v = x[i];"),
-            also=(RESULTS,),
+            also=(WRONG_RESULTS_FAULT,),
         ),
     ),
     "03-bins": (
@@ -125,7 +129,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
         ),
     ),
     "05-transpose": (
-        _make_bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY,)),
+        _make_bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY_FAULT,)),
         _make_bug("no padding", ("tile[32][33]", "tile[32][32]")),
         _make_bug(
             "the tile stays where it was",
@@ -133,12 +137,12 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
                 "blockIdx.y * 32 + threadIdx.x, out_row = blockIdx.x * 32",
                 "blockIdx.x * 32 + threadIdx.x, out_row = blockIdx.y * 32",
             ),
-            also=(RESULTS, MEMORY, RACE),
+            also=(WRONG_RESULTS_FAULT, MEMORY_FAULT, RACE_FAULT),
         ),
         _make_bug(
             "the old guard",
             ("out_row + k < cols && out_col < rows", "out_row + k < rows && out_col < cols"),
-            also=(RESULTS, MEMORY),
+            also=(WRONG_RESULTS_FAULT, MEMORY_FAULT),
         ),
     ),
     "05-matmul": (
@@ -151,13 +155,17 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
                 ),
                 "        for (int k = 0; k < side; ++k) sum += as[ty][k] * bs[k][tx];\n",
             ),
-            also=(MEMORY,),
+            also=(MEMORY_FAULT,),
         ),
         _make_bug(
             "no barrier before the next loads", ("bs[k][tx];\n        __syncthreads();\n", "bs[k][tx];\n")
         ),
         _make_bug("whole tiles only", ("k0 < inner;", "k0 + side <= inner;")),
-        _make_bug("row for inner", ("a[row * inner + k0 + tx]", "a[row * rows + k0 + tx]"), also=(RESULTS,)),
+        _make_bug(
+            "row for inner",
+            ("a[row * inner + k0 + tx]", "a[row * rows + k0 + tx]"),
+            also=(WRONG_RESULTS_FAULT,),
+        ),
     ),
     "06-block": (
         _make_bug("a maximum from 0", ("-2147483647 - 1", "0")),
@@ -177,7 +185,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
         _make_bug(
             "the block's number instead of a ticket",
             ("if (t == 0) tile = atomicAdd(state, 1);", "if (t == 0) tile = blockIdx.x;"),
-            also=(ENDLESS,),
+            also=(ENDLESS_FAULT,),
         ),
         _make_bug(
             "no fence before the flag", ("        __threadfence();\n        atomicExch", "        atomicExch")
@@ -185,11 +193,11 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
         _make_bug("inclusive", ("part[t] - own", "part[t]")),
     ),
     "06-compact": (
-        _make_bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY,)),
+        _make_bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY_FAULT,)),
         _make_bug(
             "all votes of the warp",
             ("__popc(votes & ((1u << lane) - 1))", "__popc(votes)"),
-            also=(RESULTS, MEMORY),
+            also=(WRONG_RESULTS_FAULT, MEMORY_FAULT),
         ),
         _make_bug("counts its own block only", ("before[blockIdx.x] + kept", "kept")),
     ),
@@ -204,9 +212,9 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
         _make_bug(
             "no barrier after the loads",
             ("        __syncthreads();\n        int row", "        int row"),
-            also=(MEMORY,),
+            also=(MEMORY_FAULT,),
         ),
-        _make_bug("clamps to the height", ("rows - 1)", "rows)"), also=(RESULTS,)),
+        _make_bug("clamps to the height", ("rows - 1)", "rows)"), also=(WRONG_RESULTS_FAULT,)),
         _make_bug(
             "zeros beyond the edge",
             (
@@ -224,7 +232,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
     ),
     "06-softmax": (
         _make_bug("the sum keeps its old scale", ("            sum *= expf(most - v);\n", "")),
-        _make_bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY,)),
+        _make_bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY_FAULT,)),
         _make_bug("warps added without their scale", ("sums[w] * expf(mosts[w] - most)", "sums[w]")),
     ),
     "14-sum": (
@@ -244,7 +252,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
                     "        if (threadIdx.x < 256) s[threadIdx.x] = i < n ? x[i] : 0;\n"
                 ),
             ),
-            also=(RESULTS,),
+            also=(WRONG_RESULTS_FAULT,),
         ),
         _make_bug(
             "thread 0 adds in order",
@@ -252,7 +260,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
                 "        for (int half = 128; half > 0; half /= 2) {\n" + _TREE_CODE + "        }\n",
                 "        if (threadIdx.x == 0)\n            for (int k = 1; k < 256; ++k) s[0] += s[k];\n",
             ),
-            also=(IDLE,),
+            also=(IDLE_FAULT,),
         ),
     ),
 }
@@ -264,12 +272,12 @@ def draw_bug_questions(rng: Random, name: str) -> Drawn:
     program_text = bug.make_program(read_model_answer(name))
 
     def find_fault() -> Found:
-        kinds, verdict = find_faults(name, program_text)
+        fault_kinds, verdict = find_faults(name, program_text)
         return Found(
-            kinds[0],
+            fault_kinds[0],
             f"by the sanitizer, and judged as {name}",
             f"The judge reports: {verdict.message}",
-            also=(*kinds[1:], *bug.also),
+            also=(*fault_kinds[1:], *bug.also),
         )
 
     return Drawn(
@@ -278,7 +286,7 @@ def draw_bug_questions(rng: Random, name: str) -> Drawn:
                 question=f"{TASKS[name]} This program compiles, but its results are wrong, or it costs too "
                 "much. What is wrong with it?",
                 measure=find_fault,
-                choices=FAULTS,
+                choices=FAULT_TEXTS,
                 code=program_text,
             ),
             Part(

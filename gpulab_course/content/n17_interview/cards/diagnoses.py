@@ -19,9 +19,9 @@ from gpulab_course.content.n17_interview.cards.laboratory import read_published_
 from gpulab_course.teach.interview import Card, Drawn, Found, Part
 from virtualgpu.records import KernelCounters, Provenance
 
-SOUND = "sound"
+NO_FLAW = "sound"
 NOTHING_WORTH_FIXING = "nothing worth fixing"
-CAUSES = tuple(cause for cause in FAMILIES if cause != SOUND)
+CAUSES = tuple(cause for cause in FAMILIES if cause != NO_FLAW)
 MIN_MAIN_GAIN = 1.4
 OTHER_CAUSE_GAIN_SHARE = 0.6
 """A cause whose remedy gains so much of what the first one's does is a right answer, too."""
@@ -29,7 +29,7 @@ MIN_DOUBTFUL_GAIN = 1.15
 MAX_DOUBTFUL_GAIN = 1.35
 """Around what is worth fixing (1.25), where either answer is right."""
 _MAX_TRIES = 12
-_MODULES = (laid_out,)  # importing it registers its families
+_FAMILY_MODULES = (laid_out,)  # importing it registers its families
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def draw_hidden(rng: Random, cause: str) -> HiddenKernel:
         hidden_case = draw(rng.randrange(10**6), cause, rng.randrange(len(FAMILIES[cause])))
         candidate = run_case(hidden_case)
         main_cause = candidate.table.main
-        if (main_cause.kind if main_cause else SOUND) == cause and (
+        if (main_cause.kind if main_cause else NO_FLAW) == cause and (
             main_cause is None or main_cause.gain >= MIN_MAIN_GAIN
         ):
             break
@@ -250,10 +250,10 @@ def draw_diagnosis_questions(rng: Random, cause: str) -> Drawn:
 def _make_hidden_card(card_number: int, cause: str) -> Card:
     # The key must not reveal the cause.
     draw_questions: Callable[[Random], Any] = partial(draw_diagnosis_questions, cause=cause)
-    level = "L5" if cause in ("in flight", "latency", "grid", SOUND) else "L4"
+    level = "L5" if cause in ("in flight", "latency", "grid", NO_FLAW) else "L4"
     return Card(f"diagnose-{card_number:02}", "diagnose", level, "A hidden kernel", draw_questions, ("09",))
 
 
 CARDS = tuple(
-    _make_hidden_card(card_index, cause) for card_index, cause in enumerate((*CAUSES, SOUND), start=1)
+    _make_hidden_card(card_index, cause) for card_index, cause in enumerate((*CAUSES, NO_FLAW), start=1)
 )

@@ -26,7 +26,7 @@ _STAGE_SCORES = {"results": 0.0, "orders": 0.25, "hazards": 0.35, "budget": 0.6,
 # thread may compute several elements, so that fewer warps do more work each.
 _SLACK_FACTOR = 6.0
 _BUSIEST_FACTOR = 40.0
-_MOST_THREADS = 1024
+_MAX_THREADS = 1024
 
 
 class UntriedError(GpulabError):
@@ -105,7 +105,7 @@ def _choose_square_block(block: Dim3) -> Dim3:
 
 # The block with which the course's own solution is launched for comparison, by exercise: the candidate's
 # block or another one. For other exercises the launch cannot be chosen, because they allow any launch.
-CONVENTIONS: dict[str, Callable[[Dim3], Dim3]] = {
+BLOCK_CONVENTIONS: dict[str, Callable[[Dim3], Dim3]] = {
     "02-index": _accept_any_block,
     "03-bins": _choose_linear_block,
     "05-copy4": _choose_linear_block,
@@ -125,12 +125,12 @@ def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Ke
     ValueError
         If grid or block cannot be launched.
     """
-    convention = CONVENTIONS[kernel_exercise.exercise_id]
+    convention = BLOCK_CONVENTIONS[kernel_exercise.exercise_id]
     if block is None:
         raise ValueError("Choose the block as well: block=(32, 8).")
     own_block = _convert_to_dim3("block", block)
-    if prod(own_block) > _MOST_THREADS:
-        raise ValueError(f"A block has at most {_MOST_THREADS:,} threads, not {prod(own_block):,}.")
+    if prod(own_block) > _MAX_THREADS:
+        raise ValueError(f"A block has at most {_MAX_THREADS:,} threads, not {prod(own_block):,}.")
     reference_block = convention(own_block)
     if grid is None and reference_block != own_block:
         raise ValueError("Choose the grid for this block, too: grid=lambda ...: (blocks in x, blocks in y).")
@@ -218,19 +218,26 @@ def _make_grid_function(grid: Any, names: list[str]) -> Callable[[list[int]], Di
 
 
 # --- what is wrong with a program -------------------------------------------------------------------
-RESULTS = "its results are wrong for some input, in whatever order threads run"
-RACE = "a race: the results depend on the order in which threads or blocks run"
-MEMORY = "it accesses memory outside of an array, or reads memory that was never written"
-ENDLESS = "it does not end, or stops at a barrier or a warp's mask that not all threads reach"
-COSTS = "the results are right, but it moves more data or waits more often than necessary"
-IDLE = "the results are right, but few threads do the work"
-FAULTS = (RESULTS, RACE, MEMORY, ENDLESS, COSTS, IDLE)
-_TOOL_CAUSES = {"race": RACE, "sync": ENDLESS}
+WRONG_RESULTS_FAULT = "its results are wrong for some input, in whatever order threads run"
+RACE_FAULT = "a race: the results depend on the order in which threads or blocks run"
+MEMORY_FAULT = "it accesses memory outside of an array, or reads memory that was never written"
+ENDLESS_FAULT = "it does not end, or stops at a barrier or a warp's mask that not all threads reach"
+COST_FAULT = "the results are right, but it moves more data or waits more often than necessary"
+IDLE_FAULT = "the results are right, but few threads do the work"
+FAULT_TEXTS = (WRONG_RESULTS_FAULT, RACE_FAULT, MEMORY_FAULT, ENDLESS_FAULT, COST_FAULT, IDLE_FAULT)
+_FAULT_OF_TOOL = {"race": RACE_FAULT, "sync": ENDLESS_FAULT}
 # Other faults, such as too many registers for one device, are not faults of the program.
-_FAULT_CAUSES = dict.fromkeys(("out of bounds", "misaligned"), MEMORY) | dict.fromkeys(
-    ("endless", "barrier deadlock", "divergent barrier", "lanes missing", "lane outside its mask"), ENDLESS
+_FAULT_OF_HAZARD = dict.fromkeys(("out of bounds", "misaligned"), MEMORY_FAULT) | dict.fromkeys(
+    ("endless", "barrier deadlock", "divergent barrier", "lanes missing", "lane outside its mask"),
+    ENDLESS_FAULT,
 )
-_STAGE_CAUSES = {"results": RESULTS, "orders": RACE, "hazards": MEMORY, "budget": COSTS, "parallelism": IDLE}
+_FAULT_OF_STAGE = {
+    "results": WRONG_RESULTS_FAULT,
+    "orders": RACE_FAULT,
+    "hazards": MEMORY_FAULT,
+    "budget": COST_FAULT,
+    "parallelism": IDLE_FAULT,
+}
 
 
 def find_faults(name: str, code: str) -> tuple[list[str], Verdict]:
@@ -242,20 +249,20 @@ def find_faults(name: str, code: str) -> tuple[list[str], Verdict]:
     kernel_exercise = find_exercise(name)
     verdict = judge(kernel_exercise, code)
     assert not verdict, "a wrong program"
-    kinds: list[str] = []
+    fault_kinds: list[str] = []
     with bench() as kernel_bench:
         trial = Trial(kernel_exercise, read(kernel_exercise, code), kernel_bench)
         for case in trial.hazard_cases():
             try:
                 report, _ = kernel_bench.sanitize(kernel_exercise, trial.source, case)
             except Fault as fault:
-                kinds += [_FAULT_CAUSES[fault.kind]] if fault.kind in _FAULT_CAUSES else []
+                fault_kinds += [_FAULT_OF_HAZARD[fault.kind]] if fault.kind in _FAULT_OF_HAZARD else []
                 continue
-            kinds += [
-                _TOOL_CAUSES.get(hazard.tool, MEMORY)
+            fault_kinds += [
+                _FAULT_OF_TOOL.get(hazard.tool, MEMORY_FAULT)
                 for hazard in report.hazards
                 if hazard.severity != "info"
             ]
-    if not kinds:
-        kinds = [_STAGE_CAUSES[verdict.failed_stage]]
-    return list(dict.fromkeys(kinds)), verdict
+    if not fault_kinds:
+        fault_kinds = [_FAULT_OF_STAGE[verdict.failed_stage]]
+    return list(dict.fromkeys(fault_kinds)), verdict

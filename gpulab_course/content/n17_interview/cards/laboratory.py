@@ -13,8 +13,8 @@ from gpulab import session
 from virtualgpu.records import Provenance
 
 DEVICES = ("T4", "A100", "RTX 3090", "RTX 4090", "L40S", "H100", "H200")
-_KERNELS = Path(__file__).resolve().parents[1] / "kernels"
-BY_ARITHMETIC = "arithmetic"
+_KERNELS_FOLDER = Path(__file__).resolve().parents[1] / "kernels"
+ARITHMETIC_SOURCE = "arithmetic"
 
 
 def choose_article(name: str) -> str:
@@ -92,4 +92,4 @@ def compile_kernel(cp: Any, name: str, shared_bytes: int = 0) -> Any:
 
 def source(file: str) -> str:
     """Return the source text of one of the interview notebook's kernels."""
-    return (_KERNELS / file).read_text(encoding="utf-8")
+    return (_KERNELS_FOLDER / file).read_text(encoding="utf-8")

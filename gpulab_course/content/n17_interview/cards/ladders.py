@@ -43,7 +43,7 @@ def diagnose_rung(ladder: str, rung: str, device: str) -> DiagnosisTable:
         return diagnosis(**kernel_launch.step)
 
 
-def main_limit(diagnosis_table: DiagnosisTable) -> str:
+def find_main_limit(diagnosis_table: DiagnosisTable) -> str:
     """Return what mainly limits a kernel's speed, apart from the launch overhead."""
     causes = [cause for cause in diagnosis_table.worth_fixing if cause.kind != "launch"]
     return NAMES[causes[0].kind] if causes else NOTHING_WORTH_FIXING
@@ -51,13 +51,13 @@ def main_limit(diagnosis_table: DiagnosisTable) -> str:
 
 def is_refuted(diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]) -> bool:
     """Return whether the diagnosis found nothing to improve, but a later kernel version is faster."""
-    return main_limit(diagnosis_table) == NOTHING_WORTH_FIXING and any(
+    return find_main_limit(diagnosis_table) == NOTHING_WORTH_FIXING and any(
         diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables
     )
 
 
 # The cause that the next kernel has improved if it shortens a stage, by stage.
-_STAGE_CAUSES: dict[str, CauseKind] = {"atomics": "atomics", "latency": "latency", "issue": "compute"}
+_CAUSE_OF_STAGE: dict[str, CauseKind] = {"atomics": "atomics", "latency": "latency", "issue": "compute"}
 
 
 def find_other_right_answers(
@@ -70,11 +70,11 @@ def find_other_right_answers(
     stage = diagnosis_table.bound
     if (
         later_tables
-        and stage in _STAGE_CAUSES
+        and stage in _CAUSE_OF_STAGE
         and diagnosis_table.stages[stage] >= MIN_GAIN * later_tables[0].stages.get(stage, 0.0)
     ):
-        names.add(NAMES[_STAGE_CAUSES[stage]])
-    return tuple(sorted(names - {main_limit(diagnosis_table)}))
+        names.add(NAMES[_CAUSE_OF_STAGE[stage]])
+    return tuple(sorted(names - {find_main_limit(diagnosis_table)}))
 
 
 def draw_ladder_questions(rng: Random, ladder: str) -> Drawn:
@@ -98,7 +98,7 @@ def draw_ladder_questions(rng: Random, ladder: str) -> Drawn:
         )
         rung_number = tables.index(diagnosis_table)
         return Found(
-            main_limit(diagnosis_table),
+            find_main_limit(diagnosis_table),
             origin,
             explanation,
             also=find_other_right_answers(diagnosis_table, tables[rung_number + 1 :]),
@@ -125,7 +125,7 @@ def draw_ladder_questions(rng: Random, ladder: str) -> Drawn:
         if not is_refuted(tables[rung_number], tables[rung_number + 1 :])
     ]
     choices = (
-        *sorted({*_COMMON_CHOICES, *map(main_limit, tables)} - {NOTHING_WORTH_FIXING}),
+        *sorted({*_COMMON_CHOICES, *map(find_main_limit, tables)} - {NOTHING_WORTH_FIXING}),
         NOTHING_WORTH_FIXING,
     )
     return Drawn(

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpulab.words import number, size
 from gpulab_course.content.n17_interview.cards.laboratory import (
-    BY_ARITHMETIC,
+    ARITHMETIC_SOURCE,
     DEVICES,
     choose_article,
     compile_kernel,
@@ -253,7 +253,7 @@ def make_key_cache_card(rng: Random) -> Drawn:
         token_bytes = np.empty((2, layers, heads, dim), np.float16).nbytes  # keys and values of one token
         return Found(
             round(token_bytes * tokens * batch / GIB, 2),
-            BY_ARITHMETIC,
+            ARITHMETIC_SOURCE,
             f"2 × {layers} layers × {heads} heads × {dim} × 2 bytes = {token_bytes:,} bytes per token.",
         )
 
@@ -474,7 +474,9 @@ def make_amdahl_card(rng: Random) -> Drawn:
         term_text = (
             f" + {kernel_percent / 100:g} / {kernel_speedup:g}" if math.isfinite(kernel_speedup) else ""
         )
-        return Found(round(value, 2), BY_ARITHMETIC, f"1 / ({(100 - kernel_percent) / 100:g}{term_text}).")
+        return Found(
+            round(value, 2), ARITHMETIC_SOURCE, f"1 / ({(100 - kernel_percent) / 100:g}{term_text})."
+        )
 
     return Drawn(
         parts=(

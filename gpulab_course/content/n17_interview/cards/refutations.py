@@ -14,7 +14,7 @@ from gpulab.words import duration, percent, size
 from gpulab_course.content import kernels
 from gpulab_course.content.n17_interview.cards import estimates
 from gpulab_course.content.n17_interview.cards.laboratory import (
-    BY_ARITHMETIC,
+    ARITHMETIC_SOURCE,
     compile_kernel,
     read_published_info,
     use_device,
@@ -180,7 +180,7 @@ def _energy_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found
     def measure() -> Found:
         return Found(
             10**12 * energy_pj / 10**12,
-            BY_ARITHMETIC,
+            ARITHMETIC_SOURCE,
             f"10¹² × {energy_pj} × 10⁻¹² J: a thousand times what was claimed.",
         )
 

@@ -6,7 +6,7 @@ from functools import partial
 from random import Random
 
 from gpulab_course.content.n17_interview.cards.judged import (
-    CONVENTIONS,
+    BLOCK_CONVENTIONS,
     find_exercise,
     judge_kernel,
     read_model_answer,
@@ -26,7 +26,7 @@ MINUTES = 20
 def write(rng: Random, name: str) -> Drawn:
     """Return the interview question that asks for the kernel of an exercise."""
     kernel_exercise = find_exercise(name)
-    has_own_launch = name in CONVENTIONS
+    has_own_launch = name in BLOCK_CONVENTIONS
     stub = f'extern "C" __global__ void {kernel_exercise.kernel}({kernel_exercise.parameters}) {{\n    // {MINUTES} minutes\n}}\n'
     launch = ""
     if has_own_launch:

@@ -168,11 +168,11 @@ def draw_transposed_copy(rng: random.Random) -> FlawedKernel:
 @register_family("uncoalesced")
 def draw_array_of_structs(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
-    fields = rng.choice([6, 8, 12])
+    field_count = rng.choice([6, 8, 12])
     n = rng.choice([1 << 18, 1 << 19])
     code = _make_kernel_pair(
         "const float* x, float* y, int n",
-        f"    y[i] = x[i * {fields}] + x[i * {fields} + 1];",
+        f"    y[i] = x[i * {field_count}] + x[i * {field_count} + 1];",
         "    y[i] = x[i] + x[n + i];",
     )
     shape = n // 256, 256, 0
@@ -181,7 +181,7 @@ def draw_array_of_structs(rng: random.Random) -> FlawedKernel:
         "uncoalesced",
         device,
         code,
-        (_make_float_array(n * fields), _make_zero_array(n), np.int32(n)),
+        (_make_float_array(n * field_count), _make_zero_array(n), np.int32(n)),
         shape,
         shape,
     )
@@ -495,18 +495,18 @@ def draw_local_histogram(rng: random.Random) -> FlawedKernel:
 def draw_local_table(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 18, 1 << 19])
-    size = rng.choice([32, 64])
+    table_size = rng.choice([32, 64])
     code = _make_kernel_pair(
         "const float* x, float* y, int n",
-        f"""    float t[{size}];
-    for (int k = 0; k < {size}; k++) t[k] = x[i] * k;
+        f"""    float t[{table_size}];
+    for (int k = 0; k < {table_size}; k++) t[k] = x[i] * k;
     float s = 0;
-    int at = int(x[i] * {size - 1});
-    for (int k = 0; k < {size}; k++) {{ s += t[at]; at = (at * 5 + 3) & {size - 1}; }}
+    int at = int(x[i] * {table_size - 1});
+    for (int k = 0; k < {table_size}; k++) {{ s += t[at]; at = (at * 5 + 3) & {table_size - 1}; }}
     y[i] = s;""",
         f"""    float v = x[i], s = 0;
-    int at = int(v * {size - 1});
-    for (int k = 0; k < {size}; k++) {{ s += v * at; at = (at * 5 + 3) & {size - 1}; }}
+    int at = int(v * {table_size - 1});
+    for (int k = 0; k < {table_size}; k++) {{ s += v * at; at = (at * 5 + 3) & {table_size - 1}; }}
     y[i] = s;""",
     )
     shape = n // 256, 256, 0

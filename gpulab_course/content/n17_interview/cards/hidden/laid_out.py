@@ -17,7 +17,7 @@ from gpulab_course.content.n17_interview.cards.hidden.flawed import (
     register_family,
 )
 
-WORK = "for (int k = 0; k < {many}; k++) v = fmaf(v, 0.999f, 0.5f) + sqrtf(v);"
+WORK_LOOP_CODE = "for (int k = 0; k < {many}; k++) v = fmaf(v, 0.999f, 0.5f) + sqrtf(v);"
 
 
 # --- divergence -------------------------------------------------------------------------------------
@@ -66,10 +66,12 @@ def draw_uneven_rounds(rng: random.Random) -> FlawedKernel:
         kernel_body,
         kernel_body.replace("r[i]", "sorted[i]"),
     )
-    rounds = np.random.default_rng(n).integers(1, 32 * max_rounds, n).astype(np.int32)
-    rounds[::32] = 32 * max_rounds
+    rounds_of_thread = np.random.default_rng(n).integers(1, 32 * max_rounds, n).astype(np.int32)
+    rounds_of_thread[::32] = 32 * max_rounds
     # Equal lengths within each warp, and all lengths within each block.
-    sorted_rounds = np.sort(rounds).reshape(-1, n // 256, 32) if n % 8192 == 0 else np.sort(rounds)
+    sorted_rounds = (
+        np.sort(rounds_of_thread).reshape(-1, n // 256, 32) if n % 8192 == 0 else np.sort(rounds_of_thread)
+    )
     shape = n // 256, 256, 0
     return FlawedKernel(
         "uneven_rounds",
@@ -79,7 +81,7 @@ def draw_uneven_rounds(rng: random.Random) -> FlawedKernel:
         (
             _make_float_array(n),
             _make_zero_array(n),
-            rounds,
+            rounds_of_thread,
             np.ascontiguousarray(sorted_rounds.transpose(1, 0, 2)).reshape(-1),
         ),
         shape,
@@ -92,7 +94,7 @@ def draw_one_lane_in_many(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     interval = rng.choice([4, 8, 16])
     n = rng.choice([1 << 20, 1 << 21])
-    work_code = WORK.format(many=64)
+    work_code = WORK_LOOP_CODE.format(many=64)
     code = _make_kernel_pair(
         "float* y, int n, int every",
         f"    if (i % every == 0) {{ float v = i; {work_code} y[i / every] = v; }}",
@@ -120,10 +122,10 @@ def draw_one_block_too_many(rng: random.Random) -> FlawedKernel:
     device = rng.choice(["A100", "H100", "H200", "T4"])
     threads = 1024
     blocks_per_sm = 1 if device == "T4" else 2
-    slots = SM_COUNTS[device] * blocks_per_sm
+    block_slots = SM_COUNTS[device] * blocks_per_sm
     round_count = rng.choice([1000, 2000, 3000])
     extra_blocks = rng.choice([1, 2, 8])
-    blocks = slots + extra_blocks
+    blocks = block_slots + extra_blocks
     code = _make_kernel_pair(
         "float* y, int total",
         _make_loop_body(str(round_count)),
@@ -136,7 +138,7 @@ def draw_one_block_too_many(rng: random.Random) -> FlawedKernel:
         code,
         (_make_zero_array(blocks * threads), np.int32(blocks * threads * round_count)),
         (blocks, threads, 0),
-        (slots, threads, 0),
+        (block_slots, threads, 0),
     )
 
 
@@ -144,12 +146,12 @@ def draw_one_block_too_many(rng: random.Random) -> FlawedKernel:
 def draw_heavy_block(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     round_count = rng.choice([200, 400])
-    factor = rng.choice([12, 20, 30])
+    work_factor = rng.choice([12, 20, 30])
     blocks = 6 * SM_COUNTS[device]
     code = _make_kernel_pair(
         "float* y, int blocks",
-        _make_loop_body(f"(blockIdx.x == blocks - 1 ? {factor} * {round_count} : {round_count})"),
-        _make_loop_body(f"({round_count} + {factor} * {round_count} / blocks)"),
+        _make_loop_body(f"(blockIdx.x == blocks - 1 ? {work_factor} * {round_count} : {round_count})"),
+        _make_loop_body(f"({round_count} + {work_factor} * {round_count} / blocks)"),
     )
     shape = blocks, 128, 0
     return FlawedKernel(
@@ -205,7 +207,7 @@ def draw_few_blocks(rng: random.Random) -> FlawedKernel:
 def draw_one_block(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 17, 1 << 18])
-    kernel_body = f"    for (int j = i; j < n; j += gridDim.x * blockDim.x) {{ float v = x[j]; {WORK.format(many=16)} y[j] = v; }}"
+    kernel_body = f"    for (int j = i; j < n; j += gridDim.x * blockDim.x) {{ float v = x[j]; {WORK_LOOP_CODE.format(many=16)} y[j] = v; }}"
     return FlawedKernel(
         "one_block",
         "grid",
