@@ -15,7 +15,6 @@ from gpulab.views._base import View, read_module
 from gpulab.views.parts import palette
 from tests.browser.conftest import PICTURES
 from tests.views import synthetic, timelines
-from tests.views.sample import queue_view
 
 pytestmark = [pytest.mark.browser]
 
@@ -30,7 +29,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "few": lambda: LaunchChart(synthetic.launch_trace(blocks=16), synthetic.launch_trace),
     "card": lambda: DeviceCard(synthetic.devices()[0], synthetic.devices()[1:], synthetic.metrics),
     "stepper": lambda: WarpStepper(synthetic.warp_trace()),
-    "sample": queue_view.example,
     "timeline": lambda: TimelineView(timelines.overlapped(12, 40), summary="Copies and kernels overlap."),
 }
 

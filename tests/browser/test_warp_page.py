@@ -219,6 +219,17 @@ def test_keys_go_where_python_goes(block: BlockTrace, open_saved: Any) -> None:
     assert page.locator(".gl-sentence").text_content() == view.steps.sentence(view.step)
 
 
+def test_folded_loops_have_fewer_steps(block: BlockTrace, open_saved: Any) -> None:
+    page = open_saved(by_instruction(WarpStepper(block)))
+    slider = page.locator("input[type=range]").first
+    whole = int(slider.get_attribute("max"))
+    fold = page.locator("button", has_text="Fold loops")
+    fold.click()
+    assert int(slider.get_attribute("max")) < whole
+    fold.click()
+    assert int(slider.get_attribute("max")) == whole
+
+
 def test_play_goes_on_and_stops_at_the_end(open_saved: Any) -> None:
     view = WarpStepper(synthetic.warp_trace(repeat=300))
     page = open_saved(view)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import repeat
 from types import SimpleNamespace
@@ -14,7 +13,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.lab.links import collective, nccl, records, runs, schedules
+from gpulab.lab.links import collective, nccl, runs, schedules
 from gpulab_course.teach.judge.python import several
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.origin import Provenance
@@ -22,7 +21,6 @@ from virtualgpu.records.traffic.collective import Move, make_input_arrays
 from virtualgpu.records.traffic.schedules import make_star_or_tree_schedule
 
 ORIGIN = Provenance("measured", "GPU of ours")
-MEBI = 1 << 20  # elements; four of them take 16 MiB
 
 
 @pytest.fixture(autouse=True)
@@ -76,35 +74,6 @@ def test_nccl_needs_as_many_real_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
             GpulabError, match=rf"NCCL on 3 GPUs needs 3 real GPUs, but {words}\. Use fewer GPUs, or call gl"
         ):
             gl.collective("reduce", "nccl", gpus=3)
-
-
-def test_sizes_are_limited_to_the_element(gpus_for: Callable[..., tuple[Any, ...]]) -> None:
-    """A GiB in all arrays together, and an element in each chunk."""
-    assert gpus_for(gpus=2, size_bytes=(1 << 29) + 3)[0] == 2  # rounded down to whole elements
-    assert gpus_for(size_bytes=32)[0] == 8
-    assert gpus_for("broadcast", [], size_bytes=4)[0] == 8
-    for arguments, options in (
-        (("all-reduce", "ring"), {"gpus": 2, "size_bytes": (1 << 29) + 4}),
-        (("all-reduce", "ring"), {"size_bytes": 31}),
-        (("broadcast", []), {"size_bytes": 3}),
-        (("all-gather", []), {"size_bytes": 31}),
-        (("reduce-scatter", [[(0, 1, 3, "copy")]]), {"gpus": 5, "size_bytes": 16}),
-    ):
-        with pytest.raises(ValueError, match=rf"is {options['size_bytes']}\..*at most 1 GiB"):
-            gl.collective(*arguments, **options)  # type: ignore[arg-type]
-
-
-def test_the_default_is_an_all_reduce_of_eight_mebibytes() -> None:
-    record = gl.collective(gpus=2).record
-    assert (record.operation, record.algorithm, record.size_bytes) == ("all-reduce", "ring", 8 << 20)
-    assert record.chunk_bytes == (4 << 20, 4 << 20)
-    assert record.bytes_are == "counted at the ports"
-    assert (record.begins, record.in_one_go_ns, record.opaque) == ((0, 2), 0, False)
-    assert all(step.time_ns > step.copies_ns > 0 for step in record.steps[:1])
-    assert [[m.add for m in step.moves] for step in record.steps] == [[True, True], [False, False]]
-    cut = gl.collective("all-gather", [[(0, 1, 0, "copy")]], gpus=3, size_bytes=44).record
-    assert cut.chunk_bytes == (12, 16, 16)
-    assert gl.collective(gpus=2, size_bytes=9).record.chunk_bytes == (4, 4)
 
 
 def test_with_too_few_real_gpus_virtual_ones_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,16 +152,6 @@ def test_real_gpus_run_ten_rounds_or_for_a_second(
         (size_bytes, "NVLink") for size_bytes in (40, 80, 80)
     ]
     assert (record.operation, record.algorithm, record.links) == ("reduce", "mine", "nvswitch")
-
-
-def test_times_are_medians_without_the_first_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = iter([0, 10**9, 0, 15, 0, 19, *[0] * 9])
-    monkeypatch.setattr(collective, "Run", MadeUpRun)
-    monkeypatch.setattr(collective, "_TIMED_RUNS", 3)
-    monkeypatch.setattr(collective, "_MOST_NS", 10**10)
-    monkeypatch.setattr(collective, "time", SimpleNamespace(perf_counter_ns=lambda: next(ticks)))
-    record = collective.by_schedule(None, "reduce", "m", 2, [0, 1], [[Move(0, 1, 0)]])
-    assert (record.from_host_ns, record.in_one_go_ns) == (17, 7)
 
 
 def test_without_capture_the_time_is_that_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,35 +326,6 @@ def test_a_rank_calls_once_to_check_and_then_to_time(as_bytes: bool) -> None:
     assert nccl._rank(str, 0, ([1, 2], True), 2, "all-reduce", 11, 1, 1, wrong.cp) == (False, 10**6)
 
 
-def test_virtual_ranks_are_threads_on_devices_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranks: list[Any] = []
-
-    def rank(at: Any, number: int, key: Any, *arguments: Any) -> tuple[bool, int]:
-        ranks.append((number, int(arguments[-1].cuda.Device().id), key[1], arguments[:-1]))
-        return number != 1, 10 - number
-
-    monkeypatch.setattr(nccl, "_rank", rank)
-    with several.gpus(3) as machine:
-        assert nccl.called(machine.cp, "reduce", 3, 50) == ((True, False, True), 10)
-    assert sorted(ranks) == [(n, n, True, (3, "reduce", 50, 1, 1)) for n in range(3)]
-
-
-def test_the_time_of_a_virtual_call_is_that_of_a_single_call() -> None:
-    """Several calls in a row would have equal modelled times."""
-    with several.gpus(2) as machine:
-        key = list(machine.cp.cuda.nccl.get_unique_id()), True
-
-        def rank(number: int) -> tuple[bool, int]:
-            machine.cp.cuda.Device(number).use()
-            return nccl._rank(str, number, key, 2, "all-reduce", 100, 1, 1, machine.cp)
-
-        with ThreadPoolExecutor(2) as pool:
-            results = list(pool.map(rank, range(2)))
-        assert [right for right, _ in results] == [True, True]
-        single_ns = max(ns for _, ns in results)
-        assert nccl.called(machine.cp, "all-reduce", 2, 100)[1] == pytest.approx(single_ns, rel=0.5)
-
-
 # Moves --------------------------------------------------------------------------------------------------
 
 
@@ -470,22 +400,6 @@ def test_endless_and_malformed_schedules_are_refused(schedule: Any, message: str
         schedules.schedule_of("all-reduce", schedule, 3)
 
 
-@pytest.mark.parametrize(
-    ("bounds", "slices"),
-    [
-        ([0, 1], 1),
-        ([0, 4 * MEBI - 1], 1),
-        ([0, 4 * MEBI], 2),
-        ([0, 100 * MEBI], 2),
-        ([0, 1, 4 * MEBI + 1, 4 * MEBI + 2], 2),
-        ([5, 4 * MEBI], 1),
-        ([0, 0], 1),
-    ],
-)
-def test_chunks_from_sixteen_mebibytes_are_cut_into_two_slices(bounds: list[int], slices: int) -> None:
-    assert runs.slices_of(bounds) == slices
-
-
 def test_buffers_are_allocated_for_simultaneous_sums_alone() -> None:
     """Two sums come into GPU 0 at a time; copies go directly to their chunks."""
     with several.gpus(3) as machine:
@@ -536,22 +450,6 @@ def test_neighbouring_chunks_are_one_message_unless_they_are_sliced() -> None:
             np.testing.assert_array_equal(run._array(0).get(), [*own[0][:70], *own[1][70:]])
 
 
-def test_after_a_wait_all_streams_are_done() -> None:
-    with several.gpus(2) as machine:
-        run = runs.Run(machine.cp, 2, [0, 1 << 21])
-        streams = [stream for pair in run._streams for stream in pair]
-        run.give([Move(0, 1, 0, True), Move(1, 0, 0, True)])
-        run.wait()
-        assert all(stream.done for stream in streams)
-
-
-def test_peer_access_is_queried_for_each_pair() -> None:
-    pairs: list[tuple[int, int]] = []
-    runtime = SimpleNamespace(deviceCanAccessPeer=lambda a, b: pairs.append((a, b)) or a < b)
-    assert runs.reachable(runtime, 3) == {(0, 1), (0, 2), (1, 2)}
-    assert all(a != b for a, b in pairs)
-
-
 # Peers and records --------------------------------------------------------------------------------------
 
 
@@ -565,16 +463,3 @@ def test_peers_have_the_links_and_rates_of_the_machine(monkeypatch: pytest.Monke
     assert gl.peers().link == "NVSwitch"
     monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(kind="cuda", links=""))
     assert "GB/s" not in repr(gl.peers()), "no bandwidth is published for this GPU"
-
-
-def test_records_are_of_a_gpu_by_name_and_of_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    every = tuple(
-        {"gpu": gpu, "gpus": gpus, "n": n}
-        for n, (gpu, gpus) in enumerate(
-            [("H200", 2), ("H200", 4), ("H100", 2), ("H200", 2), ("H200", 3), ("H200", 1)]
-        )
-    )
-    monkeypatch.setattr(records, "records", lambda: every)
-    assert [record["n"] for record in records.records_of("virtual H200")] == [0, 3]
-    assert [record["n"] for record in records.records_of("NVIDIA H200", 4)] == [1]
-    assert records.records_of("H20") == ()

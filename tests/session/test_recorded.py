@@ -1,64 +1,39 @@
-"""``with`` blocks that record: begin, end, state and display, for a new kind and for those of gpulab."""
+"""``with`` blocks that record: begin, end, state and display."""
 
 from __future__ import annotations
 
-import gc
-import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import gpulab as gl
-from tests.session.sample.pauses import PauseRecorder
-from tests.session.sample.watcher import pauses
 from virtualgpu.errors import GpulabError
 from virtualgpu.model import machine
 
 WATCHERS: dict[str, tuple[Callable[[], Any], str]] = {
-    "pauses": (pauses, "List of pauses"),
     "timeline": (gl.timeline, "Timeline"),
     "memory": (gl.memory, "Memory recording"),
     "allocator": (gl.allocator, "Memory pool"),
     "host memory": (gl.host_memory, "Count of host memory"),
     "streams": (gl.check_streams, "Check of streams"),
 }
-WITH_DISPLAY = ("pauses", "memory")
-LIVE = ("pauses", "memory", "host memory")
+LIVE = ("memory", "host memory")
 
 
 @pytest.fixture(autouse=True)
-def virtual() -> Iterator[None]:
+def virtual() -> None:
     gl.use_device("virtual:T4")
-    gc.disable()  # an automatic collection would be one more pause
-    yield
-    gc.enable()
 
 
-def callbacks() -> int:
-    """The number of recorders that the garbage collector calls."""
-    return sum(isinstance(getattr(call, "__self__", None), PauseRecorder) for call in gc.callbacks)
+def count_recorders() -> int:
+    return len(gl.cp.cuda.memory_hook.get_memory_hooks())
 
 
 def mime(report: Any) -> dict[str, Any] | None:
     bundle = report._repr_mimebundle_()
     return None if bundle is None else bundle[0]
-
-
-def test_a_new_kind_of_recording_is_shown_and_saved(tmp_path: Path) -> None:
-    with pauses() as p:
-        gc.collect()
-        gc.collect(0)
-    gc.collect()
-    assert p.record.generations == (2, 0)
-    assert callbacks() == 0
-    assert repr(p).startswith("2 pauses of ")
-    assert p.describe() == repr(p) == mime(p)["text/plain"]  # type: ignore[index]
-    assert json.loads(p.save(tmp_path / "p.json").read_text())["took_ns"] == list(p.record.took_ns)
-    assert p.save(tmp_path / "p.csv").read_text().split() == list(map(str, p.record.took_ns))
-    assert p.save(tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("name", WATCHERS)
@@ -72,7 +47,7 @@ def test_before_and_while_it_records(name: str) -> None:
         for use in (lambda: report.record, report.describe, lambda: report.save("x.json")):
             with pytest.raises(GpulabError, match="has not started"):
                 use()
-        if name not in WITH_DISPLAY:
+        if name != "memory":
             assert mime(report) is None
     report.stop()  # without effect before the start
     assert report.start() is None
@@ -114,23 +89,21 @@ def test_a_display_begins_a_recording_and_running_its_cell_again_ends_it(
 
     def run(cell: str, number: int) -> Any:
         shell.get_parent = lambda: {"metadata": {"cellId": cell}, "header": {"msg_id": f"run {number}"}}
-        before = callbacks()
-        p = pauses()
-        assert callbacks() == before, "a recording begins when it is displayed"
-        assert mime(p) is not None
-        return p
+        before = count_recorders()
+        report = gl.memory()
+        assert count_recorders() == before, "a recording begins when it is displayed"
+        assert mime(report) is not None
+        return report
 
-    first = run("a", 1)
+    run("a", 1)
     second = run("b", 2)
-    assert callbacks() == 2
+    assert count_recorders() == 2
     again = run("a", 3)
-    gc.collect(1)
-    assert callbacks() == 2
-    assert [len(p.record.took_ns) for p in (first, second, again)] == [0, 1, 1]
+    assert count_recorders() == 2
     second._picture().close()
-    assert callbacks() == 1
+    assert count_recorders() == 1
     again.stop()
-    assert callbacks() == 0
+    assert count_recorders() == 0
     again._picture().close()
 
 

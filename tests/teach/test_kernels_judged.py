@@ -221,29 +221,6 @@ def test_other_parameters_are_refused_with_the_right_list(error: Exception, says
     assert stop.value.message == f"{says}; keep the given list: twice(const float* x, float* y, int n)."
 
 
-def test_outputs_hold_garbage_unless_they_are_read_and_arrays_lie_apart() -> None:
-    gaps: list[int] = []
-    cp: Any = SimpleNamespace(asarray=np.array, cuda=SimpleNamespace(alloc=gaps.append))
-    case = labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1))
-    arrays, args, start = bench.on_device(cp, EXERCISE, case, 7)
-    assert gaps == [1 << 18] * 3  # before, between and behind
-    assert arrays["x"].tolist() == case.values["x"].tolist()
-    assert [type(args[0]), args[0] is arrays["x"], args[1] is arrays["y"], args[2]] == [
-        np.ndarray,
-        True,
-        True,
-        4,
-    ]
-    assert type(args[2]) is np.int32
-    assert list(start) == ["y"]
-    np.testing.assert_array_equal(start["y"], draw.garbage(7, (4,), np.float32, 1))
-    assert np.isfinite(start["y"]).all()
-    assert np.isnan(bench.on_device(cp, EXERCISE, case, 8)[2]["y"]).all()
-    np.testing.assert_array_equal(arrays["y"], start["y"])
-    case.values["y"] = np.ones(4, np.float32)
-    assert bench.on_device(cp, EXERCISE, case, 7)[2]["y"].tolist() == [1] * 4
-
-
 # The launches of a trial
 
 
@@ -337,34 +314,6 @@ def test_every_kind_of_data_is_tried_in_two_launches() -> None:
 
     numbers = trial(exercise=replace(EXERCISE, case=whole)).data_cases()
     assert {case.label.partition("data with ")[2] for case in numbers} == {draw.DUPLICATES, draw.EXTREME}
-
-
-def test_orders_are_tried_with_several_blocks() -> None:
-    cases = trial().order_cases()
-    grids = [prod(case.launch_grid) for case in cases]
-    every = sorted(prod(c.launch_grid) for c in trial().small_cases if prod(c.launch_grid) > 1)
-    assert grids == [every[len(every) // 2], every[-1]]
-    crowded = trial(exercise=replace(EXERCISE, crowded=True)).order_cases()
-    assert [case.size for case in crowded][2:] == [20_000]
-    alone = trial(exercise=replace(EXERCISE, sizes=lambda rng, n: (1,)))
-    assert alone.order_cases() == []
-
-
-def test_hazards_are_looked_for_in_every_block_shape() -> None:
-    def sizes(rng: Any, at_once: int) -> Any:
-        return (1, 2, 30, 40, 4096, 5000)
-
-    def blocks(rng: Any) -> Any:
-        return ((64, 1, 1), (256, 1, 1))
-
-    cases = trial(exercise=replace(EXERCISE, sizes=sizes, blocks=blocks)).hazard_cases()
-    assert [(case.size, case.block[0]) for case in cases] == [
-        (4096, 64),
-        (2, 64),
-        (4096, 256),
-        (2, 256),
-        (1, 64),
-    ]
 
 
 # What is said of a launch

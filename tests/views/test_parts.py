@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ from gpulab.views.parts.plot_picture import make_element_sentence
 from gpulab.views.parts.plots import draw_lane_grid, make_x_axis, plot
 from gpulab.words import number
 from tests.views import synthetic
-from tests.views.sample import queue_view
 
 SHARP = picture.SHARPNESS
 
@@ -34,19 +31,6 @@ def painted(box: dict[str, Any], width: float = 500) -> Image.Image:
     pen = picture.Pen(width, box.height)
     picture.lay_out(box, width)[1](pen, 0, 0)
     return pen.image
-
-
-def test_a_view_of_ordinary_kind_costs_little() -> None:
-    folder = Path(queue_view.__file__).parent
-    lines = sum(
-        len(path.read_text(encoding="utf-8").splitlines()) for path in folder.iterdir() if path.is_file()
-    )
-    assert lines <= 300
-    view = queue_view.example()
-    assert repr(view) == "4 pieces of work on 2 streams in 12 µs; modelled on A100-SXM4-80GB (virtual GPU)."
-    assert Image.open(io.BytesIO(view.png())).size[0] == 1800
-    assert "QueueView" not in view.html()
-    view.close()
 
 
 def test_packing_keeps_numbers_and_shares_arrays() -> None:
@@ -253,13 +237,8 @@ def test_the_tail_is_painted_as_the_tail() -> None:
     view.close()
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda: LaunchChart(synthetic.wide_launch(100_000)), queue_view.example],
-    ids=["100,000 blocks", "sample"],
-)
-def test_every_scene_is_json_and_columns(make: Callable[[], Any]) -> None:
-    view = make()
+def test_every_scene_is_json_and_columns() -> None:
+    view = LaunchChart(synthetic.wide_launch(100_000))
     json.dumps(view.scene)
     assert len(json.dumps(view.scene)) < 200_000
     assert isinstance(view.data, bytes)

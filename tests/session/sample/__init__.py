@@ -1,1 +1,0 @@
-"""A kind of recording as a contributor would add it."""

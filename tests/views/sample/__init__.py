@@ -1,1 +1,0 @@
-"""A view of ordinary kind as somebody would add one: how little it costs is a test."""
