@@ -16,7 +16,7 @@ from gpulab.lab.monitor.monitor import Monitor
 from gpulab.lab.monitor.recorder import load_recorded_session
 from gpulab.lab.profiling.profile import ProfileReport, profile
 from gpulab.views._steered import Steered
-from gpulab.views.monitor.monitor_text import find_clock_reasons as held  # the name in notebook 09
+from gpulab.views.monitor.monitor_text import find_clock_reasons
 from gpulab.views.parts.boxes import Box, bars, column, slider, words
 from gpulab.views.parts.items import Rects
 from gpulab.views.parts.palette import find_hex
@@ -39,6 +39,7 @@ from virtualgpu.records.device.load import LoadSamples
 _CELL_SIDE_PX = 15
 _COLUMN_COUNT = 44
 _FONT_SIZE = 10
+held = find_clock_reasons  # its name in notebook 09
 
 
 # --- a session ------------------------------------------------------------------------------------------
