@@ -339,7 +339,7 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
     ...     kernel((4,), (256,), (x, y, n))
     """
     machine = session.find_virtual_side().machine
-    with machine.keeping("block_order", "turns_seed"):
+    with machine.keep_settings("block_order", "turns_seed"):
         for device in machine.devices:
             device.set_block_order(order, seed)
         yield
@@ -366,7 +366,7 @@ def lockstep_warps(watchdog_s: float = 2.0) -> Iterator[None]:
     ...     stepper = gl.warps(kernel, 4, 256, (x, y, n))
     """
     machine = session.find_virtual_side().machine
-    with machine.keeping("independent_threads"), machine.keeping("watchdog_s"):
+    with machine.keep_settings("independent_threads"), machine.keep_settings("watchdog_s"):
         for device in machine.devices:
             device.independent_threads = False
             device.watchdog_s = min(watchdog_s, device.watchdog_s)

@@ -258,7 +258,7 @@ class RealWatcher:
 
     def _record_sync_copy(self, target_address: int, source_address: int, size: int, copy_kind: int) -> None:
         self._record_copy(target_address, source_address, size, copy_kind, _LEGACY_STREAM)
-        self._watch.host_waited("work", number=self._operation_count)
+        self._watch.note_host_wait("work", number=self._operation_count)
         self._host_writes.get(_LEGACY_STREAM, set()).discard((target_address, target_address + size))
 
     def _record_copy(
@@ -288,7 +288,7 @@ class RealWatcher:
             _Operation("MEMCPY", f"Memcpy {direction[0]}to{direction[1]}", None, arrays[1], arrays[0]),
         )
         if memory_types[0] not in (_DEVICE_MEMORY, _MANAGED_MEMORY, _PINNED_MEMORY):
-            self._watch.host_waited("work", number=self._operation_count)
+            self._watch.note_host_wait("work", number=self._operation_count)
 
     def _record_peer_copy(
         self, target: int, _: int, source: int, __: int, size: int, stream: int | None
@@ -315,7 +315,7 @@ class RealWatcher:
             return
         for other_capture in self._captures.values():
             other_capture.events.pop(event, None)
-        self._watch.recorded(self._find_event(event), self._make_stream_ref(stream or 0))
+        self._watch.note_event_record(self._find_event(event), self._make_stream_ref(stream or 0))
         self._event_writes[event] = stream or 0, frozenset(self._host_writes.get(stream or 0, ()))
 
     def _on_stream_wait(self, stream: int | None, event: int, _: int) -> None:
@@ -325,19 +325,19 @@ class RealWatcher:
                 capture.frontiers[stream or 0] = tuple(dict.fromkeys((*own_frontier, *capture.events[event])))
                 return
         event_record = self._find_event(event)
-        self._watch.waits(event_record, self._make_stream_ref(stream or 0), not event_record.is_new)
+        self._watch.note_event_wait(event_record, self._make_stream_ref(stream or 0), not event_record.is_new)
 
     def _on_event_awaited(self, event: int) -> None:
-        self._watch.host_waited("event", event=self._find_event(event))
+        self._watch.note_host_wait("event", event=self._find_event(event))
         stream, operations = self._event_writes.get(event, (0, frozenset()))
         self._host_writes[stream] = self._host_writes.get(stream, set()) - operations
 
     def _on_stream_awaited(self, stream: int | None) -> None:
-        self._watch.host_waited("stream", self._make_stream_ref(stream or 0))
+        self._watch.note_host_wait("stream", self._make_stream_ref(stream or 0))
         self._host_writes.pop(stream or 0, None)
 
     def _on_device_awaited(self) -> None:
-        self._watch.host_waited("device", self._make_stream_ref(_LEGACY_STREAM))
+        self._watch.note_host_wait("device", self._make_stream_ref(_LEGACY_STREAM))
         self._host_writes.clear()
 
     def _on_event_destroyed(self, event: int) -> None:
@@ -357,30 +357,32 @@ class RealWatcher:
 
     def _on_allocation(self, address: Any, size: int) -> None:
         self._kernels.segments[address.contents.value] = size
-        self._watch.allocated(self._device_id, address.contents.value, size)
+        self._watch.note_allocation(self._device_id, address.contents.value, size)
 
     def _record_free(self, address: int | None) -> None:
         size = self._kernels.segments.pop(address or 0, 0)
         if size:
-            self._watch.released(self._device_id, address or 0, size, None)
+            self._watch.note_release(self._device_id, address or 0, size, None)
         elif address:
-            self._watch.host_waited("device", self._make_stream_ref(_LEGACY_STREAM))
+            self._watch.note_host_wait("device", self._make_stream_ref(_LEGACY_STREAM))
 
     def _record_async_malloc(self, address: Any, size: int, stream: int | None) -> None:
         start = address.contents.value
         self._kernels.blocks[start] = size
         self._unwritten_blocks[start] = self._watch.here()
-        self._watch.allocated(self._device_id, start, size, self._make_stream_ref(stream or 0).stream_id)
+        self._watch.note_allocation(
+            self._device_id, start, size, self._make_stream_ref(stream or 0).stream_id
+        )
 
     def _record_async_free(self, address: int | None, stream: int | None) -> None:
         size = self._kernels.blocks.pop(address or 0, 0)
         if size:
-            self._watch.released(
+            self._watch.note_release(
                 self._device_id, address or 0, size, self._make_stream_ref(stream or 0).stream_id
             )
 
     def _record_host_free(self, address: int) -> None:
-        self._watch.host_released(address, 1)
+        self._watch.note_host_release(address, 1)
         self._watch.forget_buffers()  # how far the memory reaches is not told
 
     def on_block_taken(self, address: int, size: int) -> None:
@@ -390,14 +392,14 @@ class RealWatcher:
         self._arenas[address] = int(cupy.cuda.get_current_stream().ptr)
         memory_pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
         is_private_pool = memory_pool is not cupy.get_default_memory_pool()
-        self._watch.allocated(self._device_id, address, size, private=is_private_pool)
+        self._watch.note_allocation(self._device_id, address, size, private=is_private_pool)
 
     def on_block_given_back(self, address: int, size: int) -> None:
         """Record that a memory block was returned to the free blocks of its stream in the pool."""
         self._kernels.blocks.pop(address, None)
         self._unwritten_blocks.pop(address, None)
         arena_stream_id = self._make_stream_ref(self._arenas.pop(address, _LEGACY_STREAM)).stream_id
-        self._watch.released(self._device_id, address, size, arena_stream_id)
+        self._watch.note_release(self._device_id, address, size, arena_stream_id)
 
     # Graphs
 
@@ -412,7 +414,7 @@ class RealWatcher:
         capture = self._captures.pop(stream, None)
         if capture is not None and graph.contents.value:
             self._graphs[graph.contents.value] = capture
-            self._watch.graph_made(capture.graph_id)
+            self._watch.note_graph_creation(capture.graph_id)
 
     def _on_graph_instantiated(self, graph_pointer: Any, graph: int) -> None:
         if graph in self._graphs:
@@ -422,7 +424,7 @@ class RealWatcher:
         capture = self._graphs.get(graph)
         if capture is not None:
             self._operation_count += len(capture.nodes)
-            self._watch.launched(
+            self._watch.note_graph_launch(
                 self._make_stream_ref(stream or 0), capture.nodes, capture.edges, capture.graph_id
             )
 
@@ -440,7 +442,7 @@ class RealWatcher:
             for start, end in set().union(*self._host_writes.values()):
                 self._watch.forget_buffers(start, end)
             return
-        _, graph_node = self._watch.node(stream_ref, self._operation_count, operation, None)
+        _, graph_node = self._watch.run_node(stream_ref, self._operation_count, operation, None)
         capture.edges += [(predecessor, len(capture.nodes)) for predecessor in capture.frontiers[stream]]
         capture.frontiers[stream] = (len(capture.nodes),)
         capture.nodes.append(graph_node)

@@ -268,7 +268,7 @@ class _Replay:
         of a large one are copied.
         """
         if self.launch.threads <= MAX_SMALL_THREADS and self.size_bytes <= MAX_SMALL_BYTES:
-            with self.twin.machine.keeping("watchdog_s"):
+            with self.twin.machine.keep_settings("watchdog_s"):
                 for device in self.twin.machine.devices:
                     device.watchdog_s = min(FIRST_REPLAY_S, device.watchdog_s)
                 self.replay_records = self.try_replay(ArgumentCopies(self.launch.args, self.cp))

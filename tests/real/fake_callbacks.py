@@ -223,24 +223,24 @@ class Callbacks:
                 self._launch(stream, function.ptr, operation.name, params, site)
         return float(duration)
 
-    def node(self, place: Any, number: int, operation: Any, source: Any) -> tuple[float, Any]:
+    def run_node(self, place: Any, number: int, operation: Any, source: Any) -> tuple[float, Any]:
         return operation.run(), None
 
-    def launched(self, *_: Any) -> None:
+    def note_graph_launch(self, *_: Any) -> None:
         pass
 
-    graph_made = launched
+    note_graph_creation = note_graph_launch
 
     def here(self) -> None:
         return None
 
-    def recorded(self, event: Any, place: Any) -> None:
+    def note_event_record(self, event: Any, place: Any) -> None:
         self._emit("cudaEventRecord", event.ptr, place.stream_id or None)
 
-    def waits(self, event: Any, place: Any, recorded: bool) -> None:
+    def note_event_wait(self, event: Any, place: Any, recorded: bool) -> None:
         self._emit("cudaStreamWaitEvent", place.stream_id or None, event.ptr, 0)
 
-    def host_waited(self, scope: str, place: Any = None, event: Any = None, number: int = 0) -> None:
+    def note_host_wait(self, scope: str, place: Any = None, event: Any = None, number: int = 0) -> None:
         if scope == "device":
             self._emit("cudaDeviceSynchronize")
         elif scope == "stream":
@@ -255,7 +255,7 @@ class Callbacks:
         else:
             self._emit("cudaFree", address)
 
-    def allocated(
+    def note_allocation(
         self, device: int, address: int, size: int, stream: int | None = None, private: bool = False
     ) -> None:
         if stream is not None:
@@ -263,12 +263,12 @@ class Callbacks:
             handle = c_void_p(address)
             self._emit("cudaMallocAsync", ctypes.addressof(handle), size, stream or None)
 
-    def released(self, device: int, address: int, size: int, stream: int | None) -> None:
+    def note_release(self, device: int, address: int, size: int, stream: int | None) -> None:
         if address in self._ordered:
             self._ordered.discard(address)
             self._emit("cudaFreeAsync", address, stream or None)
 
-    def host_released(self, address: int, size: int) -> None:
+    def note_host_release(self, address: int, size: int) -> None:
         pass
 
 

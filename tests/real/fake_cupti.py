@@ -403,7 +403,7 @@ class FakeCupti:
 
     # What the machine tells, as it tells a timeline of its own
 
-    def ran(self, activity: Any, stream: Any, begun_ns: int) -> None:
+    def record_operation(self, activity: Any, stream: Any, begun_ns: int) -> None:
         self._next()
         self._activity(activity)
         calls = {
@@ -414,7 +414,7 @@ class FakeCupti:
         }
         self._api(calls[activity.kind], begun_ns)
 
-    def ran_graph(self, activities: Any, stream: Any, begun_ns: int) -> None:
+    def record_graph(self, activities: Any, stream: Any, begun_ns: int) -> None:
         self._next()
         for activity in activities:
             self._activity(activity)
@@ -463,22 +463,22 @@ class FakeCupti:
             return
         self._by_number[activity.correlation_id] = self._records[-1]
 
-    def moved(self, planned: Any) -> None:
+    def update_times(self, planned: Any) -> None:
         for number, activity in planned.items():
             if number in self._by_number:
                 record = self._by_number[number]
                 record.start = EPOCH_NS + activity.start_ns
                 record.end = EPOCH_NS + activity.end_ns
 
-    def captured(self, kind: str) -> None:
+    def record_captured_call(self, kind: str) -> None:
         self._next()
 
-    def called(self, name: str, begun_ns: int, number: int = 0) -> None:
+    def record_call(self, name: str, begun_ns: int, number: int = 0) -> None:
         if name != "cudaEventRecord":
             self._next()
         self._api(name, begun_ns)
 
-    def waited(
+    def record_wait(
         self,
         type: str,
         name: str,
@@ -491,11 +491,11 @@ class FakeCupti:
         self._synchronized(type, begun_ns, stream_id if type == "STREAM_SYNCHRONIZE" else None, event_id)
         self._api(name, begun_ns)
 
-    def held_up(self, copy: Any, begun_ns: int, has_waited: bool) -> None:
+    def extend_call_to_now(self, copy: Any, begun_ns: int, has_waited: bool) -> None:
         call = next(record for record in reversed(self._records) if isinstance(record, Api))
         call.end = EPOCH_NS + self.clock.now_ns
 
-    def ordered(
+    def record_order(
         self,
         device_id: int,
         stream_id: int,

@@ -396,15 +396,15 @@ def intervals(regions: tuple[Region, ...], start: int = 0) -> list[tuple[int, in
 def test_host_changes_of_a_buffer_are_reported_at_the_next_act() -> None:
     pinned = Pinned()
     pinned.run(reads=[pinned.contents[:64]])
-    pinned.watch.host_waited("stream", StreamRef(0, 7))
+    pinned.watch.note_host_wait("stream", StreamRef(0, 7))
     assert [type(act) for act in pinned.take_acts()] == [HostWait]
     pinned.contents[10] = 1
-    pinned.watch.host_waited("event", event=pinned.watch, number=9)
+    pinned.watch.note_host_wait("event", event=pinned.watch, number=9)
     used, waited = pinned.take_acts()
     assert isinstance(used, HostUse)
     assert intervals(used.writes, pinned.start) == [(HOST, 0, 64)]
     assert (used.reads, waited.scope, waited.number) == ((), "event", 9)
-    pinned.watch.host_waited("device")
+    pinned.watch.note_host_wait("device")
     assert len(pinned.take_acts()) == 1, "what it is now counts"
     pinned.contents[10] = 2
     pinned.run(reads=[pinned.contents[128:]])
@@ -488,8 +488,8 @@ def test_buffers_are_forgotten() -> None:
         changed(lambda pinned: pinned.watch.forget_buffers(pinned.start + 64, pinned.start + 65)) == both[:1]
     )
     assert changed(lambda pinned: pinned.watch.forget_buffers(pinned.start + 128, pinned.start + 300)) == both
-    assert changed(lambda pinned: pinned.watch.host_released(pinned.start, 64)) == both[1:]
-    assert changed(lambda pinned: pinned.watch.host_released(pinned.start + 64, 64)) == both[:1]
+    assert changed(lambda pinned: pinned.watch.note_host_release(pinned.start, 64)) == both[1:]
+    assert changed(lambda pinned: pinned.watch.note_host_release(pinned.start + 64, 64)) == both[:1]
     assert changed(lambda pinned: setattr(pinned, "pinned", False)) == []
 
     def given_back_and_taken(pinned: Pinned) -> None:
@@ -539,11 +539,11 @@ def test_acts_reported_by_a_listener_follow_the_current_act() -> None:
     def first(act: Any) -> None:
         order.append(f"first {act.graph_id}")
         if act.graph_id == 1:
-            pinned.watch.graph_made(2)
+            pinned.watch.note_graph_creation(2)
 
     pinned.watch.begin(first)
     pinned.watch.begin(lambda act: order.append(f"second {act.graph_id}"))
-    pinned.watch.graph_made(1)
+    pinned.watch.note_graph_creation(1)
     assert order == ["first 1", "second 1", "first 2", "second 2"]
 
     def fails(act: Any) -> None:
@@ -551,9 +551,9 @@ def test_acts_reported_by_a_listener_follow_the_current_act() -> None:
 
     pinned.watch.begin(fails)
     with pytest.raises(RuntimeError, match="mine"):
-        pinned.watch.graph_made(3)
+        pinned.watch.note_graph_creation(3)
     pinned.watch.end(fails)
-    pinned.watch.graph_made(4)
+    pinned.watch.note_graph_creation(4)
     assert order[-2:] == ["first 4", "second 4"]
 
 

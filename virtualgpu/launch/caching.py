@@ -36,7 +36,7 @@ def start_cache_recorder(prepared: PreparedLaunch) -> CacheRecorder:
 
     device = prepared.device
     kernel = prepared.kernel.program.counting(prepared.packed.name)
-    resident_bytes = {} if prepared.cold else device.l2.resident(prepared.arrays)
+    resident_bytes = {} if prepared.cold else device.l2.find_resident_bytes(prepared.arrays)
     return CacheRecorder(AccessNotes([i for _, i in kernel.tables.accesses]), resident_bytes)
 
 

@@ -241,7 +241,7 @@ class PreparedLaunch:
             self, launch=launch, packed=packed_launch, arrays=arrays, names={}, occupancy=node_occupancy
         )._make_operation
 
-    def released(self) -> Operation:
+    def make_graph_operation(self) -> Operation:
         """Return a copy of the launch for a graph node. The copy stores addresses and does not keep arrays
         alive.
         """

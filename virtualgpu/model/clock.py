@@ -77,7 +77,7 @@ class Engine:
         self._floor_ns = 0
         self._last_end_ns = 0
 
-    def earliest(self, ready_ns: int, duration_ns: int, share: float, now_ns: int) -> int:
+    def find_earliest_start(self, ready_ns: int, duration_ns: int, share: float, now_ns: int) -> int:
         """Return the earliest time at which the hardware unit can start an operation."""
         start_ns = max(ready_ns, self._floor_ns)
         if start_ns < self._last_end_ns:
@@ -190,7 +190,7 @@ class Schedule:
         """Return the hardware unit of the device with the given name."""
         return self._engines[name]
 
-    def has(self, handle: int) -> bool:
+    def has_queue(self, handle: int) -> bool:
         """Return whether a stream with this handle was created on this device."""
         return handle > PER_THREAD_QUEUE and handle in self._queues
 
@@ -205,7 +205,7 @@ class Schedule:
                 self._pending = {}
             return handle
 
-    def own_handle(self, handle: int) -> int:
+    def select_queue(self, handle: int) -> int:
         """Return the handle of the queue that a stream handle selects in the calling thread.
 
         Each thread has its own per-thread default stream.
@@ -222,7 +222,7 @@ class Schedule:
     def destroy_queue(self, handle: int) -> None:
         """Remove a stream's queue. Operations that were already submitted still run."""
         with self.clock.lock:
-            self.settle()
+            self.plan_pending()
             queue = self._queues.pop(handle, None)
             if queue is not None and self._pending:
                 queue.tail_ns = self._end_of(queue.tail_ns, queue.frontier)
@@ -244,12 +244,12 @@ class Schedule:
     def log(self) -> deque[Activity]:
         """The most recently submitted operations, in the order of submission."""
         if self._pending:
-            self.settle()
+            self.plan_pending()
         return self._log
 
     def queue(self, handle: int) -> StreamQueue:
         """Return the queue of the stream with the given handle."""
-        handle = self.own_handle(handle)
+        handle = self.select_queue(handle)
         try:
             return self._queues[handle]
         except KeyError:
@@ -261,7 +261,7 @@ class Schedule:
         with self.clock.lock:
             if not self._pending:
                 return self._ready_ns(handle)
-            self.settle()
+            self.plan_pending()
             return self._end_of(self._ready_ns(handle), self._frontier(self.queue(handle)))
 
     def tail_ns(self, handle: int) -> int:
@@ -270,7 +270,7 @@ class Schedule:
             queue = self.queue(handle)
             if not self._pending:
                 return queue.tail_ns
-            self.settle()
+            self.plan_pending()
             return self._end_of(queue.tail_ns, queue.frontier)
 
     def _ready_ns(self, handle: int) -> int:
@@ -310,7 +310,7 @@ class Schedule:
             self.queue(handle).tail_ns = end_ns
             return start_ns, end_ns
 
-    def take_in(
+    def submit(
         self,
         handle: int,
         number: int,
@@ -336,7 +336,7 @@ class Schedule:
         with self.clock.lock:
             if self._pending is not None and len(self._pending) >= _MAX_PENDING:
                 self._finish()
-            predecessors = self.follow(handle, number)
+            predecessors = self.append_operation(handle, number)
             if self._pending is None:
                 start_ns, end_ns = self.place(handle, engine, duration_ns, sm_share, ports)
                 self._log.append(activity(start_ns, end_ns, predecessors))
@@ -345,7 +345,7 @@ class Schedule:
             engine_share = min(1.0, max(0.001, sm_share))
             floor_ns = max(self._ready_ns(handle), self.clock.now_ns)
             for port, _ in ports:  # not planned again if something more urgent is submitted
-                floor_ns = port.earliest(floor_ns, duration, 1.0, self.clock.now_ns)
+                floor_ns = port.find_earliest_start(floor_ns, duration, 1.0, self.clock.now_ns)
             for port, share_of_port in ports:
                 port.take(floor_ns, floor_ns + duration, share_of_port)
             priority = self.queue(handle).priority
@@ -363,10 +363,10 @@ class Schedule:
             self._is_planned = False
             self._log.append(activity(floor_ns, floor_ns + duration, predecessors))
             if engine != "compute":
-                self.settle()  # the host may want to wait for it
+                self.plan_pending()  # the host may want to wait for it
             return self._log[-1]
 
-    def settle(self) -> None:
+    def plan_pending(self) -> None:
         """Plan the start and end of all pending operations, and update their times in the log."""
         if not self._pending or self._is_planned:
             return
@@ -382,14 +382,14 @@ class Schedule:
                 )
                 self._log[-position] = corrections[planned_work.number]
         if self.clock.recorder is not None:
-            self.clock.recorder.moved(corrections)
+            self.clock.recorder.update_times(corrections)
         self._is_planned = True
         if max(planned_work.end_ns for planned_work in works) <= self.clock.now_ns:
             self._finish()
 
     def _finish(self) -> None:
         """Plan all pending operations, and make their times final."""
-        self.settle()
+        self.plan_pending()
         if not self._pending:
             return
         for queue in [*self._queues.values()]:
@@ -439,13 +439,15 @@ class Schedule:
             while start_ns != previous_start:  # until all engines that it needs are free
                 previous_start = start_ns
                 for required_engine, engine_share in requirements:
-                    start_ns = required_engine.earliest(start_ns, duration, engine_share, self.clock.now_ns)
+                    start_ns = required_engine.find_earliest_start(
+                        start_ns, duration, engine_share, self.clock.now_ns
+                    )
             for required_engine, engine_share in requirements:
                 required_engine.take(start_ns, start_ns + duration, engine_share)
             self._last_end_ns = max(self._last_end_ns, start_ns + duration)
             return start_ns, start_ns + duration
 
-    def extend(self, handle: int, end_ns: int, last: tuple[int, ...]) -> None:
+    def append_graph(self, handle: int, end_ns: int, last: tuple[int, ...]) -> None:
         """Make the next operation of a queue wait until a launched graph has ended. The argument `last`
         contains the numbers of the graph's last operations.
         """
@@ -456,7 +458,7 @@ class Schedule:
             queue.last = max(last, default=queue.last)
             queue.waits = False
 
-    def point(self, handle: int) -> QueuePosition:
+    def find_queue_end(self, handle: int) -> QueuePosition:
         """Return the position at the current end of a queue."""
         with self.clock.lock:
             moment = QueuePosition(self._ready_ns(handle), self._frontier(self.queue(handle)))
@@ -464,13 +466,13 @@ class Schedule:
                 self._moments.append(moment)
             return moment
 
-    def time_of(self, moment: QueuePosition) -> int:
+    def find_reached_time(self, moment: QueuePosition) -> int:
         """Return the time at which a queue reaches a position."""
         with self.clock.lock:
-            self.settle()
+            self.plan_pending()
             return self._end_of(moment.time_ns, moment.after)
 
-    def follow(self, handle: int, number: int) -> tuple[int, ...]:
+    def append_operation(self, handle: int, number: int) -> tuple[int, ...]:
         """Append an operation to a queue, and return the numbers of the operations that it waits for."""
         with self.clock.lock:
             queue = self.queue(handle)
@@ -536,7 +538,9 @@ class Schedule:
                 end_ns = self._last_end_ns
             else:
                 end_ns = (
-                    self.ready_ns(handle) if self.own_handle(handle) == LEGACY_QUEUE else self.tail_ns(handle)
+                    self.ready_ns(handle)
+                    if self.select_queue(handle) == LEGACY_QUEUE
+                    else self.tail_ns(handle)
                 )
             self.clock.wait_until(end_ns)
             if (

@@ -25,7 +25,7 @@ def address_of(view: ArrayView) -> int:
 
 def copy_without_views(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a copy of a function that does not keep its device arrays alive."""
-    function_copy: Callable[..., Any] = _FunctionCopier(lambda view: view).changed(function)
+    function_copy: Callable[..., Any] = _FunctionCopier(lambda view: view).copy_value(function)
     return function_copy
 
 
@@ -41,7 +41,7 @@ def find_addresses(function: Callable[..., Any], memory: DeviceMemory) -> tuple[
             sizes[address] = max(sizes.get(address, 0), view.nbytes)
         return view
 
-    _FunctionCopier(note_view).changed(function)
+    _FunctionCopier(note_view).copy_value(function)
     return tuple(sizes.items())
 
 
@@ -51,9 +51,9 @@ def copy_with_moved_views(
     """Return a copy of a function that uses its device arrays at other addresses. The dictionary `moves` maps
     old addresses to new ones.
     """
-    function_copy: Callable[..., Any] = _FunctionCopier(lambda view: _move_view(view, moves, memory)).changed(
-        function
-    )
+    function_copy: Callable[..., Any] = _FunctionCopier(
+        lambda view: _move_view(view, moves, memory)
+    ).copy_value(function)
     return function_copy
 
 
@@ -89,7 +89,7 @@ class _FunctionCopier:
         self._change_view = change
         self._copies_by_id: dict[int, tuple[Any, Any]] = {}  # original and copy by id of the original
 
-    def changed(self, value: Any) -> Any:
+    def copy_value(self, value: Any) -> Any:
         if id(value) not in self._copies_by_id:
             self._copies_by_id[id(value)] = value, value  # for a function that refers to itself
             self._copies_by_id[id(value)] = value, self._make_copy(value)
@@ -99,19 +99,19 @@ class _FunctionCopier:
         if isinstance(value, np.ndarray):
             return self._change_view(value)
         if hasattr(value, "_make_outside_view"):
-            return value._make_outside_view(self.changed(value._host))
+            return value._make_outside_view(self.copy_value(value._host))
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*map(self.changed, value))
+            return type(value)(*map(self.copy_value, value))
         if type(value) in (list, tuple):
-            return type(value)(map(self.changed, value))
+            return type(value)(map(self.copy_value, value))
         if type(value) is dict:
-            return {key: self.changed(element) for key, element in value.items()}
+            return {key: self.copy_value(element) for key, element in value.items()}
         if isinstance(value, MethodType):
-            return MethodType(value.__func__, self.changed(value.__self__))
+            return MethodType(value.__func__, self.copy_value(value.__self__))
         if not isinstance(value, FunctionType) or not (value.__closure__ or value.__defaults__):
             return value
-        cells = tuple(CellType(self.changed(cell.cell_contents)) for cell in value.__closure__ or ())
-        defaults = value.__defaults__ and tuple(map(self.changed, value.__defaults__))
+        cells = tuple(CellType(self.copy_value(cell.cell_contents)) for cell in value.__closure__ or ())
+        defaults = value.__defaults__ and tuple(map(self.copy_value, value.__defaults__))
         function_copy = FunctionType(value.__code__, value.__globals__, value.__name__, defaults, cells)
         function_copy.__kwdefaults__ = value.__kwdefaults__
         return function_copy

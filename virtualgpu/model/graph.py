@@ -166,7 +166,7 @@ class KernelCall(Protocol):
         """Return the launch with the parameters and the grid of a graph node."""
         ...
 
-    def released(self) -> Operation:
+    def make_graph_operation(self) -> Operation:
         """Return a copy of the launch that does not keep its array arguments alive."""
         ...
 
@@ -206,12 +206,12 @@ class Operation:
     passage: Passage = field(default_factory=Passage)
     between: tuple[int, int] | None = None
 
-    def released(self) -> Operation:
+    def make_graph_operation(self) -> Operation:
         """Return the operation as a graph node. As in CUDA, the node stores addresses and does not keep
         arrays alive.
         """
         if self.call is not None:
-            return self.call.released()
+            return self.call.make_graph_operation()
         return self if self.kind == "HOST_LAUNCH" else replace(self, run=copy_without_views(self.run))
 
     @property
@@ -327,8 +327,8 @@ class Capture:
     nodes: list[CapturedNode] = field(default_factory=list)
     frontiers: dict[StreamKey, tuple[int, ...]] = field(default_factory=dict)
     left: tuple[int, ...] = ()  # the last nodes of destroyed streams
-    broken: bool = False
-    spoiler: str = ""  # the call that broke it, in words
+    is_invalidated: bool = False
+    invalidating_call: str = ""  # the call that broke it, in words
     remedy: str = ""  # if it is not the usual one
     ended: bool = False
     lines: ProgramLines = field(default_factory=ProgramLines)
@@ -339,29 +339,31 @@ class Capture:
     ) -> None:
         """Add the next operation of a stream to the graph."""
         node = CapturedNode(
-            operation.released(), self.frontiers[stream], stream[0], schedule, stream[1], source
+            operation.make_graph_operation(), self.frontiers[stream], stream[0], schedule, stream[1], source
         )
         self.nodes.append(node)
         self.frontiers[stream] = (len(self.nodes) - 1,)
 
-    def spoil(self, description: str = "", remedy: str = "") -> None:
+    def invalidate(self, description: str = "", remedy: str = "") -> None:
         """Invalidate the capture, and store the source line of the call that caused this.
 
         If `description` is not empty, the error message contains it instead of the name of the call.
         """
-        if not self.broken:
-            self.broken = True
+        if not self.is_invalidated:
+            self.is_invalidated = True
             self.remedy = remedy
             source_line, function_name = self.lines.here()
             if source_line is not None:
                 quoted_line = f", `{source_line.text}`" if source_line.text else ""
-                self.spoiler = f": {description or function_name or 'a call'} in {source_line}{quoted_line}"
+                self.invalidating_call = (
+                    f": {description or function_name or 'a call'} in {source_line}{quoted_line}"
+                )
 
-    def lost(self, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
+    def make_invalidated_error(self, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
         """Return CUDA error 901 for a call during an invalidated capture. The error message contains the name
         of the call that invalidated the capture.
         """
-        return make_refusal(901, driver, self.spoiler, self.remedy)
+        return make_refusal(901, driver, self.invalidating_call, self.remedy)
 
     def join(self, stream: StreamKey, after: tuple[int, ...]) -> None:
         """Make the next node of a stream wait for the given nodes. If the stream is new, it joins the
@@ -369,13 +371,13 @@ class Capture:
         """
         self.frontiers[stream] = tuple(sorted({*self.frontiers.get(stream, ()), *after}))
 
-    def leave(self, stream: StreamKey) -> None:
+    def remove_stream(self, stream: StreamKey) -> None:
         """Remove a stream that the program has destroyed. The first stream must still wait for its last nodes
         before the capture ends.
         """
         self.left += self.frontiers.pop(stream, ())
 
-    def unjoined(self) -> bool:
+    def has_unjoined_work(self) -> bool:
         """Return whether the capture contains work for which its first stream does not wait."""
         frontier = self.frontiers[self.origin]
         reachable_nodes = {*frontier, *self._predecessors(frontier)}

@@ -222,7 +222,7 @@ class Machine:
         return None
 
     @contextmanager
-    def keeping(self, *settings: str) -> Iterator[None]:
+    def keep_settings(self, *settings: str) -> Iterator[None]:
         """Context manager that saves settings of every device, such as ``"watchdog_s"``, and restores them at
         its end.
         """

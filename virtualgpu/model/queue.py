@@ -95,7 +95,7 @@ class WorkQueue:
                 self._clock.advance(CAPTURE_NODE_NS)
                 capture.add((self._device_id, stream_id), operation, self.schedule, source_line)
                 if self._clock.recorder is not None:
-                    self._clock.recorder.captured(operation.kind, begun_ns)
+                    self._clock.recorder.record_captured_call(operation.kind, begun_ns)
                 return None
         operation_number = self._next_number()
         schedule = self.schedule
@@ -110,8 +110,8 @@ class WorkQueue:
         with self._clock.lock:
             begun_ns = self._clock.now_ns
             self._clock.advance(cost.call_ns(operation.kind))
-            queue = schedule.own_handle(stream_id)
-            activity = schedule.take_in(
+            queue = schedule.select_queue(stream_id)
+            activity = schedule.submit(
                 queue,
                 operation_number,
                 operation.engine,
@@ -123,13 +123,13 @@ class WorkQueue:
             )
             operation.passage.report(activity)
             if self._clock.recorder is not None:
-                self._clock.recorder.ran(activity, schedule.queue(queue), begun_ns)
+                self._clock.recorder.record_operation(activity, schedule.queue(queue), begun_ns)
         if deferral is not None:
             kernel = operation.kind == "CONCURRENT_KERNEL"
             deferral.hold(operation_number, operation.run, activity.after, kernel=kernel)
         return activity
 
-    def settle(self, after: Iterable[int] | None = None) -> None:
+    def run_delayed(self, after: Iterable[int] | None = None) -> None:
         """Run the delayed operations with the given numbers and those that they depend on. If ``after`` is
         None, all delayed operations are run.
         """
@@ -138,7 +138,7 @@ class WorkQueue:
 
     def place(self, stream_id: int) -> StreamRef:
         """Return a reference to a stream for observers of the machine."""
-        handle = self.schedule.own_handle(stream_id)
+        handle = self.schedule.select_queue(stream_id)
         return StreamRef(self._device_id, handle, self.schedule.queue(handle).blocking)
 
     @property
@@ -151,13 +151,13 @@ class WorkQueue:
         capture = self.captures.pop(stream_id, None)
         if capture is not None and not capture.ended:
             if capture.origin == (self._device_id, stream_id):
-                capture.spoil(
+                capture.invalidate(
                     "the last reference to the capturing stream was deleted",
                     "The graph is lost: keep a reference to this stream until end_capture().",
                 )
                 capture.ended = True
             else:
-                capture.leave((self._device_id, stream_id))
+                capture.remove_stream((self._device_id, stream_id))
         self.schedule.destroy_queue(stream_id)
 
     # Graphs
@@ -206,7 +206,7 @@ class WorkQueue:
         # "Each launch is ordered behind both any previous work in stream and any previous launches of
         # graphExec" (CUDA Runtime API, cudaGraphLaunch).
         last_end_ns, previous_operations = self._last_launches.get(graph_id, (0, ()))
-        previous = (*self.schedule.point(stream_id).after, *previous_operations)
+        previous = (*self.schedule.find_queue_end(stream_id).after, *previous_operations)
         ready_ns = max(self.schedule.ready_ns(stream_id), last_end_ns) + round(cost.GRAPH_START_NS)
         activities: list[Activity] = []
         works: list[Work] = []
@@ -221,7 +221,7 @@ class WorkQueue:
                     duration_ns = operation.run()
                 else:
                     stream_ref = StreamRef(node.device_id, node.stream_id)
-                    duration_ns, work_record = watch.node(
+                    duration_ns, work_record = watch.run_node(
                         stream_ref, operation_number, operation, node.source
                     )
                     works.append(work_record)
@@ -263,7 +263,7 @@ class WorkQueue:
                 activity.correlation_id for activity in activities if activity.correlation_id not in inner
             )
             end_ns = max((activity.end_ns for activity in activities), default=ready_ns)
-            self.schedule.extend(stream_id, end_ns, last_numbers or previous)
+            self.schedule.append_graph(stream_id, end_ns, last_numbers or previous)
             self._last_launches[graph_id] = end_ns, last_numbers or previous
             if watch is not None:
                 edges = (
@@ -271,14 +271,16 @@ class WorkQueue:
                     for target_index, node in enumerate(nodes[: len(works)])
                     for source_index in node.after
                 )
-                watch.launched(self.place(stream_id), works, edges, graph_id)
+                watch.note_graph_launch(self.place(stream_id), works, edges, graph_id)
             if self._clock.recorder is not None:
                 recorded_activities = [
                     activity
                     for activity, node in zip(activities, nodes, strict=False)
                     if node.operation.node_kind is None
                 ]
-                self._clock.recorder.ran_graph(recorded_activities, self.schedule.queue(stream_id), begun_ns)
+                self._clock.recorder.record_graph(
+                    recorded_activities, self.schedule.queue(stream_id), begun_ns
+                )
 
     def begin_capture(self, stream_id: int, mode: int = RELAXED_MODE) -> None:
         """Begin a capture. The following operations of the stream become the nodes of a graph.
@@ -322,14 +324,14 @@ class WorkQueue:
             raise self.spoil(capture, 903)
         capture.ended = True
         begun_ns = self._clock.now_ns
-        if not capture.broken:
+        if not capture.is_invalidated:
             self._clock.advance(INSTANTIATE_NS + len(capture.nodes) * INSTANTIATE_NODE_NS)
         self._record_call("cudaStreamEndCapture", begun_ns)
         if capture.mode != RELAXED_MODE and capture.thread != threading.get_ident():
             raise make_refusal(908)
-        if capture.broken:
-            raise capture.lost()
-        if capture.unjoined():
+        if capture.is_invalidated:
+            raise capture.make_invalidated_error()
+        if capture.has_unjoined_work():
             raise make_refusal(904)
         return capture
 
@@ -347,8 +349,8 @@ class WorkQueue:
         if capture.ended:
             del self.captures[stream_id]
             return None
-        if capture.broken:
-            raise capture.lost(driver)
+        if capture.is_invalidated:
+            raise capture.make_invalidated_error(driver)
         return capture
 
     def join(self, stream_id: int, capture: Capture, after: tuple[int, ...]) -> None:
@@ -364,17 +366,17 @@ class WorkQueue:
             raise self.spoil(capture, 906)
         own_capture = self.capturing(stream_id)
         if own_capture is not None and own_capture is not capture:
-            own_capture.spoil()
+            own_capture.invalidate()
             raise self.spoil(capture, 902)
-        if capture.broken:
-            raise capture.lost()
+        if capture.is_invalidated:
+            raise capture.make_invalidated_error()
         self.captures[stream_id] = capture
         capture.join((self._device_id, stream_id), after)
 
     @staticmethod
     def spoil(capture: Capture, status: int, remedy: str = "") -> CUDARuntimeError | CUDADriverError:
         """Invalidate a capture, and return the CUDA error with the given status."""
-        capture.spoil()
+        capture.invalidate()
         return make_refusal(status, remedy=remedy)
 
     def active(self) -> list[Capture]:
@@ -399,23 +401,23 @@ class WorkQueue:
         """
         captures = self.active()
         for capture in captures:
-            capture.spoil()
+            capture.invalidate()
         if captures:
             raise make_refusal(900)
         begun_ns = self._clock.now_ns
-        self.settle()
+        self.run_delayed()
         self.schedule.synchronize()
         if self._clock.watch is not None:
-            self._clock.watch.host_waited("device", self.place(0))
+            self._clock.watch.note_host_wait("device", self.place(0))
         if self._clock.recorder is not None:
-            self._clock.recorder.waited(
+            self._clock.recorder.record_wait(
                 "CONTEXT_SYNCHRONIZE", "cudaDeviceSynchronize", begun_ns, self._device_id, None
             )
 
     def _record_call(self, call: str, begun_ns: int | None = None) -> None:
         """Record a call on the open timeline, from `begun_ns` (by default now) until now."""
         if self._clock.recorder is not None:
-            self._clock.recorder.called(call, self._clock.now_ns if begun_ns is None else begun_ns)
+            self._clock.recorder.record_call(call, self._clock.now_ns if begun_ns is None else begun_ns)
 
     def check_legacy(self, stream_id: int, driver: bool = False, spoils: bool = True) -> None:
         """Raise CUDA error 906 for an operation in the legacy default stream while a blocking stream is
@@ -429,5 +431,5 @@ class WorkQueue:
                 for device, handle in capture.frontiers
             ):
                 if spoils:
-                    capture.spoil()
+                    capture.invalidate()
                 raise make_refusal(906, driver)

@@ -58,7 +58,7 @@ class Graph:
         graph.graphExec = graph.graph + 1
         machine.graphs[graph.graph] = machine.graphs[graph.graphExec] = graph
         if machine.clock.watch is not None:
-            machine.clock.watch.graph_made(graph._id)
+            machine.clock.watch.note_graph_creation(graph._id)
         return graph
 
     _nodes: tuple[CapturedNode, ...]  # in the state of the capture

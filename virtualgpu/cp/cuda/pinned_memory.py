@@ -216,7 +216,7 @@ def set_pinned_memory_allocator(allocator: Callable[[int], Any] | None = None) -
 def _report_release(machine: _machine.Machine, address: int, size: int) -> None:
     """Report the release of pinned memory to the check of streams that is in progress, if there is one."""
     if machine.clock.watch is not None and size:
-        machine.clock.watch.host_released(address, size)
+        machine.clock.watch.note_host_release(address, size)
 
 
 def _pin_range(machine: _machine.Machine, address: int, size: int) -> None:

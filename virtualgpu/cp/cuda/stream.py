@@ -77,7 +77,7 @@ class Event:
         """Modelled time of the event in ns, or None before its first recording outside a capture."""
         if self._device is None or self.moment is None:
             return None
-        return self._device.work.schedule.time_of(self.moment)
+        return self._device.work.schedule.find_reached_time(self.moment)
 
     @property
     def done(self) -> bool:
@@ -85,15 +85,15 @@ class Event:
         was never recorded.
         """
         if self.capture is not None:
-            self.capture.spoil()
+            self.capture.invalidate()
             return False
         if self._device is None:
             return True
         is_done = _query_done(self._device, self.time_ns or 0, "cudaEventQuery")
         if is_done and self.moment is not None:
-            self._device.work.settle(self.moment.after)
+            self._device.work.run_delayed(self.moment.after)
         if is_done and self._device.clock.watch is not None:
-            self._device.clock.watch.host_waited("event", event=self)
+            self._device.clock.watch.note_host_wait("event", event=self)
         return is_done
 
     def record(self, stream: _BaseStream | None = None) -> None:
@@ -108,12 +108,12 @@ class Event:
             clock = self._device.clock
             start_ns = self._device.clock.now_ns
             clock.wait_until(self.time_ns or 0)
-            self._device.work.settle(self.moment.after)
+            self._device.work.run_delayed(self.moment.after)
             if clock.watch is not None:
-                clock.watch.host_waited("event", event=self)
+                clock.watch.note_host_wait("event", event=self)
             if clock.recorder is not None:
                 stream_key = (self._device.id, self._stream_id)
-                clock.recorder.waited(
+                clock.recorder.record_wait(
                     "EVENT_SYNCHRONIZE",
                     "cudaEventSynchronize",
                     start_ns,
@@ -132,7 +132,7 @@ class Event:
     def _invalidate_capture(self, capture: Capture) -> Exception:
         """Invalidate a capture in progress, and return CUDA's error for the use of its event."""
         if not capture.ended:
-            capture.spoil()
+            capture.invalidate()
             return make_refusal(907)
         return CUDARuntimeError(
             1,
@@ -188,7 +188,7 @@ def _query_done(device: VirtualDevice, time_ns: int, call_name: str) -> bool:
     start_ns = device.clock.now_ns
     is_done = device.work.schedule.is_done(time_ns)
     if clock.recorder is not None:
-        clock.recorder.called(call_name, start_ns)
+        clock.recorder.record_call(call_name, start_ns)
     return is_done
 
 
@@ -290,9 +290,9 @@ class _BaseStream:
         device = _get_device(self.device_id)
         is_done = _query_done(device, device_work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
         if is_done:
-            device_work.settle(device_work.schedule.point(self.ptr).after)
+            device_work.run_delayed(device_work.schedule.find_queue_end(self.ptr).after)
             if device.clock.watch is not None:
-                device.clock.watch.host_waited("stream", device_work.place(self.ptr))
+                device.clock.watch.note_host_wait("stream", device_work.place(self.ptr))
         return is_done
 
     def synchronize(self) -> None:
@@ -304,13 +304,13 @@ class _BaseStream:
         clock = device_work.schedule.clock
         start_ns = device_work.schedule.clock.now_ns
         device_work.schedule.synchronize(self.ptr)
-        device_work.settle(device_work.schedule.point(self.ptr).after)
+        device_work.run_delayed(device_work.schedule.find_queue_end(self.ptr).after)
         if clock.watch is not None:
-            clock.watch.host_waited("stream", device_work.place(self.ptr))
+            clock.watch.note_host_wait("stream", device_work.place(self.ptr))
         if clock.recorder is not None:
             device_id = _get_device(self.device_id).id
-            predecessors = device_work.schedule.point(self.ptr).after
-            clock.recorder.waited(
+            predecessors = device_work.schedule.find_queue_end(self.ptr).after
+            clock.recorder.record_wait(
                 "STREAM_SYNCHRONIZE", "cudaStreamSynchronize", start_ns, device_id, self.ptr, predecessors
             )
 
@@ -325,11 +325,11 @@ class _BaseStream:
         if capture is not None:
             event._set_captured(capture, capture.frontiers[device.id, self.ptr])
         else:
-            event._set(device, self.ptr, device_work.schedule.point(self.ptr))
+            event._set(device, self.ptr, device_work.schedule.find_queue_end(self.ptr))
             if device.clock.watch is not None:
-                device.clock.watch.recorded(event, device_work.place(self.ptr))
+                device.clock.watch.note_event_record(event, device_work.place(self.ptr))
         if device.clock.recorder is not None:
-            device.clock.recorder.called("cudaEventRecord", device.clock.now_ns)
+            device.clock.recorder.record_call("cudaEventRecord", device.clock.now_ns)
         return event
 
     def wait_event(self, event: Event) -> None:
@@ -341,7 +341,7 @@ class _BaseStream:
         device_work = self._work
         device = _get_device(self.device_id)
         if device.clock.watch is not None and event.capture is None:
-            device.clock.watch.waits(event, device_work.place(self.ptr), event.moment is not None)
+            device.clock.watch.note_event_wait(event, device_work.place(self.ptr), event.moment is not None)
         if event.capture is not None:
             if event.capture.ended:
                 raise event._invalidate_capture(event.capture)
@@ -356,7 +356,7 @@ class _BaseStream:
             schedule.hold_until(self.ptr, moment.time_ns, moment.after)
             if schedule.clock.recorder is not None:
                 device_id = _get_device(self.device_id).id
-                schedule.clock.recorder.ordered(
+                schedule.clock.recorder.record_order(
                     device_id, self.ptr, event.ptr, event._stream_id, moment.after, schedule.queue(self.ptr)
                 )
 
@@ -574,7 +574,7 @@ def run_deferred_work(device: VirtualDevice) -> None:
     """Run the current stream's deferred work, so that NumPy reads up-to-date values of device arrays."""
     if device.clock.deferral is not None:
         stream = get_current_stream(device.id)
-        device.work.settle(device.work.schedule.point(stream.ptr).after)
+        device.work.run_delayed(device.work.schedule.find_queue_end(stream.ptr).after)
 
 
 def refuse_in_capture(

@@ -27,7 +27,7 @@ class L2Contents:
         self._cached_bytes: dict[int, int] = {}  # bytes by address, most recent last
         self._evicted_addresses: dict[int, None] = {}
 
-    def resident(self, arrays: Mapping[int, int]) -> dict[int, int]:
+    def find_resident_bytes(self, arrays: Mapping[int, int]) -> dict[int, int]:
         """Return the number of bytes of each array that are in the L2 cache.
 
         An array that is larger than the cache counts with its full size if it was used last.

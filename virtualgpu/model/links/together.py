@@ -74,7 +74,9 @@ def run_together(
         while begin_ns != previous_ns:  # until all engines are free at the same time
             previous_ns = begin_ns
             for engine, required_share in requirements:
-                begin_ns = engine.earliest(begin_ns, max(1, round(duration_ns)), required_share, clock.now_ns)
+                begin_ns = engine.find_earliest_start(
+                    begin_ns, max(1, round(duration_ns)), required_share, clock.now_ns
+                )
         end_ns = begin_ns + duration_ns
         for part in (*parts[:-1], *other_streams):
             _wait_for_stream(part, last_part)
@@ -128,10 +130,10 @@ def _make_waiting_kernel(part: KernelPart, end_ns: float) -> Callable[[], float]
 
 def _wait_for_stream(first_part: KernelPart, second_part: KernelPart) -> None:
     """Let later operations in the stream of `second_part` wait for the present ones of `first_part`."""
-    moment = first_part.device.schedule.point(first_part.stream)
+    moment = first_part.device.schedule.find_queue_end(first_part.stream)
     second_part.device.schedule.hold_until(second_part.stream, moment.time_ns, moment.after)
     watch = first_part.device.clock.watch
     if watch is not None:
         event = _StreamEvent()
-        watch.recorded(event, first_part.device.work.place(first_part.stream))
-        watch.waits(event, second_part.device.work.place(second_part.stream), True)
+        watch.note_event_record(event, first_part.device.work.place(first_part.stream))
+        watch.note_event_wait(event, second_part.device.work.place(second_part.stream), True)

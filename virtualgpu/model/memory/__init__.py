@@ -216,7 +216,7 @@ class DeviceMemory:
         pages.
         """
         for pool in self.pools:
-            pool.settle()
+            pool.update_pool()
         return self.context_bytes + self._page_bytes_used
 
     @property
@@ -257,7 +257,7 @@ class DeviceMemory:
 
     def _take_pages(self, size: int, requested_bytes: int) -> int:
         for pool in self.pools:
-            pool.settle()
+            pool.update_pool()
         address = self._pages.take(size)
         if address is None:
             message = (

@@ -150,9 +150,9 @@ class OrderedPool:
         block = self._blocks.pop(address)
         free_piece = _FreePiece(block.start, block.end, stream, ready_ns, self._clock.waits)
         self._pending_frees.append((address, block, free_piece))
-        self.settle()
+        self.update_pool()
 
-    def settle(self) -> None:
+    def update_pool(self) -> None:
         """Update the pool for frees that have taken effect and for waits of the host."""
         with self._locked():
             pass

@@ -76,6 +76,6 @@ def _report_segment(
 ) -> None:
     """Report the allocation or the free of a segment of device memory to the watch."""
     if is_allocation:
-        watch.allocated(device.id, address, size_bytes)
+        watch.note_allocation(device.id, address, size_bytes)
     else:
-        watch.released(device.id, address, size_bytes, None)
+        watch.note_release(device.id, address, size_bytes, None)

@@ -79,7 +79,7 @@ class Recorder:
         """The recorded calls of CUDA functions on the host."""
         return tuple(HostCall(*call_fields) for call_fields in self._calls)
 
-    def ran(self, activity: Activity, stream: StreamFacts, begun_ns: int) -> None:
+    def record_operation(self, activity: Activity, stream: StreamFacts, begun_ns: int) -> None:
         """Record an operation of a stream, and the host call that submitted it. The call began at the time
         `begun_ns`.
         """
@@ -88,9 +88,9 @@ class Recorder:
             self.activities.append(activity)
         else:
             self.lost += 1
-        self.called(_CALL_NAMES.get(activity.kind, activity.kind), begun_ns, activity.correlation_id)
+        self.record_call(_CALL_NAMES.get(activity.kind, activity.kind), begun_ns, activity.correlation_id)
 
-    def ran_graph(self, activities: Sequence[Activity], stream: StreamFacts, begun_ns: int) -> None:
+    def record_graph(self, activities: Sequence[Activity], stream: StreamFacts, begun_ns: int) -> None:
         """Record the launch of a graph. The recorded host call has the number of the graph's first
         operation.
         """
@@ -98,9 +98,9 @@ class Recorder:
             self.streams.setdefault((activity.device_id, activity.stream_id), stream)
             self.activities.append(activity)
         first_number = activities[0].correlation_id if activities else 0
-        self.called("cudaGraphLaunch", begun_ns, first_number)
+        self.record_call("cudaGraphLaunch", begun_ns, first_number)
 
-    def moved(self, planned_activities: Mapping[int, Activity]) -> None:
+    def update_times(self, planned_activities: Mapping[int, Activity]) -> None:
         """Update the times of operations that a more urgent operation has delayed."""
         if planned_activities:
             first_number = min(planned_activities)
@@ -110,11 +110,11 @@ class Recorder:
                     return
                 self.activities[index] = planned_activities.get(correlation_id, self.activities[index])
 
-    def captured(self, kind: ActivityKind, begun_ns: int) -> None:
+    def record_captured_call(self, kind: ActivityKind, begun_ns: int) -> None:
         """Record a host call that added a node to a graph during its capture."""
-        self.called(_CALL_NAMES.get(kind, kind), begun_ns)
+        self.record_call(_CALL_NAMES.get(kind, kind), begun_ns)
 
-    def called(self, name: str, begun_ns: int, number: int = 0) -> None:
+    def record_call(self, name: str, begun_ns: int, number: int = 0) -> None:
         """Record a host call that ends now and submitted the operation with the given number."""
         if len(self._calls) >= MAX_RECORDS:
             self.lost += 1
@@ -122,7 +122,7 @@ class Recorder:
         source_line, _ = self._lines.here()
         self._calls.append((name, begun_ns, self._read_clock(), threading.get_ident(), number, source_line))
 
-    def waited(
+    def record_wait(
         self,
         type: SynchronizationType,
         name: str,
@@ -153,7 +153,7 @@ class Recorder:
             )
         )
 
-    def held_up(self, copy: Activity, begun_ns: int, has_waited: bool) -> None:
+    def extend_call_to_now(self, copy: Activity, begun_ns: int, has_waited: bool) -> None:
         """Set the end of a copy's host call to now, because the copy has blocked the host.
 
         If `has_waited` is true, the host has waited for the end of the copy; otherwise, it has read pageable
@@ -182,7 +182,7 @@ class Recorder:
             )
         )
 
-    def ordered(
+    def record_order(
         self,
         device_id: int,
         stream_id: int,

@@ -70,7 +70,7 @@ class Recording:
             raise GpulabError("This timeline has not started. Call start() first.")
         with clock.lock:
             for device in machine.devices:
-                device.work.schedule.settle()
+                device.work.schedule.plan_pending()
             if clock.recorder is recorder:
                 clock.recorder = None
             now_ns = clock.now_ns

@@ -160,23 +160,23 @@ class StreamWatch:
 
     def run(self, stream: StreamRef, number: int, operation: WatchedOperation) -> float:
         """Run an operation of a stream, report it to the observers, and return its duration in ns."""
-        duration_ns, work_record = self.node(stream, number, operation, None)
+        duration_ns, work_record = self.run_node(stream, number, operation, None)
         self._announce(stream)
         self._report(work_record)
         return duration_ns
 
-    def graph_made(self, graph_id: int) -> None:
+    def note_graph_creation(self, graph_id: int) -> None:
         """Report that the capture of a graph has ended."""
         self._report(GraphMade(graph_id))
 
-    def launched(
+    def note_graph_launch(
         self, stream: StreamRef, nodes: Sequence[Work], edges: Iterable[tuple[int, int]], graph_id: int
     ) -> None:
         """Report the launch of a graph."""
         self._announce(stream)
         self._report(GraphLaunch(*stream[:2], tuple(nodes), tuple(edges), self.here(), graph_id))
 
-    def node(
+    def run_node(
         self, stream: StreamRef, number: int, operation: WatchedOperation, source: SourceLine | None
     ) -> tuple[float, Work]:
         """Run a node of a graph. The result is the duration in ns and a record to pass to the method
@@ -221,12 +221,12 @@ class StreamWatch:
 
     # Order
 
-    def recorded(self, event: Any, stream: StreamRef) -> None:
+    def note_event_record(self, event: Any, stream: StreamRef) -> None:
         """Report that an event was recorded in a stream."""
         self._announce(stream)
         self._report(EventRecord(self._event_number(event), *stream[:2], self.here()))
 
-    def waits(self, event: Any, stream: StreamRef, recorded: bool) -> None:
+    def note_event_wait(self, event: Any, stream: StreamRef, recorded: bool) -> None:
         """Report that a stream waits for an event. An event that was recorded before the start of the
         observation counts as completed.
         """
@@ -235,7 +235,7 @@ class StreamWatch:
         self._announce(stream)
         self._report(EventWait(self._event_number(event), *stream[:2], self.here()))
 
-    def host_waited(
+    def note_host_wait(
         self,
         scope: Literal["device", "stream", "event", "work"],
         stream: StreamRef = _NO_STREAM,
@@ -250,7 +250,7 @@ class StreamWatch:
 
     # Memory
 
-    def allocated(
+    def note_allocation(
         self,
         device_id: int,
         address: int,
@@ -270,7 +270,7 @@ class StreamWatch:
         self._names.forget(address, address + size_bytes)
         self._report(Allocation(Region(device_id, address, size_bytes), device_id, stream_id, self.here()))
 
-    def released(self, device_id: int, address: int, size_bytes: int, stream_id: int | None) -> None:
+    def note_release(self, device_id: int, address: int, size_bytes: int, stream_id: int | None) -> None:
         """Report that a block of memory was freed and can be reused by one stream, or by all streams if
         `stream_id` is None.
         """
@@ -281,7 +281,7 @@ class StreamWatch:
         private = (device_id, address) in self._private_blocks
         self._report(Release(array, device_id, stream_id, source_line, private))
 
-    def host_released(self, address: int, size_bytes: int) -> None:
+    def note_host_release(self, address: int, size_bytes: int) -> None:
         """Report that pinned host memory was freed."""
         source_line = self.here()
         self._report_buffer_changes(source_line)

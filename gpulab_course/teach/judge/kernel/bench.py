@@ -121,7 +121,7 @@ class Bench:
     @contextmanager
     def order(self, order: str, seed: int) -> Iterator[None]:
         """Run the blocks of all launches in a `with` block in this order."""
-        with self.side.machine.keeping("block_order", "turns_seed"):
+        with self.side.machine.keep_settings("block_order", "turns_seed"):
             self.side.machine.current_device.set_block_order(order, seed)
             yield
 

@@ -120,7 +120,7 @@ def enqueue_copy(
     synchronized_devices = () if device_pair is None or stream.ptr not in LEGACY else (target, source)
     for endpoint_device in synchronized_devices:
         if endpoint_device is not None and endpoint_device is not device:
-            queue_point = endpoint_device.schedule.point(LEGACY_QUEUE)
+            queue_point = endpoint_device.schedule.find_queue_end(LEGACY_QUEUE)
             device.schedule.hold_until(stream.ptr, queue_point.time_ns, queue_point.after)
     operation = stream.enqueue(
         "MEMCPY2" if copy_kind == "PtoP" else "MEMCPY",
@@ -145,13 +145,13 @@ def enqueue_copy(
     start_ns = device.clock.now_ns
     if host_waits:
         device.clock.wait_until(operation.end_ns)
-        device.work.settle((operation.correlation_id,))
+        device.work.run_delayed((operation.correlation_id,))
         if device.clock.watch is not None:
-            device.clock.watch.host_waited("work", number=operation.correlation_id)
+            device.clock.watch.note_host_wait("work", number=operation.correlation_id)
     elif is_pageable:
         device.clock.advance(size_bytes / STAGING_GBPS)
     if device.clock.recorder is not None:
-        device.clock.recorder.held_up(operation, start_ns, has_waited=host_waits)
+        device.clock.recorder.extend_call_to_now(operation, start_ns, has_waited=host_waits)
 
 
 def enqueue_memset(

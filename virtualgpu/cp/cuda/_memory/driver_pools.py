@@ -224,7 +224,7 @@ def allocate_in_order(size: int, stream: _BaseStream, pool: OrderedPool | None =
         device.work.schedule.hold_until(stream.ptr, wait_ns)
     device.memory.track(address, size, f"{size:,}-byte allocation")
     if device.clock.watch is not None:
-        device.clock.watch.allocated(device.id, address, size, stream.ptr)
+        device.clock.watch.note_allocation(device.id, address, size, stream.ptr)
     return address
 
 
@@ -261,7 +261,7 @@ def free_in_order(address: int, stream: _BaseStream, owner: VirtualDevice | None
     pool = next((pool for pool in memory.pools if pool.owns(address)), None)
     if device.clock.watch is not None and pool is not None:
         segment_start, segment_end = memory.segment(address)
-        device.clock.watch.released(device.id, segment_start, segment_end - segment_start, stream.ptr)
+        device.clock.watch.note_release(device.id, segment_start, segment_end - segment_start, stream.ptr)
     if pool is None:
         memory.free(address)
     else:

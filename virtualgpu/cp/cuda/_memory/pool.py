@@ -96,7 +96,7 @@ class PooledMemory(BaseMemory):
         if deferral is not None:
             deferral.run_before_free()
         if watch is not None:
-            watch.released(self.owner.id, ptr, self.size, self.chunk.arena.stream)
+            watch.note_release(self.owner.id, ptr, self.size, self.chunk.arena.stream)
         self.owner.memory.untrack(ptr)
 
     def __del__(
@@ -178,7 +178,9 @@ class SingleDeviceMemoryPool:
             is_private = thread_pool is not None and thread_pool is not machine.own(
                 MemoryPool, machine=machine
             )
-            self._owner.clock.watch.allocated(self._owner.id, memory.ptr, rounded_size, private=is_private)
+            self._owner.clock.watch.note_allocation(
+                self._owner.id, memory.ptr, rounded_size, private=is_private
+            )
         self._owner.memory.track(memory.ptr, size, f"{size:,}-byte allocation")
         return MemoryPointer(memory, 0)
 
@@ -188,7 +190,7 @@ class SingleDeviceMemoryPool:
         It is the stream's handle; the per-thread default stream has one arena per thread.
         """
         handle = stream.ptr
-        return self._owner.work.schedule.own_handle(handle) if handle == PER_THREAD_QUEUE else handle
+        return self._owner.work.schedule.select_queue(handle) if handle == PER_THREAD_QUEUE else handle
 
     def _try_allocate(self, size: int) -> BaseMemory | None:
         hooks = tuple(get_memory_hooks().values())

@@ -78,7 +78,7 @@ def check_call(call: NcclCall, ranks: int) -> None:
     call.arrays = _find_call_arrays(call, ranks)
     device = call.member.device
     for other_device in device.machine.devices:
-        if other_device is not device and other_device.schedule.has(call.stream):
+        if other_device is not device and other_device.schedule.has_queue(call.stream):
             raise NcclError(
                 UNHANDLED_CUDA_STATUS,
                 f"{call.name} of rank {call.rank}: its stream belongs to device {other_device.id}, but the "

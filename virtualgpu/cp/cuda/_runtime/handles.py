@@ -45,7 +45,7 @@ def get_stream(handle: int) -> _BaseStream:
     stream = machine.handles.get(handle)
     if isinstance(stream, _BaseStream):
         return stream
-    owner_id = next((device.id for device in machine.devices if device.work.schedule.has(handle)), -1)
+    owner_id = next((device.id for device in machine.devices if device.work.schedule.has_queue(handle)), -1)
     return _BaseStream(handle, owner_id)
 
 
