@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulab.views.tables.diagnosis import MIN_GAIN, NAMES, NOTEBOOKS, DiagnosisTable
+from gpulab.views.tables.diagnosis import CAUSE_NAMES, MIN_GAIN, NOTEBOOK_OF_CAUSE, DiagnosisTable
 from tests.causes import table
 from tests.views.every_table import costs
 from virtualgpu.records.launch.causes import Cause
@@ -21,7 +21,7 @@ def test_the_flaw_is_named_and_its_remedy_yields_the_stated_gain(cause: str, num
     assert row.right, f"{row}\n{row.diagnosis}"
     assert row.near, f"{row}\n{row.diagnosis}"
     assert row.diagnosis.main is not None
-    assert NAMES[row.diagnosis.main.kind] in row.diagnosis.verdict
+    assert CAUSE_NAMES[row.diagnosis.main.kind] in row.diagnosis.verdict
     causes = row.diagnosis.worth_fixing
     assert all(other.gain >= MIN_GAIN for other in causes)
     assert [other.remaining for other in causes] == sorted((c.remaining for c in causes), reverse=True)
@@ -49,5 +49,5 @@ def test_a_cause_is_worth_its_gain_after_the_others_unless_it_is_a_tail() -> Non
 
 def test_every_cause_has_an_existing_notebook() -> None:
     folder = Path(__file__).resolve().parents[2] / "notebooks"
-    assert set(NOTEBOOKS.values()) <= {path.name.split("_")[0] for path in folder.glob("*.ipynb")}
-    assert set(NAMES) == set(NOTEBOOKS)
+    assert set(NOTEBOOK_OF_CAUSE.values()) <= {path.name.split("_")[0] for path in folder.glob("*.ipynb")}
+    assert set(CAUSE_NAMES) == set(NOTEBOOK_OF_CAUSE)

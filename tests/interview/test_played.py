@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import gpulab as gl
-from gpulab.views.tables.diagnosis import NAMES
+from gpulab.views.tables.diagnosis import CAUSE_NAMES
 from gpulab_course.api import list_all_cards
 from gpulab_course.content.n17_interview.cards import (
     bugs,
@@ -378,7 +378,7 @@ def test_a_hidden_kernels_own_flaw_is_the_right_answer(index: int, monkeypatch: 
     draw = diagnoses.CARDS[index].drawn(3)
     cause = (*diagnoses.CAUSES, diagnoses.NO_FLAW)[index]
     part = measured(draw.parts[0])
-    model = NAMES.get(cause, diagnoses.NOTHING_WORTH_FIXING)  # type: ignore[call-overload]
+    model = CAUSE_NAMES.get(cause, diagnoses.NOTHING_WORTH_FIXING)  # type: ignore[call-overload]
     assert right(part, model), (name, draw.parameters, model)
     assert right(part, part.choices.index(model) + 1)
     assert len(wrong_choices(part)) >= 2

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.views.access.access_text import format_share
-from gpulab.views.tables import NOTHING, locate_line
+from gpulab.views.tables import NO_VALUE_MARK, locate_line
 from gpulab.words import count, number, size
 from virtualgpu.records import AccessCounters
 from virtualgpu.records.access import AccessTrace, excess_bytes
@@ -78,21 +78,21 @@ def _make_row(trace: AccessTrace, members: list[int]) -> Row:
     useful_share = (
         format_share(min(1, requested_bytes / (sectors * SECTOR_BYTES)))
         if sectors and not wavefronts
-        else NOTHING
+        else NO_VALUE_MARK
     )
     wasted_bytes = sum(map(excess_bytes, trace_accesses))
     line, place_text = locate_line(
         trace.code, first_access.line, first_access.text, first_access.column, access=True
     )
     cells = (
-        str(line or NOTHING),
+        str(line or NO_VALUE_MARK),
         place_text.text,
         f"{_name_access(first_access)}, {first_access.size_bytes} B",
         number(requests),
-        ", ".join(request_costs) or NOTHING,
-        ", ".join(ideal_request_costs) or NOTHING,
+        ", ".join(request_costs) or NO_VALUE_MARK,
+        ", ".join(ideal_request_costs) or NO_VALUE_MARK,
         useful_share,
-        size(wasted_bytes) if wasted_bytes else NOTHING,
+        size(wasted_bytes) if wasted_bytes else NO_VALUE_MARK,
     )
     return Row(first_access.line, cells, wasted_bytes > 0, np.flatnonzero(np.isin(trace.site, members)))
 

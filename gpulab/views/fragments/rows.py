@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gpulab.views.tables import NOTHING, locate_line
+from gpulab.views.tables import NO_VALUE_MARK, locate_line
 from gpulab.words import number
 from virtualgpu.records.fragments import FragmentTrace, MatrixExecution, MatrixInstruction
 
@@ -75,11 +75,11 @@ def _make_row(trace: FragmentTrace, executions: list[MatrixExecution]) -> Row:
     pass_count, ideal_count = (sum(counts) for counts in zip(*costs, strict=True))
     line, source = locate_line(trace.code, instruction.line, instruction.text, instruction.column)
     cells = (
-        str(line or NOTHING),
+        str(line or NO_VALUE_MARK),
         source.text,
         name_instruction(instruction),
         number(len(executions)),
-        number(pass_count / len(executions)) if pass_count else NOTHING,
-        number(ideal_count / len(executions)) if pass_count else NOTHING,
+        number(pass_count / len(executions)) if pass_count else NO_VALUE_MARK,
+        number(ideal_count / len(executions)) if pass_count else NO_VALUE_MARK,
     )
     return Row(instruction.line, cells, pass_count > ideal_count, executions, instruction)

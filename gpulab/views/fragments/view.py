@@ -14,7 +14,7 @@ from gpulab.views.fragments.rows import HEADINGS, Row, count_passes, make_rows
 from gpulab.views.parts.boxes import Box, column, table
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.pack import pack
-from gpulab.views.tables import NOTHING
+from gpulab.views.tables import NO_VALUE_MARK
 from gpulab.words import count, number
 from virtualgpu.records import WARP_SIZE
 from virtualgpu.records.fragments import FragmentTrace, MatrixExecution, decoded
@@ -211,7 +211,9 @@ class FragmentView(View, module="fragments/view"):
         sentences = [self.sentence()]
         for row in self.rows:
             costs_text = (
-                "" if row.cells[4] == NOTHING else f", {row.cells[4]} passes each, at best {row.cells[5]}"
+                ""
+                if row.cells[4] == NO_VALUE_MARK
+                else f", {row.cells[4]} passes each, at best {row.cells[5]}"
             )
             times_text = count(len(row.executions), "time")
             sentences.append(f"Line {row.cells[0]}, {row.cells[2]}: executed {times_text}{costs_text}.")

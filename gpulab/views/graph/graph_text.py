@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gpulab.views.graph.folding import NodeGroup
-from gpulab.views.timeline.chart import OF_CUPY
+from gpulab.views.timeline.chart import CUPY_KERNEL_PATTERN
 from gpulab.words import count, duration, listing, noun, number, shape, size
 from virtualgpu.records import DanglingArray, Dim3, GraphComparison, GraphNode, GraphRecord, NodeParameter
 
@@ -48,7 +48,7 @@ _DIGITS_PATTERN = re.compile(r"\d+")
 def name_node(node: GraphNode) -> str:
     """Return the name that is shown on a graph node."""
     if node.kind == "KERNEL":
-        match = OF_CUPY.fullmatch(node.name)
+        match = CUPY_KERNEL_PATTERN.fullmatch(node.name)
         return match[1] if match else _demangle(node.name)
     return f"copy {node.copy_kind or ''}".strip() if node.kind == "MEMCPY" else node.name.lower()
 

@@ -17,11 +17,11 @@ from gpulab.words import duration, number
 
 Record = TypeVar("Record")
 
-SOURCE_CHARACTERS = 60
-NOTHING = "–"
+MAX_SOURCE_LENGTH = 60
+NO_VALUE_MARK = "–"
 _ACCESS_PATTERN = re.compile(r"\w\s*\[|\b(?:atomic|__ld|__st)\w*\s*\(|=\s*\*|\*\w+\s*=")
 # Text that a narrow page may break into lines, but not within words.
-_WIDTHS = {"source": "min-width:11em;", "meaning": "min-width:11em;", "access": "min-width:6em;"}
+_MIN_WIDTH_STYLES = {"source": "min-width:11em;", "meaning": "min-width:11em;", "access": "min-width:6em;"}
 _DARK_PAGE = f"background: {COLOURS['bg'][1]}; color: {COLOURS['fg'][1]}"
 _PAGE_STYLE = (
     "<style>body { margin: 12px; font-family: system-ui, sans-serif; }\n"
@@ -150,7 +150,8 @@ class Table:
         body_html = "".join(
             "<tr>"
             + "".join(
-                f'<td style="{_WIDTHS.get(heading, "")}text-align:{align}">{_make_html_cell(cell, bars)}</td>'
+                f'<td style="{_MIN_WIDTH_STYLES.get(heading, "")}text-align:{align}">'
+                f"{_make_html_cell(cell, bars)}</td>"
                 for cell, bars, align, heading in zip(row, row_bars, alignments, headings, strict=True)
             )
             + "</tr>"
@@ -202,7 +203,7 @@ class Table:
         return [
             index
             for index, column_texts in enumerate(zip(*self._format_rows(), strict=True))
-            if set(column_texts) != {NOTHING}
+            if set(column_texts) != {NO_VALUE_MARK}
         ]
 
     def _make_inner_row(self, inner_table: Table) -> str:
@@ -232,22 +233,24 @@ class Table:
 def _format_value(value: Any, show: Callable[[Any], str]) -> str:
     if isinstance(value, Cell):
         return value.text
-    return NOTHING if value is None else show(value)
+    return NO_VALUE_MARK if value is None else show(value)
 
 
 def _import_pandas() -> Any:
     try:
         return import_module("pandas")
     except ImportError as error:
-        message = "to_pandas() needs pandas, which is not installed. Install it with: pip install pandas"
-        raise ImportError(message, name="pandas") from error
+        missing_message = (
+            "to_pandas() needs pandas, which is not installed. Install it with: pip install pandas"
+        )
+        raise ImportError(missing_message, name="pandas") from error
 
 
 def _format_line(cells: Sequence[str], widths: Sequence[int], right_aligned: Sequence[bool]) -> str:
     padded_cells = []
     for cell, width, is_right in zip(cells, widths, right_aligned, strict=True):
-        space = " " * (width - len(cell))
-        padded_cells.append(space + cell if is_right else cell + space)
+        padding_spaces = " " * (width - len(cell))
+        padded_cells.append(padding_spaces + cell if is_right else cell + padding_spaces)
     return "  ".join(padded_cells).rstrip()
 
 
@@ -282,19 +285,19 @@ def compare_times(before: tuple[str, float], after: tuple[str, float], colour: s
 
 
 def shorten_source(text: str, column: int = 1) -> str:
-    """Return at most `SOURCE_CHARACTERS` characters of a source line around the given column. The first
+    """Return at most `MAX_SOURCE_LENGTH` characters of a source line around the given column. The first
     column has the number 1.
     """
     indent = len(text) - len(text.lstrip())
     text = text.strip()
     index = max(0, column - 1 - indent)
-    if len(text) <= SOURCE_CHARACTERS:
+    if len(text) <= MAX_SOURCE_LENGTH:
         return text
-    start_index = max(0, min(index - SOURCE_CHARACTERS // 3, len(text) - SOURCE_CHARACTERS))
-    end = start_index + SOURCE_CHARACTERS
+    start_index = max(0, min(index - MAX_SOURCE_LENGTH // 3, len(text) - MAX_SOURCE_LENGTH))
+    end_index = start_index + MAX_SOURCE_LENGTH
     start_mark = "…" if start_index else ""
-    end_mark = "…" if end < len(text) else ""
-    return start_mark + text[start_index + len(start_mark) : end - len(end_mark)] + end_mark
+    end_mark = "…" if end_index < len(text) else ""
+    return start_mark + text[start_index + len(start_mark) : end_index - len(end_mark)] + end_mark
 
 
 SOURCE = Column("source", show=shorten_source)

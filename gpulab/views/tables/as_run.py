@@ -11,7 +11,7 @@ from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, format
 from gpulab.words import number, shape
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
-_NOT_KNOWN = "not known"
+_NOT_KNOWN_TEXT = "not known"
 _WRITTEN_COLUMN = Column("as written", "written", number)
 _RUN_COLUMN = Column("as run", "executed", number)
 
@@ -32,8 +32,8 @@ class AsRunTable(RecordTable[AsRun], AsRun):
     @property
     def facts(self) -> str:
         """The part of the caption that states the shape of the launch and the target of the machine code."""
-        launch = f"grid {shape(self.grid)}, block {shape(self.block)}"
-        return f"{launch}; as written (PTX) and as run (machine code for {self.target})"
+        launch_text = f"grid {shape(self.grid)}, block {shape(self.block)}"
+        return f"{launch_text}; as written (PTX) and as run (machine code for {self.target})"
 
     @property
     def origin(self) -> str:
@@ -44,27 +44,29 @@ class AsRunTable(RecordTable[AsRun], AsRun):
         """Return a table of the total counts, and a table of source lines with their accesses and
         branches.
         """
-        by_line = (self._make_access_table(), self._make_branch_table())
-        return self._make_totals_table(), *(table for table in by_line if table.rows)
+        tables_by_line = (self._make_access_table(), self._make_branch_table())
+        return self._make_totals_table(), *(table for table in tables_by_line if table.rows)
 
     def sentences(self) -> tuple[str, ...]:
         """Return a sentence for each difference between the PTX and the machine code."""
         sentences = list(self.differences) or ["The machine code accesses memory and branches like the PTX."]
         if self.extra:
-            opcodes = ", ".join(f"{opcode_count} × {opcode}" for opcode, opcode_count in self.extra)
-            sentences.append(f"The machine code also has instructions that the PTX does not show: {opcodes}.")
+            opcodes_text = ", ".join(f"{opcode_count} × {opcode}" for opcode, opcode_count in self.extra)
+            sentences.append(
+                f"The machine code also has instructions that the PTX does not show: {opcodes_text}."
+            )
         return tuple(sentences)
 
     def _make_totals_table(self) -> Table:
         rows: list[tuple[Any, ...]] = []
         for space in ("global", "shared", "local", "generic"):
             for access_kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
-                matches = [
+                matching_accesses = [
                     access for access in self.accesses if access.space == space and access.kind == access_kind
                 ]
-                if not matches:
+                if not matching_accesses:
                     continue
-                written_count = sum(access.written for access in matches)
+                written_count = sum(access.written for access in matching_accesses)
                 request_count, execution_count = (
                     self.total(counter, space, access_kind) for counter in ("requests", "executions")
                 )
@@ -95,14 +97,16 @@ class AsRunTable(RecordTable[AsRun], AsRun):
         rows = []
         for (line, space, access_kind), members in accesses_by_key.items():
             ptx_opcodes = Counter(_find_opcode(counted_access.text) for counted_access in members)
-            opcodes = Counter(counted_access.opcode for counted_access in members if counted_access.opcode)
+            opcode_counts = Counter(
+                counted_access.opcode for counted_access in members if counted_access.opcode
+            )
             rows.append(
                 (
                     *locate_line(self.code, line, members[0].text, members[0].column, access=True),
                     f"{space} {access_kind}",
                     _format_names(ptx_opcodes),
                     sum(counted_access.written for counted_access in members),
-                    _format_names(opcodes) or "none",
+                    _format_names(opcode_counts) or "none",
                     _format_count(_sum_known([counted_access.executions for counted_access in members])),
                 )
             )
@@ -120,20 +124,20 @@ class AsRunTable(RecordTable[AsRun], AsRun):
 
     def _make_branch_row(self, branches: Sequence[BranchAsRun]) -> tuple[Any, ...]:
         first_branch = branches[0]
-        opcodes = Counter(branch.opcode for branch in branches if branch.opcode)
+        opcode_counts = Counter(branch.opcode for branch in branches if branch.opcode)
         return (
             *locate_line(self.code, first_branch.line, first_branch.text, first_branch.column),
             format_times(len(branches), "bra"),
             sum(branch.written for branch in branches),
-            _format_names(opcodes) or "none",
+            _format_names(opcode_counts) or "none",
             _format_count(_sum_known([branch.divergent for branch in branches])),
         )
 
 
 def _find_opcode(text: str) -> str:
     """Return the opcode of a PTX instruction, such as ``ld.global.f32``, without a predicate."""
-    text_parts = text.split()
-    return text_parts[1] if text_parts[0].startswith("@") else text_parts[0]
+    opcode_words = text.split()
+    return opcode_words[1] if opcode_words[0].startswith("@") else opcode_words[0]
 
 
 def _format_names(names: Counter[str]) -> str:
@@ -145,4 +149,4 @@ def _sum_known(values: Sequence[int | None]) -> int | None:
 
 
 def _format_count(value: int | None) -> Any:
-    return Cell(None, _NOT_KNOWN) if value is None else value
+    return Cell(None, _NOT_KNOWN_TEXT) if value is None else value

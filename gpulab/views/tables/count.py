@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from gpulab.views.parts.card import make_legend
-from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, RecordTable, Table, format_times, locate_line
+from gpulab.views.tables import (
+    NO_VALUE_MARK,
+    SOURCE,
+    Cell,
+    Column,
+    RecordTable,
+    Table,
+    format_times,
+    locate_line,
+)
 from gpulab.words import count, number, shape
 from virtualgpu.records import (
     SECTOR_BYTES,
@@ -27,7 +36,7 @@ def _format_two_digits(value: float) -> str:
     return f"{value:.2f}"
 
 
-_ACCESS = (
+_ACCESS_COLUMNS = (
     "line",
     SOURCE,
     "access",
@@ -69,16 +78,16 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
     def facts(self) -> str:
         """The part of the caption that states the shape of the launch."""
         shared_bytes = count(self.shared_bytes, "byte")
-        shared = f", {shared_bytes} of shared memory per block" if self.shared_bytes else ""
-        return f"grid {shape(self.grid)}, block {shape(self.block)}{shared}"
+        shared_text = f", {shared_bytes} of shared memory per block" if self.shared_bytes else ""
+        return f"grid {shape(self.grid)}, block {shape(self.block)}{shared_text}"
 
     @property
     def origin(self) -> str:
         """A phrase that states the origin of the counters and of the cache hit rates, such as ``measured on
         NVIDIA H200``.
         """
-        hit_rates = "; hit rates modelled" if self.caches is not None else ""
-        return f"{self.provenance.of_results}{hit_rates}"
+        hit_rates_text = "; hit rates modelled" if self.caches is not None else ""
+        return f"{self.provenance.of_results}{hit_rates_text}"
 
     @property
     def remarks(self) -> Sequence[str]:
@@ -91,20 +100,20 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         The compiler can copy a loop body several times. Copies that never ran are left out; the others are in
         an inner table.
         """
-        accesses = _group_by_line(
+        access_lines = _group_by_line(
             self.accesses,
             lambda access: (access.line, access.space, access.kind),
             lambda access: access.requests,
             self._make_access_row,
         )
-        branches = _group_by_line(
+        branch_lines = _group_by_line(
             self.branches, lambda branch: branch.line, lambda branch: branch.executed, self._make_branch_row
         )
-        by_line = (
-            _make_table("Memory accesses", _ACCESS, accesses, "accesses"),
-            _make_table("Conditional branches", _BRANCH_COLUMNS, branches, "branches"),
+        tables_by_line = (
+            _make_table("Memory accesses", _ACCESS_COLUMNS, access_lines, "accesses"),
+            _make_table("Conditional branches", _BRANCH_COLUMNS, branch_lines, "branches"),
         )
-        return self._make_totals_table(), *(table for table in by_line if table.rows)
+        return self._make_totals_table(), *(table for table in tables_by_line if table.rows)
 
     def _make_totals_table(self) -> Table:
         lane_efficiency = self.lane_efficiency
@@ -121,23 +130,28 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
             meaning = "additions, multiplications and functions of CUDA cores; a multiply-add counts as two"
             rows.append((f"{operation_kind} operations", operations, meaning))
         for name, operations in self.tensor_operations.items():
-            factor, accumulator = name.split(" to ")
-            meaning = f"of tensor cores; {factor} factors, {accumulator} sums; a multiply-add counts as two"
+            factor_type, accumulator_type = name.split(" to ")
+            meaning = (
+                f"of tensor cores; {factor_type} factors, {accumulator_type} sums; a multiply-add "
+                "counts as two"
+            )
             rows.append((f"tensor {name} operations", operations, meaning))
         for operation_kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
-            requests = self.total("requests", "global", operation_kind)
-            if requests:
+            request_count = self.total("requests", "global", operation_kind)
+            if request_count:
                 sectors, ideal_sectors = (
                     self.total(counter, "global", operation_kind) for counter in ("sectors", "ideal_sectors")
                 )
-                per_request = f"{sectors / requests:.2f} per request, at best {ideal_sectors / requests:.2f}"
+                per_request = (
+                    f"{sectors / request_count:.2f} per request, at best {ideal_sectors / request_count:.2f}"
+                )
                 meaning = f"requests, {count(sectors, 'sector')} of {SECTOR_BYTES} bytes, {per_request}"
-                rows.append((f"global {name}", requests, meaning))
+                rows.append((f"global {name}", request_count, meaning))
         shared_requests = self.total("requests", "shared")
         if shared_requests:
             wavefronts = self.total("wavefronts", "shared")
-            conflicts = self.total("bank_conflicts", "shared")
-            meaning = f"requests, {count(wavefronts, 'wavefront')}, {count(conflicts, 'bank conflict')}"
+            bank_conflicts = self.total("bank_conflicts", "shared")
+            meaning = f"requests, {count(wavefronts, 'wavefront')}, {count(bank_conflicts, 'bank conflict')}"
             rows.append(("shared accesses", shared_requests, meaning))
         if self.caches is not None:
             rows += _make_cache_rows(self.caches)
@@ -149,9 +163,9 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
 
     def _make_access_row(self, accesses: Sequence[AccessCounters]) -> tuple[Any, ...]:
         first_access = accesses[0]
-        sizes = " and ".join(map(str, sorted({access.size_bytes for access in accesses})))
-        in_sectors = first_access.space not in ("shared", "const")
-        requests, sectors, ideal_sectors, conflicts, wavefronts, ideal_wavefronts = (
+        sizes_text = " and ".join(map(str, sorted({access.size_bytes for access in accesses})))
+        counts_sectors = first_access.space not in ("shared", "const")
+        request_count, sectors, ideal_sectors, bank_conflicts, wavefronts, ideal_wavefronts = (
             sum(getattr(access, name) for access in accesses)
             for name in (
                 "requests",
@@ -164,15 +178,17 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         )
         return (
             *locate_line(self.code, first_access.line, first_access.text, first_access.column, access=True),
-            f"{format_times(len(accesses), f'{first_access.space} {first_access.kind}')}, {sizes} B",
-            requests,
+            f"{format_times(len(accesses), f'{first_access.space} {first_access.kind}')}, {sizes_text} B",
+            request_count,
             _make_pair_cell(sectors, ideal_sectors, self._find_largest_count("sectors"))
-            if in_sectors
+            if counts_sectors
             else None,
-            ideal_sectors if in_sectors else None,
-            sectors / max(1, requests) if in_sectors else None,
+            ideal_sectors if counts_sectors else None,
+            sectors / max(1, request_count) if counts_sectors else None,
             self._compute_l1_hit_rate(accesses),
-            _make_pair_cell(wavefronts, ideal_wavefronts, self._find_largest_count("wavefronts"), conflicts)
+            _make_pair_cell(
+                wavefronts, ideal_wavefronts, self._find_largest_count("wavefronts"), bank_conflicts
+            )
             if first_access.space == "shared"
             else None,
         )
@@ -196,14 +212,14 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         if self.caches is None or first_access.space in ("shared", "const") or first_access.kind != "load":
             return None
         sectors = sum(access.sectors for access in accesses)
-        hits = sum(access.l1_hit_sectors for access in accesses)
-        return hits / sectors if sectors else None
+        l1_hits = sum(access.l1_hit_sectors for access in accesses)
+        return l1_hits / sectors if sectors else None
 
     def _make_branch_row(self, branches: Sequence[BranchCounters]) -> tuple[Any, ...]:
         first_branch = branches[0]
-        location = locate_line(self.code, first_branch.line, first_branch.text, first_branch.column)
+        source_location = locate_line(self.code, first_branch.line, first_branch.text, first_branch.column)
         return (
-            *location,
+            *source_location,
             sum(branch.executed for branch in branches),
             sum(branch.divergent for branch in branches),
         )
@@ -231,23 +247,23 @@ def _make_pair_cell(
 def _make_cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
     """Return the rows of the cache model, whose numbers are modelled and not counted."""
     start_text = "from empty caches" if caches.start == "cold" else "with data in L2 from earlier launches"
-    part_text = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
-    method = f"modelled {start_text}{part_text}"
+    sample_text = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
+    method_text = f"modelled {start_text}{sample_text}"
     rows: list[tuple[Any, ...]] = []
-    for name, rate, hits, sectors, origin in (
+    for name, rate, hit_count, sectors, origin in (
         ("L1 hit rate", caches.l1_hit_rate, caches.l1_hit_sectors, caches.l1_sectors, "of loads"),
         ("L2 hit rate", caches.l2_hit_rate, caches.l2_hit_sectors, caches.l2_sectors, "of the SMs"),
     ):
         if rate is not None:
-            meaning = f"{number(hits)} of {count(sectors, 'sector')} {origin}; {method}"
+            meaning = f"{number(hit_count)} of {count(sectors, 'sector')} {origin}; {method_text}"
             rows.append((name, _make_percent_cell(rate), meaning))
     if caches.l2_sectors:
         written_bytes = number(caches.dram_write_bytes)
-        meaning = f"bytes, {number(caches.dram_read_bytes)} read, {written_bytes} written; {method}"
+        meaning = f"bytes, {number(caches.dram_read_bytes)} read, {written_bytes} written; {method_text}"
         rows.append(("memory (DRAM)", caches.dram_read_bytes + caches.dram_write_bytes, meaning))
     if caches.constant_requests:
-        passes = count(caches.constant_passes, "pass", "passes")
-        meaning = f"requests, {passes}, one per word that a warp requests"
+        passes_text = count(caches.constant_passes, "pass", "passes")
+        meaning = f"requests, {passes_text}, one per word that a warp requests"
         rows.append(("constant accesses", caches.constant_requests, meaning))
     return rows
 
@@ -284,7 +300,7 @@ def _make_table(
     """Return a table with a row per line, and an inner table for lines with several members."""
     inner_tables = tuple(
         Table(
-            f"the {len(members)} {member_kind} of line {row[0] or NOTHING} one by one",
+            f"the {len(members)} {member_kind} of line {row[0] or NO_VALUE_MARK} one by one",
             columns,
             tuple(members),
         )

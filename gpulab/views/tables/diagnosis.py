@@ -15,12 +15,12 @@ from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
 MIN_GAIN = 1.25
 """Smallest speedup for which a remedy is worth an hour of work."""
 
-COMMON_FACTORS: Mapping[CauseKind, float] = {"tail": 1.025, "in flight": 1.08, "latency": 1.08}
+COMMON_GAIN_FACTORS: Mapping[CauseKind, float] = {"tail": 1.025, "in flight": 1.08, "latency": 1.08}
 """Factors on the smallest speedup, for causes that most kernels have to some degree."""
-UNEVEN_FACTOR = 1.5
+UNEVEN_BLOCKS_FACTOR = 1.5
 """Ratio of the longest block to the mean from which a tail is explained by that block, not by waves."""
 
-NOTEBOOKS: Mapping[CauseKind, str] = {
+NOTEBOOK_OF_CAUSE: Mapping[CauseKind, str] = {
     "launch": "11a",
     "tail": "02",
     "grid": "02",
@@ -35,7 +35,7 @@ NOTEBOOKS: Mapping[CauseKind, str] = {
     "latency": "02",
     "compute": "01",
 }
-NAMES: Mapping[CauseKind, str] = {
+CAUSE_NAMES: Mapping[CauseKind, str] = {
     "launch": "launch-bound",
     "tail": "tail",
     "grid": "too few blocks",
@@ -50,7 +50,7 @@ NAMES: Mapping[CauseKind, str] = {
     "latency": "latency-bound",
     "compute": "compute-bound",
 }
-BOUND = {
+BOUND_TEXTS = {
     "DRAM": ("memory-bound", "DRAM transfers its bytes"),
     "L2": ("bound by L2", "L2 returns its sectors"),
     "load/store": ("bound by load/store units", "the SMs' load/store units process its requests"),
@@ -62,8 +62,13 @@ BOUND = {
     "tensor": ("bound by tensor cores", "its tensor cores multiply"),
 }
 # What the tensor cores of a kernel wait for, by the stage that limits it.
-WAITS = {"DRAM": "memory", "L2": "L2", "latency": "the warps' loads and instructions", "start": "its start"}
-PIPES = {
+AWAITED_UNITS = {
+    "DRAM": "memory",
+    "L2": "L2",
+    "latency": "the warps' loads and instructions",
+    "start": "its start",
+}
+PIPE_NAMES = {
     "fp64": "FP64",
     "fma": "FP32",
     "xu": "special-function",
@@ -103,7 +108,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             cause
             for cause in self.causes
             if (cause.gain if cause.kind == "tail" else min(cause.gain, cause.remaining))
-            >= MIN_GAIN * COMMON_FACTORS.get(cause.kind, 1.0)
+            >= MIN_GAIN * COMMON_GAIN_FACTORS.get(cause.kind, 1.0)
         )
 
     @property
@@ -121,8 +126,10 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         """The part of the caption that states the shape of the launch, and its modelled and measured
         times.
         """
-        measured = f" on the virtual GPU, {duration(self.measured_ns)} measured" if self.measured_ns else ""
-        return f"grid {shape(self.grid)}, block {shape(self.block)}, {duration(self.time_ns)}{measured}"
+        measured_text = (
+            f" on the virtual GPU, {duration(self.measured_ns)} measured" if self.measured_ns else ""
+        )
+        return f"grid {shape(self.grid)}, block {shape(self.block)}, {duration(self.time_ns)}{measured_text}"
 
     @property
     def origin(self) -> str:
@@ -138,11 +145,11 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         """Return a table of the causes that are worth fixing, with their source lines and gains."""
         rows = tuple(
             (
-                NAMES[cause.kind],
+                CAUSE_NAMES[cause.kind],
                 *self._find_source_line(cause),
                 cause.gain,
                 cause.after_ns,
-                NOTEBOOKS[cause.kind],
+                NOTEBOOK_OF_CAUSE[cause.kind],
             )
             for cause in self.worth_fixing
         )
@@ -170,25 +177,25 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
     def verdict(self) -> str:
         """A sentence with the main cause of the launch's time and the limit of the launch."""
         share_text = percent(min(1.0, self.stages[self.bound] / self.time_ns))
-        name, limit_text = _describe_bound(self.bound)
-        bound_text = f"{name}: {share_text} of its time {limit_text}{self._describe_tensor_wait()}"
+        bound_name, limit_text = _describe_bound(self.bound)
+        bound_text = f"{bound_name}: {share_text} of its time {limit_text}{self._describe_tensor_wait()}"
         if self.main is not None:
             other_count = len(self.worth_fixing) - 1
             others_text = f", and {count(other_count, 'lesser cause')}" if other_count else ""
-            return f"Main cause: {NAMES[self.main.kind]}{others_text}. The kernel is {bound_text}."
-        hints = {
+            return f"Main cause: {CAUSE_NAMES[self.main.kind]}{others_text}. The kernel is {bound_text}."
+        hint_by_bound = {
             "DRAM": " Only moving fewer bytes would help: use narrower types, or fuse the kernel with the "
             "one before or after it.",
             "tensor": f" {describe_mma_sync(self.mma_sync_shares)}".rstrip(),
         }
-        return f"No cause is worth fixing. The kernel is {bound_text}.{hints.get(self.bound, '')}"
+        return f"No cause is worth fixing. The kernel is {bound_text}.{hint_by_bound.get(self.bound, '')}"
 
     def _describe_tensor_wait(self) -> str:
         """Return what the tensor cores wait for, if the kernel uses them and they are not its limit."""
         tensor_ns = self.stages.get("tensor", 0.0)
         if not tensor_ns or self.bound == "tensor":
             return ""
-        awaited_unit = WAITS.get(self.bound, "CUDA cores")
+        awaited_unit = AWAITED_UNITS.get(self.bound, "CUDA cores")
         if self.bound == "load/store":
             awaited_unit = "shared memory" if self.shared_share >= 0.5 else "the load/store units"
         tensor_share = percent(min(1.0, tensor_ns / self.time_ns))
@@ -197,30 +204,37 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
     def explanation(self, cause: Cause) -> str:
         """Return the explanation of a cause with its location, counts, ceiling, remedy and gain."""
         line, source_line = self._find_source_line(cause)
-        location = f"Line {line}, {source_line.text}: " if line else ""
+        location_text = f"Line {line}, {source_line.text}: " if line else ""
         count_text, remedy = _EXPLANATIONS[cause.kind](cause, self)
         share_text = percent(min(1.0, self.stages[self.bound] / self.time_ns))
-        ceiling = f"Ceiling: {share_text} of the time {_describe_bound(self.bound)[1]}."
-        gain = f"{number(cause.gain)} × as fast, {duration(cause.before_ns)} → {duration(cause.after_ns)}"
-        text = (
-            f"{count_text}. {ceiling} {remedy}: {gain}, modelled. Notebook {NOTEBOOKS[cause.kind]} shows how."
+        ceiling_text = f"Ceiling: {share_text} of the time {_describe_bound(self.bound)[1]}."
+        gain_text = (
+            f"{number(cause.gain)} × as fast, {duration(cause.before_ns)} → {duration(cause.after_ns)}"
         )
-        return location + text if location else _capitalize_sentence(text)
+        explanation_text = (
+            f"{count_text}. {ceiling_text} {remedy}: {gain_text}, modelled. Notebook "
+            f"{NOTEBOOK_OF_CAUSE[cause.kind]} shows how."
+        )
+        return location_text + explanation_text if location_text else _capitalize_sentence(explanation_text)
 
     def _make_body(self) -> str:
-        causes = "".join(self._make_finding(index, cause) for index, cause in enumerate(self.worth_fixing, 1))
-        return self._make_baseline_bars() + causes + make_list(self._describe_spills())
+        findings_html = "".join(
+            self._make_finding(index, cause) for index, cause in enumerate(self.worth_fixing, 1)
+        )
+        return self._make_baseline_bars() + findings_html + make_list(self._describe_spills())
 
     def _make_baseline_bars(self) -> str:
         """Return the HTML of bars that compare this launch's time with the baseline's, if there is one."""
         if self.baseline is None:
             return ""
         colour = "good" if self.time_ns <= self.baseline.time_ns else "tail"
-        lines = make_source_lines(self.baseline_code, _group_names_by_line(self.baseline))
+        source_html = make_source_lines(self.baseline_code, _group_names_by_line(self.baseline))
         before_bar = f"before: {self.baseline.kernel_name}", self.baseline.time_ns
         after_bar = f"after: {self.kernel_name}", self.time_ns
         return place_beside(
-            make_paragraph(f"{self.baseline.kernel_name}, before", "heading") + lines if lines else "",
+            make_paragraph(f"{self.baseline.kernel_name}, before", "heading") + source_html
+            if source_html
+            else "",
             compare_times(before_bar, after_bar, colour)
             + "".join(map(make_paragraph, self._describe_changes())),
         )
@@ -228,25 +242,25 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
     def _make_finding(self, index: int, cause: Cause) -> str:
         """Return a cause as HTML: its line in the source, the times with and without it, and the remedy."""
         count_text, remedy = _EXPLANATIONS[cause.kind](cause, self)
-        gain_text = f"{index}. {NAMES[cause.kind]}: {number(cause.gain)} × as fast without it, modelled"
+        gain_text = f"{index}. {CAUSE_NAMES[cause.kind]}: {number(cause.gain)} × as fast without it, modelled"
         return place_beside(
             make_source_lines(self.code, {cause.line: ""}, {cause.line: cause.text}) if cause.line else "",
             make_paragraph(gain_text, "strong")
             + compare_times(("now", cause.before_ns), ("without it", cause.after_ns), "good")
             + make_paragraph(f"{_capitalize_sentence(count_text)}.")
-            + make_paragraph(f"{remedy}. Notebook {NOTEBOOKS[cause.kind]} shows how."),
+            + make_paragraph(f"{remedy}. Notebook {NOTEBOOK_OF_CAUSE[cause.kind]} shows how."),
         )
 
     def _describe_spills(self) -> list[str]:
         if not self.spilled_bytes:
             return []
-        sentence = (
+        spill_sentence = (
             f"ptxas keeps {count(self.spilled_bytes, 'byte')} of a thread's registers in local memory "
             "(spills), whose time the model does not include. Give each thread less work, or allow it more "
             "registers. "
-            f"Notebook {NOTEBOOKS['spills']} shows how."
+            f"Notebook {NOTEBOOK_OF_CAUSE['spills']} shows how."
         )
-        return [sentence]
+        return [spill_sentence]
 
     def _find_source_line(self, cause: Cause) -> tuple[int | None, Cell]:
         return locate_line(self.code, cause.line, cause.text, cause.column, access=bool(cause.text))
@@ -256,27 +270,31 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         if baseline is None:
             return []
         speedup = baseline.time_ns / self.time_ns
-        text = f"Compared with {baseline.kernel_name} ({duration(baseline.time_ns)}), this launch is "
-        text += f"{number(speedup)} × as fast" if speedup >= 1 else f"{number(1 / speedup)} × as slow"
+        change_sentence = (
+            f"Compared with {baseline.kernel_name} ({duration(baseline.time_ns)}), this launch is "
+        )
+        change_sentence += (
+            f"{number(speedup)} × as fast" if speedup >= 1 else f"{number(1 / speedup)} × as slow"
+        )
         causes_before, causes_after = (
-            [NAMES[cause.kind] for cause in costs.causes if cause.gain >= MIN_GAIN]
+            [CAUSE_NAMES[cause.kind] for cause in costs.causes if cause.gain >= MIN_GAIN]
             for costs in (baseline, self)
         )
-        text += f" ({duration(self.time_ns)}). "
-        for change, names in (
+        change_sentence += f" ({duration(self.time_ns)}). "
+        for change_kind, names in (
             ("Fixed", [name for name in causes_before if name not in causes_after]),
             ("Left", [name for name in causes_after if name in causes_before]),
             ("New", [name for name in causes_after if name not in causes_before]),
         ):
-            text += f"{change}: {listing(list(dict.fromkeys(names)))}. " if names else ""
+            change_sentence += f"{change_kind}: {listing(list(dict.fromkeys(names)))}. " if names else ""
         saved_ns = {stage: baseline.stages[stage] - stage_ns for stage, stage_ns in self.stages.items()}
         largest_stage = max(saved_ns, key=lambda stage: saved_ns[stage])
         if saved_ns[largest_stage] > 0.3 * (baseline.time_ns - self.time_ns) > 0.0:
             change_text = (
                 f"{duration(baseline.stages[largest_stage])} → {duration(self.stages[largest_stage])}"
             )
-            text += f"{_capitalize_sentence(_describe_bound(largest_stage)[1])}: {change_text}."
-        return [text.rstrip()]
+            change_sentence += f"{_capitalize_sentence(_describe_bound(largest_stage)[1])}: {change_text}."
+        return [change_sentence.rstrip()]
 
 
 def _group_names_by_line(costs: LaunchCosts) -> dict[int, str]:
@@ -284,7 +302,7 @@ def _group_names_by_line(costs: LaunchCosts) -> dict[int, str]:
     names: dict[int, list[str]] = {}
     for cause in costs.causes:
         if cause.line and cause.gain >= MIN_GAIN:
-            names.setdefault(cause.line, []).append(NAMES[cause.kind])
+            names.setdefault(cause.line, []).append(CAUSE_NAMES[cause.kind])
     return {line: listing(list(dict.fromkeys(line_names))) for line, line_names in names.items()}
 
 
@@ -297,7 +315,7 @@ def _capitalize_sentence(text: str) -> str:
 
 
 def _describe_bound(stage: str) -> tuple[str, str]:
-    return BOUND.get(stage, ("compute-bound", f"the {PIPES.get(stage, stage)} pipe is busy"))
+    return BOUND_TEXTS.get(stage, ("compute-bound", f"the {PIPE_NAMES.get(stage, stage)} pipe is busy"))
 
 
 # What was counted, and the remedy.
@@ -321,32 +339,32 @@ def _explain_rereading(cause: Cause, _: DiagnosisTable) -> Explanation:
 
 
 def _explain_conflicts(cause: Cause, _: DiagnosisTable) -> Explanation:
-    wavefronts = number(cause.figures["wavefronts"])
+    wavefronts_text = number(cause.figures["wavefronts"])
     ideal_text = number(cause.figures["ideal"])
     moves_matrices = cause.text.startswith(("ldmatrix", "stmatrix"))
     count_text = (
-        f"a request takes {wavefronts} wavefronts where {ideal_text} would be enough, "
+        f"a request takes {wavefronts_text} wavefronts where {ideal_text} would be enough, "
         f"because {'rows' if moves_matrices else 'lanes'} use different words of a bank"
     )
-    padding = "16 bytes" if moves_matrices else "a word"
-    return count_text, f"Pad the rows by {padding}, or swizzle the index"
+    padding_text = "16 bytes" if moves_matrices else "a word"
+    return count_text, f"Pad the rows by {padding_text}, or swizzle the index"
 
 
 def _explain_atomics(cause: Cause, _: DiagnosisTable) -> Explanation:
     word_text = count(cause.figures["words"], "word")
-    updates = number(cause.figures["after"])
+    update_count = number(cause.figures["after"])
     count_text = (
         f"{count(cause.figures['lanes'], 'lane')} change {word_text} of global memory, one after another"
     )
     return count_text, (
         "Sum in the warp by shuffles, or in the block's shared memory, and update global memory "
-        f"only {updates} times"
+        f"only {update_count} times"
     )
 
 
 def _explain_spills(cause: Cause, _: DiagnosisTable) -> Explanation:
-    requests = count(cause.figures["requests"], "request")
-    return f"an array of each thread is in local memory, which takes {requests}", (
+    requests_text = count(cause.figures["requests"], "request")
+    return f"an array of each thread is in local memory, which takes {requests_text}", (
         "Unroll the loops that index it, so that it fits in registers, or give each thread a column of "
         "shared memory"
     )
@@ -386,8 +404,8 @@ def _explain_compute(cause: Cause, _: DiagnosisTable) -> Explanation:
 
 
 def _explain_occupancy(cause: Cause, _: DiagnosisTable) -> Explanation:
-    warps = number(cause.figures["warps"])
-    max_warps = number(cause.figures["room"])
+    warp_count_text = number(cause.figures["warps"])
+    max_warps_text = number(cause.figures["room"])
     limit_text, remedy = {
         "shared memory": (
             f"shared memory, {count(cause.figures['size_bytes'], 'byte')} per block",
@@ -406,7 +424,7 @@ def _explain_occupancy(cause: Cause, _: DiagnosisTable) -> Explanation:
             "Choose a block size that divides the SM's maximum number of threads",
         ),
     }[cause.detail]
-    return f"an SM has {warps} of {max_warps} warps; the limit is {limit_text}", remedy
+    return f"an SM has {warp_count_text} of {max_warps_text} warps; the limit is {limit_text}", remedy
 
 
 def _explain_grid(cause: Cause, _: DiagnosisTable) -> Explanation:
@@ -415,7 +433,7 @@ def _explain_grid(cause: Cause, _: DiagnosisTable) -> Explanation:
 
 
 def _explain_tail(cause: Cause, _: DiagnosisTable) -> Explanation:
-    if cause.figures["longest"] >= UNEVEN_FACTOR:
+    if cause.figures["longest"] >= UNEVEN_BLOCKS_FACTOR:
         longest_text = number(cause.figures["longest"])
         count_text = f"the longest block takes {longest_text} times the mean, and the launch waits for it"
         return count_text, "Distribute the work evenly, or start the long blocks first"
@@ -431,11 +449,12 @@ def _explain_in_flight(cause: Cause, _: DiagnosisTable) -> Explanation:
             f"a lane transfers {count(cause.figures['size_bytes'], 'byte')} at a time, too few in flight"
         )
         return count_text, "Move 4 to 16 bytes per lane, as uchar4 or int4"
-    memory_share = percent(cause.figures["memory"])
-    warps = cause.figures["warps"]
+    memory_share_text = percent(cause.figures["memory"])
+    warp_count = cause.figures["warps"]
     count_text = (
-        f"a warp waits for memory during {memory_share} of its own time, and {count(warps, 'warp')} on an SM "
-        f"{noun(warps, 'keeps', 'keep')} too few bytes in flight to fill its bandwidth"
+        f"a warp waits for memory during {memory_share_text} of its own time, and "
+        f"{count(warp_count, 'warp')} on an SM "
+        f"{noun(warp_count, 'keeps', 'keep')} too few bytes in flight to fill its bandwidth"
     )
     return (
         count_text,
@@ -452,14 +471,14 @@ def _explain_latency(cause: Cause, _: DiagnosisTable) -> Explanation:
     verb = noun(cause.figures["warps"], "does", "do")
     return (
         f"each instruction waits for the one before it, and {warps_text} on an SM {verb} not fill the gaps",
-        ("Give each thread independent work, such as four accumulators, or use more warps"),
+        "Give each thread independent work, such as four accumulators, or use more warps",
     )
 
 
 def _explain_launch(_: Cause, table: DiagnosisTable) -> Explanation:
-    host_time, kernel_time = duration(table.host_ns), duration(table.time_ns)
+    host_time_text, kernel_time_text = duration(table.host_ns), duration(table.time_ns)
     return (
-        f"the host takes {host_time} to launch a kernel that runs for {kernel_time}",
+        f"the host takes {host_time_text} to launch a kernel that runs for {kernel_time_text}",
         "Do more work per launch, or launch many kernels at once as a CUDA graph",
     )
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from gpulab.views.parts.card import make_fold, make_list, make_source_lines, make_strip
 from gpulab.views.parts.palette import KERNEL_COLOURS
-from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, RecordTable, Table, shorten_source
+from gpulab.views.tables import NO_VALUE_MARK, SOURCE, Cell, Column, RecordTable, Table, shorten_source
 from gpulab.words import count, number
 from virtualgpu.records.faults.history import ElementHistory, Write
 
 _MAX_ROWS = 60
-_MAX_STRIP = 12
+_MAX_STRIP_CELLS = 12
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -27,8 +27,8 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
     @property
     def facts(self) -> str:
         """The part of the caption that states the number of writes and launches."""
-        writes = count(len(self.writes) - 1 + self.left_out, "write")
-        return f"{writes} in {count(self.launches, 'launch', 'launches')}"
+        writes_text = count(len(self.writes) - 1 + self.left_out, "write")
+        return f"{writes_text} in {count(self.launches, 'launch', 'launches')}"
 
     @property
     def origin(self) -> str:
@@ -92,25 +92,31 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
                 {last_write.place.line: mark_text},
                 {last_write.place.line: last_write.place.source.strip()},
             )
-        table = "".join(table.html() for table in self.tables())
+        tables_html = "".join(table.html() for table in self.tables())
         return (
             self._make_strip()
             + line_text
-            + make_fold("All writes, in order", table, len(self.writes) <= _MAX_STRIP)
+            + make_fold("All writes, in order", tables_html, len(self.writes) <= _MAX_STRIP_CELLS)
             + make_list(self.sentences())
         )
 
     def _make_strip(self) -> str:
         """Return the values in the order of the writes as HTML, with one colour per writer."""
-        names = list(dict.fromkeys(write.name for write in self.writes if write.kind != "initial"))
-        colours = dict(zip(names, (*KERNEL_COLOURS, *[KERNEL_COLOURS[-1]] * len(names)), strict=False))
+        writer_names = list(dict.fromkeys(write.name for write in self.writes if write.kind != "initial"))
+        colour_of_writer = dict(
+            zip(writer_names, (*KERNEL_COLOURS, *[KERNEL_COLOURS[-1]] * len(writer_names)), strict=False)
+        )
         strip_cells = [
-            (_format_value(write.value), _name_writer(write), colours.get(write.name, "other"))
+            (_format_value(write.value), _name_writer(write), colour_of_writer.get(write.name, "other"))
             for write in self.writes
         ]
-        if len(strip_cells) > _MAX_STRIP:
-            hidden_text = f"{number(len(strip_cells) - _MAX_STRIP)} more"
-            strip_cells = [*strip_cells[:2], ("…", hidden_text, "other"), *strip_cells[2 - _MAX_STRIP :]]
+        if len(strip_cells) > _MAX_STRIP_CELLS:
+            hidden_text = f"{number(len(strip_cells) - _MAX_STRIP_CELLS)} more"
+            strip_cells = [
+                *strip_cells[:2],
+                ("…", hidden_text, "other"),
+                *strip_cells[2 - _MAX_STRIP_CELLS :],
+            ]
         return make_strip(strip_cells)
 
 
@@ -118,29 +124,34 @@ def _name_writer(write: Write) -> str:
     """Return a short text that names the writer of a value."""
     if write.kind == "initial":
         return "before"
-    launch = f", launch {write.launch}" if write.launch else ""
+    launch_suffix = f", launch {write.launch}" if write.launch else ""
     line_text = f", line {write.place.line}" if write.place is not None and write.place.line else ""
-    return f"{write.name}{launch}{line_text}"
+    return f"{write.name}{launch_suffix}{line_text}"
 
 
 def _make_row(write: Write) -> tuple[Any, ...]:
-    place = write.place
-    position: tuple[Any, ...] = (None, None, None, None)
-    if place is not None:
-        position = place.block, place.thread, place.line or None, place.source.strip()
-    writer = {"initial": "before", "atomic": f"{write.name} (atomic)"}.get(write.kind, write.name)
-    python_line = None
-    if write.source is not None:
-        line = f"{write.source.file}:{write.source.line}"
-        python_line = Cell(
-            f"{line} {write.source.text.strip()}", f"{line} {shorten_source(write.source.text)}"
+    write_place = write.place
+    position_cells: tuple[Any, ...] = (None, None, None, None)
+    if write_place is not None:
+        position_cells = (
+            write_place.block,
+            write_place.thread,
+            write_place.line or None,
+            write_place.source.strip(),
         )
-    return write.value, writer, write.launch or None, *position, python_line
+    writer_name = {"initial": "before", "atomic": f"{write.name} (atomic)"}.get(write.kind, write.name)
+    python_cell = None
+    if write.source is not None:
+        kernel_line = f"{write.source.file}:{write.source.line}"
+        python_cell = Cell(
+            f"{kernel_line} {write.source.text.strip()}", f"{kernel_line} {shorten_source(write.source.text)}"
+        )
+    return write.value, writer_name, write.launch or None, *position_cells, python_cell
 
 
 def _format_value(value: Any) -> str:
     if value is None:
-        return NOTHING
+        return NO_VALUE_MARK
     return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 

@@ -38,8 +38,8 @@ class CallsTable(RecordTable[Calls], Calls):
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row for each of the first `MAX_CALLS` operations."""
         rows = tuple(_make_row(ending) for ending in self.endings)
-        left_out = len(self.endings) - MAX_CALLS
-        title = f"The first {MAX_CALLS}; {number(left_out)} more." if left_out > 0 else ""
+        omitted_count = len(self.endings) - MAX_CALLS
+        title = f"The first {MAX_CALLS}; {number(omitted_count)} more." if omitted_count > 0 else ""
         headings = ("operation", "dtype", "size", "layout", "library", "routine", "kernels")
         return (Table(title, headings, rows, hide_empty=True, most=MAX_CALLS),) if rows else ()
 
@@ -64,16 +64,16 @@ def _make_row(ending: Ending) -> tuple[Any, ...]:
         operation_values = operation.name, operation.dtype, operation.size, operation.layout
     if ending.recorded is False:
         return *operation_values, Cell(None, "not recorded"), None, None
-    routines = ", ".join(format_times(use_count, name) for name, use_count in ending.routines)
-    kernels = ", ".join(format_times(use_count, name) for name, use_count in ending.kernels)
-    short_kernels = ", ".join(
+    routines_text = ", ".join(format_times(use_count, name) for name, use_count in ending.routines)
+    kernels_text = ", ".join(format_times(use_count, name) for name, use_count in ending.kernels)
+    short_kernels_text = ", ".join(
         format_times(use_count, _shorten_name(name)) for name, use_count in ending.kernels
     )
     return (
         *operation_values,
         listing(ending.libraries) or None,
-        routines or None,
-        Cell(kernels, short_kernels) if kernels else None,
+        routines_text or None,
+        Cell(kernels_text, short_kernels_text) if kernels_text else None,
     )
 
 
@@ -131,12 +131,12 @@ def _make_choice_table(choice: Choice) -> Table:
 def _make_candidate_row(candidate: Candidate, fastest_ns: float | None, slowest_ns: float) -> tuple[Any, ...]:
     if candidate.median_ns is None:
         return candidate.name, candidate.why or "right", *(None,) * 5
-    factor = candidate.median_ns / fastest_ns if fastest_ns else None
+    time_factor = candidate.median_ns / fastest_ns if fastest_ns else None
     colour = "good" if candidate.median_ns == fastest_ns else "accent"
-    bar = ((candidate.median_ns / slowest_ns, colour),) if slowest_ns else ()
-    median = Cell(candidate.median_ns, duration(candidate.median_ns), bar)
-    times_ns = (median, min(candidate.times_ns), max(candidate.times_ns))
-    return candidate.name, candidate.why or "right", *times_ns, len(candidate.times_ns), factor
+    time_bar = ((candidate.median_ns / slowest_ns, colour),) if slowest_ns else ()
+    median_cell = Cell(candidate.median_ns, duration(candidate.median_ns), time_bar)
+    time_cells = (median_cell, min(candidate.times_ns), max(candidate.times_ns))
+    return candidate.name, candidate.why or "right", *time_cells, len(candidate.times_ns), time_factor
 
 
 def _format_factor(value: float) -> str:

@@ -154,9 +154,15 @@ def _make_percent_cell(size_bytes: int, total_bytes: int) -> Cell | None:
 
 def _make_room_row(device_room: Room, is_current: bool) -> tuple[Any, ...]:
     assert device_room.times is not None
-    device = f"{device_room.provenance.device} (now)" if is_current else device_room.provenance.device
-    side_factor = device_room.times**0.5 if device_room.times >= 1 else Cell(None, "does not fit")
-    return device, device_room.memory_bytes, max(0, device_room.room_bytes), device_room.times, side_factor
+    device_text = f"{device_room.provenance.device} (now)" if is_current else device_room.provenance.device
+    side_length_factor = device_room.times**0.5 if device_room.times >= 1 else Cell(None, "does not fit")
+    return (
+        device_text,
+        device_room.memory_bytes,
+        max(0, device_room.room_bytes),
+        device_room.times,
+        side_length_factor,
+    )
 
 
 def _format_factor(factor: float) -> str:
@@ -187,7 +193,9 @@ class HostMemoryTable(RecordTable[AllocatorStatistics], AllocatorStatistics):
         """Return a table with rows for requests and buffers, and for the bytes of both."""
         rows = []
         for name, (statistics,) in ((name, pools.values()) for name, pools in self.figures.items()):
-            values = (statistics.current, statistics.peak, statistics.allocated, statistics.freed)
+            statistic_values = (statistics.current, statistics.peak, statistics.allocated, statistics.freed)
             format_value = size if name.endswith("bytes") else number
-            rows.append((name.replace("_", " "), *(Cell(value, format_value(value)) for value in values)))
+            rows.append(
+                (name.replace("_", " "), *(Cell(value, format_value(value)) for value in statistic_values))
+            )
         return (Table("", (Column("", "quantity"), "now", "at most", "in all", "given back"), tuple(rows)),)

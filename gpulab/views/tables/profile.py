@@ -146,10 +146,10 @@ class ProfileTable(RecordTable[Profile], Profile):
         columns = (
             "key",
             _COUNT_COLUMN,
-            _DEVICE_TIME,
+            _DEVICE_TIME_COLUMN,
             Column("device_time", "device_time_ns", duration),
             Column("of device", "share_of_device", percent),
-            _OF_WALL,
+            _WALL_SHARE_COLUMN,
             "grid × block",
             Column("occupancy", show=percent),
             Column("GB/s", "gb_per_s", number),
@@ -172,8 +172,8 @@ class ProfileTable(RecordTable[Profile], Profile):
         columns = (
             "key",
             _COUNT_COLUMN,
-            _DEVICE_TIME,
-            _OF_WALL,
+            _DEVICE_TIME_COLUMN,
+            _WALL_SHARE_COLUMN,
             Column("bytes", "size_bytes", size),
             Column("GB/s", "gb_per_s", number),
         )
@@ -192,7 +192,7 @@ class ProfileTable(RecordTable[Profile], Profile):
             )
             for wait in self.waits
         ]
-        columns = ("key", _COUNT_COLUMN, _CPU_TIME, _OF_WALL, "wait", "line", SOURCE)
+        columns = ("key", _COUNT_COLUMN, _CPU_TIME_COLUMN, _WALL_SHARE_COLUMN, "wait", "line", SOURCE)
         return _make_table("Waits of the host", columns, rows)
 
     def _make_range_table(self) -> Table:
@@ -200,7 +200,13 @@ class ProfileTable(RecordTable[Profile], Profile):
             (span.key, span.count, span.cpu_time_total_ns, span.device_time_total_ns, span.operations)
             for span in self.ranges
         ]
-        columns = ("key", _COUNT_COLUMN, _CPU_TIME, _DEVICE_TIME, Column("operations", show=number))
+        columns = (
+            "key",
+            _COUNT_COLUMN,
+            _CPU_TIME_COLUMN,
+            _DEVICE_TIME_COLUMN,
+            Column("operations", show=number),
+        )
         return _make_table(
             "NVTX ranges: the host's time in them, and that of the work launched in them", columns, rows
         )
@@ -217,7 +223,14 @@ class ProfileTable(RecordTable[Profile], Profile):
             )
             for line in self.lines
         ]
-        columns = ("line", SOURCE, _COUNT_COLUMN, _DEVICE_TIME, _OF_WALL, Column("gives", "keys"))
+        columns = (
+            "line",
+            SOURCE,
+            _COUNT_COLUMN,
+            _DEVICE_TIME_COLUMN,
+            _WALL_SHARE_COLUMN,
+            Column("gives", "keys"),
+        )
         return _make_table("Lines that launch work on the device", columns, rows)
 
 
@@ -340,9 +353,9 @@ def _make_comparison_row(
     has_unknown = any(row and row[1] is None for row in (before, after))
     first_ns = _read_time_ns(before)
     second_ns = _read_time_ns(after)
-    change = None if has_unknown else second_ns - first_ns
+    change_ns = None if has_unknown else second_ns - first_ns
     cells = (_make_time_cell(time_ns, longest_ns) for time_ns in times_ns)
-    return *key, *entry_counts, *cells, change, first_ns / second_ns if first_ns and second_ns else None
+    return *key, *entry_counts, *cells, change_ns, first_ns / second_ns if first_ns and second_ns else None
 
 
 def _make_time_cell(time_ns: float | None, longest_ns: float) -> Cell | None:
@@ -384,16 +397,16 @@ def _format_launch(grid: Dim3 | None, block: Dim3 | None) -> str | None:
 
 
 _COUNT_COLUMN = Column("count", show=number)
-_DEVICE_TIME = Column("device_time_total", "device_time_total_ns", duration)
-_CPU_TIME = Column("cpu_time_total", "cpu_time_total_ns", duration)
-_OF_WALL = Column("of wall", "share_of_wall", percent)
+_DEVICE_TIME_COLUMN = Column("device_time_total", "device_time_total_ns", duration)
+_CPU_TIME_COLUMN = Column("cpu_time_total", "cpu_time_total_ns", duration)
+_WALL_SHARE_COLUMN = Column("of wall", "share_of_wall", percent)
 
 
 def _make_table(
     title: str, columns: tuple[Column | str, ...], rows: Sequence[tuple[Any, ...]], hide_empty: bool = True
 ) -> Table:
     """Return a table that shows the `MAX_ROWS` rows with the longest times."""
-    left_out = len(rows) - MAX_ROWS
-    if left_out > 0:
-        title += f", without {number(left_out)} that took less"
+    omitted_count = len(rows) - MAX_ROWS
+    if omitted_count > 0:
+        title += f", without {number(omitted_count)} that took less"
     return Table(title, columns, tuple(rows), hide_empty=hide_empty, most=MAX_ROWS)

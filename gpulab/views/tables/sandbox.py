@@ -23,8 +23,8 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
     @property
     def heading(self) -> str:
         """The heading of the card, with the kind of the table and the name of the code."""
-        mode = " with launch blocking" if self.blocking else ""
-        return f"{self.name} in a separate process{mode}"
+        mode_text = " with launch blocking" if self.blocking else ""
+        return f"{self.name} in a separate process{mode_text}"
 
     @property
     def origin(self) -> str:
@@ -42,12 +42,12 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         place_text = f" at {self.raised}" if self.raised else ""
         if self.at_end:
             place_text = ", reported at the end, because the program never waits for its work"
-        consequence = (
+        consequence_text = (
             " The context was lost with its process; this notebook has another context."
             if self.sticky
             else ""
         )
-        return f"{self.name} raised {error_line}{place_text}.{consequence}"
+        return f"{self.name} raised {error_line}{place_text}.{consequence_text}"
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with the line that raised the error and the line of the faulty launch, if the code
@@ -57,10 +57,10 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         if self.culprit is not None:
             launch_text = f"launch {self.culprit.launch}" if self.culprit.launch else "a launch"
             rows.append((f"cause ({launch_text})", *_make_source_row(self.culprit.source)))
-            place = self.culprit.place
-            if place is not None:
-                name = f"{self.culprit.kernel}, block {place.block}, thread {place.thread}"
-                rows.append((name, "kernel", place.line or None, place.source.strip()))
+            culprit_place = self.culprit.place
+            if culprit_place is not None:
+                name = f"{self.culprit.kernel}, block {culprit_place.block}, thread {culprit_place.thread}"
+                rows.append((name, "kernel", culprit_place.line or None, culprit_place.source.strip()))
         return (Table("", (Column("", "role"), "file", "line", SOURCE), tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
@@ -72,17 +72,17 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
     def printed(self) -> str:
         """The first lines of the output of the code, and the number of further lines."""
         lines = self.output.splitlines()
-        left_out = self.output_lines - min(len(lines), _MAX_LINES)
-        omission = [f"... and {count(left_out, 'more line')}"] if left_out > 0 else []
-        return "\n".join([*lines[:_MAX_LINES], *omission])
+        omitted_lines = self.output_lines - min(len(lines), _MAX_LINES)
+        omission_lines = [f"... and {count(omitted_lines, 'more line')}"] if omitted_lines > 0 else []
+        return "\n".join([*lines[:_MAX_LINES], *omission_lines])
 
     def __repr__(self) -> str:
-        text = super(SandboxTable, self).__repr__()
-        return f"{self.printed}\n\n{text}" if self.printed else text
+        table_text = super(SandboxTable, self).__repr__()
+        return f"{self.printed}\n\n{table_text}" if self.printed else table_text
 
     def _make_body(self) -> str:
-        printed = f'<pre class="gl-listing">{html.escape(self.printed)}</pre>' if self.printed else ""
-        return printed + super(SandboxTable, self)._make_body()
+        printed_html = f'<pre class="gl-listing">{html.escape(self.printed)}</pre>' if self.printed else ""
+        return printed_html + super(SandboxTable, self)._make_body()
 
 
 def _make_source_row(source: SourceLine | None) -> tuple[str | None, int | None, str]:

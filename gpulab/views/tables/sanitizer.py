@@ -9,12 +9,12 @@ from typing import Any
 
 from gpulab._deprecated import make_old_method
 from gpulab.views.parts.card import make_paragraph, make_source_lines, place_beside
-from gpulab.views.tables import NOTHING, SOURCE, CardOfTables, Cell, Column, RecordTable, Table
+from gpulab.views.tables import NO_VALUE_MARK, SOURCE, CardOfTables, Cell, Column, RecordTable, Table
 from gpulab.words import count, number, shape
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
 
-UNAVAILABLE = "not available on this machine"
-_RACES = {
+UNAVAILABLE_TEXT = "not available on this machine"
+_RACE_ROLES = {
     "RAW": ("writes", "reads it"),
     "WAR": ("reads", "writes it"),
     "WAW": ("writes", "writes it"),
@@ -42,10 +42,12 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
     def facts(self) -> str:
         """The part of the caption that states the shape of the launch, and the tools that checked it."""
         shared_bytes = count(self.shared_bytes, "byte")
-        shared = f", {shared_bytes} of dynamic shared memory" if self.shared_bytes else ""
-        tools = f"checked by {self.checker}: {', '.join(self.tools)}; order of blocks: {self.block_order}"
-        checks = "" if self.unavailable else f"; {tools}"
-        return f"grid {shape(self.grid)}, block {shape(self.block)}{shared}{checks}"
+        shared_text = f", {shared_bytes} of dynamic shared memory" if self.shared_bytes else ""
+        tools_text = (
+            f"checked by {self.checker}: {', '.join(self.tools)}; order of blocks: {self.block_order}"
+        )
+        checks_text = "" if self.unavailable else f"; {tools_text}"
+        return f"grid {shape(self.grid)}, block {shape(self.block)}{shared_text}{checks_text}"
 
     @property
     def origin(self) -> str:
@@ -67,17 +69,21 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
     def verdict(self) -> str:
         """A sentence with the number of findings of each severity."""
         if self.unavailable:
-            return UNAVAILABLE
+            return UNAVAILABLE_TEXT
         severity_counts = [
             (sum(hazard.severity == severity for hazard in self.hazards), severity_word)
             for severity, severity_word in (("error", "error"), ("warning", "warning"), ("info", "remark"))
         ]
-        count_texts = [count(times, severity_word) for times, severity_word in severity_counts if times]
+        count_texts = [
+            count(finding_count, severity_word)
+            for finding_count, severity_word in severity_counts
+            if finding_count
+        ]
         text = ", ".join(count_texts) if count_texts else "Nothing found."
         if self.blocks_checked is None:
             return text
-        extent = f"{number(self.blocks_checked)} of {count(prod(self.grid), 'block')} checked"
-        return f"{extent}: {text[:1].lower()}{text[1:]}"
+        extent_text = f"{number(self.blocks_checked)} of {count(prod(self.grid), 'block')} checked"
+        return f"{extent_text}: {text[:1].lower()}{text[1:]}"
 
     beside = make_old_method("beside", "compare")
 
@@ -99,13 +105,19 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
         A race has two locations; the earlier access comes first.
         """
         rows: list[tuple[Any, ...]] = []
-        for row, hazard in enumerate(self.hazards, 1):
-            label: tuple[Any, ...] = (row, hazard.severity, _name_hazard(hazard), hazard.count)
-            for place, role in _list_places(hazard):
-                rows.append((*label, *_make_place_row(place), role))
+        for finding_number, hazard in enumerate(self.hazards, 1):
+            finding_cells: tuple[Any, ...] = (
+                finding_number,
+                hazard.severity,
+                _name_hazard(hazard),
+                hazard.count,
+            )
+            for place, access_role in _list_places(hazard):
+                rows.append((*finding_cells, *_make_place_row(place), access_role))
                 # The second location of a finding repeats its label in a data frame only.
-                label = tuple(
-                    Cell(value, "") for value in (row, hazard.severity, _name_hazard(hazard), hazard.count)
+                finding_cells = tuple(
+                    Cell(value, "")
+                    for value in (finding_number, hazard.severity, _name_hazard(hazard), hazard.count)
                 )
         columns = (
             Column("", "finding_index"),
@@ -131,18 +143,18 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
         """Return a finding as HTML: its lines in the source, and its explanation."""
         marks_by_line: dict[int, str] = {}
         text_of_line: dict[int, str] = {}
-        for place, role in _list_places(hazard):
-            position = f"block {_format_index(place.block)}, thread {_format_index(place.thread)}"
-            place_text = f"{role}: {position}" if role else position
+        for place, access_role in _list_places(hazard):
+            thread_text = f"block {_format_index(place.block)}, thread {_format_index(place.thread)}"
+            place_text = f"{access_role}: {thread_text}" if access_role else thread_text
             if place.line:
                 marks_by_line[place.line] = "; ".join(
                     filter(None, [marks_by_line.get(place.line), place_text])
                 )
                 text_of_line[place.line] = place.source.strip()
-        times = f"{hazard.severity}, {_format_times(hazard.count)}"
+        severity_text = f"{hazard.severity}, {_format_times(hazard.count)}"
         return place_beside(
             make_source_lines(self.code, marks_by_line, text_of_line),
-            make_paragraph(f"{index}. {_name_hazard(hazard)} ({times})", "strong")
+            make_paragraph(f"{index}. {_name_hazard(hazard)} ({severity_text})", "strong")
             + make_paragraph(self.sentences()[index - 1]),
         )
 
@@ -203,7 +215,7 @@ class SanitizerComparison(CardOfTables):
 
 def _describe_limits(record: SanitizerReport) -> str:
     if record.unavailable:
-        return f"{UNAVAILABLE}: {record.unavailable}."
+        return f"{UNAVAILABLE_TEXT}: {record.unavailable}."
     fault_text = f" The launch failed: {record.fault.rstrip('.')}." if record.fault else ""
     check_text = f"{record.provenance.of_results}; checked {', '.join(record.tools)}."
     return f"{check_text}{fault_text} {record.left_out}".rstrip()
@@ -211,10 +223,11 @@ def _describe_limits(record: SanitizerReport) -> str:
 
 def _describe_findings(record: SanitizerReport, line: int) -> str:
     if record.unavailable:
-        return UNAVAILABLE
+        return UNAVAILABLE_TEXT
     hazards = [hazard for hazard in record.hazards if hazard.second.line == line]
     return (
-        "; ".join(f"{_name_hazard(hazard)} ({_format_times(hazard.count)})" for hazard in hazards) or NOTHING
+        "; ".join(f"{_name_hazard(hazard)} ({_format_times(hazard.count)})" for hazard in hazards)
+        or NO_VALUE_MARK
     )
 
 
@@ -232,8 +245,8 @@ def _list_places(hazard: Hazard) -> list[tuple[Place, str]]:
     """Return the locations of a finding, each with its access; the earlier access comes first."""
     if hazard.first is None:
         return [(hazard.second, "")]
-    roles = _RACES.get(hazard.kind, ("", ""))
-    return list(zip((hazard.first, hazard.second), roles, strict=True))
+    access_roles = _RACE_ROLES.get(hazard.kind, ("", ""))
+    return list(zip((hazard.first, hazard.second), access_roles, strict=True))
 
 
 def _make_place_row(place: Place) -> tuple[int | None, str, Dim3, Dim3]:

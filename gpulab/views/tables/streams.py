@@ -53,11 +53,11 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
         findings, return no table.
         """
         rows: list[tuple[Any, ...]] = []
-        for row, finding in enumerate(self.findings, 1):
-            label = (row, finding.kind, finding.count, finding.array)
-            rows.append((*label, *_make_use_row(finding.first)))
+        for finding_number, finding in enumerate(self.findings, 1):
+            finding_cells = (finding_number, finding.kind, finding.count, finding.array)
+            rows.append((*finding_cells, *_make_use_row(finding.first)))
             # The second use of a finding repeats its label in a data frame only.
-            rows.append((*(Cell(value, "") for value in label), *_make_use_row(finding.second)))
+            rows.append((*(Cell(value, "") for value in finding_cells), *_make_use_row(finding.second)))
         columns = (
             Column("", "finding_index"),
             "finding",
@@ -76,18 +76,18 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
         return [finding.message for finding in self.findings]
 
     def _make_body(self) -> str:
-        remedies = "".join(
+        remedies_html = "".join(
             f"<li>{html.escape(f'{finding.cause} {finding.where}')}"
             + (f"<pre>{html.escape(finding.remedy)}</pre></li>" if finding.remedy else "</li>")
             for finding in self.findings
         )
-        return "".join(f"{table.html()}<ol>{remedies}</ol>" for table in self.tables())
+        return "".join(f"{table.html()}<ol>{remedies_html}</ol>" for table in self.tables())
 
 
 def _make_use_row(use: StreamUse) -> tuple[str | None, str, str, str, str]:
-    line = None
+    source_line = None
     source_text = ""
     if use.source is not None:
-        line = f"{use.source.file}:{use.source.line}"
+        source_line = f"{use.source.file}:{use.source.line}"
         source_text = use.source.text.strip()
-    return line, source_text, use.stream or "host", "writes" if use.writes else "reads", use.name
+    return source_line, source_text, use.stream or "host", "writes" if use.writes else "reads", use.name

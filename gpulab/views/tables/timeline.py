@@ -92,9 +92,9 @@ def make_overlap_table(records: Iterable[Overlap], timeline: Timeline) -> Analys
         Column("second busy", "second_ns", duration),
     )
     caption = "Overlap in percent of the shorter of the two busy times"
-    streams = len({(a.device_id, a.stream_id) for a in timeline.activities})
-    if len(records) < streams * (streams - 1) // 2:
-        caption += f", of those of its {streams:,} streams with the most operations"
+    stream_count = len({(a.device_id, a.stream_id) for a in timeline.activities})
+    if len(records) < stream_count * (stream_count - 1) // 2:
+        caption += f", of those of its {stream_count:,} streams with the most operations"
     return AnalysisTable.of(records, caption, timeline, Table("", columns, rows))
 
 
@@ -104,12 +104,12 @@ def make_gap_table(records: Iterable[Gap], timeline: Timeline) -> AnalysisTable[
     """
     records = tuple(records)
 
-    def key(gap: Gap) -> tuple[str | None, ...]:
+    def step_key(gap: Gap) -> tuple[str | None, ...]:
         has_general_reason = gap.cause in ("launch-bound", "host computing", "start-up")
         reason = None if has_general_reason and not gap.reason.startswith("the host ran ") else gap.reason
         return gap.where, gap.cause, _format_line(gap.source), reason
 
-    rows = _sum_by_key(records, key, timeline)
+    rows = _sum_by_key(records, step_key, timeline)
     columns = ("where", "cause", "line", "why", *_SUM_COLUMNS)
     return AnalysisTable.of(records, "Gaps by cause", timeline, Table("", columns, rows))
 
@@ -118,10 +118,10 @@ def make_path_table(records: Iterable[PathStep], timeline: Timeline) -> Analysis
     """Return a table of the steps of the critical path, with the longest first. Equal steps are combined."""
     records = tuple(records)
 
-    def key(step: PathStep) -> tuple[str | None, ...]:
+    def step_key(step: PathStep) -> tuple[str | None, ...]:
         return step.name, step.where, _format_line(step.source)
 
-    rows = _sum_by_key(records, key, timeline)
+    rows = _sum_by_key(records, step_key, timeline)
     columns = ("link", "where", "line", *_SUM_COLUMNS)
     caption = "Critical path: the operations that determine the total time"
     return AnalysisTable.of(records, caption, timeline, Table("", columns, rows))
@@ -131,12 +131,14 @@ def make_advice_list(records: Iterable[Advice], timeline: Timeline) -> AnalysisT
     """Return advice on a timeline as sentences, with the largest expected gain first."""
     records = tuple(records)
     sentences = tuple(record.text for record in records)
-    heading = "Changes that would help, each by itself"
+    advice_heading = "Changes that would help, each by itself"
     has_no_work = not timeline.activities and timeline.method == "file"
     empty_text = "there is no GPU work to analyse" if has_no_work else "no single change would help much"
     rows = tuple((record.topic, record.gain_ns, record.text) for record in records)
     columns = ("topic", Column("gain", "gain_ns", duration), "advice")
-    return AnalysisTable.of(records, heading, timeline, Table("", columns, rows), sentences, empty_text)
+    return AnalysisTable.of(
+        records, advice_heading, timeline, Table("", columns, rows), sentences, empty_text
+    )
 
 
 def _sum_by_key(
@@ -149,8 +151,8 @@ def _sum_by_key(
     sorted_groups = sorted(durations.items(), key=lambda item: -sum(item[1]))
     total_ns = max(1, timeline.duration_ns)
     return tuple(
-        (*labels, len(group_ns), sum(group_ns), sum(group_ns) / total_ns)
-        for labels, group_ns in sorted_groups
+        (*group_labels, len(group_ns), sum(group_ns), sum(group_ns) / total_ns)
+        for group_labels, group_ns in sorted_groups
     )
 
 

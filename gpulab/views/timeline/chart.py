@@ -15,21 +15,29 @@ from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Item, Labels, Rects, Rules, Time, Tracks
 from gpulab.views.parts.palette import KERNEL_COLOURS
 from gpulab.views.parts.pen import shorten, text_width
-from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, HIDDEN, MARK_DETAIL, STREAM_OF, Lanes, RowKey
+from gpulab.views.timeline.lanes import (
+    DEVICE_ENGINES,
+    ENGINES,
+    HIDDEN_ENGINE,
+    MARK_DETAIL,
+    STREAM_OF,
+    Lanes,
+    RowKey,
+)
 from gpulab.words import count, listing
 from virtualgpu.records import Advice, Timeline
 
 HEADING_PX = 18
-GAP_PX = 2
+ROW_GAP_PX = 2
 MIN_LEFT_PX = 80
 MAX_LEFT_PX = 150
 # Limits of the space for streams, next to other rows; streams that do not fit share the last row.
-ROWS_PX = 276
-STREAM_PX = 30
+MAX_ROWS_PX = 276
+STREAM_ROW_PX = 30
 MIN_STREAM_PX = 13
-SMALL_PX = 13
+SMALL_ROW_PX = 13
 MAX_ARROWS = 150
-PICKS = {"selected": "operation", "node": "node", "panel": "panel"}
+PICK_TRAITS = {"selected": "operation", "node": "node", "panel": "panel"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,7 @@ class RowPositions:
 
 
 def make_lanes(
-    records: Sequence[Timeline], names: Sequence[str] = (), rows_px: float = ROWS_PX
+    records: Sequence[Timeline], names: Sequence[str] = (), rows_px: float = MAX_ROWS_PX
 ) -> list[Lanes]:
     """Return the bars and rows of the timelines that are drawn in one plot. If there are too many streams,
     some of them share a row.
@@ -58,7 +66,7 @@ def make_lanes(
     panels = [
         Lanes(record, max_depth, "".join(names[index : index + 1])) for index, record in enumerate(records)
     ]
-    max_streams = int(_compute_streams_px(panels, rows_px) / (MIN_STREAM_PX + GAP_PX) / len(panels))
+    max_streams = int(_compute_streams_px(panels, rows_px) / (MIN_STREAM_PX + ROW_GAP_PX) / len(panels))
     for lanes in panels:
         lanes.fold_streams(max(2, max_streams))
     return panels
@@ -67,14 +75,16 @@ def make_lanes(
 def _compute_streams_px(panels: Sequence[Lanes], rows_px: float) -> float:
     """Return the height in pixels that remains for the rows of streams."""
     small_rows = sum(lanes.small_rows for lanes in panels)
-    return float(rows_px - small_rows * (SMALL_PX + GAP_PX) - HEADING_PX * len(panels) * (len(panels) > 1))
+    return float(
+        rows_px - small_rows * (SMALL_ROW_PX + ROW_GAP_PX) - HEADING_PX * len(panels) * (len(panels) > 1)
+    )
 
 
 def draw_chart(
     panels: Sequence[Lanes],
     label: str,
-    picks: Mapping[str, str] = PICKS,
-    rows_px: float = ROWS_PX,
+    picks: Mapping[str, str] = PICK_TRAITS,
+    rows_px: float = MAX_ROWS_PX,
     advice: Sequence[Advice] = (),
     moment: str = "",
     **options: Any,
@@ -95,9 +105,10 @@ def draw_chart(
     moment
         The trait with the current time of a replay; later bars are dim.
     """
-    streams = sum(len(lanes.row_keys) - lanes.small_rows for lanes in panels)
+    stream_count = sum(len(lanes.row_keys) - lanes.small_rows for lanes in panels)
     stream_px = min(
-        STREAM_PX, max(MIN_STREAM_PX, _compute_streams_px(panels, rows_px) / max(1, streams) - GAP_PX)
+        STREAM_ROW_PX,
+        max(MIN_STREAM_PX, _compute_streams_px(panels, rows_px) / max(1, stream_count) - ROW_GAP_PX),
     )
     rows = RowPositions({}, [], [])
     headings: list[float] = []
@@ -109,30 +120,30 @@ def draw_chart(
         for row_key in lanes.row_keys:
             rows.index[panel, row_key] = len(rows.tops)
             rows.tops.append(y)
-            rows.heights.append(stream_px if row_key[0] == "stream" else SMALL_PX)
-            y += rows.heights[-1] + GAP_PX
+            rows.heights.append(stream_px if row_key[0] == "stream" else SMALL_ROW_PX)
+            y += rows.heights[-1] + ROW_GAP_PX
         rows.index.update({(panel, row_key): len(rows.tops) - 1 for row_key in lanes.folded})
         y += 4
     y = max(y, 40.0)
-    track = _draw_tracks(panels, rows, picks, advice, moment)
-    domain = (
-        float(track.x0.min(initial=0)),
-        float(max(1, track.x1.max(initial=0), *(lanes.record.duration_ns for lanes in panels))),
+    tracks_item = _draw_tracks(panels, rows, picks, advice, moment)
+    time_range = (
+        float(tracks_item.x0.min(initial=0)),
+        float(max(1, tracks_item.x1.max(initial=0), *(lanes.record.duration_ns for lanes in panels))),
     )
-    widest_px = max((text_width(name, 11) for name in track.row_names), default=0.0)
+    widest_px = max((text_width(name, 11) for name in tracks_item.row_names), default=0.0)
     left_px = round(min(MAX_LEFT_PX, max(MIN_LEFT_PX, widest_px + 12)))
-    names = [shorten(name, left_px - 8, 11) for name in track.row_names]
-    middles = [row_top + height / 2 for row_top, height in zip(rows.tops, rows.heights, strict=True)]
+    names = [shorten(name, left_px - 8, 11) for name in tracks_item.row_names]
+    row_centres = [row_top + height / 2 for row_top, height in zip(rows.tops, rows.heights, strict=True)]
     return plots.plot(
         y + 36,
-        domain,
-        track,
+        time_range,
+        tracks_item,
         _draw_frames(panels, rows),
         *_draw_arrows(panels, rows),
         *_draw_marks(panels, rows),
-        plots.make_y_ticks(middles, names, domain),
+        plots.make_y_ticks(row_centres, names, time_range),
         Labels(
-            [domain[0]] * len(headings),
+            [time_range[0]] * len(headings),
             headings,
             [lanes.heading for lanes in panels if headings],
             weight="bold",
@@ -144,7 +155,7 @@ def draw_chart(
         left=left_px,
         zoom=True,
         name="tracks",
-        most_zoom=max(1.0, (domain[1] - domain[0]) / 20),
+        most_zoom=max(1.0, (time_range[1] - time_range[0]) / 20),
         **options,
     )
 
@@ -156,7 +167,7 @@ def _draw_tracks(
     advice: Sequence[Advice],
     moment: str,
 ) -> Tracks:
-    columns: dict[str, list[Any]] = {}
+    columns_by_name: dict[str, list[Any]] = {}
     texts_by_column: dict[str, Any] = {"names": [], "details": [], "lines": []}
     for panel, lanes in enumerate(panels):
         panel_columns = {
@@ -174,12 +185,13 @@ def _draw_tracks(
             "panel": np.full(lanes.row.size, panel),
         }
         for name, column in panel_columns.items():
-            columns.setdefault(name, []).append(column)
+            columns_by_name.setdefault(name, []).append(column)
         for name, texts_of_column in texts_by_column.items():
             texts_of_column += getattr(lanes, name)
-    order = np.argsort(np.concatenate(columns["x0"]), kind="stable")
+    start_order = np.argsort(np.concatenate(columns_by_name["x0"]), kind="stable")
     merged_columns: dict[str, Any] = {
-        name: _compact(np.concatenate(column_parts)[order]) for name, column_parts in columns.items()
+        name: _compact(np.concatenate(column_parts)[start_order])
+        for name, column_parts in columns_by_name.items()
     }
     # A kernel's name has the same colour in every panel.
     colour_of_kernel = choose_kernel_colours(name for lanes in panels for name in lanes.kernels)
@@ -224,13 +236,13 @@ def _draw_tracks(
 
 def _make_measured_names(panels: Sequence[Lanes]) -> list[str]:
     """Return the name of each row for the measurement of a selected time span; NVTX ranges are excluded."""
-    prefixes = [
+    name_prefixes = [
         f"{lanes.timeline_name or f'timeline {panel}'}, " if len(panels) > 1 else ""
         for panel, lanes in enumerate(panels, 1)
     ]
     return [
         "" if row_key[0] == "range" else f"{prefix}{lanes.row_name(row_key)}"
-        for prefix, lanes in zip(prefixes, panels, strict=True)
+        for prefix, lanes in zip(name_prefixes, panels, strict=True)
         for row_key in lanes.row_keys
     ]
 
@@ -249,17 +261,17 @@ def _compact(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 # Names of CuPy's own kernels, such as cupy_multiply__float32_float32_float32.
-OF_CUPY = re.compile(r"cupy_(\w+?)(?:__\w+)?")
-_COPY = re.compile(r"(?i)\W*(?:cuda )?memcpy (\w)to(\w)")
+CUPY_KERNEL_PATTERN = re.compile(r"cupy_(\w+?)(?:__\w+)?")
+_COPY_PATTERN = re.compile(r"(?i)\W*(?:cuda )?memcpy (\w)to(\w)")
 _ARGUMENTS_PATTERN = re.compile(r"<[^<>]*>|\([^()]*\)")
 _LEGEND_LETTERS = 56  # of a kernel's name; those of libraries have more than a hundred
 
 
 def _shorten_name(name: str) -> str:
     """Return the text on a bar: ``H2D`` for a copy, the name without arguments for a C++ function."""
-    if match := OF_CUPY.fullmatch(name):
+    if match := CUPY_KERNEL_PATTERN.fullmatch(name):
         return match[1]
-    if match := _COPY.match(name):
+    if match := _COPY_PATTERN.match(name):
         return f"{match[1]}2{match[2]}".upper()
     bare_name = name
     while (shortened := _ARGUMENTS_PATTERN.sub("", bare_name)) != bare_name:
@@ -271,14 +283,14 @@ def _shorten_name(name: str) -> str:
 
 def _draw_frames(panels: Sequence[Lanes], rows: RowPositions) -> Item | None:
     """Return the outlines around graph launches, or None if there are none."""
-    frames = [
+    frame_spans = [
         (start - lanes.record.start_ns, end - lanes.record.start_ns, rows.index[panel, row_key])
         for panel, lanes in enumerate(panels)
         for (row_key, *_), (start, end) in lanes.launches.items()
     ]
-    if not frames:
+    if not frame_spans:
         return None
-    start, end, row = np.array(frames, np.int64).T
+    start, end, row = np.array(frame_spans, np.int64).T
     row_top = np.array(rows.tops)[row]
     height = np.array(rows.heights)[row]
     return Rects(start, end, row_top - 1, row_top + height + 1, "fg", outline=True)
@@ -287,10 +299,10 @@ def _draw_frames(panels: Sequence[Lanes], rows: RowPositions) -> Item | None:
 def _draw_arrows(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
     """Yield arrows from the end of an operation to the start of the operation that waited for it."""
     for arrow_kind, colour in ((0, "fg"), (1, "tail-text"), (2, "error")):
-        lines = []
+        arrow_lines = []
         for panel, lanes in enumerate(panels):
             activities = lanes.record.activities
-            origin = lanes.record.start_ns
+            origin_ns = lanes.record.start_ns
             for start_index, end_index in (*lanes.arrows, lanes.faults)[arrow_kind]:
                 source_operation = activities[start_index]
                 target_operation = activities[end_index]
@@ -298,11 +310,16 @@ def _draw_arrows(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
                     rows.find_middle(panel, ("stream", *STREAM_OF(operation)))
                     for operation in (source_operation, target_operation)
                 )
-                lines.append(
-                    (source_operation.end_ns - origin, source_y, target_operation.start_ns - origin, target_y)
+                arrow_lines.append(
+                    (
+                        source_operation.end_ns - origin_ns,
+                        source_y,
+                        target_operation.start_ns - origin_ns,
+                        target_y,
+                    )
                 )
-        if lines:
-            x0, y0, x1, y1 = np.array(lines, np.float64).T
+        if arrow_lines:
+            x0, y0, x1, y1 = np.array(arrow_lines, np.float64).T
             width = 2.5 if arrow_kind == 2 else 1.5
             yield Rules(
                 x0, y0, x1, y1, colour, width=width, arrow=True, dash=arrow_kind == 1, most=MAX_ARROWS
@@ -316,14 +333,14 @@ def _draw_marks(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
     for panel, lanes in enumerate(panels):
         start = lanes.start - lanes.record.start_ns
         is_mark = np.array([detail == MARK_DETAIL for detail in lanes.details], bool)
-        for entries, is_selected, symbol in (
+        for bars_and_marks, is_selected, symbol in (
             (range_marks, is_mark[lanes.detail], "◆ "),
-            (hidden_waits, lanes.engine == HIDDEN, "!"),
+            (hidden_waits, lanes.engine == HIDDEN_ENGINE, "!"),
         ):
-            for bar in np.flatnonzero(is_selected).tolist():
-                y = rows.find_middle(panel, lanes.row_keys[lanes.row[bar]])
-                name = lanes.names[lanes.name[bar]] if entries is range_marks else ""
-                entries.append((int(start[bar]), y, symbol + name))
+            for bar_index in np.flatnonzero(is_selected).tolist():
+                y = rows.find_middle(panel, lanes.row_keys[lanes.row[bar_index]])
+                name = lanes.names[lanes.name[bar_index]] if bars_and_marks is range_marks else ""
+                bars_and_marks.append((int(start[bar_index]), y, symbol + name))
     if range_marks:
         yield plots.make_labels(
             [(*symbol_position, 0) for symbol_position in range_marks],
@@ -376,27 +393,33 @@ def make_legend_entries(plot: Plot) -> list[tuple[str, str]]:
     kernel_names = tracks.columns["names"]
     colour_names = sorted({*zip(colours.tolist(), names.tolist(), strict=True)})
     ordered_names = dict.fromkeys(kernel_names[name] for _, name in colour_names)
-    entries = [*ENGINES.values()]
+    engine_entries = [*ENGINES.values()]
     other_engines = np.unique(tracks.colour[~is_kernel]).tolist()
-    return [*make_kernel_legend([*ordered_names]), *(entries[index] for index in other_engines)]
+    return [*make_kernel_legend([*ordered_names]), *(engine_entries[index] for index in other_engines)]
 
 
 def describe_arrows(panels: Sequence[Lanes]) -> str:
     """Return a sentence that explains the arrows and frames in a timeline chart."""
-    waits, implicit = (sum(len(lanes.arrows[arrow_kind]) for lanes in panels) for arrow_kind in (0, 1))
-    faults = sum(len(lanes.faults) for lanes in panels)
-    launches = sum(len({launch[1:] for launch in lanes.launches}) for lanes in panels)
+    wait_count, implicit_count = (
+        sum(len(lanes.arrows[arrow_kind]) for lanes in panels) for arrow_kind in (0, 1)
+    )
+    fault_count = sum(len(lanes.faults) for lanes in panels)
+    launch_count = sum(len({launch[1:] for launch in lanes.launches}) for lanes in panels)
     phrases = [
-        *([f"Arrows: {count(waits, 'wait')} for an event"] if waits else []),
+        *([f"Arrows: {count(wait_count, 'wait')} for an event"] if wait_count else []),
         *(
-            [f"dashed arrows: {count(implicit, 'order')} between streams without an event"]
-            if implicit
+            [f"dashed arrows: {count(implicit_count, 'order')} between streams without an event"]
+            if implicit_count
             else []
         ),
-        *([f"red arrows: {count(faults, 'read')} of data that was not yet written"] if faults else []),
-        *([f"frames: {count(launches, 'graph launch', 'graph launches')}"] if launches else []),
+        *(
+            [f"red arrows: {count(fault_count, 'read')} of data that was not yet written"]
+            if fault_count
+            else []
+        ),
+        *([f"frames: {count(launch_count, 'graph launch', 'graph launches')}"] if launch_count else []),
     ]
-    if waits + implicit > MAX_ARROWS:
+    if wait_count + implicit_count > MAX_ARROWS:
         phrases.append(f"arrows are drawn only if at most {MAX_ARROWS} are visible")
-    text = "; ".join(phrases)
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    phrases_text = "; ".join(phrases)
+    return f"{phrases_text[0].upper()}{phrases_text[1:]}." if phrases_text else ""

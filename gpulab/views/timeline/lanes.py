@@ -37,13 +37,13 @@ ENGINES: dict[str, tuple[str, str]] = {
     "hidden": ("error", "hidden wait (!)"),
     "range": ("range", "NVTX range"),
 }
-DEVICE_ENGINES, WAIT, HIDDEN = ([*ENGINES].index(name) for name in ("call", "wait", "hidden"))
+DEVICE_ENGINES, WAIT_ENGINE, HIDDEN_ENGINE = ([*ENGINES].index(name) for name in ("call", "wait", "hidden"))
 MAX_THREAD_ROWS = 2
 MAX_LANES = 8
 NO_OPERATION = -1
-KINDS = ("range", "call", "wait", "stream")
+ROW_KINDS = ("range", "call", "wait", "stream")
 MARK_DETAIL = ", NVTX mark"
-SHARED_ROW: RowKey = ("stream", 1 << 30, 0)
+SHARED_ROW_KEY: RowKey = ("stream", 1 << 30, 0)
 
 
 _COLUMNS = (
@@ -97,11 +97,11 @@ class Lanes:
         # Pairs of indices of operations: the second must wait for the first but did not. Shown as red arrows.
         self.faults: list[tuple[int, int]] = []
         duration_text = duration(record.duration_ns)
-        origin = record.provenance.label
+        origin_label = record.provenance.label
         self.heading = (
-            f"{name}: {duration_text}, {origin}"
+            f"{name}: {duration_text}, {origin_label}"
             if name
-            else f"{origin[:1].upper()}{origin[1:]}: {duration_text}"
+            else f"{origin_label[:1].upper()}{origin_label[1:]}: {duration_text}"
         )
         self._max_depth = max_depth
         host_bars = [*self._make_range_bars(), *self._make_call_bars(), *self._make_wait_bars()]
@@ -121,9 +121,9 @@ class Lanes:
             for index, column in enumerate(self._make_operation_columns())
         )
         start_ns = np.array(start, np.int64)
-        order = np.argsort(start_ns, kind="stable")
-        self.start = start_ns[order]
-        self.end = np.maximum(self.start, np.array(end, np.int64)[order])
+        start_order = np.argsort(start_ns, kind="stable")
+        self.start = start_ns[start_order]
+        self.end = np.maximum(self.start, np.array(end, np.int64)[start_order])
         self._row_key, self._row_keys = _index_distinct(keys_of_bars)
         self.name, self.names = _index_distinct(names_of_bars)
         self.detail, self.details = _index_distinct(detail)
@@ -138,27 +138,27 @@ class Lanes:
             np.array(column_values, np.int64) for column_values in (size, operation, node)
         )
         for column in ("_row_key", "name", "detail", "line", "engine", "size", "operation", "node"):
-            setattr(self, column, getattr(self, column)[order])
+            setattr(self, column, getattr(self, column)[start_order])
         self.small_rows = sum(row_key[0] != "stream" for row_key in self._row_keys)
 
     def fold_streams(self, max_streams: int) -> None:
         """Assign the bars of each stream to a row. If there are too many streams, those with few operations
         share a row.
         """
-        streams = [index for index, row_key in enumerate(self._row_keys) if row_key[0] == "stream"]
+        stream_rows = [index for index, row_key in enumerate(self._row_keys) if row_key[0] == "stream"]
         bar_counts = np.bincount(self._row_key, minlength=len(self._row_keys))
-        streams.sort(key=lambda index: -int(bar_counts[index]))
-        shared_rows = set(streams[max(0, max_streams - 1) :] if len(streams) > max_streams else ())
+        stream_rows.sort(key=lambda index: -int(bar_counts[index]))
+        shared_rows = set(stream_rows[max(0, max_streams - 1) :] if len(stream_rows) > max_streams else ())
         self.folded = tuple(sorted(self._row_keys[index] for index in shared_rows))
-        row_of = {
-            index: SHARED_ROW if index in shared_rows else row_key
+        new_row_of_row = {
+            index: SHARED_ROW_KEY if index in shared_rows else row_key
             for index, row_key in enumerate(self._row_keys)
         }
         self.row_keys = sorted(
-            set(row_of.values()), key=lambda row_key: (KINDS.index(row_key[0]), row_key[1:])
+            set(new_row_of_row.values()), key=lambda row_key: (ROW_KINDS.index(row_key[0]), row_key[1:])
         )
         row_index = np.array(
-            [self.row_keys.index(row_of[index]) for index in range(len(self._row_keys))], np.int64
+            [self.row_keys.index(new_row_of_row[index]) for index in range(len(self._row_keys))], np.int64
         )
         self.row = row_index[self._row_key] if self._row_key.size else self._row_key
         self.lane = np.zeros(self.row.size, np.int64)
@@ -177,12 +177,12 @@ class Lanes:
         lanes = []
         for start_ns, finish_ns in zip(start.tolist(), end.tolist(), strict=True):
             if (lane_ends and lane_ends[0][0] <= start_ns) or lane_count >= MAX_LANES:
-                lane = heapq.heappop(lane_ends)[1]
+                lane_number = heapq.heappop(lane_ends)[1]
             else:
-                lane = lane_count
+                lane_number = lane_count
                 lane_count = lane_count + 1
-            heapq.heappush(lane_ends, (finish_ns, lane))
-            lanes.append(lane)
+            heapq.heappush(lane_ends, (finish_ns, lane_number))
+            lanes.append(lane_number)
         self.lane[bars] = lanes
         return lane_count
 
@@ -216,20 +216,22 @@ class Lanes:
     def _make_wait_bars(self) -> Iterator[Bar]:
         """Yield the bars of the host's waits."""
         for wait in self.waits:
-            reason = "hidden: the program has no explicit wait" if wait.hidden else "asked for"
+            wait_reason = "hidden: the program has no explicit wait" if wait.hidden else "asked for"
             yield Bar(
                 wait.start_ns,
                 wait.end_ns,
                 ("wait", 0, 0),
                 "hidden" if wait.hidden else "wait",
                 wait.name or wait.type.lower(),
-                f", wait of the host, {reason}",
+                f", wait of the host, {wait_reason}",
                 wait.source,
             )
 
     def _make_operation_columns(self) -> list[Sequence[Any]]:
         """Return the operations as columns of `Bar` (lists, because there may be very many operations)."""
-        sources = {call.correlation_id: call.source for call in self.record.calls if call.correlation_id}
+        source_of_call = {
+            call.correlation_id: call.source for call in self.record.calls if call.correlation_id
+        }
         columns = ([*map(attrgetter(name), self.record.activities)] for name in _COLUMNS)
         start, end, activity_kinds, copy_kinds, name, size, correlation_ids, *details_of = columns
         device, stream, *_, graph, node = details_of
@@ -249,7 +251,7 @@ class Lanes:
             engines,
             name,
             [details[key] for key in detail_keys],
-            list(map(sources.get, correlation_ids)),
+            list(map(source_of_call.get, correlation_ids)),
             size,
             correlation_ids,
             [node_id if graph_id else NO_OPERATION for graph_id, node_id in zip(graph, node, strict=True)],
@@ -295,7 +297,7 @@ class Lanes:
         """Return the name of a row in the timeline chart."""
         row_kind, device, stream = row_key
         if row_kind == "stream":
-            if (row_kind, device, stream) == SHARED_ROW:
+            if (row_kind, device, stream) == SHARED_ROW_KEY:
                 return f"{len(self.folded)} more streams"
             name = self._stream_names.get((device, stream)) or f"stream {stream}"
             return f"GPU {device} {name}" if len(self.devices) > 1 else name
@@ -328,7 +330,7 @@ class Lanes:
             stream.
         """
         activities = self.record.activities
-        streams: list[tuple[int, int | None]] = list(map(STREAM_OF, activities))
+        activity_streams: list[tuple[int, int | None]] = list(map(STREAM_OF, activities))
         index_of = {activity.correlation_id: index for index, activity in enumerate(activities)}
         waits = [sync for sync in self.record.synchronizations if sync.type == "STREAM_WAIT_EVENT"]
         event_edges = {
@@ -339,34 +341,37 @@ class Lanes:
         for index, activity in enumerate(activities):
             for predecessor in activity.after:
                 predecessor_index = index_of.get(predecessor)
-                if predecessor_index is not None and streams[predecessor_index] != streams[index]:
-                    edge = (*streams[index], predecessor)
-                    operation_pairs[edge in event_edges].append((predecessor_index, index))
-                    known_edges.add(edge)
+                if (
+                    predecessor_index is not None
+                    and activity_streams[predecessor_index] != activity_streams[index]
+                ):
+                    stream_edge = (*activity_streams[index], predecessor)
+                    operation_pairs[stream_edge in event_edges].append((predecessor_index, index))
+                    known_edges.add(stream_edge)
         # CUPTI does not report predecessors: the stream's first operation issued after the wait is used.
-        call_start = {call.correlation_id: call.start_ns for call in self.record.calls} if waits else {}
-        of_stream: dict[tuple[int, int | None], list[int]] = {}
-        for index, stream in enumerate(streams if waits else ()):
-            of_stream.setdefault(stream, []).append(index)
+        start_of_call = {call.correlation_id: call.start_ns for call in self.record.calls} if waits else {}
+        operations_of_stream: dict[tuple[int, int | None], list[int]] = {}
+        for index, stream in enumerate(activity_streams if waits else ()):
+            operations_of_stream.setdefault(stream, []).append(index)
         for wait in waits:
             stream_key = (wait.device_id, wait.stream_id)
-            candidates = of_stream.get(stream_key, [])
+            stream_operations = operations_of_stream.get(stream_key, [])
             for predecessor in wait.after:
                 predecessor_index = index_of.get(predecessor)
                 if (
                     predecessor_index is None
                     or (*stream_key, predecessor) in known_edges
-                    or streams[predecessor_index] == stream_key
+                    or activity_streams[predecessor_index] == stream_key
                 ):
                     continue
                 first_candidate = bisect_left(
-                    candidates,
+                    stream_operations,
                     activities[predecessor_index].end_ns,
                     key=lambda index: activities[index].start_ns,
                 )
-                for index in islice(candidates, first_candidate, None):
+                for index in islice(stream_operations, first_candidate, None):
                     if (
-                        call_start.get(activities[index].correlation_id, activities[index].start_ns)
+                        start_of_call.get(activities[index].correlation_id, activities[index].start_ns)
                         >= wait.start_ns
                     ):
                         operation_pairs[True].append((predecessor_index, index))
@@ -379,16 +384,16 @@ class Lanes:
 
         The n-th run of a graph node counts as part of the n-th launch.
         """
-        runs: Counter[tuple[RowKey, int, int]] = Counter()
+        run_counts: Counter[tuple[RowKey, int, int]] = Counter()
         spans: dict[tuple[RowKey, int, int], tuple[int, int]] = {}
         for activity in self.record.activities if (self.node != NO_OPERATION).any() else ():
             if activity.graph_id:
                 row_key = ("stream", activity.device_id, activity.stream_id)
                 node = (row_key, activity.graph_id, activity.graph_node_id)
-                launch = (row_key, activity.graph_id, runs[node])
-                start_ns, end_ns = spans.get(launch, (activity.start_ns, activity.end_ns))
-                spans[launch] = (start_ns, max(end_ns, activity.end_ns))
-                runs[node] += 1
+                launch_key = (row_key, activity.graph_id, run_counts[node])
+                start_ns, end_ns = spans.get(launch_key, (activity.start_ns, activity.end_ns))
+                spans[launch_key] = (start_ns, max(end_ns, activity.end_ns))
+                run_counts[node] += 1
         return spans
 
 

@@ -19,7 +19,14 @@ from gpulab.views.timeline.chart import (
     make_lanes,
     make_legend_entries,
 )
-from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, HIDDEN, NO_OPERATION, WAIT, Lanes
+from gpulab.views.timeline.lanes import (
+    DEVICE_ENGINES,
+    ENGINES,
+    HIDDEN_ENGINE,
+    NO_OPERATION,
+    WAIT_ENGINE,
+    Lanes,
+)
 from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records import Advice, Timeline
 
@@ -197,7 +204,11 @@ def _list_panel_sentences(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
     """Return sentences about the bars of a panel: hidden waits first, then other waits, then other bars."""
     is_in_panel = track.columns["panel"] == panel
     engine = track.colour
-    engine_masks = [engine == HIDDEN, engine == WAIT, (engine < DEVICE_ENGINES) | (engine > HIDDEN)]
+    engine_masks = [
+        engine == HIDDEN_ENGINE,
+        engine == WAIT_ENGINE,
+        (engine < DEVICE_ENGINES) | (engine > HIDDEN_ENGINE),
+    ]
     bar_order = np.concatenate(
         [np.flatnonzero(is_in_panel & engine_mask) for engine_mask in engine_masks]
     ).tolist()

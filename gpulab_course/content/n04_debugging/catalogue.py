@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpulab import session
 from gpulab.lab.faults.sandbox import Sandboxed, sandbox
-from gpulab.views.tables import NOTHING, Table
+from gpulab.views.tables import NO_VALUE_MARK, Table
 from virtualgpu.records import Provenance
 
 _ERROR_KERNELS_CODE = (Path(__file__).parent / "kernels" / "errors.cu").read_text(encoding="utf-8")
@@ -87,14 +87,14 @@ class ErrorCatalogue:
             record = runs[row.function.__name__].record
             error = record.error or f"ended: {record.ended.split(';')[0]}"
             context_state = "lost" if record.sticky or record.ended else "lives"
-            raising_line = record.raised.text if record.raised else NOTHING
+            raising_line = record.raised.text if record.raised else NO_VALUE_MARK
             name = row.function.__name__.replace("_", " ")
             first_line = error.split("\n", 1)[0]
             rows.append(
                 (
                     name,
                     first_line if len(first_line) < 70 else f"{first_line[:69]}…",
-                    str(record.status or NOTHING),
+                    str(record.status or NO_VALUE_MARK),
                     raising_line[:44],
                     context_state,
                     row.remedy,

@@ -18,7 +18,7 @@ from gpulab.lab.why.diagnose import diagnose as diagnosis
 from gpulab.views._saving import Savable, Writers, make_text_writer
 from gpulab.views.parts.palette import find_hex
 from gpulab.views.tables import Table
-from gpulab.views.tables.diagnosis import BOUND, NAMES, DiagnosisTable
+from gpulab.views.tables.diagnosis import BOUND_TEXTS, CAUSE_NAMES, DiagnosisTable
 from gpulab.words import duration, number, percent, size
 from gpulab_course.content.n17_interview.cards.laboratory import (
     PublishedData,
@@ -149,14 +149,14 @@ class Pair:
         ):
             main_cause = diagnosis_table.main
             cause = (
-                f"{NAMES[main_cause.kind]}: {number(main_cause.gain)} × without it"
+                f"{CAUSE_NAMES[main_cause.kind]}: {number(main_cause.gain)} × without it"
                 if main_cause
                 else "nothing worth fixing"
             )
             rows.append(
                 (
                     name,
-                    BOUND[diagnosis_table.bound][0],
+                    BOUND_TEXTS[diagnosis_table.bound][0],
                     percent(share),
                     duration(diagnosis_table.time_ns),
                     cause,
@@ -337,7 +337,7 @@ def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100")
                     duration(diagnosis_table.time_ns),
                     f"{loaded_sectors[name]:,}",
                     f"{counters.warp_instructions:,}",
-                    NAMES[main_cause.kind] if main_cause else "nothing worth fixing",
+                    CAUSE_NAMES[main_cause.kind] if main_cause else "nothing worth fixing",
                 )
             )
     headings = ("kernel", "blocks", "time", "sectors loaded", "warp instructions", "main limit")

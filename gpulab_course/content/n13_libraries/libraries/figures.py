@@ -6,7 +6,7 @@ import json
 from importlib import resources
 from typing import Any
 
-from gpulab.views.tables import NOTHING, Table
+from gpulab.views.tables import NO_VALUE_MARK, Table
 from gpulab.words import duration, number, size
 
 _MIN_MATRIX_SIZE = 2048  # the host limits smaller products
@@ -33,7 +33,7 @@ def speeds() -> Table:
 
     def format_rate(dtype: str, n: int) -> str:
         time_ns = times_ns.get((dtype, n))
-        return number(2 * n**3 / time_ns / 1e3) if time_ns else NOTHING
+        return number(2 * n**3 / time_ns / 1e3) if time_ns else NO_VALUE_MARK
 
     rows = tuple((dtype, *(format_rate(dtype, n) for n in sizes)) for dtype in formats)
     return Table(

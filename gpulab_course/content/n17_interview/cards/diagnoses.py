@@ -11,7 +11,7 @@ from typing import Any
 from gpulab.lab.kernels import count
 from gpulab.lab.why.diagnose import diagnose as diagnosis
 from gpulab.views.tables import Table
-from gpulab.views.tables.diagnosis import BOUND, NAMES, DiagnosisTable
+from gpulab.views.tables.diagnosis import BOUND_TEXTS, CAUSE_NAMES, DiagnosisTable
 from gpulab.words import duration, number, percent, shape, size
 from gpulab_course.content.n17_interview.cards.hidden import laid_out
 from gpulab_course.content.n17_interview.cards.hidden.flawed import FAMILIES, FlawedKernel, draw
@@ -44,7 +44,7 @@ class HiddenKernel:
     def cause(self) -> str:
         """The name of the main cause in the diagnosis."""
         main_cause = self.table.main
-        return NAMES[main_cause.kind] if main_cause else NOTHING_WORTH_FIXING
+        return CAUSE_NAMES[main_cause.kind] if main_cause else NOTHING_WORTH_FIXING
 
     @property
     def profile_table(self) -> Table:
@@ -151,15 +151,17 @@ def find_other_causes(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
     causes = [cause for cause in diagnosis_table.causes if cause.kind != "launch"]
     if main_cause is None:
         return tuple(
-            NAMES[cause.kind] for cause in causes if min(cause.gain, cause.remaining) >= MIN_DOUBTFUL_GAIN
+            CAUSE_NAMES[cause.kind]
+            for cause in causes
+            if min(cause.gain, cause.remaining) >= MIN_DOUBTFUL_GAIN
         )
     names = {
-        NAMES[cause.kind]
+        CAUSE_NAMES[cause.kind]
         for cause in diagnosis_table.worth_fixing
         if cause.gain >= OTHER_CAUSE_GAIN_SHARE * main_cause.gain
     }
     return (
-        *sorted(names - {NAMES[main_cause.kind]}),
+        *sorted(names - {CAUSE_NAMES[main_cause.kind]}),
         *([NOTHING_WORTH_FIXING] if main_cause.gain < MAX_DOUBTFUL_GAIN else []),
     )
 
@@ -182,10 +184,10 @@ def find_kernel_source(code: str, name: str) -> str:
 def draw_diagnosis_questions(rng: Random, cause: str) -> Drawn:
     """Return the questions about a hidden kernel with this flaw."""
     kernel_case = draw_hidden(rng, cause)
-    other_names = [name for name in NAMES.values() if name != kernel_case.cause]
-    symptom = BOUND.get(kernel_case.table.bound, ("compute-bound", ""))[0]
+    other_names = [name for name in CAUSE_NAMES.values() if name != kernel_case.cause]
+    symptom = BOUND_TEXTS.get(kernel_case.table.bound, ("compute-bound", ""))[0]
     wrong_names = rng.sample([name for name in other_names if name != symptom], 3)
-    choices = {kernel_case.cause, *wrong_names, *([symptom] if symptom not in NAMES.values() else [])}
+    choices = {kernel_case.cause, *wrong_names, *([symptom] if symptom not in CAUSE_NAMES.values() else [])}
     if kernel_case.cause != NOTHING_WORTH_FIXING:
         choices.add(NOTHING_WORTH_FIXING)
     choice_list = sorted(choices)
@@ -197,7 +199,7 @@ def draw_diagnosis_questions(rng: Random, cause: str) -> Drawn:
     def find_cause() -> Found:
         symptom_text = (
             ""
-            if symptom in NAMES.values() or symptom == kernel_case.cause
+            if symptom in CAUSE_NAMES.values() or symptom == kernel_case.cause
             else f"(The visible symptom is “{symptom}”.)"
         )
         return Found(

@@ -8,7 +8,7 @@ from random import Random
 
 from gpulab.lab.why.diagnose import diagnose as diagnosis
 from gpulab.views.tables import Table
-from gpulab.views.tables.diagnosis import MIN_GAIN, NAMES, DiagnosisTable
+from gpulab.views.tables.diagnosis import CAUSE_NAMES, MIN_GAIN, DiagnosisTable
 from gpulab.words import duration, listing, number, shape
 from gpulab_course.content import kernels
 from gpulab_course.content.n17_interview.cards.diagnoses import NOTHING_WORTH_FIXING, find_other_causes
@@ -46,7 +46,7 @@ def diagnose_rung(ladder: str, rung: str, device: str) -> DiagnosisTable:
 def find_main_limit(diagnosis_table: DiagnosisTable) -> str:
     """Return what mainly limits a kernel's speed, apart from the launch overhead."""
     causes = [cause for cause in diagnosis_table.worth_fixing if cause.kind != "launch"]
-    return NAMES[causes[0].kind] if causes else NOTHING_WORTH_FIXING
+    return CAUSE_NAMES[causes[0].kind] if causes else NOTHING_WORTH_FIXING
 
 
 def is_refuted(diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]) -> bool:
@@ -73,7 +73,7 @@ def find_other_right_answers(
         and stage in _CAUSE_OF_STAGE
         and diagnosis_table.stages[stage] >= MIN_GAIN * later_tables[0].stages.get(stage, 0.0)
     ):
-        names.add(NAMES[_CAUSE_OF_STAGE[stage]])
+        names.add(CAUSE_NAMES[_CAUSE_OF_STAGE[stage]])
     return tuple(sorted(names - {find_main_limit(diagnosis_table)}))
 
 
@@ -88,7 +88,7 @@ def draw_ladder_questions(rng: Random, ladder: str) -> Drawn:
     def find_limit(name: str) -> Found:
         diagnosis_table = tables_by_name[name]
         cause_text = listing(
-            [NAMES[cause.kind] for cause in diagnosis_table.worth_fixing if cause.kind != "launch"]
+            [CAUSE_NAMES[cause.kind] for cause in diagnosis_table.worth_fixing if cause.kind != "launch"]
         )
         explanation = (
             f"{diagnosis_table.verdict} {f'Worth fixing: {cause_text}.' if cause_text else ''}".strip()
