@@ -8,6 +8,10 @@ import numpy as np
 
 from tests.counters.cases import words
 
+MASKS = """
+55555555 AAAAAAAA 66666666 33333333 CCCCCCCC 0F0F0F0F 55553333 33335555 11111111 00005555 3333FFFF
+FFFF5555 55FF55FF 00330033 80000000 00010100
+"""
 FILE = "patterns.cu"
 ALL = 0xFFFFFFFF
 # Places lie below this, in units of the access; kernels keep results from 1024 on.
@@ -121,26 +125,7 @@ def _merging() -> tuple[Pattern, ...]:
     ]
     patterns += [
         Pattern(f"scattered under {mask:#010x}", _random(800 + k, 32), mask)
-        for k, mask in enumerate(
-            (
-                0x55555555,
-                0xAAAAAAAA,
-                0x66666666,
-                0x33333333,
-                0xCCCCCCCC,
-                0x0F0F0F0F,
-                0x55553333,
-                0x33335555,
-                0x11111111,
-                0x00005555,
-                0x3333FFFF,
-                0xFFFF5555,
-                0x55FF55FF,
-                0x00330033,
-                0x80000000,
-                0x00010100,
-            )
-        )
+        for k, mask in enumerate(int(mask, 16) for mask in MASKS.split())
     ]
     return tuple(patterns)
 

@@ -13,26 +13,7 @@ from virtualgpu.engine.run import printf
 
 INTEGERS = [0, 1, -1, 255, -2_147_483_648, 2_147_483_647]
 FLOATS = [0.0, -0.0, 1.5, -1e300, 1e-310, math.pi, math.inf, -math.inf]
-WHOLE = [
-    "%d",
-    "%i",
-    "%u",
-    "%x",
-    "%X",
-    "%o",
-    "%+d",
-    "% d",
-    "%-6d|",
-    "%06d",
-    "%.3d",
-    "%8.3d",
-    "%+u",
-    "%#x",
-    "%hd",
-    "%hhu",
-    "%#o",
-    "%c",
-]
+WHOLE = "%d,%i,%u,%x,%X,%o,%+d,% d,%-6d|,%06d,%.3d,%8.3d,%+u,%#x,%hd,%hhu,%#o,%c"
 LONG = ["%lld", "%llu", "%lx", "%-24ld|", "%zu"]
 REAL = ["%f", "%e", "%g", "%.3f", "%10.2e", "%+g", "%-12G|", "%#g", "%F"]
 
@@ -49,7 +30,7 @@ def said_by_c(text: str, *values: object) -> str:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="C's printf is called by ctypes")
 def test_every_conversion_is_cs() -> None:
-    for text in WHOLE:
+    for text in WHOLE.split(","):
         for value in INTEGERS if text != "%c" else [65, 122]:
             result = printf.format_text(text, struct.pack("<i", value), unreadable)
             assert result == said_by_c(text, ctypes.c_int(value)), (text, value)

@@ -20,46 +20,13 @@ from virtualgpu.records.warp.columns import expand_lane_masks
 from virtualgpu.records.warp.watched import Watched
 
 # What the kernel computes of its variables, and a watch of the same words is to tell.
-ARITHMETIC = (
-    "a + b",
-    "a - u",
-    "u - 5",
-    "a * b",
-    "a / b",
-    "a % b",
-    "(0 - a) / 3",
-    "(0 - a) % 3",
-    "a / 2.5f",
-    "f * 3",
-    "f / d",
-    "a << 3",
-    "u >> 2",
-    "a >> 1",
-    "~a",
-    "-u",
-    "!a",
-    "s * s",
-    "c + 1",
-    "c == 300",
-    "a < u",
-    "b < 0",
-    "a > 2 && f < 9",
-    "a == 0 || b / a > 1",
-    "(a & 6) | (b ^ 3)",
-    "l + a",
-    "l * u",
-    "1.5f * a",
-    "1.5 * a",
-    "d - f",
-    "f < a",
-    "a != b",
-    "0x10u + a",
-    "3LL * a",
-    "2ul + u",
-    "p[a & 7] + 1",
-    "p[a & 7] * f",
-    "a * 100000 * b",
-)
+EXPRESSIONS = """
+a + b, a - u, u - 5, a * b, a / b, a % b, (0 - a) / 3, (0 - a) % 3, a / 2.5f, f * 3, f / d, a << 3
+u >> 2, a >> 1, ~a, -u, !a, s * s, c + 1, c == 300, a < u, b < 0, a > 2 && f < 9, a == 0 || b / a > 1
+(a & 6) | (b ^ 3), l + a, l * u, 1.5f * a, 1.5 * a, d - f, f < a, a != b, 0x10u + a, 3LL * a, 2ul + u
+p[a & 7] + 1, p[a & 7] * f, a * 100000 * b
+"""
+ARITHMETIC = tuple(EXPRESSIONS.strip().replace("\n", ", ").split(", "))
 COMPUTES = (
     r"""
 extern "C" __global__ void computes(const int* x, const float* p, double* out, long long* whole)

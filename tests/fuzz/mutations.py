@@ -7,113 +7,19 @@ from collections.abc import Callable
 
 from tests.fuzz.rng import Rng
 
-_TYPES = (
-    "u8",
-    "s8",
-    "b8",
-    "u16",
-    "s16",
-    "b16",
-    "f16",
-    "u32",
-    "s32",
-    "b32",
-    "f32",
-    "u64",
-    "s64",
-    "b64",
-    "f64",
-    "pred",
-    "f16x2",
-    "bf16",
-    "b128",
-)
-_WORDS = (
-    "ld",
-    "st",
-    "add",
-    "sub",
-    "mul",
-    "mad",
-    "fma",
-    "mov",
-    "cvt",
-    "setp",
-    "selp",
-    "bra",
-    "ret",
-    "shfl",
-    "vote",
-    "bar",
-    "atom",
-    "red",
-    "call",
-    "cvta",
-    "min",
-    "shl",
-    "bfe",
-    "prmt",
-    "dp4a",
-    "brx",
-    "sync",
-    "wide",
-    "lo",
-    "hi",
-    "rn",
-    "ftz",
-    "global",
-    "shared",
-    "local",
-    "param",
-    "const",
-    "v2",
-    "v4",
-    "cc",
-    "idx",
-    "ballot",
-    "relaxed",
-    "gpu",
-    "eq",
-    "lt",
-    "sat",
-    "approx",
-    "exch",
-    "cas",
-)
-_OPERANDS = (
-    "%r1",
-    "%rd1",
-    "%f1",
-    "%p1",
-    "%rs1",
-    "%fd1",
-    "%tid.x",
-    "%laneid",
-    "%nosuch",
-    "%tid",
-    "0",
-    "-1",
-    "7",
-    "4294967296",
-    "0f3F800000",
-    "0d3FF0000000000000",
-    "0x",
-    "1.5",
-    "[%rd1]",
-    "[%r1+4]",
-    "[0]",
-    "{%r1, %r2}",
-    "{%r1, _}",
-    "_",
-    "%r1|%p1",
-    "!%p1",
-    "nothing",
-    "[nothing+8]",
-    "",
-    "{}",
-    "()",
-    "(%r1)",
-)
+_TYPE_TEXT = "u8 s8 b8 u16 s16 b16 f16 u32 s32 b32 f32 u64 s64 b64 f64 pred f16x2 bf16 b128"
+_TYPES = tuple(_TYPE_TEXT.split())
+_WORD_TEXT = """
+ld st add sub mul mad fma mov cvt setp selp bra ret shfl vote bar atom red call cvta min shl bfe prmt
+dp4a brx sync wide lo hi rn ftz global shared local param const v2 v4 cc idx ballot relaxed gpu eq lt sat
+approx exch cas
+"""
+_WORDS = tuple(_WORD_TEXT.split())
+_OPERAND_TEXT = """
+%r1; %rd1; %f1; %p1; %rs1; %fd1; %tid.x; %laneid; %nosuch; %tid; 0; -1; 7; 4294967296; 0f3F800000
+0d3FF0000000000000; 0x; 1.5; [%rd1]; [%r1+4]; [0]; {%r1, %r2}; {%r1, _}; _; %r1|%p1; !%p1; nothing; [nothing+8]; ; {}; (); (%r1)
+"""
+_OPERANDS = tuple(_OPERAND_TEXT.strip("\n").replace("\n", "; ").split("; "))
 _NUMBERS = ("0", "1", "-1", "3", "8", "31", "255", "65536", "2147483648", "18446744073709551616", "1e9")
 _BYTES = "%.,;:{}[]()|!@+-_<>=\"'/\\# \n\t0129azAZ$\x00\x7fé"
 

@@ -62,35 +62,12 @@ def words(seed: int, count: int) -> npt.NDArray[np.uint64]:
     return value ^ value >> np.uint64(31)
 
 
-_SPECIAL = np.array(
-    [
-        0x00000000,
-        0x80000000,
-        0x3F800000,
-        0xBF800000,
-        0x7F800000,
-        0xFF800000,
-        0x7FC00000,
-        0x00000001,
-        0x807FFFFF,
-        0x00800000,
-        0x80800001,
-        0x7F7FFFFF,
-        0x4B000000,
-        0x4B800001,
-        0x4F000000,
-        0xCF000000,
-        0x4EFFFFFF,
-        0x4F7FFFFF,
-        0x5F000000,
-        0xDF000001,
-        0x3F000000,
-        0xBF000000,
-        0x3FC00000,
-        0x40200000,
-    ],
-    np.uint32,
-)
+_SPECIAL_WORDS = """
+00000000 80000000 3F800000 BF800000 7F800000 FF800000 7FC00000 00000001 807FFFFF 00800000 80800001
+7F7FFFFF 4B000000 4B800001 4F000000 CF000000 4EFFFFFF 4F7FFFFF 5F000000 DF000001 3F000000 BF000000
+3FC00000 40200000
+"""
+_SPECIAL = np.array([int(word, 16) for word in _SPECIAL_WORDS.split()], np.uint32)
 
 
 def float_words(seed: int, count: int) -> npt.NDArray[np.uint32]:
@@ -106,27 +83,11 @@ def float_words(seed: int, count: int) -> npt.NDArray[np.uint32]:
     return np.where(kind == 2, small.view(np.uint32), out).astype(np.uint32)
 
 
-_EDGES = np.array(
-    [
-        0,
-        1,
-        2,
-        31,
-        32,
-        0x7F,
-        0x80,
-        0xFF,
-        0x7FFF,
-        0x8000,
-        0xFFFF,
-        0x7FFFFFFF,
-        0x80000000,
-        0xFFFFFFFF,
-        0xFFFFFFFE,
-        0xAAAAAAAA,
-    ],
-    np.uint32,
-)
+_EDGES_WORDS = """
+00000000 00000001 00000002 0000001F 00000020 0000007F 00000080 000000FF 00007FFF 00008000 0000FFFF
+7FFFFFFF 80000000 FFFFFFFF FFFFFFFE AAAAAAAA
+"""
+_EDGES = np.array([int(word, 16) for word in _EDGES_WORDS.split()], np.uint32)
 
 
 def integer_words(seed: int, count: int) -> npt.NDArray[np.uint32]:

@@ -14,17 +14,8 @@ from virtualgpu.model.links import rings
 from virtualgpu.records.traffic.ports import Crossing
 
 nccl = cp.cuda.nccl
-NUMBERS = {
-    "int8": nccl.NCCL_INT8,
-    "uint8": nccl.NCCL_UINT8,
-    "int32": nccl.NCCL_INT32,
-    "uint32": nccl.NCCL_UINT32,
-    "int64": nccl.NCCL_INT64,
-    "uint64": nccl.NCCL_UINT64,
-    "float16": nccl.NCCL_FLOAT16,
-    "float32": nccl.NCCL_FLOAT32,
-    "float64": nccl.NCCL_FLOAT64,
-}
+TYPES = "int8 uint8 int32 uint32 int64 uint64 float16 float32 float64"
+NUMBERS = {name: getattr(nccl, f"NCCL_{name.upper()}") for name in TYPES.split()}
 OPS = {"sum": nccl.NCCL_SUM, "prod": nccl.NCCL_PROD, "max": nccl.NCCL_MAX, "min": nccl.NCCL_MIN}
 SIZES = [1, 2, 3, 7, 8, 1000, 1001]
 
@@ -407,25 +398,6 @@ def test_all_streams_of_a_group_wait_for_it(gpus: Gpus) -> None:
                 array += 1
             assert machine.devices[r].work.log[-1].start_ns >= ends[r]
     assert (y.get() == 3).all()
-
-
-def test_messages_of_threads_arrive_in_order(gpus: Gpus) -> None:
-    gpus(3)
-    uid = nccl.get_unique_id()
-
-    def rank(r: int) -> Any:
-        comm = nccl.NcclCommunicator(3, uid, r)
-        x = cp.zeros(3)
-        for k in range(3):  # 0 -> 1 -> 2, one after the other
-            if r:
-                comm.recv(x.data.ptr + 8 * k, 1, nccl.NCCL_DOUBLE, r - 1, 0)
-            else:
-                x[k] = k + 1
-            if r < 2:
-                comm.send(x.data.ptr + 8 * k, 1, nccl.NCCL_DOUBLE, r + 1, 0)
-        return x.get().tolist()
-
-    assert in_threads(3, rank) == [[1, 2, 3]] * 3
 
 
 def test_a_group_of_two_matches_two_calls(gpus: Gpus) -> None:

@@ -8,10 +8,10 @@ import pytest
 from virtualgpu import cp
 from virtualgpu.backend import NO_SENSORS, VirtualBackend
 from virtualgpu.compile import nvrtc
-from virtualgpu.cp._core.raw_kernel import RawKernel, RawModule
+from virtualgpu.cp._core.raw_kernel import RawKernel
 from virtualgpu.cuda_errors import CUDADriverError, KernelFault
 from virtualgpu.model.machine import Machine
-from virtualgpu.protocol import Blocks, Counters, Launch, Warp
+from virtualgpu.protocol import Blocks, Launch, Warp
 from virtualgpu.records import KernelSource
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
@@ -112,13 +112,6 @@ def test_trace_warp_shows_the_chosen_warp(backend: VirtualBackend) -> None:
     assert touched == set(range(first_lane, first_lane + 128, 4))
 
 
-def test_trace_warp_can_be_cut_short(backend: VirtualBackend) -> None:
-    x = cp.zeros(1024, cp.float32)
-    trace = backend.observe(Launch.of(RawKernel(CODE, "uneven"), 1, 32, (x,)), Warp(max_steps=10))
-    assert len(trace) == 10
-    assert trace.truncated
-
-
 def test_stats_and_occupancy_follow_the_compiler(backend: VirtualBackend) -> None:
     kernel = RawKernel(CODE, "reverse")
     stats = backend.kernel_stats(kernel)
@@ -135,16 +128,6 @@ def test_own_kernels_keep_their_shared_memory_limit_but_sources_opt_in(backend: 
     with pytest.raises(CUDADriverError, match="max_dynamic_shared_size_bytes"):
         backend.observe(Launch.of(RawKernel(CODE, "reverse"), 1, 32, (x,), 60_000), Blocks())
     backend.observe(Launch.of(KernelSource("reverse", CODE), 1, 32, (x,), 60_000), Blocks())
-
-
-def test_module_functions_and_templates(backend: VirtualBackend) -> None:
-    function = RawModule(code=CODE, name_expressions=["twice<int>"]).get_function("twice<int>")
-    x = cp.arange(32, dtype=cp.int32)
-    backend.observe(Launch.of(function, (1, 1, 1), (32, 1, 1), (x,)), Counters())
-    assert x.get().tolist() == list(range(0, 64, 2))
-    y = cp.ones(4, cp.float32)
-    backend.observe(Launch.of(KernelSource("twice<float>", CODE), 1, 4, (y,)), Counters())
-    assert y.get().tolist() == [2.0] * 4
 
 
 def test_a_kernel_without_source_is_refused(backend: VirtualBackend) -> None:

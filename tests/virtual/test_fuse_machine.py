@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.virtual.test_fuse import REDUCTIONS, scaled, step
-from tests.virtual.test_fuse_refusals import REFUSED
 from virtualgpu import cp
 from virtualgpu.model.machine import Machine
 
@@ -47,31 +46,6 @@ def test_numbers_do_not_compile_anew() -> None:
     assert len(fused._plans) == 2
     fused.clear_cache()
     assert not fused._plans
-
-
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("if", r"cp\.where"),
-        ("sort", "outside of cp.fuse"),
-        ("method", r"cp\.clip"),
-        ("shape", r"x\.size"),
-        ("keepdims", "expand_dims"),
-        ("slice", "outside of the fused function"),
-        ("mask", r"cp\.where"),
-        ("matrix product", "outside"),
-        ("reflected power", r"cp\.power"),
-        ("abs", r"cp\.absolute"),
-        ("np.sinh", r"call cp\.sinh"),
-        ("np.fmod", r"Call cp\.fmod"),
-        ("one bound", r"cp\.minimum"),
-        ("number as condition", "x != 0"),
-    ],
-)
-def test_errors_name_the_remedy(name: str, remedy: str) -> None:
-    function, error, _ = REFUSED[name]
-    with pytest.raises(error, match=remedy):
-        cp.fuse(kernel_name="refused")(function)(cp.arange(3.0))
 
 
 def test_a_lambda_needs_a_name() -> None:
