@@ -40,7 +40,7 @@ ALLOWED = {
     "_load_store": "a file of the package, read once",
     "_find_host_target": "this machine's architecture",
     "find_native_processor": "this machine's processor",
-    "observer": "machine code of what looks on as kernels run",
+    "compile_mark_observer": "machine code of what looks on as kernels run",
     "compile_observer": "machine code of what looks on as kernels run",
     "compile_write_observer": "machine code of what looks on as kernels write",
     "compile_player": "machine code of the cache model",

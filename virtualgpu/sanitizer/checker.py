@@ -17,7 +17,7 @@ import numpy.typing as npt
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.compiled import address_of
+from virtualgpu.engine.ir.compiled import get_struct_address
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.memory.heap import DeviceHeap
 from virtualgpu.sanitizer import events, structures
@@ -275,7 +275,7 @@ class Checker:
         """
         slot = make_slot(self.shared, ask, races=self.races, unwritten=self.unwritten)
         self.ordering.slots.append(slot)
-        return events.compile_observer().address, address_of(slot.block_state)
+        return events.compile_observer().address, get_struct_address(slot.block_state)
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
         site = self.sites[self._site_rows[number].number]

@@ -9,7 +9,16 @@ from __future__ import annotations
 import functools
 
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.compiled import call, load8, load32, load64, lowest, store32, struct_at, translate
+from virtualgpu.engine.ir.compiled import (
+    call_function,
+    find_lowest_bit,
+    load8,
+    load32,
+    load64,
+    store32,
+    translate,
+    view_struct,
+)
 from virtualgpu.engine.machine import jit
 from virtualgpu.sanitizer import shadow
 from virtualgpu.sanitizer.shadow import begin_block, begin_segment, check_access, full_barrier
@@ -43,7 +52,7 @@ def handle_lane_barrier(
         offset += 4
     remaining_lanes = group
     while remaining_lanes:
-        lane_row = lane_matrix + lowest(remaining_lanes) * row_bytes
+        lane_row = lane_matrix + find_lowest_bit(remaining_lanes) * row_bytes
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         offset = 0
         while offset < row_bytes:
@@ -52,11 +61,11 @@ def handle_lane_barrier(
             offset += 4
     remaining_lanes = group
     while remaining_lanes:
-        store32(maximum_row + 4 * (first_thread + lowest(remaining_lanes)), block.cut)
+        store32(maximum_row + 4 * (first_thread + find_lowest_bit(remaining_lanes)), block.cut)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
     remaining_lanes = group
     while remaining_lanes:
-        lane_row = lane_matrix + lowest(remaining_lanes) * row_bytes
+        lane_row = lane_matrix + find_lowest_bit(remaining_lanes) * row_bytes
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         offset = 0
         while offset < row_bytes:
@@ -69,10 +78,10 @@ def handle_lane_barrier(
 def handle_warp_sync(context: Context, block: Block, checker: Checker, members: int, mask: int) -> None:
     """Record a call of ``__syncwarp``, in which each lane waits for the lanes in its own mask."""
     if block.known == 0:
-        call(block.ask, context, ALLOCATE_MATRIX, 0, 0, 0)
+        call_function(block.ask, context, ALLOCATE_MATRIX, 0, 0, 0)
     remaining_lanes = mask
     while remaining_lanes:
-        lane = lowest(remaining_lanes)
+        lane = find_lowest_bit(remaining_lanes)
         group_mask = load64(members + 8 * lane) & mask | 1 << lane
         handle_lane_barrier(context, block, checker, context.warp << 5, group_mask)
         remaining_lanes = remaining_lanes & ~group_mask
@@ -91,22 +100,22 @@ def check_block_arrival(context: Context, block: Block, checker: Checker, lanes:
             running_mask = running_mask | 1 << lane
         lane += 1
     if mask != running_mask:
-        call(block.ask, context, layout.AT_BLOCK_BARRIER, lanes, mask, 0)
+        call_function(block.ask, context, layout.AT_BLOCK_BARRIER, lanes, mask, 0)
     if block.wait_pc < 0:
         block.wait_pc = pc
         block.wait_warp = context.warp
         block.wait_mask = mask
     elif block.wait_pc != pc:
         block.mixed = 1
-        call(block.ask, context, MIXED_BARRIER, lanes, mask, 0)
+        call_function(block.ask, context, MIXED_BARRIER, lanes, mask, 0)
 
 
 def handle_block_release(context: Context, block: Block, checker: Checker) -> None:
     """Record that all threads of the block have passed barrier 0."""
     if block.has_unfenced_reads:
-        call(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
+        call_function(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
     if block.mixed or block.arrived:
-        call(block.ask, context, layout.BLOCK_OPENS, 0, 0, 0)
+        call_function(block.ask, context, layout.BLOCK_OPENS, 0, 0, 0)
     else:
         block.wait_pc = -1
         full_barrier(context, block, checker)
@@ -118,10 +127,10 @@ def check_shuffle(
     """Check for each lane of a shuffle that its source lane is active."""
     remaining_lanes = mask
     while remaining_lanes:
-        lane = lowest(remaining_lanes)
+        lane = find_lowest_bit(remaining_lanes)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         if mask >> load64(lanes + 8 * lane) & 1 == 0:
-            call(block.ask, context, layout.SHUFFLE, lanes, mask, values)
+            call_function(block.ask, context, layout.SHUFFLE, lanes, mask, values)
             return
 
 
@@ -129,26 +138,26 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
     """Update the checks for one access or synchronization. The engine calls this function for each access and
     each synchronization.
     """
-    block = struct_at(Block, context.watched)
-    checker = struct_at(Checker, block.checker)
+    block = view_struct(Block, context.watched)
+    checker = view_struct(Checker, block.checker)
     if block.number != context.block_linear:
         begin_block(context, block, checker)
     if site_number >= 0:
-        site = struct_at(Site, checker.sites + site_number * SITE_BYTES)
+        site = view_struct(Site, checker.sites + site_number * SITE_BYTES)
         if mask == 0:
             return
         if site.known == 0:
-            call(block.ask, context, DESCRIBE_SITE, 0, site_number, values)
+            call_function(block.ask, context, DESCRIBE_SITE, 0, site_number, values)
         if site.space == NO_SPACE:
             return
         if block.has_unfenced_reads and site.writes and site.meets == 0:
             # A store is never executed before the loads that it depends on; a load can be.
-            call(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
+            call_function(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
         check_access(context, block, checker, site, lanes, mask, values, site.step)
         if site.meets:
             fenced_mask = load32(block.fenced + 4 * context.warp) & mask
             if site.releases or checker.messages or (site.writes and fenced_mask):
-                call(block.ask, context, site_number, lanes, mask, values)
+                call_function(block.ask, context, site_number, lanes, mask, values)
     elif site_number == layout.AT_BLOCK_BARRIER:
         check_block_arrival(context, block, checker, lanes, mask)
     elif site_number == layout.BLOCK_OPENS:
@@ -165,13 +174,13 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
             address = block.wide + 4 * context.warp
             store32(address, load32(address) | mask)
             if block.has_unfenced_reads:
-                call(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
+                call_function(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
     elif site_number == layout.ARRIVE:
         block.arrived = 1
-        call(block.ask, context, site_number, lanes, mask, values)
+        call_function(block.ask, context, site_number, lanes, mask, values)
     else:
         copy_code = layout.COPY - site_number
-        site = struct_at(Site, checker.sites + (copy_code >> 2) * SITE_BYTES)
+        site = view_struct(Site, checker.sites + (copy_code >> 2) * SITE_BYTES)
         if site.known:
             check_access(context, block, checker, site, lanes, mask, 0, (copy_code & 3) + COPY_ARRIVED)
 

@@ -12,7 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.compiled import address_of, call, load64, lowest, struct, struct_at, translate
+from virtualgpu.engine.ir.compiled import (
+    call_function,
+    find_lowest_bit,
+    get_struct_address,
+    load64,
+    make_structure,
+    translate,
+    view_struct,
+)
 from virtualgpu.engine.machine import jit
 from virtualgpu.engine.observe.results import from_linear_index
 from virtualgpu.errors import GpulabError
@@ -35,7 +43,7 @@ _MAX_WRITES = 10_000
 _MAX_ITEMS = 1 << 20
 
 
-@struct
+@make_structure
 class WatchedElement:
     """A description of the watched array element for compiled code, with its byte range and the number of
     bytes that each instruction writes.
@@ -51,13 +59,13 @@ def check_write(context: Context, number: int, lanes: int, mask: int, values: in
     """Call Python code if a lane of the access writes to the watched array element."""
     if number < 0:
         return
-    element = struct_at(WatchedElement, context.watched)
+    element = view_struct(WatchedElement, context.watched)
     write_bytes = load64(element.sites + 8 * number)
     if write_bytes == 0:
         return
     remaining_lanes = mask
     while remaining_lanes:
-        address = load64(lanes + 8 * lowest(remaining_lanes))
+        address = load64(lanes + 8 * find_lowest_bit(remaining_lanes))
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         tag = address >> _TAG_SHIFT
         if tag:
@@ -66,7 +74,7 @@ def check_write(context: Context, number: int, lanes: int, mask: int, values: in
                 address = 0
         if address < element.end and address + write_bytes > element.start:
             remaining_lanes = 0
-            call(element.ask, context, ELEMENT_WRITE - number, lanes, mask, 0)
+            call_function(element.ask, context, ELEMENT_WRITE - number, lanes, mask, 0)
 
 
 @functools.cache
@@ -212,7 +220,7 @@ class _ElementObserver:
 
     def watch(self, ask: int) -> tuple[int, int]:
         self._element.ask = ask
-        return compile_write_observer().address, address_of(self._element)
+        return compile_write_observer().address, get_struct_address(self._element)
 
     def custom_event(
         self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.engine.ir.compiled import address_of
+from virtualgpu.engine.ir.compiled import get_struct_address
 from virtualgpu.sanitizer import structures
 
 _SEGMENT_COLUMNS = ("blocks", "epochs", "cuts", "ticks")
@@ -213,7 +213,7 @@ def make_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: b
         return arrays[-1].ctypes.data
 
     shared_words = shared.shared_words
-    block_state.checker = address_of(shared)
+    block_state.checker = get_struct_address(shared)
     block_state.ask = ask
     block_state.number = -1
     block_state.fenced = allocate_zeros(shared.warps, np.int32)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from virtualgpu.engine.ir.compiled import (
-    call,
+    call_function,
+    find_lowest_bit,
     load8,
     load32,
     load64,
-    lowest,
     store8,
     store32,
     store64,
-    struct_at,
+    view_struct,
 )
 from virtualgpu.sanitizer.structures import (
     ACROSS_BLOCKS,
@@ -58,7 +58,7 @@ _OFFSET_MASK = (1 << 56) - 1
 def begin_segment(context: Context, block: Block, checker: Checker) -> None:
     """Begin a new segment, which separates the block's later accesses from its earlier ones."""
     if checker.count == checker.capacity:
-        call(block.ask, context, GROW_TABLES, 0, 0, 0)
+        call_function(block.ask, context, GROW_TABLES, 0, 0, 0)
     n = checker.count
     store64(checker.blocks + 8 * n, block.number)
     store64(checker.epochs + 8 * n, block.epoch)
@@ -207,10 +207,10 @@ def add_finding(
         | 512
     )
     slot = key * 0x9E3779B97F4A7C15 >> 40 & (ENTRY_CAPACITY - 1)
-    entry = struct_at(Entry, checker.entries + ENTRY_BYTES * slot)
+    entry = view_struct(Entry, checker.entries + ENTRY_BYTES * slot)
     while entry.key != 0 and entry.key != key:
         slot = (slot + 1) & (ENTRY_CAPACITY - 1)
-        entry = struct_at(Entry, checker.entries + ENTRY_BYTES * slot)
+        entry = view_struct(Entry, checker.entries + ENTRY_BYTES * slot)
     if entry.key == 0:
         entry.key = key
         entry.count = 0
@@ -225,7 +225,7 @@ def add_finding(
     entry.count += 1
     entry.differs = entry.differs | differs
     if checker.used > checker.room:
-        call(block.ask, context, FLUSH_FINDINGS, 0, 0, 0)
+        call_function(block.ask, context, FLUSH_FINDINGS, 0, 0, 0)
 
 
 def load_stored_value(block: Block, checker: Checker, lane: int, word_number: int) -> int:
@@ -484,7 +484,7 @@ def check_shared_reads(
     part_count = site.parts
     remaining_lanes = mask
     while remaining_lanes:
-        lane = lowest(remaining_lanes)
+        lane = find_lowest_bit(remaining_lanes)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         record = first_record | lane
         word = load64(lanes + 8 * lane) >> shift
@@ -525,11 +525,11 @@ def find_region(context: Context, checker: Checker, block: Block, address: int) 
     if lower == 0:
         return 0
     region = checker.regions + (lower - 1) * REGION_BYTES
-    r = struct_at(Region, region)
+    r = view_struct(Region, region)
     if address >= r.end:
         return 0
     if r.known == 0:
-        call(block.ask, context, OPEN_REGION, 0, lower - 1, 0)
+        call_function(block.ask, context, OPEN_REGION, 0, lower - 1, 0)
     return region
 
 
@@ -541,7 +541,7 @@ def check_global_access(
         add_finding(context, block, checker, OUTSIDE_ARRAY, address, 0, 0, record, 1)
     region = site.region
     if region != 0:
-        r = struct_at(Region, region)
+        r = view_struct(Region, region)
         if address < r.start or address >= r.end:
             region = 0
     if region == 0:
@@ -549,7 +549,7 @@ def check_global_access(
         if region == 0:
             return
         site.region = region
-    r = struct_at(Region, region)
+    r = view_struct(Region, region)
     if r.quiet:
         if site.writes == 0 and r.written == 0:
             return
@@ -640,7 +640,7 @@ def check_access(
     outside_lanes = 0
     remaining_lanes = mask
     while remaining_lanes:
-        lane = lowest(remaining_lanes)
+        lane = find_lowest_bit(remaining_lanes)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         address = load64(lanes + 8 * lane)
         record = record_base | lane
@@ -669,4 +669,4 @@ def check_access(
         else:
             check_local_access(context, block, checker, site, address, record)
     if outside_lanes:
-        call(block.ask, context, CHECK_HEAP_ACCESS, lanes, outside_lanes, site.number)
+        call_function(block.ask, context, CHECK_HEAP_ACCESS, lanes, outside_lanes, site.number)

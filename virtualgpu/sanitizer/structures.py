@@ -8,7 +8,7 @@ there is one between such accesses.
 
 from __future__ import annotations
 
-from virtualgpu.engine.ir.compiled import size_of, struct
+from virtualgpu.engine.ir.compiled import get_struct_size, make_structure
 
 # Classes of accesses. Atomics and other strong operations do not race with each other.
 WEAK_WRITE = 0
@@ -66,7 +66,7 @@ class Context:
     watched: int
 
 
-@struct
+@make_structure
 class Site:
     """A memory instruction as the checks store it. The field ``high`` is the highest address in the
     allocation that the instruction may access.
@@ -91,7 +91,7 @@ class Site:
     region: int
 
 
-@struct
+@make_structure
 class Region:
     """A live allocation. The field ``planes`` is the address of the table of earlier accesses, or 0 if there
     is no such table.
@@ -106,7 +106,7 @@ class Region:
     quiet: int  # not written so far, and no instruction is expected to write it
 
 
-@struct
+@make_structure
 class Entry:
     """The number of occurrences of a finding, and the accesses of the first occurrence."""
 
@@ -119,7 +119,7 @@ class Entry:
     second: int
 
 
-@struct
+@make_structure
 class Checker:
     """The data that all checks of a launch share."""
 
@@ -150,7 +150,7 @@ class Checker:
     local_words: int
 
 
-@struct
+@make_structure
 class Block:
     """The state of the block that a worker runs, including the block's shared and local memory."""
 
@@ -190,6 +190,6 @@ class Block:
     values: int
 
 
-ENTRY_BYTES = size_of(Entry)
-SITE_BYTES = size_of(Site)
-REGION_BYTES = size_of(Region)
+ENTRY_BYTES = get_struct_size(Entry)
+SITE_BYTES = get_struct_size(Site)
+REGION_BYTES = get_struct_size(Region)

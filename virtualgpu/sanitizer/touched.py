@@ -13,15 +13,15 @@ import numpy.typing as npt
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.compiled import (
-    address_of,
-    call,
+    call_function,
+    find_lowest_bit,
+    get_struct_address,
     load8,
     load64,
-    lowest,
+    make_structure,
     store8,
-    struct,
-    struct_at,
     translate,
+    view_struct,
 )
 from virtualgpu.engine.machine import jit
 from virtualgpu.records.acts import HOST, Region
@@ -46,7 +46,7 @@ _MAX_PIECES = 64
 _PRIVATE_LABEL = "cooperative groups"
 
 
-@struct
+@make_structure
 class AllocationTable:
     """A table for compiled code with the address range of each allocation and a map of its accessed
     granules.
@@ -65,7 +65,7 @@ def mark_accesses(context: Context, number: int, lanes: int, mask: int, values: 
     """Record a memory access of the lanes of a warp."""
     if number < 0:
         return
-    table = struct_at(AllocationTable, context.watched)
+    table = view_struct(AllocationTable, context.watched)
     access_effect = load64(table.sites + 16 * number)
     size_bytes = load64(table.sites + 16 * number + 8)
     if access_effect == 0:
@@ -76,7 +76,7 @@ def mark_accesses(context: Context, number: int, lanes: int, mask: int, values: 
     shift = 0
     remaining_lanes = mask
     while remaining_lanes:
-        lane = lowest(remaining_lanes)
+        lane = find_lowest_bit(remaining_lanes)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         address = load64(lanes + 8 * lane)
         tag = address >> _TAG_SHIFT
@@ -101,7 +101,7 @@ def mark_accesses(context: Context, number: int, lanes: int, mask: int, values: 
                 allocation_end = load64(table.ends + 8 * (lower - 1))
                 if address < allocation_end:
                     if load64(table.maps + 8 * (lower - 1)) == 0:
-                        call(table.ask, context, OPEN_ALLOCATION, 0, lower - 1, 0)
+                        call_function(table.ask, context, OPEN_ALLOCATION, 0, lower - 1, 0)
                     map_address = load64(table.maps + 8 * (lower - 1))
                     shift = load64(table.shifts + 8 * (lower - 1))
         if map_address and address < allocation_end:
@@ -144,7 +144,7 @@ class AccessRecorder:
 
     def watch(self, ask: int) -> tuple[int, int]:
         self._table.ask = ask
-        return compile_mark_observer().address, address_of(self._table)
+        return compile_mark_observer().address, get_struct_address(self._table)
 
     def custom_event(
         self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int

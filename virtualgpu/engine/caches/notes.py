@@ -17,13 +17,13 @@ import numpy.typing as npt
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.compiled import (
-    address_of,
+    find_lowest_bit,
+    get_struct_address,
     load64,
-    lowest,
+    make_structure,
     store64,
-    struct,
-    struct_at,
     translate,
+    view_struct,
 )
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.machine import jit
@@ -67,7 +67,7 @@ class Context:
     watched: int
 
 
-@struct
+@make_structure
 class Notes:
     """The state of the access recorder, such as its buffer and the current warp."""
 
@@ -118,7 +118,7 @@ def record_access(context: Context, number: int, lanes: int, mask: int, values: 
     """Record one memory access by the lanes of a warp."""
     if number < 0:
         return
-    notes_state = struct_at(Notes, context.watched)
+    notes_state = view_struct(Notes, context.watched)
     site_address = notes_state.sites + 8 * SITE_WORDS * number
     access_kind = load64(site_address)
     if access_kind == IGNORED_NOTE or mask == 0:
@@ -146,7 +146,7 @@ def record_access(context: Context, number: int, lanes: int, mask: int, values: 
     line_entry = 0
     remaining_lanes = mask
     while remaining_lanes:
-        lane = lowest(remaining_lanes)
+        lane = find_lowest_bit(remaining_lanes)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         address = load64(lanes + 8 * lane)
         space_tag = (address >> _TAG_SHIFT) & 255
@@ -279,7 +279,7 @@ class AccessNotes:
         state.block = state.warp = state.work = -1
 
     def watch(self, _callback: int) -> tuple[int, int]:
-        return compile_observer().address, address_of(self._state)
+        return compile_observer().address, get_struct_address(self._state)
 
     def access(self, *_: Any) -> bool:
         return False

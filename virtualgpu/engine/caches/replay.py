@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from virtualgpu.engine.caches import notes
 from virtualgpu.engine.caches.notes import hash_line
-from virtualgpu.engine.ir.compiled import address_of, load64, store64, struct, translate
+from virtualgpu.engine.ir.compiled import get_struct_address, load64, make_structure, store64, translate
 from virtualgpu.engine.machine import jit
 from virtualgpu.model.caches.geometry import CacheSizes
 from virtualgpu.records.kernel import LINE_BYTES
@@ -66,7 +66,7 @@ _NUMBER_BITS = 24
 _INVERSE_BITS = 36
 
 
-@struct
+@make_structure
 class ReplayState:
     """The state of a replay, such as the recorded accesses, the modelled caches and the counters."""
 
@@ -507,12 +507,12 @@ def replay(
     if earlier_notes is not None:
         earlier_notes = np.ascontiguousarray(earlier_notes)
         replay_state.notes, replay_state.count = earlier_notes.ctypes.data, len(earlier_notes)
-        compile_player()[1](address_of(replay_state), 0, None, 0, None)
+        compile_player()[1](get_struct_address(replay_state), 0, None, 0, None)
         for array in (l1, merges, sums):
             array[:] = 0
         replay_state.written = replay_state.completed = 0
     replay_state.notes, replay_state.count = note_words.ctypes.data, len(note_words)
-    compile_player()[1](address_of(replay_state), 0, None, 0, None)
+    compile_player()[1](get_struct_address(replay_state), 0, None, 0, None)
     return ReplayResult(sums, replay_state.written, replay_state.completed)
 
 

@@ -6,11 +6,11 @@ See the rules in `virtualgpu.records.access`.
 from __future__ import annotations
 
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.text import add_to_memory, field, load_field, splat
+from virtualgpu.engine.ir.text import make_field_load, make_field_pointer, make_memory_add, make_splat
 from virtualgpu.records.access import Rule
 
 
-def count_shared(size: int, rule: Rule) -> str:
+def make_shared_counting(size: int, rule: Rule) -> str:
     """Return LLVM text that counts an access to shared memory. The lanes in ``%mask`` access the offsets in
     ``%a``.
 
@@ -20,9 +20,11 @@ def count_shared(size: int, rule: Rule) -> str:
     """
     words_per_lane = max(1, size // 4)
     shift = max(size, 4).bit_length() - 1
-    llvm_text = add_to_memory("%cnt", "1", "req")
+    llvm_text = make_memory_add("%cnt", "1", "req")
     llvm_text += "  %pop = call i32 @llvm.ctpop.i32(i32 %mask)\n  %pop64 = zext i32 %pop to i64\n"
-    llvm_text += "  %cnt.l = getelementptr i64, ptr %cnt, i64 4\n" + add_to_memory("%cnt.l", "%pop64", "lan")
+    llvm_text += "  %cnt.l = getelementptr i64, ptr %cnt, i64 4\n" + make_memory_add(
+        "%cnt.l", "%pop64", "lan"
+    )
     llvm_text += f"  %unit = lshr <32 x i32> %a, splat (i32 {shift})\n"
     if words_per_lane == 1 and rule not in ("atomic", "swap"):
         llvm_text += """  %act = bitcast i32 %mask to <32 x i1>
@@ -74,25 +76,25 @@ counted:
         else:
             llvm_text += "  %waves = add i32 %sum1, 0\n  %ideal = add i32 %parts1, 0\n"
     llvm_text += "  %waves64 = zext i32 %waves to i64\n  %ideal64 = zext i32 %ideal to i64\n"
-    llvm_text += "  %cnt.w = getelementptr i64, ptr %cnt, i64 2\n" + add_to_memory(
+    llvm_text += "  %cnt.w = getelementptr i64, ptr %cnt, i64 2\n" + make_memory_add(
         "%cnt.w", "%waves64", "wav"
     )
-    llvm_text += "  %cnt.d = getelementptr i64, ptr %cnt, i64 3\n" + add_to_memory(
+    llvm_text += "  %cnt.d = getelementptr i64, ptr %cnt, i64 3\n" + make_memory_add(
         "%cnt.d", "%ideal64", "ide"
     )
-    return llvm_text + field("wavefronts", "%tot") + add_to_memory("%tot", "%waves64", "all")
+    return llvm_text + make_field_pointer("wavefronts", "%tot") + make_memory_add("%tot", "%waves64", "all")
 
 
-def _swap_bits(step: int, low: int) -> str:
+def _make_bit_swap(step: int, low: int) -> str:
     """Return LLVM text that exchanges bits `step` apart in the mask, and compares lanes `step` apart."""
-    order = ", ".join(f"i32 {lane ^ step}" for lane in range(32))
+    lane_order = ", ".join(f"i32 {lane ^ step}" for lane in range(32))
     return f"""  %up{step}.0 = and i32 %mask, {low}
   %up{step} = shl i32 %up{step}.0, {step}
   %down{step}.0 = lshr i32 %mask, {step}
   %down{step} = and i32 %down{step}.0, {low}
   %other{step} = or i32 %up{step}, %down{step}
   %both{step} = and i32 %mask, %other{step}
-  %near{step} = shufflevector <32 x i32> %unit, <32 x i32> poison, <32 x i32> <{order}>
+  %near{step} = shufflevector <32 x i32> %unit, <32 x i32> poison, <32 x i32> <{lane_order}>
   %differ{step}.0 = icmp ne <32 x i32> %unit, %near{step}
   %differ{step} = bitcast <32 x i1> %differ{step}.0 to i32
   %wrong{step} = and i32 %differ{step}, %both{step}
@@ -100,7 +102,7 @@ def _swap_bits(step: int, low: int) -> str:
 """
 
 
-def look_up(sector: str, tag: str, sectors: str = "1") -> str:
+def make_l1_lookup(sector: str, tag: str, sectors: str = "1") -> str:
     """Return LLVM text that looks up sectors in the L1 model and inserts missing ones.
 
     The mask `sectors` has one bit per sector, and bit 0 is the sector `sector`. ``%missed.<tag>`` is the
@@ -135,11 +137,11 @@ def look_up(sector: str, tag: str, sectors: str = "1") -> str:
 
 
 L1_FIELDS = (
-    load_field("l1_table", "%l1.i")
-    + load_field("block_linear", "%number")
-    + load_field("l1_base", "%l1.from")
-    + load_field("l1_slots", "%l1.slots")
-    + load_field("l1_inverse", "%l1.inverse")
+    make_field_load("l1_table", "%l1.i")
+    + make_field_load("block_linear", "%number")
+    + make_field_load("l1_base", "%l1.from")
+    + make_field_load("l1_slots", "%l1.slots")
+    + make_field_load("l1_inverse", "%l1.inverse")
     + """  %l1.t = inttoptr i64 %l1.i to ptr
   %epoch = shl i64 %number, 44
   %l1.first = lshr i64 %l1.from, 5
@@ -149,20 +151,20 @@ L1_FIELDS = (
 
 _FIRST_31 = ", ".join(f"i32 {lane}" for lane in range(31))
 
-_RUN = f"""run:
+_RUN_BLOCK_TEXT = f"""run:
   %runs.left = phi i32 [%firsts, %runs], [%runs.rest, %run]
   %misses.f = phi i64 [0, %runs], [%misses.f1, %run]
   %first = call i32 @llvm.cttz.i32(i32 %runs.left, i1 false)
   %first.p = getelementptr i64, ptr %spill, i32 %first
   %s = load i64, ptr %first.p
-{look_up("%s", "f")}  %misses.f1 = add i64 %misses.f, %missed.f
+{make_l1_lookup("%s", "f")}  %misses.f1 = add i64 %misses.f, %missed.f
   %runs.minus = sub i32 %runs.left, 1
   %runs.rest = and i32 %runs.left, %runs.minus
   %runs.more = icmp ne i32 %runs.rest, 0
   br i1 %runs.more, label %run, label %done
 """
 
-_NO_RUN = """run:
+_NO_RUN_BLOCK_TEXT = """run:
   %misses.f1 = add i64 0, 0
   br label %done
 """
@@ -193,13 +195,13 @@ _ORDERED_PASSES = (
     + "  %passes.f = sub i32 %most.8, %ideal.f\n"
 )
 
-_COUNT_SECTORS = f"""define internal void @NAME(ptr %ctx, ptr %counters, <32 x i64> %a, i32 %mask) noinline {{
+_COUNT_SECTORS_TEMPLATE = f"""define internal void @NAME(ptr %ctx, ptr %counters, <32 x i64> %a, i32 %mask) noinline {{
 entry:
-{add_to_memory("%counters", "1", "req")}
+{make_memory_add("%counters", "1", "req")}
   %pop = call i32 @llvm.ctpop.i32(i32 %mask)
   %pop64 = zext i32 %pop to i64
   %lanes = getelementptr i64, ptr %counters, i64 4
-{add_to_memory("%lanes", "%pop64", "lan")}
+{make_memory_add("%lanes", "%pop64", "lan")}
   %q = lshr <32 x i64> %a, splat (i64 5)
   %spill = alloca <32 x i64>
   store <32 x i64> %q, ptr %spill
@@ -235,7 +237,7 @@ body:
   %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
   %xp = getelementptr i64, ptr %spill, i32 %l
   %x = load i64, ptr %xp
-{splat("i64", "%x", "%same")}
+{make_splat("i64", "%x", "%same")}
   %eq = icmp eq <32 x i64> %q, %same
   %eqs = bitcast <32 x i1> %eq to i32
   %others = xor i32 %eqs, -1
@@ -251,16 +253,16 @@ done:
   %halves.all = getelementptr i64, ptr %counters, i64 6
   %total64 = zext i32 %total to i64
   %sectors = getelementptr i64, ptr %counters, i64 1
-{add_to_memory("%sectors", "%total64", "sec")}
+{make_memory_add("%sectors", "%total64", "sec")}
   %missed.all = getelementptr i64, ptr %counters, i64 5
-{add_to_memory("%missed.all", "%misses", "mis")}{add_to_memory("%halves.all", "%halves64", "hal")}{field("sectors", "%tot")}{add_to_memory("%tot", "%total64", "all")}
+{make_memory_add("%missed.all", "%misses", "mis")}{make_memory_add("%halves.all", "%halves64", "hal")}{make_field_pointer("sectors", "%tot")}{make_memory_add("%tot", "%total64", "all")}
   ret void
 }}
 
 """
 
 
-_PASSES = {
+_PASSES_BY_MARK = {
     "@ORDERED": _ORDERED_PASSES,
     "@LOOP": "  %columns = phi i64 [0, %slow], [%columns1, %body]\n",
     "@BODY": """  %here = and i32 %eqs, %mask
@@ -293,27 +295,27 @@ _PASSES = {
   %passes = add i32 %passes.o, %passes.s
   %passes64 = zext i32 %passes to i64
   %passes.all = getelementptr i64, ptr %counters, i64 7
-{add_to_memory("%passes.all", "%passes64", "pas")}  %some = icmp ne i64 %misses, 0
+{make_memory_add("%passes.all", "%passes64", "pas")}  %some = icmp ne i64 %misses, 0
   %some64 = zext i1 %some to i64
   %waits.all = getelementptr i64, ptr %counters, i64 8
-{add_to_memory("%waits.all", "%some64", "wai")}""",
+{make_memory_add("%waits.all", "%some64", "wai")}""",
 }
 
 
-def _count_sectors(*, looks_up: bool) -> str:
+def _make_sector_counting(*, looks_up: bool) -> str:
     """Return LLVM text of the function that counts the sectors of an access and, for loads, misses and passes."""
-    text = _COUNT_SECTORS.replace("@NAME", "@count_sectors" if looks_up else "@count_store_sectors")
-    text = text.replace("@RUN", _RUN if looks_up else _NO_RUN)
-    text = text.replace("@LOOK", look_up("%x", "s") if looks_up else "  %missed.s = add i64 0, 0\n")
-    for mark, part in _PASSES.items():
-        text = text.replace(mark, part if looks_up else "")
+    text = _COUNT_SECTORS_TEMPLATE.replace("@NAME", "@count_sectors" if looks_up else "@count_store_sectors")
+    text = text.replace("@RUN", _RUN_BLOCK_TEXT if looks_up else _NO_RUN_BLOCK_TEXT)
+    text = text.replace("@LOOK", make_l1_lookup("%x", "s") if looks_up else "  %missed.s = add i64 0, 0\n")
+    for template_mark, pass_text in _PASSES_BY_MARK.items():
+        text = text.replace(template_mark, pass_text if looks_up else "")
     return text
 
 
 # Functions that the rules call, linked into every kernel that counts.
-SUPPORT = f"""
-{_count_sectors(looks_up=True)}
-{_count_sectors(looks_up=False)}
+SUPPORT_FUNCTIONS = f"""
+{_make_sector_counting(looks_up=True)}
+{_make_sector_counting(looks_up=False)}
 define internal i32 @bank_passes(<32 x i32> %unit, i32 %mask, i32 %words) noinline {{
 entry:
   %none = icmp eq i32 %mask, 0
@@ -335,7 +337,7 @@ body:
   %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
   %xp = getelementptr i32, ptr %spill, i32 %l
   %x = load i32, ptr %xp
-{splat("i32", "%x", "%same")}
+{make_splat("i32", "%x", "%same")}
   %eq = icmp eq <32 x i32> %unit, %same
   %eqs = bitcast <32 x i1> %eq to i32
   %others = xor i32 %eqs, -1
@@ -363,7 +365,7 @@ done:
 }}
 
 define internal i1 @neighbours_agree(<32 x i32> %unit, i32 %mask) noinline {{
-{_swap_bits(1, 0x55555555)}{_swap_bits(2, 0x33333333)}  %agree = or i1 %agree1, %agree2
+{_make_bit_swap(1, 0x55555555)}{_make_bit_swap(2, 0x33333333)}  %agree = or i1 %agree1, %agree2
   ret i1 %agree
 }}
 
@@ -399,11 +401,11 @@ done:
 
 define internal void @count_atomic_sectors(ptr %ctx, ptr %counters, <32 x i64> %a, i32 %mask) noinline {{
 entry:
-{add_to_memory("%counters", "1", "req")}
+{make_memory_add("%counters", "1", "req")}
   %pop = call i32 @llvm.ctpop.i32(i32 %mask)
   %pop64 = zext i32 %pop to i64
   %lanes = getelementptr i64, ptr %counters, i64 4
-{add_to_memory("%lanes", "%pop64", "lan")}
+{make_memory_add("%lanes", "%pop64", "lan")}
   %q = lshr <32 x i64> %a, splat (i64 5)
   %sectors.of = alloca <32 x i64>
   store <32 x i64> %q, ptr %sectors.of
@@ -419,7 +421,7 @@ sector:
   %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
   %xp = getelementptr i64, ptr %sectors.of, i32 %l
   %x = load i64, ptr %xp
-{splat("i64", "%x", "%same")}
+{make_splat("i64", "%x", "%same")}
   %eq = icmp eq <32 x i64> %q, %same
   %eqs = bitcast <32 x i1> %eq to i32
   %here = and i32 %eqs, %rest
@@ -430,7 +432,7 @@ words:
   %k = call i32 @llvm.cttz.i32(i32 %left, i1 false)
   %yp = getelementptr i64, ptr %places.of, i32 %k
   %y = load i64, ptr %yp
-{splat("i64", "%y", "%place")}
+{make_splat("i64", "%y", "%place")}
   %at = icmp eq <32 x i64> %a, %place
   %ats = bitcast <32 x i1> %at to i32
   %want = and i32 %ats, %left
@@ -446,7 +448,7 @@ taken:
 done:
   %total64 = zext i32 %count to i64
   %sectors = getelementptr i64, ptr %counters, i64 1
-{add_to_memory("%sectors", "%total64", "sec")}{field("sectors", "%tot")}{add_to_memory("%tot", "%total64", "all")}
+{make_memory_add("%sectors", "%total64", "sec")}{make_field_pointer("sectors", "%tot")}{make_memory_add("%tot", "%total64", "all")}
   ret void
 }}
 """

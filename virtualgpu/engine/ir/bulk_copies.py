@@ -7,31 +7,31 @@ time, as an access of the lane that copies it.
 from __future__ import annotations
 
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.text import IOTA, field, load_field, splat
+from virtualgpu.engine.ir.text import LANE_INDICES, make_field_load, make_field_pointer, make_splat
 
 PIECE_BYTES = 16
-_WORDS = PIECE_BYTES // 4
+_WORDS_PER_PIECE = PIECE_BYTES // 4
 _PARAMETERS = (
     "ptr %ctx, <32 x i64> %to, <32 x i64> %from, <32 x i64> %sizes, <32 x i64> %bars, i32 %mask, "
     "i32 %function, i32 %pc, i32 %load, i32 %store"
 )
 
 
-def _call_observer(site: str, addresses: str) -> str:
+def _make_observer_call(site: str, addresses: str) -> str:
     return (
         f"  store <32 x i64> {addresses}, ptr %told\n"
         f"  call void %observer(ptr %ctx, i32 {site}, ptr %told, i32 %piece.mask, ptr null)\n"
     )
 
 
-def bulk_copy(
+def make_bulk_copy(
     name: str,
     to_shared: bool,
     observe: bool,
     trace: bool,
     check_names: tuple[str, str],
-    begin: str = "",
-    complete: str = "",
+    begin_function: str = "",
+    complete_function: str = "",
 ) -> str:
     """Return LLVM text of a function in which each lane copies a range of bytes to or from shared memory.
 
@@ -66,23 +66,23 @@ def bulk_copy(
         f"""  %at{index} = add <32 x i64> %source, splat (i64 {4 * index})
   %word{index} = call <32 x i32> @gather_i32(<32 x i64> %at{index}, i32 %piece.mask)
 """
-        for index in range(_WORDS)
+        for index in range(_WORDS_PER_PIECE)
     )
     if to_shared:
         copy_words += "".join(
             f"  %row{index} = getelementptr i8, ptr %words, i64 {128 * index}\n"
             f"  store <32 x i32> %word{index}, ptr %row{index}, align 64\n"
-            for index in range(_WORDS)
+            for index in range(_WORDS_PER_PIECE)
         )
         copy_words += (
-            f"  call void @{begin}(ptr %ctx, <32 x i64> %target, i32 %piece.mask, ptr %words, i32 {_WORDS}, "
+            f"  call void @{begin_function}(ptr %ctx, <32 x i64> %target, i32 %piece.mask, ptr %words, i32 {_WORDS_PER_PIECE}, "
             "i32 %store, i64 %bar)\n"
         )
-        completion = (
+        completion_text = (
             "  %negative = sub i64 0, %bytes\n"
-            + splat("i64", "%bar", "%bar.v")
-            + splat("i64", "%negative", "%done.v")
-            + f"  %state = call <32 x i64> @{complete}(ptr %ctx, <32 x i64> %bar.v, i32 %own, "
+            + make_splat("i64", "%bar", "%bar.v")
+            + make_splat("i64", "%negative", "%done.v")
+            + f"  %state = call <32 x i64> @{complete_function}(ptr %ctx, <32 x i64> %bar.v, i32 %own, "
             "<32 x i64> zeroinitializer, i64 0, <32 x i64> %done.v)\n"
         )
     else:
@@ -90,39 +90,40 @@ def bulk_copy(
             f"""  %to{index} = add <32 x i64> %target, splat (i64 {4 * index})
   call void @scatter_i32(<32 x i32> %word{index}, <32 x i64> %to{index}, i32 %piece.mask)
 """
-            for index in range(_WORDS)
+            for index in range(_WORDS_PER_PIECE)
         )
-        completion = ""
-    host = load_field("shared", "%shared") + splat("i64", "%shared", "%shared.v")
-    for space, side in ((source_space, "source"), (target_space, "target")):
+        completion_text = ""
+    host_address_text = make_field_load("shared", "%shared") + make_splat("i64", "%shared", "%shared.v")
+    for space, side_name in ((source_space, "source"), (target_space, "target")):
         space_base = "%shared.v" if space == "shared" else "zeroinitializer"
-        host += f"  %{side} = add <32 x i64> %{side}.p, {space_base}\n"
-    checks = ""
-    location = "i32 %function, i32 %pc"
-    for space, side, check, access_name in (
+        host_address_text += f"  %{side_name} = add <32 x i64> %{side_name}.p, {space_base}\n"
+    check_texts = ""
+    fault_location = "i32 %function, i32 %pc"
+    for space, side_name, check, access_name in (
         (source_space, "source", check_names[0], "load"),
         (target_space, "target", check_names[1], "store"),
     ):
         address_row_type = "<32 x i64>"
-        address = f"%{side}.a"
+        address = f"%{side_name}.a"
         if space == "shared":
             address_row_type = "<32 x i32>"
-            address = f"%{side}.s"
-            checks += f"  {address} = trunc <32 x i64> %{side}.a to <32 x i32>\n"
-        checks += f"""  %{side}.bad = call i1 @{check}(ptr %ctx, {address_row_type} {address}, i32 %all, {location}, i32 %{access_name})
-  br i1 %{side}.bad, label %fail, label %{side}.fine
-{side}.fine:
+            address = f"%{side_name}.s"
+            check_texts += f"  {address} = trunc <32 x i64> %{side_name}.a to <32 x i32>\n"
+        check_texts += f"""  %{side_name}.bad = call i1 @{check}(ptr %ctx, {address_row_type} {address}, i32 %all, {fault_location}, i32 %{access_name})
+  br i1 %{side_name}.bad, label %fail, label %{side_name}.fine
+{side_name}.fine:
 """
     if trace:
-        checks += "".join(
-            f"  call void @trace_row(ptr %ctx, <32 x i64> %{side}.a, i32 %all, i32 {layout.ROW_ADDRESS}, "
+        check_texts += "".join(
+            f"  call void @trace_row(ptr %ctx, <32 x i64> %{side_name}.a, i32 %all, i32 {layout.ROW_ADDRESS}, "
             f"i32 {layout.TRACE_ALL & ~layout.TRACE_SHARED})\n"
-            for side in ("source", "target")
+            for side_name in ("source", "target")
         )
     observer_calls = ""
     next_step = "  br label %moved\n"
     piece_addresses = "  %piece.mask = add i32 %all, 0\n" + "".join(
-        f"  %{side}.p = add <32 x i64> %{side}.a, zeroinitializer\n" for side in ("source", "target")
+        f"  %{side_name}.p = add <32 x i64> %{side_name}.a, zeroinitializer\n"
+        for side_name in ("source", "target")
     )
     if observe:
         piece_addresses = """  br label %piece
@@ -130,17 +131,19 @@ piece:
   %j = phi i32 [0, %target.fine], [%j1, %piece]
   %piece.mask = add i32 %own, 0
 """
-        for side in ("source", "target"):
-            piece_addresses += f"  %{side}.j = extractelement <32 x i64> %{side}.a, i32 %j\n"
-            piece_addresses += splat("i64", f"%{side}.j", f"%{side}.p")
+        for side_name in ("source", "target"):
+            piece_addresses += f"  %{side_name}.j = extractelement <32 x i64> %{side_name}.a, i32 %j\n"
+            piece_addresses += make_splat("i64", f"%{side_name}.j", f"%{side_name}.p")
         next_step = """  %j1 = add i32 %j, 1
   %again = icmp ult i32 %j1, %now
   br i1 %again, label %piece, label %moved
 """
         observer_calls = (
-            load_field("observer", "%observer.i") + "  %observer = inttoptr i64 %observer.i to ptr\n"
+            make_field_load("observer", "%observer.i") + "  %observer = inttoptr i64 %observer.i to ptr\n"
         )
-        observer_calls += _call_observer("%load", "%source.p") + _call_observer("%store", "%target.p")
+        observer_calls += _make_observer_call("%load", "%source.p") + _make_observer_call(
+            "%store", "%target.p"
+        )
     return f"""
 declare i32 @llvm.umin.i32(i32, i32)
 define internal i1 @{name}({_PARAMETERS}) noinline {{
@@ -150,7 +153,7 @@ entry:
   %counts = alloca <32 x i64>
   %barriers = alloca <32 x i64>
   %told = alloca <32 x i64>
-  %words = alloca [{_WORDS} x <32 x i32>], align 64
+  %words = alloca [{_WORDS_PER_PIECE} x <32 x i32>], align 64
   store <32 x i64> %to, ptr %tos
   store <32 x i64> %from, ptr %froms
   store <32 x i64> %sizes, ptr %counts
@@ -177,7 +180,7 @@ lane:
   %is.odd = icmp ne i64 %odd, 0
   br i1 %is.odd, label %uneven, label %begin
 uneven:
-  call void @fault(ptr %ctx, i32 {layout.MISALIGNED}, {location}, i32 %l, i32 {PIECE_BYTES}, i64 %bytes)
+  call void @fault(ptr %ctx, i32 {layout.MISALIGNED}, {fault_location}, i32 %l, i32 {PIECE_BYTES}, i64 %bytes)
   ret i1 true
 begin:
   %pieces64 = lshr i64 %bytes, 4
@@ -196,16 +199,16 @@ move:
   %offset = shl i64 %n64, 4
   %to.n = add i64 %to.l, %offset
   %from.n = add i64 %from.l, %offset
-{splat("i64", "%to.n", "%to.v")}{splat("i64", "%from.n", "%from.v")}  %across = shl <32 x i64> {IOTA}, splat (i64 4)
+{make_splat("i64", "%to.n", "%to.v")}{make_splat("i64", "%from.n", "%from.v")}  %across = shl <32 x i64> {LANE_INDICES}, splat (i64 4)
   %target.a = add <32 x i64> %to.v, %across
   %source.a = add <32 x i64> %from.v, %across
-{checks}{piece_addresses}{observer_calls}{host}{copy_words}{next_step}moved:
+{check_texts}{piece_addresses}{observer_calls}{host_address_text}{copy_words}{next_step}moved:
   %n1 = add i32 %n, 32
   br label %loop
 over:
-{completion}  br label %lanes
+{completion_text}  br label %lanes
 fail:
-{field("fault_lane", "%fault.p")}  store i32 %l, ptr %fault.p
+{make_field_pointer("fault_lane", "%fault.p")}  store i32 %l, ptr %fault.p
   ret i1 true
 done:
   ret i1 false

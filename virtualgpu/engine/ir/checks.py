@@ -7,20 +7,20 @@ small and compiles fast.
 from __future__ import annotations
 
 from virtualgpu.engine.ir import access_rules, layout
-from virtualgpu.engine.ir.text import IOTA, load_field, splat
+from virtualgpu.engine.ir.text import LANE_INDICES, make_field_load, make_splat
 from virtualgpu.records.access import ATOMIC_RULES, Rule
 
 
-def counters(site: str) -> str:
+def make_counter_address(site: str) -> str:
     """Return LLVM text that computes the address ``%cnt`` of a memory instruction's counters."""
-    return load_field("access_counters", "%cnt.i") + (
+    return make_field_load("access_counters", "%cnt.i") + (
         f"  %cnt.at = mul i32 {site}, {layout.ACCESS_STRIDE}\n"
         "  %cnt.b = inttoptr i64 %cnt.i to ptr\n"
         "  %cnt = getelementptr i8, ptr %cnt.b, i32 %cnt.at\n"
     )
 
 
-def check_global(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
+def make_global_check(size: int, counts_sectors: bool, rule: Rule = "load") -> tuple[str, str]:
     """Return the LLVM function that checks an access of `size` bytes to global memory and counts its sectors."""
     access_prefix = ""
     if rule in ATOMIC_RULES:
@@ -28,7 +28,7 @@ def check_global(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]
     elif rule == "store":
         access_prefix = "store_"
     name = f"check_global_{access_prefix}{size}"
-    counting = counters("%site") + (
+    counting_text = make_counter_address("%site") + (
         f"  call void @count_{access_prefix}sectors(ptr %ctx, ptr %cnt, <32 x i64> %a, i32 %mask)\n"
     )
     llvm_text = f"""
@@ -37,14 +37,14 @@ entry:
   %idle = icmp eq i32 %mask, 0
   br i1 %idle, label %good, label %check
 check:
-{load_field("access_cache", "%cache.i")}
+{make_field_load("access_cache", "%cache.i")}
   %cache.b = inttoptr i64 %cache.i to ptr
   %at = mul i32 %site, 16
   %cache = getelementptr i8, ptr %cache.b, i32 %at
   %base = load i64, ptr %cache
   %room.p = getelementptr i64, ptr %cache, i64 1
   %room = load i64, ptr %room.p
-{splat("i64", "%base", "%bases")}{splat("i64", "%room", "%rooms")}
+{make_splat("i64", "%base", "%bases")}{make_splat("i64", "%room", "%rooms")}
   %d = sub <32 x i64> %a, %bases
   %far = icmp uge <32 x i64> %d, %rooms
   %low = and <32 x i64> %a, splat (i64 {size - 1})
@@ -60,7 +60,7 @@ slow:
 fail:
   ret i1 true
 inside:
-{counting if count else ""}  br label %good
+{counting_text if counts_sectors else ""}  br label %good
 good:
   ret i1 false
 }}
@@ -68,7 +68,7 @@ good:
     return name, llvm_text
 
 
-def check_shared(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
+def make_shared_check(size: int, counts_passes: bool, rule: Rule = "load") -> tuple[str, str]:
     """Return the LLVM function that checks an access of `size` bytes to shared memory and counts its bank
     passes.
 
@@ -77,17 +77,19 @@ def check_shared(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]
     if size <= 4 and rule in ("store", "count"):
         rule = "load"  # the same passes
     name = f"check_shared_{size}_{rule}"
-    passes = counters("%site") + access_rules.count_shared(size, rule) if count else ""
+    counting_text = (
+        make_counter_address("%site") + access_rules.make_shared_counting(size, rule) if counts_passes else ""
+    )
     llvm_text = f"""
 define internal i1 @{name}(ptr %ctx, <32 x i32> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
 entry:
   %idle = icmp eq i32 %mask, 0
   br i1 %idle, label %good, label %check
 check:
-{load_field("shared_bytes", "%limit64")}
+{make_field_load("shared_bytes", "%limit64")}
   %limit.t = trunc i64 %limit64 to i32
   %limit = sub i32 %limit.t, {size}
-{splat("i32", "%limit", "%limits")}
+{make_splat("i32", "%limit", "%limits")}
   %far = icmp sgt <32 x i32> %a, %limits
   %neg = icmp slt <32 x i32> %a, zeroinitializer
   %out = or <32 x i1> %far, %neg
@@ -110,7 +112,7 @@ fail:
   call void @fault(ptr %ctx, i32 %code, i32 %function, i32 %pc, i32 %l, i32 {size}, i64 %x64)
   ret i1 true
 inside:
-{passes}  br label %good
+{counting_text}  br label %good
 good:
   ret i1 false
 }}
@@ -118,7 +120,7 @@ good:
     return name, llvm_text
 
 
-def check_local(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
+def make_local_check(size: int, counts_sectors: bool, rule: Rule = "load") -> tuple[str, str]:
     """Return the LLVM function that checks an access of `size` bytes to local memory and counts its sectors.
 
     The addresses are offsets in a thread's stack.
@@ -128,14 +130,14 @@ def check_local(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
     """
     name = f"check_local_{size}"
     counting = ""
-    if count:
-        counting = counters("%site") + (
+    if counts_sectors:
+        counting = make_counter_address("%site") + (
             "  %word = lshr <32 x i64> %a, splat (i64 2)\n"
             "  %row = mul <32 x i64> %word, splat (i64 128)\n"
-            f"  %col = mul <32 x i64> {IOTA}, splat (i64 {max(size, 4)})\n"
+            f"  %col = mul <32 x i64> {LANE_INDICES}, splat (i64 {max(size, 4)})\n"
             "  %offset = add <32 x i64> %row, %col\n"
-            + load_field("l1_base", "%first")
-            + splat("i64", "%first", "%firsts")
+            + make_field_load("l1_base", "%first")
+            + make_splat("i64", "%first", "%firsts")
             + "  %place = add <32 x i64> %offset, %firsts\n"
             "  call void @count_sectors(ptr %ctx, ptr %cnt, <32 x i64> %place, i32 %mask)\n"
         )
@@ -145,9 +147,9 @@ entry:
   %idle = icmp eq i32 %mask, 0
   br i1 %idle, label %good, label %check
 check:
-{load_field("local_bytes", "%room")}
+{make_field_load("local_bytes", "%room")}
   %limit = sub i64 %room, {size}
-{splat("i64", "%limit", "%limits")}
+{make_splat("i64", "%limit", "%limits")}
   %far = icmp sgt <32 x i64> %a, %limits
   %neg = icmp slt <32 x i64> %a, zeroinitializer
   %out = or <32 x i1> %far, %neg

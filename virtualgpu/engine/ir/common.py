@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from virtualgpu.engine.ir import access_rules, layout
-from virtualgpu.engine.ir.text import load_field
+from virtualgpu.engine.ir.text import make_field_load
 
 COMMON = f"""
 define internal void @fault(ptr %ctx, i32 %code, i32 %function, i32 %pc, i32 %lane, i32 %size, i64 %address) noinline cold {{
-  %p0 = getelementptr i8, ptr %ctx, i64 {layout.offset("fault_code")}
+  %p0 = getelementptr i8, ptr %ctx, i64 {layout.get_field_offset("fault_code")}
   %old = load i32, ptr %p0
   %first = icmp eq i32 %old, 0
   br i1 %first, label %set, label %done
 set:
   store i32 %code, ptr %p0
-  %p1 = getelementptr i8, ptr %ctx, i64 {layout.offset("fault_function")}
+  %p1 = getelementptr i8, ptr %ctx, i64 {layout.get_field_offset("fault_function")}
   store i32 %function, ptr %p1
-  %p2 = getelementptr i8, ptr %ctx, i64 {layout.offset("fault_pc")}
+  %p2 = getelementptr i8, ptr %ctx, i64 {layout.get_field_offset("fault_pc")}
   store i32 %pc, ptr %p2
-  %p3 = getelementptr i8, ptr %ctx, i64 {layout.offset("fault_lane")}
+  %p3 = getelementptr i8, ptr %ctx, i64 {layout.get_field_offset("fault_lane")}
   store i32 %lane, ptr %p3
-  %p4 = getelementptr i8, ptr %ctx, i64 {layout.offset("fault_size")}
+  %p4 = getelementptr i8, ptr %ctx, i64 {layout.get_field_offset("fault_size")}
   store i32 %size, ptr %p4
-  %p5 = getelementptr i8, ptr %ctx, i64 {layout.offset("fault_address")}
+  %p5 = getelementptr i8, ptr %ctx, i64 {layout.get_field_offset("fault_address")}
   store i64 %address, ptr %p5
   br label %done
 done:
@@ -30,7 +30,7 @@ done:
 
 define internal i1 @find_live(ptr %ctx, ptr %cache, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %size) noinline {{
 entry:
-{load_field("live_starts", "%starts.i")}{load_field("live_ends", "%ends.i")}{load_field("live_count", "%n")}
+{make_field_load("live_starts", "%starts.i")}{make_field_load("live_ends", "%ends.i")}{make_field_load("live_count", "%n")}
   %starts = inttoptr i64 %starts.i to ptr
   %ends = inttoptr i64 %ends.i to ptr
   %spill = alloca <32 x i64>
@@ -96,7 +96,7 @@ good:
   ret i1 false
 }}
 
-{access_rules.SUPPORT}
+{access_rules.SUPPORT_FUNCTIONS}
 declare i32 @llvm.cttz.i32(i32, i1)
 declare i32 @llvm.ctpop.i32(i32)
 declare i32 @llvm.umax.i32(i32, i32)

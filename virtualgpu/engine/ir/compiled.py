@@ -23,28 +23,28 @@ from virtualgpu.errors import NotSupportedError
 T = TypeVar("T")
 
 
-class _Typed(Protocol):
+class _AnnotatedClass(Protocol):
     __annotations__: dict[str, Any]
 
 
-def struct(cls: type[T]) -> type[T]:
+def make_structure(cls: type[T]) -> type[T]:
     """Return a C structure with the fields of a class. Each field is a 64-bit integer."""
-    fields = [(name, ctypes.c_int64) for name in cast(_Typed, cls).__annotations__]
+    fields = [(name, ctypes.c_int64) for name in cast(_AnnotatedClass, cls).__annotations__]
     structure = type(cls.__name__, (ctypes.Structure,), {"_fields_": fields, "__doc__": cls.__doc__})
     return cast("type[T]", structure)
 
 
-def size_of(kind: type[object]) -> int:
+def get_struct_size(kind: type[object]) -> int:
     """Return the size of a structure type in bytes."""
     return ctypes.sizeof(cast("type[ctypes.Structure]", kind))
 
 
-def address_of(structure: object) -> int:
+def get_struct_address(structure: object) -> int:
     """Return the address of a structure in memory."""
     return ctypes.addressof(cast(ctypes.Structure, structure))
 
 
-def struct_at(kind: type[T], address: int) -> T:
+def view_struct(kind: type[T], address: int) -> T:
     """Return the bytes at an address as a structure of a given type."""
     return cast("T", cast("type[ctypes.Structure]", kind).from_address(address))
 
@@ -82,19 +82,19 @@ def store64(address: int, value: int) -> None:
     raise NotImplementedError
 
 
-def lowest(bits: int) -> int:
+def find_lowest_bit(bits: int) -> int:
     """Return the position of the lowest bit that is set."""
     raise NotImplementedError
 
 
-def call(function: int, context: object, site: int, lanes: int, mask: int, values: int) -> None:
+def call_function(function: int, context: object, site: int, lanes: int, mask: int, values: int) -> None:
     """Call a function of the observer, given the function's address."""
     raise NotImplementedError
 
 
-_LOADS = {"load8": 8, "load32": 32, "load64": 64}
-_STORES = {"store8": 8, "store32": 32, "store64": 64}
-_BINARY: dict[type[ast.operator], str] = {
+_LOAD_WIDTHS = {"load8": 8, "load32": 32, "load64": 64}
+_STORE_WIDTHS = {"store8": 8, "store32": 32, "store64": 64}
+_BINARY_OPCODES: dict[type[ast.operator], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
     ast.Mult: "mul",
@@ -104,7 +104,7 @@ _BINARY: dict[type[ast.operator], str] = {
     ast.BitOr: "or",
     ast.BitXor: "xor",
 }
-_COMPARE: dict[type[ast.cmpop], str] = {
+_COMPARE_PREDICATES: dict[type[ast.cmpop], str] = {
     ast.Eq: "eq",
     ast.NotEq: "ne",
     ast.Lt: "slt",
@@ -135,10 +135,10 @@ class _FunctionTranslator:
         self.count = 0
         self.loops: list[tuple[str, str]] = []
 
-    def text(self) -> str:
+    def write_text(self) -> str:
         names = [argument.arg for argument in self.source.args.args]
         for argument in self.source.args.args:
-            self._local_pointer(argument.arg)
+            self._get_local_pointer(argument.arg)
             if isinstance(argument.annotation, ast.Name):
                 self.kinds[argument.arg] = argument.annotation.id
             self.lines.append(f"store i64 %a.{argument.arg}, ptr %v.{argument.arg}")
@@ -157,14 +157,14 @@ class _FunctionTranslator:
         self.lines.append(f"{name} = {text}")
         return name
 
-    def _local_pointer(self, name: str) -> str:
+    def _get_local_pointer(self, name: str) -> str:
         slot = f"%v.{name}"
         allocation = f"{slot} = alloca i64"
         if allocation not in self.head:
             self.head.append(allocation)
         return slot
 
-    def _begin(self, label: str) -> None:
+    def _begin_block(self, label: str) -> None:
         self.lines += [f"br label %{label}", f"{label}:"]
 
     def _compile_block(self, statements: Sequence[ast.stmt]) -> None:
@@ -174,15 +174,15 @@ class _FunctionTranslator:
     def _compile_statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Assign):
             (assigned_node,) = node.targets
-            self._assign(assigned_node, node.value)
+            self._emit_assignment(assigned_node, node.value)
         elif isinstance(node, ast.AugAssign):
-            operation = ast.BinOp(node.target, node.op, node.value)
-            self._assign(node.target, operation)
+            binary_node = ast.BinOp(node.target, node.op, node.value)
+            self._emit_assignment(node.target, binary_node)
         elif isinstance(node, ast.If):
             self._compile_if(node)
         elif isinstance(node, ast.While):
             head_label, body_label, end_label = (self._new_name("l") for _ in range(3))
-            self._begin(head_label)
+            self._begin_block(head_label)
             self._compile_branch(node.test, body_label, end_label)
             self.lines.append(f"{body_label}:")
             self.loops.append((head_label, end_label))
@@ -202,74 +202,78 @@ class _FunctionTranslator:
             raise NotSupportedError(f"{ast.unparse(node)!r} cannot be compiled.")
 
     def _compile_if(self, node: ast.If) -> None:
-        if_true, if_false, end_label = (self._new_name("l") for _ in range(3))
-        self._compile_branch(node.test, if_true, if_false)
-        self.lines.append(f"{if_true}:")
+        true_label, false_label, end_label = (self._new_name("l") for _ in range(3))
+        self._compile_branch(node.test, true_label, false_label)
+        self.lines.append(f"{true_label}:")
         self._compile_block(node.body)
-        self.lines += [f"br label %{end_label}", f"{if_false}:"]
+        self.lines += [f"br label %{end_label}", f"{false_label}:"]
         self._compile_block(node.orelse)
-        self._begin(end_label)
+        self._begin_block(end_label)
 
-    def _compile_branch(self, test: ast.expr, if_true: str, if_false: str) -> None:
+    def _compile_branch(self, test: ast.expr, true_label: str, false_label: str) -> None:
         if isinstance(test, ast.BoolOp):
             is_and = isinstance(test.op, ast.And)
             for condition in test.values[:-1]:
-                next_condition = self._new_name("l")
+                next_label = self._new_name("l")
                 if is_and:
-                    self._compile_branch(condition, next_condition, if_false)
+                    self._compile_branch(condition, next_label, false_label)
                 else:
-                    self._compile_branch(condition, if_true, next_condition)
-                self.lines.append(f"{next_condition}:")
-            self._compile_branch(test.values[-1], if_true, if_false)
+                    self._compile_branch(condition, true_label, next_label)
+                self.lines.append(f"{next_label}:")
+            self._compile_branch(test.values[-1], true_label, false_label)
         elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            self._compile_branch(test.operand, if_false, if_true)
+            self._compile_branch(test.operand, false_label, true_label)
         else:
-            self.lines.append(f"br i1 {self._compile_condition(test)}, label %{if_true}, label %{if_false}")
+            self.lines.append(
+                f"br i1 {self._compile_condition(test)}, label %{true_label}, label %{false_label}"
+            )
 
     def _compile_condition(self, node: ast.expr) -> str:
         if isinstance(node, ast.BoolOp):  # as a value: every operand is evaluated
             operation = "and" if isinstance(node.op, ast.And) else "or"
-            result, *operands = (self._compile_condition(operand) for operand in node.values)
+            condition_value, *operands = (self._compile_condition(operand) for operand in node.values)
             for operand in operands:
-                result = self._emit_op(f"{operation} i1 {result}, {operand}")
-            return result
+                condition_value = self._emit_op(f"{operation} i1 {condition_value}, {operand}")
+            return condition_value
         if isinstance(node, ast.Compare):
             (operator,) = node.ops
             (right_node,) = node.comparators
             left_value = self._compile_value(node.left)
             if isinstance(operator, ast.In):
                 assert isinstance(right_node, ast.Tuple)
-                result, *matches = (
+                condition_value, *element_matches = (
                     self._emit_op(f"icmp eq i64 {left_value}, {self._compile_value(element)}")
                     for element in right_node.elts
                 )
-                for match in matches:
-                    result = self._emit_op(f"or i1 {result}, {match}")
-                return result
+                for element_match in element_matches:
+                    condition_value = self._emit_op(f"or i1 {condition_value}, {element_match}")
+                return condition_value
             return self._emit_op(
-                f"icmp {_COMPARE[type(operator)]} i64 {left_value}, {self._compile_value(right_node)}"
+                f"icmp {_COMPARE_PREDICATES[type(operator)]} i64 {left_value}, {self._compile_value(right_node)}"
             )
         return self._emit_op(f"icmp ne i64 {self._compile_value(node)}, 0")
 
-    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+    def _emit_assignment(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
             if (
                 isinstance(value, ast.Call)
                 and isinstance(value.func, ast.Name)
-                and value.func.id == "struct_at"
+                and value.func.id == "view_struct"
             ):
                 assert isinstance(value.args[0], ast.Name)
                 self.kinds[target.id] = value.args[0].id
-            self.lines.append(f"store i64 {self._compile_value(value)}, ptr {self._local_pointer(target.id)}")
+            self.lines.append(
+                f"store i64 {self._compile_value(value)}, ptr {self._get_local_pointer(target.id)}"
+            )
             return
         assert isinstance(target, ast.Attribute)
-        pointer, width = self._field_pointer(target)
+        pointer, width = self._emit_field_pointer(target)
         result = self._compile_value(value)
         if width < 64:
             result = self._emit_op(f"trunc i64 {result} to i{width}")
         self.lines.append(f"store i{width} {result}, ptr {pointer}")
 
-    def _field_pointer(self, node: ast.Attribute) -> tuple[str, int]:
+    def _emit_field_pointer(self, node: ast.Attribute) -> tuple[str, int]:
         """Return a pointer to a field of a structure, and the width of the field in bits."""
         assert isinstance(node.value, ast.Name)
         structure_name = self.kinds[node.value.id]
@@ -283,16 +287,16 @@ class _FunctionTranslator:
         address = self._emit_op(f"add i64 {structure_address}, {offset}")
         return self._emit_op(f"inttoptr i64 {address} to ptr"), 8 * field.itemsize
 
-    def _load(self, pointer: str, width: int) -> str:
-        loaded = self._emit_op(f"load i{width}, ptr {pointer}, align {width // 8}")
-        return loaded if width == 64 else self._emit_op(f"zext i{width} {loaded} to i64")
+    def _emit_load(self, pointer: str, width: int) -> str:
+        loaded_value = self._emit_op(f"load i{width}, ptr {pointer}, align {width // 8}")
+        return loaded_value if width == 64 else self._emit_op(f"zext i{width} {loaded_value} to i64")
 
     def _compile_value(self, node: ast.expr) -> str:
         if isinstance(node, ast.Name) and f"%v.{node.id} = alloca i64" in self.head:
             return self._emit_op(f"load i64, ptr %v.{node.id}")
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id in self.kinds:
-                return self._load(*self._field_pointer(node))
+                return self._emit_load(*self._emit_field_pointer(node))
             module = self.globals[node.value.id]
             assert isinstance(module, ModuleType)
             return str(int(getattr(module, node.attr)))
@@ -303,7 +307,7 @@ class _FunctionTranslator:
         if isinstance(node, ast.BinOp):
             left_value = self._compile_value(node.left)
             right_value = self._compile_value(node.right)
-            return self._emit_op(f"{_BINARY[type(node.op)]} i64 {left_value}, {right_value}")
+            return self._emit_op(f"{_BINARY_OPCODES[type(node.op)]} i64 {left_value}, {right_value}")
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Invert):
             operand = self._compile_value(node.operand)
             return self._emit_op(
@@ -312,26 +316,26 @@ class _FunctionTranslator:
         if isinstance(node, ast.Compare | ast.BoolOp):
             return self._emit_op(f"zext i1 {self._compile_condition(node)} to i64")
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            return self._call(node.func.id, node.args)
+            return self._emit_call(node.func.id, node.args)
         raise NotSupportedError(f"{ast.unparse(node)!r} cannot be compiled.")
 
-    def _call(self, name: str, expressions: Sequence[ast.expr]) -> str:
-        if name == "struct_at":
+    def _emit_call(self, name: str, expressions: Sequence[ast.expr]) -> str:
+        if name == "view_struct":
             return self._compile_value(expressions[1])
         arguments = [self._compile_value(argument) for argument in expressions]
-        if name in _LOADS:
-            return self._load(self._emit_op(f"inttoptr i64 {arguments[0]} to ptr"), _LOADS[name])
-        if name in _STORES:
-            width = _STORES[name]
+        if name in _LOAD_WIDTHS:
+            return self._emit_load(self._emit_op(f"inttoptr i64 {arguments[0]} to ptr"), _LOAD_WIDTHS[name])
+        if name in _STORE_WIDTHS:
+            width = _STORE_WIDTHS[name]
             value_to_store = (
                 arguments[1] if width == 64 else self._emit_op(f"trunc i64 {arguments[1]} to i{width}")
             )
             pointer = self._emit_op(f"inttoptr i64 {arguments[0]} to ptr")
             self.lines.append(f"store i{width} {value_to_store}, ptr {pointer}, align {width // 8}")
             return "0"
-        if name == "lowest":
+        if name == "find_lowest_bit":
             return self._emit_op(f"call i64 @llvm.cttz.i64(i64 {arguments[0]}, i1 false)")
-        if name == "call":
+        if name == "call_function":
             function, context, lanes, values = (
                 self._emit_op(f"inttoptr i64 {arguments[n]} to ptr") for n in (0, 1, 3, 5)
             )
@@ -353,11 +357,11 @@ def translate(
     """Translate Python functions to LLVM text. In the LLVM text, the function ``entry_of`` is the engine's
     entry point and calls `entry`.
 
-    `layouts` describes structures that are not made by `struct`.
+    `layouts` describes structures that are not made by `make_structure`.
     """
     functions_by_name = {function.__name__: function for function in functions}
     function_texts = [
-        _FunctionTranslator(function, functions_by_name, layouts).text() for function in functions
+        _FunctionTranslator(function, functions_by_name, layouts).write_text() for function in functions
     ]
     exported_function = f"""define void @entry_of(ptr %ctx, i32 %site, ptr %lanes, i32 %mask, ptr %values) {{
   %c = ptrtoint ptr %ctx to i64

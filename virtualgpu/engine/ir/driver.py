@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.text import field, load_field, splat
+from virtualgpu.engine.ir.text import make_field_load, make_field_pointer, make_splat
 
-TRACE = f"""
+TRACE_FUNCTIONS = f"""
 define internal void @trace_step(ptr %ctx, i32 %function, i32 %pc, i32 %active, i32 %executed, i32 %level) noinline {{
 entry:
-{field("trace_record", "%rec.q")}
+{make_field_pointer("trace_record", "%rec.q")}
   store i64 0, ptr %rec.q
-{load_field("trace_on", "%on")}
+{make_field_load("trace_on", "%on")}
   %wanted = and i32 %on, %level
   %is = icmp ne i32 %wanted, 0
   br i1 %is, label %room, label %skip
 room:
-{load_field("trace_cursor", "%at")}{load_field("trace_end", "%end")}
+{make_field_load("trace_cursor", "%at")}{make_field_load("trace_end", "%end")}
   %next = add i64 %at, {layout.TRACE_STEP.itemsize}
   %full = icmp ugt i64 %next, %end
-{load_field("trace_left", "%left")}{field("trace_left", "%left.q")}
+{make_field_load("trace_left", "%left")}{make_field_pointer("trace_left", "%left.q")}
   %whole = icmp eq i32 %on, {layout.TRACE_ALL}
   %price = zext i1 %whole to i32
   %left1 = sub i32 %left, %price
@@ -30,10 +30,10 @@ cut:
   call void @trace_cut(ptr %ctx)
   ret void
 write:
-{field("trace_cursor", "%at.q")}
+{make_field_pointer("trace_cursor", "%at.q")}
   store i64 %next, ptr %at.q
   store i64 %at, ptr %rec.q
-{load_field("trace_number", "%number")}{field("trace_number", "%number.q")}
+{make_field_load("trace_number", "%number")}{make_field_pointer("trace_number", "%number.q")}
   %number1 = add i32 %number, 1
   store i32 %number1, ptr %number.q
   %p = inttoptr i64 %at to ptr
@@ -44,7 +44,7 @@ write:
   store i32 %executed, ptr %p2
   %p3 = getelementptr i32, ptr %p, i64 3
   store i32 %function, ptr %p3
-{load_field("warp", "%warp")}{load_field("depth", "%depth")}
+{make_field_load("warp", "%warp")}{make_field_load("depth", "%depth")}
   %p4 = getelementptr i32, ptr %p, i64 4
   store i32 %warp, ptr %p4
   %p5 = getelementptr i32, ptr %p, i64 5
@@ -54,37 +54,37 @@ skip:
   ret void
 }}
 define internal void @trace_cut(ptr %ctx) noinline {{
-{field("trace_on", "%on.q")}
+{make_field_pointer("trace_on", "%on.q")}
   store i32 0, ptr %on.q
-{field("truncated", "%cut.q")}
+{make_field_pointer("truncated", "%cut.q")}
   store i32 1, ptr %cut.q
-{field("trace_record", "%rec.z")}
+{make_field_pointer("trace_record", "%rec.z")}
   store i64 0, ptr %rec.z
   ret void
 }}
 define internal void @trace_row(ptr %ctx, <32 x i64> %v, i32 %mask, i32 %kind, i32 %level) noinline {{
 entry:
-{load_field("trace_on", "%on")}{load_field("trace_record", "%rec")}
+{make_field_load("trace_on", "%on")}{make_field_load("trace_record", "%rec")}
   %wanted = and i32 %on, %level
   %is = icmp ne i32 %wanted, 0
   %has = icmp ne i64 %rec, 0
   %go = and i1 %is, %has
   br i1 %go, label %room, label %skip
 room:
-{load_field("trace_rows", "%at")}{load_field("trace_rows_end", "%end")}
+{make_field_load("trace_rows", "%at")}{make_field_load("trace_rows_end", "%end")}
   %next = add i64 %at, {layout.TRACE_ROW.itemsize}
   %full = icmp ugt i64 %next, %end
   br i1 %full, label %cut, label %write
 cut:
   ; The step it belongs to is incomplete and goes, too.
-{field("trace_cursor", "%cursor.q")}
+{make_field_pointer("trace_cursor", "%cursor.q")}
   store i64 %rec, ptr %cursor.q
   call void @trace_cut(ptr %ctx)
   ret void
 write:
-{field("trace_rows", "%at.q")}
+{make_field_pointer("trace_rows", "%at.q")}
   store i64 %next, ptr %at.q
-{load_field("trace_number", "%number")}
+{make_field_load("trace_number", "%number")}
   %step = sub i32 %number, 1
   %p = inttoptr i64 %at to ptr
   store i32 %step, ptr %p
@@ -103,7 +103,7 @@ declare void @llvm.masked.store.v32i64.p0(<32 x i64>, ptr, <32 x i1>)
 """
 
 
-def driver(entry: str) -> str:
+def make_driver(entry: str) -> str:
     """Return two LLVM functions that run thread blocks. The function `run_block` runs one block, and
     `run_blocks` runs several.
 
@@ -115,18 +115,18 @@ def driver(entry: str) -> str:
     return _RUN_BLOCK.replace("@ENTRY", f"@{entry}") + _RUN_BLOCKS
 
 
-def _load_fields(*names: str) -> str:
-    return "".join(load_field(name, f"%{name}") for name in names)
+def _make_field_loads(*names: str) -> str:
+    return "".join(make_field_load(name, f"%{name}") for name in names)
 
 
-def _field_pointers(*names: str) -> str:
-    return "".join(field(name, f"%{name}.p") for name in names)
+def _make_field_pointers(*names: str) -> str:
+    return "".join(make_field_pointer(name, f"%{name}.p") for name in names)
 
 
 _RUN_BLOCKS = f"""
 define i32 @run_blocks(ptr %ctx, i64 %first, i64 %end) {{
 entry:
-{_load_fields("block_order")}{_field_pointers("next")}
+{_make_field_loads("block_order")}{_make_field_pointers("next")}
   %order = inttoptr i64 %block_order to ptr
   br label %block
 block:
@@ -152,7 +152,7 @@ _RUN_BLOCK = f"""
 define i32 @run_block(ptr %ctx, i64 %b, i32 %fresh) {{
 entry:
 {
-    _load_fields(
+    _make_field_loads(
         "nctaid_x",
         "nctaid_y",
         "threads",
@@ -179,7 +179,7 @@ entry:
     )
 }
 {
-    _field_pointers(
+    _make_field_pointers(
         "ctaid_x",
         "ctaid_y",
         "ctaid_z",
@@ -235,7 +235,7 @@ prepare:
   %f.p = inttoptr i64 %f.i to ptr
   %lane0 = mul i32 %pw, 32
   %present = sub i32 %threads, %lane0
-{splat("i32", "%present", "%presents")}
+{make_splat("i32", "%present", "%presents")}
   %here = icmp slt <32 x i32> <{", ".join(f"i32 {k}" for k in range(32))}>, %presents
   %pcs = select <32 x i1> %here, <32 x i32> zeroinitializer, <32 x i32> splat (i32 {layout.EXITED})
   store <32 x i32> %pcs, ptr %f.p, align 64

@@ -46,10 +46,10 @@ def vector(llvm: str) -> str:
 
 def constant(llvm: str, value: int) -> str:
     """Return an LLVM vector constant with the same integer in all 32 lanes."""
-    return f"splat ({llvm} {signed(value, bits(llvm))})"
+    return f"splat ({llvm} {convert_to_signed(value, bits(llvm))})"
 
 
-def signed(value: int, width: int) -> int:
+def convert_to_signed(value: int, width: int) -> int:
     """Convert an integer to a signed number in two's complement of a given width, as LLVM requires."""
     if width == 1:
         return value & 1
@@ -116,17 +116,17 @@ class Emitter:
         first used.
         """
         suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
-        full = f"llvm.{name}.v{layout.LANES}{suffix}"
-        kinds = [vector(llvm)] * len(values) + [argument.split()[0] for argument in extra]
-        self.declared.add(f"declare {vector(llvm)} @{full}({', '.join(kinds)})")
+        full_name = f"llvm.{name}.v{layout.LANES}{suffix}"
+        argument_types = [vector(llvm)] * len(values) + [argument.split()[0] for argument in extra]
+        self.declared.add(f"declare {vector(llvm)} @{full_name}({', '.join(argument_types)})")
         arguments = [f"{vector(llvm)} {v}" for v in values] + list(extra)
-        return self.op(f"call {vector(llvm)} @{full}({', '.join(arguments)})")
+        return self.op(f"call {vector(llvm)} @{full_name}({', '.join(arguments)})")
 
     def splat(self, llvm: str, scalar: str) -> str:
         """Emit a vector with the same scalar in every lane."""
-        inserted = self.op(f"insertelement {vector(llvm)} poison, {llvm} {scalar}, i32 0")
+        inserted_vector = self.op(f"insertelement {vector(llvm)} poison, {llvm} {scalar}, i32 0")
         return self.op(
-            f"shufflevector {vector(llvm)} {inserted}, {vector(llvm)} poison, <32 x i32> zeroinitializer"
+            f"shufflevector {vector(llvm)} {inserted_vector}, {vector(llvm)} poison, <32 x i32> zeroinitializer"
         )
 
     def binary(self, operation: str, llvm: str, left: str, right: str) -> str:
@@ -158,12 +158,12 @@ class Emitter:
             source = f"i{source_bits}"
         if source_bits == target_bits:
             return self.convert("bitcast", source, value, target)
-        integer = f"i{target_bits}"
+        target_integer = f"i{target_bits}"
         operation = "sext" if is_signed else "zext"
         if source_bits > target_bits:
             operation = "trunc"
-        value = self.convert(operation, source, value, integer)
-        return value if integer == target else self.convert("bitcast", integer, value, target)
+        value = self.convert(operation, source, value, target_integer)
+        return value if target_integer == target else self.convert("bitcast", target_integer, value, target)
 
     def mask_bits(self, mask: str) -> str:
         """Emit the conversion of an i1 vector to a 32-bit lane mask."""
@@ -187,26 +187,26 @@ class Emitter:
         AMD's processors.
         """
         if self.masked:
-            raw = f"i{bits(llvm)}"
-            name = f"llvm.masked.store.v{layout.LANES}{raw}.p0"
-            self.declared.add(f"declare void @{name}({vector(raw)}, ptr, {vector('i1')})")
-            value = f"{vector(raw)} {self.cast(value, llvm, raw)}"
-            self.raw(f"call void @{name}({value}, ptr align 64 {pointer}, {vector('i1')} {lanes})")
+            integer_type = f"i{bits(llvm)}"
+            intrinsic_name = f"llvm.masked.store.v{layout.LANES}{integer_type}.p0"
+            self.declared.add(f"declare void @{intrinsic_name}({vector(integer_type)}, ptr, {vector('i1')})")
+            value = f"{vector(integer_type)} {self.cast(value, llvm, integer_type)}"
+            self.raw(f"call void @{intrinsic_name}({value}, ptr align 64 {pointer}, {vector('i1')} {lanes})")
             return
         old_values = self.op(f"load {vector(llvm)}, ptr {pointer}, align 64")
         new_values = self.select(llvm, lanes, value, old_values)
         self.raw(f"store volatile {vector(llvm)} {new_values}, ptr {pointer}, align 64")
 
     def context_pointer(self, field: str) -> str:
-        return self.op(f"getelementptr i8, ptr %ctx, i64 {layout.offset(field)}")
+        return self.op(f"getelementptr i8, ptr %ctx, i64 {layout.get_field_offset(field)}")
 
     def context_load(self, field: str, llvm: str | None = None) -> str:
         pointer = self.context_pointer(field)
-        return self.op(f"load {llvm or layout.llvm_type(field)}, ptr {pointer}")
+        return self.op(f"load {llvm or layout.get_field_type(field)}, ptr {pointer}")
 
     def context_store(self, field: str, value: str) -> None:
         pointer = self.context_pointer(field)
-        self.raw(f"store {layout.llvm_type(field)} {value}, ptr {pointer}")
+        self.raw(f"store {layout.get_field_type(field)} {value}, ptr {pointer}")
 
     def add_to(self, pointer: str, amount: str) -> None:
         """Emit code that adds an i64 to a number in memory."""

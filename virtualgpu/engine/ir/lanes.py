@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from virtualgpu.engine.ir import rows
 from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits
-from virtualgpu.engine.ir.text import mask_to_lanes, splat
+from virtualgpu.engine.ir.text import make_lane_mask, make_splat
 
 
-def _row_test(size: int) -> str:
+def _make_row_test(size: int) -> str:
     """Return LLVM text that tests whether the addresses ``%a`` of all lanes are consecutive: ``%line``.
 
     The first address is ``%a0``.
@@ -15,57 +15,57 @@ def _row_test(size: int) -> str:
     offsets = "<" + ", ".join(f"i64 {size * lane}" for lane in range(32)) + ">"
     return (
         "  %a0 = extractelement <32 x i64> %a, i32 0\n"
-        + splat("i64", "%a0", "%first")
+        + make_splat("i64", "%a0", "%first")
         + f"  %row = add <32 x i64> %first, {offsets}\n  %off = xor <32 x i64> %a, %row\n"
-        + rows.all_zero("i64", 32, "%off", "%line")
+        + rows.make_zero_test("i64", 32, "%off", "%line")
     )
 
 
-def gather(llvm: str) -> tuple[str, str]:
+def make_gather(llvm: str) -> tuple[str, str]:
     """Return an LLVM function that loads one value per lane from host addresses. Inactive lanes receive 0.
 
     Inactive lanes load from the first active lane's address, because without AVX-512 leaving out single lanes
     takes a branch each.
     """
     name = f"gather_{llvm}"
-    size = bits(llvm) // 8
-    vector = f"<32 x {llvm}>"
+    element_bytes = bits(llvm) // 8
+    vector_type = f"<32 x {llvm}>"
     intrinsic = f"llvm.masked.gather.v32{llvm}.v32p0"
     all_lanes = "<32 x i1> splat (i1 true)"
     llvm_text = f"""
-declare {vector} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector})
-define internal {vector} @{name}(<32 x i64> %a, i32 %mask) noinline {{
+declare {vector_type} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector_type})
+define internal {vector_type} @{name}(<32 x i64> %a, i32 %mask) noinline {{
 entry:
   %full = icmp eq i32 %mask, -1
   br i1 %full, label %ask, label %some
 ask:
-{_row_test(size)}  br i1 %line, label %straight, label %all
+{_make_row_test(element_bytes)}  br i1 %line, label %straight, label %all
 straight:
   %p0 = inttoptr i64 %a0 to ptr
-  %v = load {vector}, ptr %p0, align {size}
-  ret {vector} %v
+  %v = load {vector_type}, ptr %p0, align {element_bytes}
+  ret {vector_type} %v
 some:
   %none = icmp eq i32 %mask, 0
   br i1 %none, label %nothing, label %part
 nothing:
-  ret {vector} zeroinitializer
+  ret {vector_type} zeroinitializer
 part:
   %l = call i32 @llvm.cttz.i32(i32 %mask, i1 true)
   %p = extractelement <32 x i64> %a, i32 %l
-{splat("i64", "%p", "%safe")}{mask_to_lanes("%mask", "%m")}  %chosen = select <32 x i1> %m, <32 x i64> %a, <32 x i64> %safe
+{make_splat("i64", "%p", "%safe")}{make_lane_mask("%mask", "%m")}  %chosen = select <32 x i1> %m, <32 x i64> %a, <32 x i64> %safe
   br label %all
 all:
   %from = phi <32 x i64> [%a, %ask], [%chosen, %part]
   %ps = inttoptr <32 x i64> %from to <32 x ptr>
-  %g = call {vector} @{intrinsic}(<32 x ptr> align {size} %ps, {all_lanes}, {vector} zeroinitializer)
-{mask_to_lanes("%mask", "%in")}  %r = select <32 x i1> %in, {vector} %g, {vector} zeroinitializer
-  ret {vector} %r
+  %g = call {vector_type} @{intrinsic}(<32 x ptr> align {element_bytes} %ps, {all_lanes}, {vector_type} zeroinitializer)
+{make_lane_mask("%mask", "%in")}  %r = select <32 x i1> %in, {vector_type} %g, {vector_type} zeroinitializer
+  ret {vector_type} %r
 }}
 """
     return name, llvm_text
 
 
-def scatter(llvm: str) -> tuple[str, str]:
+def make_scatter(llvm: str) -> tuple[str, str]:
     """Return an LLVM function that stores one value per lane to host addresses.
 
     If several lanes have the same address, the value of the highest lane is stored.
@@ -81,7 +81,7 @@ entry:
   %full = icmp eq i32 %mask, -1
   br i1 %full, label %ask, label %some
 ask:
-{_row_test(size)}  br i1 %line, label %straight, label %some
+{_make_row_test(size)}  br i1 %line, label %straight, label %some
 straight:
   %p0 = inttoptr i64 %a0 to ptr
   store {vector} %v, ptr %p0, align {size}
@@ -96,7 +96,7 @@ some:
     return name, llvm_text
 
 
-_ATOMIC = {
+_ATOMIC_OPERATIONS = {
     "add": "add",
     "and": "and",
     "or": "or",
@@ -124,7 +124,7 @@ again:
   br i1 %fine, label %stored, label %again
 stored:
 """
-_FLUSHED = """
+_FLUSH_FUNCTION = """
 declare float @llvm.fabs.f32(float)
 declare float @llvm.copysign.f32(float, float)
 define internal float @flushed(float %v) {
@@ -188,7 +188,7 @@ define internal {word} @add_{kind}({word} %a, {word} %b) {{
 """
 
 
-def atomic_half_add(kind: str) -> tuple[str, str]:
+def make_atomic_half_add(kind: str) -> tuple[str, str]:
     """Return an LLVM function that adds one or two f16 or bf16 values per lane atomically.
 
     The function returns the old values as integers.
@@ -199,10 +199,12 @@ def atomic_half_add(kind: str) -> tuple[str, str]:
         word_type = "i32"
         names = {"word": word_type, "kind": kind, "size": 4, "n": 2}
     function_head = (_ADD_BFLOATS if kind.startswith("bf") else _ADD_HALVES).format(**names)
-    return _lane_loop(f"atomic_add_{kind}", word_type, _ADD_AND_SWAP.format(**names), function_head, "stored")
+    return _make_lane_loop(
+        f"atomic_add_{kind}", word_type, _ADD_AND_SWAP.format(**names), function_head, "stored"
+    )
 
 
-def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> tuple[str, str]:
+def make_atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> tuple[str, str]:
     """Return an LLVM function that executes an atomic for each lane in turn and returns the old values.
 
     With `flush`, a float addition treats subnormal numbers as zero.
@@ -210,11 +212,11 @@ def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> t
     flush = flush and operation == "add" and llvm == "float"
     name = f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm}{'_flush' if flush else ''}"
     size = bits(llvm) // 8
-    function_head, last_block = (_FLUSHED, "stored") if flush else ("", "lane")
+    function_head, last_block = (_FLUSH_FUNCTION, "stored") if flush else ("", "lane")
     if flush:
-        action = _FLUSHING_ADD
+        action_text = _FLUSHING_ADD
     elif operation == "cas":
-        action = (
+        action_text = (
             f"  %pair = cmpxchg ptr %p, {llvm} %x, {llvm} %y seq_cst seq_cst, align {size}\n"
             f"  %old = extractvalue {{{llvm}, i1}} %pair, 0\n"
         )
@@ -222,14 +224,16 @@ def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> t
         if operation in ("min", "max"):
             llvm_operation = operation if is_signed else "u" + operation
         else:
-            llvm_operation = _ATOMIC[operation]
+            llvm_operation = _ATOMIC_OPERATIONS[operation]
         if llvm in INTRINSIC_SUFFIX:
             llvm_operation = "fadd" if llvm_operation == "add" else llvm_operation
-        action = f"  %old = atomicrmw {llvm_operation} ptr %p, {llvm} %x seq_cst, align {size}\n"
-    return _lane_loop(name, llvm, action, function_head, last_block)
+        action_text = f"  %old = atomicrmw {llvm_operation} ptr %p, {llvm} %x seq_cst, align {size}\n"
+    return _make_lane_loop(name, llvm, action_text, function_head, last_block)
 
 
-def _lane_loop(name: str, llvm: str, action: str, function_head: str, last_block: str) -> tuple[str, str]:
+def _make_lane_loop(
+    name: str, llvm: str, action: str, function_head: str, last_block: str
+) -> tuple[str, str]:
     """Return an LLVM function that executes the text `action` for one active lane after another.
 
     `last_block` is the label of the LLVM block in which `action` ends.
@@ -273,7 +277,7 @@ done:
     return name, llvm_text
 
 
-def permute(llvm: str) -> tuple[str, str]:
+def make_permute(llvm: str) -> tuple[str, str]:
     """Return an LLVM function that permutes the values of lanes. Lane l receives the value of lane
     ``index[l]``.
     """

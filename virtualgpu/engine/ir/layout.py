@@ -1,7 +1,7 @@
 """Memory layout that generated code and Python share: the context block, codes and buffers.
 
 Generated code finds everything through one context block. `CONTEXT` is its single description:
-Python fills it as a NumPy structured array, generated code reads it at `offset(name)`.
+Python fills it as a NumPy structured array, generated code reads it at `get_field_offset(name)`.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ CONTEXT = np.dtype(
 )
 
 
-def l1_slots(l1_bytes: int) -> int:
+def count_l1_slots(l1_bytes: int) -> int:
     """Return the number of cache lines that the L1 model can hold.
 
     The number is odd, so that accesses with a stride of 2**n use all lines.
@@ -248,14 +248,14 @@ def l1_slots(l1_bytes: int) -> int:
     return max(l1_bytes // LINE_BYTES - 1, 0) | 1
 
 
-def offset(name: str) -> int:
+def get_field_offset(name: str) -> int:
     """Return the byte offset of a field in the engine's context block."""
     fields = CONTEXT.fields
     assert fields is not None
     return int(fields[name][1])
 
 
-def llvm_type(name: str) -> str:
+def get_field_type(name: str) -> str:
     """Return the LLVM type of a scalar field in the engine's context block."""
     fields = CONTEXT.fields
     assert fields is not None

@@ -5,7 +5,7 @@ Floats are added as an H200's tensor cores add them, bit for bit (found by compa
 recorded sums and with every kind of special number; `tests/engine/test_tensor_core_bits.py`):
 
 - products are exact, and no sum is rounded before the last one;
-- all products of an instruction and the accumulator are cut, towards 0, after the `KEPT_BITS`-th bit after
+- all products of an instruction and the accumulator are cut, towards 0, after the `KEPT_MANTISSA_BITS`-th bit after
   the first bit of the largest one. The largest is determined by the sum of the factors' exponents, not by the
   product itself;
 - their sum is exact, and cut to FP32, towards 0 (rounded to the nearest where D is FP16); a sum of
@@ -23,41 +23,45 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.engine.ir.text import odd_single
+from virtualgpu.engine.ir.text import make_odd_rounding
 from virtualgpu.engine.lower.fragment_places import ROW_BYTES
 
 ElementPositions = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-HALVES = ("f16", "bf16")
-BYTES = ("s8", "u8")
+HALF_TYPES = ("f16", "bf16")
+BYTE_TYPES = ("s8", "u8")
 FP8_TYPES = ("e4m3", "e5m2")
-KEPT_BITS = 25
+KEPT_MANTISSA_BITS = 25
 # The exponent of subnormal numbers of a type.
 _LEAST_EXPONENT = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126, "e4m3": -14, "e5m2": -14}
 
 
-def elements_per_register(kind: str) -> int:
+def count_per_register(kind: str) -> int:
     """Return the number of elements of a type that one register contains."""
-    if kind in (*BYTES, *FP8_TYPES):
+    if kind in (*BYTE_TYPES, *FP8_TYPES):
         return 4
-    return 2 if kind in HALVES else 1
+    return 2 if kind in HALF_TYPES else 1
 
 
-def _offset_table(name: str, positions: ElementPositions, columns: int, count: int, kind: str) -> str:
+def _make_offset_table(
+    name: str, element_positions: ElementPositions, columns: int, count: int, kind: str
+) -> str:
     """Return an LLVM constant with the byte offset of each matrix element in the warp's registers."""
     offsets = np.zeros(count, np.int64)
-    lane = np.arange(32)[:, None]
-    element = np.arange(positions[0].shape[1])
-    per_register = elements_per_register(kind)
+    lane_index = np.arange(32)[:, None]
+    element_index = np.arange(element_positions[0].shape[1])
+    per_register = count_per_register(kind)
     byte_offsets = (
-        element // per_register * ROW_BYTES + lane * 4 + element % per_register * (4 // per_register)
+        element_index // per_register * ROW_BYTES
+        + lane_index * 4
+        + element_index % per_register * (4 // per_register)
     )
-    offsets[positions[0] * columns + positions[1]] = byte_offsets
-    values = ", ".join(f"i32 {v}" for v in offsets.tolist())
-    return f"@{name} = internal constant [{count} x i32] [{values}]\n"
+    offsets[element_positions[0] * columns + element_positions[1]] = byte_offsets
+    offset_list = ", ".join(f"i32 {v}" for v in offsets.tolist())
+    return f"@{name} = internal constant [{count} x i32] [{offset_list}]\n"
 
 
 # Text that converts %bits, an element as it is stored in its register, to %value.
-_WIDEN = {
+_WIDEN_TEXTS = {
     "f16": "  %half = bitcast i16 %bits to half\n  %float = fpext half %half to float\n"
     "  %value = fpext float %float to double\n",
     "bf16": (
@@ -82,12 +86,12 @@ _WIDEN = {
     "u8": "  %value = uitofp i8 %bits to double\n",
     "s32": "  %value = sitofp i32 %bits to double\n",
 }
-_NARROW = {
+_NARROW_TEXTS = {
     "f32": "  %float = fptrunc double %sum to float\n  %bits = bitcast float %float to i32\n",
     # Sums of integers are exact in a double; they wrap around, or stay within 32 bits.
     "s32": "  %whole = fptosi double %sum to i64\n  %bits = trunc i64 %whole to i32\n",
     "s32.satfinite": "  %bits = call i32 @llvm.fptosi.sat.i32.f64(double %sum)\n",
-    "f16": f"""{odd_single("%sum", "%odd")}  %half = fptrunc float %odd to half
+    "f16": f"""{make_odd_rounding("%sum", "%odd")}  %half = fptrunc float %odd to half
   %code = bitcast half %half to i16
   %lost = fcmp uno double %sum, %sum
   %bits = select i1 %lost, i16 32767, i16 %code
@@ -95,7 +99,7 @@ _NARROW = {
 }
 
 
-def _element_loop(name: str, count: int, table: str, body: str, arguments: str) -> str:
+def _make_element_loop(name: str, count: int, table: str, body: str, arguments: str) -> str:
     """Return an LLVM function that runs `body` for each matrix element.
 
     `body` can use the index ``%i`` and the ``%offset`` of the element in the table.
@@ -117,27 +121,27 @@ done:
 """
 
 
-def _unpack(name: str, count: int, table: str, kind: str) -> str:
-    llvm = f"i{32 // elements_per_register(kind)}"
+def _make_unpack_function(name: str, count: int, table: str, kind: str) -> str:
+    llvm = f"i{32 // count_per_register(kind)}"
     element_text = (
         f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  %bits = load {llvm}, ptr %p\n"
-        f"{_WIDEN[kind]}"
+        f"{_WIDEN_TEXTS[kind]}"
         "  %to = getelementptr double, ptr %matrix, i32 %i\n  store double %value, ptr %to\n"
     )
-    return _element_loop(name, count, table, element_text, "ptr %registers, ptr %matrix")
+    return _make_element_loop(name, count, table, element_text, "ptr %registers, ptr %matrix")
 
 
-def _pack(name: str, count: int, table: str, kind: str) -> str:
-    llvm = f"i{32 // elements_per_register(kind)}"
+def _make_pack_function(name: str, count: int, table: str, kind: str) -> str:
+    llvm = f"i{32 // count_per_register(kind)}"
     element_text = (
         "  %from = getelementptr double, ptr %matrix, i32 %i\n  %sum = load double, ptr %from\n"
-        f"{_NARROW[kind]}"
+        f"{_NARROW_TEXTS[kind]}"
         f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  store {llvm} %bits, ptr %p\n"
     )
-    return _element_loop(name, count, table, element_text, "ptr %matrix, ptr %registers")
+    return _make_element_loop(name, count, table, element_text, "ptr %matrix, ptr %registers")
 
 
-def _product_loop(
+def _make_product_loop(
     name: str, previous_label: str, count: int, start: int, row_type: str, carried: str, body: str
 ) -> str:
     """Return an LLVM loop over the products of a sum, from index `start` on.
@@ -164,73 +168,75 @@ def _product_loop(
 """
 
 
-def _exact_sum(columns: int, inner_length: int) -> str:
+def _make_exact_sum(columns: int, inner_length: int) -> str:
     """Return LLVM text that computes the exact sum of the products in a row: ``%total``."""
     row_type = f"<{columns} x double>"
     step_text = f"  %terms = fmul contract {row_type} %step.xs, %step.ys\n  %sum1 = fadd contract {row_type} %sum, %terms\n"
-    phis = f"  %sum = phi {row_type} [zeroinitializer, %row], [%sum1, %step]\n"
+    phi_text = f"  %sum = phi {row_type} [zeroinitializer, %row], [%sum1, %step]\n"
     return (
-        _product_loop("step", "row", inner_length, 0, row_type, phis, step_text)
+        _make_product_loop("step", "row", inner_length, 0, row_type, phi_text, step_text)
         + f"  %total = fadd {row_type} %sum1, %cs\n"
     )
 
 
-def _splat_constant(value: float) -> str:
+def _make_splat_constant(value: float) -> str:
     """Return an LLVM vector constant with `value` in every element."""
     return f"splat (double 0x{np.float64(value).view(np.uint64):016X})"
 
 
-def _keep_exponent(columns: int, value: str, result: str, kind: str) -> str:
+def _make_exponent_extraction(columns: int, value: str, result: str, kind: str) -> str:
     """Return LLVM text that replaces each double by the power of two with the same exponent, at most 2**200.
 
     The result for 0 is 0.
     """
     row_type = f"<{columns} x double>"
     integer_type = f"<{columns} x i64>"
-    least_power = _splat_constant(2.0 ** _LEAST_EXPONENT[kind])
+    least_power = _make_splat_constant(2.0 ** _LEAST_EXPONENT[kind])
     return f"""  {result}.b = bitcast {row_type} {value} to {integer_type}
   {result}.e = and {integer_type} {result}.b, splat (i64 {0x7FF << 52})
   {result}.p = bitcast {integer_type} {result}.e to {row_type}
   {result}.l = call {row_type} @llvm.maxnum.v{columns}f64({row_type} {result}.p, {row_type} {least_power})
-  {result}.u = call {row_type} @llvm.minnum.v{columns}f64({row_type} {result}.l, {row_type} {_splat_constant(2.0**200)})
+  {result}.u = call {row_type} @llvm.minnum.v{columns}f64({row_type} {result}.l, {row_type} {_make_splat_constant(2.0**200)})
   {result}.z = fcmp oeq {row_type} {value}, zeroinitializer
   {result} = select <{columns} x i1> {result}.z, {row_type} zeroinitializer, {row_type} {result}.u
 """
 
 
-def _cut_sum(columns: int, inner_length: int, kinds: dict[str, str]) -> str:
+def _make_cut_sum(columns: int, inner_length: int, kinds: dict[str, str]) -> str:
     """Return LLVM text that computes the sum of a row as tensor cores do, with cut terms: ``%total``."""
     row_type = f"<{columns} x double>"
     float_type = f"<{columns} x float>"
     is_fp8 = kinds["a"] in FP8_TYPES
     term_groups = ((0, 16), (16, 16)) if is_fp8 else ((0, inner_length),)
     llvm_text = ""
-    accumulator = "%cs"
+    accumulator_name = "%cs"
     previous_label = "row"
     sum_type = kinds["c"]
     if is_fp8:
-        accumulator = "zeroinitializer"
+        accumulator_name = "zeroinitializer"
         sum_type = "f32"
-    for group_index, (start, term_count) in enumerate(term_groups):
+    for group_index, (group_start, term_count) in enumerate(term_groups):
         if is_fp8 and not group_index:
             llvm_text += f"  %c0 = fadd {row_type} zeroinitializer, zeroinitializer\n"
-            accumulator = "%c0"
+            accumulator_name = "%c0"
         max_label = f"top{group_index}"
         sum_label = f"sum{group_index}"
-        llvm_text += _keep_exponent(columns, accumulator, f"%{max_label}.c", sum_type)
+        llvm_text += _make_exponent_extraction(columns, accumulator_name, f"%{max_label}.c", sum_type)
         step_text = (
-            _keep_exponent(columns, f"%{max_label}.xs", f"%{max_label}.px", kinds["a"])
-            + _keep_exponent(columns, f"%{max_label}.ys", f"%{max_label}.py", kinds["b"])
+            _make_exponent_extraction(columns, f"%{max_label}.xs", f"%{max_label}.px", kinds["a"])
+            + _make_exponent_extraction(columns, f"%{max_label}.ys", f"%{max_label}.py", kinds["b"])
             + f"  %{max_label}.pp = fmul {row_type} %{max_label}.px, %{max_label}.py\n"
             f"  %{max_label}.m1 = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m, {row_type} %{max_label}.pp)\n"
         )
         phis = f"  %{max_label}.m = phi {row_type} [%{max_label}.c, %{previous_label}], [%{max_label}.m1, %{max_label}]\n"
-        llvm_text += _product_loop(max_label, previous_label, term_count, start, row_type, phis, step_text)
+        llvm_text += _make_product_loop(
+            max_label, previous_label, term_count, group_start, row_type, phis, step_text
+        )
         # One where all is 0.
-        llvm_text += f"""  %{max_label}.most = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m1, {row_type} {_splat_constant(2.0**-400)})
-  %{max_label}.unit = fmul {row_type} %{max_label}.most, {_splat_constant(2.0**-KEPT_BITS)}
-  %{max_label}.per = fdiv {row_type} {_splat_constant(1.0)}, %{max_label}.unit
-  %{max_label}.cu = fmul {row_type} {accumulator}, %{max_label}.per
+        llvm_text += f"""  %{max_label}.most = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m1, {row_type} {_make_splat_constant(2.0**-400)})
+  %{max_label}.unit = fmul {row_type} %{max_label}.most, {_make_splat_constant(2.0**-KEPT_MANTISSA_BITS)}
+  %{max_label}.per = fdiv {row_type} {_make_splat_constant(1.0)}, %{max_label}.unit
+  %{max_label}.cu = fmul {row_type} {accumulator_name}, %{max_label}.per
   %{max_label}.ct = call {row_type} @llvm.trunc.v{columns}f64({row_type} %{max_label}.cu)
   %{max_label}.begin = fadd {row_type} %{max_label}.ct, zeroinitializer
 """
@@ -241,21 +247,21 @@ def _cut_sum(columns: int, inner_length: int, kinds: dict[str, str]) -> str:
             f"  %{sum_label}.s1 = fadd {row_type} %{sum_label}.s, %{sum_label}.t\n"
         )
         phis = f"  %{sum_label}.s = phi {row_type} [%{max_label}.begin, %{max_label}.done], [%{sum_label}.s1, %{sum_label}]\n"
-        llvm_text += _product_loop(
-            sum_label, f"{max_label}.done", term_count, start, row_type, phis, step_text
+        llvm_text += _make_product_loop(
+            sum_label, f"{max_label}.done", term_count, group_start, row_type, phis, step_text
         )
         llvm_text += f"  %{sum_label}.exact = fmul {row_type} %{sum_label}.s1, %{max_label}.unit\n"
-        accumulator = f"%{sum_label}.exact"
+        accumulator_name = f"%{sum_label}.exact"
         previous_label = f"{sum_label}.done"
         sum_type = "f32"
         if kinds["d"] == "f32":
-            llvm_text += _cut_to_single(columns, accumulator, f"%{sum_label}.cut")
-            accumulator = f"%{sum_label}.cut"
+            llvm_text += _make_single_cut(columns, accumulator_name, f"%{sum_label}.cut")
+            accumulator_name = f"%{sum_label}.cut"
     if not is_fp8:
-        return llvm_text + f"  %total = fadd {row_type} {accumulator}, {_splat_constant(-0.0)}\n"
+        return llvm_text + f"  %total = fadd {row_type} {accumulator_name}, {_make_splat_constant(-0.0)}\n"
     return (
         llvm_text
-        + f"""  %d1 = fptrunc {row_type} {accumulator} to {float_type}
+        + f"""  %d1 = fptrunc {row_type} {accumulator_name} to {float_type}
   %c1 = fptrunc {row_type} %cs to {float_type}
   %added = fadd {float_type} %d1, %c1
   %lost = fcmp uno {float_type} %added, %added
@@ -265,7 +271,7 @@ def _cut_sum(columns: int, inner_length: int, kinds: dict[str, str]) -> str:
     )
 
 
-def _cut_to_single(columns: int, value: str, result: str) -> str:
+def _make_single_cut(columns: int, value: str, result: str) -> str:
     """Return LLVM text that converts doubles to floats, rounded towards 0, in `result`.
 
     Numbers that are too large become infinite.
@@ -278,7 +284,7 @@ def _cut_to_single(columns: int, value: str, result: str) -> str:
   {result}.a = call {row_type} @llvm.fabs.v{columns}f64({row_type} {value})
   {result}.r = call {row_type} @llvm.fabs.v{columns}f64({row_type} {result}.w)
   {result}.up = fcmp ogt {row_type} {result}.r, {result}.a
-  {result}.in = fcmp olt {row_type} {result}.a, {_splat_constant(2.0**128)}
+  {result}.in = fcmp olt {row_type} {result}.a, {_make_splat_constant(2.0**128)}
   {result}.do = and <{columns} x i1> {result}.up, {result}.in
   {result}.b = bitcast {float_type} {result}.f to {word_type}
   {result}.d = sub {word_type} {result}.b, splat (i32 1)
@@ -290,7 +296,7 @@ def _cut_to_single(columns: int, value: str, result: str) -> str:
 """
 
 
-def product(
+def make_product(
     name: str,
     shape: tuple[int, int, int],
     positions: dict[str, ElementPositions],
@@ -316,20 +322,22 @@ def product(
     """
     m, n, k = shape
     llvm_text = ""
-    for matrix, columns, element_count in (
+    for matrix_name, columns, element_count in (
         ("a", k, m * k),
         ("b", n, k * n),
         ("c", n, m * n),
         ("d", n, m * n),
     ):
-        element_type = kinds[matrix]
-        llvm_text += _offset_table(
-            f"{name}.{matrix}", positions[matrix], columns, element_count, element_type
+        element_type = kinds[matrix_name]
+        llvm_text += _make_offset_table(
+            f"{name}.{matrix_name}", positions[matrix_name], columns, element_count, element_type
         )
-        loop_of = _pack if matrix == "d" else _unpack
-        llvm_text += loop_of(f"{name}.{matrix}.each", element_count, f"{name}.{matrix}", element_type)
+        make_copy_loop = _make_pack_function if matrix_name == "d" else _make_unpack_function
+        llvm_text += make_copy_loop(
+            f"{name}.{matrix_name}.each", element_count, f"{name}.{matrix_name}", element_type
+        )
     row_type = f"<{n} x double>"
-    merge = "".join(
+    merge_text = "".join(
         f"  %from{register_index} = getelementptr i8, ptr %packed, i64 {ROW_BYTES * register_index}\n"
         f"  %row{register_index} = load <32 x i32>, ptr %from{register_index}, align 64\n"
         f"  %to{register_index} = getelementptr i8, ptr %d, i64 {ROW_BYTES * register_index}\n"
@@ -337,7 +345,7 @@ def product(
         "<32 x i1> %lanes)\n"
         for register_index in range(registers)
     )
-    for intrinsic in () if kinds["a"] in BYTES else ("fabs", "trunc", "maxnum", "minnum"):
+    for intrinsic in () if kinds["a"] in BYTE_TYPES else ("fabs", "trunc", "maxnum", "minnum"):
         second_operand = "" if intrinsic in ("fabs", "trunc") else f", {row_type}"
         llvm_text += f"declare {row_type} @llvm.{intrinsic}.v{n}f64({row_type}{second_operand})\n"
     return f"""{llvm_text}
@@ -357,7 +365,7 @@ row:
   %left = mul i32 %i, {k}
   %cp = getelementptr {row_type}, ptr %cm, i32 %i
   %cs = load {row_type}, ptr %cp, align 64
-{_exact_sum(n, k) if kinds["a"] in BYTES else _cut_sum(n, k, kinds)}
+{_make_exact_sum(n, k) if kinds["a"] in BYTE_TYPES else _make_cut_sum(n, k, kinds)}
   store {row_type} %total, ptr %cp, align 64
   br label %stored
 stored:
@@ -367,6 +375,6 @@ stored:
 finish:
   call void @{name}.d.each(ptr %cm, ptr %packed)
   %lanes = bitcast i32 %mask to <32 x i1>
-{merge}  ret void
+{merge_text}  ret void
 }}
 """

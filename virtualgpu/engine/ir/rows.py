@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from virtualgpu.engine.ir import access_rules, checks, layout
 from virtualgpu.engine.ir.emit import bits
-from virtualgpu.engine.ir.text import add_to_memory, field, load_field, splat
+from virtualgpu.engine.ir.text import make_field_load, make_field_pointer, make_memory_add, make_splat
 
-HALF = layout.LANES // 2
+HALF_WARP_LANES = layout.LANES // 2
 
 
-def all_zero(llvm: str, count: int, value: str, result: str) -> str:
+def make_zero_test(llvm: str, count: int, value: str, result: str) -> str:
     """Return LLVM text that uses one 256-bit comparison to check whether a vector is zero."""
     llvm_text = ""
     width = bits(llvm)
@@ -22,53 +22,55 @@ def all_zero(llvm: str, count: int, value: str, result: str) -> str:
         count //= 2
         vector_type = f"<{2 * count} x {llvm}>"
         name = f"{result}.v{count}"
-        for half, start in (("l", 0), ("h", count)):
-            order = _shuffle_order(start, start + count)
-            llvm_text += f"  {name}{half} = shufflevector {vector_type} {value}, {vector_type} poison, <{count} x i32> {order}\n"
+        for half_letter, start in (("l", 0), ("h", count)):
+            order = _make_shuffle_order(start, start + count)
+            llvm_text += f"  {name}{half_letter} = shufflevector {vector_type} {value}, {vector_type} poison, <{count} x i32> {order}\n"
         llvm_text += f"  {name} = or <{count} x {llvm}> {name}l, {name}h\n"
         value = name
     llvm_text += f"  {result}.i = bitcast <{count} x {llvm}> {value} to i{count * width}\n"
     return llvm_text + f"  {result} = icmp eq i{count * width} {result}.i, 0\n"
 
 
-def _shuffle_order(start: int, end: int) -> str:
+def _make_shuffle_order(start: int, end: int) -> str:
     return "<" + ", ".join(f"i32 {n}" for n in range(start, end)) + ">"
 
 
-def first_addresses(address: str) -> str:
+def make_first_addresses(address: str) -> str:
     """Return LLVM text that sets ``%p0`` and ``%p1`` to the first addresses of the half warps."""
-    return "".join(f"  %p{n} = extractelement <32 x {address}> %a, i32 {HALF * n}\n" for n in range(2))
+    return "".join(
+        f"  %p{n} = extractelement <32 x {address}> %a, i32 {HALF_WARP_LANES * n}\n" for n in range(2)
+    )
 
 
-def _distances(half: int, address: str) -> str:
+def _make_distances(half: int, address: str) -> str:
     """Return LLVM text that subtracts the first address of a half warp from all its addresses.
 
     The result is ``%x0`` or ``%x1``.
     """
-    half_row_type = f"<{HALF} x {address}>"
-    order = _shuffle_order(HALF * half, HALF * half + HALF)
+    half_row_type = f"<{HALF_WARP_LANES} x {address}>"
+    order = _make_shuffle_order(HALF_WARP_LANES * half, HALF_WARP_LANES * half + HALF_WARP_LANES)
     return (
-        f"  %a{half} = shufflevector <32 x {address}> %a, <32 x {address}> poison, <{HALF} x i32> {order}\n"
+        f"  %a{half} = shufflevector <32 x {address}> %a, <32 x {address}> poison, <{HALF_WARP_LANES} x i32> {order}\n"
         f"  %p{half}.0 = insertelement {half_row_type} poison, {address} %p{half}, i32 0\n"
-        f"  %p{half}.s = shufflevector {half_row_type} %p{half}.0, {half_row_type} poison, <{HALF} x i32> zeroinitializer\n"
+        f"  %p{half}.s = shufflevector {half_row_type} %p{half}.0, {half_row_type} poison, <{HALF_WARP_LANES} x i32> zeroinitializer\n"
         f"  %x{half} = sub {half_row_type} %a{half}, %p{half}.s\n"
     )
 
 
-def _is_row(half: int, address: str, size: int) -> str:
+def _make_half_row_test(half: int, address: str, size: int) -> str:
     """Return LLVM text that tests whether the addresses of a half warp are consecutive.
 
     It also computes the address of the last lane.
     """
-    offsets = "<" + ", ".join(f"{address} {size * lane}" for lane in range(HALF)) + ">"
+    offsets = "<" + ", ".join(f"{address} {size * lane}" for lane in range(HALF_WARP_LANES)) + ">"
     return (
-        f"  %y{half} = xor <{HALF} x {address}> %x{half}, {offsets}\n"
-        + all_zero(address, HALF, f"%y{half}", f"%line{half}")
-        + f"  %e{half} = add {address} %p{half}, {size * (HALF - 1)}\n"
+        f"  %y{half} = xor <{HALF_WARP_LANES} x {address}> %x{half}, {offsets}\n"
+        + make_zero_test(address, HALF_WARP_LANES, f"%y{half}", f"%line{half}")
+        + f"  %e{half} = add {address} %p{half}, {size * (HALF_WARP_LANES - 1)}\n"
     )
 
 
-def load_half(
+def make_half_load(
     half: int, address: str, llvm: str, pointer: str, fallback_label: str, bounds_check: str = ""
 ) -> str:
     """Return LLVM text that loads the values of a half warp from a single address or from consecutive
@@ -80,24 +82,24 @@ def load_half(
     go to `fallback_label`, and so does a row unless the text `bounds_check` makes ``%in0`` or ``%in1`` true.
     Then ``%v0`` or ``%v1`` are the values and ``%l0`` or ``%l1`` is the last lane's address.
     """
-    size = bits(llvm) // 8
-    half_row_type = f"<{HALF} x {llvm}>"
-    combine = (
+    element_bytes = bits(llvm) // 8
+    half_row_type = f"<{HALF_WARP_LANES} x {llvm}>"
+    combine_text = (
         f"  %fits{half} = and i1 %line{half}, %in{half}\n"
         if bounds_check
         else f"  %fits{half} = and i1 %line{half}, true\n"
     )
     return f"""half{half}:
-{_distances(half, address)}{pointer}{all_zero(address, HALF, f"%x{half}", f"%same{half}")}  br i1 %same{half}, label %one{half}, label %ask{half}
+{_make_distances(half, address)}{pointer}{make_zero_test(address, HALF_WARP_LANES, f"%x{half}", f"%same{half}")}  br i1 %same{half}, label %one{half}, label %ask{half}
 one{half}:
-  %s{half} = load {llvm}, ptr %q{half}, align {size}
+  %s{half} = load {llvm}, ptr %q{half}, align {element_bytes}
   %s{half}.0 = insertelement {half_row_type} poison, {llvm} %s{half}, i32 0
-  %s{half}.v = shufflevector {half_row_type} %s{half}.0, {half_row_type} poison, <{HALF} x i32> zeroinitializer
+  %s{half}.v = shufflevector {half_row_type} %s{half}.0, {half_row_type} poison, <{HALF_WARP_LANES} x i32> zeroinitializer
   br label %loaded{half}
 ask{half}:
-{_is_row(half, address, size)}{bounds_check}{combine}  br i1 %fits{half}, label %row{half}, label %{fallback_label}
+{_make_half_row_test(half, address, element_bytes)}{bounds_check}{combine_text}  br i1 %fits{half}, label %row{half}, label %{fallback_label}
 row{half}:
-  %r{half} = load {half_row_type}, ptr %q{half}, align {size}
+  %r{half} = load {half_row_type}, ptr %q{half}, align {element_bytes}
   br label %loaded{half}
 loaded{half}:
   %v{half} = phi {half_row_type} [%s{half}.v, %one{half}], [%r{half}, %row{half}]
@@ -105,33 +107,33 @@ loaded{half}:
 """
 
 
-def store_half(half: int, address: str, llvm: str, pointer: str) -> str:
+def make_half_store(half: int, address: str, llvm: str, pointer: str) -> str:
     """Return LLVM text that stores half of the values in ``%v`` to consecutive elements."""
-    half_row_type = f"<{HALF} x {llvm}>"
-    order = _shuffle_order(HALF * half, HALF * half + HALF)
+    half_row_type = f"<{HALF_WARP_LANES} x {llvm}>"
+    order = _make_shuffle_order(HALF_WARP_LANES * half, HALF_WARP_LANES * half + HALF_WARP_LANES)
     return (
-        f"{pointer}  %v{half} = shufflevector <32 x {llvm}> %v, <32 x {llvm}> poison, <{HALF} x i32> {order}\n"
+        f"{pointer}  %v{half} = shufflevector <32 x {llvm}> %v, <32 x {llvm}> poison, <{HALF_WARP_LANES} x i32> {order}\n"
         f"  store {half_row_type} %v{half}, ptr %q{half}, align {bits(llvm) // 8}\n"
     )
 
 
-def both_rows(address: str, size: int) -> str:
+def make_row_tests(address: str, size: int) -> str:
     """Return LLVM text that sets ``%lines`` to whether each half warp has consecutive addresses."""
     return (
-        "".join(_distances(n, address) + _is_row(n, address, size) for n in range(2))
+        "".join(_make_distances(n, address) + _make_half_row_test(n, address, size) for n in range(2))
         + "  %lines = and i1 %line0, %line1\n"
     )
 
 
-def host_pointer(half: int) -> str:
+def make_host_pointer(half: int) -> str:
     """Return LLVM text that converts the first host address of a half warp to a pointer."""
     return f"  %q{half} = inttoptr i64 %p{half} to ptr\n"
 
 
-def return_halves(llvm: str) -> str:
+def make_half_return(llvm: str) -> str:
     """Return LLVM text that joins the values of both half warps and returns them."""
     return (
-        f"  %v = shufflevector <{HALF} x {llvm}> %v0, <{HALF} x {llvm}> %v1, <32 x i32> {_shuffle_order(0, 32)}\n"
+        f"  %v = shufflevector <{HALF_WARP_LANES} x {llvm}> %v0, <{HALF_WARP_LANES} x {llvm}> %v1, <32 x i32> {_make_shuffle_order(0, 32)}\n"
         f"  ret <32 x {llvm}> %v\n"
     )
 
@@ -139,7 +141,7 @@ def return_halves(llvm: str) -> str:
 _SITE_PARAMETERS = "i32 %function, i32 %pc, i32 %site"
 
 
-def load_shared(llvm: str, count: bool) -> tuple[str, str]:
+def make_shared_load(llvm: str, counts_passes: bool) -> tuple[str, str]:
     """Return the LLVM function for a load from shared memory, including its checks and counters.
 
     Addresses are offsets. Faults are recorded in the context.
@@ -148,19 +150,19 @@ def load_shared(llvm: str, count: bool) -> tuple[str, str]:
     """
     size = bits(llvm) // 8
     name = f"load_shared_{llvm}"
-    check, _ = checks.check_shared(size, count)
-    counting = ""
-    if count:
-        counting = (
-            checks.counters("%site")
+    check_function, _ = checks.make_shared_check(size, counts_passes)
+    counting_text = ""
+    if counts_passes:
+        counting_text = (
+            checks.make_counter_address("%site")
             + """  %all = load <4 x i64>, ptr %cnt, align 8
   %all.1 = add <4 x i64> %all, <i64 1, i64 0, i64 1, i64 1>
   store <4 x i64> %all.1, ptr %cnt, align 8
   %cnt.l = getelementptr i64, ptr %cnt, i64 4
 """
-            + add_to_memory("%cnt.l", "32", "lan")
-            + field("wavefronts", "%tot")
-            + add_to_memory("%tot", "1", "sum")
+            + make_memory_add("%cnt.l", "32", "lan")
+            + make_field_pointer("wavefronts", "%tot")
+            + make_memory_add("%tot", "1", "sum")
         )
     pointers, bounds_checks = (
         [half_text.format(n=n) for n in range(2)]
@@ -172,9 +174,9 @@ def load_shared(llvm: str, count: bool) -> tuple[str, str]:
     llvm_text = f"""
 define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i32> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
 entry:
-{load_field("shared_bytes", "%bytes")}{load_field("shared", "%shared.i")}  %shared = inttoptr i64 %shared.i to ptr
+{make_field_load("shared_bytes", "%bytes")}{make_field_load("shared", "%shared.i")}  %shared = inttoptr i64 %shared.i to ptr
   %limit = sub i64 %bytes, {size}
-{first_addresses("i32")}  %top = call i32 @llvm.umax.i32(i32 %p0, i32 %p1)
+{make_first_addresses("i32")}  %top = call i32 @llvm.umax.i32(i32 %p0, i32 %p1)
   %top.w = zext i32 %top to i64
   %far = icmp sgt i64 %top.w, %limit
   %either = or i32 %p0, %p1
@@ -184,8 +186,8 @@ entry:
   %bad = or i1 %far, %odd
   %other = or i1 %bad, %some
   br i1 %other, label %slow, label %half0
-{load_half(0, "i32", llvm, pointers[0], "slow", bounds_checks[0])}  br label %half1
-{load_half(1, "i32", llvm, pointers[1], "slow", bounds_checks[1])}  %lowest = call i32 @llvm.umin.i32(i32 %p0, i32 %p1)
+{make_half_load(0, "i32", llvm, pointers[0], "slow", bounds_checks[0])}  br label %half1
+{make_half_load(1, "i32", llvm, pointers[1], "slow", bounds_checks[1])}  %lowest = call i32 @llvm.umin.i32(i32 %p0, i32 %p1)
   %highest = call i32 @llvm.umax.i32(i32 %l0, i32 %l1)
   %from = lshr i32 %lowest, 2
   %to = lshr i32 %highest, 2
@@ -193,14 +195,14 @@ entry:
   %near = icmp ult i32 %span, 32
   br i1 %near, label %counted, label %slow
 counted:
-{counting}{return_halves(llvm)}slow:
-  %failed = call i1 @{check}(ptr %ctx, <32 x i32> %a, i32 %mask, {_SITE_PARAMETERS})
+{counting_text}{make_half_return(llvm)}slow:
+  %failed = call i1 @{check_function}(ptr %ctx, <32 x i32> %a, i32 %mask, {_SITE_PARAMETERS})
   br i1 %failed, label %fail, label %apart
 fail:
   ret <32 x {llvm}> zeroinitializer
 apart:
   %wide = zext <32 x i32> %a to <32 x i64>
-{splat("i64", "%shared.i", "%base")}  %host = add <32 x i64> %base, %wide
+{make_splat("i64", "%shared.i", "%base")}  %host = add <32 x i64> %base, %wide
   %g = call <32 x {llvm}> @gather_{llvm}(<32 x i64> %host, i32 %mask)
   ret <32 x {llvm}> %g
 }}
@@ -209,7 +211,7 @@ apart:
 
 
 # Here the halves are adjacent in memory, and together they touch fewer than 16 sectors.
-_SECTORS = f"""  %from0 = lshr i64 %p0, 5
+_SECTOR_COUNT_TEXT = f"""  %from0 = lshr i64 %p0, 5
   %to0 = lshr i64 %l0, 5
   %from1 = lshr i64 %p1, 5
   %to1 = lshr i64 %l1, 5
@@ -231,12 +233,12 @@ _SECTORS = f"""  %from0 = lshr i64 %p0, 5
   %half.many = add i64 %half.many0, %half.many1
   %half.many.2 = add i64 %half.many, 2
   %halves = sub i64 %half.many.2, %half.meet.n
-{add_to_memory("%cnt", "1", "req")}  %cnt.s = getelementptr i64, ptr %cnt, i64 1
-{add_to_memory("%cnt.s", "%total", "sec")}  %cnt.l = getelementptr i64, ptr %cnt, i64 4
-{add_to_memory("%cnt.l", "32", "lan")}  %cnt.h = getelementptr i64, ptr %cnt, i64 6
-{add_to_memory("%cnt.h", "%halves", "hal")}{field("sectors", "%tot")}{add_to_memory("%tot", "%total", "all")}"""
+{make_memory_add("%cnt", "1", "req")}  %cnt.s = getelementptr i64, ptr %cnt, i64 1
+{make_memory_add("%cnt.s", "%total", "sec")}  %cnt.l = getelementptr i64, ptr %cnt, i64 4
+{make_memory_add("%cnt.l", "32", "lan")}  %cnt.h = getelementptr i64, ptr %cnt, i64 6
+{make_memory_add("%cnt.h", "%halves", "hal")}{make_field_pointer("sectors", "%tot")}{make_memory_add("%tot", "%total", "all")}"""
 
-_MISSES = f"""{access_rules.L1_FIELDS}  %after0 = add i64 %to0, 1
+_MISS_COUNT_TEXT = f"""{access_rules.L1_FIELDS}  %after0 = add i64 %to0, 1
   %together = icmp ule i64 %from1, %after0
   %end0 = select i1 %together, i64 %to1, i64 %to0
   br label %look
@@ -252,7 +254,7 @@ look:
   %span = call i64 @llvm.umin.i64(i64 %left, i64 %line.left)
   %power = shl i64 2, %span
   %ones = sub i64 %power, 1
-{access_rules.look_up("%sector", "s", "%ones")}  %misses1 = add i64 %misses, %missed.s
+{access_rules.make_l1_lookup("%sector", "s", "%ones")}  %misses1 = add i64 %misses, %missed.s
   %final = add i64 %sector, %span
   %onward = add i64 %final, 1
   %over = icmp eq i64 %final, %end0
@@ -262,7 +264,7 @@ look:
   br i1 %last, label %looked, label %look
 looked:
   %cnt.m = getelementptr i64, ptr %cnt, i64 5
-{add_to_memory("%cnt.m", "%misses1", "mis")}  %shift = sub i64 %p1, %p0
+{make_memory_add("%cnt.m", "%misses1", "mis")}  %shift = sub i64 %p1, %p0
   %distance = and i64 %shift, 127
   %width0 = sub i64 %l0, %p0
   %width1 = sub i64 %l1, %p1
@@ -274,19 +276,19 @@ looked:
   %second = and i1 %overlap, %separate
   %passes = zext i1 %second to i64
   %cnt.p = getelementptr i64, ptr %cnt, i64 7
-{add_to_memory("%cnt.p", "%passes", "pas")}  %waited = icmp ne i64 %misses1, 0
+{make_memory_add("%cnt.p", "%passes", "pas")}  %waited = icmp ne i64 %misses1, 0
   %waited64 = zext i1 %waited to i64
   %cnt.q = getelementptr i64, ptr %cnt, i64 8
-{add_to_memory("%cnt.q", "%waited64", "wai")}"""
+{make_memory_add("%cnt.q", "%waited64", "wai")}"""
 
-_GLOBAL_HEAD = f"""entry:
-{load_field("access_cache", "%cache.i")}  %cache.b = inttoptr i64 %cache.i to ptr
+_GLOBAL_HEAD_TEXT = f"""entry:
+{make_field_load("access_cache", "%cache.i")}  %cache.b = inttoptr i64 %cache.i to ptr
   %at = mul i32 %site, 16
   %cache = getelementptr i8, ptr %cache.b, i32 %at
   %base = load i64, ptr %cache
   %room.p = getelementptr i64, ptr %cache, i64 1
   %room = load i64, ptr %room.p
-{first_addresses("i64")}  %d0 = sub i64 %p0, %base
+{make_first_addresses("i64")}  %d0 = sub i64 %p0, %base
   %d1 = sub i64 %p1, %base
   %top = call i64 @llvm.umax.i64(i64 %d0, i64 %d1)
   %far = icmp uge i64 %top, %room
@@ -299,23 +301,23 @@ _GLOBAL_HEAD = f"""entry:
 """
 
 
-def _bounds_check(half: int) -> str:
+def _make_bounds_check(half: int) -> str:
     return f"  %f{half} = sub i64 %e{half}, %base\n  %in{half} = icmp ult i64 %f{half}, %room\n"
 
 
-def load_global(llvm: str, count: bool) -> tuple[str, str]:
+def make_global_load(llvm: str, count: bool) -> tuple[str, str]:
     """Return the LLVM function for a load from global memory. Faults are recorded in the context."""
     size = bits(llvm) // 8
     name = f"load_global_{llvm}"
-    check, _ = checks.check_global(size, count)
+    check, _ = checks.make_global_check(size, count)
     llvm_text = f"""
 define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
-{_GLOBAL_HEAD.replace("@LOW", str(size - 1))}  br i1 %other, label %slow, label %half0
-{load_half(0, "i64", llvm, host_pointer(0), "slow", _bounds_check(0))}  br label %half1
-{load_half(1, "i64", llvm, host_pointer(1), "slow", _bounds_check(1))}  %sorted = icmp ule i64 %l0, %p1
+{_GLOBAL_HEAD_TEXT.replace("@LOW", str(size - 1))}  br i1 %other, label %slow, label %half0
+{make_half_load(0, "i64", llvm, make_host_pointer(0), "slow", _make_bounds_check(0))}  br label %half1
+{make_half_load(1, "i64", llvm, make_host_pointer(1), "slow", _make_bounds_check(1))}  %sorted = icmp ule i64 %l0, %p1
   br i1 %sorted, label %inside, label %slow
 inside:
-{checks.counters("%site") + _SECTORS + _MISSES if count else ""}{return_halves(llvm)}slow:
+{checks.make_counter_address("%site") + _SECTOR_COUNT_TEXT + _MISS_COUNT_TEXT if count else ""}{make_half_return(llvm)}slow:
   %failed = call i1 @{check}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS})
   br i1 %failed, label %fail, label %apart
 fail:
@@ -328,23 +330,27 @@ apart:
     return name, llvm_text
 
 
-def store_global(llvm: str, count: bool) -> tuple[str, str]:
+def make_global_store(llvm: str, count: bool) -> tuple[str, str]:
     """Return the LLVM function for a store to global memory. Faults are recorded in the context."""
     size = bits(llvm) // 8
     name = f"store_global_{llvm}"
-    check, _ = checks.check_global(size, count, "store")
-    counting = "  %l0 = add i64 %e0, 0\n  %l1 = add i64 %e1, 0\n" + checks.counters("%site") + _SECTORS
+    check, _ = checks.make_global_check(size, count, "store")
+    counting = (
+        "  %l0 = add i64 %e0, 0\n  %l1 = add i64 %e1, 0\n"
+        + checks.make_counter_address("%site")
+        + _SECTOR_COUNT_TEXT
+    )
     llvm_text = f"""
 define internal void @{name}(ptr %ctx, <32 x {llvm}> %v, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
-{_GLOBAL_HEAD.replace("@LOW", str(size - 1))}  br i1 %other, label %slow, label %ask
+{_GLOBAL_HEAD_TEXT.replace("@LOW", str(size - 1))}  br i1 %other, label %slow, label %ask
 ask:
-{both_rows("i64", size)}{_bounds_check(0)}{_bounds_check(1)}  %in = and i1 %in0, %in1
+{make_row_tests("i64", size)}{_make_bounds_check(0)}{_make_bounds_check(1)}  %in = and i1 %in0, %in1
   %sorted = icmp ule i64 %e0, %p1
   %both = and i1 %in, %sorted
   %fits = and i1 %both, %lines
   br i1 %fits, label %inside, label %slow
 inside:
-{counting if count else ""}{store_half(0, "i64", llvm, host_pointer(0))}{store_half(1, "i64", llvm, host_pointer(1))}  ret void
+{counting if count else ""}{make_half_store(0, "i64", llvm, make_host_pointer(0))}{make_half_store(1, "i64", llvm, make_host_pointer(1))}  ret void
 slow:
   %failed = call i1 @{check}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS})
   br i1 %failed, label %fail, label %apart

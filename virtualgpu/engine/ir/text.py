@@ -5,7 +5,7 @@ from __future__ import annotations
 from virtualgpu.engine.ir import layout
 
 # The number of each lane.
-IOTA, IOTA_I32 = (
+LANE_INDICES, LANE_INDICES_I32 = (
     "<" + ", ".join(f"{llvm} {lane}" for lane in range(layout.LANES)) + ">" for llvm in ("i64", "i32")
 )
 
@@ -13,19 +13,19 @@ IOTA, IOTA_I32 = (
 LANE_BITS = "<" + ", ".join(f"i32 {1 << lane}" for lane in range(layout.LANES)) + ">"
 
 
-def mask_to_lanes(mask: str, result: str) -> str:
+def make_lane_mask(mask: str, result: str) -> str:
     """Return LLVM text that converts a lane mask to an i1 vector. Each lane tests its own bit.
 
     Without AVX-512, LLVM would convert a bitcast bit by bit.
     """
     return (
-        splat("i32", mask, f"{result}.all")
+        make_splat("i32", mask, f"{result}.all")
         + f"  {result}.own = and <32 x i32> {result}.all, {LANE_BITS}\n"
         + f"  {result} = icmp eq <32 x i32> {result}.own, {LANE_BITS}\n"
     )
 
 
-def splat(llvm: str, scalar: str, result: str) -> str:
+def make_splat(llvm: str, scalar: str, result: str) -> str:
     """Return LLVM text that copies one scalar to all 32 lanes of the vector `result`."""
     return (
         f"  {result}.s = insertelement <32 x {llvm}> poison, {llvm} {scalar}, i32 0\n"
@@ -34,17 +34,20 @@ def splat(llvm: str, scalar: str, result: str) -> str:
     )
 
 
-def field(name: str, result: str) -> str:
+def make_field_pointer(name: str, result: str) -> str:
     """Return LLVM text that computes the address of a field in the context block."""
-    return f"  {result} = getelementptr i8, ptr %ctx, i64 {layout.offset(name)}\n"
+    return f"  {result} = getelementptr i8, ptr %ctx, i64 {layout.get_field_offset(name)}\n"
 
 
-def load_field(name: str, result: str) -> str:
+def make_field_load(name: str, result: str) -> str:
     """Return LLVM text that loads a field of the context block."""
-    return field(name, f"{result}.p") + f"  {result} = load {layout.llvm_type(name)}, ptr {result}.p\n"
+    return (
+        make_field_pointer(name, f"{result}.p")
+        + f"  {result} = load {layout.get_field_type(name)}, ptr {result}.p\n"
+    )
 
 
-def add_to_memory(pointer: str, amount: str, tag: str) -> str:
+def make_memory_add(pointer: str, amount: str, tag: str) -> str:
     """Return LLVM text that adds an i64 to a number in memory. The string `tag` makes the names of temporary
     values unique.
     """
@@ -55,7 +58,7 @@ def add_to_memory(pointer: str, amount: str, tag: str) -> str:
     )
 
 
-def odd_single(value: str, result: str) -> str:
+def make_odd_rounding(value: str, result: str) -> str:
     """Return LLVM text that rounds a double to float with the mode round-to-odd. A later rounding to 16 bits
     then gives the correctly rounded result.
 

@@ -6,7 +6,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow.callgraph import split_call
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import constant
-from virtualgpu.engine.ir.text import IOTA
+from virtualgpu.engine.ir.text import LANE_INDICES
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
@@ -113,7 +113,7 @@ def _return(
             record_address = emitter.op(
                 f"add i64 {emitter.op(f'ptrtoint ptr {frame_pointer} to i64')}, {offset + byte}"
             )
-            offsets = emitter.binary("mul", "i64", IOTA, constant("i64", stride))
+            offsets = emitter.binary("mul", "i64", LANE_INDICES, constant("i64", stride))
             host.append(emitter.binary("add", "i64", emitter.splat("i64", record_address), offsets))
         memory_ops.scatter(code, memory_ops.gather(code, host[1], lanes, "b64"), host[0], lanes, "b64")
 
@@ -215,7 +215,7 @@ def _call_heap(
             "i64", emitter.op(f"add i64 {emitter.op('ptrtoint ptr %frame to i64')}, {offset}")
         )
         host = emitter.binary(
-            "add", "i64", result_address, emitter.binary("mul", "i64", IOTA, constant("i64", record))
+            "add", "i64", result_address, emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record))
         )
         memory_ops.scatter(code, result_value, host, code.executed(instruction), "b64")
 
@@ -240,7 +240,7 @@ def _argument_values(code: WarpCode, instruction: ir.Instruction, name: str) -> 
     emitter = code.emitter
     frame_address = emitter.op("ptrtoint ptr %frame to i64")
     record_address = emitter.splat("i64", emitter.op(f"add i64 {frame_address}, {offset}"))
-    lanes = emitter.binary("mul", "i64", IOTA, constant("i64", record))
+    lanes = emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record))
     return memory_ops.gather(
         code, emitter.binary("add", "i64", record_address, lanes), code.executed(instruction), "b64"
     )
@@ -265,7 +265,7 @@ def _call_printf(
         result_address = emitter.splat(
             "i64", emitter.op(f"add i64 {emitter.op('ptrtoint ptr %frame to i64')}, {offset}")
         )
-        lanes = emitter.binary("mul", "i64", IOTA, constant("i64", record))
+        lanes = emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record))
         host = emitter.binary("add", "i64", result_address, lanes)
         return_values = emitter.op(f"load <32 x i64>, ptr {values}")
         memory_ops.scatter(
@@ -282,7 +282,9 @@ def _emit_assert(code: WarpCode, instruction: ir.Instruction, arguments: list[st
         argument_value = emitter.op(
             f"extractelement <32 x i64> {_argument_values(code, instruction, name)}, i32 {first_lane}"
         )
-        pointer = emitter.op(f"getelementptr i8, ptr %ctx, i64 {layout.offset('fault_extra') + 8 * position}")
+        pointer = emitter.op(
+            f"getelementptr i8, ptr %ctx, i64 {layout.get_field_offset('fault_extra') + 8 * position}"
+        )
         emitter.raw(f"store i64 {argument_value}, ptr {pointer}")
     any_lane = emitter.op(f"icmp ne i32 {lanes}, 0")
     fault_label = emitter.name("assert")

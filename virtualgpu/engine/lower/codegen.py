@@ -147,10 +147,10 @@ def generate(
         common_ir.COMMON,
         *tables.support.values(),
         *function_texts,
-        driver_ir.driver(entry_plan.symbol),
+        driver_ir.make_driver(entry_plan.symbol),
     ]
     if trace:
-        sections.append(driver_ir.TRACE)
+        sections.append(driver_ir.TRACE_FUNCTIONS)
     lines = "\n".join(sections).split("\n")
     declarations |= {line for line in lines if line.startswith("declare ")}
     llvm_text = "\n".join(

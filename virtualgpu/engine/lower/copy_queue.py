@@ -9,7 +9,7 @@ more pending copies than the queue holds, copies complete early, as they may on 
 from __future__ import annotations
 
 from virtualgpu.engine.ir import lanes, layout
-from virtualgpu.engine.ir.text import load_field, splat
+from virtualgpu.engine.ir.text import make_field_load, make_splat
 from virtualgpu.engine.lower.warp_code import WarpCode
 
 CAPACITY = 512
@@ -30,10 +30,10 @@ _NO_GROUP = 1 << 30
 
 _BEGIN_PARAMETERS = "ptr %ctx, <32 x i64> %to, i32 %mask, ptr %words, i32 %count, i32 %site, i64 %barrier"
 _FIND_QUEUE = (
-    load_field("copies", "%copies")
-    + load_field("warp", "%warp")
-    + load_field("frames", "%frames")
-    + load_field("frame_stride", "%frame_stride")
+    make_field_load("copies", "%copies")
+    + make_field_load("warp", "%warp")
+    + make_field_load("frames", "%frames")
+    + make_field_load("frame_stride", "%frame_stride")
     + f"""  %warp64 = zext i32 %warp to i64
   %area.o = mul i64 %warp64, {WARP_BYTES}
   %area.i = add i64 %copies, %area.o
@@ -50,10 +50,10 @@ _FIND_QUEUE = (
 def _notify(mask: str, site: str = " %site") -> str:
     """Return LLVM text that reports an event of a queue entry (``%event``) to the observer."""
     return (
-        load_field("shared", "%shared")
-        + splat("i64", "%shared", "%shareds")
+        make_field_load("shared", "%shared")
+        + make_splat("i64", "%shared", "%shareds")
         + "  %shown = sub <32 x i64> %places, %shareds\n  store <32 x i64> %shown, ptr %told\n"
-        + load_field("observer", "%observer.i")
+        + make_field_load("observer", "%observer.i")
         + f"""  %observer = inttoptr i64 %observer.i to ptr
   %site.at = getelementptr i8, ptr %entry.p, i64 {_SITE_OFFSET}
  {site} = load i32, ptr %site.at
@@ -93,7 +93,7 @@ room:
 {_FIND_QUEUE}  %groups0 = load <32 x i32>, ptr %area, align 64
   %free = icmp eq i64 %barrier, 0
   %later = select i1 %free, i32 0, i32 {_NO_GROUP}
-{splat("i32", "%later", "%laters")}  %groups = add <32 x i32> %groups0, %laters
+{make_splat("i32", "%later", "%laters")}  %groups = add <32 x i32> %groups0, %laters
   %full = icmp uge i32 %held, {CAPACITY}
   br i1 %full, label %early, label %append
 early:
@@ -116,7 +116,7 @@ append:
   %places.p = getelementptr i8, ptr %entry.p, i64 {_ADDRESSES_OFFSET}
   store <32 x i64> %to, ptr %places.p, align 64
   %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND_OFFSET}
-{splat("i64", "%barrier", "%bound")}  store <32 x i64> %bound, ptr %bound.p, align 64
+{make_splat("i64", "%barrier", "%bound")}  store <32 x i64> %bound, ptr %bound.p, align 64
   %words.p = getelementptr i8, ptr %entry.p, i64 {_WORDS_OFFSET}
   %size32 = shl i32 %count, 7
   %size = zext i32 %size32 to i64
@@ -137,7 +137,7 @@ def arrive(code: WarpCode) -> str:
 
     Groups before a number are due, or, with a barrier's host address, the copies bound to that barrier.
     """
-    code.add_support(*lanes.scatter("i32"))
+    code.add_support(*lanes.make_scatter("i32"))
     trace_text = notification = ""
     if code.options.trace:
         trace_call = (
@@ -158,7 +158,7 @@ define internal void @copy_arrive(ptr %ctx, i32 %lanes, <32 x i32> %before, i64 
 entry:
   %told = alloca <32 x i64>
   %by.group = icmp eq i64 %barrier, 0
-{splat("i64", "%barrier", "%barriers")}{_FIND_QUEUE}  br label %loop
+{make_splat("i64", "%barrier", "%barriers")}{_FIND_QUEUE}  br label %loop
 loop:
   %n = phi i32 [0, %entry], [%n1, %next]
   %kept = phi i32 [0, %entry], [%kept1, %next]
@@ -196,7 +196,7 @@ words:
   %word = load <32 x i32>, ptr %word.p, align 64
   %w64 = zext i32 %w to i64
   %step = shl i64 %w64, 2
-{splat("i64", "%step", "%steps")}  %at = add <32 x i64> %places, %steps
+{make_splat("i64", "%step", "%steps")}  %at = add <32 x i64> %places, %steps
   call void @scatter_i32(<32 x i32> %word, <32 x i64> %at, i32 %due)
 {trace_text}  %w1 = add i32 %w, 1
   %again = icmp ult i32 %w1, %count
@@ -258,7 +258,7 @@ def wait(code: WarpCode) -> str:
         f"""
 define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
 {_FIND_QUEUE}  %groups = load <32 x i32>, ptr %area, align 64
-{splat("i32", "%n", "%ns")}  %before = sub <32 x i32> %groups, %ns
+{make_splat("i32", "%n", "%ns")}  %before = sub <32 x i32> %groups, %ns
   call void @{arrive(code)}(ptr %ctx, i32 %mask, <32 x i32> %before, i64 0)
   ret void
 }}
@@ -324,7 +324,7 @@ def land(code: WarpCode) -> str:
         f"""
 define internal void @copy_land(ptr %ctx, i64 %barrier) noinline {{
 entry:
-{load_field("warp", "%mine")}{load_field("warps", "%warps")}  br label %loop
+{make_field_load("warp", "%mine")}{make_field_load("warps", "%warps")}  br label %loop
 loop:
   %w = phi i32 [0, %entry], [%w1, %loop]
   store i32 %w, ptr %mine.p

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir.emit import Emitter, llvm_of, vector
-from virtualgpu.engine.ir.text import mask_to_lanes
+from virtualgpu.engine.ir.text import make_lane_mask
 from virtualgpu.engine.lower.plan import FunctionPlan
 
 
@@ -105,7 +105,7 @@ class Loop:
             if lane_type == "i1":
                 row_type = "i32"
                 row_value = f"{value}.bits"
-                masks.append(mask_to_lanes(row_value, value).rstrip())
+                masks.append(make_lane_mask(row_value, value).rstrip())
             initial = f"{value}.first" if name in carried else row_value
             loads.append(
                 f"  {initial} = load {row_type}, ptr {value}.slot, align {4 if lane_type == 'i1' else 64}"

@@ -8,7 +8,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import Emitter, bits, constant, float_constant, llvm_of, vector
-from virtualgpu.engine.ir.text import IOTA_I32
+from virtualgpu.engine.ir.text import LANE_INDICES_I32
 from virtualgpu.engine.lower.loops import Loop
 from virtualgpu.engine.lower.plan import CodeOptions, FunctionPlan, KernelTables
 from virtualgpu.errors import NotSupportedError
@@ -163,7 +163,7 @@ class Registers:
         if name in _CONTEXT_SPECIALS:
             return emitter.splat("i32", emitter.context_load(_CONTEXT_SPECIALS[name])), "i32"
         if name == "%laneid":
-            return IOTA_I32, "i32"
+            return LANE_INDICES_I32, "i32"
         if name.startswith("%lanemask_"):
             return self.lane_mask(name[-2:]), "i32"
         if name in ("%warpid", "%nwarpid"):

@@ -69,7 +69,7 @@ class Worker:
         self.branches = np.zeros(max(len(tables.branches), 1) * layout.BRANCH_STRIDE // 8, np.int64)
         self.blocks = np.zeros(max(len(tables.blocks), 1) * layout.BLOCK_STRIDE // 8, np.int64)
         cache = np.zeros(max(len(tables.accesses), 1) * 2, np.int64)
-        l1_slots = layout.l1_slots(launch.options.l1_bytes)
+        l1_slots = layout.count_l1_slots(launch.options.l1_bytes)
         l1 = np.zeros(l1_slots, np.int64)
         warps = launch.warps
         frames, frames_address = _aligned_buffer(warps * kernel.frame_bytes + 64)
@@ -94,9 +94,11 @@ class Worker:
         self.observer = _OBSERVER_CALLBACK(self.on_access)
         self.context = np.zeros(1, layout.CONTEXT)
         context_address = self.context.ctypes.data
-        self._block_now = ctypes.c_int64.from_address(context_address + layout.offset("block_linear"))
-        self._warp_now = ctypes.c_int32.from_address(context_address + layout.offset("warp"))
-        self._budget = ctypes.c_int32.from_address(context_address + layout.offset("budget"))
+        self._block_now = ctypes.c_int64.from_address(
+            context_address + layout.get_field_offset("block_linear")
+        )
+        self._warp_now = ctypes.c_int32.from_address(context_address + layout.get_field_offset("warp"))
+        self._budget = ctypes.c_int32.from_address(context_address + layout.get_field_offset("budget"))
         self._lane_views: dict[int, npt.NDArray[np.int64]] = {}
         self.readable = starts, ends
         self.own_memory = shared, local  # memory of its blocks, which no other worker accesses

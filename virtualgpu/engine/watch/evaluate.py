@@ -76,12 +76,12 @@ class Evaluator:
     def _evaluate(self, node: ast.expr) -> Lanes:
         match node:
             case ast.Constant(value=(bool() | int() | float() | complex()) as value):
-                return lanes.make_constant(value)
+                return lanes.constant(value)
             case ast.Name(id=name):
                 if name in reading.COORDINATES:
                     raise self._fail(f"`{name}` has three components. Write {name}.x, .y or .z.")
                 if (literal := reading.parse_literal(name)) is not None:
-                    return lanes.make_constant(literal[1], literal[0])
+                    return lanes.constant(literal[1], literal[0])
                 return self.scene.name(name)
             case ast.Attribute(value=ast.Name(id=name), attr=axis) if name in reading.COORDINATES:
                 result = self.scene.built_in(name, axis)

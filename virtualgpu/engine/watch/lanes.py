@@ -98,7 +98,7 @@ def to_bits(numbers: Array) -> npt.NDArray[np.uint64]:
     return np.ascontiguousarray(numbers).view(f"u{numbers.dtype.itemsize}").astype(np.uint64)
 
 
-def make_constant(value: Any, kind: str = "") -> Lanes:
+def constant(value: Any, kind: str = "") -> Lanes:
     """Return the value of a literal number in all lanes. An imaginary number represents a C ``float``
     literal.
     """

@@ -168,18 +168,18 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     if name not in code.tables.support:
         check_functions = []
         for space, rule in zip(reversed(spaces), _RULES, strict=True):
-            check_of_space = checks.check_shared if space == "shared" else checks.check_global
+            check_of_space = checks.make_shared_check if space == "shared" else checks.make_global_check
             check_functions.append(check_of_space(size, code.options.count, rule))
         for check in check_functions:
             code.add_support(*check)
-        code.add_support(*lanes.gather("i32"))
-        code.add_support(*lanes.scatter("i32"))
+        code.add_support(*lanes.make_gather("i32"))
+        code.add_support(*lanes.make_scatter("i32"))
         check_names = check_functions[0][0], check_functions[1][0]
         begin = copy_queue.begin(code) if to_shared else ""
         complete = _update(code) if to_shared else ""
         code.add_support(
             name,
-            bulk_ir.bulk_copy(
+            bulk_ir.make_bulk_copy(
                 name, to_shared, code.options.observe, code.options.trace, check_names, begin, complete
             ),
         )

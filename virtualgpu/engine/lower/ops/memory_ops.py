@@ -9,7 +9,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import checks, lanes, layout, rows
 from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of
-from virtualgpu.engine.ir.text import IOTA
+from virtualgpu.engine.ir.text import LANE_INDICES
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
 from virtualgpu.records.access import Rule
@@ -164,7 +164,9 @@ def host_addresses(
         if code.options.observe:
             code.observe(access_index, address, mask, stored_values)
         return host_address
-    make_check = {"shared": checks.check_shared, "local": checks.check_local}.get(space, checks.check_global)
+    make_check = {"shared": checks.make_shared_check, "local": checks.make_local_check}.get(
+        space, checks.make_global_check
+    )
     name, check_text = make_check(size, code.options.count, rule)
     code.add_support(name, check_text)
     address_row_type = "<32 x i32>" if space == "shared" else "<32 x i64>"
@@ -196,7 +198,7 @@ def emit_local_lane_bases(code: WarpCode) -> str:
         "add",
         "i64",
         emitter.splat("i64", emitter.context_load("local_base")),
-        emitter.binary("mul", "i64", stride, IOTA),
+        emitter.binary("mul", "i64", stride, LANE_INDICES),
     )
 
 
@@ -209,14 +211,15 @@ def add_generic_resolver(size: int, code: WarpCode, rule: Rule) -> str:
     if name in code.tables.support:
         return name
     check_functions = [
-        check(size, code.options.count, rule) for check in (checks.check_global, checks.check_shared)
+        check(size, code.options.count, rule)
+        for check in (checks.make_global_check, checks.make_shared_check)
     ]
-    check_functions.append(checks.check_local(size, code.options.count))
+    check_functions.append(checks.make_local_check(size, code.options.count))
     for function_text in check_functions:
         code.add_support(*function_text)
     in_global, in_shared, in_local = (function_text for function_text, _ in check_functions)
     shared_offset, local_offset, local_bytes_offset = (
-        layout.offset(field_name) for field_name in ("shared", "local_base", "local_bytes")
+        layout.get_field_offset(field_name) for field_name in ("shared", "local_base", "local_bytes")
     )
     llvm_text = f"""
 define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
@@ -247,7 +250,7 @@ define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %func
   %b = load i64, ptr %bp
   %bv0 = insertelement <32 x i64> poison, i64 %b, i32 0
   %bv = shufflevector <32 x i64> %bv0, <32 x i64> poison, <32 x i32> zeroinitializer
-  %lane = mul <32 x i64> %bv, {IOTA}
+  %lane = mul <32 x i64> %bv, {LANE_INDICES}
   %lb = add <32 x i64> %lv, %lane
   %h.s = add <32 x i64> %sv, %plain
   %h.l = add <32 x i64> %lb, %plain
@@ -323,21 +326,21 @@ def _emit_plain_access(
     is_load = instruction.root != "st"
     if space == "shared":
         functions = [
-            checks.check_shared(size, with_counters),
-            lanes.gather(llvm),
-            rows.load_shared(llvm, with_counters),
+            checks.make_shared_check(size, with_counters),
+            lanes.make_gather(llvm),
+            rows.make_shared_load(llvm, with_counters),
         ]
     elif is_load:
         functions = [
-            checks.check_global(size, with_counters),
-            lanes.gather(llvm),
-            rows.load_global(llvm, with_counters),
+            checks.make_global_check(size, with_counters),
+            lanes.make_gather(llvm),
+            rows.make_global_load(llvm, with_counters),
         ]
     else:
         functions = [
-            checks.check_global(size, with_counters, "store"),
-            lanes.scatter(llvm),
-            rows.store_global(llvm, with_counters),
+            checks.make_global_check(size, with_counters, "store"),
+            lanes.make_scatter(llvm),
+            rows.make_global_store(llvm, with_counters),
         ]
     for function in functions:
         code.add_support(*function)
@@ -362,7 +365,7 @@ def _emit_plain_access(
 def gather(code: WarpCode, host: str, mask: str, ptx_type: str) -> str:
     """Emit a load of one value per lane from host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
-    code.add_support(*lanes.gather(llvm))
+    code.add_support(*lanes.make_gather(llvm))
     raw = code.emitter.op(f"call <32 x {llvm}> @gather_{llvm}(<32 x i64> {host}, i32 {mask})")
     return code.emitter.cast(raw, llvm, llvm_of(ptx_type))
 
@@ -370,7 +373,7 @@ def gather(code: WarpCode, host: str, mask: str, ptx_type: str) -> str:
 def scatter(code: WarpCode, value: str, host: str, mask: str, ptx_type: str) -> None:
     """Emit a store of one value per lane to host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
-    code.add_support(*lanes.scatter(llvm))
+    code.add_support(*lanes.make_scatter(llvm))
     raw = code.emitter.cast(value, llvm_of(ptx_type), llvm)
     code.emitter.raw(f"call void @scatter_{llvm}(<32 x {llvm}> {raw}, <32 x i64> {host}, i32 {mask})")
     code.trace_write(raw, llvm, host, mask)
@@ -424,7 +427,7 @@ def _emit_parameter_access(code: WarpCode, instruction: ir.Instruction) -> None:
         record_address = code.emitter.splat(
             "i64", code.emitter.op(f"add i64 {base_pointer}, {record_offset + item_offset}")
         )
-        offsets = code.emitter.binary("mul", "i64", IOTA, constant("i64", record_stride))
+        offsets = code.emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record_stride))
         host = code.emitter.binary("add", "i64", record_address, offsets)
         if is_load:
             if register is not None:
@@ -514,7 +517,7 @@ def _emit_read_modify_write(
 ) -> str:
     """Emit an atomic that changes one element per lane, and return the old values."""
     if ptx_type in _HALF_TYPES:
-        ptx_type, (name, llvm_text) = f"b{8 * ir.TYPE_BYTES[ptx_type]}", lanes.atomic_half_add(ptx_type)
+        ptx_type, (name, llvm_text) = f"b{8 * ir.TYPE_BYTES[ptx_type]}", lanes.make_atomic_half_add(ptx_type)
         code.options.float_atomics = True
         llvm = llvm_of(ptx_type)
     else:
@@ -523,7 +526,7 @@ def _emit_read_modify_write(
             if operation != "add":
                 raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
             code.options.float_atomics = True
-        name, llvm_text = lanes.atomic(
+        name, llvm_text = lanes.make_atomic(
             operation, llvm, ptx_type[0] == "s", flush=space_of(instruction) != "shared"
         )
     code.add_support(name, llvm_text)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import lanes, layout
-from virtualgpu.engine.ir.emit import Emitter, constant, llvm_of, signed
-from virtualgpu.engine.ir.text import IOTA_I32, LANE_BITS, load_field, mask_to_lanes, splat
+from virtualgpu.engine.ir.emit import Emitter, constant, convert_to_signed, llvm_of
+from virtualgpu.engine.ir.text import LANE_BITS, LANE_INDICES_I32, make_field_load, make_lane_mask, make_splat
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -66,7 +66,7 @@ out:
   call void @fault(ptr %ctx, i32 {layout.OUTSIDE_MASK}, i32 %function, i32 %pc, i32 %l0, i32 0, i64 0)
   ret i32 0
 inside:
-{mask_to_lanes("%mask", "%m")}  %asked = select <32 x i1> %m, <32 x i32> %masks, <32 x i32> zeroinitializer
+{make_lane_mask("%mask", "%m")}  %asked = select <32 x i1> %m, <32 x i32> %masks, <32 x i32> zeroinitializer
   %named = call i32 @llvm.vector.reduce.or.v32i32(<32 x i32> %asked)
   %pcs = load <32 x i32>, ptr %frame, align 64
   %left = icmp ne <32 x i32> %pcs, splat (i32 {layout.EXITED})
@@ -78,7 +78,7 @@ inside:
   %complete = icmp eq i32 %missing, 0
   br i1 %complete, label %met, label %gather
 gather:
-{splat("i32", "%parked", "%place")}  %waits = icmp eq <32 x i32> %pcs, %place
+{make_splat("i32", "%parked", "%place")}  %waits = icmp eq <32 x i32> %pcs, %place
   %waiting = bitcast <32 x i1> %waits to i32
   %together = or i32 %mask, %waiting
   %nobody = xor i32 %together, -1
@@ -86,7 +86,7 @@ gather:
   %all.here = icmp eq i32 %still, 0
   br i1 %all.here, label %met, label %force
 force:
-{load_field("forced", "%forced")}  %held = icmp ne i32 %forced, 0
+{make_field_load("forced", "%forced")}  %held = icmp ne i32 %forced, 0
   br i1 %held, label %alone, label %park
 alone:
   %must = icmp ne i32 %strict, 0
@@ -160,7 +160,7 @@ def _shfl(code: WarpCode, instruction: ir.Instruction) -> None:
             in_range = emitter.mask_vector(str(known_mask))
     else:
         operands = [code.get(operand, "u32") for operand in instruction.operands[2:4]]
-        code.add_support(*lanes.permute("i32"))
+        code.add_support(*lanes.make_permute("i32"))
         source_lanes = ""
         if predicate is not None or code.options.observe:
             source_lanes, in_range = _emit_shuffle_sources(emitter, mode, *operands)
@@ -189,22 +189,22 @@ def _emit_shuffle_sources(emitter: Emitter, mode: str, delta: str, control: str)
     )
     clamp_bits = emitter.binary("and", "i32", control, lane_mask)
     lane_bits = emitter.binary("xor", "i32", segment_mask, constant("i32", -1))
-    lowest_lane = emitter.binary("and", "i32", IOTA_I32, segment_mask)
+    lowest_lane = emitter.binary("and", "i32", LANE_INDICES_I32, segment_mask)
     bound_lane = emitter.binary("or", "i32", lowest_lane, emitter.binary("and", "i32", clamp_bits, lane_bits))
     if mode == "up":
-        source_lanes = emitter.binary("sub", "i32", IOTA_I32, delta)
+        source_lanes = emitter.binary("sub", "i32", LANE_INDICES_I32, delta)
         is_in_range = emitter.compare("sge", "i32", source_lanes, bound_lane)
     else:
         if mode == "down":
-            source_lanes = emitter.binary("add", "i32", IOTA_I32, delta)
+            source_lanes = emitter.binary("add", "i32", LANE_INDICES_I32, delta)
         elif mode == "bfly":
-            source_lanes = emitter.binary("xor", "i32", IOTA_I32, delta)
+            source_lanes = emitter.binary("xor", "i32", LANE_INDICES_I32, delta)
         else:
             source_lanes = emitter.binary(
                 "or", "i32", lowest_lane, emitter.binary("and", "i32", delta, lane_bits)
             )
         is_in_range = emitter.compare("sle", "i32", source_lanes, bound_lane)
-    return emitter.select("i32", is_in_range, source_lanes, IOTA_I32), is_in_range
+    return emitter.select("i32", is_in_range, source_lanes, LANE_INDICES_I32), is_in_range
 
 
 def compute_shuffle_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
@@ -276,14 +276,16 @@ def _observe_members(code: WarpCode, instruction: ir.Instruction) -> None:
     remaining_threads = emitter.splat(
         "i32", emitter.op(f"sub i32 {emitter.context_load('threads')}, {first_thread}")
     )
-    existing_mask = emitter.mask_bits(emitter.compare("slt", "i32", IOTA_I32, remaining_threads))
+    existing_mask = emitter.mask_bits(emitter.compare("slt", "i32", LANE_INDICES_I32, remaining_threads))
     absent_lanes = emitter.op(
         f"and i32 {existing_mask}, {emitter.op(f'xor i32 {code.executed(instruction)}, -1')}"
     )
     missing_lanes = emitter.binary("and", "i32", code.get(operand, "b32"), emitter.splat("i32", absent_lanes))
     is_complete = emitter.compare("eq", "i32", missing_lanes, constant("i32", 0))
     lowest_missing_lane = emitter.intrinsic("cttz", "i32", missing_lanes, extra=("i1 false",))
-    _observe_sources(code, instruction, emitter.select("i32", is_complete, IOTA_I32, lowest_missing_lane))
+    _observe_sources(
+        code, instruction, emitter.select("i32", is_complete, LANE_INDICES_I32, lowest_missing_lane)
+    )
 
 
 def _change_absent_values(code: WarpCode, instruction: ir.Instruction, values: str, source_lanes: str) -> str:
@@ -376,7 +378,7 @@ body:
   %own = shl i32 1, %l
   %group = or i32 %group0, %own
   %in = bitcast i32 %group to <32 x i1>
-  %x = select <32 x i1> %in, <32 x i32> %v, <32 x i32> splat (i32 {signed(identity, 32)})
+  %x = select <32 x i1> %in, <32 x i32> %v, <32 x i32> splat (i32 {convert_to_signed(identity, 32)})
   %r = call i32 @{intrinsic_name}(<32 x i32> %x)
   %r0 = insertelement <32 x i32> poison, i32 %r, i32 0
   %rs = shufflevector <32 x i32> %r0, <32 x i32> poison, <32 x i32> zeroinitializer
@@ -435,7 +437,7 @@ def _elect(code: WarpCode, instruction: ir.Instruction) -> None:
     if destination.first is not None:
         code.set(destination.first, first_lane, "b32")
     if destination.second is not None:
-        code.set(destination.second, emitter.compare("eq", "i32", first_lane, IOTA_I32), "pred")
+        code.set(destination.second, emitter.compare("eq", "i32", first_lane, LANE_INDICES_I32), "pred")
 
 
 _FNS_FUNCTION = (

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import checks, lanes, layout
 from virtualgpu.engine.ir.matrix_product import ElementPositions
-from virtualgpu.engine.ir.text import load_field, splat
+from virtualgpu.engine.ir.text import make_field_load, make_splat
 from virtualgpu.engine.lower import fragments
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.lower.warp_code import WarpCode
@@ -206,10 +206,10 @@ def _make_check_text(code: WarpCode, move: MatrixMove) -> str:
         name = memory_ops.add_generic_resolver(move.size, code, rule)
         arguments = "ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site"
         return f"""  %host = call <32 x i64> @{name}({arguments})
-{load_field("fault_code", "%code")}  %failed = icmp ne i32 %code, 0
+{make_field_load("fault_code", "%code")}  %failed = icmp ne i32 %code, 0
   br i1 %failed, label %fail, label %fine
 """
-    make_check = checks.check_shared if move.space == "shared" else checks.check_global
+    make_check = checks.make_shared_check if move.space == "shared" else checks.make_global_check
     name, check_text = make_check(move.size, code.options.count, rule)
     code.add_support(name, check_text)
     llvm_text = (
@@ -217,8 +217,8 @@ def _make_check_text(code: WarpCode, move: MatrixMove) -> str:
         "i32 %pc, i32 %site)\n"
     )
     if move.space == "shared":
-        llvm_text += "  %shown = zext <32 x i32> %a to <32 x i64>\n" + load_field("shared", "%shared")
-        llvm_text += splat("i64", "%shared", "%shareds") + "  %host = add <32 x i64> %shareds, %shown\n"
+        llvm_text += "  %shown = zext <32 x i32> %a to <32 x i64>\n" + make_field_load("shared", "%shared")
+        llvm_text += make_splat("i64", "%shared", "%shareds") + "  %host = add <32 x i64> %shareds, %shown\n"
     else:
         llvm_text += "  %host = add <32 x i64> %a, zeroinitializer\n"
     return llvm_text + "  br i1 %failed, label %fail, label %fine\n"
@@ -232,7 +232,7 @@ def _make_report_text(code: WarpCode, move: MatrixMove) -> str:
         trace_level = layout.TRACE_ALL & ~layout.TRACE_SHARED
         llvm_text += _make_trace_text(reported_address, layout.ROW_ADDRESS, trace_level)
     if code.options.observe:
-        llvm_text += f"  store <32 x i64> {reported_address}, ptr %told\n" + load_field(
+        llvm_text += f"  store <32 x i64> {reported_address}, ptr %told\n" + make_field_load(
             "observer", "%observer.i"
         )
         llvm_text += "  %observer = inttoptr i64 %observer.i to ptr\n"
@@ -247,7 +247,7 @@ def _make_trace_text(lanes_: str, row_kind: int, level: int = layout.TRACE_ALL) 
 
 def _make_load_text(code: WarpCode, move: MatrixMove, element_type: str) -> str:
     """Return LLVM text that loads one element per lane."""
-    code.add_support(*lanes.gather(element_type))
+    code.add_support(*lanes.make_gather(element_type))
     return (
         f"  %v = call <32 x {element_type}> @gather_{element_type}(<32 x i64> %host, i32 %mask)\n"
         f"  %to = getelementptr <32 x {element_type}>, ptr %parts, i32 %n\n  store <32 x {element_type}> %v, ptr %to\n"
@@ -256,14 +256,14 @@ def _make_load_text(code: WarpCode, move: MatrixMove, element_type: str) -> str:
 
 def _make_store_text(code: WarpCode, move: MatrixMove, element_type: str) -> str:
     """Return LLVM text that stores one element per lane."""
-    code.add_support(*lanes.scatter(element_type))
+    code.add_support(*lanes.make_scatter(element_type))
     if element_type == "i16":
         llvm_text = f"""  %register = lshr i32 %n, 1
   %from = getelementptr <32 x i32>, ptr %registers, i32 %register
   %word = load <32 x i32>, ptr %from, align 64
   %half = and i32 %n, 1
   %shift = shl i32 %half, 4
-{splat("i32", "%shift", "%shifts")}  %moved = lshr <32 x i32> %word, %shifts
+{make_splat("i32", "%shift", "%shifts")}  %moved = lshr <32 x i32> %word, %shifts
   %v = trunc <32 x i32> %moved to <32 x i16>
 """
     else:

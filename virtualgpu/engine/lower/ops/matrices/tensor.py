@@ -11,7 +11,7 @@ import numpy as np
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import matrix_product as matrix_ir
-from virtualgpu.engine.ir.matrix_product import BYTES, FP8_TYPES, ElementPositions, elements_per_register
+from virtualgpu.engine.ir.matrix_product import BYTE_TYPES, FP8_TYPES, ElementPositions, count_per_register
 from virtualgpu.engine.lower import fragments
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.lower.ops.matrices import matrix_moves, matrix_rows, wmma_layouts
@@ -80,7 +80,7 @@ def _compute_mma_positions(name: str, shape: tuple[int, int, int], kind: str) ->
     lane_in_group = lane & 3
     _, _, k = shape
     is_alone = kind in ("tf32", "f64")  # in its register
-    if kind in (*BYTES, *FP8_TYPES) and name in "ab":
+    if kind in (*BYTE_TYPES, *FP8_TYPES) and name in "ab":
         element_index = np.arange(shape[0] * k // 32 if name == "a" else k // 4)
         # Runs of four; the runs of A are in both halves of the rows before the columns continue.
         register_pair = element_index >> (3 if name == "a" and shape[0] == 16 else 2)
@@ -152,7 +152,7 @@ def _emit_wmma_access(code: WarpCode, instruction: ir.Instruction) -> None:
     is_load = instruction.parts[1] == "load"
     name = instruction.parts[2]
     element_type = f"b{KIND_BITS.get(instruction.type)}"
-    if instruction.type not in (*_FLOAT_INPUT_TYPES, *BYTES, "f32", "s32", "f64"):
+    if instruction.type not in (*_FLOAT_INPUT_TYPES, *BYTE_TYPES, "f32", "s32", "f64"):
         raise NotSupportedError(
             f"The virtual GPU does not support {instruction.opcode}. As inputs, {_SUPPORTED_TYPES}."
         )
@@ -188,7 +188,7 @@ def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
     types = [
         modifier
         for modifier in instruction.parts
-        if modifier in (*_FLOAT_INPUT_TYPES, *FP8_TYPES, *BYTES, "f32", "s32", "f64")
+        if modifier in (*_FLOAT_INPUT_TYPES, *FP8_TYPES, *BYTE_TYPES, "f32", "s32", "f64")
     ]
     if len(types) == 2:  # wmma with f16 inputs names only result and accumulator
         types = [types[0], "f16", "f16", types[1]]
@@ -207,7 +207,7 @@ def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
         if (
             is_float_product
             or is_double_product
-            or ({a_type, b_type} <= set(BYTES) and result_type == sum_type == "s32")
+            or ({a_type, b_type} <= set(BYTE_TYPES) and result_type == sum_type == "s32")
         ):
             return result_type, a_type, b_type, sum_type
     raise NotSupportedError(
@@ -220,7 +220,7 @@ _MMA_SHAPES = {
     "f16": ((16, 8, 8), (16, 8, 16)),
     "bf16": ((16, 8, 8), (16, 8, 16)),
     **dict.fromkeys(FP8_TYPES, ((16, 8, 32),)),
-    **dict.fromkeys(BYTES, ((8, 8, 16), (16, 8, 16), (16, 8, 32))),
+    **dict.fromkeys(BYTE_TYPES, ((8, 8, 16), (16, 8, 16), (16, 8, 32))),
     "f64": ((8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)),
 }
 
@@ -276,7 +276,7 @@ def _emit_matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
             positions[matrix] = _reorder_fp8(matrix, positions[matrix])
         elements_per_lane = positions[matrix][0].shape[1]
         register_count = len(fragments.items_of(operands[matrix]))
-        required_registers = elements_per_lane // elements_per_register(element_type)
+        required_registers = elements_per_lane // count_per_register(element_type)
         if register_count < required_registers or (matrix == "d" and register_count != required_registers):
             raise PtxError(
                 f"{instruction.text!r} (line {instruction.line}) needs {required_registers} registers for {matrix.upper()}."
@@ -284,7 +284,7 @@ def _emit_matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
     register_count = len(fragments.items_of(operands["d"]))
     name = f"{instruction.root}_m{m}n{n}k{k}_{result_kind}_{input_kind}_{second_input_kind}_{sum_kind}"
     if name not in code.tables.support:
-        code.add_support(name, matrix_ir.product(name, shape, positions, matrix_types, register_count))
+        code.add_support(name, matrix_ir.make_product(name, shape, positions, matrix_types, register_count))
     a, b, accumulator_pointer = (fragments.input_pointer(code, operands[matrix], matrix) for matrix in "abc")
     result = fragments.output_pointer(code, operands["d"], "d")
     code.emitter.raw(

@@ -146,7 +146,9 @@ def _check_texels(
     texel_lanes = emitter.op(f"and i32 {lanes_with_texel}, {mask}")
     access = memory_ops.as_access(instruction, root, "global", {1: 1, 2: 2, 4: 4, 8: 8}.get(size, 16))
     access_index = code.site(access)
-    check_name, check_text = checks.check_global(1, code.options.count, "load" if root == "ld" else "store")
+    check_name, check_text = checks.make_global_check(
+        1, code.options.count, "load" if root == "ld" else "store"
+    )
     code.add_support(check_name, check_text)
     has_failed = emitter.op(
         f"call i1 @{check_name}(ptr %ctx, <32 x i64> {address}, i32 {texel_lanes}, i32 {code.index}, i32 {instruction.pc}, i32 {access_index})"

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from virtualgpu.engine.ir.text import load_field, odd_single
+from virtualgpu.engine.ir.text import make_field_load, make_odd_rounding
 from virtualgpu.model.memory import textures
 from virtualgpu.model.memory.textures import find_field_offset
 
@@ -46,7 +46,7 @@ OBJECT_FUNCTION = (
     f"""
 define internal ptr @texture_object(ptr %ctx, i64 %handle) noinline {{
 entry:
-{load_field("textures", "%table.i")}  %table = inttoptr i64 %table.i to ptr
+{make_field_load("textures", "%table.i")}  %table = inttoptr i64 %table.i to ptr
   %place = and i64 %handle, {textures.CAPACITY - 1}
   %at = mul i64 %place, {textures.TEXTURE_DTYPE.itemsize}
   %t = getelementptr i8, ptr %table, i64 %at
@@ -310,7 +310,7 @@ entry:
   br i1 %share, label %whole, label %float
 float:
   %short = icmp eq i32 %bytes, 2
-{odd_single("%sum", "%odd")}  %half = fptrunc float %odd to half
+{make_odd_rounding("%sum", "%odd")}  %half = fptrunc float %odd to half
   %half.f = fpext half %half to float
   %value = select i1 %short, float %half.f, float %single
   %value.i = bitcast float %value to i32
