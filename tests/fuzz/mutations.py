@@ -17,7 +17,8 @@ approx exch cas
 _WORDS = tuple(_WORD_TEXT.split())
 _OPERAND_TEXT = """
 %r1; %rd1; %f1; %p1; %rs1; %fd1; %tid.x; %laneid; %nosuch; %tid; 0; -1; 7; 4294967296; 0f3F800000
-0d3FF0000000000000; 0x; 1.5; [%rd1]; [%r1+4]; [0]; {%r1, %r2}; {%r1, _}; _; %r1|%p1; !%p1; nothing; [nothing+8]; ; {}; (); (%r1)
+0d3FF0000000000000; 0x; 1.5; [%rd1]; [%r1+4]; [0]; {%r1, %r2}; {%r1, _}; _; %r1|%p1; !%p1; nothing
+[nothing+8]; ; {}; (); (%r1)
 """
 _OPERANDS = tuple(_OPERAND_TEXT.strip("\n").replace("\n", "; ").split("; "))
 _NUMBERS = ("0", "1", "-1", "3", "8", "31", "255", "65536", "2147483648", "18446744073709551616", "1e9")
