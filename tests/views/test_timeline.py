@@ -208,10 +208,10 @@ class Chunks(SteeredTimeline):
         super().__init__(timelines.empty())
         self.steer(slider("Chunks", "chunks", [2, 4, 16], ["2", "4", "16"]))
 
-    def chosen(self) -> str:
+    def describe_settings(self) -> str:
         return f"The run with {self.chunks} chunks"
 
-    def show_chosen(self) -> None:
+    def show_timeline(self) -> None:
         if self.chunks > 8:
             raise ValueError("too many")
         record = timelines.overlapped(2, self.chunks)

@@ -16,7 +16,7 @@ class SteeredTimeline(TimelineView, Steered):
     """A view in which sliders select the timeline that is shown.
 
     A subclass defines a trait for each slider, and calls `steer` at the end of its ``__init__``. It
-    implements `chosen` and `show_chosen`, of which the latter calls `show`.
+    implements `describe_settings` and `show_timeline`, of which the latter calls `show`.
     """
 
     def steer(self, *sliders: Slider) -> None:
@@ -24,7 +24,7 @@ class SteeredTimeline(TimelineView, Steered):
         corresponding timeline.
         """
         self.controls = [slider.wire() for slider in sliders]
-        self.show_chosen()
+        self.show_timeline()
         self.pictured = self._read_settings()
         self.observe(self._on_slider, list(self._read_settings()))
 
@@ -32,11 +32,11 @@ class SteeredTimeline(TimelineView, Steered):
         """Return the values of the sliders' traits."""
         return {slider["trait"]: getattr(self, slider["trait"]) for slider in self.controls}
 
-    def chosen(self) -> str:
+    def describe_settings(self) -> str:
         """Return a description of the current slider settings for an error message."""
         raise NotImplementedError
 
-    def show_chosen(self) -> None:
+    def show_timeline(self) -> None:
         """Show the timeline of the current slider settings."""
         raise NotImplementedError
 
@@ -61,8 +61,8 @@ class SteeredTimeline(TimelineView, Steered):
         with self._lock, self.hold_sync():
             previous_settings = self.pictured
             try:
-                with self._show_errors(self.chosen()):
-                    self.show_chosen()
+                with self._show_errors(self.describe_settings()):
+                    self.show_timeline()
                     previous_settings = self._read_settings()
             finally:
                 self.confirm_picture(previous_settings)

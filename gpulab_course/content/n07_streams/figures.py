@@ -236,10 +236,10 @@ class Conveyor(SteeredTimeline):
                 self._timelines[key] = conveyor(pieces, pinned, waits)
         return self._timelines[key]
 
-    def chosen(self) -> str:
+    def describe_settings(self) -> str:
         return f"The conveyor with {self.pieces} pieces"
 
-    def show_chosen(self) -> None:
+    def show_timeline(self) -> None:
         """Show the timeline for the chosen settings with a summary, and name the kernels that started too
         early.
         """

@@ -118,13 +118,13 @@ class TransferMap(View):
 
     chosen = traitlets.Int().tag(sync=True, echo_update=False)
 
-    def __init__(self, moves: Sequence[DataTransfer], provenance: Provenance) -> None:
-        if not moves:
+    def __init__(self, transfers: Sequence[DataTransfer], provenance: Provenance) -> None:
+        if not transfers:
             raise ValueError(
                 "Nothing was copied while this timeline was recorded. Put copies into the timeline's `with` "
                 "block."
             )
-        self.moves = tuple(moves)
+        self.transfers = tuple(transfers)
         self.provenance = provenance
         super().__init__(
             title="Where does the copy go?",
@@ -137,72 +137,83 @@ class TransferMap(View):
 
     @property
     def record(self) -> tuple[DataTransfer, ...]:
-        return self.moves
+        return self.transfers
 
     def sentence(self) -> str:
-        rates = "; ".join(f"{_make_transfer_name(move)} {_format_rate(move)}" for move in self.moves)
+        rates = "; ".join(
+            f"{_make_transfer_name(transfer)} {_format_rate(transfer)}" for transfer in self.transfers
+        )
         return f"Where copies go: {rates}; {self.provenance.label}."
 
     def describe(self) -> str:
         return "\n".join(
             [
                 self.sentence(),
-                *(f"{_describe_transfer(move)} {_TEXT_OF_WAY[move.way]}" for move in self.moves),
+                *(
+                    f"{_describe_transfer(transfer)} {_TEXT_OF_WAY[transfer.way]}"
+                    for transfer in self.transfers
+                ),
             ]
         )
 
     def draw(self) -> Box:
-        move_details = {
+        transfer_details = {
             index: column(
-                _draw_map(move),
-                words(_describe_transfer(move), "strong"),
-                words(_TEXT_OF_WAY[move.way], "note"),
+                _draw_map(transfer),
+                words(_describe_transfer(transfer), "strong"),
+                words(_TEXT_OF_WAY[transfer.way], "note"),
             )
-            for index, move in enumerate(self.moves)
+            for index, transfer in enumerate(self.transfers)
         }
         return column(
-            switch("chosen", self.chosen, move_details),
+            switch("chosen", self.chosen, transfer_details),
             self._draw_rates(),
             words("Click a bar, or focus the chart and use the arrow keys.", "note", only="page"),
         )
 
     def _draw_rates(self) -> Box:
-        moves = self.moves
-        move_count = len(self.moves)
+        transfers = self.transfers
+        transfer_count = len(self.transfers)
         chart_top = 34
         height = 76
-        indices = [*range(move_count)]
+        indices = [*range(transfer_count)]
         chart_bottom = chart_top + height
         # Transfers within the device are so much faster that their bar is cut.
         max_gbps = max(
-            [move.gbps for move in moves if move.way != "at home"] or [move.gbps for move in moves]
+            [transfer.gbps for transfer in transfers if transfer.way != "at home"]
+            or [transfer.gbps for transfer in transfers]
         )
-        shares = [min(max(move.gbps / max_gbps, 0.01), 1.25) / 1.25 for move in moves]
+        shares = [min(max(transfer.gbps / max_gbps, 0.01), 1.25) / 1.25 for transfer in transfers]
         bar_tops = [chart_bottom - height * share for share in shares]
         bar_middles = [index + 0.5 for index in indices]
-        rates = [f"{_format_rate(move)}{' (cut)' if move.gbps > 1.25 * max_gbps else ''}" for move in moves]
-        names = [_make_transfer_name(move) for move in moves]
-        sizes = [size(move.size_bytes) for move in moves]
-        label_widths = [1.0] * move_count
-        colours = [int(move.way == "at home") for move in moves]
+        rates = [
+            f"{_format_rate(transfer)}{' (cut)' if transfer.gbps > 1.25 * max_gbps else ''}"
+            for transfer in transfers
+        ]
+        names = [_make_transfer_name(transfer) for transfer in transfers]
+        sizes = [size(transfer.size_bytes) for transfer in transfers]
+        label_widths = [1.0] * transfer_count
+        colours = [int(transfer.way == "at home") for transfer in transfers]
         return plot(
             chart_bottom + 36,
-            (0.0, float(max(move_count, 4))),
+            (0.0, float(max(transfer_count, 4))),
             Rects(
                 indices,
                 [index + 1 for index in indices],
                 bar_tops,
-                [chart_bottom] * move_count,
+                [chart_bottom] * transfer_count,
                 colours,
                 ("accent", "other"),
                 inset=14,
-                **make_sentence_args([_describe_transfer(move) for move in moves]),
+                **make_sentence_args([_describe_transfer(transfer) for transfer in transfers]),
             ),
             Labels(bar_middles, [y - 9 for y in bar_tops], rates, anchor="middle", weight="bold"),
-            Labels(bar_middles, [chart_bottom + 12] * move_count, names, anchor="middle", room=label_widths),
+            Labels(
+                bar_middles, [chart_bottom + 12] * transfer_count, names, anchor="middle", room=label_widths
+            ),
             Labels(
                 bar_middles,
-                [chart_bottom + 27] * move_count,
+                [chart_bottom + 27] * transfer_count,
                 sizes,
                 anchor="middle",
                 colour="muted",
@@ -211,14 +222,14 @@ class TransferMap(View):
             label="Rate of each",
             trait="chosen",
             values=indices,
-            marks=[""] * move_count,
+            marks=[""] * transfer_count,
             mark_y=8,
             chosen=self.chosen,
         )
 
 
-def _draw_map(move: DataTransfer) -> Box:
-    arrows = _ARROWS_OF_WAY[move.way]
+def _draw_map(transfer: DataTransfer) -> Box:
+    arrows = _ARROWS_OF_WAY[transfer.way]
     used_names = {name for place_pair in arrows for name in place_pair}
     unused_pairs = dict.fromkeys(
         place_pair
@@ -238,11 +249,11 @@ def _draw_map(move: DataTransfer) -> Box:
         Rules([50.5], [28], [50.5], [178], "other", dash=True),
         _make_map_arrows([*unused_pairs], False, "other", 1),
         _make_map_boxes(unused_places, "grid"),
-        _make_map_arrows(arrows, move.to_host, "tail", 3),
+        _make_map_arrows(arrows, transfer.to_host, "tail", 3),
         _make_map_boxes(used_places, "accent"),
         _make_map_labels(unused_places, "fg", "normal"),
         _make_map_labels(used_places, "on-accent", "bold"),
-        label=f"{_make_transfer_name(move)}: {route}",
+        label=f"{_make_transfer_name(transfer)}: {route}",
     )
 
 
@@ -288,29 +299,29 @@ def _find_connecting_line(a: MapBox, b: MapBox) -> tuple[float, float, float, fl
     return a.x, a.middle, b.right, b.middle
 
 
-def _make_transfer_name(move: DataTransfer) -> str:
-    if move.way == "at home":
+def _make_transfer_name(transfer: DataTransfer) -> str:
+    if transfer.way == "at home":
         return "device memory"
-    if move.way in ("zero-copy", "managed"):
-        return move.way
-    if move.way == "peer":
+    if transfer.way in ("zero-copy", "managed"):
+        return transfer.way
+    if transfer.way == "peer":
         return "GPU to GPU"
-    return f"{move.way} to {'host' if move.to_host else 'device'}"
+    return f"{transfer.way} to {'host' if transfer.to_host else 'device'}"
 
 
-def _format_rate(move: DataTransfer) -> str:
-    return f"{number(move.gbps)} GB/s{' read' if move.is_kernel_read else ''}"
+def _format_rate(transfer: DataTransfer) -> str:
+    return f"{number(transfer.gbps)} GB/s{' read' if transfer.is_kernel_read else ''}"
 
 
-def _describe_transfer(move: DataTransfer) -> str:
-    text = f"{move.text}: " if move.text else ""
+def _describe_transfer(transfer: DataTransfer) -> str:
+    text = f"{transfer.text}: " if transfer.text else ""
     wait_text = ""
-    if move.call_ns and move.way in ("pageable", "pinned"):
+    if transfer.call_ns and transfer.way in ("pageable", "pinned"):
         wait_text = (
-            " The host waited until it was done." if move.host_waited else " The host continued at once."
+            " The host waited until it was done." if transfer.host_waited else " The host continued at once."
         )
-    summary = f"{size(move.size_bytes)} in {duration(move.time_ns)}, {_format_rate(move)}"
-    return f"{text}{_make_transfer_name(move)}, {summary}.{wait_text}"
+    summary = f"{size(transfer.size_bytes)} in {duration(transfer.time_ns)}, {_format_rate(transfer)}"
+    return f"{text}{_make_transfer_name(transfer)}, {summary}.{wait_text}"
 
 
 def where(timeline: TimelineReport, reads: Sequence[Any] = ()) -> TransferMap:
@@ -328,16 +339,16 @@ def where(timeline: TimelineReport, reads: Sequence[Any] = ()) -> TransferMap:
         host_call.correlation_id: host_call for host_call in record.calls if host_call.correlation_id
     }
     arrays = iter(reads)
-    moves = []
+    transfers = []
     for activity in sorted(record.activities, key=lambda activity: activity.correlation_id):
         host_call = calls_by_id.get(activity.correlation_id)
         if activity.kind == _KERNEL_ACTIVITY:
             array = next(arrays, None)
             if array is not None:
-                moves.append(_make_kernel_transfer(activity, host_call, array))
+                transfers.append(_make_kernel_transfer(activity, host_call, array))
         elif activity.copy_kind is not None:
-            moves.append(_make_copy_transfer(activity, host_call))
-    return TransferMap(moves, record.provenance)
+            transfers.append(_make_copy_transfer(activity, host_call))
+    return TransferMap(transfers, record.provenance)
 
 
 def _make_copy_transfer(activity: Activity, host_call: HostCall | None) -> DataTransfer:

@@ -163,7 +163,7 @@ class Film(SteeredTimeline):
         size_texts = [f"{count:,} floats" for count in sizes]
         self.steer(boxes.slider("Elements per kernel", "elements", sizes, size_texts))
 
-    def timelines_of(self, elements: int) -> tuple[Timeline, Timeline]:
+    def find_timelines(self, elements: int) -> tuple[Timeline, Timeline]:
         """Return both timelines for arrays of `elements` elements. The first call for an array size records
         the timelines.
         """
@@ -174,7 +174,7 @@ class Film(SteeredTimeline):
 
     def times(self, elements: int) -> float:
         """Return how many times longer the separate launches take than the graph."""
-        eager_record, graph_record = self.timelines_of(elements)
+        eager_record, graph_record = self.find_timelines(elements)
         return eager_record.span_ns / graph_record.span_ns
 
     def left_of_the_gain(self, small_elements: int, large_elements: int) -> str:
@@ -186,13 +186,13 @@ class Film(SteeredTimeline):
             return "about the same factor"
         return "half of it" if remaining_share > 0.25 else "almost nothing"
 
-    def chosen(self) -> str:
+    def describe_settings(self) -> str:
         """Return the title of the timelines that are currently shown."""
         return f"The timelines of {self.elements:,} elements"
 
-    def show_chosen(self) -> None:
+    def show_timeline(self) -> None:
         """Show both timelines for the selected number of elements."""
-        eager_record, graph_record = self.timelines_of(self.elements)
+        eager_record, graph_record = self.find_timelines(self.elements)
         summary = (
             f"{self.elements:,} floats per kernel: {eager_record.span_ns / 1e3:,.0f} µs one by one, "
             f"{graph_record.span_ns / 1e3:,.0f} µs as a graph, {self.times(self.elements):.1f} times "
