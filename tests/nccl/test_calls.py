@@ -406,7 +406,7 @@ def test_a_group_of_two_matches_two_calls(gpus: Gpus) -> None:
 
     def rank(r: int) -> Any:
         comm = nccl.NcclCommunicator(2, uid, r)
-        x = cp.arange(2.0) if r else cp.zeros(2)
+        x = cp.arange(2.0) if r else cp.full(2, 9.0)
         if r:
             comm.send(x.data.ptr + 8, 1, nccl.NCCL_DOUBLE, 0, 0)
             comm.send(x.data.ptr, 1, nccl.NCCL_DOUBLE, 0, 0)

@@ -45,6 +45,14 @@ class TestSchedule:
         assert overlap(run(0.5), run(0.5)) == MS
         assert overlap(run(0.6), run(0.6)) == 0
 
+    def test_work_of_a_destroyed_queue_still_counts(self, schedule: Schedule) -> None:
+        queue = schedule.create_queue(True, 0)
+        schedule.place(queue, "compute", MS)
+        schedule.destroy_queue(queue)
+        assert schedule.ready_ns(0) == MS
+        schedule.synchronize()
+        assert schedule.clock.now_ns == MS
+
 
 @pytest.mark.usefixtures("machine")
 class TestStreams:
