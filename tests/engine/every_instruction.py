@@ -15,6 +15,12 @@ FLOATS = {"f16": "h", "bf16": "h", "f16x2": "r", "bf16x2": "r", "f32": "f", "f64
 INTEGERS = tuple(f"{sign}{width}" for width in (16, 32, 64) for sign in "us")
 DIRECTED = ("rn", "rz", "rm", "rp")
 
+# How many operands each has, or on which types it works.
+FLOAT_OPERANDS = {"add": 2, "sub": 2, "mul": 2, "div": 2, "fma": 3, "rcp": 1, "sqrt": 1}
+CARRY_OPERANDS = {"add.cc": 2, "addc.cc": 2, "addc": 2, "sub.cc": 2, "subc": 2, "mad.lo.cc": 3, "madc.hi": 3}
+REDUCTIONS = {"add": "u32", "min": "s32", "max": "u32", "and": "b32", "or": "b32", "xor": "b32"}
+ATOMICS = {"add": "u32 u64 f32 f64", "min": "u32 s32 u64 s64", "max": "u32 s32 u64 s64", "and": "b32 b64"}
+ATOMICS |= {"or": "b32", "xor": "b32", "exch": "b32 b64", "inc": "u32", "dec": "u32"}
 TO_INTEGER = ("rni", "rzi", "rmi", "rpi")
 
 
@@ -31,15 +37,7 @@ def _line(opcode: str, kind: str, count: int, result: str = "") -> str:
 def _floats() -> Iterator[str]:
     for kind in ("f32", "f64"):
         for mode in DIRECTED:
-            for root, count in (
-                ("add", 2),
-                ("sub", 2),
-                ("mul", 2),
-                ("div", 2),
-                ("fma", 3),
-                ("rcp", 1),
-                ("sqrt", 1),
-            ):
+            for root, count in FLOAT_OPERANDS.items():
                 yield _line(f"{root}.{mode}.{kind}", kind, count)
         for root in ("min", "max", "copysign"):
             yield _line(f"{root}.{kind}", kind, 2)
@@ -147,15 +145,7 @@ def _integers() -> Iterator[str]:
             yield _line(f"abs.{kind}", kind, 1)
             yield _line(f"neg.{kind}", kind, 1)
     for kind in ("u32", "u64"):
-        for root, count in (
-            ("add.cc", 2),
-            ("addc.cc", 2),
-            ("addc", 2),
-            ("sub.cc", 2),
-            ("subc", 2),
-            ("mad.lo.cc", 3),
-            ("madc.hi", 3),
-        ):
+        for root, count in CARRY_OPERANDS.items():
             yield _line(f"{root}.{kind}", kind, count)
     yield from (
         "add.sat.s32 r, r, r",
@@ -209,14 +199,7 @@ def _warps() -> Iterator[str]:
         yield f"vote.sync.{mode}.pred p, p, -1"
     yield from ("vote.sync.ballot.b32 r, p, -1", "match.any.sync.b32 r, r, -1")
     yield "match.any.sync.b64 r, d, -1"
-    for mode, kind in (
-        ("add", "u32"),
-        ("min", "s32"),
-        ("max", "u32"),
-        ("and", "b32"),
-        ("or", "b32"),
-        ("xor", "b32"),
-    ):
+    for mode, kind in REDUCTIONS.items():
         yield f"redux.sync.{mode}.{kind} r, r, -1"
     yield "activemask.b32 r"
 
@@ -229,18 +212,8 @@ def _memory() -> Iterator[str]:
         yield f"ld.{space}.v2.b64 {{d, d}}, [{address}]"
         yield f"st.{space}.v4.b32 [{address}], {{r, r, r, r}}"
     for space, address in (("global", "%from"), ("shared", "%shared")):
-        for operation, kinds in (
-            ("add", ("u32", "u64", "f32", "f64")),
-            ("min", ("u32", "s32", "u64", "s64")),
-            ("max", ("u32", "s32", "u64", "s64")),
-            ("and", ("b32", "b64")),
-            ("or", ("b32",)),
-            ("xor", ("b32",)),
-            ("exch", ("b32", "b64")),
-            ("inc", ("u32",)),
-            ("dec", ("u32",)),
-        ):
-            for kind in kinds:
+        for operation, kinds in ATOMICS.items():
+            for kind in kinds.split():
                 yield f"atom.{space}.{operation}.{kind} {letter(kind)}, [{address}], {letter(kind)}"
                 yield f"red.{space}.{operation}.{kind} [{address}], {letter(kind)}"
         yield from (

@@ -250,13 +250,12 @@ def checked(body: str) -> tuple[Any, Any, gl.records.SanitizerReport]:
         return a, cp.asnumpy(out), gl.sanitize(kernel, 1, 256, args)
 
 
-needs_headers = pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     not nvrtc.is_available() or not nvrtc.find_include_options(),
     reason="NVRTC or the CUDA headers are not installed",
 )
 
 
-@needs_headers
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_kernels_have_no_hazards(name: str) -> None:
     body, all_tiles = RIGHT[name]
@@ -266,7 +265,6 @@ def test_right_kernels_have_no_hazards(name: str) -> None:
     assert report.left_out == ""
 
 
-@needs_headers
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_kernels_are_reported(name: str) -> None:
     body, kinds, shows = WRONG[name]
@@ -277,7 +275,6 @@ def test_wrong_kernels_are_reported(name: str) -> None:
     assert is_right != shows
 
 
-@needs_headers
 def test_a_finding_names_the_copy_and_the_early_thread() -> None:
     report = checked(FIRST + "__syncthreads();\nout[t] = tile[0][255 - t]; }")[2]
     (hazard,) = report.hazards
@@ -290,7 +287,6 @@ def test_a_finding_names_the_copy_and_the_early_thread() -> None:
         assert text in hazard.message
 
 
-@needs_headers
 @pytest.mark.parametrize(
     ("name", "device"),
     [
@@ -308,7 +304,6 @@ def test_stages_are_checked_on_each_architecture(name: str, device: str) -> None
     assert report.left_out == ""
 
 
-@needs_headers
 @pytest.mark.parametrize(
     ("name", "is_wrong"),
     [
@@ -330,7 +325,6 @@ def test_before_ampere_only_the_order_with_other_threads_can_be_wrong(name: str,
     assert "7.5" in report.left_out
 
 
-@needs_headers
 def test_a_stage_in_use_is_named_with_both_lines_and_a_remedy() -> None:
     report = sanitized(without(stages(3, 3, 2), USED), "A100")
     (hazard,) = (hazard for hazard in report.hazards if hazard.kind == "WAR")
@@ -341,7 +335,6 @@ def test_a_stage_in_use_is_named_with_both_lines_and_a_remedy() -> None:
         assert text in hazard.message
 
 
-@needs_headers
 def test_a_bulk_copy_that_is_not_awaited_names_its_mbarrier_as_the_remedy() -> None:
     report = sanitized(without(BULK, BULK_WAIT), "H100")
     hazard = next(hazard for hazard in report.hazards if hazard.second.source.endswith("// use"))
@@ -351,7 +344,6 @@ def test_a_bulk_copy_that_is_not_awaited_names_its_mbarrier_as_the_remedy() -> N
     assert "__pipeline_wait_prior" not in hazard.message
 
 
-@needs_headers
 def test_a_stage_that_is_refilled_before_others_read_it_has_two_remedies() -> None:
     """Warps that copy nothing read late: for them, the new copy is already pending."""
     early, late = (

@@ -15,7 +15,7 @@ from virtualgpu.cuda_errors import KernelFault
 from virtualgpu.records import Hazard, SanitizerReport
 from virtualgpu.sanitizer import checker
 
-needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,6 @@ def hazards_of(body: str, *args: Any, grid: int = 1, block: Any = 256, head: str
 # -- names ------------------------------------------------------------------------------------------------
 
 
-@needs_nvrtc
 def test_places_have_the_names_of_the_source() -> None:
     tile = "__shared__ float s[8][32];\nif (threadIdx.x == 40) s[n[2]][n[1]] = x[0];\n"
     assert [h.array for h in hazards_of(tile + "if (threadIdx.x == 70) y[0] = s[n[2]][n[1]];")] == ["s[2][1]"]
@@ -71,7 +70,6 @@ UPDATES = {
 }
 
 
-@needs_nvrtc
 @pytest.mark.parametrize("body", UPDATES, ids=lambda body: body.split(";")[0][:30])
 @pytest.mark.parametrize("grid", [1, 3])
 def test_an_update_without_an_atomic_is_one_finding(body: str, grid: int) -> None:
@@ -90,7 +88,6 @@ for (int d = 128; d > 0; d /= 2) { if (t < d) s[t] += s[t + d]; __syncthreads();
 y[t] = s[0];"""
 
 
-@needs_nvrtc
 @pytest.mark.parametrize(
     "body", ["x[threadIdx.x] += 1;", "atomicAdd(&x[0], 1);", TREE], ids=["own element", "atomic", "tree"]
 )
@@ -98,14 +95,12 @@ def test_correct_updates_have_no_findings(body: str) -> None:
     assert hazards_of(body) == ()
 
 
-@needs_nvrtc
 def test_a_reduction_without_barriers_is_no_lost_update() -> None:
     kinds = {h.kind for h in hazards_of(TREE.replace("__syncthreads();", ""))}
     assert kinds & {"RAW", "WAR"}
     assert "lost update" not in kinds
 
 
-@needs_nvrtc
 def test_lanes_warps_and_blocks_at_the_same_lines_are_one_finding() -> None:
     body = "int i = blockIdx.x * 64 + threadIdx.x;\nif (i) y[i] = y[i - 1];"
     hazards = hazards_of(body, grid=4, block=64)
@@ -149,7 +144,6 @@ def of_a_graph(code: str) -> tuple[Hazard, ...]:
     return gl.sanitize(cp.RawKernel(code, "k"), 8, 128, (start, *edges)).hazards
 
 
-@needs_nvrtc
 def test_a_lock_free_structure_has_one_finding_per_kind() -> None:
     plain, swaps = of_a_graph(UNION_FIND)
     assert (plain.severity, swaps.severity) == ("warning", "info")
@@ -158,7 +152,6 @@ def test_a_lock_free_structure_has_one_finding_per_kind() -> None:
     assert "pairs of lines have such a race on this array" in swaps.message
 
 
-@needs_nvrtc
 def test_data_beside_a_lock_or_a_slot_taken_by_swap_still_race() -> None:
     body = "if (atomicCAS(&n[0], 0, 1) == 0) x[0] = threadIdx.x + 1;\nelse y[threadIdx.x] = x[0];"
     severities = {(hazard.array, hazard.severity) for hazard in hazards_of(body, grid=2, block=64)}
@@ -168,7 +161,6 @@ def test_data_beside_a_lock_or_a_slot_taken_by_swap_still_race() -> None:
 # -- grades -----------------------------------------------------------------------------------------------
 
 
-@needs_nvrtc
 def test_a_race_with_another_warp_comes_before_one_with_a_lane() -> None:
     body = "__shared__ float s[2]; int t = threadIdx.x; if (t == 0) s[n[0]] = 1;\n__syncthreads();\n"
     (hazard,) = hazards_of(body + "y[t] = s[n[0]];\nif (t == 63) s[n[0]] = 2;", block=64)
@@ -177,7 +169,6 @@ def test_a_race_with_another_warp_comes_before_one_with_a_lane() -> None:
     assert (hazard.kind, hazard.severity, hazard.first.thread) == ("WAR", "warning", (62, 0, 0))
 
 
-@needs_nvrtc
 def test_memory_that_the_kernel_wrote_may_be_read() -> None:
     x = cp.empty(256, np.float32)
     n = cp.arange(256, dtype=np.int32)
@@ -202,7 +193,6 @@ def report(body: str, *args: Any, grid: int = 1, block: int = 32, **options: Any
     return record
 
 
-@needs_nvrtc
 def test_only_the_first_pairs_of_lines_are_listed() -> None:
     def lines(count: int) -> str:
         return "\n".join(f"x[n[{n}]] = threadIdx.x;" for n in range(count))
@@ -217,7 +207,6 @@ def test_only_the_first_pairs_of_lines_are_listed() -> None:
     assert (len(fewer.hazards), fewer.left_out, fewer.clean) == (64, "", False)
 
 
-@needs_nvrtc
 def test_arrays_that_are_too_large_are_not_checked_for_races(monkeypatch: pytest.MonkeyPatch) -> None:
     body = "x[n[0]] = threadIdx.x;\ny[n[0]] = threadIdx.x;"
     assert [hazard.array for hazard in report(body).hazards] == ["x[0]", "y[0]"]
@@ -229,7 +218,6 @@ def test_arrays_that_are_too_large_are_not_checked_for_races(monkeypatch: pytest
     assert record.left_out == "Arrays of more than 1 GiB were not checked for races."
 
 
-@needs_nvrtc
 def test_a_report_names_the_tools_the_order_and_the_launch() -> None:
     plain = report("x[threadIdx.x] = 1;", grid=2, shared_mem=64)
     assert (plain.kernel_name, plain.grid, plain.block) == ("k", (2, 1, 1), (32, 1, 1))
@@ -241,7 +229,6 @@ def test_a_report_names_the_tools_the_order_and_the_launch() -> None:
     assert (random_order.tools, random_order.block_order) == (("race", "nan"), "random, seed 7")
 
 
-@needs_nvrtc
 def test_a_fault_comes_before_other_hazards() -> None:
     body = "y[n[0]] = threadIdx.x;\n__syncthreads();\nx[threadIdx.x + 4096] = 1;"
     record = report(body)
