@@ -60,35 +60,37 @@ def add_cache_counters(finished: FinishedLaunch, watch: CacheRecorder) -> Kernel
     shared_bytes = (
         stats.static_shared_bytes + prepared.packed.shared_bytes + info.reserved_shared_per_block_bytes
     )
-    sizes = compute_cache_sizes(info, shared_bytes, prepared.blocks_per_sm)
+    cache_size_info = compute_cache_sizes(info, shared_bytes, prepared.blocks_per_sm)
     tables = finished.result.kernel.tables
     sorted_accesses = _sort_accesses_by_time(finished, notes.rows)
     earlier_accesses = (
         _make_resident_accesses(watch, prepared, sorted_accesses) if watch.resident_bytes else None
     )
     replayed = replay(
-        sorted_accesses, notes.sites[:, 0], sizes, info.sm_count, notes.one_in, earlier_accesses
+        sorted_accesses, notes.sites[:, 0], cache_size_info, info.sm_count, notes.one_in, earlier_accesses
     )
-    columns = np.concatenate([replayed.sums, notes.sites[:, 2:]], axis=1)[: len(tables.accesses)]
-    access_sums = [column_sums for _, column_sums in sum_by_source(tables.accesses, columns)]
-    names = (*COLUMNS, "requests", "passes")
-    totals = dict.fromkeys(names, 0.0)
+    site_columns = np.concatenate([replayed.sums, notes.sites[:, 2:]], axis=1)[: len(tables.accesses)]
+    access_sums = [column_sums for _, column_sums in sum_by_source(tables.accesses, site_columns)]
+    counter_names = (*COLUMNS, "requests", "passes")
+    counter_totals = dict.fromkeys(counter_names, 0.0)
     accesses = []
     for access, column_sums in zip(counters.accesses, access_sums, strict=True):
-        sums = _scale_to_all_sectors(access, dict(zip(names, map(float, column_sums), strict=True)), notes)
-        for name in totals:
-            totals[name] += sums[name]
-        accesses.append(replace(access, l1_hit_sectors=round(sums["l1_hit"])))
+        counter_sums = _scale_to_all_sectors(
+            access, dict(zip(counter_names, map(float, column_sums), strict=True)), notes
+        )
+        for name in counter_totals:
+            counter_totals[name] += counter_sums[name]
+        accesses.append(replace(access, l1_hit_sectors=round(counter_sums["l1_hit"])))
     cache_counters = CacheCounters(
         start="cold" if prepared.cold else "warm",
-        l1_sectors=round(totals["l1"]),
-        l1_hit_sectors=round(totals["l1_hit"]),
-        l2_sectors=round(totals["l2"]),
-        l2_hit_sectors=round(totals["l2_hit"]),
-        dram_read_bytes=(round(totals["dram"]) + replayed.completed * notes.one_in) * SECTOR_BYTES,
+        l1_sectors=round(counter_totals["l1"]),
+        l1_hit_sectors=round(counter_totals["l1_hit"]),
+        l2_sectors=round(counter_totals["l2"]),
+        l2_hit_sectors=round(counter_totals["l2_hit"]),
+        dram_read_bytes=(round(counter_totals["dram"]) + replayed.completed * notes.one_in) * SECTOR_BYTES,
         dram_write_bytes=replayed.written * notes.one_in * SECTOR_BYTES,
-        constant_requests=round(totals["requests"]),
-        constant_passes=round(totals["passes"]),
+        constant_requests=round(counter_totals["requests"]),
+        constant_passes=round(counter_totals["passes"]),
         one_in=notes.one_in,
     )
     return replace(counters, accesses=tuple(accesses), caches=cache_counters)
@@ -101,10 +103,12 @@ def _scale_to_all_sectors(
     sampled_sectors = sums["asked"]
     if not sampled_sectors:  # it accesses few lines and none of the sampled ones: they stay in the caches
         sectors = float(access.sectors) if access.space not in ("shared", "const") else 0.0
-        levels = ("l1", "l1_hit") if access.kind == "load" else ("l2", "l2_hit")
-        return sums | dict.fromkeys(levels, sectors)
-    scale = access.sectors / sampled_sectors
-    scaled = {name: sums[name] * (scale if name not in ("requests", "passes") else 1.0) for name in sums}
+        counted_levels = ("l1", "l1_hit") if access.kind == "load" else ("l2", "l2_hit")
+        return sums | dict.fromkeys(counted_levels, sectors)
+    sector_ratio = access.sectors / sampled_sectors
+    scaled_sums = {
+        name: sums[name] * (sector_ratio if name not in ("requests", "passes") else 1.0) for name in sums
+    }
     if access.kind == "atomic" or notes.is_cut:
         # Lanes access a word one after another, but it is fetched once; remaining sectors belong to cached
         # lines.
@@ -112,12 +116,12 @@ def _scale_to_all_sectors(
             level: (sums[level] - sums[f"{level}_hit"]) * notes.one_in for level in ("l1", "l2")
         }
         if access.kind != "atomic":
-            scaled["l2"] = min(scaled["l2"], sums["l2"] * notes.one_in)
+            scaled_sums["l2"] = min(scaled_sums["l2"], sums["l2"] * notes.one_in)
         for level in missed_sectors:
             if sums[f"{level}_hit"]:  # else it bypasses that cache
-                scaled[f"{level}_hit"] = max(scaled[level] - missed_sectors[level], 0.0)
-        scaled["dram"] = sums["dram"] * notes.one_in
-    return scaled
+                scaled_sums[f"{level}_hit"] = max(scaled_sums[level] - missed_sectors[level], 0.0)
+        scaled_sums["dram"] = sums["dram"] * notes.one_in
+    return scaled_sums
 
 
 def _make_resident_accesses(
@@ -146,28 +150,31 @@ def _sort_accesses_by_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]
     from virtualgpu.engine.caches.replay import pack_lines
 
     sm, begin_ns, end_ns = finished.placement
-    warps = -(-finished.prepared.launch.block_threads // 32)
+    warps_per_block = -(-finished.prepared.launch.block_threads // 32)
     line_numbers = rows[:, 0] >> LINE_SHIFT
     sectors = rows[:, 0] & 15
-    block = rows[:, 1] // warps
+    block_numbers = rows[:, 1] // warps_per_block
     site_numbers = rows[:, 2] >> SITE_SHIFT
     longest_warp = np.maximum(finished.result.block_longest, 1)
-    progress = (rows[:, 2] & ((1 << SITE_SHIFT) - 1)) / longest_warp[block]
-    time_ns = begin_ns[block] + (end_ns - begin_ns)[block] * progress
+    block_progress = (rows[:, 2] & ((1 << SITE_SHIFT) - 1)) / longest_warp[block_numbers]
+    time_ns = begin_ns[block_numbers] + (end_ns - begin_ns)[block_numbers] * block_progress
     is_local = (rows[:, 0] & LOCAL_BIT) != 0
     if is_local.any():
         # Each warp slot of an SM has its own lines, which the next warp in the slot reuses.
-        per_sm = finished.prepared.blocks_per_sm
-        slot = sm[block].astype(np.int64) * per_sm + _number_blocks_on_sm(sm)[block] % per_sm
+        blocks_per_sm = finished.prepared.blocks_per_sm
+        block_slot = (
+            sm[block_numbers].astype(np.int64) * blocks_per_sm
+            + _number_blocks_on_sm(sm)[block_numbers] % blocks_per_sm
+        )
         line_count = int(line_numbers[is_local].max()) + 1
-        local_line = (slot * warps + rows[:, 1] % warps) * line_count + line_numbers
+        local_line = (block_slot * warps_per_block + rows[:, 1] % warps_per_block) * line_count + line_numbers
         line_numbers = np.where(is_local, _FIRST_LOCAL_LINE + local_line, line_numbers)
-    order = np.argsort(time_ns, kind="stable")
+    time_order = np.argsort(time_ns, kind="stable")
     packed_rows = np.empty((len(rows), 3), np.int64)
     size_bytes = rows[:, 0] >> BYTES_SHIFT & 63
-    packed_rows[:, 0] = pack_lines(line_numbers, sectors, size_bytes)[order]
-    packed_rows[:, 1] = (sm[block].astype(np.int64) << 32 | site_numbers)[order]
-    packed_rows[:, 2] = time_ns[order].astype(np.int64)
+    packed_rows[:, 0] = pack_lines(line_numbers, sectors, size_bytes)[time_order]
+    packed_rows[:, 1] = (sm[block_numbers].astype(np.int64) << 32 | site_numbers)[time_order]
+    packed_rows[:, 2] = time_ns[time_order].astype(np.int64)
     return packed_rows
 
 
@@ -176,6 +183,6 @@ def _number_blocks_on_sm(sm: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     order = np.argsort(sm, kind="stable")
     sorted_sm = sm[order]
     first_positions = np.searchsorted(sorted_sm, sorted_sm, side="left")
-    indices = np.empty(sm.size, np.int64)
-    indices[order] = np.arange(sm.size) - first_positions
-    return indices
+    index_on_sm = np.empty(sm.size, np.int64)
+    index_on_sm[order] = np.arange(sm.size) - first_positions
+    return index_on_sm

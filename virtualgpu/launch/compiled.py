@@ -40,7 +40,7 @@ def choose_target(capability: tuple[int, int]) -> int:
     """
     capability_number = 10 * capability[0] + capability[1]
     targets = nvrtc.supported_targets()
-    return max((candidate for candidate in targets if candidate <= capability_number), default=min(targets))
+    return max((target for target in targets if target <= capability_number), default=min(targets))
 
 
 @dataclass(eq=False, slots=True)

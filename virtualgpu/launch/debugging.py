@@ -56,14 +56,16 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
 
     module = prepared.kernel.module
     device = prepared.device
-    packed = prepared.packed
+    packed_launch = prepared.packed
     if module.is_precompiled:
         return DebugBuild(missing_reason="NVRTC, which generates debug information, is not installed.")
-    if packed.cooperative or "malloc" in module.ptx:
-        obstacle = "cooperative launches" if packed.cooperative else "kernels that allocate memory"
-        return DebugBuild(missing_reason=f"debug builds of {obstacle} cannot be run.")
+    if packed_launch.cooperative or "malloc" in module.ptx:
+        unsupported_feature = (
+            "cooperative launches" if packed_launch.cooperative else "kernels that allocate memory"
+        )
+        return DebugBuild(missing_reason=f"debug builds of {unsupported_feature} cannot be run.")
     launch_source = prepared.launch.source
-    block_order = np.array([to_linear_index(request.block_index, packed.grid)], np.int64)
+    block_order = np.array([to_linear_index(request.block_index, packed_launch.grid)], np.int64)
     debug_request = replace(
         request,
         max_steps=min(
@@ -79,24 +81,24 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         instrument="none",
     )
     try:
-        debug = compile_module(
+        debug_module = compile_module(
             launch_source.code,
             (*launch_source.options, "-G"),
             launch_source.name_expressions,
             device.info.compute_capability,
         )
-        declarations, types = read_declared_variables(debug.ptx)
-        program = debug.program(device)
+        declarations, types = read_declared_variables(debug_module.ptx)
+        program = debug_module.program(device)
         with _restore_memory(device.memory) as is_restorable:
             if not is_restorable:
                 return DebugBuild(
                     missing_reason="too much memory is in use to restore it after a debug build has run."
                 )
-            finished = program.launch(packed, device.memory, options)
+            launch_result = program.launch(packed_launch, device.memory, options)
     except (CompileException, CUDADriverError, GpulabError, KernelFault) as error:
         return DebugBuild(missing_reason=f"its debug build failed ({type(error).__name__}).")
-    block_trace = finished.block_trace
-    single_trace = finished.trace
+    block_trace = launch_result.block_trace
+    single_trace = launch_result.trace
     scalar_declarations = [
         declaration for declaration in declarations if declaration.kind and declaration.function
     ]
@@ -107,12 +109,14 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         debug_warps = (single_trace,)
 
     def described(warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
-        optimized_run = TracedRun(warps, prepared.kernel.program.traced_kernel(packed.name, count=True))
+        optimized_run = TracedRun(
+            warps, prepared.kernel.program.traced_kernel(packed_launch.name, count=True)
+        )
         # Values are compared warp by warp, so only the same warps of the debug build are used.
         same_warps = tuple(
             trace for trace in debug_warps if any(trace.warp_index == warp.warp_index for warp in warps)
         )
-        debug_run = TracedRun(same_warps, program.traced_kernel(packed.name, count=False))
+        debug_run = TracedRun(same_warps, program.traced_kernel(packed_launch.name, count=False))
         if not same_warps:
             return warps
         variables = find_variables(optimized_run, debug_run, scalar_declarations, program.module)
@@ -126,21 +130,21 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
             for trace in warps
         )
 
-    labels = frozenset(program.module.functions[packed.name].labels)
+    labels = frozenset(program.module.functions[packed_launch.name].labels)
     return DebugBuild(described, tuple(declarations), types, labels)
 
 
 @contextmanager
 def _restore_memory(memory: DeviceMemory) -> Iterator[bool]:
     """Context manager that restores all device memory; its value is False if it is too large to save."""
-    saved = copy_memory_contents(memory)
-    if saved is None:
+    saved_ranges = copy_memory_contents(memory)
+    if saved_ranges is None:
         yield False
         return
     try:
         yield True
     finally:
-        for range_start, saved_bytes in saved:
+        for range_start, saved_bytes in saved_ranges:
             memory.view(range_start, saved_bytes.size)[:] = saved_bytes
 
 
@@ -148,10 +152,10 @@ def copy_memory_contents(memory: DeviceMemory) -> list[tuple[int, npt.NDArray[np
     """Return a copy of each range of device memory in use, as a pair (address, bytes). The result is None if
     the memory is too large to copy.
     """
-    starts, ends = (column.tolist() for column in memory.live())
-    if sum(ends) - sum(starts) > _MAX_SAVED_BYTES:
+    range_starts, range_ends = (range_column.tolist() for range_column in memory.live())
+    if sum(range_ends) - sum(range_starts) > _MAX_SAVED_BYTES:
         return None
     return [
         (range_start, memory.view(range_start, range_end - range_start).copy())
-        for range_start, range_end in zip(starts, ends, strict=True)
+        for range_start, range_end in zip(range_starts, range_ends, strict=True)
     ]

@@ -136,9 +136,9 @@ class Launch:
         number of bytes per thread. It does not shrink, because other kernels need a fixed number of bytes per
         block.
         """
-        blocks = -(-self.threads // threads)
+        block_count = -(-self.threads // threads)
         resized_bytes = max(self.shared_bytes, -(-self.shared_bytes * threads // self.block_threads))
-        return replace(self, grid=(blocks, 1, 1), block=(threads, 1, 1), shared_bytes=resized_bytes)
+        return replace(self, grid=(block_count, 1, 1), block=(threads, 1, 1), shared_bytes=resized_bytes)
 
 
 def kernel_source(kernel: Any) -> KernelSource:
@@ -213,8 +213,10 @@ def _check_integer(name: str, value: Any, minimum: int | None, whole_value: Any 
     try:
         integer = operator.index(value)
     except TypeError:
-        expected = "a number of bytes" if "shared" in name else "a number or a tuple of one to three numbers"
-        raise TypeError(f"`{name}` must be {expected}, not {whole_value!r}.") from None
+        expected_text = (
+            "a number of bytes" if "shared" in name else "a number or a tuple of one to three numbers"
+        )
+        raise TypeError(f"`{name}` must be {expected_text}, not {whole_value!r}.") from None
     if minimum is not None and integer < minimum:
         raise ValueError(f"every value of `{name}` must be at least {minimum}, but it is {whole_value!r}.")
     return integer

@@ -15,16 +15,16 @@ _MAX_LOCAL_BYTES = 512 << 10
 
 def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
     """Raise ``CUDA_ERROR_INVALID_VALUE`` for a grid or block that exceeds the device's limits."""
-    for shape_name, unit, sizes, limits in (
+    for shape_name, size_unit, sizes, limits in (
         ("grid", "blocks", grid, info.max_grid_dim),
         ("block", "threads", block, info.max_block_dim),
     ):
         for axis, size, limit in zip(_AXES, sizes, limits, strict=True):
             if size > limit and not (shape_name == "block" and prod(block) > info.max_threads_per_block):
                 raise _invalid_value_error(
-                    f"{shape_name}.{axis} is {size:,} {unit}, but the {info.name} allows "
+                    f"{shape_name}.{axis} is {size:,} {size_unit}, but the {info.name} allows "
                     f"at most {limit:,}. Also use another dimension of the {shape_name}, "
-                    f"or fewer {unit}."
+                    f"or fewer {size_unit}."
                 )
     threads = prod(block)
     if threads > info.max_threads_per_block:

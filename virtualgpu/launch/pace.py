@@ -60,11 +60,11 @@ def compute_pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
     """
     functions = [plan.function for plan in kernel.plans]
     blocks = kernel.tables.blocks
-    pipes = np.zeros((len(blocks), len(PIPES)))
+    pipe_counts = np.zeros((len(blocks), len(PIPES)))
     chain_clk = np.zeros((len(blocks), len(LATENCIES)))
-    loads = []
+    global_load_pcs = []
     phases = _find_phases(functions, blocks)
-    repeated = {
+    repeated_blocks = {
         function: {block_number for loop in _find_loops(blocks, function) for block_number in loop}
         for function in range(len(functions))
     }
@@ -72,37 +72,37 @@ def compute_pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
     for function, block in blocks:
         if block.number > last_stores[function] and _stores_globally(functions[function], block):
             last_stores[function] = block.number
-    rows: dict[int, int] = {}
+    row_by_pc: dict[int, int] = {}
     merged_shares: dict[int, float] = {}
     unused_atomics = [_find_unused_atomics(function) for function in functions]
     alignments = [_AlignmentSearch(function) for function in functions]
     sum_counts = [
-        _count_sums(function, [block for owner, block in blocks if owner == number])
+        _count_sums(function, [block for block_function, block in blocks if block_function == number])
         for number, function in enumerate(functions)
     ]
     for block_row, (function, block) in enumerate(blocks):
         block_code = functions[function].instructions[block.first : block.end]
         is_backward = any(successor <= block.number for successor in block.successors)
-        rows |= dict.fromkeys(map(results.source_index, block_code), block_row)
-        shares = _find_merged_loads(block_code, alignments[function])
+        row_by_pc |= dict.fromkeys(map(results.source_index, block_code), block_row)
+        access_shares = _find_merged_loads(block_code, alignments[function])
         merged_shares |= {
-            results.source_index(block_code[k]): access_share for k, access_share in shares.items()
+            results.source_index(block_code[k]): access_share for k, access_share in access_shares.items()
         }
         block_piece = _CodePiece.of(
             block_code,
             block.number in block.successors,
             is_backward,
-            block.number in repeated[function],
+            block.number in repeated_blocks[function],
             unused_atomics[function],
-            shares,
+            access_shares,
             sum_counts[function] >= MANY_SUMS,
         )
         waits_for_stores = block.number >= last_stores[function]
         for cost, access_share in zip(block_piece.costs, block_piece.shares, strict=True):
-            pipes[block_row, 0] += access_share * cost.issued
+            pipe_counts[block_row, 0] += access_share * cost.issued
             for name, count in cost.pipes:
-                pipes[block_row, PIPES.index(name)] += access_share * count
-        loads.append(
+                pipe_counts[block_row, PIPES.index(name)] += access_share * count
+        global_load_pcs.append(
             tuple(
                 results.source_index(i)
                 for i, instruction_cost in zip(block_code, block_piece.costs, strict=True)
@@ -124,15 +124,15 @@ def compute_pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
             chain_clk[block_row] += scheduled_clk - chain_clk[block_row, 0]
     chasing_loads = frozenset[int]().union(*map(_find_pointer_chasing_loads, functions))
     return Pace(
-        pipes,
+        pipe_counts,
         chain_clk,
-        tuple(loads),
+        tuple(global_load_pcs),
         _find_combined_atomics(functions[0], unused_atomics[0]),
         merged_shares,
         chasing_loads,
         _find_copy_waits(functions, blocks),
         phases,
-        rows,
+        row_by_pc,
     )
 
 
@@ -288,7 +288,7 @@ def _simulate_chain_clk(
         used_clk = sum(count for cost in piece.costs for pipe, count in cost.pipes if pipe == name)
         busy_clk = max(busy_clk, 4.0 * clk[name] * used_clk)
     tensor_clk = ISSUE_PER_CLK * clk["tensor"]
-    ready: dict[str, float] = {}
+    ready_clk_by_register: dict[str, float] = {}
     compared_clk: dict[str, float] = {}
     sum_registers: set[str] = set()  # of tensor cores, which the next piece usually does not need
     start_clk = 0.0
@@ -301,16 +301,16 @@ def _simulate_chain_clk(
         space = next((name for name in ("shared", "local") if name in i.parts), "global")
         is_load = i.root in ("ld", "ldmatrix", "wmma") and cost.waits in ("global", "shared")
         is_store = not is_load and i.root in ("st", "red", "atom")
-        guard = i.guard if piece.is_backward and i.root == "bra" else None
+        branch_guard = i.guard if piece.is_backward and i.root == "bra" else None
         is_comparison = i.root == "setp" or i.type == "pred"
-        products = dict(cost.pipes).get("tensor", 0.0)
+        product_count = dict(cost.pipes).get("tensor", 0.0)
         is_in_order = piece.has_products and (
-            products > 0.0 or (is_load and not (piece.has_many_sums and space == "shared"))
+            product_count > 0.0 or (is_load and not (piece.has_many_sums and space == "shared"))
         )
         # Comparisons and counters of loops are moved further.
         is_counter = is_comparison or not set(used_names).isdisjoint(defined_names)
         latency_clk = cost.latency + wait_clk[cost.waits]
-        latency_clk += PRODUCT_STEPS * ISSUE_PER_CLK * clk["tensor"] * min(products, 1.0)
+        latency_clk += PRODUCT_STEPS * ISSUE_PER_CLK * clk["tensor"] * min(product_count, 1.0)
         is_barrier = cost.waits == "barrier"
         unit_clk = ISSUE_PER_CLK * clk["lsu"] * access_share if is_load and space == "shared" else 0.0
         is_ordered = is_load and "nc" not in i.parts
@@ -325,10 +325,10 @@ def _simulate_chain_clk(
                 unit_clk,
                 is_ordered,
                 is_store,
-                guard,
+                branch_guard,
                 is_comparison,
                 is_barrier,
-                products > 0.0,
+                product_count > 0.0,
                 is_in_order,
                 window > 0 and cost.issued > 0.0 and not (is_in_order or is_counter),
             )
@@ -352,7 +352,7 @@ def _simulate_chain_clk(
                 unit_clk,
                 is_ordered,
                 is_store,
-                guard,
+                branch_guard,
                 is_comparison,
                 is_barrier,
                 is_tensor,
@@ -363,9 +363,9 @@ def _simulate_chain_clk(
                 if is_windowed and len(issued_clk) >= window and issued_clk[-window] > begin_clk:
                     begin_clk = issued_clk[-window]
                 for name in used_names:
-                    ready_clk = ready.get(name, 0.0)
-                    if ready_clk > begin_clk:
-                        begin_clk = ready_clk
+                    register_ready_clk = ready_clk_by_register.get(name, 0.0)
+                    if register_ready_clk > begin_clk:
+                        begin_clk = register_ready_clk
                 if is_load:
                     if is_ordered:
                         begin_clk = max(begin_clk, stored_clk[space])
@@ -384,8 +384,8 @@ def _simulate_chain_clk(
                     stored_clk[space] = max(stored_clk[space], begin_clk)
                     if space == "global":
                         end_clk = max(end_clk, begin_clk + store_clk)
-                if guard in compared_clk:
-                    begin_clk = max(begin_clk, compared_clk[guard] + PREDICATE_CLK)
+                if branch_guard in compared_clk:
+                    begin_clk = max(begin_clk, compared_clk[branch_guard] + PREDICATE_CLK)
                 if is_in_order:
                     matrix_clk = begin_clk + (issued * tensor_clk if is_tensor else max(issued, unit_clk))
                 if begin_clk + issued > issue_clk:
@@ -396,7 +396,7 @@ def _simulate_chain_clk(
                 if is_barrier:
                     fence_clk = done_clk = issue_clk + BARRIER_LATENCY_CLK
                 for name in defined_names:
-                    ready[name] = done_clk
+                    ready_clk_by_register[name] = done_clk
                     if is_tensor:
                         sum_registers.add(name)
                     if is_comparison:
@@ -407,7 +407,13 @@ def _simulate_chain_clk(
         iteration_clk.append(start_clk)
     if piece.is_loop:
         return (iteration_clk[-1] - iteration_clk[2]) / (SIMULATED_ITERATIONS - 2) / piece.copies
-    return max([start_clk, end_clk, *(clk for name, clk in ready.items() if name not in sum_registers)])
+    return max(
+        [
+            start_clk,
+            end_clk,
+            *(clk for name, clk in ready_clk_by_register.items() if name not in sum_registers),
+        ]
+    )
 
 
 def _find_loops(blocks: Sequence[tuple[int, Block]], function: int) -> list[range]:
@@ -448,40 +454,44 @@ def _find_copy_waits(
     functions: Sequence[ir.Function], blocks: Sequence[tuple[int, Block]]
 ) -> tuple[CopyWait, ...]:
     """Return the waits for asynchronous copies, with the code that runs while the copies are in flight."""
-    waits = []
+    copy_waits = []
     for function in dict.fromkeys(number for number, _ in blocks):
         code = functions[function].instructions
         rows = {
             block.number: block_row for block_row, (number, block) in enumerate(blocks) if number == function
         }
-        block_of = {
+        block_by_pc = {
             pc: block.number
             for number, block in blocks
             if number == function
             for pc in range(block.first, block.end)
         }
-        copies = [pc for pc in block_of if is_copy(code[pc].parts)]
+        copies = [pc for pc in block_by_pc if is_copy(code[pc].parts)]
         loops = _find_loops(blocks, function) if copies else []
-        for pc in block_of if copies else ():
+        for pc in block_by_pc if copies else ():
             if code[pc].parts[:2] != ("cp", "async") or code[pc].parts[2] not in ("wait_group", "wait_all"):
                 continue
-            wait_block = block_of[pc]
+            wait_block = block_by_pc[pc]
             loop = next(
-                (loop for loop in loops if wait_block in loop and any(block_of[c] in loop for c in copies)),
+                (
+                    loop
+                    for loop in loops
+                    if wait_block in loop and any(block_by_pc[c] in loop for c in copies)
+                ),
                 range(0),
             )
-            earlier_copies = [c for c in copies if c < pc and (not loop or block_of[c] in loop)]
-            started_copies = earlier_copies or [c for c in copies if block_of[c] in loop]
+            earlier_copies = [c for c in copies if c < pc and (not loop or block_by_pc[c] in loop)]
+            started_copies = earlier_copies or [c for c in copies if block_by_pc[c] in loop]
             if not started_copies:
                 continue
-            first_between = block_of[max(started_copies)] + 1
+            first_between = block_by_pc[max(started_copies)] + 1
             blocks_between = (
                 [*range(first_between, wait_block)]
                 if earlier_copies
                 else [*range(first_between, loop.stop), *range(loop.start, wait_block)]
             )
             count = code[pc].operands[0] if code[pc].operands else None
-            waits.append(
+            copy_waits.append(
                 CopyWait(
                     rows[wait_block],
                     count.value if isinstance(count, ir.Immediate) else 0,
@@ -490,19 +500,19 @@ def _find_copy_waits(
                     tuple(results.source_index(code[c]) for c in started_copies),
                 )
             )
-    return tuple(waits)
+    return tuple(copy_waits)
 
 
 def _count_sums(function: ir.Function, blocks: Sequence[Block]) -> int:
     """Return the number of registers with the final sums of matrix products in the blocks of a function."""
     count = 0
     for block in blocks:
-        sums: set[str] = set()
+        sum_registers: set[str] = set()
         for i in function.instructions[block.first : block.end]:
             if i.root == "mma" or (i.root == "wmma" and "mma" in i.parts[:2]):
                 defined_names, used_names = cfg.find_definitions_and_uses(i)
-                sums = (sums - set(used_names)) | set(defined_names)
-        count += len(sums)
+                sum_registers = (sum_registers - set(used_names)) | set(defined_names)
+        count += len(sum_registers)
     return count
 
 
@@ -512,8 +522,8 @@ def _find_unused_atomics(function: ir.Function) -> frozenset[int]:
     used_registers = {name for _, used_names in flow for name in used_names}
     return frozenset(
         i.pc
-        for i, (defined, _) in zip(function.instructions, flow, strict=True)
-        if i.root in ("atom", "red") and used_registers.isdisjoint(defined)
+        for i, (defined_names, _) in zip(function.instructions, flow, strict=True)
+        if i.root in ("atom", "red") and used_registers.isdisjoint(defined_names)
     )
 
 

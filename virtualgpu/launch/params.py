@@ -184,7 +184,7 @@ def _warn_of_strides(array: Any, integer_args: Set[int], location: str) -> None:
             1,
             array.itemsize,
             *contiguous_strides,
-            *(array.itemsize * extent for extent in contiguous_strides),
+            *(array.itemsize * contiguous_stride for contiguous_stride in contiguous_strides),
         }
     ):
         return
@@ -200,8 +200,10 @@ def _record_host_range(address: int, device: VirtualDevice, arrays: dict[int, in
     """Record an address of pinned or managed memory as an array, so that its accesses cost time."""
     memory = device.memory
     allocation_start = memory.segment(address)[0]
-    managed = memory.managed.get(allocation_start)
-    size_bytes = memory.host_ranges.get(allocation_start, 0) if managed is None else managed.size_bytes
+    managed_pages = memory.managed.get(allocation_start)
+    size_bytes = (
+        memory.host_ranges.get(allocation_start, 0) if managed_pages is None else managed_pages.size_bytes
+    )
     if size_bytes:
         arrays[address] = max(arrays.get(address, 0), allocation_start + size_bytes - address)
 
@@ -214,17 +216,17 @@ def _check_pointer(array: Any, param: ir.Param, source_param: SourceParam | None
         )
     if source_param is not None and not source_param.element and not source_param.type_text.endswith("*"):
         return
-    element = np.dtype(source_param.element) if source_param and source_param.element else None
-    if element is None or array.dtype.kind not in "biuf" or array.dtype.itemsize == 1:
+    element_dtype = np.dtype(source_param.element) if source_param and source_param.element else None
+    if element_dtype is None or array.dtype.kind not in "biuf" or array.dtype.itemsize == 1:
         return
-    same_kind = (element.kind == "f") == (array.dtype.kind == "f")
-    if array.dtype.itemsize == element.itemsize and (same_kind or element.itemsize == 2):
+    is_same_kind = (element_dtype.kind == "f") == (array.dtype.kind == "f")
+    if array.dtype.itemsize == element_dtype.itemsize and (is_same_kind or element_dtype.itemsize == 2):
         return
     assert source_param is not None
     raise TypeError(
         f"{location}: the kernel reads '{source_param.type_text}' but the array has "
-        f"{array.dtype}. Convert it with x.astype(cp.{element.name}), or pass "
-        f"x.view(cp.{element.name}) to pass its bytes unchanged."
+        f"{array.dtype}. Convert it with x.astype(cp.{element_dtype.name}), or pass "
+        f"x.view(cp.{element_dtype.name}) to pass its bytes unchanged."
     )
 
 
@@ -235,41 +237,43 @@ def _pack_number(value: Any, param: ir.Param, source_param: SourceParam | None, 
     """
     parameter = _describe_parameter(param, source_param)
     remedy = _suggest_conversion(param, source_param)
-    size = param.size_bytes
-    is_python = not isinstance(value, np.generic)
-    description = f"a Python {type(value).__name__}" if is_python else f"numpy.{value.dtype.name}"
+    size_bytes = param.size_bytes
+    is_python_number = not isinstance(value, np.generic)
+    value_text = f"a Python {type(value).__name__}" if is_python_number else f"numpy.{value.dtype.name}"
     numpy_scalar = _to_numpy_scalar(value, location)
     dtype_kind = numpy_scalar.dtype.kind
     size_text = count(numpy_scalar.itemsize, "byte")
     is_structure = param.type == "b8"
     is_pointer = source_param is not None and source_param.type_text.endswith("*")
-    if (is_structure and is_python and dtype_kind != "c") or (
+    if (is_structure and is_python_number and dtype_kind != "c") or (
         is_pointer and dtype_kind not in _INTEGER_DTYPE_KINDS
     ):
-        raise TypeError(f"{location}: {description} was passed where the kernel takes {parameter}. {remedy}")
-    if numpy_scalar.itemsize < size or (is_structure and numpy_scalar.itemsize > size and dtype_kind != "c"):
+        raise TypeError(f"{location}: {value_text} was passed where the kernel takes {parameter}. {remedy}")
+    if numpy_scalar.itemsize < size_bytes or (
+        is_structure and numpy_scalar.itemsize > size_bytes and dtype_kind != "c"
+    ):
         raise TypeError(
-            f"{location}: {description} has {size_text} but the kernel takes {parameter}. {remedy}"
+            f"{location}: {value_text} has {size_text} but the kernel takes {parameter}. {remedy}"
         )
-    data = bytes(numpy_scalar.tobytes()[:size])
-    if is_structure and numpy_scalar.itemsize == size:
+    data = bytes(numpy_scalar.tobytes()[:size_bytes])
+    if is_structure and numpy_scalar.itemsize == size_bytes:
         return data
     if param.type not in _FLOAT_TYPES and dtype_kind in _INTEGER_DTYPE_KINDS:
-        bits = 8 * size
-        if not -(1 << (bits - 1)) <= int(numpy_scalar) < 1 << bits:
+        bit_count = 8 * size_bytes
+        if not -(1 << (bit_count - 1)) <= int(numpy_scalar) < 1 << bit_count:
             value_read = int.from_bytes(data, "little", signed=True)
             warn(
                 f"{location}: {numpy_scalar} does not fit into {parameter}. As with CuPy, the kernel reads "
                 f"{value_read}, its lower bytes. Use a wider parameter type in the kernel."
             )
-    elif numpy_scalar.itemsize > size:
+    elif numpy_scalar.itemsize > size_bytes:
         warn(
-            f"{location}: {description} has {size_text} but the kernel takes {parameter}. As with CuPy, "
+            f"{location}: {value_text} has {size_text} but the kernel takes {parameter}. As with CuPy, "
             f"the kernel reads a part of {value}, as {_read_parameter_value(data, param)}. {remedy}"
         )
     elif (dtype_kind == "f") != (param.type in _FLOAT_TYPES):
         warn(
-            f"{location}: {description} was passed where the kernel takes {parameter}. As with CuPy, "
+            f"{location}: {value_text} was passed where the kernel takes {parameter}. As with CuPy, "
             f"the kernel reads the bytes of {value}, as {_read_parameter_value(data, param)}. {remedy}"
         )
     return data
@@ -310,7 +314,7 @@ def _suggest_conversion(param: ir.Param, source_param: SourceParam | None) -> st
         return f"Pass np.float{8 * param.size_bytes}({name})."
     if param.type == "b8":
         return f"Pass a structured NumPy scalar of {count(param.size_bytes, 'byte')}."
-    unsigned = source_param is not None and (
+    is_unsigned = source_param is not None and (
         "unsigned" in source_param.type_text or source_param.type_text.startswith("uint")
     )
-    return f"Pass np.{'uint' if unsigned else 'int'}{8 * param.size_bytes}({name})."
+    return f"Pass np.{'uint' if is_unsigned else 'int'}{8 * param.size_bytes}({name})."

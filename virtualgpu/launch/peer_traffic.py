@@ -36,19 +36,19 @@ def count_peer_bytes(
     if not any(device.memory.peer_of(address) for address in arrays):
         return moved_bytes
     instructions = {source_index(i): i for i in entry.instructions}
-    definitions = find_writers(entry)
+    writers = find_writers(entry)
     accessed_pointers: set[int] = set()
     for access in accesses:
         i = instructions.get(access.pc)
-        pointer = None if i is None else find_base_pointer(entry, i, params, {}, definitions)
+        pointer = None if i is None else find_base_pointer(entry, i, params, {}, writers)
         if pointer is None or device.memory.peer_of(pointer) is None:
             continue
         accessed_pointers.add(pointer)
         peer = device.machine.device_at(pointer)
         assert peer is not None
         sectors = access.missed_sectors if access.kind == "load" else access.sectors
-        direction = (peer.id, device.id) if access.kind == "load" else (device.id, peer.id)
-        moved_bytes[direction] += SECTOR_BYTES * sectors
+        device_pair = (peer.id, device.id) if access.kind == "load" else (device.id, peer.id)
+        moved_bytes[device_pair] += SECTOR_BYTES * sectors
     for address in arrays.keys() - accessed_pointers:
         peer = device.machine.device_at(address)
         if peer is not None and device.memory.peer_of(address) is not None:

@@ -345,10 +345,10 @@ class FinishedLaunch:
     def placement(self) -> Placement:
         """The SM, start time and end time of every block."""
         info = self.prepared.device.info
-        per_sm = self.prepared.blocks_per_sm
-        durations = cost.block_durations_ns(info, self._kernel_work, per_sm)
+        blocks_per_sm = self.prepared.blocks_per_sm
+        durations = cost.block_durations_ns(info, self._kernel_work, blocks_per_sm)
         return place_blocks(
-            durations, info.sm_count, per_sm, cost.dispatch_ns(info, prod(self.prepared.block))
+            durations, info.sm_count, blocks_per_sm, cost.dispatch_ns(info, prod(self.prepared.block))
         )
 
     @property

@@ -69,13 +69,15 @@ def parse_target(module: ir.Module) -> int:
 
 def _estimate_resources(module: ir.Module, kernel: ir.Function) -> KernelResources:
     functions = _find_reachable_functions(module, kernel)
-    names = {name for function in functions for name in _find_symbols(function)}
-    shared = {n: v for n, v in module.variables.items() if n in names and v.space == "shared"}
+    symbol_names = {name for function in functions for name in _find_symbols(function)}
+    shared_variables = {
+        n: v for n, v in module.variables.items() if n in symbol_names and v.space == "shared"
+    }
     for function in functions:
-        shared.update(function.shared)
+        shared_variables.update(function.shared)
     return KernelResources(
         registers_per_thread=min(max(map(estimate_registers, functions)), _MAX_REGISTERS),
-        static_shared_bytes=_sum_aligned_bytes([v for v in shared.values() if not v.dynamic]),
+        static_shared_bytes=_sum_aligned_bytes([v for v in shared_variables.values() if not v.dynamic]),
         local_bytes=sum(_sum_aligned_bytes(list(function.local.values())) for function in functions),
         constant_bytes=_sum_aligned_bytes([v for v in module.variables.values() if v.space == "const"]),
         launch_bound_threads=kernel.max_threads or None,
@@ -93,19 +95,19 @@ def estimate_registers(function: ir.Function) -> int:
     def word_count(names: set[str]) -> int:
         return sum(words_by_register.get(name, 0) for name in names)
 
-    maximum = 0
+    max_live_words = 0
     for block, live_out in zip(flow.blocks, cfg.find_live_out(function, flow), strict=True):
-        live = set(live_out)
+        live_registers = set(live_out)
         # Updated step by step: with thousands of live registers, counting again takes minutes.
-        live_words = word_count(live)
+        live_words = word_count(live_registers)
         for instruction in reversed(function.instructions[block.first : block.end]):
             definitions, uses = map(set, cfg.find_definitions_and_uses(instruction))
-            maximum = max(maximum, live_words + word_count(definitions - live))
-            live_words -= word_count(live & definitions)
-            live -= definitions
-            live_words += word_count(uses - live)
-            live |= uses
-    return maximum + _OVERHEAD_REGISTERS
+            max_live_words = max(max_live_words, live_words + word_count(definitions - live_registers))
+            live_words -= word_count(live_registers & definitions)
+            live_registers -= definitions
+            live_words += word_count(uses - live_registers)
+            live_registers |= uses
+    return max_live_words + _OVERHEAD_REGISTERS
 
 
 def _count_words(register_type: str) -> int:
@@ -117,21 +119,21 @@ def _count_words(register_type: str) -> int:
 
 
 def _sum_aligned_bytes(variables: list[ir.Variable]) -> int:
-    size = 0
+    total_bytes = 0
     for variable in variables:
-        size = -(-size // variable.align) * variable.align + variable.size_bytes
-    return size
+        total_bytes = -(-total_bytes // variable.align) * variable.align + variable.size_bytes
+    return total_bytes
 
 
 def _find_reachable_functions(module: ir.Module, kernel: ir.Function) -> list[ir.Function]:
     """Return a kernel and all functions that it can call."""
     functions = {kernel.name: kernel}
-    pending = [kernel]
-    while pending:
-        for name in _find_symbols(pending.pop()):
+    pending_names = [kernel]
+    while pending_names:
+        for name in _find_symbols(pending_names.pop()):
             if name in module.functions and name not in functions:
                 functions[name] = module.functions[name]
-                pending.append(functions[name])
+                pending_names.append(functions[name])
     return list(functions.values())
 
 

@@ -89,15 +89,15 @@ def _find_parenthesized_text(text: str, start: int) -> str | None:
 def _split_parameters(parameter_text: str) -> list[str]:
     param_texts = []
     depth = 0
-    current = ""
+    current_text = ""
     for character in parameter_text:
         if character == "," and not depth:
-            param_texts.append(current)
-            current = ""
+            param_texts.append(current_text)
+            current_text = ""
             continue
         depth += (character in "<([") - (character in ">)]")
-        current += character
-    return [*param_texts, current]
+        current_text += character
+    return [*param_texts, current_text]
 
 
 def _parse_param(text: str) -> SourceParam:

@@ -97,11 +97,15 @@ class WatchedLaunch:
         launch_source = prepared.launch.source
         program = prepared.kernel.program
         kernel = program.traced_kernel(packed_launch.name, count=True)
-        sizes = {variable.name: variable.size_bytes for variable in program.module.variables.values()}
+        variable_sizes = {
+            variable.name: variable.size_bytes for variable in program.module.variables.values()
+        }
         for plan in kernel.plans:
-            sizes |= {variable.name: variable.size_bytes for variable in plan.function.shared.values()}
-        debug = {"-G", "--device-debug"} & set(launch_source.options)
-        local_symbols = kernel.plans[0].function.local if debug else {}
+            variable_sizes |= {
+                variable.name: variable.size_bytes for variable in plan.function.shared.values()
+            }
+        debug_options = {"-G", "--device-debug"} & set(launch_source.options)
+        local_symbols = kernel.plans[0].function.local if debug_options else {}
 
         def address_of(symbol: str) -> int | None:
             try:
@@ -123,7 +127,9 @@ class WatchedLaunch:
                 for parameter in prepared.parameters
             ),
             arrays=prepared.arrays,
-            shared={name: (address, sizes.get(name, 0)) for name, address in kernel.tables.shared.items()},
+            shared={
+                name: (address, variable_sizes.get(name, 0)) for name, address in kernel.tables.shared.items()
+            },
             shared_bytes=kernel.static_shared_bytes + packed_launch.shared_bytes,
             local=frozenset(local_symbols),
             address_of=address_of,

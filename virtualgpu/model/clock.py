@@ -97,9 +97,9 @@ class Engine:
         self._intervals.append((start, end, share))
         if len(self._intervals) > _MAX_INTERVALS:
             self._intervals.sort(key=lambda interval: interval[1])
-            half = len(self._intervals) // 2
-            self._floor_ns = max(self._floor_ns, self._intervals[half - 1][1])
-            del self._intervals[:half]
+            half_count = len(self._intervals) // 2
+            self._floor_ns = max(self._floor_ns, self._intervals[half_count - 1][1])
+            del self._intervals[:half_count]
 
     def intervals_after(self, after_ns: int) -> list[tuple[int, int, float]]:
         """Return the intervals (start, end, share) of the hardware unit that are reserved and end after the
@@ -109,16 +109,18 @@ class Engine:
 
     def _load(self, start: int, end: int) -> float:
         """Return the highest sum of shares that are reserved at any time within ``[start, end)``."""
-        overlapping = [interval for interval in self._intervals if interval[0] < end and interval[1] > start]
-        highest = 0.0
-        for time_ns in [start, *(interval[0] for interval in overlapping if interval[0] > start)]:
-            load = sum(
+        overlapping_intervals = [
+            interval for interval in self._intervals if interval[0] < end and interval[1] > start
+        ]
+        highest_load = 0.0
+        for time_ns in [start, *(interval[0] for interval in overlapping_intervals if interval[0] > start)]:
+            load_at_time = sum(
                 reserved_share
-                for begin_ns, end_ns, reserved_share in overlapping
+                for begin_ns, end_ns, reserved_share in overlapping_intervals
                 if begin_ns <= time_ns < end_ns
             )
-            highest = max(highest, load)
-        return highest
+            highest_load = max(highest_load, load_at_time)
+        return highest_load
 
 
 @dataclass(slots=True)

@@ -73,9 +73,17 @@ def _move_view(view: ArrayView, moves: Mapping[int, int], memory: DeviceMemory) 
 
 def _make_view(address: int, original: ArrayView, memory: DeviceMemory) -> ArrayView:
     """Return a view of the memory at an address with the shape and strides of another view."""
-    extents = [(length - 1) * stride for length, stride in zip(original.shape, original.strides, strict=True)]
-    bytes_before = -sum(extent for extent in extents if extent < 0)
-    size_bytes = bytes_before + sum(extent for extent in extents if extent > 0) + original.itemsize
+    axis_extents_bytes = [
+        (length - 1) * stride for length, stride in zip(original.shape, original.strides, strict=True)
+    ]
+    bytes_before = -sum(
+        axis_extent_bytes for axis_extent_bytes in axis_extents_bytes if axis_extent_bytes < 0
+    )
+    size_bytes = (
+        bytes_before
+        + sum(axis_extent_bytes for axis_extent_bytes in axis_extents_bytes if axis_extent_bytes > 0)
+        + original.itemsize
+    )
     buffer = memory.view(address - bytes_before, size_bytes)
     return np.ndarray(
         original.shape, original.dtype, buffer=buffer, offset=bytes_before, strides=original.strides

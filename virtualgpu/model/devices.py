@@ -340,15 +340,16 @@ def fill_missing_facts(info: DeviceInfo) -> DeviceInfo:
     The virtual GPU has the limits of the real device; values that the device does not report come from the
     table of GPUs.
     """
-    values = {record_field.name: getattr(info, record_field.name) for record_field in fields(info)}
+    known_values = {record_field.name: getattr(info, record_field.name) for record_field in fields(info)}
     with suppress(UnknownDeviceError):
         listed_info = device_info(info.name)
         if listed_info.compute_capability == info.compute_capability:
-            values = {
-                name: getattr(listed_info, name) if value is None else value for name, value in values.items()
+            known_values = {
+                name: getattr(listed_info, name) if known_value is None else known_value
+                for name, known_value in known_values.items()
             }
-    values["provenance"] = info.as_virtual
-    return type(info)(**values)
+    known_values["provenance"] = info.as_virtual
+    return type(info)(**known_values)
 
 
 def _normalize_name(name: str) -> str:

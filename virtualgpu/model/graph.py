@@ -387,10 +387,12 @@ class Capture:
     def _predecessors(self, numbers: tuple[int, ...]) -> set[int]:
         """Return all direct and indirect predecessors of the nodes `numbers`."""
         predecessors: set[int] = set()
-        pending = [predecessor for node_number in numbers for predecessor in self.nodes[node_number].after]
-        while pending:
-            node_number = pending.pop()
+        pending_nodes = [
+            predecessor for node_number in numbers for predecessor in self.nodes[node_number].after
+        ]
+        while pending_nodes:
+            node_number = pending_nodes.pop()
             if node_number not in predecessors:
                 predecessors.add(node_number)
-                pending.extend(self.nodes[node_number].after)
+                pending_nodes.extend(self.nodes[node_number].after)
         return predecessors

@@ -269,8 +269,8 @@ class Machine:
         with self._lock:
             if kind not in self._components:
                 self._components[kind] = kind(**arguments)
-            instance: T = self._components[kind]
-            return instance
+            component: T = self._components[kind]
+            return component
 
     def next_operation(self) -> int:
         """Return an unused number for a new operation. CUPTI calls this number the correlation id."""

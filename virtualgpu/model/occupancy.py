@@ -67,23 +67,23 @@ def occupancy(
     if registers_per_thread < 0 or shared_bytes < 0:
         raise ValueError("Registers per thread and shared memory per block cannot be negative.")
     warps = -(-block_threads // WARP_SIZE)
-    limits = {
+    blocks_by_limit = {
         "warps": info.max_warps_per_sm // warps if block_threads <= info.max_threads_per_block else 0,
         "blocks": info.max_blocks_per_sm,
         "registers": _compute_register_limit(info, warps, registers_per_thread),
         "shared memory": _compute_shared_limit(info, shared_bytes),
     }
-    blocks = min(limits.values())
+    blocks_per_sm = min(blocks_by_limit.values())
     return Occupancy(
         provenance=provenance or replace(info.as_virtual, detail="occupancy rules"),
         block_threads=block_threads,
         registers_per_thread=registers_per_thread,
         shared_bytes=shared_bytes,
-        blocks_per_sm=blocks,
-        warps_per_sm=blocks * warps,
+        blocks_per_sm=blocks_per_sm,
+        warps_per_sm=blocks_per_sm * warps,
         max_warps_per_sm=info.max_warps_per_sm,
-        blocks_by_limit=limits,
-        limiters=tuple(name for name, block_limit in limits.items() if block_limit == blocks),
+        blocks_by_limit=blocks_by_limit,
+        limiters=tuple(name for name, block_limit in blocks_by_limit.items() if block_limit == blocks_per_sm),
     )
 
 
@@ -104,9 +104,9 @@ def _compute_shared_limit(info: DeviceInfo, shared_bytes: int) -> int:
     allocated_bytes = max(
         _round_up(shared_bytes + info.reserved_shared_per_block_bytes, unit_bytes), unit_bytes
     )
-    opted_in = shared_bytes > info.shared_per_block_bytes
-    limit_bytes = info.shared_per_block_optin_bytes if opted_in else info.shared_per_block_bytes
-    if allocated_bytes > limit_bytes + info.reserved_shared_per_block_bytes:
+    is_opted_in = shared_bytes > info.shared_per_block_bytes
+    max_block_bytes = info.shared_per_block_optin_bytes if is_opted_in else info.shared_per_block_bytes
+    if allocated_bytes > max_block_bytes + info.reserved_shared_per_block_bytes:
         return 0
     return info.shared_per_sm_bytes // allocated_bytes
 

@@ -66,21 +66,21 @@ def _schedule_each_block(
     step_ps = round(dispatch_ns * 1000)
     starts_ps = [0] * len(durations_ps)
     slot_numbers = list(range(len(durations_ps)))
-    heap = []
+    slot_heap = []
     for block in range(slots):
         starts_ps[block] = block * step_ps
-        heap.append((starts_ps[block] + durations_ps[block]) * slots + block)
-    heapq.heapify(heap)
+        slot_heap.append((starts_ps[block] + durations_ps[block]) * slots + block)
+    heapq.heapify(slot_heap)
     heap_replace = heapq.heapreplace
     earliest_ps = starts_ps[slots - 1]
     for block in range(slots, len(durations_ps)):
-        free_ps, slot = divmod(heap[0], slots)
+        free_ps, slot = divmod(slot_heap[0], slots)
         earliest_ps += step_ps
         if free_ps > earliest_ps:
             earliest_ps = free_ps
         starts_ps[block] = earliest_ps
         slot_numbers[block] = slot
-        heap_replace(heap, (earliest_ps + durations_ps[block]) * slots + slot)
+        heap_replace(slot_heap, (earliest_ps + durations_ps[block]) * slots + slot)
     return np.array(slot_numbers, np.int64), np.array(starts_ps, np.float64) / 1000
 
 
@@ -93,19 +93,19 @@ def _schedule_batches(
     start_ns = np.empty(blocks)
     slot_numbers = np.empty(blocks, np.int64)
     free_ns = np.zeros(slots)
-    order = np.arange(slots)
+    slots_by_free_time = np.arange(slots)
     earliest_ns = 0.0
     spacing_ns = np.arange(batch_size) * dispatch_ns
     for first_block in range(0, blocks, batch_size):
         block_count = min(batch_size, blocks - first_block)
         if first_block >= slots:
-            order = (
+            slots_by_free_time = (
                 np.argpartition(free_ns, block_count - 1)[:block_count]
                 if block_count < slots
                 else np.arange(slots)
             )
-            order = order[np.argsort(free_ns[order], kind="stable")]
-            batch_slots = order[:block_count]
+            slots_by_free_time = slots_by_free_time[np.argsort(free_ns[slots_by_free_time], kind="stable")]
+            batch_slots = slots_by_free_time[:block_count]
         else:
             batch_slots = np.arange(first_block, first_block + block_count) % slots
         begin_ns = np.maximum(

@@ -117,7 +117,7 @@ def plan_works(
         planned_work.number: _OperationRun(planned_work, float(planned_work.duration_ns))
         for planned_work in works
     }
-    arrivals: list[tuple[int, int]] = []
+    arrival_times: list[tuple[int, int]] = []
     for run in runs.values():
         run.work.start_ns = -1
         run.work.end_ns = -1
@@ -125,22 +125,22 @@ def plan_works(
             runs[work_number].followers.append(run)
             run.waits_for += 1
         if not run.waits_for:
-            heapq.heappush(arrivals, (run.work.floor_ns, run.work.number))
+            heapq.heappush(arrival_times, (run.work.floor_ns, run.work.number))
     names = {planned_work.engine for planned_work in works}
     engines = {name: _EnginePlan(name, (reserved or {}).get(name, ())) for name in names}
     for engine in engines.values():
         for time_ns in engine.changes:
-            heapq.heappush(arrivals, (time_ns, -1))
+            heapq.heappush(arrival_times, (time_ns, -1))
     while True:
         next_times = [run.next_ns for engine in engines.values() for run in engine.running]
-        if arrivals:
-            next_times.append(arrivals[0][0])
+        if arrival_times:
+            next_times.append(arrival_times[0][0])
         if not next_times:
             return
         now_ns = min(next_times)
         changed_engines: set[EngineName] = set()
-        while arrivals and arrivals[0][0] <= now_ns:
-            _, work_number = heapq.heappop(arrivals)
+        while arrival_times and arrival_times[0][0] <= now_ns:
+            _, work_number = heapq.heappop(arrival_times)
             if work_number < 0:
                 changed_engines.update(engines)
                 continue
@@ -154,8 +154,10 @@ def plan_works(
                 for follower in run.followers:
                     follower.waits_for -= 1
                     if not follower.waits_for:
-                        heapq.heappush(arrivals, (max(follower.work.floor_ns, now_ns), follower.work.number))
-        if arrivals and arrivals[0][0] <= now_ns:
+                        heapq.heappush(
+                            arrival_times, (max(follower.work.floor_ns, now_ns), follower.work.number)
+                        )
+        if arrival_times and arrival_times[0][0] <= now_ns:
             for name in changed_engines:
                 engines[name].stale = True
             continue
@@ -208,15 +210,17 @@ class _EnginePlan:
             run.pause(now_ns)
             self.add(run)
         is_limited = self.name != "none"
-        load = self._reserved_shares[bisect_right(self.changes, now_ns)]
-        free_share = 1.0 - load - sum(run.engine_share for run in self.running) if is_limited else 1.0
+        reserved_share = self._reserved_shares[bisect_right(self.changes, now_ns)]
+        free_share = (
+            1.0 - reserved_share - sum(run.engine_share for run in self.running) if is_limited else 1.0
+        )
         waiting_runs = self._ready_runs
         self._ready_runs = []
-        most_urgent: int | None = None
+        highest_urgency: int | None = None
         for run in waiting_runs:
             urgency, is_fresh, _ = run.sort_key
             is_continued = not is_fresh
-            if most_urgent is not None and urgency > most_urgent:
+            if highest_urgency is not None and urgency > highest_urgency:
                 self._ready_runs.append(run)
             elif (
                 not is_limited
@@ -229,7 +233,7 @@ class _EnginePlan:
                 free_share -= engine_share if is_limited else 0.0
             else:
                 self._ready_runs.append(run)
-                most_urgent = urgency
+                highest_urgency = urgency
                 for running_work in self.running if self.name == "compute" else ():
                     if running_work.work.priority > urgency and running_work.work.waves > 1:
                         running_work.yield_engine(now_ns)

@@ -85,9 +85,9 @@ class WorkQueue:
             Status 901 or 906, if a capture forbids it.
         """
         if self.captures:
-            driver = operation.kind == "CONCURRENT_KERNEL"
-            self.check_legacy(stream_id, driver)
-            capture = self.capturing(stream_id, driver)
+            is_driver_call = operation.kind == "CONCURRENT_KERNEL"
+            self.check_legacy(stream_id, is_driver_call)
+            capture = self.capturing(stream_id, is_driver_call)
             if capture is not None:
                 watch = self._clock.watch
                 source_line = capture.lines.here()[0] if watch is None else watch.here()
@@ -125,8 +125,8 @@ class WorkQueue:
             if self._clock.recorder is not None:
                 self._clock.recorder.record_operation(activity, schedule.queue(queue), begun_ns)
         if deferral is not None:
-            kernel = operation.kind == "CONCURRENT_KERNEL"
-            deferral.hold(operation_number, operation.run, activity.after, kernel=kernel)
+            is_kernel = operation.kind == "CONCURRENT_KERNEL"
+            deferral.hold(operation_number, operation.run, activity.after, kernel=is_kernel)
         return activity
 
     def run_delayed(self, after: Iterable[int] | None = None) -> None:
@@ -206,10 +206,10 @@ class WorkQueue:
         # "Each launch is ordered behind both any previous work in stream and any previous launches of
         # graphExec" (CUDA Runtime API, cudaGraphLaunch).
         last_end_ns, previous_operations = self._last_launches.get(graph_id, (0, ()))
-        previous = (*self.schedule.find_queue_end(stream_id).after, *previous_operations)
+        awaited_operations = (*self.schedule.find_queue_end(stream_id).after, *previous_operations)
         ready_ns = max(self.schedule.ready_ns(stream_id), last_end_ns) + round(cost.GRAPH_START_NS)
         activities: list[Activity] = []
-        works: list[Work] = []
+        work_records: list[Work] = []
         watch = self._clock.watch
         try:
             for node_id, node in enumerate(nodes):
@@ -224,7 +224,7 @@ class WorkQueue:
                     duration_ns, work_record = watch.run_node(
                         stream_ref, operation_number, operation, node.source
                     )
-                    works.append(work_record)
+                    work_records.append(work_record)
                 predecessors = [activities[node_index] for node_index in node.after]
                 node_ready_ns = ready_ns
                 if predecessors:
@@ -239,7 +239,9 @@ class WorkQueue:
                     operation.sm_share,
                     operation.passage.engines,
                 )
-                predecessor_numbers = tuple(activity.correlation_id for activity in predecessors) or previous
+                predecessor_numbers = (
+                    tuple(activity.correlation_id for activity in predecessors) or awaited_operations
+                )
                 activity = operation.activity(
                     node.device_id,
                     stream_id,
@@ -258,20 +260,24 @@ class WorkQueue:
                 if operation.node_kind is None:
                     node.schedule.log.append(activities[-1])
         finally:
-            inner = {operation_number for activity in activities for operation_number in activity.after}
+            inner_operations = {
+                operation_number for activity in activities for operation_number in activity.after
+            }
             last_numbers = tuple(
-                activity.correlation_id for activity in activities if activity.correlation_id not in inner
+                activity.correlation_id
+                for activity in activities
+                if activity.correlation_id not in inner_operations
             )
             end_ns = max((activity.end_ns for activity in activities), default=ready_ns)
-            self.schedule.append_graph(stream_id, end_ns, last_numbers or previous)
-            self._last_launches[graph_id] = end_ns, last_numbers or previous
+            self.schedule.append_graph(stream_id, end_ns, last_numbers or awaited_operations)
+            self._last_launches[graph_id] = end_ns, last_numbers or awaited_operations
             if watch is not None:
                 edges = (
                     (source_index, target_index)
-                    for target_index, node in enumerate(nodes[: len(works)])
+                    for target_index, node in enumerate(nodes[: len(work_records)])
                     for source_index in node.after
                 )
-                watch.note_graph_launch(self.place(stream_id), works, edges, graph_id)
+                watch.note_graph_launch(self.place(stream_id), work_records, edges, graph_id)
             if self._clock.recorder is not None:
                 recorded_activities = [
                     activity
@@ -321,7 +327,7 @@ class WorkQueue:
                 "not capturing. Call begin_capture() first.",
             )
         if capture.origin != (self._device_id, stream_id):
-            raise self.spoil(capture, 903)
+            raise self.invalidate_capture(capture, 903)
         capture.ended = True
         begun_ns = self._clock.now_ns
         if not capture.is_invalidated:
@@ -363,18 +369,20 @@ class WorkQueue:
             Status 902 if it takes part in another one, 906 for the legacy default stream.
         """
         if stream_id in (LEGACY_QUEUE, LEGACY_ALIAS):
-            raise self.spoil(capture, 906)
+            raise self.invalidate_capture(capture, 906)
         own_capture = self.capturing(stream_id)
         if own_capture is not None and own_capture is not capture:
             own_capture.invalidate()
-            raise self.spoil(capture, 902)
+            raise self.invalidate_capture(capture, 902)
         if capture.is_invalidated:
             raise capture.make_invalidated_error()
         self.captures[stream_id] = capture
         capture.join((self._device_id, stream_id), after)
 
     @staticmethod
-    def spoil(capture: Capture, status: int, remedy: str = "") -> CUDARuntimeError | CUDADriverError:
+    def invalidate_capture(
+        capture: Capture, status: int, remedy: str = ""
+    ) -> CUDARuntimeError | CUDADriverError:
         """Invalidate a capture, and return the CUDA error with the given status."""
         capture.invalidate()
         return make_refusal(status, remedy=remedy)
@@ -389,7 +397,7 @@ class WorkQueue:
         """Raise CUDA error 900 or 901 if a stream takes part in a capture."""
         capture = self.capturing(stream_id)
         if capture is not None:
-            raise self.spoil(capture, 900)
+            raise self.invalidate_capture(capture, 900)
 
     def synchronize(self) -> None:
         """Let the host wait for all operations of the device.

@@ -115,8 +115,8 @@ def find_tensor_tflops(info: DeviceInfo) -> Mapping[str, float]:
         key=lambda spec: spec.compute_capability,
     )
     clock_mhz = info.boost_clock_mhz or nearest_device.boost_clock_mhz
-    factor = info.sm_count * clock_mhz / (nearest_device.sm_count * nearest_device.boost_clock_mhz)
-    return {name: rate * factor for name, rate in find_tensor_tflops(nearest_device.info).items()}
+    speed_ratio = info.sm_count * clock_mhz / (nearest_device.sm_count * nearest_device.boost_clock_mhz)
+    return {name: rate * speed_ratio for name, rate in find_tensor_tflops(nearest_device.info).items()}
 
 
 def find_mma_sync_shares(info: DeviceInfo) -> Mapping[str, float]:

@@ -350,7 +350,7 @@ class _BaseStream:
             device_work.check_legacy(self.ptr)
             capture = device_work.capturing(self.ptr)
             if capture is not None:
-                raise device_work.spoil(capture, 905)
+                raise device_work.invalidate_capture(capture, 905)
             schedule = device_work.schedule
             moment = event.moment
             schedule.hold_until(self.ptr, moment.time_ns, moment.after)
@@ -612,7 +612,7 @@ def refuse_unsafe_in_capture() -> None:
             is_local_capture = capture.mode == THREAD_LOCAL_MODE and capture.thread == threading.get_ident()
             if is_local_capture or capture.mode == GLOBAL_MODE:
                 mode = "thread-local" if capture.mode == THREAD_LOCAL_MODE else "global"
-                raise device.work.spoil(
+                raise device.work.invalidate_capture(
                     capture,
                     900,
                     "No memory can be requested from the driver during a capture in "

@@ -45,19 +45,19 @@ def read_requests(launch: RunningLaunch, warp_index: int | None = None) -> Itera
     sites_of: dict[tuple[int, int], list[int]] = defaultdict(list)
     for site_number, (function, i) in enumerate(sites):
         sites_of[function, i.pc].append(site_number)
-    rows = raw.rows[(raw.rows["kind"] == layout.ROW_ADDRESS) & (raw.rows["mask"] != 0)]
-    rows = rows[np.argsort(rows["step"], kind="stable")]
-    step_records = raw.steps[rows["step"]]
+    address_rows = raw.rows[(raw.rows["kind"] == layout.ROW_ADDRESS) & (raw.rows["mask"] != 0)]
+    address_rows = address_rows[np.argsort(address_rows["step"], kind="stable")]
+    step_records = raw.steps[address_rows["step"]]
     if warp_index is not None:
         is_of_warp = step_records["warp"] == warp_index
-        rows = rows[is_of_warp]
+        address_rows = address_rows[is_of_warp]
         step_records = step_records[is_of_warp]
     previous_step = -1
     access_in_step = 0
-    bits = np.arange(layout.LANES, dtype=np.uint32)
+    lane_numbers = np.arange(layout.LANES, dtype=np.uint32)
     for row_record, step_index, function, pc in zip(
-        rows,
-        rows["step"].tolist(),
+        address_rows,
+        address_rows["step"].tolist(),
         step_records["function"].tolist(),
         step_records["pc"].tolist(),
         strict=True,
@@ -68,7 +68,7 @@ def read_requests(launch: RunningLaunch, warp_index: int | None = None) -> Itera
         if not step_sites:
             continue
         site_index = step_sites[_find_site_in_step(access_in_step, len(step_sites))]
-        lanes = (row_record["mask"] >> bits & 1).astype(bool)
+        lanes = (row_record["mask"] >> lane_numbers & 1).astype(bool)
         for space, active_lanes, address in _split_by_space(
             memory_ops.space_of(sites[site_index][1]), lanes, row_record["lanes"]
         ):
@@ -81,11 +81,11 @@ def _find_site_in_step(access_index: int, site_count: int) -> int:
     The last two sites of a copy are for reading and for writing, and a bulk copy repeats both for each part
     of its range. Fragments have one site for all of their accesses.
     """
-    repeated_sites = min(site_count, 2)
+    repeated_site_count = min(site_count, 2)
     return (
         access_index
         if access_index < site_count
-        else site_count - repeated_sites + (access_index - site_count) % repeated_sites
+        else site_count - repeated_site_count + (access_index - site_count) % repeated_site_count
     )
 
 
@@ -125,8 +125,8 @@ def make_access_trace(launch: RunningLaunch, counters: KernelCounters, request: 
     for access in read_requests(launch, request.warp_index):
         address = access.address
         if access.space == "local":
-            interleaved = results.interleave(address, memory_ops.size_of(sites[access.site][1]))
-            address = np.where(address >= 0, interleaved, -1)
+            interleaved_address = results.interleave(address, memory_ops.size_of(sites[access.site][1]))
+            address = np.where(address >= 0, interleaved_address, -1)
         site_column.append(site_of_access[access.site])
         space_column.append(SPACES.index(access.space))
         address_column.append(address)
@@ -147,13 +147,13 @@ def _split_by_space(
     space: str, lanes: npt.NDArray[np.bool_], address: npt.NDArray[np.uint64]
 ) -> Iterator[tuple[Space, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
     """Yield each state space to which lanes point, with those lanes and the addresses without tags."""
-    offsets = address.astype(np.int64)
+    signed_offsets = address.astype(np.int64)
     for known_space in SPACES:
         if space == known_space:
-            yield known_space, lanes, offsets
+            yield known_space, lanes, signed_offsets
             return
     tag = address >> np.uint64(_TAG_SHIFT)
     for space_tag, name in enumerate(_TAGGED_SPACES):
         space_lanes = lanes & ((tag == space_tag) if space_tag else (tag != 1) & (tag != 2))
         if space_lanes.any():
-            yield name, space_lanes, offsets & _ADDRESS_BITS
+            yield name, space_lanes, signed_offsets & _ADDRESS_BITS

@@ -67,6 +67,9 @@ def count_tensor_operations(instruction: ir.Instruction) -> tuple[str, int]:
     """
     if not tensor.is_product(instruction):
         return "", 0
-    _, factor, _, accumulator = tensor.types_of(instruction)
+    _, factor_type, _, accumulator_type = tensor.types_of(instruction)
     m, n, k = tensor.shape_of(instruction)
-    return f"{_FACTOR_FORMATS.get(factor, factor)} to {accumulator}", 2 * m * n * k // layout.LANES
+    return (
+        f"{_FACTOR_FORMATS.get(factor_type, factor_type)} to {accumulator_type}",
+        2 * m * n * k // layout.LANES,
+    )

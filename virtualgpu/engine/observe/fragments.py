@@ -122,7 +122,7 @@ class _WarpReplay:
         step_records = self.raw.steps
         rows = self.raw.rows[self.raw.rows["kind"] >= layout.ROW_REGISTER]
         rows = rows[np.argsort(rows["step"], kind="stable")]
-        bounds = np.searchsorted(rows["step"], np.arange(len(step_records) + 1)).tolist()
+        row_bounds = np.searchsorted(rows["step"], np.arange(len(step_records) + 1)).tolist()
         for position, index in enumerate(np.flatnonzero(step_records["warp"] == self.warp_index).tolist()):
             if not step_records["executed"][index]:
                 continue
@@ -134,7 +134,7 @@ class _WarpReplay:
                 self.functions[function].instructions[step_records["pc"][index]],
                 self.requests_of[index],
             )
-            self._run_step(step, rows[bounds[index] : bounds[index + 1]])
+            self._run_step(step, rows[row_bounds[index] : row_bounds[index + 1]])
 
     def described_instructions(self) -> Iterator[MatrixInstruction]:
         """Yield the instructions that the warp executed. Elements that ``ldmatrix`` loads get the type that a
@@ -190,12 +190,16 @@ class _WarpReplay:
         if not len(row_records):
             return
         names = cfg.find_definitions_and_uses(step.instruction)[0]
-        sources = self._loaded_contents(step, names)
+        source_contents = self._loaded_contents(step, names)
         for row_record in row_records:
             register_index = int(row_record["kind"]) - layout.ROW_REGISTER
             key = step.depth, step.function, names[register_index]
             old_content = self.contents.get(key, _RegisterContent())
-            source_content = sources[register_index] if register_index < len(sources) else _RegisterContent()
+            source_content = (
+                source_contents[register_index]
+                if register_index < len(source_contents)
+                else _RegisterContent()
+            )
             lanes = (row_record["mask"] >> np.arange(layout.LANES, dtype=np.uint32) & 1).astype(np.bool_)
             self.contents[key] = _RegisterContent(
                 np.where(lanes, row_record["lanes"], old_content.bits),
@@ -211,17 +215,22 @@ class _WarpReplay:
         if not step.requests:
             return []
         if i.root in ("ld", "ldu"):
-            size = ir.TYPE_BYTES[i.type]
-            per_register = 1
-            elements = [_offset_shared_address(step.addresses[0], n * size) for n in range(len(names))]
+            item_bytes = ir.TYPE_BYTES[i.type]
+            elements_per_register = 1
+            element_addresses = [
+                _offset_shared_address(step.addresses[0], n * item_bytes) for n in range(len(names))
+            ]
         elif i.root in tensor.ROOTS:
-            size = KIND_BITS[i.type] // 8
-            per_register = max(_REGISTER_BYTES // size, 1)
-            elements = [
+            item_bytes = KIND_BITS[i.type] // 8
+            elements_per_register = max(_REGISTER_BYTES // item_bytes, 1)
+            element_addresses = [
                 address for addresses in _find_matrix_addresses(step, len(names)) for address in addresses
             ]
             # Several registers of wmma can contain the same element.
-            elements = [elements[n % len(elements)] for n in range(per_register * len(names))]
+            element_addresses = [
+                element_addresses[n % len(element_addresses)]
+                for n in range(elements_per_register * len(names))
+            ]
         else:
             return []
         loader = step.site if i.root == "ldmatrix" else None
@@ -230,13 +239,13 @@ class _WarpReplay:
                 address=_find_byte_addresses(
                     [
                         _offset_shared_address(a, n)
-                        for a in elements[first_element : first_element + per_register]
-                        for n in range(size)
+                        for a in element_addresses[first_element : first_element + elements_per_register]
+                        for n in range(item_bytes)
                     ]
                 ),
                 loader=loader,
             )
-            for first_element in range(0, len(elements), per_register)
+            for first_element in range(0, len(element_addresses), elements_per_register)
         ]
 
     def _moved_contents(self, step: _ReplayStep, names: Sequence[str]) -> list[_RegisterContent]:
@@ -410,14 +419,14 @@ def _make_matrix(
 
 def _extract_element_bits(contents: Sequence[_RegisterContent], kind: str) -> npt.NDArray[np.uint64]:
     """Return the bits of each element in each lane."""
-    width = KIND_BITS[kind]
-    shifts = range(0, 8 * _REGISTER_BYTES, width)
-    mask = np.uint64((1 << width) - 1)
+    element_bits = KIND_BITS[kind]
+    bit_shifts = range(0, 8 * _REGISTER_BYTES, element_bits)
+    mask = np.uint64((1 << element_bits) - 1)
     return np.array(
         [
             register_content.bits >> np.uint64(shift) & mask
             for register_content in contents
-            for shift in shifts
+            for shift in bit_shifts
         ]
     )
 

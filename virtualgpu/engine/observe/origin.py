@@ -65,7 +65,7 @@ def find_base_pointer(
     writers
         The function's `find_writers`, if the function is used more than once.
     """
-    address = next(
+    target_address = next(
         (
             address_operand
             for address_operand in instruction.operands
@@ -73,19 +73,19 @@ def find_base_pointer(
         ),
         None,
     )
-    if address is None:
+    if target_address is None:
         return None
-    if isinstance(address.base, ir.Symbol):
-        return variables.get(address.base.name)
-    if not isinstance(address.base, ir.Register):
+    if isinstance(target_address.base, ir.Symbol):
+        return variables.get(target_address.base.name)
+    if not isinstance(target_address.base, ir.Register):
         return None
     writers = writers or find_writers(function)
     parameters = {param.name: param for param in function.params} if function.is_entry else {}
     pointers: set[int] = set()
-    pending = [address.base.name]
-    visited_names = {address.base.name}
-    for name in pending:
-        if len(pending) > _MAX_SEARCH_STEPS:
+    pending_names = [target_address.base.name]
+    visited_names = {target_address.base.name}
+    for name in pending_names:
+        if len(pending_names) > _MAX_SEARCH_STEPS:
             return None
         for writer in writers.by_register.get(name, ()):
             for operand in writer.operands[1:]:
@@ -96,7 +96,7 @@ def find_base_pointer(
                     ):
                         if register not in visited_names:
                             visited_names.add(register)
-                            pending.append(register)
+                            pending_names.append(register)
                 if isinstance(operand_base, ir.Symbol):
                     param = parameters.get(operand_base.name)
                     if param is not None and param.size_bytes == _POINTER_BYTES and writer.root == "ld":
@@ -108,5 +108,5 @@ def find_base_pointer(
                     register_type = function.registers.get(operand_base.name, "")
                     if register_type.endswith("64") and operand_base.name not in visited_names:
                         visited_names.add(operand_base.name)
-                        pending.append(operand_base.name)
+                        pending_names.append(operand_base.name)
     return pointers.pop() if len(pointers) == 1 else None

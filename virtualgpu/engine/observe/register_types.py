@@ -32,10 +32,12 @@ def infer_register_types(function: ir.Function) -> dict[str, str]:
     evidence: dict[str, set[str]] = {name: set() for name in parents}
     for instruction in function.instructions:
         if instruction.root in _MOVE_OPCODES and "pred" not in instruction.parts:
-            names = [o.name for o in _registers_of(instruction.operands[:3]) if o.name in parents]
-            names = [n for n in names if function.registers[n] == function.registers[names[0]]]
-            for name_ in names[1:] if instruction.root != "shfl" else names[1:2]:
-                parents[find_root(name_)] = find_root(names[0])
+            moved_names = [o.name for o in _registers_of(instruction.operands[:3]) if o.name in parents]
+            moved_names = [
+                n for n in moved_names if function.registers[n] == function.registers[moved_names[0]]
+            ]
+            for other_name in moved_names[1:] if instruction.root != "shfl" else moved_names[1:2]:
+                parents[find_root(other_name)] = find_root(moved_names[0])
             continue
         for register, used_type in _find_typed_registers(instruction):
             if used_type[1:].isdigit() and int(used_type[1:]) == _type_bits(
@@ -70,21 +72,21 @@ def _find_typed_registers(instruction: ir.Instruction) -> Iterator[tuple[str, st
     if not types:
         return
     destination, *sources = instruction.operands or (None,)
-    result = source_type = types[0]
+    result_type = source_type = types[0]
     if instruction.root in ("cvt", "set", "slct") and len(types) > 1:
         source_type = types[1]
     is_wide = instruction.root in ("mul", "mad") and "wide" in instruction.parts
     if is_wide:
-        result = f"{source_type[0]}{2 * int(source_type[1:])}"
+        result_type = f"{source_type[0]}{2 * int(source_type[1:])}"
     if source_type[0] != "f" and instruction.root in _SIGN_AGNOSTIC_OPCODES and not is_wide:
         return
     if instruction.root not in ("st", "red"):
         for register in _registers_of((destination,)):
-            yield register.name, result
+            yield register.name, result_type
     else:
         sources.append(destination)
     for n, register in enumerate(_registers_of(tuple(sources))):
-        yield register.name, result if is_wide and n == 2 else source_type
+        yield register.name, result_type if is_wide and n == 2 else source_type
 
 
 def _registers_of(operands: tuple[ir.Operand | None, ...]) -> Iterator[ir.Register]:

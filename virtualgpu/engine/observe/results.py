@@ -42,11 +42,13 @@ class CounterAmounts(Generic[Name]):
                 block_amount for blocks in self.amounts.values() for block_amount in blocks.items()
             ]
             block, amount = np.array(block_amounts, np.int64).T
-            sizes = [len(blocks) for blocks in self.amounts.values()]
-            self._columns = block, amount, np.cumsum([0, *sizes[:-1]])
-        block, amount, starts = self._columns
+            entry_counts = [len(blocks) for blocks in self.amounts.values()]
+            self._columns = block, amount, np.cumsum([0, *entry_counts[:-1]])
+        block, amount, first_entries = self._columns
         return dict(
-            zip(self.amounts, np.add.reduceat(executions[block] * amount, starts).tolist(), strict=True)
+            zip(
+                self.amounts, np.add.reduceat(executions[block] * amount, first_entries).tolist(), strict=True
+            )
         )
 
 
@@ -66,21 +68,21 @@ def compute_kernel_amounts(kernel: Kernel) -> KernelAmounts:
     computed only once.
     """
     blocks = kernel.tables.blocks
-    result = KernelAmounts(np.array([block.end - block.first for _, block in blocks], np.int64))
+    amounts = KernelAmounts(np.array([block.end - block.first for _, block in blocks], np.int64))
     functions = [plan.function for plan in kernel.plans]
     for block_index, (function, block) in enumerate(blocks):
         for instruction in functions[function].instructions[block.first : block.end]:
-            result.lines.add(instruction.line, block_index)
-            result.opcodes.add(instruction.root, block_index)
+            amounts.lines.add(instruction.line, block_index)
+            amounts.opcodes.add(instruction.root, block_index)
             for name, amount in async_ops.group_counts(instruction).items():
-                result.opcodes.add(name, block_index, amount)
+                amounts.opcodes.add(name, block_index, amount)
             number_type, operations_per_lane = count_operations(instruction)
             if number_type:
-                result.flops.add(number_type, block_index, operations_per_lane)
+                amounts.flops.add(number_type, block_index, operations_per_lane)
             tensor_format, operations_per_lane = count_tensor_operations(instruction)
             if tensor_format:
-                result.tensor_operations.add(tensor_format, block_index, operations_per_lane)
-    return result
+                amounts.tensor_operations.add(tensor_format, block_index, operations_per_lane)
+    return amounts
 
 
 def make_counters(
@@ -97,12 +99,12 @@ def make_counters(
     longest_warp: int = 0,
 ) -> KernelCounters:
     """Return the counters of a kernel launch, computed from the counts of the workers."""
-    executions = blocks[:, 0]
-    lanes = blocks[:, 1]
+    block_executions = blocks[:, 0]
+    lane_executions = blocks[:, 1]
     access_counters = []
     for instruction, access_counts in sum_by_source(kernel.tables.accesses, accesses):
-        requests, sectors, wavefronts, ideal_wavefronts, lanes_taken, *of_caches = access_counts
-        missed_sectors, half_lines, line_passes, missed_requests = of_caches
+        requests, sectors, wavefronts, ideal_wavefronts, lanes_taken, *cache_counts = access_counts
+        missed_sectors, half_lines, line_passes, missed_requests = cache_counts
         size = memory_ops.size_of(instruction)
         access_counters.append(
             AccessCounters(
@@ -129,11 +131,11 @@ def make_counters(
             source_index(instruction),
             instruction.line,
             instruction.text,
-            executed,
-            divergent,
+            executed_count,
+            divergent_count,
             instruction.column,
         )
-        for instruction, (executed, divergent) in sum_by_source(kernel.tables.branches, branches)
+        for instruction, (executed_count, divergent_count) in sum_by_source(kernel.tables.branches, branches)
     ]
     return KernelCounters(
         provenance=provenance,
@@ -141,16 +143,16 @@ def make_counters(
         grid=grid,
         block=block,
         shared_bytes=shared_bytes,
-        warp_instructions=int(kernel_shares.sizes @ executions),
-        thread_instructions=int(kernel_shares.sizes @ lanes),
+        warp_instructions=int(kernel_shares.sizes @ block_executions),
+        thread_instructions=int(kernel_shares.sizes @ lane_executions),
         accesses=tuple(access_counters),
         branches=tuple(branch_counters),
-        line_warp_instructions=kernel_shares.lines.totals(executions),
-        line_thread_instructions=kernel_shares.lines.totals(lanes),
+        line_warp_instructions=kernel_shares.lines.totals(block_executions),
+        line_thread_instructions=kernel_shares.lines.totals(lane_executions),
         longest_warp_instructions=longest_warp,
-        opcode_warp_instructions=kernel_shares.opcodes.totals(executions),
-        flops=_drop_zeros(kernel_shares.flops.totals(lanes)),
-        tensor_operations=_drop_zeros(kernel_shares.tensor_operations.totals(lanes)),
+        opcode_warp_instructions=kernel_shares.opcodes.totals(block_executions),
+        flops=_drop_zeros(kernel_shares.flops.totals(lane_executions)),
+        tensor_operations=_drop_zeros(kernel_shares.tensor_operations.totals(lane_executions)),
     )
 
 
@@ -171,14 +173,14 @@ def sum_by_source(
 
     Each row of `copy_rows` contains the counters of one inlined copy.
     """
-    sums: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
+    source_sums: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
     for source_index, (_, instruction), copy_counts in zip(
         number_sources(sites), sites, copy_rows, strict=True
     ):
-        if source_index == len(sums):
-            sums.append((instruction, np.zeros_like(copy_counts)))
-        sums[source_index] = sums[source_index][0], sums[source_index][1] + copy_counts
-    return [(instruction, copy_counts.tolist()) for instruction, copy_counts in sums]
+        if source_index == len(source_sums):
+            source_sums.append((instruction, np.zeros_like(copy_counts)))
+        source_sums[source_index] = source_sums[source_index][0], source_sums[source_index][1] + copy_counts
+    return [(instruction, copy_counts.tolist()) for instruction, copy_counts in source_sums]
 
 
 def number_sources(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
@@ -187,15 +189,18 @@ def number_sources(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
     Original instructions are numbered in the order in which they appear. An instruction that accesses memory
     several times has several numbers, which its copies share.
     """
-    occurrence: Counter[tuple[int, int]] = Counter()
-    number_of: dict[tuple[object, ...], int] = {}
+    occurrence_counts: Counter[tuple[int, int]] = Counter()
+    source_number_of: dict[tuple[object, ...], int] = {}
     site_numbers = []
     for function, instruction in sites:
-        occurrence[function, instruction.pc] += 1
+        occurrence_counts[function, instruction.pc] += 1
         site_numbers.append(
-            number_of.setdefault(
-                (instruction.origin or (function, instruction.pc), occurrence[function, instruction.pc]),
-                len(number_of),
+            source_number_of.setdefault(
+                (
+                    instruction.origin or (function, instruction.pc),
+                    occurrence_counts[function, instruction.pc],
+                ),
+                len(source_number_of),
             )
         )
     return site_numbers
@@ -208,8 +213,8 @@ def compute_access_cost(
     if space == "local":
         rule = "load"  # no two lanes share an address there
         addresses = interleave(addresses, size)
-    active = mask >> np.arange(layout.LANES) & 1
-    access = Access(tuple(np.where(active, addresses, -1).tolist()), size, rule=rule)
+    is_active = mask >> np.arange(layout.LANES) & 1
+    access = Access(tuple(np.where(is_active, addresses, -1).tolist()), size, rule=rule)
     return (0, access.banks().wavefronts) if space == "shared" else (access.memory().sectors, 0)
 
 

@@ -59,13 +59,13 @@ class TraceBuffers:
     def fields(self) -> dict[str, int]:
         """Return the initial values of the fields of the context record that control a trace."""
         step_records = self.all_steps
-        rows = self.all_rows
+        row_buffer = self.all_rows
         return {
             "trace_cursor": step_records.ctypes.data,
             "trace_end": step_records.ctypes.data + step_records.nbytes,
             "trace_left": self.max_steps,
-            "trace_rows": rows.ctypes.data,
-            "trace_rows_end": rows.ctypes.data + rows.nbytes,
+            "trace_rows": row_buffer.ctypes.data,
+            "trace_rows_end": row_buffer.ctypes.data + row_buffer.nbytes,
         }
 
     def read(self, context_record: Any, shared: npt.NDArray[np.uint8]) -> None:

@@ -56,40 +56,40 @@ def make_listing(kernel: Kernel) -> KernelListing:
     bases = np.cumsum([0, *(len(f.instructions) for f in functions)])
     instructions = tuple(instruction for f in functions for instruction in f.instructions)
     registers: list[tuple[str, ...]] = []
-    types: list[tuple[str, ...]] = []
+    type_names: list[tuple[str, ...]] = []
     stored_types: list[str] = []
     for function in functions:
-        kinds = register_types.infer_register_types(function)
+        type_by_register = register_types.infer_register_types(function)
         for instruction in function.instructions:
             names = tuple(cfg.find_definitions_and_uses(instruction)[0])
             registers.append(tuple(strip_copy_mark(name) for name in names))
-            types.append(tuple(kinds.get(name, "") for name in names))
-            stored_types.append(_find_stored_type(instruction, kinds))
-    access = [memory_ops.is_access(instruction) for instruction in instructions]
-    space = [
+            type_names.append(tuple(type_by_register.get(name, "") for name in names))
+            stored_types.append(_find_stored_type(instruction, type_by_register))
+    is_access = [memory_ops.is_access(instruction) for instruction in instructions]
+    space_codes = [
         results.SPACES.index(memory_ops.space_of(instruction)) if a else -1
-        for instruction, a in zip(instructions, access, strict=True)
+        for instruction, a in zip(instructions, is_access, strict=True)
     ]
     order, loops = _find_scheduling_order(kernel, bases)
     return KernelListing(
         instructions,
         bases,
         tuple(registers),
-        tuple(types),
+        tuple(type_names),
         tuple(stored_types),
         tuple(memory_ops.rule_of(f, instruction) for f in functions for instruction in f.instructions),
-        np.array(space, np.int8),
+        np.array(space_codes, np.int8),
         np.array(
             [
                 a and memory_ops.kind_of(instruction) != "load"
-                for instruction, a in zip(instructions, access, strict=True)
+                for instruction, a in zip(instructions, is_access, strict=True)
             ],
             np.bool_,
         ),
         np.array(
             [
                 memory_ops.size_of(instruction) if a else 0
-                for instruction, a in zip(instructions, access, strict=True)
+                for instruction, a in zip(instructions, is_access, strict=True)
             ],
             np.int16,
         ),
@@ -121,26 +121,31 @@ def _find_scheduling_order(
     order = np.zeros(int(bases[-1]), np.int32)
     loops: list[tuple[int, int]] = []
     for plan, first_position in zip(kernel.plans, bases.tolist(), strict=False):
-        starts = []
+        block_starts = []
         position = first_position
         for block in plan.flow.blocks:
-            starts.append(position)
+            block_starts.append(position)
             order[first_position + block.first : first_position + block.end] = np.arange(
                 position, position + block.end - block.first
             )
             position += block.end - block.first
-        ends: dict[int, int] = {}
+        last_blocks: dict[int, int] = {}
         for block in reversed(plan.flow.blocks):
             for successor in block.successors:
                 if successor <= block.number:
-                    ends[successor] = max(ends.get(successor, 0), block.number)
-        for loop_head in sorted(ends, reverse=True):  # a loop that ends with an inner one contains all of it
-            ends[loop_head] = max(
-                [ends[loop_head], *(ends[h] for h in ends if loop_head < h <= ends[loop_head])]
+                    last_blocks[successor] = max(last_blocks.get(successor, 0), block.number)
+        for loop_head in sorted(
+            last_blocks, reverse=True
+        ):  # a loop that ends with an inner one contains all of it
+            last_blocks[loop_head] = max(
+                [
+                    last_blocks[loop_head],
+                    *(last_blocks[h] for h in last_blocks if loop_head < h <= last_blocks[loop_head]),
+                ]
             )
-        for loop_head, last_block in sorted(ends.items()):
+        for loop_head, last_block in sorted(last_blocks.items()):
             block = plan.flow.blocks[last_block]
-            loops.append((starts[loop_head], starts[last_block] + block.end - block.first - 1))
+            loops.append((block_starts[loop_head], block_starts[last_block] + block.end - block.first - 1))
     return order, np.array(loops, np.int32).reshape(-1, 2)
 
 
@@ -151,15 +156,15 @@ def make_block_trace(launch: RunningLaunch, provenance: Provenance, request: Tra
     """
     raw = launch.trace
     assert raw is not None
-    facts = make_listing(launch.kernel)
+    kernel_listing = make_listing(launch.kernel)
     rows = raw.rows[np.argsort(raw.rows["step"], kind="stable")] if _is_unsorted(raw.rows) else raw.rows
-    instruction_index = facts.bases[raw.steps["function"]] + raw.steps["pc"]
-    shared = _make_shared_writes(raw, rows, instruction_index, facts)
+    instruction_index = kernel_listing.bases[raw.steps["function"]] + raw.steps["pc"]
+    shared = _make_shared_writes(raw, rows, instruction_index, kernel_listing)
     stop_note = _STOPPED_NOTE if raw.stopped else ""
     traced_warps = range(launch.warps) if request.whole_block else (request.warp_index,)
     warps = tuple(
         _make_warp_trace(
-            launch, facts, raw, rows, instruction_index, warp, provenance, request, shared, stop_note
+            launch, kernel_listing, raw, rows, instruction_index, warp, provenance, request, shared, stop_note
         )
         for warp in traced_warps
     )
@@ -197,9 +202,9 @@ def _lanes_of_masks(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
 
 
 def _make_shared_writes(
-    raw: TraceBuffers, rows: npt.NDArray[Any], instruction_index: Ints, facts: KernelListing
+    raw: TraceBuffers, rows: npt.NDArray[Any], instruction_index: Ints, kernel_listing: KernelListing
 ) -> SharedWrites:
-    value_rows, width = _find_written_rows(rows)
+    value_rows, width_bytes = _find_written_rows(rows)
     offset = (rows["lanes"][value_rows - 1] - np.uint64(raw.shared_address)).view(np.int64)
     lanes = _lanes_of_masks(rows["mask"][value_rows]) & (offset >= 0) & (offset < raw.shared_bytes)
     has_writes = lanes.any(axis=1)
@@ -207,15 +212,15 @@ def _make_shared_writes(
     offset = offset[has_writes]
     lanes = lanes[has_writes]
     step_index = rows["step"][value_rows]
-    names = sorted(set(facts.stored_types))
-    type_codes = np.array([names.index(stored_type) for stored_type in facts.stored_types], np.int16)
+    names = sorted(set(kernel_listing.stored_types))
+    type_codes = np.array([names.index(stored_type) for stored_type in kernel_listing.stored_types], np.int16)
     return SharedWrites(
         size_bytes=raw.shared_bytes,
         sequence=step_index.astype(np.int64),
         warp=raw.steps["warp"][step_index].astype(np.int16),
         mask=np.packbits(lanes, axis=1, bitorder="little").view("<u4").ravel().astype(np.uint32),
         offset=np.where(lanes, offset, -1).astype(np.int32),
-        width_bytes=width[has_writes].astype(np.int8),
+        width_bytes=width_bytes[has_writes].astype(np.int8),
         value=np.where(lanes, rows["lanes"][value_rows], 0),
         type_index=type_codes[instruction_index[step_index]],
         types=tuple(names),
@@ -225,7 +230,7 @@ def _make_shared_writes(
 
 def _make_warp_trace(
     launch: RunningLaunch,
-    facts: KernelListing,
+    kernel_listing: KernelListing,
     raw: TraceBuffers,
     all_rows: npt.NDArray[Any],
     all_index: Ints,
@@ -235,15 +240,15 @@ def _make_warp_trace(
     shared: SharedWrites,
     note: str,
 ) -> WarpTrace:
-    sequence = np.flatnonzero(raw.steps["warp"] == warp)
-    step_records = raw.steps[sequence]
-    instruction_index = all_index[sequence]
+    step_indices = np.flatnonzero(raw.steps["warp"] == warp)
+    step_records = raw.steps[step_indices]
+    instruction_index = all_index[step_indices]
     step_count = len(step_records)
     step_of = np.full(len(raw.steps), -1, np.int64)
-    step_of[sequence] = np.arange(step_count)
+    step_of[step_indices] = np.arange(step_count)
     step_of_row = step_of[all_rows["step"]]
     kinds = all_rows["kind"]
-    space = facts.space[instruction_index].astype(np.int8)
+    space = kernel_listing.space[instruction_index].astype(np.int8)
     address = np.full((step_count, layout.LANES), -1, np.int64)
     address_rows = np.flatnonzero((kinds == layout.ROW_ADDRESS) & (step_of_row >= 0))
     address_rows = address_rows[space[step_of_row[address_rows]] >= 0]
@@ -252,7 +257,7 @@ def _make_warp_trace(
     )
     _resolve_generic(space, address, step_records["executed"])
     sectors, wavefronts = _compute_access_costs(
-        facts, instruction_index, space, address, step_records["executed"]
+        kernel_listing, instruction_index, space, address, step_records["executed"]
     )
     value = np.zeros((step_count, layout.LANES), np.uint64)
     value_rows = np.flatnonzero((kinds == layout.ROW_REGISTER) & (step_of_row >= 0))
@@ -260,10 +265,10 @@ def _make_warp_trace(
         _lanes_of_masks(all_rows["mask"][value_rows]), all_rows["lanes"][value_rows], 0
     )
     detail = _make_step_detail(
-        facts, step_records, sequence, instruction_index, all_rows, step_of_row, shared
+        kernel_listing, step_records, step_indices, instruction_index, all_rows, step_of_row, shared
     )
-    lines = np.array([instruction.line for instruction in facts.code], np.int32)
-    columns = np.array([instruction.column for instruction in facts.code], np.int32)
+    lines = np.array([instruction.line for instruction in kernel_listing.code], np.int32)
+    columns = np.array([instruction.column for instruction in kernel_listing.code], np.int32)
     return WarpTrace(
         provenance=provenance,
         kernel_name=launch.packed.title,
@@ -273,7 +278,7 @@ def _make_warp_trace(
         block_index=request.block_index,
         warp_index=warp,
         granularity="instruction",
-        instruction=tuple(instruction.text for instruction in facts.code),
+        instruction=tuple(instruction.text for instruction in kernel_listing.code),
         pc=instruction_index.astype(np.int32),
         line=lines[instruction_index],
         column=columns[instruction_index],
@@ -282,15 +287,15 @@ def _make_warp_trace(
         text_index=instruction_index.astype(np.int32),
         space=results.SPACES,
         access_space=space,
-        access_is_store=facts.store[instruction_index],
-        access_size_bytes=facts.size_bytes[instruction_index],
+        access_is_store=kernel_listing.store[instruction_index],
+        access_size_bytes=kernel_listing.size_bytes[instruction_index],
         address=address,
         sectors=sectors,
         wavefronts=wavefronts,
         value=value,
-        value_type=tuple(t[0] if t else "" for t in facts.register_types),
+        value_type=tuple(t[0] if t else "" for t in kernel_listing.register_types),
         value_register=tuple(
-            register_names[0] if register_names else "" for register_names in facts.registers
+            register_names[0] if register_names else "" for register_names in kernel_listing.registers
         ),
         truncated=raw.truncated,
         note=note,
@@ -299,7 +304,7 @@ def _make_warp_trace(
 
 
 def _make_step_detail(
-    facts: KernelListing,
+    kernel_listing: KernelListing,
     steps: npt.NDArray[Any],
     sequence: Ints,
     instruction_index: Ints,
@@ -314,13 +319,13 @@ def _make_step_detail(
     for instruction, n in {
         *zip(instruction_index[step_of_row[extra_rows]].tolist(), position.tolist(), strict=True)
     }:
-        key = facts.registers[instruction][n], facts.register_types[instruction][n]
+        key = kernel_listing.registers[instruction][n], kernel_listing.register_types[instruction][n]
         matches = (instruction_index[step_of_row[extra_rows]] == instruction) & (position == n)
         name[matches] = names.setdefault(key, len(names))
     written_rows, width = _find_written_rows(rows)
-    of_warp = step_of_row[written_rows] >= 0
-    written_rows = written_rows[of_warp]
-    width = width[of_warp]
+    is_of_warp = step_of_row[written_rows] >= 0
+    written_rows = written_rows[is_of_warp]
+    width = width[is_of_warp]
     step_index = step_of_row[written_rows]
     first_rows = np.flatnonzero(np.diff(step_index, prepend=-1))
     chunk_index = np.arange(len(step_index)) - np.repeat(first_rows, np.diff([*first_rows, len(step_index)]))
@@ -336,9 +341,9 @@ def _make_step_detail(
         stored_part=chunk_index.astype(np.int16),
         stored_width_bytes=width.astype(np.int8),
         stored_value=rows["lanes"][written_rows],
-        stored_type=facts.stored_types,
-        order=facts.order,
-        loops=facts.loops,
+        stored_type=kernel_listing.stored_types,
+        order=kernel_listing.order,
+        loops=kernel_listing.loops,
         shared=shared,
     )
 
@@ -360,7 +365,7 @@ def _resolve_generic(
 
 
 def _compute_access_costs(
-    facts: KernelListing,
+    kernel_listing: KernelListing,
     instruction_index: Ints,
     space: npt.NDArray[np.int8],
     address: npt.NDArray[np.int64],
@@ -371,14 +376,14 @@ def _compute_access_costs(
     wavefronts = np.zeros(len(instruction_index), np.int32)
     accesses = np.flatnonzero((space >= 0) & (executed != 0))
     lanes = _lanes_of_masks(executed[accesses])
-    lowest = np.where(lanes, address[accesses], np.iinfo(np.int64).max).min(
+    lowest_address = np.where(lanes, address[accesses], np.iinfo(np.int64).max).min(
         axis=1, initial=np.iinfo(np.int64).max
     )
-    relative = np.where(
-        lanes, address[accesses] - (lowest // _BANK_PERIOD_BYTES * _BANK_PERIOD_BYTES)[:, None], -1
+    relative_address = np.where(
+        lanes, address[accesses] - (lowest_address // _BANK_PERIOD_BYTES * _BANK_PERIOD_BYTES)[:, None], -1
     )
     cost_of_pattern: dict[tuple[int, int, bytes], tuple[int, int]] = {}
-    pattern_bytes = relative.tobytes()
+    pattern_bytes = relative_address.tobytes()
     row_bytes = 8 * layout.LANES
     for access_number, (step_index, space_code, instruction) in enumerate(
         zip(accesses.tolist(), space[accesses].tolist(), instruction_index[accesses].tolist(), strict=True)
@@ -391,10 +396,10 @@ def _compute_access_costs(
         if key not in cost_of_pattern:
             cost_of_pattern[key] = results.compute_access_cost(
                 results.SPACES[space_code],
-                int(facts.size_bytes[instruction]),
-                relative[access_number],
+                int(kernel_listing.size_bytes[instruction]),
+                relative_address[access_number],
                 int(executed[step_index]),
-                facts.rules[instruction],
+                kernel_listing.rules[instruction],
             )
         sectors[step_index], wavefronts[step_index] = cost_of_pattern[key]
     return sectors, wavefronts

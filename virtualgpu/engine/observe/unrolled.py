@@ -52,21 +52,21 @@ def find_unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[i
     loops_by_source: dict[int, list[int]] = {}
     source_loops = sorted(_find_traced_loops(debug_build), key=lambda loop: -len(loop.lines))
     for loop_index, loop in enumerate(loops):
-        matching = [
+        matching_loops = [
             n for n, source_loop in enumerate(source_loops) if min(source_loop.lines, default=0) in loop.lines
         ]
-        if matching:  # the outermost loop of the source that is in this one
-            loops_by_source.setdefault(matching[0], []).append(loop_index)
+        if matching_loops:  # the outermost loop of the source that is in this one
+            loops_by_source.setdefault(matching_loops[0], []).append(loop_index)
     for source_number, loop_indices in loops_by_source.items():
         # Iterations that do not fill an unrolled one run in a second loop, with one source iteration each.
-        main, *other_loops = sorted(loop_indices, key=lambda number: -loops[number].instruction_count)
+        main_loop, *other_loops = sorted(loop_indices, key=lambda number: -loops[number].instruction_count)
         remaining_count = source_loops[source_number].iterations - sum(
             loops[other_loop].iterations for other_loop in other_loops
         )
-        iterations = loops[main].iterations
+        iterations = loops[main_loop].iterations
         factor = int(remaining_count.max(initial=0) // max(1, iterations.max(initial=0)))
-        if 2 <= factor <= loops[main].repeats and np.array_equal(remaining_count, factor * iterations):
-            factors[main] = factor
+        if 2 <= factor <= loops[main_loop].repeats and np.array_equal(remaining_count, factor * iterations):
+            factors[main_loop] = factor
     return tuple(factors)
 
 

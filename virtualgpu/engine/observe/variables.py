@@ -84,8 +84,8 @@ class TracedRun:
 
     def times(self, positions: Iterable[int]) -> Ints:
         """Return the number of times that each thread executed the instructions at the given indices."""
-        missing = [position for position in positions if position not in self._times]
-        for position in missing:
+        uncounted_positions = [position for position in positions if position not in self._times]
+        for position in uncounted_positions:
             self._times[position] = np.concatenate(
                 [
                     expand_lane_masks(trace.executed_mask[warp_steps[position]]).sum(axis=0)
@@ -181,7 +181,7 @@ def find_variables(
     """
     function_of_label = {label: function for function in ptx.functions.values() for label in function.labels}
     debug_definitions = list(debug_build.definitions())
-    candidates = list(optimised.definitions())
+    optimised_definitions = list(optimised.definitions())
     variables = []
     for variable in sorted(declarations, key=lambda declared_variable: declared_variable.parameter >= 0):
         function = function_of_label.get(variable.function)
@@ -190,10 +190,14 @@ def find_variables(
         own_definitions = [
             d for d in debug_definitions if d.function == function.name and d.register in variable.registers
         ]
-        writes = [d for d in own_definitions if not _is_copy(d.instruction, variable)]
-        writers = _find_writers(optimised, debug_build, variable, writes, candidates) if writes else ()
+        variable_writes = [d for d in own_definitions if not _is_copy(d.instruction, variable)]
+        writers = (
+            _find_writers(optimised, debug_build, variable, variable_writes, optimised_definitions)
+            if variable_writes
+            else ()
+        )
         # The value of a parameter is known from the call; a parameter without a register is left out.
-        if writers or (writes and variable.parameter < 0):
+        if writers or (variable_writes and variable.parameter < 0):
             last_line = _find_last_line(function, variable)
             variables.append(
                 Variable(
@@ -233,25 +237,29 @@ def _find_writers(
 ) -> tuple[int, ...]:
     """Return the optimized instructions that write a variable, or none if they do not explain its values."""
     is_complete = optimised.is_complete and debug_build.is_complete
-    matching = [definition for definition in candidates if _fits_type(definition.type, variable.kind)]
-    constants = {definition.position for definition in matching if _sets_constant(definition.instruction)}
+    fitting_definitions = [
+        definition for definition in candidates if _fits_type(definition.type, variable.kind)
+    ]
+    constant_positions = {
+        definition.position for definition in fitting_definitions if _sets_constant(definition.instruction)
+    }
     writers: set[int] = set()
     missing: list[int] = []
 
     def explain(positions: list[int], guesses_: Iterable[list[int]]) -> bool:
-        expected = debug_build.written(positions)
+        expected_values = debug_build.written(positions)
         # A constant in all lanes occurs in many registers by chance: only instructions that set it count, or
         # the result.
-        values = {int(expected_value) for lane in expected for expected_value in lane}
-        is_distinctive = len(values) > 1 or max(lane.size for lane in expected) > 1
+        values = {int(expected_value) for lane in expected_values for expected_value in lane}
+        is_distinctive = len(values) > 1 or max(lane.size for lane in expected_values) > 1
         guesses = (
             guess
             for guess_index, guess in enumerate(guesses_)
             if guess
             and writers.isdisjoint(guess)
-            and (is_distinctive or not guess_index or constants.issuperset(guess))
+            and (is_distinctive or not guess_index or constant_positions.issuperset(guess))
         )
-        execution_counts = [lane.size for lane in expected]
+        execution_counts = [lane.size for lane in expected_values]
         plausible_guesses = (
             guess
             for guess in guesses
@@ -260,16 +268,16 @@ def _find_writers(
         is_confirmed = (
             guess
             for guess in plausible_guesses
-            if _values_agree(optimised.written(guess), expected, variable.kind, is_complete)
+            if _values_agree(optimised.written(guess), expected_values, variable.kind, is_complete)
             and (
                 is_complete
                 or np.array_equal(optimised.times(guess), execution_counts)
                 or (optimised.repeats_to_end(guess) and debug_build.repeats_to_end(positions))
             )
         )
-        match = next(is_confirmed, [])
-        writers.update(match)
-        return bool(match)
+        confirmed_guess = next(is_confirmed, [])
+        writers.update(confirmed_guess)
+        return bool(confirmed_guess)
 
     for statement in sorted(
         {(definition.instruction.line, definition.instruction.column) for definition in writes}
@@ -279,10 +287,10 @@ def _find_writers(
             for definition in writes
             if (definition.instruction.line, definition.instruction.column) == statement
         ]
-        missing += [] if explain(positions, _guess_writers(matching, statement[0])) else positions
+        missing += [] if explain(positions, _guess_writers(fitting_definitions, statement[0])) else positions
     # The compiler may have merged two arms of a branch into one instruction, which has the line of the
     # branch.
-    if missing and explain(missing, ([], *([definition.position] for definition in matching))):
+    if missing and explain(missing, ([], *([definition.position] for definition in fitting_definitions))):
         missing = []
     if not writers or (missing and not is_complete):
         return ()
@@ -341,19 +349,23 @@ def _values_agree(actual: Values, expected: Values, kind: str, is_complete: bool
     """
     if not any(a.size and b.size for a, b in zip(actual, expected, strict=True)):
         return False
-    mask = np.uint64((1 << int(kind[1:])) - 1)
+    type_mask = np.uint64((1 << int(kind[1:])) - 1)
     for a, b in zip(actual, expected, strict=True):
         if is_complete and a.size != b.size:
             return False
-        size = min(a.size, b.size)
-        x = a[:size] & mask
-        y = b[:size] & mask
+        common_count = min(a.size, b.size)
+        x = a[:common_count] & type_mask
+        y = b[:common_count] & type_mask
         if kind in ("f32", "f64"):
-            width = int(kind[1:]) // 8
-            floats = [bits.astype(f"u{width}").view(f"f{width}") for bits in (x, y)]
-            scale = np.nanmax(np.abs(floats[1]), initial=0.0) if size else 0.0
+            width_bytes = int(kind[1:]) // 8
+            float_values = [bits.astype(f"u{width_bytes}").view(f"f{width_bytes}") for bits in (x, y)]
+            largest_magnitude = np.nanmax(np.abs(float_values[1]), initial=0.0) if common_count else 0.0
             if not np.allclose(
-                floats[0], floats[1], rtol=_RELATIVE_TOLERANCE, atol=1e-6 * scale, equal_nan=True
+                float_values[0],
+                float_values[1],
+                rtol=_RELATIVE_TOLERANCE,
+                atol=1e-6 * largest_magnitude,
+                equal_nan=True,
             ):
                 return False
         elif not np.array_equal(x, y):

@@ -38,10 +38,10 @@ def read_lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
     """Return the program counters of all lanes of a block as a writable array of shape (warps, 32)."""
     context_record = worker.context[0]
     frames_address = int(context_record["frames"])
-    stride = int(context_record["frame_stride"])
+    frame_stride = int(context_record["frame_stride"])
     warps = int(context_record["warps"])
-    raw = worker.bytes_at(frames_address, stride * warps).reshape(warps, stride)
-    return raw[:, : 4 * layout.LANES].view(np.int32)
+    frame_rows = worker.bytes_at(frames_address, frame_stride * warps).reshape(warps, frame_stride)
+    return frame_rows[:, : 4 * layout.LANES].view(np.int32)
 
 
 def find_running_thread(worker: Worker) -> tuple[int, int, int] | None:
@@ -63,11 +63,11 @@ def find_expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask
     lanes that have arrived, `mask`, are expected.
     """
     context_record = worker.context[0]
-    frame = int(context_record["frames"]) + warp * int(context_record["frame_stride"])
-    if worker.bytes_at(frame + layout.ROTATED_OFFSET, 4).view(np.int32)[0]:
+    frame_address = int(context_record["frames"]) + warp * int(context_record["frame_stride"])
+    if worker.bytes_at(frame_address + layout.ROTATED_OFFSET, 4).view(np.int32)[0]:
         return mask
-    pcs = worker.bytes_at(frame, 4 * layout.LANES).view(np.int32)
-    alive = pcs != layout.EXITED
+    pcs = worker.bytes_at(frame_address, 4 * layout.LANES).view(np.int32)
+    is_expected = pcs != layout.EXITED
     excused_lanes = worker.excused.get(barrier.pc)
     if excused_lanes is None:
         plan = worker.launch.kernel.plans[0]
@@ -75,55 +75,53 @@ def find_expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask
             plan.function, plan.flow, barrier.pc
         )
     waiting_lanes = pcs >= layout.AT_BARRIER
-    alive &= ~np.isin(np.where(waiting_lanes, -1, pcs & (layout.PARKED_PC - 1)), excused_lanes)
-    waiting_here = [
+    is_expected &= ~np.isin(np.where(waiting_lanes, -1, pcs & (layout.PARKED_PC - 1)), excused_lanes)
+    lanes_at_barrier = [
         lane
-        for lane in np.flatnonzero(waiting_lanes & alive)
+        for lane in np.flatnonzero(waiting_lanes & is_expected)
         if _find_barrier(worker, int(pcs[lane])) is barrier
     ]
-    alive[waiting_here] = False  # they wait here already, and were checked when they arrived
-    return mask | int.from_bytes(np.packbits(alive, bitorder="little").tobytes(), "little")
+    is_expected[lanes_at_barrier] = False  # they wait here already, and were checked when they arrived
+    return mask | int.from_bytes(np.packbits(is_expected, bitorder="little").tobytes(), "little")
 
 
 def _find_barrier(worker: Worker, wait_code: int) -> ir.Instruction:
     """Return the barrier instruction at which lanes with this mark wait: the last one before their block."""
     plan = worker.launch.kernel.plans[0]
-    resume = plan.flow.blocks[wait_code & _BLOCK_MASK]
-    return plan.function.instructions[resume.first - 1]
+    resumed_block = plan.flow.blocks[wait_code & _BLOCK_MASK]
+    return plan.function.instructions[resumed_block.first - 1]
 
 
 def open_barriers(worker: Worker) -> int:
     """Open every barrier that all expected threads have reached, or report a deadlock if there is none."""
     pcs = read_lane_pcs(worker)
-    waiting_lanes = (pcs >= layout.AT_BARRIER) & (pcs != layout.EXITED)
-    alive = pcs != layout.EXITED
+    is_waiting = (pcs >= layout.AT_BARRIER) & (pcs != layout.EXITED)
+    is_alive = pcs != layout.EXITED
     context_record = worker.context[0]
     is_opened = False
     for barrier_index in np.unique(
-        (pcs[waiting_lanes] >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1)
+        (pcs[is_waiting] >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1)
     ).tolist():
-        waiting_here = waiting_lanes & (
-            (pcs >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1) == barrier_index
-        )
+        is_at_barrier = is_waiting & ((pcs >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1) == barrier_index)
         expected_lanes = int(context_record["barrier_counts"][barrier_index])
-        arrived_lanes = int(waiting_here.sum()) + int(context_record["barrier_arrived"][barrier_index])
-        if arrived_lanes < (expected_lanes or int(alive.sum())):
+        arrived_lanes = int(is_at_barrier.sum()) + int(context_record["barrier_arrived"][barrier_index])
+        if arrived_lanes < (expected_lanes or int(is_alive.sum())):
             continue
-        wait_codes = np.unique(pcs[waiting_here]).tolist()
+        wait_codes = np.unique(pcs[is_at_barrier]).tolist()
         if (
             not expected_lanes
             and len(wait_codes) > 1
-            and (divergent := _find_divergent_warps(pcs, waiting_here)).any()
+            and (is_divergent := _find_divergent_warps(pcs, is_at_barrier)).any()
         ):
-            return _record_fault(worker, layout.DIVERGENT_BARRIER, waiting_here & divergent[:, None], pcs)
-        _write_reduction(worker, pcs, waiting_here, wait_codes)
+            return _record_fault(worker, layout.DIVERGENT_BARRIER, is_at_barrier & is_divergent[:, None], pcs)
+        _write_reduction(worker, pcs, is_at_barrier, wait_codes)
         context_record["barrier_arrived"][barrier_index] = 0
         if worker.launch.options.observer is not None:
-            is_whole_block = bool((waiting_here == alive).all())
+            is_whole_block = bool((is_at_barrier == is_alive).all())
             worker.launch.options.observer.barrier(
-                int(context_record["block_linear"]), waiting_here, is_whole_block, barrier_index
+                int(context_record["block_linear"]), is_at_barrier, is_whole_block, barrier_index
             )
-        pcs[waiting_here] &= _BLOCK_MASK
+        pcs[is_at_barrier] &= _BLOCK_MASK
         is_opened = True
     if is_opened:
         status = worker.status
@@ -132,7 +130,7 @@ def open_barriers(worker: Worker) -> int:
         )
         return layout.BARRIER_OPENED
     if not (worker.status == layout.STATUS_YIELDED).any():
-        return _record_fault(worker, layout.BARRIER_DEADLOCK, waiting_lanes, pcs)
+        return _record_fault(worker, layout.BARRIER_DEADLOCK, is_waiting, pcs)
     return layout.NO_BARRIER_OPENED
 
 
@@ -146,8 +144,8 @@ def _find_divergent_warps(
     """
     lowest_pc = np.where(waiting_here, pcs, np.iinfo(np.int32).max).min(axis=1)
     highest_pc = np.where(waiting_here, pcs, -1).max(axis=1)
-    divergent: npt.NDArray[np.bool_] = waiting_here.any(axis=1) & (lowest_pc != highest_pc)
-    return divergent
+    is_divergent: npt.NDArray[np.bool_] = waiting_here.any(axis=1) & (lowest_pc != highest_pc)
+    return is_divergent
 
 
 def _record_fault(worker: Worker, code: int, lanes: npt.NDArray[np.bool_], pcs: npt.NDArray[np.int32]) -> int:
@@ -180,8 +178,8 @@ def _describe_waiting(
         if other_count
         else ""
     )
-    wait = noun(waiting_count, "waits", "wait")
-    return f"{count(waiting_count, 'thread')} {wait} for more threads than can arrive{location}"
+    wait_verb = noun(waiting_count, "waits", "wait")
+    return f"{count(waiting_count, 'thread')} {wait_verb} for more threads than can arrive{location}"
 
 
 def _write_reduction(
@@ -194,26 +192,28 @@ def _write_reduction(
             continue
         plan = worker.launch.kernel.plans[0]
         (name,) = cfg.find_definitions_and_uses(instruction)[0]
-        bits = (worker.predicates[:, None] >> np.arange(layout.LANES, dtype=np.uint32)) & 1
-        true_count = int((bits.astype(bool) & waiting_here).sum())
-        result: Any = true_count > 0
+        predicate_bits = (worker.predicates[:, None] >> np.arange(layout.LANES, dtype=np.uint32)) & 1
+        true_count = int((predicate_bits.astype(bool) & waiting_here).sum())
+        reduction_result: Any = true_count > 0
         if "popc" in instruction.parts:
-            result = true_count
+            reduction_result = true_count
         elif "and" in instruction.parts:
-            result = true_count == int(waiting_here.sum())
+            reduction_result = true_count == int(waiting_here.sum())
         context_record = worker.context[0]
         for warp in np.nonzero((pcs == wait_code).any(axis=1))[0].tolist():
             lanes = (pcs[warp] == wait_code) & waiting_here[warp]
             if worker.launch.trace is not None:
                 worker.launch.trace.note_reduction(
-                    worker.context[0], warp, plan.index, instruction.pc, lanes, int(result)
+                    worker.context[0], warp, plan.index, instruction.pc, lanes, int(reduction_result)
                 )
             slot_address = (
                 int(context_record["frames"]) + warp * int(context_record["frame_stride"]) + plan.slots[name]
             )
             if "popc" in instruction.parts:
-                worker.bytes_at(slot_address, 4 * layout.LANES).view(np.uint32)[lanes] = result
+                worker.bytes_at(slot_address, 4 * layout.LANES).view(np.uint32)[lanes] = reduction_result
             else:
                 predicate_word = worker.bytes_at(slot_address, 4).view(np.uint32)
-                mask = np.uint32(sum(1 << n for n in np.nonzero(lanes)[0].tolist()))
-                predicate_word[0] = (predicate_word[0] & ~mask) | (mask if result else np.uint32(0))
+                lane_mask = np.uint32(sum(1 << n for n in np.nonzero(lanes)[0].tolist()))
+                predicate_word[0] = (predicate_word[0] & ~lane_mask) | (
+                    lane_mask if reduction_result else np.uint32(0)
+                )

@@ -62,9 +62,9 @@ def count_cores() -> int:
 def _create_pool() -> concurrent.futures.ThreadPoolExecutor:
     thread_count = count_cores()
     pool = concurrent.futures.ThreadPoolExecutor(thread_count, "gpulab-engine")
-    gate = threading.Barrier(thread_count)
+    start_barrier = threading.Barrier(thread_count)
     with set_stack_size(_STACK_BYTES):
-        concurrent.futures.wait([pool.submit(gate.wait) for _ in range(thread_count)])
+        concurrent.futures.wait([pool.submit(start_barrier.wait) for _ in range(thread_count)])
     return pool
 
 
@@ -93,8 +93,8 @@ class BlockRunner:
     ) -> None:
         self.launch = launch
         self.live = live_ranges
-        size = launch.warps * (launch.kernel.frame_bytes + layout.LANES * launch.kernel.local_bytes)
-        self._capacity = max(16, _MAX_SUSPENDED_BYTES // max(size, 1))
+        block_bytes = launch.warps * (launch.kernel.frame_bytes + layout.LANES * launch.kernel.local_bytes)
+        self._capacity = max(16, _MAX_SUSPENDED_BYTES // max(block_bytes, 1))
         if launch.options.resident_blocks:
             self._capacity = min(self._capacity, -(-launch.options.resident_blocks // runners))
         self.latest = Worker(launch, live_ranges)  # the worker that ran last
@@ -128,18 +128,18 @@ class BlockRunner:
         position = 0
         suspended_workers: deque[Worker] = deque()
         capacity = len(order) if self.launch.packed.cooperative else self._capacity
-        seed = self.launch.options.turns_seed
-        random = None if seed is None else np.random.default_rng(seed)
+        turns_seed = self.launch.options.turns_seed
+        generator = None if turns_seed is None else np.random.default_rng(turns_seed)
         turns_without_progress = 0  # turns since a block made progress
         while position < len(order) or suspended_workers:
-            current = worker
+            current_worker = worker
             can_start_block = position < len(order) and len(suspended_workers) < capacity
-            if random is not None and can_start_block and suspended_workers:
+            if generator is not None and can_start_block and suspended_workers:
                 can_start_block = turns_without_progress > len(suspended_workers) or (
-                    len(suspended_workers) < _MAX_BLOCKS_IN_FLIGHT and random.random() < 0.5
+                    len(suspended_workers) < _MAX_BLOCKS_IN_FLIGHT and generator.random() < 0.5
                 )
-            if random is not None and not turns_without_progress:
-                suspended_workers.rotate(int(random.integers(len(suspended_workers) + 1)))
+            if generator is not None and not turns_without_progress:
+                suspended_workers.rotate(int(generator.integers(len(suspended_workers) + 1)))
             if can_start_block:
                 self._first_position = position
                 self._running = worker
@@ -153,7 +153,7 @@ class BlockRunner:
                     worker = Worker(self.launch, self.live)
                     self.workers.append(worker)
             else:
-                current = resumed_worker = self.latest = suspended_workers.popleft()
+                current_worker = resumed_worker = self.latest = suspended_workers.popleft()
                 status = resumed_worker.resume()
                 if status in _SUSPENDED_STATUSES:
                     suspended_workers.append(resumed_worker)
@@ -163,7 +163,7 @@ class BlockRunner:
             turns_without_progress = turns_without_progress + 1 if status == layout.STATUS_YIELDED else 0
             if status == layout.STATUS_FAULT:
                 if len(suspended_workers) + 1 >= capacity and position < len(order):
-                    current.report = _ALL_WAIT_MESSAGE.format(
+                    current_worker.report = _ALL_WAIT_MESSAGE.format(
                         len(suspended_workers) + 1, len(order) - position
                     )
                 self.launch.abort[0] = 1
@@ -173,9 +173,9 @@ class BlockRunner:
     @property
     def ended(self) -> int:
         """Number of blocks of the runner that have finished so far."""
-        running = self._running
+        running_worker = self._running
         return self._completed + (
-            max(running.next_position - self._first_position, 0) if running is not None else 0
+            max(running_worker.next_position - self._first_position, 0) if running_worker is not None else 0
         )
 
     @property
@@ -183,11 +183,11 @@ class BlockRunner:
         """The progress of the runner, as a tuple of three numbers. It contains the number of finished blocks,
         the running block, and that block's number of finished threads.
         """
-        running = self._running
-        if running is None:
+        running_worker = self._running
+        if running_worker is None:
             return self.ended, -1, 0
-        exited_lanes = np.count_nonzero(barriers.read_lane_pcs(running) == layout.EXITED)
-        return self.ended, int(running.context[0]["block_linear"]), int(exited_lanes)
+        exited_lanes = np.count_nonzero(barriers.read_lane_pcs(running_worker) == layout.EXITED)
+        return self.ended, int(running_worker.context[0]["block_linear"]), int(exited_lanes)
 
 
 def run_launch_parts(
@@ -208,21 +208,23 @@ def run_launch_parts(
     workers_used: list[Worker] = []
     onlooker = None if launch.options.onlooker is None else launch.options.onlooker()
     try:
-        for part_launch, order in launch_parts:
-            if not order.size:
+        for part_launch, block_order in launch_parts:
+            if not block_order.size:
                 continue
-            workers = 1
+            runner_count = 1
             if (
                 not part_launch.serial
                 and part_launch.trace is None
-                and order.size * part_launch.warps >= _MIN_PARALLEL_WARPS
+                and block_order.size * part_launch.warps >= _MIN_PARALLEL_WARPS
             ):
-                workers = min(count_cores(), int(order.size))
+                runner_count = min(count_cores(), int(block_order.size))
             live_allocations = part_launch.memory.live()
-            runners = [BlockRunner(part_launch, live_allocations, workers) for _ in range(workers)]
-            orders = [np.ascontiguousarray(blocks) for blocks in np.array_split(order, workers)]
+            runners = [BlockRunner(part_launch, live_allocations, runner_count) for _ in range(runner_count)]
+            block_orders = [
+                np.ascontiguousarray(blocks) for blocks in np.array_split(block_order, runner_count)
+            ]
             watchdog.begin(runners)
-            futures = _run_blocks_of_part(part_launch, runners, orders, watchdog, onlooker)
+            futures = _run_blocks_of_part(part_launch, runners, block_orders, watchdog, onlooker)
             workers_used += [worker for runner in runners for worker in runner.workers]
             if not all(future.result() for future in futures):
                 if watchdog.has_stopped:
@@ -289,9 +291,11 @@ def _run_blocks_of_part(
         launch.abort[0] = 1
         concurrent.futures.wait(futures)
         if isinstance(interruption, KeyboardInterrupt):
-            faulty = [fault for runner in runners for worker in runner.workers if (fault := worker.fault())]
+            worker_faults = [
+                fault for runner in runners for worker in runner.workers if (fault := worker.fault())
+            ]
             raise KeyboardInterrupt(
-                faults.make_stop_message(faulty, launch.packed.title, launch.source)
+                faults.make_stop_message(worker_faults, launch.packed.title, launch.source)
             ) from None
         raise
     return futures

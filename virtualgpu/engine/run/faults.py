@@ -184,8 +184,8 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
             error.kind = TOO_LONG_KIND
         error.space = _SPACES.get(fault.code, "")
         if fault.code == layout.ILLEGAL_GLOBAL:
-            array = memory.nearest(fault.address if fault.base is None else fault.base)
-            error.array = array.label if array is not None else ""
+            nearest_array = memory.nearest(fault.address if fault.base is None else fault.base)
+            error.array = nearest_array.label if nearest_array is not None else ""
         if fault.code == layout.MISALIGNED and fault.instruction is not None:
             error.space = memory_ops.space_of(fault.instruction)
     return error

@@ -242,20 +242,20 @@ class Program:
             serial=packed.cooperative or is_observed or in_order or options.turns_seed is not None,
             grid_workspace=self._grid_workspace(memory) if packed.cooperative else 0,
         )
-        order = options.block_order
-        if order is None:
-            order = np.arange(launch.block_clock.size, dtype=np.int64)
+        block_order = options.block_order
+        if block_order is None:
+            block_order = np.arange(launch.block_clock.size, dtype=np.int64)
         machine_code.improve()
         start_s = time.perf_counter()
         if trace is None:
-            workers = run_launch_parts(launch, [(launch, order)])
+            workers = run_launch_parts(launch, [(launch, block_order)])
         else:
             traced_kernel, traced_code, _ = _compile_kernel(
                 self.ptx, packed.name, with_counters, True, is_observed
             )
             traced_block = results.to_linear_index(trace.block_index, packed.grid)
-            position = int(np.nonzero(order == traced_block)[0][0])
-            traced = launch.with_trace(
+            position = int(np.nonzero(block_order == traced_block)[0][0])
+            traced_launch = launch.with_trace(
                 traced_kernel,
                 traced_code,
                 self._variable_addresses(traced_kernel, memory),
@@ -263,12 +263,12 @@ class Program:
                 trace,
             )
             launch_parts = [
-                (launch, order[:position]),
-                (traced, order[position : position + 1]),
-                (launch, order[position + 1 :]),
+                (launch, block_order[:position]),
+                (traced_launch, block_order[position : position + 1]),
+                (launch, block_order[position + 1 :]),
             ]
             if packed.cooperative:  # the blocks wait for each other
-                launch_parts = [(traced, order)]
+                launch_parts = [(traced_launch, block_order)]
             workers = run_launch_parts(launch, launch_parts)
         machine_code.note_run_time(time.perf_counter() - start_s)
         provenance = Provenance("modelled", options.device_name)
@@ -292,14 +292,16 @@ class Program:
         if trace is None:
             return result
         if trace.accesses and counters is not None:
-            result = replace(result, access_trace=accesses.make_access_trace(traced, counters, trace))
+            result = replace(result, access_trace=accesses.make_access_trace(traced_launch, counters, trace))
         if trace.fragments:
-            result = replace(result, fragment_trace=fragments.make_fragment_trace(traced, provenance, trace))
+            result = replace(
+                result, fragment_trace=fragments.make_fragment_trace(traced_launch, provenance, trace)
+            )
         if not trace.steps:
             return result
-        record = tracing.make_block_trace(traced, provenance, trace)
-        warp_trace = next((warp for warp in record.warps if warp.warp_index == trace.warp_index), None)
-        return replace(result, trace=warp_trace, block_trace=record if trace.whole_block else None)
+        block_trace = tracing.make_block_trace(traced_launch, provenance, trace)
+        warp_trace = next((warp for warp in block_trace.warps if warp.warp_index == trace.warp_index), None)
+        return replace(result, trace=warp_trace, block_trace=block_trace if trace.whole_block else None)
 
     def _grid_workspace(self, memory: DeviceMemory) -> int:
         """Return the address of the driver's workspace for ``grid.sync()`` of cooperative groups."""

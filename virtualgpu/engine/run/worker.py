@@ -45,9 +45,15 @@ def _aligned_buffer(size_bytes: int, align: int = 128) -> tuple[npt.NDArray[np.u
 def make_thread_indices(block: Dim3) -> npt.NDArray[np.int32]:
     """Return the ``threadIdx`` of every lane of a block as an array of shape (warps, 3, 32)."""
     warps = -(-block[0] * block[1] * block[2] // layout.LANES)
-    lane = np.arange(warps * layout.LANES, dtype=np.int32)
-    columns = np.stack([lane % block[0], lane // block[0] % block[1], lane // (block[0] * block[1])])
-    return np.ascontiguousarray(columns.reshape(3, warps, layout.LANES).transpose(1, 0, 2).astype(np.int32))
+    thread_number = np.arange(warps * layout.LANES, dtype=np.int32)
+    axis_rows = np.stack(
+        [
+            thread_number % block[0],
+            thread_number // block[0] % block[1],
+            thread_number // (block[0] * block[1]),
+        ]
+    )
+    return np.ascontiguousarray(axis_rows.reshape(3, warps, layout.LANES).transpose(1, 0, 2).astype(np.int32))
 
 
 @functools.lru_cache(maxsize=256)
@@ -68,18 +74,18 @@ class Worker:
         self.accesses = np.zeros(max(len(tables.accesses), 1) * layout.ACCESS_STRIDE // 8, np.int64)
         self.branches = np.zeros(max(len(tables.branches), 1) * layout.BRANCH_STRIDE // 8, np.int64)
         self.blocks = np.zeros(max(len(tables.blocks), 1) * layout.BLOCK_STRIDE // 8, np.int64)
-        cache = np.zeros(max(len(tables.accesses), 1) * 2, np.int64)
+        sector_cache = np.zeros(max(len(tables.accesses), 1) * 2, np.int64)
         l1_slots = layout.count_l1_slots(launch.options.l1_bytes)
-        l1 = np.zeros(l1_slots, np.int64)
+        l1_tags = np.zeros(l1_slots, np.int64)
         warps = launch.warps
         frames, frames_address = _aligned_buffer(warps * kernel.frame_bytes + 64)
         local_stride = -(-32 * kernel.local_bytes // 64) * 64
-        local, local_address = _aligned_buffer(warps * local_stride + 64)
-        copies, copies_address = _aligned_buffer(warps * copy_queue.WARP_BYTES if tables.copies else 0)
+        local_memory, local_address = _aligned_buffer(warps * local_stride + 64)
+        copy_queues, copies_address = _aligned_buffer(warps * copy_queue.WARP_BYTES if tables.copies else 0)
         # Shared memory is uninitialized on a GPU too; all ones are read as NaN or -1, which is easy to
         # notice.
-        shared, shared_address = _aligned_buffer(launch.shared_bytes + 64)
-        shared[:] = 0xFF
+        shared_memory, shared_address = _aligned_buffer(launch.shared_bytes + 64)
+        shared_memory[:] = 0xFF
         self.status = np.zeros(warps, np.int32)
         self.predicates = np.zeros(warps, np.uint32)
         self.report = ""
@@ -87,7 +93,7 @@ class Worker:
         self.excused: dict[int, tuple[int, ...]] = {}  # by the pc of a barrier
         tids = make_thread_indices(launch.packed.block)
         params = np.frombuffer(launch.packed.params, np.uint8).copy()
-        starts, ends = _insert_range(live_allocations, params.ctypes.data, params.size)
+        range_starts, range_ends = _insert_range(live_allocations, params.ctypes.data, params.size)
         self.printf = _PRINTF_CALLBACK(self.on_printf)
         self.barrier = _BARRIER_CALLBACK(self.on_barrier)
         self.service = _SERVICE_CALLBACK(self.on_service)
@@ -100,17 +106,28 @@ class Worker:
         self._warp_now = ctypes.c_int32.from_address(context_address + layout.get_field_offset("warp"))
         self._budget = ctypes.c_int32.from_address(context_address + layout.get_field_offset("budget"))
         self._lane_views: dict[int, npt.NDArray[np.int64]] = {}
-        self.readable = starts, ends
-        self.own_memory = shared, local  # memory of its blocks, which no other worker accesses
-        self._kept_buffers = [cache, l1, frames, local, copies, shared, tids, params, starts, ends]
+        self.readable = range_starts, range_ends
+        self.own_memory = shared_memory, local_memory  # memory of its blocks, which no other worker accesses
+        self._kept_buffers = [
+            sector_cache,
+            l1_tags,
+            frames,
+            local_memory,
+            copy_queues,
+            shared_memory,
+            tids,
+            params,
+            range_starts,
+            range_ends,
+        ]
         buffers: dict[str, npt.NDArray[Any]] = {
             "params": params,
             "access_counters": self.accesses,
             "branch_counters": self.branches,
             "block_counters": self.blocks,
-            "access_cache": cache,
-            "live_starts": starts,
-            "live_ends": ends,
+            "access_cache": sector_cache,
+            "live_starts": range_starts,
+            "live_ends": range_ends,
             "abort_flag": launch.abort,
             "globals": launch.globals,
             "tids": tids,
@@ -120,19 +137,19 @@ class Worker:
             "block_sectors": launch.block_sectors,
             "block_wavefronts": launch.block_wavefronts,
             "block_longest": launch.block_longest,
-            "l1_table": l1,
+            "l1_table": l1_tags,
             "textures": launch.memory.textures.table,
         }
-        observer_code = watched = 0
+        observer_code = observed_flag = 0
         if launch.options.observer is not None:
-            observer_code, watched = launch.options.observer.watch(
+            observer_code, observed_flag = launch.options.observer.watch(
                 ctypes.cast(self.observer, ctypes.c_void_p).value or 0
             )
         rotate_every = layout.ROTATE_EVERY if launch.options.independent_threads else layout.NEVER_ROTATE
         field_values: dict[str, int] = {
             "shared": shared_address,
             "shared_bytes": launch.shared_bytes,
-            "live_count": len(starts),
+            "live_count": len(range_starts),
             "frames": frames_address,
             "frame_stride": kernel.frame_bytes,
             "local": local_address,
@@ -150,7 +167,7 @@ class Worker:
             "barrier": ctypes.cast(self.barrier, ctypes.c_void_p).value or 0,
             "service": ctypes.cast(self.service, ctypes.c_void_p).value or 0,
             "observer": observer_code,
-            "watched": watched,
+            "watched": observed_flag,
             "observed": int(launch.options.observer is not None),
             "patience": launch.patience,
             "hand_over": int(launch.options.turns_seed is not None),
@@ -195,9 +212,15 @@ class Worker:
                 if observer.access(block, warp, site, self.lanes_at(lanes), mask):
                     self._budget.value = 0
             elif site == layout.AT_BLOCK_BARRIER:
-                barrier = self.launch.kernel.plans[0].function.instructions[int(self.lanes_at(lanes)[0])]
+                barrier_instruction = self.launch.kernel.plans[0].function.instructions[
+                    int(self.lanes_at(lanes)[0])
+                ]
                 observer.wait(
-                    block, warp, barrier, mask, barriers.find_expected_lanes(self, barrier, warp, mask)
+                    block,
+                    warp,
+                    barrier_instruction,
+                    mask,
+                    barriers.find_expected_lanes(self, barrier_instruction, warp, mask),
                 )
             elif site == layout.ARRIVE:
                 observer.arrive(block, warp, mask, int(self.lanes_at(lanes)[0]))
@@ -206,8 +229,8 @@ class Worker:
             elif site == layout.SHUFFLE:
                 assert stored_address is not None
                 function, pc = divmod(int(self.lanes_at(stored_address)[0]), 1 << 32)
-                shuffle = self.launch.kernel.plans[function].function.instructions[pc]
-                observer.shuffle(block, warp, shuffle, self.lanes_at(lanes), mask)
+                shuffle_instruction = self.launch.kernel.plans[function].function.instructions[pc]
+                observer.shuffle(block, warp, shuffle_instruction, self.lanes_at(lanes), mask)
             else:
                 addresses = self.lanes_at(lanes) if lanes else None
                 observer.custom_event(block, warp, site, addresses, mask, stored_address or 0)
@@ -344,11 +367,13 @@ class Worker:
             function.instructions[pc] if 0 <= pc < len(function.instructions) else None
         )
         thread_index = int(context_record["warp"]) * 32 + (int(context_record["fault_lane"]) & 31)
-        message = str(self.error) if self.error else self.report
+        fault_message = str(self.error) if self.error else self.report
         if context_record["fault_code"] == layout.ASSERTED:
             text_address, file_address, line_number, _ = (int(v) for v in context_record["fault_extra"][:4])
             name = PurePath(printf.read_string(self.read, file_address)).name
-            message = f"`{printf.read_string(self.read, text_address)}` ({name}:{line_number & 0xFFFFFFFF})"
+            fault_message = (
+                f"`{printf.read_string(self.read, text_address)}` ({name}:{line_number & 0xFFFFFFFF})"
+            )
         return faults.Fault(
             int(context_record["fault_code"]),
             function,
@@ -360,7 +385,7 @@ class Worker:
             launch.shared_bytes,
             launch.kernel.local_bytes,
             launch.options.watchdog_s,
-            message,
+            fault_message,
             None if instruction is None else self.base_pointer(function, instruction),
             launch.progress,
         )

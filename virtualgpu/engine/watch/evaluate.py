@@ -196,25 +196,29 @@ class Evaluator:
         start_addresses = addresses_of_pointers(
             np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE))
         )
-        element = start_addresses + indices * element_type.size_bytes
+        element_addresses = start_addresses + indices * element_type.size_bytes
         low_address, high_address, outside_text = self._index_bounds(
-            base_lanes, start_addresses, element, base_text
+            base_lanes, start_addresses, element_addresses, base_text
         )
         known_lanes = address.known & index_lanes.known
         is_outside = known_lanes & ~(
-            (element >= low_address) & (element + element_type.size_bytes <= high_address)
+            (element_addresses >= low_address) & (element_addresses + element_type.size_bytes <= high_address)
         )
         if is_outside.any() and not self.outside_note:
             self.outside_note = outside_text(element_type, is_outside)
         return Lanes(
-            element_type, None, known_lanes, address.outside | index_lanes.outside | is_outside, element
+            element_type,
+            None,
+            known_lanes,
+            address.outside | index_lanes.outside | is_outside,
+            element_addresses,
         )
 
     def _index_bounds(
         self, base: Lanes, start: Ints, element: Ints, text: str
     ) -> tuple[Ints, Ints, Callable[[CType, Bools], str]]:
         """Return the first and last address that may be indexed, and the message for other indices."""
-        scene = self.scene
+        scope = self.scene
         if base.type.count > 0:
 
             def of_array(target: CType, is_outside: Bools) -> str:
@@ -225,32 +229,35 @@ class Evaluator:
 
             def describe_dynamic(target: CType, is_outside: Bools) -> str:
                 return (
-                    f"outside: {text} ends with the block's {number(scene.symbols.shared_bytes)} shared bytes"
+                    f"outside: {text} ends with the block's {number(scope.symbols.shared_bytes)} shared bytes"
                 )
 
-            return start, np.full_like(start, SHARED | scene.symbols.shared_bytes), describe_dynamic
-        arrays = sorted(scene.symbols.arrays.items())
-        starts = np.array([address for address, _ in arrays], np.int64)
-        ends = np.array([address + size for address, size in arrays], np.int64)
-        array_index = np.searchsorted(starts, start, side="right") - 1
-        in_array = (array_index >= 0) & (start < ends[array_index] if ends.size else False)
-        is_allocated = scene.memory.allocated(element) | (element >> TAG_SHIFT > 0)
+            return start, np.full_like(start, SHARED | scope.symbols.shared_bytes), describe_dynamic
+        sorted_arrays = sorted(scope.symbols.arrays.items())
+        array_starts = np.array([address for address, _ in sorted_arrays], np.int64)
+        array_ends = np.array([address + size for address, size in sorted_arrays], np.int64)
+        array_index = np.searchsorted(array_starts, start, side="right") - 1
+        in_array = (array_index >= 0) & (start < array_ends[array_index] if array_ends.size else False)
+        is_allocated = scope.memory.allocated(element) | (element >> TAG_SHIFT > 0)
         low_address = np.where(is_allocated, element, start)
         high_address = np.where(is_allocated, element + (1 << 20), start)
-        if ends.size:
-            low_address = np.where(in_array, starts[array_index], low_address)
-            high_address = np.where(in_array, ends[array_index], high_address)
+        if array_ends.size:
+            low_address = np.where(in_array, array_starts[array_index], low_address)
+            high_address = np.where(in_array, array_ends[array_index], high_address)
 
         def describe_pointer(target: CType, is_outside: Bools) -> str:
             affected_lanes = (
                 np.broadcast_to(
-                    in_array & (start == starts[array_index]) if ends.size else in_array, is_outside.shape
+                    in_array & (start == array_starts[array_index]) if array_ends.size else in_array,
+                    is_outside.shape,
                 )
                 & is_outside
             )
             if not affected_lanes.any():
                 return f"outside: {text} does not point to an array there"
-            sizes = np.broadcast_to(ends[array_index] - starts[array_index], is_outside.shape)[affected_lanes]
+            sizes = np.broadcast_to(array_ends[array_index] - array_starts[array_index], is_outside.shape)[
+                affected_lanes
+            ]
             return f"outside: the indices of {text} are 0 to {number(int(sizes[0]) // target.size_bytes - 1)}"
 
         return low_address, high_address, describe_pointer
@@ -316,11 +323,11 @@ def evaluate_watch(scene: WatchScope, expression: reading.Expression) -> Watched
     is_outside = np.broadcast_to(result.outside, shape) & scene.threads
     known_lanes = np.broadcast_to(result.known, shape) & scene.threads & ~is_outside
     bits = np.where(known_lanes, bits, 0)
-    changes = np.ones(shape[0], np.bool_)
-    changes[1:] = (
+    is_changed = np.ones(shape[0], np.bool_)
+    is_changed[1:] = (
         (bits[1:] != bits[:-1]) | (known_lanes[1:] != known_lanes[:-1]) | (is_outside[1:] != is_outside[:-1])
     ).any(axis=1)
-    changed_steps = np.flatnonzero(changes)
+    changed_steps = np.flatnonzero(is_changed)
     value_kind = "pred" if result.type.kind == "pred" or result.type.name == "bool" else result.type.kind
     value_kind = "f32" if value_kind in ("f16", "bf16") else value_kind
     return Watched(
@@ -372,12 +379,12 @@ def evaluate_stop(scene: WatchScope, stop: reading.StopCondition) -> Stop:
 def _find_steps_at_line(
     scene: WatchScope, stop: reading.StopCondition
 ) -> tuple[Ints, npt.NDArray[np.uint32], str]:
-    lines = scene.trace.code.rstrip("\n").count("\n") + 1
-    if not 1 <= stop.line <= lines:
-        raise WatchError(f"`{stop.text}`: the kernel's source has only the lines 1 to {number(lines)}.")
-    visits = scene.steps.visits
-    visit_steps = visits.begin[visits.line == stop.line].astype(np.int64)
-    executed_lines = sorted(set(visits.line.tolist()) - {0})
+    line_count = scene.trace.code.rstrip("\n").count("\n") + 1
+    if not 1 <= stop.line <= line_count:
+        raise WatchError(f"`{stop.text}`: the kernel's source has only the lines 1 to {number(line_count)}.")
+    line_visits = scene.steps.visits
+    visit_steps = line_visits.begin[line_visits.line == stop.line].astype(np.int64)
+    executed_lines = sorted(set(line_visits.line.tolist()) - {0})
     nearest_line = min(executed_lines, key=lambda line: abs(line - stop.line), default=0)
     stop_note = (
         ""
@@ -426,15 +433,17 @@ def _find_writing_lanes(scene: WatchScope, watched_place: reading.Expression) ->
             f"`write {watched_place.text}`: `{watched_place.text}` is not a location that the kernel writes. "
             "Write an element, as in `write y[3]`, or a variable that the kernel changes."
         )
-    writes = np.zeros((len(trace), WARP_SIZE), np.bool_)
+    has_written = np.zeros((len(trace), WARP_SIZE), np.bool_)
     if trace.access_is_store is None or trace.access_size_bytes is None or trace.address is None:
-        return writes
-    stores = np.flatnonzero(trace.access_is_store & (trace.executed_mask != 0))
-    address = addresses_of(trace, stores)
-    shape = writes.shape
-    start_address = np.broadcast_to(watched_value.address, shape)[stores]
-    known_lanes = np.broadcast_to(watched_value.known, shape)[stores]
+        return has_written
+    store_steps = np.flatnonzero(trace.access_is_store & (trace.executed_mask != 0))
+    address = addresses_of(trace, store_steps)
+    shape = has_written.shape
+    start_address = np.broadcast_to(watched_value.address, shape)[store_steps]
+    known_lanes = np.broadcast_to(watched_value.known, shape)[store_steps]
     end_address = start_address + watched_value.type.size_bytes
-    size = trace.access_size_bytes[stores].astype(np.int64)[:, None]
-    writes[stores] = (address >= 0) & known_lanes & (address < end_address) & (address + size > start_address)
-    return writes
+    size = trace.access_size_bytes[store_steps].astype(np.int64)[:, None]
+    has_written[store_steps] = (
+        (address >= 0) & known_lanes & (address < end_address) & (address + size > start_address)
+    )
+    return has_written

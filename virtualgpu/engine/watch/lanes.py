@@ -172,8 +172,10 @@ def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
         if type(op) in _OPERATIONS:
             return replace(result, value=_OPERATIONS[type(op)](x, y))
         if isinstance(op, (ast.LShift, ast.RShift)):
-            amount = y & y.dtype.type(8 * y.dtype.itemsize - 1)
-            return replace(result, value=x << amount if isinstance(op, ast.LShift) else x >> amount)
+            shift_amount = y & y.dtype.type(8 * y.dtype.itemsize - 1)
+            return replace(
+                result, value=x << shift_amount if isinstance(op, ast.LShift) else x >> shift_amount
+            )
         if common_kind[0] == "f":
             return replace(result, value=x / y)
         # C cuts a quotient towards 0, NumPy down.

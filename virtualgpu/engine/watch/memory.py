@@ -63,8 +63,8 @@ def addresses_of_pointers(pointer: npt.NDArray[np.uint64]) -> Ints:
 
 def pointer_of(address: Ints) -> npt.NDArray[np.uint64]:
     """Convert addresses to generic pointers. This function is the inverse of `addresses_of_pointers`."""
-    local = address >> TAG_SHIFT == LOCAL >> TAG_SHIFT
-    return np.where(local, address & ~np.int64(255 << LANE_SHIFT), address).astype(np.uint64)
+    is_local = address >> TAG_SHIFT == LOCAL >> TAG_SHIFT
+    return np.where(is_local, address & ~np.int64(255 << LANE_SHIFT), address).astype(np.uint64)
 
 
 # A byte is stored (its old value is unknown), loaded, or changed by an atomic.
@@ -99,40 +99,46 @@ def _find_global_events(trace: WarpTrace) -> Iterable[_ByteEvents]:
         return
     matches = [_OPCODE_PATTERN.match(text.strip()) for text in trace.instruction]
     opcodes = [(match[1], match[2]) if match else ("", "") for match in matches]
-    not_shared = np.array([name != "shared" for name in (*trace.space, "")], np.bool_)[trace.access_space]
-    stores = np.array([root in ("st", "atom", "red") for root, _ in opcodes], np.bool_)[trace.text_index]
+    is_not_shared = np.array([name != "shared" for name in (*trace.space, "")], np.bool_)[trace.access_space]
+    is_store = np.array([root in ("st", "atom", "red") for root, _ in opcodes], np.bool_)[trace.text_index]
     event_kind = np.array([_STORE_EVENT if root == "st" else _ATOMIC_EVENT for root, _ in opcodes], np.int64)[
         trace.text_index
     ]
     is_scalar_load = [root == "ld" and not re.search(r"\.v\d", modifiers) for root, modifiers in opcodes]
-    is_stored = (stores & not_shared & (trace.access_space >= 0))[detail.stored_step]
+    is_stored = (is_store & is_not_shared & (trace.access_space >= 0))[detail.stored_step]
     store_steps = detail.stored_step[is_stored]
-    width = detail.stored_width_bytes[is_stored].astype(np.int64)
+    width_bytes = detail.stored_width_bytes[is_stored].astype(np.int64)
     is_first = detail.stored_part[is_stored] == 0
-    ends = np.cumsum(width)
-    start = np.repeat((ends - width)[is_first], np.diff(np.append(np.flatnonzero(is_first), width.size)))
+    store_ends = np.cumsum(width_bytes)
+    start = np.repeat(
+        (store_ends - width_bytes)[is_first], np.diff(np.append(np.flatnonzero(is_first), width_bytes.size))
+    )
     addresses = addresses_of(trace, store_steps)
     store_rows, store_lanes = np.nonzero(
         expand_lane_masks(trace.executed_mask[store_steps]) & (addresses >= 0)
     )
     yield from _make_byte_events(
-        addresses[store_rows, store_lanes] + (ends - width - start)[store_rows],
+        addresses[store_rows, store_lanes] + (store_ends - width_bytes - start)[store_rows],
         detail.stored_value[is_stored][store_rows, store_lanes],
-        width[store_rows],
+        width_bytes[store_rows],
         detail.sequence[store_steps][store_rows],
         event_kind[store_steps][store_rows],
     )
-    loads = np.flatnonzero(
-        np.array(is_scalar_load, np.bool_)[trace.text_index] & not_shared & (trace.access_space >= 0)
+    load_steps = np.flatnonzero(
+        np.array(is_scalar_load, np.bool_)[trace.text_index] & is_not_shared & (trace.access_space >= 0)
     )
-    addresses = addresses_of(trace, loads)
-    store_rows, store_lanes = np.nonzero(expand_lane_masks(trace.executed_mask[loads]) & (addresses >= 0))
-    size = np.zeros(loads.size) if trace.access_size_bytes is None else trace.access_size_bytes[loads]
+    addresses = addresses_of(trace, load_steps)
+    store_rows, store_lanes = np.nonzero(
+        expand_lane_masks(trace.executed_mask[load_steps]) & (addresses >= 0)
+    )
+    access_bytes = (
+        np.zeros(load_steps.size) if trace.access_size_bytes is None else trace.access_size_bytes[load_steps]
+    )
     yield from _make_byte_events(
         addresses[store_rows, store_lanes],
-        trace.value[loads][store_rows, store_lanes],
-        size.astype(np.int64)[store_rows],
-        detail.sequence[loads][store_rows],
+        trace.value[load_steps][store_rows, store_lanes],
+        access_bytes.astype(np.int64)[store_rows],
+        detail.sequence[load_steps][store_rows],
         np.full(store_rows.size, _LOAD_EVENT),
     )
 
@@ -177,11 +183,11 @@ class WatchedMemory:
         byte = np.concatenate([np.zeros(0, np.uint8), *(event_part.byte for event_part in event_parts)])
         time = np.concatenate([np.zeros(0, np.int64), *(event_part.time for event_part in event_parts)])
         event_kind = np.concatenate([np.zeros(0, np.int8), *(event_part.kind for event_part in event_parts)])
-        order = np.lexsort((np.arange(time.size), time, address))
-        self._event_addresses = address[order]
-        self._event_bytes = byte[order]
-        self._times = time[order]
-        event_kind = event_kind[order]
+        event_order = np.lexsort((np.arange(time.size), time, address))
+        self._event_addresses = address[event_order]
+        self._event_bytes = byte[event_order]
+        self._times = time[event_order]
+        event_kind = event_kind[event_order]
         self._addresses, first_event = np.unique(self._event_addresses, return_index=True)
         self._event_keys = (
             np.searchsorted(self._addresses, self._event_addresses) << np.int64(41)
@@ -239,18 +245,20 @@ class WatchedMemory:
         address_index = np.searchsorted(self._addresses, address)
         has_events = address_index < self._addresses.size
         has_events[has_events] = self._addresses[address_index[has_events]] == address[has_events]
-        event = np.searchsorted(self._event_keys, (address_index << np.int64(41)) + time, side="right") - 1
-        has_earlier_event = has_events & (event >= 0)
+        event_index = (
+            np.searchsorted(self._event_keys, (address_index << np.int64(41)) + time, side="right") - 1
+        )
+        has_earlier_event = has_events & (event_index >= 0)
         has_earlier_event[has_earlier_event] = (
-            self._event_addresses[event[has_earlier_event]] == address[has_earlier_event]
+            self._event_addresses[event_index[has_earlier_event]] == address[has_earlier_event]
         )
         byte_values, bytes_after, is_recorded = self._recorded_bytes(address)
         is_known = is_recorded & ((byte_values == bytes_after) | self._truncated)
-        before_first = has_events & ~has_earlier_event
-        is_known[before_first] = self._valid_before_first[address_index[before_first]]
-        byte_values[has_earlier_event] = self._event_bytes[event[has_earlier_event]]
-        is_known[has_earlier_event] = self._valid_after[event[has_earlier_event]] | (
-            self._times[event[has_earlier_event]] == time[has_earlier_event]
+        is_before_first = has_events & ~has_earlier_event
+        is_known[is_before_first] = self._valid_before_first[address_index[is_before_first]]
+        byte_values[has_earlier_event] = self._event_bytes[event_index[has_earlier_event]]
+        is_known[has_earlier_event] = self._valid_after[event_index[has_earlier_event]] | (
+            self._times[event_index[has_earlier_event]] == time[has_earlier_event]
         )
         return byte_values, is_known
 
@@ -270,17 +278,17 @@ class WatchedMemory:
         # Most steps change neither an address nor memory: each such run of steps is evaluated once, at its
         # first step. An access is a separate run, and a new run starts after it.
         time = np.searchsorted(self.times, sequence, side="right")
-        at_event = np.isin(sequence, self.times) & (not self._valid_after.all())
-        changes = np.ones(step_count, np.bool_)
-        changes[1:] = (
+        is_at_event = np.isin(sequence, self.times) & (not self._valid_after.all())
+        is_changed = np.ones(step_count, np.bool_)
+        is_changed[1:] = (
             (time[1:] != time[:-1])
-            | at_event[1:]
-            | at_event[:-1]
+            | is_at_event[1:]
+            | is_at_event[:-1]
             | (address[1:] != address[:-1]).any(axis=1)
             | (requested[1:] != requested[:-1]).any(axis=1)
         )
-        rows = np.flatnonzero(changes)
-        row_of_step = np.cumsum(changes) - 1
+        rows = np.flatnonzero(is_changed)
+        row_of_step = np.cumsum(is_changed) - 1
         request_rows, request_lanes = np.nonzero(requested[rows])
         bits = np.zeros((rows.size, WARP_SIZE), np.uint64)
         known_lanes = np.zeros((rows.size, WARP_SIZE), np.bool_)

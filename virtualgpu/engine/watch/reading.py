@@ -89,9 +89,9 @@ def parse_literal(name: str) -> tuple[str, int] | None:
         return None
     suffix, _, number_text = name.removeprefix(_LITERAL_PREFIX).lower().partition("_")
     value = int(number_text, 0)
-    letter = "u" if "u" in suffix else "s"
+    type_letter = "u" if "u" in suffix else "s"
     is_64_bit = "l" in suffix or value >= 1 << 32
-    return f"{letter}{64 if is_64_bit else 32}", value
+    return f"{type_letter}{64 if is_64_bit else 32}", value
 
 
 def parse_expression(text: str) -> Expression:
@@ -107,11 +107,11 @@ def parse_expression(text: str) -> Expression:
             f"A watch expression must be a str, but got {type(text).__name__}. Write for example "
             'watch=["i", "x[i] * 2"].'
         )
-    python = _PYTHON_KEYWORD_PATTERN.sub(rf"\1{_KEYWORD_SUFFIX}", text)
+    python_text = _PYTHON_KEYWORD_PATTERN.sub(rf"\1{_KEYWORD_SUFFIX}", text)
     for c, replacement in _PYTHON_REPLACEMENTS:
-        python = c.sub(replacement, python)
+        python_text = c.sub(replacement, python_text)
     try:
-        tree = ast.parse(python.strip(), mode="eval").body
+        tree = ast.parse(python_text.strip(), mode="eval").body
     except (RecursionError, MemoryError):
         raise WatchError(_TOO_LONG_MESSAGE.format(text[:40])) from None
     except (SyntaxError, ValueError) as error:

@@ -212,14 +212,16 @@ class KernelSymbols:
     def shared_array(self, name: str) -> tuple[CType | None, int] | None:
         """Return the type of a shared variable, and its offset in shared memory."""
         mangled_name = f"{len(name)}{name}"
-        own_prefix = (
+        kernel_prefix = (
             f"_Z{self.kernel[1:]}" if self.kernel.startswith("_Z") else f"_ZZ{len(self.kernel)}{self.kernel}"
         )
-        symbols = [s for s in self.shared if s == name or s.endswith(mangled_name) or f"{mangled_name}_" in s]
-        symbols = [s for s in symbols if s.rpartition("_")[0].endswith("_$") is False]
-        if not symbols:
+        matching_symbols = [
+            s for s in self.shared if s == name or s.endswith(mangled_name) or f"{mangled_name}_" in s
+        ]
+        matching_symbols = [s for s in matching_symbols if s.rpartition("_")[0].endswith("_$") is False]
+        if not matching_symbols:
             return None
-        symbol = sorted(symbols, key=lambda s: not s.startswith(own_prefix))[0]
+        symbol = sorted(matching_symbols, key=lambda s: not s.startswith(kernel_prefix))[0]
         offset, size = self.shared[symbol]
         declaration = next((d for d in self.declared if d.symbol == symbol), None)
         if declaration is not None:
@@ -312,9 +314,9 @@ class WatchScope:
         trace = self.trace
         if name == "threadIdx":
             x, y, _ = trace.block
-            thread = np.arange(WARP_SIZE) + WARP_SIZE * trace.warp_index
-            indices = thread % x, thread // x % y, thread // (x * y)
-            coordinate = indices[axis_index][None, :]
+            thread_number = np.arange(WARP_SIZE) + WARP_SIZE * trace.warp_index
+            thread_indices = thread_number % x, thread_number // x % y, thread_number // (x * y)
+            coordinate = thread_indices[axis_index][None, :]
         else:
             sizes = {"blockIdx": trace.block_index, "blockDim": trace.block, "gridDim": trace.grid}[name]
             coordinate = np.full((1, 1), sizes[axis_index])
@@ -387,23 +389,25 @@ class WatchScope:
         same_type_variables = [
             variable for variable in kernel_variables if variable.type == kernel_variables[0].type
         ]
-        scope = np.full(len(self.trace), -1, np.int64)
+        variable_in_scope = np.full(len(self.trace), -1, np.int64)
         for variable_index, variable in enumerate(
             sorted(same_type_variables, key=lambda variable: variable.first_line)
         ):
-            scope[(self.steps.line >= variable.first_line) & (self.steps.line <= variable.last_line)] = (
-                variable_index
-            )
-        last_scope_step = np.maximum.accumulate(np.where(scope >= 0, np.arange(scope.size), -1))
-        scope = np.where(last_scope_step >= 0, scope[last_scope_step], 0)
-        last_bits = np.zeros((scope.size, WARP_SIZE), np.uint64)
+            variable_in_scope[
+                (self.steps.line >= variable.first_line) & (self.steps.line <= variable.last_line)
+            ] = variable_index
+        last_scope_step = np.maximum.accumulate(
+            np.where(variable_in_scope >= 0, np.arange(variable_in_scope.size), -1)
+        )
+        variable_in_scope = np.where(last_scope_step >= 0, variable_in_scope[last_scope_step], 0)
+        last_bits = np.zeros((variable_in_scope.size, WARP_SIZE), np.uint64)
         known_lanes = np.zeros(last_bits.shape, np.bool_)
         for variable_index, variable in enumerate(
             sorted(same_type_variables, key=lambda variable: variable.first_line)
         ):
-            in_scope = scope == variable_index
+            is_in_scope = variable_in_scope == variable_index
             bits, is_written = self.written(variable)
-            last_bits[in_scope], known_lanes[in_scope] = bits[in_scope], is_written[in_scope]
+            last_bits[is_in_scope], known_lanes[is_in_scope] = bits[is_in_scope], is_written[is_in_scope]
         key = next(
             d.ctype
             for d in self.symbols.declared

@@ -154,14 +154,15 @@ def _compute_stage_times(launch: PricedLaunch) -> dict[str, float]:
 def _compute_shared_share(launch: PricedLaunch) -> float:
     """Return the share of the load/store units' time that accesses to shared memory take."""
     counters = launch.work.counters
-    only_shared = replace(
+    shared_only_work = replace(
         launch.work,
         counters=replace(
             counters, accesses=tuple(access for access in counters.accesses if access.space == "shared")
         ),
     )
     total_clk, shared_clk = (
-        kernels.sm_clk(launch.info, priced_work)["load/store"] for priced_work in (launch.work, only_shared)
+        kernels.sm_clk(launch.info, priced_work)["load/store"]
+        for priced_work in (launch.work, shared_only_work)
     )
     return shared_clk / total_clk if total_clk else 0.0
 
@@ -193,17 +194,17 @@ class _CauseSearch:
             *self._wait_causes(),
             *self._narrow_causes(),
         ]
-        remedies = [(cause, change) for cause, change in candidates if cause.gain >= MIN_GAIN]
+        gainful_causes = [(cause, change) for cause, change in candidates if cause.gain >= MIN_GAIN]
         specific_causes = [
             change
-            for cause, change in remedies
+            for cause, change in gainful_causes
             if cause.kind not in GENERIC_CAUSES or cause.detail == "narrow"
         ]
         improved_launch = self.launch
         for change in specific_causes:
             improved_launch = change(improved_launch)
         causes = []
-        for cause, change in remedies:
+        for cause, change in gainful_causes:
             remaining_gain = cause.gain
             if cause.kind in GENERIC_CAUSES and cause.detail != "narrow":
                 remaining_gain = min(
@@ -304,11 +305,11 @@ class _CauseSearch:
         if not sites:
             return []
         pcs = {access.pc for access in sites}
-        reuse = _sum_counter(sites, "bytes_requested") / max(
+        read_count_per_byte = _sum_counter(sites, "bytes_requested") / max(
             _sum_counter(sites, "missed_sectors") * SECTOR_BYTES, 1
         )
-        reuse = max(reuse, reuse_over_grid)
-        reads_saved = min(reuse, TILE_SAVED_READS)
+        read_count_per_byte = max(read_count_per_byte, reuse_over_grid)
+        reads_saved = min(read_count_per_byte, TILE_SAVED_READS)
         tiled_share = _sum_counter(sites, "requests") / max(_sum_counter(loads, "requests"), 1)
 
         def change(launch: PricedLaunch) -> PricedLaunch:
@@ -355,7 +356,9 @@ class _CauseSearch:
             )
 
         worst_line = _find_costliest_line(sites, lambda access: access.requests)
-        return [self._make_cause("re-reading", change, worst_line, times=reuse, tile=reads_saved)]
+        return [
+            self._make_cause("re-reading", change, worst_line, times=read_count_per_byte, tile=reads_saved)
+        ]
 
     def _conflict_causes(self) -> list[tuple[Cause, LaunchChange]]:
         sites = [

@@ -19,12 +19,13 @@ def compute_ceilings(info: DeviceInfo) -> Ceilings:
     """
     clocks_per_ns = info.sm_count * clock_ghz(info)
     pipes = pipe_clk(info)
-    lanes = {
+    results_per_clk_by_type = {
         type_name: WARP_LANES / pipes[pipe]
         for type_name, pipe in (("f32", "fma"), ("f64", "fp64"), ("f16", "half"))
     }
     gflops = {
-        type_name: 2.0 * results_per_clk * clocks_per_ns for type_name, results_per_clk in lanes.items()
+        type_name: 2.0 * results_per_clk * clocks_per_ns
+        for type_name, results_per_clk in results_per_clk_by_type.items()
     }
     if info.fp32_tflops is not None:
         gflops["f32"] = 1e3 * info.fp32_tflops

@@ -113,10 +113,10 @@ def step_ns(
     prices = [step_prices(info) for info in infos]
     ports: dict[tuple[int, bool, bool], list[float]] = {}
     for source_rank, target_rank, size, over_link in messages:
-        rate = min(prices[source_rank].link_gbps, prices[target_rank].link_gbps)
-        direct = over_link and rate > 0
+        rate_gbps = min(prices[source_rank].link_gbps, prices[target_rank].link_gbps)
+        direct = over_link and rate_gbps > 0
         if direct:
-            transfer_ns = size / rate
+            transfer_ns = size / rate_gbps
         else:
             transfer_ns = (
                 peer_copy_ns(infos[source_rank], infos[target_rank], size, False) - DIRECT_LATENCY_NS

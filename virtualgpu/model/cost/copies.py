@@ -77,9 +77,9 @@ def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = Fa
     if kind == "HtoD" and size_bytes <= EMBEDDED_BYTES:
         return EMBEDDED_LATENCY_NS + size_bytes / min(EMBEDDED_GBPS, STAGED_SHARE_OF_BUS * bus_gbps)
     latency_ns = STAGED_LATENCY_NS if kind == "HtoD" else TO_HOST_STAGED_LATENCY_NS
-    rates = TO_DEVICE_STAGED_GBPS if kind == "HtoD" else TO_HOST_STAGED_GBPS
+    staged_rates = TO_DEVICE_STAGED_GBPS if kind == "HtoD" else TO_HOST_STAGED_GBPS
     begin_bytes = 0
-    for end_bytes, gbps in rates:
+    for end_bytes, gbps in staged_rates:
         piece_bytes = (
             size_bytes - begin_bytes if end_bytes is None else min(size_bytes, end_bytes) - begin_bytes
         )
@@ -93,8 +93,11 @@ def _device_transfer_ns(info: DeviceInfo, moved_bytes: float, l2_gbps: float, ef
     memory_ns = moved_bytes / (peak_gbps(info) * efficiency)
     l2_usable_bytes = info.l2_bytes * L2_SHARE
     memory_share = min(max(moved_bytes / max(l2_usable_bytes, 1.0) - 1.0, 0.0), 1.0)
-    scale = peak_gbps(info) / H200_GBPS
-    return min(memory_ns, moved_bytes / (l2_gbps * scale) * (1.0 - memory_share) + memory_ns * memory_share)
+    memory_speed_ratio = peak_gbps(info) / H200_GBPS
+    return min(
+        memory_ns,
+        moved_bytes / (l2_gbps * memory_speed_ratio) * (1.0 - memory_share) + memory_ns * memory_share,
+    )
 
 
 def memset_ns(info: DeviceInfo, size_bytes: int) -> float:

@@ -111,11 +111,14 @@ def instruction_cost(opcode: str) -> InstructionCost:
     if root in ("neg", "abs") and is_floating:
         return NO_COST
     if root in ("div", "rem", "sqrt", "rcp"):
-        mode = next((modifier for modifier in opcode_parts[1:] if modifier in ("rn", "full", "approx")), "")
-        if is_floating and (root, mode) in (("rcp", "approx"), ("sqrt", "approx")):
+        rounding_modifier = next(
+            (modifier for modifier in opcode_parts[1:] if modifier in ("rn", "full", "approx")), ""
+        )
+        if is_floating and (root, rounding_modifier) in (("rcp", "approx"), ("sqrt", "approx")):
             return _MUFU_COST if root == "rcp" else InstructionCost((("xu", 2.0),), 36.0)
         return _SLOW_INSTRUCTIONS.get(
-            (f"{root}.{mode}" if is_floating else root, type_name if is_floating else bits), _MUFU_COST
+            (f"{root}.{rounding_modifier}" if is_floating else root, type_name if is_floating else bits),
+            _MUFU_COST,
         )
     if root in ("sin", "cos"):
         return InstructionCost((("xu", 1.0), ("fma", 1.0)), 22.0)
@@ -170,12 +173,14 @@ def is_copy(parts: Sequence[str]) -> bool:
 def _find_matrix_cost(opcode_parts: list[str]) -> InstructionCost:
     """Return the cost of a tensor-core instruction, or of a load or store of its operands."""
     if "mma" not in opcode_parts[:2]:
-        loads = opcode_parts[0] == "ldmatrix" or opcode_parts[1] == "load"
+        is_load = opcode_parts[0] == "ldmatrix" or opcode_parts[1] == "load"
         space = "shared" if any(modifier.startswith("shared") for modifier in opcode_parts) else "global"
-        matrices = next((int(modifier[1]) for modifier in opcode_parts if modifier in ("x1", "x2", "x4")), 4)
-        if loads and opcode_parts[-1] == "tf32":
+        matrix_count = next(
+            (int(modifier[1]) for modifier in opcode_parts if modifier in ("x1", "x2", "x4")), 4
+        )
+        if is_load and opcode_parts[-1] == "tf32":
             return InstructionCost((("lsu", WORDS_OF_TF32),), GENERIC_CLK, 2.0 * WORDS_OF_TF32, space)
-        return InstructionCost((("lsu", 1.0),), MATRIX_CLK * matrices, 0.0, space if loads else "")
+        return InstructionCost((("lsu", 1.0),), MATRIX_CLK * matrix_count, 0.0, space if is_load else "")
     m, n, k = next(
         map(int, shape_match.groups())
         for modifier in opcode_parts
@@ -184,10 +189,10 @@ def _find_matrix_cost(opcode_parts: list[str]) -> InstructionCost:
     if "f64" in opcode_parts:
         slowdown = DOUBLE_PRODUCTS * (SMALL_DOUBLE_PRODUCTS if m == 8 else 1.0)
         return InstructionCost((("tensor", slowdown * m * n * k / PRODUCT_ADDS),))
-    factor = next((modifier for modifier in opcode_parts[-3:-1] if modifier in FACTOR_BYTES), "f16")
-    k_share = k * FACTOR_BYTES[factor] / PRODUCT_BYTES
-    products = m * n / 128 * (PRODUCT_FIXED_SHARE + (1 - PRODUCT_FIXED_SHARE) * k_share)
-    return InstructionCost((("tensor", products),))
+    factor_type = next((modifier for modifier in opcode_parts[-3:-1] if modifier in FACTOR_BYTES), "f16")
+    k_share = k * FACTOR_BYTES[factor_type] / PRODUCT_BYTES
+    product_count = m * n / 128 * (PRODUCT_FIXED_SHARE + (1 - PRODUCT_FIXED_SHARE) * k_share)
+    return InstructionCost((("tensor", product_count),))
 
 
 def _find_load_cost(opcode_parts: list[str]) -> InstructionCost:
@@ -262,7 +267,10 @@ def pipe_clk(info: DeviceInfo) -> dict[str, float]:
     """Return the number of clocks for which one warp instruction occupies each pipe of an SM."""
     capability = info.compute_capability
     results_per_clk = _RESULTS_PER_CLK[
-        max((listed for listed in _RESULTS_PER_CLK if listed <= capability), default=min(_RESULTS_PER_CLK))
+        max(
+            (listed_capability for listed_capability in _RESULTS_PER_CLK if listed_capability <= capability),
+            default=min(_RESULTS_PER_CLK),
+        )
     ]
     fma, imad, alu, half, fp64, xu, lsu = (WARP_LANES / rate for rate in results_per_clk)
     return {

@@ -306,9 +306,9 @@ def block_durations_ns(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -
     units that load their factors, are busy. Blocks use a shared resource in turns: a block gets its turn as
     often as each of its neighbours, until one of them has finished.
     """
-    sm, tensor, chip = shared_ns(info, work, blocks_per_sm)
-    steady = estimate_steadiness(info, work, blocks_per_sm)
-    return combine_overlapped_ns(own_ns(info, work), sm, tensor, chip, steady)
+    sm_ns, tensor_ns, chip_time_ns = shared_ns(info, work, blocks_per_sm)
+    steady_share = estimate_steadiness(info, work, blocks_per_sm)
+    return combine_overlapped_ns(own_ns(info, work), sm_ns, tensor_ns, chip_time_ns, steady_share)
 
 
 def combine_overlapped_ns(
@@ -319,8 +319,10 @@ def combine_overlapped_ns(
     steady: float,
 ) -> npt.NDArray[np.float64]:
     """Return the duration of each block, computed from its own time and its times on shared resources."""
-    power = OVERLAP_EXPONENT + steady * (STEADY_OVERLAP_EXPONENT - OVERLAP_EXPONENT)
-    durations: npt.NDArray[np.float64] = (own**power + np.maximum(sm, chip) ** power) ** (1.0 / power)
+    exponent = OVERLAP_EXPONENT + steady * (STEADY_OVERLAP_EXPONENT - OVERLAP_EXPONENT)
+    durations: npt.NDArray[np.float64] = (own**exponent + np.maximum(sm, chip) ** exponent) ** (
+        1.0 / exponent
+    )
     fed_ns = np.where(
         tensor > 0.0,
         (tensor**TENSOR_OVERLAP_EXPONENT + sm**TENSOR_OVERLAP_EXPONENT) ** (1.0 / TENSOR_OVERLAP_EXPONENT),
@@ -344,9 +346,9 @@ def shared_ns(
 
     All times are in ns. A block takes turns on these resources with the other running blocks.
     """
-    slots = info.sm_count * blocks_per_sm
-    residents_of_chip = np.full(work.blocks, float(slots))
-    tail_blocks = work.blocks % slots
+    slot_count = info.sm_count * blocks_per_sm
+    residents_of_chip = np.full(work.blocks, float(slot_count))
+    tail_blocks = work.blocks % slot_count
     if tail_blocks:
         residents_of_chip[work.blocks - tail_blocks :] = tail_blocks
     residents_of_sm = np.maximum(np.ceil(residents_of_chip / info.sm_count), 1.0)
@@ -394,17 +396,17 @@ def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
 
     The time on shared resources is not included; `block_durations_ns` adds it.
     """
-    barriers = sum(work.counters.opcode_warp_instructions.get(name, 0) for name in ("bar", "barrier"))
+    barrier_count = sum(work.counters.opcode_warp_instructions.get(name, 0) for name in ("bar", "barrier"))
     barrier_clk = BARRIER_WARP_CLK * work.warps_per_block
     if (
         work.counters.opcode_warp_instructions.keys() & {"mma", "wmma"}
         and work.warps_per_block >= ISSUE_PER_CLK
     ):
         barrier_clk += BARRIER_DRAIN_CLK
-    clk = block_clk(info, work) + barriers / work.warps * barrier_clk
+    clk = block_clk(info, work) + barrier_count / work.warps * barrier_clk
     mean_instructions = work.warp_instructions.mean() / work.warps_per_block if work.blocks else 1.0
-    scale = work.longest_warp / max(float(mean_instructions), 1.0)
-    durations_ns: npt.NDArray[np.float64] = BLOCK_FLOOR_NS + clk * scale / clock_ghz(info)
+    longest_warp_ratio = work.longest_warp / max(float(mean_instructions), 1.0)
+    durations_ns: npt.NDArray[np.float64] = BLOCK_FLOOR_NS + clk * longest_warp_ratio / clock_ghz(info)
     return durations_ns
 
 
@@ -421,7 +423,7 @@ def block_clk(info: DeviceInfo, work: KernelWork) -> float:
     if len(phase_numbers) < 2:
         return float(piece_clk.sum()) / work.warps
     total_clk = 0.0
-    totals: Counter[str] = Counter()
+    busy_clk_by_unit: Counter[str] = Counter()
     for phase_number in phase_numbers:
         phase_work = work.part(phase_number)
         clocks = {name: clk / work.blocks for name, clk in sm_clk(info, phase_work).items()}
@@ -429,14 +431,14 @@ def block_clk(info: DeviceInfo, work: KernelWork) -> float:
             l2_clk(phase_work) / work.blocks * max(min(work.blocks / info.sm_count, 1.0), L2_PORT_SHARE)
         )
         tensor_clk = clocks.pop("tensor")
-        totals.update(clocks)
+        busy_clk_by_unit.update(clocks)
         phase_clk = float(piece_clk[phases == phase_number].sum()) / work.warps
         phase_clk = (phase_clk**OVERLAP_EXPONENT + max(clocks.values()) ** OVERLAP_EXPONENT) ** (
             1.0 / OVERLAP_EXPONENT
         )
         total_clk += max(phase_clk, tensor_clk)
     return float(
-        max(total_clk**OVERLAP_EXPONENT - max(totals.values()) ** OVERLAP_EXPONENT, 0.0)
+        max(total_clk**OVERLAP_EXPONENT - max(busy_clk_by_unit.values()) ** OVERLAP_EXPONENT, 0.0)
         ** (1.0 / OVERLAP_EXPONENT)
     )
 
@@ -456,12 +458,12 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     miss_clk = L2_LATENCY_CLK + dram_share * (DRAM_LATENCY_CLK - L2_LATENCY_CLK)
     latency_spread = L2_LATENCY_SPREAD + dram_share * (DRAM_LATENCY_SPREAD - L2_LATENCY_SPREAD)
     miss_rates = {}
-    lines = {}
+    lines_by_pc = {}
     passes = {}
     for access in work.of("load"):
         if not access.sectors:  # of shared memory, by a generic address
             continue
-        lines[access.pc] = _lines_per_request(access)
+        lines_by_pc[access.pc] = _lines_per_request(access)
         passes[access.pc] = access.line_passes / access.requests
         # Other warps of the block request the same lines soon after, and wait for them as long.
         miss_rates[access.pc] = 1.0 - (1.0 - access.missed_requests / access.requests) ** work.warps_per_block
@@ -477,7 +479,7 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
                 miss_rate = 1.0 - math.prod(1.0 - rate for rate in load_miss_rates)
             else:
                 miss_rate = 1.0 - (1.0 - sum(load_miss_rates) / len(load_miss_rates)) ** loads_together
-            line_count = max(lines[pc] for pc in work.pace.loads[piece_index] if pc in lines)
+            line_count = max(lines_by_pc[pc] for pc in work.pace.loads[piece_index] if pc in lines_by_pc)
             slowest_clk = miss_clk * (1.0 + latency_spread * math.log2(line_count * loads_together))
             pass_count = max(passes[pc] for pc in work.pace.loads[piece_index] if pc in passes)
             load_clk += L1_PASS_CLK * pass_count + miss_rate * (slowest_clk - L1_LATENCY_CLK)
@@ -488,14 +490,14 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
         if access.space == "shared" and access.kind == "load" and access.pc in work.pace.rows:
             piece_clk[work.pace.rows[access.pc]] += CONFLICT_CLK * access.bank_conflicts
     waited_clk = np.zeros(len(piece_clk))
-    for wait in work.pace.copy_waits:
-        copies = [access for access in work.of("load") if access.pc in wait.copies]
-        line_count = sum(access.requests * lines[access.pc] for access in copies)
-        line_count = max(line_count / max(int(work.executions[wait.row]), 1), 1.0)
+    for copy_wait in work.pace.copy_waits:
+        copies = [access for access in work.of("load") if access.pc in copy_wait.copies]
+        line_count = sum(access.requests * lines_by_pc[access.pc] for access in copies)
+        line_count = max(line_count / max(int(work.executions[copy_wait.row]), 1), 1.0)
         slowest_clk = miss_clk * (1.0 + latency_spread * math.log2(line_count))
         missed_share = sum(miss_rates[access.pc] for access in copies) / max(len(copies), 1)
         latency_clk = ASYNC_COPY_CLK + L1_LATENCY_CLK + missed_share * (slowest_clk - L1_LATENCY_CLK)
-        waited_clk[wait.row] += _copy_wait_clk(work, wait, piece_clk, latency_clk)
+        waited_clk[copy_wait.row] += _copy_wait_clk(work, copy_wait, piece_clk, latency_clk)
     return piece_clk + waited_clk
 
 

@@ -150,8 +150,11 @@ class Links:
         """Return the route of a copy between two devices. The route is NVLink if peer access is enabled in
         either direction, and PCIe otherwise.
         """
-        direct = (source, target) in self._enabled_access or (target, source) in self._enabled_access
-        return "NVLink" if direct else "PCIe"
+        has_direct_access = (source, target) in self._enabled_access or (
+            target,
+            source,
+        ) in self._enabled_access
+        return "NVLink" if has_direct_access else "PCIe"
 
     def ports(self, source: int, target: int, over: Over) -> tuple[Engine, Engine]:
         """Return the outgoing port of the source device and the incoming port of the target device for a

@@ -43,9 +43,9 @@ def make_chunks(count: int, ranks: int) -> list[tuple[int, int]]:
     >>> chunks(10, 4)
     [(0, 3), (3, 6), (6, 8), (8, 10)]
     """
-    size, longer_chunks = divmod(count, ranks)
-    ends = [0, *(size * (k + 1) + min(k + 1, longer_chunks) for k in range(ranks))]
-    return list(pairwise(ends))
+    chunk_size, longer_chunks = divmod(count, ranks)
+    chunk_ends = [0, *(chunk_size * (k + 1) + min(k + 1, longer_chunks) for k in range(ranks))]
+    return list(pairwise(chunk_ends))
 
 
 def make_steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingStep]:
@@ -83,7 +83,7 @@ def make_steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[Ri
             for step_index in range(n - 1)
         ]
     total_elements = count if call == "allReduce" else n * count
-    bounds = make_chunks(total_elements, n)
+    chunk_bounds = make_chunks(total_elements, n)
     # Offset of the first chunk of a rank: rank r ends with chunk r of a reduce-scatter, r + 1 of an
     # all-reduce.
     phases = []
@@ -95,7 +95,7 @@ def make_steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[Ri
         for step_index in range(n - 1):
             for rank in range(n):
                 chunk = (rank + offset - step_index) % n
-                chunk_start, chunk_end = bounds[chunk]
+                chunk_start, chunk_end = chunk_bounds[chunk]
                 ring_steps.append(
                     RingStep(
                         phase * (n - 1) + step_index,

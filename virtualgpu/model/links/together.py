@@ -122,8 +122,8 @@ def _make_waiting_kernel(part: KernelPart, end_ns: float) -> Callable[[], float]
     schedule = part.device.schedule
 
     def run() -> float:
-        called_ns = clock.now_ns + round(cost.call_ns("CONCURRENT_KERNEL"))
-        return max(1.0, end_ns - max(called_ns, schedule.ready_ns(part.stream)))
+        call_ns = clock.now_ns + round(cost.call_ns("CONCURRENT_KERNEL"))
+        return max(1.0, end_ns - max(call_ns, schedule.ready_ns(part.stream)))
 
     return run
 

@@ -241,8 +241,8 @@ class DeviceMemory:
                 size = _round_up(size_bytes, SMALL_UNIT_BYTES)
                 address = self._small_ranges.take(size)
                 if address is None:
-                    page = self._take_pages(PAGE_BYTES, size_bytes)
-                    self._small_ranges.give(page, PAGE_BYTES)
+                    page_address = self._take_pages(PAGE_BYTES, size_bytes)
+                    self._small_ranges.give(page_address, PAGE_BYTES)
                     address = self._small_ranges.take(size)
                     assert address is not None
             else:
@@ -326,10 +326,12 @@ class DeviceMemory:
             segment_start, segment_end = self.segment(address)
             if address + size_bytes <= segment_end:
                 return
-            nearest = self.nearest(address)
+            nearest_allocation = self.nearest(address)
         reason = "that address is not in the memory of this device"
-        if nearest is not None and nearest.address <= address < nearest.end:
-            reason = f"a {nearest.label} ends after {count(nearest.end - address, 'byte')}"
+        if nearest_allocation is not None and nearest_allocation.address <= address < nearest_allocation.end:
+            reason = (
+                f"a {nearest_allocation.label} ends after {count(nearest_allocation.end - address, 'byte')}"
+            )
         elif segment_start:
             reason = f"the allocation ends after {count(segment_end - address, 'byte')}"
         message = f"invalid argument: {size_bytes:,} bytes at {address:#x} are accessed, but {reason}."
@@ -420,11 +422,13 @@ class DeviceMemory:
         if size_bytes <= 0:
             return
         with self.lock:
-            previous = self._live_allocations.get(address)
+            previous_allocation = self._live_allocations.get(address)
             self._live_allocations[address] = Allocation(address, size_bytes, label)
-            if previous is None or previous.size_bytes != size_bytes:
+            if previous_allocation is None or previous_allocation.size_bytes != size_bytes:
                 self._starts = None
-                self.ledger.change_array_bytes(size_bytes - (0 if previous is None else previous.size_bytes))
+                self.ledger.change_array_bytes(
+                    size_bytes - (0 if previous_allocation is None else previous_allocation.size_bytes)
+                )
 
     def untrack(self, address: int) -> None:
         """Remove a live allocation, so that kernels may not access it any more. An unknown address is
@@ -479,15 +483,19 @@ class DeviceMemory:
         own_ranges = self._live()
         if not self.peers:
             return own_ranges
-        tables = [own_ranges, *(peer._live() for peer in list(self.peers))]
+        range_tables = [own_ranges, *(peer._live() for peer in list(self.peers))]
         merged_ranges = self._merged
         if merged_ranges is None or [id(starts) for starts in merged_ranges[0]] != [
-            id(starts) for starts, _ in tables
+            id(starts) for starts, _ in range_tables
         ]:
-            starts = np.concatenate([table_starts for table_starts, _ in tables])
-            ends = np.concatenate([table_ends for _, table_ends in tables])
-            order = np.argsort(starts)
-            merged_ranges = [table_starts for table_starts, _ in tables], starts[order], ends[order]
+            starts = np.concatenate([table_starts for table_starts, _ in range_tables])
+            ends = np.concatenate([table_ends for _, table_ends in range_tables])
+            start_order = np.argsort(starts)
+            merged_ranges = (
+                [table_starts for table_starts, _ in range_tables],
+                starts[start_order],
+                ends[start_order],
+            )
             self._merged = merged_ranges
         return merged_ranges[1:]
 
@@ -499,10 +507,10 @@ class DeviceMemory:
                     (allocation.address, allocation.end)
                     for allocation in list(self._live_allocations.values())
                 ]
-                table = np.array(bounds, dtype=np.int64).reshape(-1, 2)
-                table = table[np.argsort(table[:, 0])]
-                self._starts = np.ascontiguousarray(table[:, 0])
-                self._ends = np.ascontiguousarray(table[:, 1])
+                bounds_table = np.array(bounds, dtype=np.int64).reshape(-1, 2)
+                bounds_table = bounds_table[np.argsort(bounds_table[:, 0])]
+                self._starts = np.ascontiguousarray(bounds_table[:, 0])
+                self._ends = np.ascontiguousarray(bounds_table[:, 1])
             return self._starts, self._ends
 
     def nearest(self, address: int) -> Allocation | None:

@@ -36,15 +36,15 @@ class DeviceHeap:
 
     def take(self, size_bytes: int) -> int:
         """Allocate a block of the heap and return its address, or 0 if the heap is full."""
-        size = -(-max(size_bytes, 1) // _UNIT_BYTES) * _UNIT_BYTES
+        rounded_bytes = -(-max(size_bytes, 1) // _UNIT_BYTES) * _UNIT_BYTES
         if self.freed is not None:
-            size += _UNIT_BYTES  # a gap after each block detects accesses beyond its end
+            rounded_bytes += _UNIT_BYTES  # a gap after each block detects accesses beyond its end
         with self._lock:
             for range_index, (free_start, free_bytes) in enumerate(self._free):
-                if free_bytes < size:
+                if free_bytes < rounded_bytes:
                     continue
-                if free_bytes > size:
-                    self._free[range_index] = (free_start + size, free_bytes - size)
+                if free_bytes > rounded_bytes:
+                    self._free[range_index] = (free_start + rounded_bytes, free_bytes - rounded_bytes)
                 else:
                     del self._free[range_index]
                 self.used[free_start] = max(size_bytes, 1)
@@ -91,14 +91,14 @@ class DeviceHeap:
         numpy.ndarray
             32 addresses; 0 for lanes without a block.
         """
-        results = np.zeros(32, np.uint64)
+        returned_addresses = np.zeros(32, np.uint64)
         for lane in range(32):
             if mask >> lane & 1:
                 if function == "malloc":
-                    results[lane] = self.take(int(values[lane]))
+                    returned_addresses[lane] = self.take(int(values[lane]))
                 else:
                     self.give(int(values[lane]))
-        return results
+        return returned_addresses
 
     @contextmanager
     def checked(self) -> Iterator[None]:

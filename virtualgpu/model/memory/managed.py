@@ -39,9 +39,9 @@ class ManagedPages:
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        pages = -(-size_bytes // PAGE_BYTES)
-        self.on_device: npt.NDArray[np.bool_] = np.zeros(pages, np.bool_)
-        self.on_host: npt.NDArray[np.bool_] = np.zeros(pages, np.bool_)
+        page_count = -(-size_bytes // PAGE_BYTES)
+        self.on_device: npt.NDArray[np.bool_] = np.zeros(page_count, np.bool_)
+        self.on_host: npt.NDArray[np.bool_] = np.zeros(page_count, np.bool_)
         self.read_mostly = False
 
     def advise(self, read_mostly: bool) -> None:

@@ -206,20 +206,22 @@ class OrderedPool:
             for free_piece in self._free_pieces
             if free_piece.stream is None and free_piece.waits < self._clock.waits
         ]
-        runs = list(_find_contiguous_ranges(unused_pieces))
+        unused_runs = list(_find_contiguous_ranges(unused_pieces))
         for granule in sorted(self._granules, reverse=True):
             if len(self._granules) * GRANULE_BYTES <= keep_bytes:
                 return
             granule_start = granule * GRANULE_BYTES
             granule_end = (granule + 1) * GRANULE_BYTES
-            if any(run_start <= granule_start and granule_end <= run_end for run_start, run_end in runs):
+            if any(
+                run_start <= granule_start and granule_end <= run_end for run_start, run_end in unused_runs
+            ):
                 self._remove_range(granule_start, granule_end, None)
                 self._granules.remove(granule)
                 self._memory.return_pages(self._top_address - granule_end, GRANULE_BYTES)
 
     def _grow(self, usable_pieces: list[_FreePiece], size: int) -> int | None:
         """Reserve granules for `size` contiguous bytes; return their start, or None without free memory."""
-        holes = []
+        free_ranges = []
         for page_start, page_end in self._memory.free_pages():
             grown_start = (
                 -(-(self._top_address - page_end) // GRANULE_BYTES) * GRANULE_BYTES
@@ -228,8 +230,10 @@ class OrderedPool:
             )
             grown_end = (self._top_address - page_start) // GRANULE_BYTES * GRANULE_BYTES
             if grown_end > grown_start:
-                holes.append(_FreePiece(grown_start, grown_end))
-        run_start = _find_first_range(sorted([*usable_pieces, *holes], key=lambda piece: piece.start), size)
+                free_ranges.append(_FreePiece(grown_start, grown_end))
+        run_start = _find_first_range(
+            sorted([*usable_pieces, *free_ranges], key=lambda piece: piece.start), size
+        )
         if run_start is None:
             return None
         for granule in range(run_start // GRANULE_BYTES, -(-(run_start + size) // GRANULE_BYTES)):
@@ -288,18 +292,18 @@ class OrderedPool:
             Status 1 for an unknown number.
         """
         with self._locked():
-            values = {
+            attribute_values = {
                 **self._settings,
                 RESERVED_BYTES: len(self._granules) * GRANULE_BYTES,
                 PEAK_RESERVED_BYTES: self._reserved_high,
                 USED_BYTES: self._used_bytes,
                 PEAK_USED_BYTES: self._used_high,
             }
-        if number not in values:
+        if number not in attribute_values:
             raise _make_invalid_value_error(
                 f"{number} is not an attribute of a memory pool. The attributes are 1 to 8."
             )
-        return values[number]
+        return attribute_values[number]
 
     def set_attribute(self, number: int, value: int) -> None:
         """Set the value of an attribute (``cudaMemPoolAttr``) of the pool.

@@ -93,24 +93,26 @@ class StreamDeferral:
         with self._lock:
             if self._running:
                 return
-            to_run = set(self._delayed_operations) if numbers is None else self._needed_numbers(numbers)
-            if numbers is not None and self._random is not None and to_run:
+            required_numbers = (
+                set(self._delayed_operations) if numbers is None else self._needed_numbers(numbers)
+            )
+            if numbers is not None and self._random is not None and required_numbers:
                 early_operations = [
                     delayed_number
                     for delayed_number in self._delayed_operations
-                    if delayed_number not in to_run and self._random.random() < _EARLY_PROBABILITY
+                    if delayed_number not in required_numbers and self._random.random() < _EARLY_PROBABILITY
                 ]
-                to_run |= self._needed_numbers(early_operations)
-            self._run(to_run)
+                required_numbers |= self._needed_numbers(early_operations)
+            self._run(required_numbers)
 
     def _needed_numbers(self, numbers: Iterable[int]) -> set[int]:
-        pending = [candidate for candidate in numbers if candidate in self._delayed_operations]
+        pending_numbers = [candidate for candidate in numbers if candidate in self._delayed_operations]
         to_run = set[int]()
-        while pending:
-            operation_number = pending.pop()
+        while pending_numbers:
+            operation_number = pending_numbers.pop()
             if operation_number not in to_run:
                 to_run.add(operation_number)
-                pending += [
+                pending_numbers += [
                     candidate
                     for candidate in self._delayed_operations[operation_number].after
                     if candidate in self._delayed_operations
@@ -129,25 +131,25 @@ class StreamDeferral:
             open_predecessors[operation_number] = len(predecessors)
             for predecessor in predecessors:
                 followers.setdefault(predecessor, []).append(operation_number)
-        ready = [
+        ready_numbers = [
             (self._rank(operation_number), operation_number)
             for operation_number, open_count in open_predecessors.items()
             if not open_count
         ]
-        heapify(ready)
+        heapify(ready_numbers)
         finished_operations: list[
             _DelayedOperation
         ] = []  # keeps their arrays alive for the operations after them
         self._running = True
         try:
-            while ready:
-                _, operation_number = heappop(ready)
+            while ready_numbers:
+                _, operation_number = heappop(ready_numbers)
                 finished_operations.append(self._delayed_operations.pop(operation_number))
                 finished_operations[-1].run()
                 for follower in followers.get(operation_number, ()):
                     open_predecessors[follower] -= 1
                     if not open_predecessors[follower]:
-                        heappush(ready, (self._rank(follower), follower))
+                        heappush(ready_numbers, (self._rank(follower), follower))
         finally:
             self._running = False
 

@@ -192,16 +192,16 @@ class LineWatch:
         """Return whether the learner wrote the code: a cell, or a file outside of the libraries."""
         is_program = self._is_program.get(code)
         if is_program is None:
-            name = code.co_filename
-            is_program = self._files.get(name)
+            file_name = code.co_filename
+            is_program = self._files.get(file_name)
             if is_program is None:
                 frame: FrameType | None = sys._getframe(1)
                 while frame is not None and frame.f_code is not code:
                     frame = frame.f_back
                 module = "" if frame is None else str(frame.f_globals.get("__name__"))
-                is_program = self._program.is_learners(name, module)
-                if not name.startswith("<"):  # a name that several modules share
-                    self._files[name] = is_program
+                is_program = self._program.is_learners(file_name, module)
+                if not file_name.startswith("<"):  # a name that several modules share
+                    self._files[file_name] = is_program
             self._is_program[code] = is_program
         return is_program
 

@@ -63,8 +63,8 @@ class _NameTable(Generic[ArrayKey]):
         variable = self._variable_names.get(key)
         ranked_member = self._member_names.get(key)
         if variable is None or ranked_member is None:
-            single = variable or ranked_member
-            return single[1] if single is not None else ""
+            only_name = variable or ranked_member
+            return only_name[1] if only_name is not None else ""
         prefers_member = variable[1] in self._reused_variables or ranked_member[0] < variable[0]
         return ranked_member[1] if prefers_member else variable[1]
 
