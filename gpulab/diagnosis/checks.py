@@ -22,7 +22,7 @@ import numpy.typing as npt
 from gpulab.real.cupti import library as cupti
 from gpulab.real.driver import ERROR_NO_DEVICE, parse_cuda_version, query_driver_status
 from gpulab.real.nvml import NvmlError, query_sharing
-from gpulab.session.cuda import INSTALL_CUPY, CudaUnavailableError, open_cuda_device
+from gpulab.session.cuda import INSTALL_COMMAND, CudaUnavailableError, open_cuda_device
 from gpulab.words import count
 from virtualgpu.errors import UnknownProcessorError
 
@@ -193,10 +193,10 @@ def check_cupy() -> Result:
     )
     if importlib.util.find_spec("cupy") is None:
         if query_driver_status().usable:
-            return "missing", "not installed, though there is a GPU", INSTALL_CUPY
+            return "missing", "not installed, though there is a GPU", INSTALL_COMMAND
         return "missing", f"not installed ({_GPU_ONLY})", ""
     if len(wheels) > 1:
-        remedy = f"pip uninstall {' '.join(wheels)}; {INSTALL_CUPY}"
+        remedy = f"pip uninstall {' '.join(wheels)}; {INSTALL_COMMAND}"
         return "wrong", f"several packages: {', '.join(wheels)}", remedy
     import cupy
 
@@ -223,7 +223,7 @@ def check_cupy_nvrtc() -> Result:
     try:
         version = cupy.cuda.nvrtc.getVersion()
     except Exception as error:
-        return "wrong", _error_text(error), f"CuPy cannot compile kernels without it: {INSTALL_CUPY}"
+        return "wrong", _error_text(error), f"CuPy cannot compile kernels without it: {INSTALL_COMMAND}"
     return "ok", _version_text(tuple(version)), ""
 
 

@@ -23,7 +23,7 @@ from virtualgpu.compile.advice import make_advice
 from virtualgpu.tracebacks import trim_tracebacks
 
 # As many columns as a notebook has on a screen of 1024 pixels beside JupyterLab's side bar.
-WIDTH = 72
+MAX_LINE_LENGTH = 72
 _PACKAGES = ("gpulab", "gpulab_course", "virtualgpu")
 _PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 # Frames of these folders are left out of tracebacks, besides those of `virtualgpu`.
@@ -119,7 +119,9 @@ def _show_error(
             error_type, error, own_traceback, tb_offset=tb_offset
         )
         long_lines = {
-            line for line in f"{error_type.__name__}: {error}\n{advice}".split("\n") if len(line) > WIDTH
+            line
+            for line in f"{error_type.__name__}: {error}\n{advice}".split("\n")
+            if len(line) > MAX_LINE_LENGTH
         }
         error._render_traceback_ = lambda: [_wrap_messages(part, long_lines) for part in lines]  # type: ignore[attr-defined]
         try:
@@ -136,9 +138,9 @@ def _wrap_messages(traceback_text: str, long_lines: set[str]) -> str:
         plain_line = _COLOUR_CODES.sub("", line)
         if plain_line in long_lines:
             line = _wrap_line(line)
-        elif len(plain_line) > WIDTH and _HEADING_PATTERN.fullmatch(plain_line):
+        elif len(plain_line) > MAX_LINE_LENGTH and _HEADING_PATTERN.fullmatch(plain_line):
             fill_letter = "-" if plain_line.startswith("-") else " "
-            line = line.replace(fill_letter * (len(plain_line) - WIDTH + 2), fill_letter * 2, 1)
+            line = line.replace(fill_letter * (len(plain_line) - MAX_LINE_LENGTH + 2), fill_letter * 2, 1)
         lines.append(line)
     return "\n".join(lines)
 
@@ -150,7 +152,7 @@ def _wrap_line(line: str) -> str:
     first_word, _, message = line.partition(" ")
     placeholder = "-" * len(_COLOUR_CODES.sub("", first_word))
     plain_line = textwrap.fill(
-        f"{placeholder} {message}", WIDTH, break_long_words=False, break_on_hyphens=False
+        f"{placeholder} {message}", MAX_LINE_LENGTH, break_long_words=False, break_on_hyphens=False
     )
     return first_word + plain_line[len(placeholder) :]
 

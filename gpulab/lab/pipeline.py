@@ -10,7 +10,7 @@ from virtualgpu.errors import GpulabError
 from virtualgpu.protocol import Block, Launch, Shape
 from virtualgpu.records import BlockTrace, WarpTrace
 
-_NOT_REPLAYED = (
+_NOT_REPLAYED_MESSAGE = (
     "The steps of all warps come from a replay on the virtual GPU, and this launch is too large or too slow "
     "for one. Launch fewer blocks, or let each block process less data: a few iterations show the pipeline."
 )
@@ -68,5 +68,5 @@ def pipeline(
     observation = Block(position, warp) if max_steps is None else Block(position, warp, max_steps)
     observed: session.ObservedRecord[BlockTrace | WarpTrace] = session.observe(launch, observation)
     if not isinstance(observed.record, BlockTrace):
-        raise GpulabError(_NOT_REPLAYED)
+        raise GpulabError(_NOT_REPLAYED_MESSAGE)
     return views.PipelineView(observed.record)

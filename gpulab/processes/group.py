@@ -16,7 +16,7 @@ from virtualgpu.errors import GpulabError
 # Limit for a process with NCCL and a CUDA context, including pinned memory.
 _MEMORY_BYTES = 24 << 30
 # A rank that fails because another rank failed can report its failure first.
-_GRACE_S = 0.3
+_ANSWER_GRACE_S = 0.3
 # Ranks have a longer limit than the group, because a rank alone does not know which rank is missing.
 _RANK_LIMIT_FACTOR = 2
 
@@ -86,7 +86,7 @@ class ProcessGroup:
                 wait(futures, remaining_s, FIRST_EXCEPTION)
                 if all(future.done() and future.exception() is None for future in futures):
                     return [future.result() for future in futures]
-                wait(futures, _GRACE_S)
+                wait(futures, _ANSWER_GRACE_S)
                 message = self._make_error_message(futures)
             finally:
                 if not all(future.done() for future in futures):

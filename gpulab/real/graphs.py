@@ -12,7 +12,7 @@ import cupy
 from virtualgpu.records import CopyKind, GraphNode, GraphRecord, NodeKind, NodeParameter, Provenance
 from virtualgpu.records.graph import ADDRESS_BYTES
 
-NO_BINDINGS = "Nodes are not available: the package cuda-bindings is not installed."
+NO_BINDINGS_NOTE = "Nodes are not available: the package cuda-bindings is not installed."
 _NODE_KINDS = get_args(NodeKind)
 _COPY_KINDS: dict[tuple[bool, bool], CopyKind] = {
     (False, True): "HtoD",
@@ -35,7 +35,7 @@ def read_graph(graph: Any, provenance: Provenance) -> GraphRecord:
     try:
         driver = _import_driver()
     except ImportError:
-        return GraphRecord(provenance, (), (), note=NO_BINDINGS)
+        return GraphRecord(provenance, (), (), note=NO_BINDINGS_NOTE)
     handles = _read_handles(graph)
     index_of_handle = {int(handle): index for index, handle in enumerate(handles)}
     nodes = tuple(_read_node(index, handle) for index, handle in enumerate(handles))

@@ -17,7 +17,7 @@ WATCHDOG_VARIABLE = "GPULAB_WATCHDOG_S"
 MAX_VIRTUAL_DEVICES = 16
 
 Kind = Literal["auto", "cuda", "virtual"]
-_LINK_WORDS = {
+_LINK_PHRASES = {
     "nvswitch": "NVLink between all of them",
     "pairs": "in pairs by NVLink",
     "host": "through the host only",
@@ -63,7 +63,7 @@ class DeviceChoice:
                 f"This session uses the real {self.device} (cuda:{self.index}, compute capability "
                 f"{capability}){caution}: times and block placements are measured on it; {change_hint}"
             )
-        links_text = f", joined {_LINK_WORDS[self.links]}," if self.links else ""
+        links_text = f", joined {_LINK_PHRASES[self.links]}," if self.links else ""
         device_text = f"{self.count} virtual {self.device} GPUs{links_text}"
         devices_text = device_text if self.count > 1 else f"a virtual {self.device}"
         reason = f", because {self.reason}" if self.reason else ""

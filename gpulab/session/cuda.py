@@ -15,7 +15,7 @@ from gpulab.real.nvml import decode_text, query_sharing
 from gpulab.session.choose import DeviceChoice
 from virtualgpu.errors import GpulabError
 
-INSTALL_CUPY = 'pip install "gpulab[cuda13]" (or gpulab[cuda12] for a CUDA 12 driver)'
+INSTALL_COMMAND = 'pip install "gpulab[cuda13]" (or gpulab[cuda12] for a CUDA 12 driver)'
 
 
 class CudaUnavailableError(GpulabError, RuntimeError):
@@ -53,7 +53,7 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
         cupy.cuda.nvrtc.getVersion()
     except Exception as error:
         raise CudaUnavailableError(
-            f"CuPy cannot load NVRTC and so cannot compile kernels. Install NVRTC with {INSTALL_CUPY}"
+            f"CuPy cannot load NVRTC and so cannot compile kernels. Install NVRTC with {INSTALL_COMMAND}"
         ) from error
     if device_count > 1:
         _import_collectives()
@@ -68,7 +68,7 @@ def _import_cupy() -> Any:
     if importlib.util.find_spec("cupy") is None:
         driver_status = query_driver_status()
         if driver_status.usable:
-            raise CudaUnavailableError(f"there is a GPU, but CuPy is not installed: {INSTALL_CUPY}")
+            raise CudaUnavailableError(f"there is a GPU, but CuPy is not installed: {INSTALL_COMMAND}")
         raise CudaUnavailableError(driver_status.problem)
     try:
         module = importlib.import_module("cupy")

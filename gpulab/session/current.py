@@ -422,7 +422,7 @@ def bind_current_device() -> Callable[[], AbstractContextManager[None]]:
         device = cp().cuda.Device()
 
     @contextmanager
-    def context() -> Iterator[None]:
+    def use_session() -> Iterator[None]:
         if _session is not session:
             raise GpulabError(
                 f"This object was created on the {session.choice.device}, but another "
@@ -432,7 +432,7 @@ def bind_current_device() -> Callable[[], AbstractContextManager[None]]:
         with device:
             yield
 
-    return context
+    return use_session
 
 
 def _find_session() -> _Session:

@@ -196,7 +196,7 @@ def make_block_size_launcher(kept_launch: KeptLaunch) -> Callable[[int], LaunchT
     backend = current.backend()
     twin = current.find_twin()
 
-    def trace(threads: int) -> LaunchTrace:
+    def trace_blocks(threads: int) -> LaunchTrace:
         with kept_launch.with_current_contents() as launch, launch.on_stream():
             resized_launch = launch.resized(threads)
             if twin is not None and resized_launch.block != launch.block:
@@ -211,20 +211,20 @@ def make_block_size_launcher(kept_launch: KeptLaunch) -> Callable[[int], LaunchT
                     )
             return backend.observe(resized_launch, Blocks(restore=True))
 
-    return trace
+    return trace_blocks
 
 
 def make_occupancy_function() -> Callable[[Activity], float | None]:
     """Return a function that computes the theoretical occupancy (0 to 1) of a kernel in a timeline."""
     device = current.backend().device_info()
 
-    def occupancy_of(kernel: Activity) -> float | None:
+    def compute_occupancy(kernel: Activity) -> float | None:
         if kernel.block is None or not kernel.registers_per_thread:
             return None
         threads = math.prod(kernel.block)
         return occupancy(device, threads, kernel.registers_per_thread, kernel.shared_bytes).fraction
 
-    return occupancy_of
+    return compute_occupancy
 
 
 class _Replay:

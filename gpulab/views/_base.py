@@ -40,16 +40,16 @@ def read_module(name: str, folder: Traversable = _VIEWS_FOLDER) -> str:
     """
     source_by_path: dict[str, str] = {}
 
-    def join(path: str, text: str) -> None:
+    def add_module(path: str, text: str) -> None:
         for import_path in _IMPORT_PATTERN.findall(text):
             module_path = import_path.removeprefix("gpulab/")
             if module_path == import_path:
                 module_path = normpath(f"{dirname(path)}/{import_path}")
             if module_path not in source_by_path:
-                join(module_path, _VIEWS_FOLDER.joinpath(module_path).read_text(encoding="utf-8"))
+                add_module(module_path, _VIEWS_FOLDER.joinpath(module_path).read_text(encoding="utf-8"))
         source_by_path[path] = _IMPORT_PATTERN.sub("", text)
 
-    join(f"{name}.js", (folder / f"{name}.js").read_text(encoding="utf-8"))
+    add_module(f"{name}.js", (folder / f"{name}.js").read_text(encoding="utf-8"))
     *imported_modules, main_module = source_by_path.values()
     return "\n".join(
         [

@@ -35,8 +35,8 @@ Painter = Callable[["Axes"], None]
 WIDTH_IN = 9.0
 DPI = 100
 SHARPNESS = 2  # factor of the pixels, so that an enlarged picture stays sharp
-CAPTION_CHARACTERS = 150
-SMALL_POINTS = 7.2
+MAX_CAPTION_LENGTH = 150
+SMALL_FONT_POINTS = 7.2
 _PALETTE_COLOURS = 160
 # matplotlib's settings belong to the whole process.
 _drawing_lock = threading.Lock()
@@ -146,13 +146,13 @@ class FigureView(HasTables, Savable):
             painter(panel_axes)
         figure.suptitle(self.title, x=0.013, ha="left", weight="bold", fontsize=11)
         footer_text = "\n".join(
-            line for text in (" ".join(self.notes()), self.caption) for line in wrap(text, CAPTION_CHARACTERS)
+            line for text in (" ".join(self.notes()), self.caption) for line in wrap(text, MAX_CAPTION_LENGTH)
         )
         figure.supxlabel(
             footer_text,
             x=0.013,
             ha="left",
-            fontsize=SMALL_POINTS,
+            fontsize=SMALL_FONT_POINTS,
             color=colour("muted"),
         )
         return axes if len(axes) > 1 else axes[0]

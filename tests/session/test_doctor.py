@@ -266,7 +266,7 @@ def test_versions_of_jupyter_and_widgets(
 def test_a_gpu_without_cupy_gets_the_install_command(no_cupy: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "query_driver_status", lambda: driver_of(0, (13, 0), 1))
     status, _, remedy = checks.check_cupy()
-    assert (status, remedy) == ("missing", checks.INSTALL_CUPY)
+    assert (status, remedy) == ("missing", checks.INSTALL_COMMAND)
 
 
 def test_cupy_newer_than_the_driver_is_wrong(fake_cupy: object, monkeypatch: pytest.MonkeyPatch) -> None:

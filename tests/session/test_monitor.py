@@ -20,7 +20,7 @@ from gpulab.real.load import LoadReader
 from gpulab.real.nvml import NvmlDevice
 from gpulab.views import LoadChart
 from gpulab.views.parts.boxes import Legend, Plot
-from gpulab.views.parts.items import Line
+from gpulab.views.parts.items import Polyline
 from gpulab.views.parts.plot_picture import make_element_sentence
 from tests.real import fake_nvml
 from virtualgpu.errors import GpulabError
@@ -242,7 +242,7 @@ def test_a_long_live_record_is_thinned_without_gaps_between_readings() -> None:
 def test_curves_that_would_cover_each_other_at_zero_are_not_drawn() -> None:
     record = samples([1, 2, 3, 4, 5], fp16=[0] * 5, fp32=[0, 0, 0, 0, 50], fp64=[0.5] * 5)
     view = LoadChart(lambda: record)
-    curves = [item for item in chart_of(view).items if isinstance(item, Line)]
+    curves = [item for item in chart_of(view).items if isinstance(item, Polyline)]
     assert len(curves) == 1
     assert curves[0].x[0] == 3e9, "it rises from the reading before"
     legend_texts = [text for box in view.draw().boxes if isinstance(box, Legend) for _, text in box.entries]

@@ -182,7 +182,7 @@ def test_all_ranks_have_one_limit_that_begins_when_all_are_ready(played: SimpleN
         played.real_s = 0.5
         with pytest.raises(GpulabError, match=r"^Not finished after 2\.5 s\. Rank 1 is in "):
             ranks.ask(work, "", "wait")
-    assert played.waits == [2.5, 1.0, 0.0, 0.0, group._GRACE_S]
+    assert played.waits == [2.5, 1.0, 0.0, 0.0, group._ANSWER_GRACE_S]
     assert not folder.exists()
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 from gpulab.views import GraphView
 from gpulab.views.graph import graph_text
 from gpulab.views.graph.folding import fold_groups
-from gpulab.views.parts.boxes import Plot, Switch
+from gpulab.views.parts.boxes import Plot, SwitchBox
 from tests.views.graphs import CUB, OLD, X, chain, compared, graph, kernel
 from tests.views.synthetic import boxes
 from virtualgpu.records import DanglingArray, GraphArray, GraphRecord, NodeParameter
@@ -145,14 +145,14 @@ class TestPicture:
     def test_a_folded_node_unfolds_below_the_graph(self) -> None:
         names = ["add", "mul"] * 30
         view = GraphView(graph(kernel(0, "load"), *(kernel(n, name) for n, name in enumerate(names, 1))))
-        unfolds = next(box for box in view.draw().boxes if isinstance(box, Switch))
+        unfolds = next(box for box in view.draw().boxes if isinstance(box, SwitchBox))
         assert set(unfolds.cases) == {"-1", "1"}, "under the number that a click on the node chooses"
         groups_ = unfolds.cases["1"].boxes[-1].items[0].wire()
         assert groups_["text"][:3] == ["add", "mul", "add"]
         assert "39 more like them" in str(unfolds.cases["1"].wire())
         view.close()
         small = GraphView(chain(3))
-        assert not any(isinstance(box, Switch) for box in small.draw().boxes), "nothing is folded"
+        assert not any(isinstance(box, SwitchBox) for box in small.draw().boxes), "nothing is folded"
         small.close()
 
     def test_an_array_that_dangles_has_a_red_arrow_and_the_remedy(self) -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from gpulab.views import LaunchChart
 from gpulab.views.parts import palette, picture
-from gpulab.views.parts.items import Line, Rects, Spans
+from gpulab.views.parts.items import Polyline, Rects, Spans
 from gpulab.views.parts.pack import pack
 from gpulab.views.parts.page import SAVED_NOTE, make_page
 from gpulab.views.parts.plot_picture import make_element_sentence
@@ -57,7 +57,7 @@ def test_packing_keeps_numbers_and_shares_arrays() -> None:
 def test_packed_arrays_are_distinguished_by_value() -> None:
     """Arrays that are made while a tree is walked, and die there, have places of their own all the same."""
 
-    class Made(Line):
+    class Made(Polyline):
         def wire(self) -> dict[str, Any]:
             return {"x": np.arange(5) + len(self.x), "n": np.float32(1.5), "on": np.bool_(True)}
 
@@ -209,7 +209,7 @@ def test_a_long_staircase_keeps_its_peaks() -> None:
     steps = 100_000
     y = np.full(steps, 50.0)
     y[77_777] = 3
-    item = Line(np.arange(steps), y, "accent", step=True)
+    item = Polyline(np.arange(steps), y, "accent", step=True)
     assert len(item.x) < 10_000
     assert item.y.min() == 3
     assert abs(item.x[item.y.argmin()] - 77_777) < 50

@@ -49,11 +49,11 @@ def subscribe_to_calls(
     """
     names_by_cbid = {domain: library.list_call_names(domain) for domain in functions}
 
-    def called(_: Any, domain: int, cbid: int, data: Any) -> None:
+    def on_call(_: Any, domain: int, cbid: int, data: Any) -> None:
         call_data = data.contents
         handler(names_by_cbid[domain].get(cbid, ""), bool(call_data.site), call_data)
 
-    callback = _Callback(called)
+    callback = _Callback(on_call)
     subscriber = c_void_p()
     library.call("cuptiSubscribe", ctypes.byref(subscriber), callback, None)
     try:

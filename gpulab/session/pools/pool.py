@@ -56,14 +56,14 @@ def make_block_map(pool: Any) -> tuple[BlockMap, str]:
     variable_names = current.make_program_names(lambda array: int(array.data.mem.ptr))
     variable_names.look(sys._getframe())
 
-    def with_label(block: Block) -> Block:
+    def add_label(block: Block) -> Block:
         name = "" if block.is_free else variable_names.array(block.address)
         return replace(block, label=f"{name}: {block.label}") if name else block
 
     if hasattr(pool, "block_map"):
         pool_map = pool.block_map()
         segments = (
-            replace(segment, blocks=tuple(map(with_label, segment.blocks))) for segment in pool_map.segments
+            replace(segment, blocks=tuple(map(add_label, segment.blocks))) for segment in pool_map.segments
         )
         return replace(pool_map, segments=tuple(segments)), ""
     device = int(cp.cuda.Device().id)
@@ -87,7 +87,7 @@ def make_block_map(pool: Any) -> tuple[BlockMap, str]:
                 label=label,
             )
     mapped_ranges = tuple(
-        Segment(address, block.size_bytes, 0, (with_label(block),))
+        Segment(address, block.size_bytes, 0, (add_label(block),))
         for address, block in sorted(blocks.items())
     )
     unknown_bytes = total_bytes - sum(block.size_bytes for block in blocks.values())

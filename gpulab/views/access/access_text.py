@@ -72,7 +72,7 @@ def format_share(fraction: float) -> str:
     return f"{math.floor(1000 * fraction + 0.5) / 10:g} %"
 
 
-class Figure(NamedTuple):
+class CostFigure(NamedTuple):
     """A number that is shown in large type. The attribute ``is_excessive`` is true if a smaller number is
     possible.
     """
@@ -109,10 +109,10 @@ def count_costs(access: Access) -> dict[str, int | str]:
     )
 
 
-def _make_figures(access: Access, rows: tuple[tuple[str, str, str, str], ...]) -> list[Figure]:
+def _make_figures(access: Access, rows: tuple[tuple[str, str, str, str], ...]) -> list[CostFigure]:
     costs_by_name = count_costs(access)
     return [
-        Figure(
+        CostFigure(
             fill_template(value, costs_by_name),
             fill_template(term, costs_by_name),
             fill_template(detail, costs_by_name),
@@ -122,12 +122,12 @@ def _make_figures(access: Access, rows: tuple[tuple[str, str, str, str], ...]) -
     ]
 
 
-def make_memory_figures(access: Access) -> list[Figure]:
+def make_memory_figures(access: Access) -> list[CostFigure]:
     """Return the numbers to display for a memory access, such as its sectors."""
     return _make_figures(access, CONSTANT_FIGURES if access.space == "const" else MEMORY_FIGURES)
 
 
-def make_bank_figures(access: Access) -> list[Figure]:
+def make_bank_figures(access: Access) -> list[CostFigure]:
     """Return the numbers to display for a shared-memory access, such as its bank conflict."""
     return _make_figures(access, BANK_FIGURES)
 

@@ -215,7 +215,7 @@ def draw_banks(access: Access, sentences: list[str]) -> Box:
     )
 
 
-def _draw_figures(figures: list[access_text.Figure]) -> Box:
+def _draw_figures(figures: list[access_text.CostFigure]) -> Box:
     """Return a plot of numbers in large type, side by side."""
     column_positions = list(range(len(figures)))
     column_count = len(figures)

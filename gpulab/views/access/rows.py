@@ -17,7 +17,7 @@ from virtualgpu.records.kernel import SECTOR_BYTES
 MAX_REQUESTS = 256
 
 
-class Row(NamedTuple):
+class AccessRow(NamedTuple):
     """A table row for all accesses of one kind on a source line, with the requests of one warp."""
 
     line: int
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 HEADINGS = ("line", "source", "access", "requests", "per request", "at best", "useful", "wasted")
 
 
-def make_rows(trace: AccessTrace) -> list[Row]:
+def make_rows(trace: AccessTrace) -> list[AccessRow]:
     """Return one table row per source line, memory space, kind and size of access.
 
     Accesses in copies of a loop body are added up.
@@ -51,7 +51,7 @@ def _sort_key(trace: AccessTrace, members: list[int]) -> tuple[int, int, int]:
     return -sum(map(excess_bytes, trace_accesses)), -moved_bytes, members[0]
 
 
-def _make_row(trace: AccessTrace, members: list[int]) -> Row:
+def _make_row(trace: AccessTrace, members: list[int]) -> AccessRow:
     trace_accesses = [trace.counters.accesses[index] for index in members]
     first_access = trace_accesses[0]
     counter_names = (
@@ -94,7 +94,7 @@ def _make_row(trace: AccessTrace, members: list[int]) -> Row:
         useful_share,
         size(wasted_bytes) if wasted_bytes else NO_VALUE_MARK,
     )
-    return Row(first_access.line, cells, wasted_bytes > 0, np.flatnonzero(np.isin(trace.site, members)))
+    return AccessRow(first_access.line, cells, wasted_bytes > 0, np.flatnonzero(np.isin(trace.site, members)))
 
 
 def _name_access(access: AccessCounters) -> str:

@@ -103,12 +103,12 @@ class AccessMicroscope(View, module="access/view"):
     def _make_contents(self) -> dict[str, Any]:
         """Return the data for the browser: slider choices and, for a kernel, its table and addresses."""
 
-        def choices(values: tuple[int, ...], current_value: int) -> list[int]:
+        def make_choices(values: tuple[int, ...], current_value: int) -> list[int]:
             return sorted({*values, current_value})
 
         page_data: dict[str, Any] = {
-            "strides": choices(STRIDES, self.stride),
-            "offsets": choices(OFFSETS, self.offset),
+            "strides": make_choices(STRIDES, self.stride),
+            "offsets": make_choices(OFFSETS, self.offset),
             "paddings": list(PADDINGS),
             "sizes": list(ELEMENT_BYTES),
             "headings": list(HEADINGS),

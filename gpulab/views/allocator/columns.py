@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gpulab.views.allocator import pool_text
 from gpulab.views.parts.axes import Axes, Axis
 from gpulab.views.parts.boxes import Plot
-from gpulab.views.parts.items import Labels, Line, Rules
+from gpulab.views.parts.items import Labels, LineSegments, Polyline
 from gpulab.words import size
 from virtualgpu.records.memory import ACTIONS, AllocatorHistory
 
@@ -276,9 +276,11 @@ def draw_curve(maps: PoolMaps) -> Plot:
     _, mark_indices = np.unique(refused_positions * MAX_MARKS // (last_position + 1), return_index=True)
     lines = zip(reserved_curves, RESERVED_COLOURS, strict=False)
     return axes.draw_plot(
-        Line(x, axes.y(used_bytes), CURVE_COLOUR, width=0, fill=CURVE_COLOUR, base=axes.bottom, step=True),
-        *(Line(x, axes.y(series), colour, width=1.5, step=True) for series, colour in lines),
-        Rules([0], [axes.top], [max(1, last_position)], [axes.top], "error", dash=True)
+        Polyline(
+            x, axes.y(used_bytes), CURVE_COLOUR, width=0, fill=CURVE_COLOUR, base=axes.bottom, step=True
+        ),
+        *(Polyline(x, axes.y(series), colour, width=1.5, step=True) for series, colour in lines),
+        LineSegments([0], [axes.top], [max(1, last_position)], [axes.top], "error", dash=True)
         if axis_top_bytes == limit_bytes
         else None,
         Labels(

@@ -16,7 +16,7 @@ MAX_ROWS = 12
 MAX_GROUPS = 5
 # Smallest drawn widths of a segment, as shares of a row, so that a small one can be seen and pointed at.
 MIN_ROW_SHARES = (1 / 40, 1 / 120, 1 / 400, 0.0)
-CROWDED_BLOCKS = 60
+MIN_CROWDED_BLOCKS = 60
 OTHER_GROUP_KEY = (-1, "")
 
 
@@ -74,7 +74,7 @@ def compute_layouts(histories: Sequence[AllocatorHistory], max_rows: int = MAX_R
     """
     segment_extents = [_compute_extents(history) for history in histories]
     largest_bytes = max((int(extent.size_bytes.max(initial=0)) for extent in segment_extents), default=0) or 1
-    is_crowded = max(extent.blocks for extent in segment_extents) > CROWDED_BLOCKS
+    is_crowded = max(extent.blocks for extent in segment_extents) > MIN_CROWDED_BLOCKS
     for doublings in range(64):
         for min_share in MIN_ROW_SHARES:
             layouts = [

@@ -13,7 +13,7 @@ from gpulab.views.allocator.layout import MapLayout
 from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Box, column, legend, numbers
 from gpulab.views.parts.boxes import words as paragraph
-from gpulab.views.parts.items import Item, Labels, Line, Rules
+from gpulab.views.parts.items import Item, Labels, LineSegments, Polyline
 from gpulab.views.parts.plots import make_labels, make_rects, plot
 from gpulab.words import size
 from virtualgpu.records.memory import Block, Segment
@@ -49,7 +49,7 @@ def draw(maps: PoolMaps, position: int, colour_by: str) -> Box:
     map_boxes: list[Box] = [paragraph(maps.describe_position(position), "heading")] if maps.last else []
     if maps.last:
         curve = columns.draw_curve(maps)
-        cursor_line = Rules([position], [0], [position], [columns.CURVE_PX], "fg", width=2)
+        cursor_line = LineSegments([position], [0], [position], [columns.CURVE_PX], "fg", width=2)
         map_boxes.append(replace(curve, items=[*curve.items, cursor_line]))
     for panel, layout in zip(maps.panels, maps.layouts, strict=True):
         panel_prefix = f"{panel.name}: " if len(maps.panels) > 1 else ""
@@ -125,7 +125,7 @@ def _draw_map(
     plot_items: list[Item] = []
     bar_height = row_height - ROW_GAP_PX
 
-    def bars(pieces: list[Piece], colour: str, **options: Any) -> Item:
+    def draw_bars(pieces: list[Piece], colour: str, **options: Any) -> Item:
         return make_rects(
             [
                 (left_byte, right_byte, row * row_height, row * row_height + bar_height, 0)
@@ -135,17 +135,19 @@ def _draw_map(
             **options,
         )
 
-    plot_items += [bars(block_pieces, colour, inset=0.5) for colour, block_pieces in pieces_by_colour.items()]
+    plot_items += [
+        draw_bars(block_pieces, colour, inset=0.5) for colour, block_pieces in pieces_by_colour.items()
+    ]
     x0, y0, x1, y1 = np.array(hatch_segments or np.empty((0, 4))).T
-    plot_items += [Rules(x0, y0, x1, y1, "other"), bars(outline_pieces, "muted", outline=True)]
+    plot_items += [LineSegments(x0, y0, x1, y1, "other"), draw_bars(outline_pieces, "muted", outline=True)]
     for left_byte, right_byte, row in notch_pieces:
         notch_px = min(NOTCH_PX, (right_byte - left_byte) * px_per_byte / 2, bar_height / 2)
         notch_start = right_byte - notch_px / px_per_byte
         y = row * row_height
         # A notch is a triangle cut off the upper right corner.
         plot_items += [
-            Line([notch_start, right_byte], [y, y + notch_px], "bg", width=0, fill="bg", base=y),
-            Rules([notch_start], [y], [right_byte], [y + notch_px], "muted"),
+            Polyline([notch_start, right_byte], [y, y + notch_px], "bg", width=0, fill="bg", base=y),
+            LineSegments([notch_start], [y], [right_byte], [y + notch_px], "muted"),
         ]
     for ink in sorted({name_label[4] for name_label in name_labels}):
         labels = [

@@ -10,10 +10,10 @@ from virtualgpu.records.fragments import FragmentTrace, MatrixExecution, MatrixI
 
 MAX_EXECUTIONS = 8
 HEADINGS = ("line", "source", "instruction", "executed", "passes each", "at best")
-_ROLES = ("multiply", "load", "store", "access")
+_ROLE_ORDER = ("multiply", "load", "store", "access")
 
 
-class Row(NamedTuple):
+class InstructionRow(NamedTuple):
     """A table row for all executions of one matrix instruction on a source line."""
 
     line: int
@@ -28,14 +28,14 @@ class Row(NamedTuple):
         return self.executions[:MAX_EXECUTIONS]
 
 
-def make_rows(trace: FragmentTrace) -> list[Row]:
+def make_rows(trace: FragmentTrace) -> list[InstructionRow]:
     """Return one table row for each source line and kind of instruction. The kinds are multiplications,
     loads, stores and accesses.
     """
     executions_by_key: dict[tuple[int, int, str], list[MatrixExecution]] = {}
     for execution in trace.executions:
         instruction = trace.of(execution)
-        key = _ROLES.index(instruction.role), instruction.line, name_instruction(instruction)
+        key = _ROLE_ORDER.index(instruction.role), instruction.line, name_instruction(instruction)
         executions_by_key.setdefault(key, []).append(execution)
     return [
         _make_row(trace, executions)
@@ -69,7 +69,7 @@ def name_instruction(instruction: MatrixInstruction) -> str:
     return f"{access_kind}, {instruction.size_bytes} B"
 
 
-def _make_row(trace: FragmentTrace, executions: list[MatrixExecution]) -> Row:
+def _make_row(trace: FragmentTrace, executions: list[MatrixExecution]) -> InstructionRow:
     instruction = trace.of(executions[0])
     costs = [count_passes(trace, execution) for execution in executions]
     pass_count, ideal_count = (sum(counts) for counts in zip(*costs, strict=True))
@@ -82,4 +82,4 @@ def _make_row(trace: FragmentTrace, executions: list[MatrixExecution]) -> Row:
         number(pass_count / len(executions)) if pass_count else NO_VALUE_MARK,
         number(ideal_count / len(executions)) if pass_count else NO_VALUE_MARK,
     )
-    return Row(instruction.line, cells, pass_count > ideal_count, executions, instruction)
+    return InstructionRow(instruction.line, cells, pass_count > ideal_count, executions, instruction)

@@ -10,7 +10,7 @@ import traitlets
 
 from gpulab.views._base import View
 from gpulab.views.fragments import fragment_text, picture
-from gpulab.views.fragments.rows import HEADINGS, Row, count_passes, make_rows
+from gpulab.views.fragments.rows import HEADINGS, InstructionRow, count_passes, make_rows
 from gpulab.views.parts.boxes import Box, column, table
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.pack import pack
@@ -77,7 +77,7 @@ class FragmentView(View, module="fragments/view"):
         return self.trace
 
     @property
-    def chosen_row(self) -> Row:
+    def chosen_row(self) -> InstructionRow:
         """The table row whose instruction executions are shown."""
         return self.rows[min(self.row, len(self.rows) - 1)]
 
@@ -102,7 +102,7 @@ class FragmentView(View, module="fragments/view"):
         trace = self.trace
         plot_by_matrix_id: dict[int, Any] = {}  # by the identity of a matrix, which instructions keep
 
-        def of_matrix(execution: MatrixExecution, index: int) -> dict[str, Any]:
+        def make_matrix_data(execution: MatrixExecution, index: int) -> dict[str, Any]:
             matrix = trace.of(execution).matrices[index]
             if id(matrix) not in plot_by_matrix_id:
                 plot_by_matrix_id[id(matrix)] = picture.draw_matrix(matrix)
@@ -126,14 +126,15 @@ class FragmentView(View, module="fragments/view"):
                 matrix_data["before"] = _compact(values_before).ravel()
             return matrix_data
 
-        def of_execution(execution: MatrixExecution) -> dict[str, Any]:
+        def make_execution_data(execution: MatrixExecution) -> dict[str, Any]:
             instruction = trace.of(execution)
             is_access = instruction.role == "access"
             return {
                 "role": instruction.role,
                 "costs": self._describe_costs(execution),
                 "matrices": [
-                    of_matrix(execution, index) for index in picture.find_drawn_matrices(trace, execution)
+                    make_matrix_data(execution, index)
+                    for index in picture.find_drawn_matrices(trace, execution)
                 ],
                 "memory": picture.draw_memory(trace, execution),
                 "conflict": any(run.is_conflict for run in picture.find_byte_runs(trace, execution)),
@@ -147,7 +148,7 @@ class FragmentView(View, module="fragments/view"):
                     "cells": list(row.cells),
                     "over": row.is_wasteful,
                     "total": len(row.executions),
-                    "executions": [of_execution(execution) for execution in row.shown],
+                    "executions": [make_execution_data(execution) for execution in row.shown],
                 }
                 for row in self.rows
             ],

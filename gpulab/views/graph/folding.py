@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virtualgpu.records import GraphNode, GraphRecord
 
-MIN_FOLDED = 4
+MIN_FOLDED_NODES = 4
 MAX_PATTERN_LENGTH = 12
 
 
@@ -75,7 +75,7 @@ def _find_paths(record: GraphRecord) -> list[list[int]]:
         successors.setdefault(start_node, []).append(end_node)
         predecessors.setdefault(end_node, []).append(start_node)
 
-    def follows(node: int) -> int | None:
+    def find_only_successor(node: int) -> int | None:
         """Return the only successor of a node if this successor has no other predecessor, and None
         otherwise.
         """
@@ -83,12 +83,14 @@ def _find_paths(record: GraphRecord) -> list[list[int]]:
         return next_nodes[0] if len(next_nodes) == 1 and len(predecessors[next_nodes[0]]) == 1 else None
 
     paths = []
-    for start in {node.number for node in record.nodes} - {follows(node.number) for node in record.nodes}:
+    for start in {node.number for node in record.nodes} - {
+        find_only_successor(node.number) for node in record.nodes
+    }:
         chain = [start]
-        next_node = follows(start)
+        next_node = find_only_successor(start)
         while next_node is not None:
             chain.append(next_node)
-            next_node = follows(next_node)
+            next_node = find_only_successor(next_node)
         paths.append(chain)
     return sorted(paths)
 
@@ -110,7 +112,7 @@ def _fold_path(record: GraphRecord, chain: Sequence[int], separate_nodes: frozen
             ),
             key=lambda group: (group[0] * group[1], -group[0]) if group[1] > 1 else (0, 0),
         )
-        if pattern_length * repetitions < MIN_FOLDED:
+        if pattern_length * repetitions < MIN_FOLDED_NODES:
             pattern_length = 1
             repetitions = 1
         end_index = index + pattern_length * repetitions
@@ -164,7 +166,7 @@ def _merge_fans(
 
 def _merge_fan(similar_groups: list[NodeGroup]) -> list[NodeGroup]:
     """Return similar groups as one fan if there are enough of them; otherwise return them unchanged."""
-    if len(similar_groups) < MIN_FOLDED:
+    if len(similar_groups) < MIN_FOLDED_NODES:
         return similar_groups
     first_group = similar_groups[0]
     node_numbers = tuple(node_number for group in similar_groups for node_number in group.members)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.ticker import NullLocator
 
-from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour, number_ticks
+from gpulab.views._figure import SMALL_FONT_POINTS, FigureView, Painter, colour, number_ticks
 from gpulab.views.tables import Column, Table
 from gpulab.words import duration, listing, number, size
 from virtualgpu.records.memory import LevelBandwidth, MemoryLadder
@@ -211,7 +211,7 @@ class LadderChart(FigureView):
             loc="lower right",
             handlelength=2,
             borderaxespad=0.2,
-            fontsize=SMALL_POINTS,
+            fontsize=SMALL_FONT_POINTS,
             frameon=True,
             framealpha=1,
             facecolor=colour("bg"),
@@ -253,7 +253,7 @@ class LadderChart(FigureView):
                     (4, 0),
                     textcoords="offset points",
                     va="center",
-                    fontsize=SMALL_POINTS,
+                    fontsize=SMALL_FONT_POINTS,
                 )
         ax.set_yticks(range(len(levels)), levels)
         ax.set_ylim(len(levels) - 0.4, -0.6)

@@ -16,7 +16,7 @@ from gpulab.views._waves import Waves, describe_limiters, describe_occupancy, ma
 from gpulab.views.parts import plots
 from gpulab.views.parts.axes import Axes, Axis
 from gpulab.views.parts.boxes import Box, bars, column, fold, legend, numbers, row, slider, table, words
-from gpulab.views.parts.items import Item, Labels, Line, Rects, Rules, Spans
+from gpulab.views.parts.items import Item, Labels, LineSegments, Polyline, Rects, Spans
 from gpulab.words import count, duration, noun, number, percent, shape, size, time_unit
 from virtualgpu.records import LaunchTrace
 
@@ -415,8 +415,8 @@ def _draw_occupancy(waves: Waves, top_px: float, domain: tuple[float, float]) ->
     line_y = float(axes.y(occupancy.warps_per_sm))
     axis_bottom = axes.bottom
     plot_items = [
-        Line(times, axes.y(warp_counts), "accent", fill="other", base=axis_bottom, step=True, width=0),
-        Rules([domain[0]], [line_y], [domain[1]], [line_y], dash=True),
+        Polyline(times, axes.y(warp_counts), "accent", fill="other", base=axis_bottom, step=True, width=0),
+        LineSegments([domain[0]], [line_y], [domain[1]], [line_y], dash=True),
         *axes.draw_sides(LEFT_PX),
         plots.make_y_name("warps", (top_px + axis_bottom) / 2, domain, LEFT_PX),
     ]
@@ -426,7 +426,9 @@ def _draw_occupancy(waves: Waves, top_px: float, domain: tuple[float, float]) ->
         tail_text, text_anchor, text_offset_px = (
             ("◂ tail", "end", -4) if is_tail_late else ("tail ▸", "start", 4)
         )
-        plot_items.append(Rules([tail_start_ns], [top_px - GAP_PX], [tail_start_ns], [axis_bottom], "fg"))
+        plot_items.append(
+            LineSegments([tail_start_ns], [top_px - GAP_PX], [tail_start_ns], [axis_bottom], "fg")
+        )
         plot_items.append(
             Labels([tail_start_ns], [axis_bottom - 9], [tail_text], anchor=text_anchor, dx=text_offset_px)
         )

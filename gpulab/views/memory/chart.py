@@ -15,7 +15,7 @@ from gpulab.views.memory import memory_text
 from gpulab.views.parts.axes import Axes, Axis
 from gpulab.views.parts.boxes import Box, column, legend, numbers
 from gpulab.views.parts.boxes import words as paragraph
-from gpulab.views.parts.items import Item, Labels, Line, Rects, Rules, Time
+from gpulab.views.parts.items import Item, Labels, LineSegments, Polyline, Rects, TimeAxis
 from gpulab.views.parts.pack import pack
 from gpulab.views.parts.plots import make_x_axis, make_y_ticks
 from gpulab.views.tables import Table
@@ -271,7 +271,7 @@ def _draw_plot(record: MemorySamples, axis: str, label: str) -> Box:
     axes = Axes(Axis(0, end_ns), vertical_axis, HEIGHT_PX, MARKS_HEIGHT_PX)
     bottom = axes.bottom
 
-    def heights(sizes: Any) -> Any:
+    def compute_heights(sizes: Any) -> Any:
         return axes.y(np.minimum(sizes, axis_top))
 
     plot_items: list[Item] = []
@@ -287,14 +287,14 @@ def _draw_plot(record: MemorySamples, axis: str, label: str) -> Box:
             time_ns[gap_free_range], time_ns[min(gap_free_range.stop, len(time_ns) - 1)]
         )  # valid until the next reading
         for area_top, (_, colour) in zip(reversed(top_curves), reversed(AREA_COLOURS), strict=True):
-            y = _make_area_points(heights(area_top[gap_free_range]), bottom)
-            plot_items.append(Line(x, y, colour, width=0, fill=colour, base=bottom, step=True))
+            y = _make_area_points(compute_heights(area_top[gap_free_range]), bottom)
+            plot_items.append(Polyline(x, y, colour, width=0, fill=colour, base=bottom, step=True))
         has_limit = limit_bytes[gap_free_range] > 0
-        y = heights(limit_bytes[gap_free_range])[has_limit]
-        plot_items.append(Rules(x[:-1][has_limit], y, x[1:][has_limit], y, "error", width=2))
+        y = compute_heights(limit_bytes[gap_free_range])[has_limit]
+        plot_items.append(LineSegments(x[:-1][has_limit], y, x[1:][has_limit], y, "error", width=2))
     if peak is not None:
-        y = [float(heights(peak[0]))]
-        plot_items.append(Rules([0.0], y, [end_ns], y, "tail", dash=True, width=2))
+        y = [float(compute_heights(peak[0]))]
+        plot_items.append(LineSegments([0.0], y, [end_ns], y, "tail", dash=True, width=2))
     excess_bytes = float(np.nanmax(top_curves[2], initial=0)) - axis_top
     if excess_bytes > 0:
         plot_items.append(_draw_torn_edge(end_ns))
@@ -303,7 +303,7 @@ def _draw_plot(record: MemorySamples, axis: str, label: str) -> Box:
     horizontal_axis = (
         make_x_axis(bottom, end_ns - 1, number, memory_text.EVENT_TITLE, integers_only=True)
         if is_by_event
-        else Time(bottom)
+        else TimeAxis(bottom)
     )
     plot_items += [
         make_y_ticks([7, 20], memory_text.MARK_ROW_NAMES, (0.0, end_ns)),
@@ -329,14 +329,14 @@ def _find_runs(gap: Any) -> list[slice]:
 
 def _make_area_points(y: Any, base_y: float) -> Any:
     """Return heights in which NaN is replaced by `base_y`, and repeat the last height."""
-    heights = np.where(np.isnan(y), base_y, y)
-    return np.append(heights, heights[-1])
+    compute_heights = np.where(np.isnan(y), base_y, y)
+    return np.append(compute_heights, compute_heights[-1])
 
 
 def _draw_torn_edge(end: float) -> Item:
     """Return a zigzag line at the upper edge, which marks areas that exceed the chart."""
     x = np.linspace(0, end, 2 * ZIGZAG_TEETH + 1)
-    return Line(x, MARKS_HEIGHT_PX + 5.0 * (np.arange(x.size) % 2), "bg", width=3)
+    return Polyline(x, MARKS_HEIGHT_PX + 5.0 * (np.arange(x.size) % 2), "bg", width=3)
 
 
 def _draw_marks(record: MemorySamples, end: float) -> list[Item]:

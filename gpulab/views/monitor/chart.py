@@ -14,7 +14,7 @@ from gpulab.views.monitor.monitor_text import format_reading, format_share
 from gpulab.views.parts.axes import Axes, Axis
 from gpulab.views.parts.boxes import Box, column, legend, numbers, slider
 from gpulab.views.parts.boxes import words as paragraph
-from gpulab.views.parts.items import Item, Labels, Line, Readings, Rects, Rules, Time
+from gpulab.views.parts.items import Item, Labels, LineSegments, Polyline, ReadingMarks, Rects, TimeAxis
 from gpulab.views.parts.plots import make_y_ticks, nice_ticks, plot
 from gpulab.views.tables import Table
 from gpulab.words import duration, number, size
@@ -35,7 +35,7 @@ MIN_DRAWN_PERCENT = 1.0
 HINT_TEXT = "Point at the chart, or press the arrow keys, to see the values at a time."
 
 
-class _Strip(NamedTuple):
+class _ChartStrip(NamedTuple):
     """A strip of the chart: a group of readings with one vertical axis."""
 
     title: str
@@ -52,17 +52,17 @@ class _Strip(NamedTuple):
 
 
 CHART_STRIPS = (
-    _Strip(
+    _ChartStrip(
         "busy",
         "%",
         (
-            ("utilization", "muted", monitor_text.UTILIZATION),
+            ("utilization", "muted", monitor_text.UTILIZATION_NAME),
             ("sm_active", "accent", "SMs active"),
             ("sm_occupancy", "tail", "occupancy"),
         ),
         True,
     ),
-    _Strip(
+    _ChartStrip(
         "share of each peak",
         "%",
         (
@@ -74,10 +74,10 @@ CHART_STRIPS = (
         ),
         True,
     ),
-    _Strip("power", "W", (("power", "fg", "power"),), False),
-    _Strip("SM clock", "MHz", (("sm_clock", "fg", "SM clock"),), False),
-    _Strip("temperature", "°C", (("temperature", "fg", "temperature"),), False),
-    _Strip("memory used", "MiB", (("memory_used", "fg", "memory used"),), False),
+    _ChartStrip("power", "W", (("power", "fg", "power"),), False),
+    _ChartStrip("SM clock", "MHz", (("sm_clock", "fg", "SM clock"),), False),
+    _ChartStrip("temperature", "°C", (("temperature", "fg", "temperature"),), False),
+    _ChartStrip("memory used", "MiB", (("memory_used", "fg", "memory used"),), False),
 )
 # Colours by bits of the reasons that limit the clocks: idle, heat and power.
 _REASON_COLOURS = ((0x01, "other"), (0x68, "error"), (0x84, "warn"))
@@ -234,7 +234,7 @@ class LoadChart(Steered):
         plot_items: list[Item | None] = []
         strip_top = _compute_phases_px(record)
         ticks = list[tuple[float, str]]()
-        values = list[tuple[float, _Strip]]()
+        values = list[tuple[float, _ChartStrip]]()
         for strip in strips:
             axis_top = 100.0 if strip.is_percentage else _find_axis_top(record, strip)
             tick_values = [0.0, 50.0, 100.0] if strip.is_percentage else [0.0, nice_ticks(axis_top, 3)[-1]]
@@ -262,7 +262,7 @@ class LoadChart(Steered):
             *limit_items,
             _make_readings(record, values, window_start_ns, bottom),
             make_y_ticks([y for y, _ in ticks], [text for _, text in ticks], (window_start_ns, end_ns)),
-            Time(bottom),
+            TimeAxis(bottom),
         ]
         return plot(
             bottom + AXIS_PX,
@@ -284,7 +284,7 @@ def _list_latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
     memory_mib = record.memory_mib
     energy_j = record.energy_j
     return [
-        (monitor_text.UTILIZATION, format_share(latest_value("utilization")), "some kernel ran"),
+        (monitor_text.UTILIZATION_NAME, format_share(latest_value("utilization")), "some kernel ran"),
         (
             "SMs active",
             format_share(latest_value("sm_active")),
@@ -309,7 +309,7 @@ def _list_latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
     ]
 
 
-def _find_axis_top(record: LoadSamples, strip: _Strip) -> float:
+def _find_axis_top(record: LoadSamples, strip: _ChartStrip) -> float:
     """Return the upper end of a strip's axis: slightly above all readings."""
     largest_value = max(float(np.nanmax(record[name], initial=0.0)) for name, *_ in strip.lines)
     return max(1.0, 1.08 * largest_value)
@@ -321,7 +321,7 @@ def _find_visible(record: LoadSamples, window_start_ns: float) -> Any:
     return indices[:: max(1, len(indices) // MAX_POINTS)]
 
 
-def _draw_lines(record: LoadSamples, strip: _Strip, axes: Axes, window_start_ns: float) -> list[Item]:
+def _draw_lines(record: LoadSamples, strip: _ChartStrip, axes: Axes, window_start_ns: float) -> list[Item]:
     """Return the curves of a strip; each reading is constant over the time since the previous reading."""
     reading_times_ns = record.time_ns
     interval_starts = np.concatenate(([0.0], reading_times_ns[:-1]))
@@ -342,7 +342,7 @@ def _draw_lines(record: LoadSamples, strip: _Strip, axes: Axes, window_start_ns:
                     reading_times_ns[visible_indices[curve_indices[-1]]],
                 )
                 y = axes.y(np.append(values[curve_indices], values[curve_indices[-1]]))
-                lines.append(Line(x, y, colour, width=2 if strip.is_percentage else 1.5, step=True))
+                lines.append(Polyline(x, y, colour, width=2 if strip.is_percentage else 1.5, step=True))
     return lines
 
 
@@ -352,7 +352,7 @@ def _is_low(percentages: Any) -> bool:
 
 
 def _make_readings(
-    record: LoadSamples, strips: Sequence[tuple[float, _Strip]], window_start_ns: float, bottom: float
+    record: LoadSamples, strips: Sequence[tuple[float, _ChartStrip]], window_start_ns: float, bottom: float
 ) -> Item:
     """Return the values of each reading as text next to a vertical line, and as a sentence."""
     visible_indices = _find_visible(record, window_start_ns)
@@ -387,7 +387,7 @@ def _make_readings(
         sentence_pieces += [": " if not strip_number else "; ", [name, f"{name}s"]]
         if y is not None:
             values.append((y, name, f"{name}s"))
-    return Readings(
+    return ReadingMarks(
         np.append(window_start_ns, time_ns[:-1])[: len(time_ns)],
         time_ns,
         np.zeros(len(visible_indices)),
@@ -420,7 +420,7 @@ def _draw_phase_names(
         # The full name in several lines, or its distinctive part, or its number in the list below the chart.
         names.append("\n".join((name, name.rpartition(": ")[2], str(index + 1))))
     return [
-        Rules(
+        LineSegments(
             x[visible_indices],
             0 * x[visible_indices] + 2,
             x[visible_indices],

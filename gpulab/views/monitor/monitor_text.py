@@ -21,10 +21,10 @@ COUNTER_NAMES = {
     "fp64": "FP64",
     "integer": "integer",
 }
-UTILIZATION = "GPU utilization"
+UTILIZATION_NAME = "GPU utilization"
 UTILIZATION_NOTE = "GPU utilization is the share of time in which some kernel ran, however few SMs it used."
 # Smaller values are the overhead of reading the counters.
-MIN_PERCENT = 0.001
+MIN_SHOWN_PERCENT = 0.001
 _PHASE_COLUMNS = ("sm_active", "sm_occupancy", "dram", "tensor", "fp32")
 
 
@@ -32,8 +32,8 @@ def format_share(value: float | None) -> str:
     """Return a percentage as text. A value above 0 is never displayed as 0."""
     if value is None:
         return NOT_AVAILABLE
-    if 0 < value < MIN_PERCENT:
-        return f"< {MIN_PERCENT} %"
+    if 0 < value < MIN_SHOWN_PERCENT:
+        return f"< {MIN_SHOWN_PERCENT} %"
     return f"{number(value, 2)} %" if value < 10 else f"{value:.0f} %"
 
 
@@ -84,7 +84,8 @@ def describe_load(record: LoadSamples, state: str) -> str:
     state_text = "" if state == "recorded" else f" ({state})"  # the label says that it is recorded
     return (
         f"{record.provenance.device} over {duration(record.duration_ns)}{state_text}: on average "
-        f"{format_share(record.mean('utilization'))} {UTILIZATION}{active_text}{power_text}{limits_text}; "
+        f"{format_share(record.mean('utilization'))} "
+        f"{UTILIZATION_NAME}{active_text}{power_text}{limits_text}; "
         f"{record.provenance.label}."
     )
 
@@ -163,7 +164,7 @@ def make_phase_table(record: LoadSamples) -> Table:
         )
     columns: tuple[Column | str, ...] = (
         "phase",
-        Column(UTILIZATION, "utilization_percent"),
+        Column(UTILIZATION_NAME, "utilization_percent"),
         *(Column(COUNTER_NAMES[name], f"{name}_percent", format_share) for name in _PHASE_COLUMNS),
         Column("power", "power_w", lambda watt: f"{number(watt)} W"),
         Column("SM clock", "sm_clock_mhz", lambda mhz: f"{number(mhz)} MHz"),

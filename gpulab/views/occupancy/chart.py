@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour
+from gpulab.views._figure import SMALL_FONT_POINTS, FigureView, Painter, colour
 from gpulab.views._waves import describe_limiters, describe_occupancy, make_limit_bars
 from gpulab.views.tables import Column, Table
 from gpulab.words import count, listing, number, percent, size
@@ -240,7 +240,7 @@ class OccupancyChart(FigureView):
             f"{size(chosen_point.shared_bytes)} of shared memory per block. "
             "Bars: blocks per SM that each limit alone allows."
         )
-        ax.set_xlabel(fill(resources_text, 42), loc="left", fontsize=SMALL_POINTS)
+        ax.set_xlabel(fill(resources_text, 42), loc="left", fontsize=SMALL_FONT_POINTS)
 
 
 def _format_device(points: Sequence[Occupancy]) -> str:

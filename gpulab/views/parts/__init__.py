@@ -4,7 +4,7 @@ The contract
 ------------
 A view's picture is a tree of *boxes*. These are frozen dataclasses, and the browser receives their fields;
 many numbers are NumPy arrays. `pack` converts boxes to dictionaries and moves the arrays into one binary
-buffer (``unpack`` in ``frame.js`` restores them as typed arrays). `picture.png` paints the same tree with
+buffer (``unpack`` in ``frame.js`` restores them as typed arrays). `picture.draw_png` paints the same tree with
 Pillow. Neither knows any view. Python makes the words, the tick texts and the numbers; the browser paints,
 zooms, pans, shows sentences and sends traits.
 
@@ -19,11 +19,11 @@ A plot has a height in pixels, margins ``left`` and ``right`` in pixels, and a `
 units that its width represents. Its *items* have x in these units and y in pixels from the plot's top. The
 painters scale x, so the browser can change the layout without Python, and text keeps its size. Items are the
 frozen dataclasses of module `items` (`plots` makes some of them), and the browser receives their fields:
-`Spans` (100,000 intervals and more over rows, merged pixel by pixel), `Rects`, `Line` (or area), `Rules`
-(segments), `Labels` (text), `Ticks` (at several distances, for zooming), `Readings` (of which one is
-selected, with its values at several heights). `lane_grid` consists of these. `dag` (module `dag`) has its own
-item: nodes that can be selected, also by keys. `Tracks` are any number of
-intervals over rows of individual heights, over a `Time` axis, with unlimited zoom, a search, and spans that
+`Spans` (100,000 intervals and more over rows, merged pixel by pixel), `Rects`, `Polyline` (or area),
+`LineSegments`, `Labels` (text), `TickAxis` (at several distances, for zooming), `ReadingMarks` (of which one
+is selected, with its values at several heights). `draw_lane_grid` consists of these. `draw_dag` (module
+`dag`) has its own item: nodes that can be selected, also by keys. `Tracks` are any number of
+intervals over rows of individual heights, over a `TimeAxis`, with unlimited zoom, a search, and spans that
 are measured. `Ring` has devices on a circle, with marks that travel between them. Charts have `axes`.
 
 Tables have no scene: module `card` makes HTML with the same frame (``card.css``) and the same colours.
@@ -39,6 +39,6 @@ start]`` is a size in bytes and the rate at which it was moved, or nothing if th
 
 A plot with ``trait`` and ``values`` sends the value of the element that is selected, and outlines the element
 of the trait's current value; ``marks`` are texts above it. Tracks with ``picks`` connect several traits to
-columns: a node that is selected in a `dag` with ``trait="node"`` is outlined in tracks with
+columns: a node that is selected in a `draw_dag` plot with ``trait="node"`` is outlined in tracks with
 ``picks={"node": "node"}``.
 """

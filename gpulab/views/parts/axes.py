@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpulab.views.parts.boxes import Plot
-from gpulab.views.parts.items import Item, Labels, Numbers, Rects, Rules
+from gpulab.views.parts.items import Item, Labels, LineSegments, Numbers, Rects
 from gpulab.views.parts.plots import make_sentence_args, make_y_name, make_y_ticks, plot
 from gpulab.words import number
 
@@ -133,8 +133,10 @@ class Axes:
         x = self.x([*self.horizontal.ticks])
         y = self.y([*self.vertical.ticks])
         return [
-            Rules(0 * y + lowest_x, y, 0 * y + highest_x, y, "grid") if self.vertical.grid else None,
-            Rules(x, 0 * x + self.top, x, 0 * x + self.bottom, "grid") if self.horizontal.grid else None,
+            LineSegments(0 * y + lowest_x, y, 0 * y + highest_x, y, "grid") if self.vertical.grid else None,
+            LineSegments(x, 0 * x + self.top, x, 0 * x + self.bottom, "grid")
+            if self.horizontal.grid
+            else None,
         ]
 
     def draw_sides(self, left: int) -> list[Item]:

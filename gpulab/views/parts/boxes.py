@@ -55,7 +55,7 @@ class Row(Box):
 
 
 @dataclass(frozen=True)
-class Words(Box):
+class WordsBox(Box):
     """A box with a paragraph of text."""
 
     kind = "words"
@@ -74,7 +74,7 @@ class Legend(Box):
 
 
 @dataclass(frozen=True)
-class Terms(Box):
+class TermsBox(Box):
     """A box with a list of terms, each with a value and a detail."""
 
     kind = "numbers"
@@ -92,7 +92,7 @@ class Bars(Box):
 
 
 @dataclass(frozen=True)
-class Cells(Box):
+class TableBox(Box):
     """A table of text with column headings."""
 
     kind = "table"
@@ -102,7 +102,7 @@ class Cells(Box):
 
 
 @dataclass(frozen=True)
-class Matrix(Box):
+class MatrixBox(Box):
     """A table in which each cell has a text and a bar."""
 
     kind = "matrix"
@@ -111,7 +111,7 @@ class Matrix(Box):
 
 
 @dataclass(frozen=True)
-class Switch(Box):
+class SwitchBox(Box):
     """A box that shows one of several boxes, depending on the value of a trait."""
 
     kind = "switch"
@@ -121,7 +121,7 @@ class Switch(Box):
 
 
 @dataclass(frozen=True)
-class Fold(Box):
+class FoldBox(Box):
     """A box that the learner can open and close."""
 
     kind = "fold"
@@ -142,7 +142,7 @@ class Slider(Box):
 
 
 @dataclass(frozen=True)
-class Remarks(Box):
+class RemarksBox(Box):
     """A list of numbered sentences. A trait is set to the index of the sentence that is pointed at or has the
     focus.
     """
@@ -241,7 +241,7 @@ def row(
 
 def words(text: str, style: str = "plain", **options: Any) -> Box:
     """Return a box with a paragraph. The parameter `style` is plain, heading, note, strong or mono."""
-    return Words(text, style, **options)
+    return WordsBox(text, style, **options)
 
 
 def legend(entries: Iterable[Sequence[str]], **options: Any) -> Box:
@@ -255,7 +255,7 @@ def numbers(rows: Iterable[Sequence[str]], least: int = 150, **options: Any) -> 
     """Return a list of terms in columns that are at least `least` pixels wide. Each term has a value and a
     detail.
     """
-    return Terms([list(cells) for cells in rows], least, **options)
+    return TermsBox([list(cells) for cells in rows], least, **options)
 
 
 def bars(rows: Iterable[Mapping[str, Any]], label: float = 0.36, **options: Any) -> Box:
@@ -271,7 +271,7 @@ def table(
     rows: Iterable[Sequence[str]], headings: Sequence[str] = (), title: str = "", **options: Any
 ) -> Box:
     """Return a table of text. The first cell of a row is its name, and the last column is right-aligned."""
-    return Cells([list(cells) for cells in rows], list(headings), title, **options)
+    return TableBox([list(cells) for cells in rows], list(headings), title, **options)
 
 
 def matrix(rows: Iterable[Mapping[str, Any]], headings: Sequence[str], **options: Any) -> Box:
@@ -280,24 +280,24 @@ def matrix(rows: Iterable[Mapping[str, Any]], headings: Sequence[str], **options
     Each row contains ``label``, ``cells``, ``strong`` and ``title``. A cell is a text and the length of its
     bar (a share), or None.
     """
-    return Matrix([dict(cells) for cells in rows], list(headings), **options)
+    return MatrixBox([dict(cells) for cells in rows], list(headings), **options)
 
 
 def switch(trait: str, chosen: Any, cases: Mapping[Any, Box], **options: Any) -> Box:
     """Return a box that shows one of several boxes, depending on the value of a trait."""
-    return Switch(trait, str(chosen), {str(value): box for value, box in cases.items()}, **options)
+    return SwitchBox(trait, str(chosen), {str(value): box for value, box in cases.items()}, **options)
 
 
 def fold(summary: str, inner: Box, *, opened: bool = True, **options: Any) -> Box:
     """Return a box that the learner can open and close. In the static picture, it is open."""
-    return Fold(summary, inner, opened, **options)
+    return FoldBox(summary, inner, opened, **options)
 
 
 def remarks(title: str, trait: str, texts: Iterable[str], **options: Any) -> Box:
     """Return a list of numbered sentences. The trait `trait` is set to the index of the sentence that is
     pointed at or has the focus.
     """
-    return Remarks(title, trait, list(texts), **options)
+    return RemarksBox(title, trait, list(texts), **options)
 
 
 def player(

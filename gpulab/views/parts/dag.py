@@ -15,19 +15,19 @@ import numpy as np
 
 from gpulab.views.parts import plots
 from gpulab.views.parts.boxes import Plot
-from gpulab.views.parts.items import Item, Nodes, Rules
+from gpulab.views.parts.items import Item, LineSegments, Nodes
 from gpulab.views.parts.layers import Layers, compute_layers
 
 MAX_COLUMNS = 7
 MIN_COLUMNS = 5
-NODE_WIDTH = 0.74  # share of a column's width; the rest is for arrows
+NODE_WIDTH_SHARE = 0.74  # share of a column's width; the rest is for arrows
 NODE_PX = 34
 GAP_PX = 12
 LOW_NODE_PX = 18
 LOW_NODE_GAP_PX = 5
 BAND_GAP_PX = 12
 OUTLINE_TOLERANCE_PX = 5.0  # for outlines
-SHAPES = ("box", "copy", "set", "round", "hexagon")
+NODE_SHAPES = ("box", "copy", "set", "round", "hexagon")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class DrawnNode:
     colour
         The name of its colour.
     shape
-        One of `SHAPES`.
+        One of `NODE_SHAPES`.
     say
         The sentence that is shown when the node is selected.
     members
@@ -144,16 +144,19 @@ def draw_dag(
     }
     return plots.plot(
         positions.height,
-        (-0.13 if has_many_bands else -0.02, columns - 1 + NODE_WIDTH + (0.15 if has_many_bands else 0.02)),
+        (
+            -0.13 if has_many_bands else -0.02,
+            columns - 1 + NODE_WIDTH_SHARE + (0.15 if has_many_bands else 0.02),
+        ),
         Nodes(
             x0=left_x,
-            x1=left_x + NODE_WIDTH,
+            x1=left_x + NODE_WIDTH_SHARE,
             y0=top_px,
             y1=top_px + node_height,
             colour=[colours.index(node.colour) for node in node_list],
             colours=colours,
             mark=[colours.index(node.mark) if node.mark else -1 for node in node_list],
-            shape=[SHAPES.index(node.shape) for node in node_list],
+            shape=[NODE_SHAPES.index(node.shape) for node in node_list],
             text=[node.text for node in node_list],
             detail=[node.detail if node_height == NODE_PX else "" for node in node_list],
             say=[["node", "says"]],
@@ -186,7 +189,7 @@ def _draw_arrows(arrows: Sequence[_Arrow], colour: str, width: float) -> list[It
     )
     head_segments = np.array([arrow.segments[-1] for arrow in arrows] or np.empty((0, 4)))
     return [
-        Rules(
+        LineSegments(
             segment_table[:, 0],
             segment_table[:, 1],
             segment_table[:, 2],
@@ -222,25 +225,28 @@ def _compute_positions(
         band_tops.append(y - min(band_rows) * row_pitch_px)
         y += (max(band_rows) - min(band_rows) + 1) * row_pitch_px + BAND_GAP_PX
 
-    def position(layer: int, row: float) -> tuple[float, float]:
+    def compute_position(layer: int, row: float) -> tuple[float, float]:
         return float(layer % MAX_COLUMNS), band_tops[layer // MAX_COLUMNS] + row * row_pitch_px
 
     arrows = []
     for edge, path in zip(edges, edge_paths, strict=True):
         segments: list[Segment] = []
         for layer_position, next_position in pairwise(path):
-            (x0, y0), (x1, y1) = position(*layer_position), position(*next_position)
+            (x0, y0), (x1, y1) = compute_position(*layer_position), compute_position(*next_position)
             y0 = y0 + node_px / 2
             y1 = y1 + node_px / 2
             if x1 > x0:
-                segments.append((x0 + NODE_WIDTH, y0, x1, y1))
+                segments.append((x0 + NODE_WIDTH_SHARE, y0, x1, y1))
             else:  # on the next band: out at the right, in again at the left
-                segments += [(x0 + NODE_WIDTH, y0, x0 + NODE_WIDTH + 0.12, y0), (-0.12, y1, x1, y1)]
+                segments += [
+                    (x0 + NODE_WIDTH_SHARE, y0, x0 + NODE_WIDTH_SHARE + 0.12, y0),
+                    (-0.12, y1, x1, y1),
+                ]
             if next_position is not path[-1]:
-                segments.append((x1, y1, x1 + NODE_WIDTH, y1))
+                segments.append((x1, y1, x1 + NODE_WIDTH_SHARE, y1))
         arrows.append(_Arrow(edge, segments))
     node_positions = [
-        position(layer, row) for layer, row in zip(node_layers.layer, node_layers.row, strict=True)
+        compute_position(layer, row) for layer, row in zip(node_layers.layer, node_layers.row, strict=True)
     ]
     height = max(y - BAND_GAP_PX - gap_px, node_px) + OUTLINE_TOLERANCE_PX
     return _Positions(

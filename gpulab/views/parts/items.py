@@ -154,7 +154,7 @@ class Rects(Item):
 
 
 @dataclass(frozen=True)
-class Readings(Item):
+class ReadingMarks(Item):
     """Readings over time. A line marks the time of the selected reading, and its values are written next to
     the line.
 
@@ -177,7 +177,7 @@ class Readings(Item):
 
 
 @dataclass(frozen=True)
-class Line(Item):
+class Polyline(Item):
     """A line that connects the given points in a plot. If `step` is true, the line is a step function. With
     `fill`, the area between the line and y = `base` is coloured.
 
@@ -210,7 +210,7 @@ class Line(Item):
 
 
 @dataclass(frozen=True)
-class Rules(Item):
+class LineSegments(Item):
     """Straight line segments, which can be dashed or have arrow heads.
 
     If more than `most` segments are visible, all segments are hidden, unless `most` is 0.
@@ -269,7 +269,7 @@ class Labels(Item):
 
 
 @dataclass(frozen=True)
-class Ticks(Item):
+class TickAxis(Item):
     """A horizontal axis below ``y``, with ticks at one of several distances. The painter selects a distance
     at which the ticks fit.
     """
@@ -281,7 +281,7 @@ class Ticks(Item):
 
 
 @dataclass(frozen=True)
-class Time(Item):
+class TimeAxis(Item):
     """A time axis in nanoseconds below ``y``, whose ticks depend on the zoom. The attribute `since` is the
     name of the event at time zero.
     """

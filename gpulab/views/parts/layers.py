@@ -165,7 +165,7 @@ def _exchange_nodes(
         for neighbours, nodes in neighbour_rows
     ]
 
-    def crossed(a: int, b: int) -> int:
+    def count_crossed(a: int, b: int) -> int:
         """Return how often the edges of nodes `a` and `b` cross if node `a` is placed above node `b`."""
         return sum(
             position[i] > position[j]
@@ -180,7 +180,7 @@ def _exchange_nodes(
         for position in range(len(nodes) - 1):
             a = nodes[position]
             b = nodes[position + 1]
-            if crossed(b, a) < crossed(a, b):
+            if count_crossed(b, a) < count_crossed(a, b):
                 nodes[position], nodes[position + 1], has_changed = b, a, True
         if not has_changed:
             return

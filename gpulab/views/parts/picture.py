@@ -15,17 +15,17 @@ from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import (
     Bars,
     Box,
-    Cells,
     Column,
-    Fold,
+    FoldBox,
     Legend,
-    Matrix,
+    MatrixBox,
     Plot,
-    Remarks,
+    RemarksBox,
     Row,
-    Switch,
-    Terms,
-    Words,
+    SwitchBox,
+    TableBox,
+    TermsBox,
+    WordsBox,
     column,
     words,
 )
@@ -106,7 +106,7 @@ def _lay_out_row(box: Row, width: float) -> tuple[float, BoxPainter]:
     return top_px - 8, paint
 
 
-def _lay_out_words(box: Words, width: float) -> tuple[float, BoxPainter]:
+def _lay_out_words(box: WordsBox, width: float) -> tuple[float, BoxPainter]:
     size, weight, colour = _TEXT_STYLES[box.style]
     lines = wrap(box.text, width, size, weight)
     line_height = round(size * 1.42, 1)
@@ -139,7 +139,7 @@ def _lay_out_legend(box: Legend, width: float) -> tuple[float, BoxPainter]:
     return (y + 17 if placed_entries else 0.0), paint
 
 
-def _lay_out_numbers(box: Terms, width: float) -> tuple[float, BoxPainter]:
+def _lay_out_numbers(box: TermsBox, width: float) -> tuple[float, BoxPainter]:
     column_count = max(1, int((width + 16) // (box.least + 16)))
     column_width = (width + 16) / column_count - 16
     row_count = -(-len(box.rows) // column_count)
@@ -192,7 +192,7 @@ def _lay_out_bars(box: Bars, width: float) -> tuple[float, BoxPainter]:
     return 16.0 * len(rows), paint
 
 
-def _lay_out_table(box: Cells, width: float) -> tuple[float, BoxPainter]:
+def _lay_out_table(box: TableBox, width: float) -> tuple[float, BoxPainter]:
     """Lay out a table: the last column is on the right; the others share the remaining width."""
     headings = [box.headings] if box.headings else []
     rows = headings + box.rows
@@ -234,7 +234,7 @@ def _lay_out_table(box: Cells, width: float) -> tuple[float, BoxPainter]:
     return title_px + sum(row_heights) + 2, paint
 
 
-def _lay_out_matrix(box: Matrix, width: float) -> tuple[float, BoxPainter]:
+def _lay_out_matrix(box: MatrixBox, width: float) -> tuple[float, BoxPainter]:
     """Lay out a matrix: a column of labels, then columns that are as wide as their texts."""
     rows = box.rows
     size = 11
@@ -279,19 +279,19 @@ def _lay_out_matrix(box: Matrix, width: float) -> tuple[float, BoxPainter]:
 _LAYOUTS: dict[type[Box], Callable[[Any, float], tuple[float, BoxPainter]]] = {
     Column: lambda box, width: _stack_boxes(box.boxes, width, box.gap),
     Row: _lay_out_row,
-    Words: _lay_out_words,
+    WordsBox: _lay_out_words,
     Legend: _lay_out_legend,
-    Terms: _lay_out_numbers,
+    TermsBox: _lay_out_numbers,
     Bars: _lay_out_bars,
-    Cells: _lay_out_table,
-    Matrix: _lay_out_matrix,
-    Remarks: lambda box, width: _stack_boxes(
+    TableBox: _lay_out_table,
+    MatrixBox: _lay_out_matrix,
+    RemarksBox: lambda box, width: _stack_boxes(
         [words(box.title, "heading"), *(words(f"{i}. {text}") for i, text in enumerate(box.texts, 1))],
         width,
         4,
     ),
-    Fold: lambda box, width: _stack_boxes([words(box.summary, "heading"), box.inner], width, 2),
-    Switch: lambda box, width: lay_out(box.cases[box.chosen], width),
+    FoldBox: lambda box, width: _stack_boxes([words(box.summary, "heading"), box.inner], width, 2),
+    SwitchBox: lambda box, width: lay_out(box.cases[box.chosen], width),
     Plot: lambda box, width: (box.height, lambda pen, x, y: paint_plot(pen, box, x, y, width)),
 }
 

@@ -15,15 +15,15 @@ from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import (
     Item,
     Labels,
-    Line,
+    LineSegments,
     Nodes,
-    Readings,
+    Polyline,
+    ReadingMarks,
     Rects,
     Ring,
-    Rules,
     Spans,
-    Ticks,
-    Time,
+    TickAxis,
+    TimeAxis,
     Tracks,
 )
 from gpulab.views.parts.pen import SHARPNESS, Pen, shorten, text_width, wrap
@@ -239,7 +239,7 @@ def _paint_hatch(pen: Pen, left: float, right: float, top: float, bottom: float,
         offset += HATCH_PX
 
 
-def _paint_line(pen: Pen, item: Line, scale: PlotScale) -> None:
+def _paint_line(pen: Pen, item: Polyline, scale: PlotScale) -> None:
     if not len(item.x):
         return
     xs: npt.NDArray[np.float64] = scale.left + (np.asarray(item.x, np.float64) - scale.low) * scale.px
@@ -255,7 +255,7 @@ def _paint_line(pen: Pen, item: Line, scale: PlotScale) -> None:
         pen.line(line_points, item.colour, item.width)
 
 
-def _paint_rules(pen: Pen, item: Rules, scale: PlotScale) -> None:
+def _paint_rules(pen: Pen, item: LineSegments, scale: PlotScale) -> None:
     if item.most and len(item.x0) > item.most:
         return
     for x0, y0, x1, y1 in zip(item.x0, item.y0, item.x1, item.y1, strict=True):
@@ -322,7 +322,7 @@ def _fit_lines(text: str, max_width: float, max_lines: int, size: float, weight:
     return lines if is_fitting else None
 
 
-def _paint_ticks(pen: Pen, item: Ticks, scale: PlotScale) -> None:
+def _paint_ticks(pen: Pen, item: TickAxis, scale: PlotScale) -> None:
     selected_level = item.levels[0]
     for tick_level in item.levels:
         tick_texts = tick_level[1]
@@ -433,13 +433,13 @@ def _find_outline(
 _PAINTERS: dict[type[Item], Callable[[Pen, Any, PlotScale], None]] = {
     Spans: _paint_spans,
     Rects: _paint_rects,
-    Line: _paint_line,
-    Rules: _paint_rules,
+    Polyline: _paint_line,
+    LineSegments: _paint_rules,
     Labels: _paint_labels,
-    Ticks: _paint_ticks,
+    TickAxis: _paint_ticks,
     Tracks: paint_tracks,
-    Time: paint_time,
+    TimeAxis: paint_time,
     Nodes: _paint_nodes,
-    Readings: lambda *_: None,  # only the browser selects one
+    ReadingMarks: lambda *_: None,  # only the browser selects one
     Ring: paint_ring,
 }

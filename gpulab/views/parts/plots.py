@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.views.parts.boxes import Plot
-from gpulab.views.parts.items import Item, Labels, Numbers, Rects, Spans, Ticks
+from gpulab.views.parts.items import Item, Labels, Numbers, Rects, Spans, TickAxis
 from gpulab.words import time_unit
 
 AXIS_PX = 34
@@ -110,7 +110,7 @@ def make_x_axis(
         ticks = [step_index * tick_step for step_index in range(int(limit / scale / tick_step * 1.0001) + 1)]
         levels.append((tick_step * scale, [text(tick) for tick in ticks]))
         tick_step = nice_step(tick_step / 2.6)
-    return Ticks(y, levels or [(1.0, [text(0)])], title.split("\n"))
+    return TickAxis(y, levels or [(1.0, [text(0)])], title.split("\n"))
 
 
 def make_time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, list[tuple[float, str]]]:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Plot
-from gpulab.views.parts.items import Time, Tracks
+from gpulab.views.parts.items import TimeAxis, Tracks
 from gpulab.views.parts.pen import SHARPNESS, Pen, shorten, text_width
 from gpulab.views.parts.plots import make_time_ticks
 
@@ -101,7 +101,7 @@ def _compute_shades(
     )
 
 
-def paint_time(pen: Pen, item: Time, scale: PlotScale) -> None:
+def paint_time(pen: Pen, item: TimeAxis, scale: PlotScale) -> None:
     """Paint a time axis with its ticks and its name."""
     title, ticks = make_time_ticks(scale.low, scale.high, scale.width / TICK_SPACING_PX, item.since)
     y = scale.top + item.y

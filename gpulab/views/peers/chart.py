@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DIRECT_COLOUR = "accent"
 HOST_COLOUR = "other"
 HOST_Y, GPU_Y, LINK_Y = 0.0, 1.0, 2.0
-BOX_HEIGHT = 0.36
+BOX_HEIGHT_UNITS = 0.36
 MAX_LINE_POINTS = 8.0
 PLAIN_LINE_POINTS = 1.5
 
@@ -132,7 +132,7 @@ class PeersChart(FigureView):
         if self.rates:
             link_texts = {True: number(self.rates[True]), False: f"{number(self.rates[False])}, host"}
 
-        def cell(source_gpu: int, target_gpu: int) -> Cell | None:
+        def make_cell(source_gpu: int, target_gpu: int) -> Cell | None:
             is_direct = self._has_direct_access[source_gpu, target_gpu]
             return (
                 None
@@ -141,7 +141,7 @@ class PeersChart(FigureView):
             )
 
         rows = tuple(
-            (f"GPU {source_gpu}", *(cell(source_gpu, target_gpu) for target_gpu in self.gpus))
+            (f"GPU {source_gpu}", *(make_cell(source_gpu, target_gpu) for target_gpu in self.gpus))
             for source_gpu in self.gpus
         )
         title = f"From row to column{', GB/s of large copies' if self.rates else ''}"
@@ -191,8 +191,8 @@ class PeersChart(FigureView):
     def _draw_arc(self, ax: Axes, source_gpu: int, target_gpu: int, is_mutual: bool) -> None:
         ax.annotate(
             "",
-            (target_gpu, GPU_Y + BOX_HEIGHT / 2),
-            (source_gpu, GPU_Y + BOX_HEIGHT / 2),
+            (target_gpu, GPU_Y + BOX_HEIGHT_UNITS / 2),
+            (source_gpu, GPU_Y + BOX_HEIGHT_UNITS / 2),
             arrowprops={
                 "arrowstyle": "-" if is_mutual else "-|>",
                 "connectionstyle": f"arc3,rad={-0.4 if source_gpu < target_gpu else 0.4}",
@@ -209,9 +209,9 @@ def _draw_line(ax: Axes, gpu: int, low: float, high: float, name: str, width: fl
 def _draw_box(ax: Axes, first_gpu: int, last_gpu: int, y: float, text: str, name: str) -> None:
     """Draw a box that spans several GPUs, with its text."""
     box = FancyBboxPatch(
-        (first_gpu - 0.36, y - BOX_HEIGHT / 2),
+        (first_gpu - 0.36, y - BOX_HEIGHT_UNITS / 2),
         last_gpu - first_gpu + 0.72,
-        BOX_HEIGHT,
+        BOX_HEIGHT_UNITS,
         boxstyle="round,pad=0,rounding_size=0.06",
         facecolor=colour(name),
         edgecolor=colour("muted" if name == "panel" else name),

@@ -10,7 +10,7 @@ from gpulab.analysis.pipeline.find import find_pipeline
 from gpulab.analysis.pipeline.record import Mark, Mistake, Pipeline
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, Plot, column, legend, table, words
-from gpulab.views.parts.items import Item, Rects, Rules
+from gpulab.views.parts.items import Item, LineSegments, Rects
 from gpulab.views.parts.palette import choose_ink
 from gpulab.views.parts.plots import AXIS_PX, make_labels, make_sentence_args, make_x_axis, make_y_ticks, plot
 from gpulab.views.pipeline.pipeline_text import PipelineText, format_lines, format_warps
@@ -49,7 +49,7 @@ MARK_MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Bar:
+class _PipelineBar:
     """A fill, a use or a mark: its positions, its top in pixels, and its texts."""
 
     start: int
@@ -260,7 +260,7 @@ class PipelineView(View):
             for index, (start, end) in enumerate(zip(start_positions, end_positions, strict=True))
         ]
         return [
-            Rules(
+            LineSegments(
                 start_positions,
                 [4.0] * len(start_positions),
                 start_positions,
@@ -275,7 +275,7 @@ class PipelineView(View):
         top = [float(HEADER_PX)] * len(barriers)
         barrier_ends = [bottom] * len(barriers)
         return (
-            [Rules(barriers, top, barriers, barrier_ends, "muted", dash=True, most=MAX_BARRIERS)]
+            [LineSegments(barriers, top, barriers, barrier_ends, "muted", dash=True, most=MAX_BARRIERS)]
             if barriers
             else []
         )
@@ -295,7 +295,7 @@ class PipelineView(View):
         x0, x1, y0, y1 = map(list, zip(*rows, strict=True))
         return [Rects(x0, x1, y0, y1, LANDED_COLOUR)]
 
-    def _make_bars(self, groups: Sequence[tuple[int, ...]], top_of_groups: int) -> list[_Bar]:
+    def _make_bars(self, groups: Sequence[tuple[int, ...]], top_of_groups: int) -> list[_PipelineBar]:
         """Return the fills, the uses, and the marks of groups of warps, in the order of their starts."""
         pipeline = self.pipeline
         start_of_fill = {(fill.buffer, fill.number): fill.start for fill in pipeline.fills}
@@ -307,12 +307,12 @@ class PipelineView(View):
             top_px = HEADER_PX + BUFFER_PX * fill.buffer + 4
             colour = FLIGHT_COLOUR if fill.asynchronous else STORE_COLOUR
             name = f"fill {fill.number}\n{fill.number}"
-            bar = _Bar(fill.start, end, top_px, colour, self._text.describe_fill(fill), name)
+            bar = _PipelineBar(fill.start, end, top_px, colour, self._text.describe_fill(fill), name)
             bars.append(self._mark_mistake(bar, "overwritten", fill.buffer, fill.number))
         for use in pipeline.uses:
             top_px = HEADER_PX + BUFFER_PX * use.buffer + 24
             name = f"use {use.fill}\n{use.fill}"
-            bar = _Bar(use.start, use.end, top_px, USE_COLOUR, self._text.describe_use(use), name)
+            bar = _PipelineBar(use.start, use.end, top_px, USE_COLOUR, self._text.describe_use(use), name)
             bars.append(self._mark_mistake(bar, "early", use.buffer, use.fill))
         for row, warps in enumerate(groups):
             for mark in pipeline.marks:
@@ -320,11 +320,13 @@ class PipelineView(View):
                     colour = MARK_COLOURS[mark.kind]
                     top_px = top_of_groups + WARPS_PX * row + 4
                     bars.append(
-                        _Bar(mark.position, mark.position + 1, top_px, colour, self._text.describe_mark(mark))
+                        _PipelineBar(
+                            mark.position, mark.position + 1, top_px, colour, self._text.describe_mark(mark)
+                        )
                     )
         return sorted(bars, key=lambda bar: (bar.start, bar.top))
 
-    def _mark_mistake(self, bar: _Bar, kind: str, buffer: int, fill: int) -> _Bar:
+    def _mark_mistake(self, bar: _PipelineBar, kind: str, buffer: int, fill: int) -> _PipelineBar:
         """Return a bar in the colour of mistakes and with their sentence, if it has one of this kind."""
         mistake = self._mistake_of.get((kind, buffer, fill))
         if mistake is None:
@@ -333,7 +335,7 @@ class PipelineView(View):
             bar, colour=MISTAKE_COLOUR, sentence=f"{bar.sentence} {self._text.describe_mistake(mistake)}"
         )
 
-    def _draw_bars(self, bars: Sequence[_Bar]) -> list[Item]:
+    def _draw_bars(self, bars: Sequence[_PipelineBar]) -> list[Item]:
         """Return the bars in one item, which the arrow keys follow in the order of time, and their texts."""
         colour_names = [*dict.fromkeys(bar.colour for bar in bars)]
         items: list[Item] = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpulab._deprecated import make_old_method
-from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour, number_ticks
+from gpulab.views._figure import SMALL_FONT_POINTS, FigureView, Painter, colour, number_ticks
 from gpulab.views.parts.mma_sync import describe_mma_sync
 from gpulab.views.tables import Column, Table
 from gpulab.words import count, duration, listing, number, percent, size
@@ -142,11 +142,11 @@ class RooflineChart(FigureView):
             if path_points and all(level in point.intensities for point in path_points)
         ]
 
-        def change(level: Level) -> float:
+        def compute_change(level: Level) -> float:
             level_intensities = [point.intensities[level] for point in path_points]
             return max(level_intensities) / min(level_intensities)
 
-        return max(common_levels, key=change, default=None)
+        return max(common_levels, key=compute_change, default=None)
 
     def _find_pairs(self) -> list[tuple[RooflinePoint, RooflinePoint]]:
         return [*zip(self._points, self._points[1:], strict=False)] if self.roofline.path else []
@@ -327,7 +327,7 @@ class RooflineChart(FigureView):
                 textcoords="axes fraction",
                 va="center",
                 color=colour(text_role),
-                fontsize=SMALL_POINTS if text_role == "muted" else None,
+                fontsize=SMALL_FONT_POINTS if text_role == "muted" else None,
                 arrowprops={
                     "arrowstyle": "-",
                     "color": colour("muted"),

@@ -378,11 +378,11 @@ class TextDisplay(Savable):
         raise NotImplementedError
 
     def _make_writers(self) -> Writers:
-        def page() -> str:
+        def make_page_html() -> str:
             head_html = f'<!doctype html>\n<html lang="en"><meta charset="utf-8">\n{_PAGE_STYLE}'
             return f"{head_html}{self._repr_html_()}\n"
 
-        return {".html": make_text_writer(page), ".txt": make_text_writer(lambda: f"{self!r}\n")}
+        return {".html": make_text_writer(make_page_html), ".txt": make_text_writer(lambda: f"{self!r}\n")}
 
     def describe(self) -> str:
         """Return all tables and sentences of this object as text."""

@@ -11,7 +11,7 @@ from gpulab.words import count, duration, listing, number
 from virtualgpu.records.libraries import Calls, Candidate, Choice, Ending, Tuning
 
 MAX_CALLS = 40
-_NAME_CHARACTERS = 48
+_MAX_NAME_LENGTH = 48
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -78,8 +78,8 @@ def _make_row(ending: Ending) -> tuple[Any, ...]:
 
 
 def _shorten_name(kernel: str) -> str:
-    """Return a kernel's name, cut to at most `_NAME_CHARACTERS` characters."""
-    return kernel if len(kernel) <= _NAME_CHARACTERS else f"{kernel[: _NAME_CHARACTERS - 1]}…"
+    """Return a kernel's name, cut to at most `_MAX_NAME_LENGTH` characters."""
+    return kernel if len(kernel) <= _MAX_NAME_LENGTH else f"{kernel[: _MAX_NAME_LENGTH - 1]}…"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from gpulab.views.parts import plots
 from gpulab.views.parts.boxes import Plot
-from gpulab.views.parts.items import Item, Labels, Rects, Rules, Time, Tracks
+from gpulab.views.parts.items import Item, Labels, LineSegments, Rects, TimeAxis, Tracks
 from gpulab.views.parts.palette import KERNEL_COLOURS
 from gpulab.views.parts.pen import shorten, text_width
 from gpulab.views.timeline.lanes import (
@@ -150,7 +150,7 @@ def draw_chart(
             dx=-left_px,
             pin=True,
         ),
-        Time(y),
+        TimeAxis(y),
         label=label,
         left=left_px,
         zoom=True,
@@ -264,7 +264,7 @@ def _compact(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
 CUPY_KERNEL_PATTERN = re.compile(r"cupy_(\w+?)(?:__\w+)?")
 _COPY_PATTERN = re.compile(r"(?i)\W*(?:cuda )?memcpy (\w)to(\w)")
 _ARGUMENTS_PATTERN = re.compile(r"<[^<>]*>|\([^()]*\)")
-_LEGEND_LETTERS = 56  # of a kernel's name; those of libraries have more than a hundred
+_MAX_LEGEND_NAME_LENGTH = 56  # of a kernel's name; those of libraries have more than a hundred
 
 
 def _shorten_name(name: str) -> str:
@@ -321,7 +321,7 @@ def _draw_arrows(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
         if arrow_lines:
             x0, y0, x1, y1 = np.array(arrow_lines, np.float64).T
             width = 2.5 if arrow_kind == 2 else 1.5
-            yield Rules(
+            yield LineSegments(
                 x0, y0, x1, y1, colour, width=width, arrow=True, dash=arrow_kind == 1, most=MAX_ARROWS
             )
 
@@ -376,7 +376,8 @@ def make_kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
     shown_names = names if len(names) <= len(KERNEL_COLOURS) else names[: len(KERNEL_COLOURS) - 1]
     short_names = [_shorten_name(name) for name in shown_names]
     labels = [
-        name if len(name) <= _LEGEND_LETTERS else f"{name[: _LEGEND_LETTERS - 1]}…" for name in short_names
+        name if len(name) <= _MAX_LEGEND_NAME_LENGTH else f"{name[: _MAX_LEGEND_NAME_LENGTH - 1]}…"
+        for name in short_names
     ]
     entries = [(colour, f"kernel {label}") for colour, label in zip(KERNEL_COLOURS, labels, strict=False)]
     if more_count := len(names) - len(shown_names):

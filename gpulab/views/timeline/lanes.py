@@ -66,7 +66,7 @@ STREAM_OF = attrgetter("device_id", "stream_id")
 _ENGINE_OF_KIND = {"CONCURRENT_KERNEL": "kernel", "HOST_LAUNCH": "host", "RANGE": "events"}
 
 
-class Bar(NamedTuple):
+class TimelineBar(NamedTuple):
     """An interval on a row of a timeline. The attribute ``operation`` is the correlation ID of its
     operation.
     """
@@ -188,21 +188,23 @@ class Lanes:
 
     # Bars on the rows
 
-    def _make_range_bars(self) -> Iterator[Bar]:
+    def _make_range_bars(self) -> Iterator[TimelineBar]:
         """Yield the bars of NVTX ranges."""
         threads = _number_threads(span.thread for span in self.record.ranges)
         for span in self.record.ranges:
             thread = min(threads[span.thread], MAX_THREAD_ROWS - 1)
             depth = min(span.depth, self._max_depth - 1)
             detail = MARK_DETAIL if span.is_mark else f", NVTX range of depth {span.depth}"
-            yield Bar(span.start_ns, span.end_ns, ("range", thread, depth), "range", span.name, detail)
+            yield TimelineBar(
+                span.start_ns, span.end_ns, ("range", thread, depth), "range", span.name, detail
+            )
 
-    def _make_call_bars(self) -> Iterator[Bar]:
+    def _make_call_bars(self) -> Iterator[TimelineBar]:
         """Yield the bars of the host's CUDA calls."""
         threads = _number_threads(call.thread for call in self.record.calls)
         for call in self.record.calls:
             row_key = ("call", min(threads[call.thread], MAX_THREAD_ROWS - 1), 0)
-            yield Bar(
+            yield TimelineBar(
                 call.start_ns,
                 call.end_ns,
                 row_key,
@@ -213,11 +215,11 @@ class Lanes:
                 operation=call.correlation_id or NO_OPERATION,
             )
 
-    def _make_wait_bars(self) -> Iterator[Bar]:
+    def _make_wait_bars(self) -> Iterator[TimelineBar]:
         """Yield the bars of the host's waits."""
         for wait in self.waits:
             wait_reason = "hidden: the program has no explicit wait" if wait.hidden else "asked for"
-            yield Bar(
+            yield TimelineBar(
                 wait.start_ns,
                 wait.end_ns,
                 ("wait", 0, 0),
@@ -228,7 +230,8 @@ class Lanes:
             )
 
     def _make_operation_columns(self) -> list[Sequence[Any]]:
-        """Return the operations as columns of `Bar` (lists, because there may be very many operations)."""
+        """Return the operations as columns of `TimelineBar` (lists, because there may be very many "
+        "operations)."""
         source_of_call = {
             call.correlation_id: call.source for call in self.record.calls if call.correlation_id
         }

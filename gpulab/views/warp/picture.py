@@ -9,7 +9,7 @@ import numpy as np
 
 from gpulab.views.parts.boxes import Box, Plot, column, legend, row
 from gpulab.views.parts.boxes import words as paragraph
-from gpulab.views.parts.items import Item, Labels, Line, Rects
+from gpulab.views.parts.items import Item, Labels, Polyline, Rects
 from gpulab.views.parts.plots import draw_lane_grid, make_x_axis, make_y_ticks, plot
 from gpulab.views.warp import step_text
 from gpulab.views.warp.states import ACTIVE, INACTIVE, PREDICATED_OFF
@@ -107,7 +107,7 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
                 domain,
             ),
             *_draw_loops(steps, raster_px + 1),
-            Line(
+            Polyline(
                 bin_edges, np.append(heights, heights[-1]), "accent", fill="accent-2", base=base_y, step=True
             ),
             make_y_ticks([base_y - ACTIVE_PLOT_PX + 4, base_y - 4], ["32", "0"], domain),

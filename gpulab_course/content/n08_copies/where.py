@@ -12,7 +12,7 @@ from gpulab import session
 from gpulab.lab.timeline import TimelineReport
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, switch, words
-from gpulab.views.parts.items import Item, Labels, Rects, Rules
+from gpulab.views.parts.items import Item, Labels, LineSegments, Rects
 from gpulab.views.parts.plots import make_sentence_args, plot
 from gpulab.words import duration, number, size
 from virtualgpu.records import Activity, HostCall, Provenance
@@ -246,7 +246,7 @@ def _draw_map(transfer: DataTransfer) -> Box:
         Rects([0, 55], [46, 100], [4, 4], [180, 180], "panel"),
         Labels([1, 56], [17, 17], ["host", "device"], colour="muted"),
         Labels([50.5], [17], ["PCIe"], anchor="middle", colour="muted"),
-        Rules([50.5], [28], [50.5], [178], "other", dash=True),
+        LineSegments([50.5], [28], [50.5], [178], "other", dash=True),
         _make_map_arrows([*unused_pairs], False, "other", 1),
         _make_map_boxes(unused_places, "grid"),
         _make_map_arrows(arrows, transfer.to_host, "tail", 3),
@@ -289,7 +289,7 @@ def _make_map_arrows(
     if is_reversed:
         line_ends = [(x1, y1, x0, y0) for x0, y0, x1, y1 in line_ends]
     x0, y0, x1, y1 = ([endpoints[index] for endpoints in line_ends] for index in range(4))
-    return Rules(x0, y0, x1, y1, colour, width=width, arrow=True)
+    return LineSegments(x0, y0, x1, y1, colour, width=width, arrow=True)
 
 
 def _find_connecting_line(a: MapBox, b: MapBox) -> tuple[float, float, float, float]:

@@ -15,7 +15,7 @@ from gpulab.analysis.formats import BF16, E4M3, E5M2, FP16, FP32, TF32, Format
 from gpulab.views._base import View
 from gpulab.views.parts.axes import Axes, Axis, make_log_axis
 from gpulab.views.parts.boxes import Box, bars, column, table, words
-from gpulab.views.parts.items import Item, Labels, Line
+from gpulab.views.parts.items import Item, Labels, Polyline
 from gpulab.views.parts.palette import find_hex
 from gpulab.views.tables import Table
 from gpulab.words import number
@@ -100,7 +100,7 @@ class Counters(View):
             last_count = counter_values[-1]
             xs = [1.0, float(max(last_count, 1)), float(self.most)]
             counter_lines.append(
-                Line(axes.x(xs), axes.y([1.0, float(last_count), float(last_count)]), colour, width=2)
+                Polyline(axes.x(xs), axes.y([1.0, float(last_count), float(last_count)]), colour, width=2)
             )
             names_by_count.setdefault(last_count, []).append(name)
         label_y = axes.y([float(last_count) for last_count in names_by_count])
