@@ -39,10 +39,10 @@ class Twin:
         self.error: Exception | None = None
         self.watchdogs: list[list[float]] = []
         devices = [SimpleNamespace(watchdog_s=5.0), SimpleNamespace(watchdog_s=0.25)]
-        self.machine = SimpleNamespace(devices=devices, keeping=self._keeping)
+        self.machine = SimpleNamespace(devices=devices, keep_settings=self._keep_settings)
 
     @contextmanager
-    def _keeping(self, name: str) -> Iterator[None]:
+    def _keep_settings(self, name: str) -> Iterator[None]:
         values = [getattr(device, name) for device in self.machine.devices]
         yield
         for device, value in zip(self.machine.devices, values, strict=True):

@@ -4,9 +4,9 @@ The contract
 ------------
 A view's picture is a tree of *boxes*. These are frozen dataclasses, and the browser receives their fields;
 many numbers are NumPy arrays. `pack` converts boxes to dictionaries and moves the arrays into one binary
-buffer (``unpack`` in ``frame.js`` restores them as typed arrays). `picture.draw_png` paints the same tree with
-Pillow. Neither knows any view. Python makes the words, the tick texts and the numbers; the browser paints,
-zooms, pans, shows sentences and sends traits.
+buffer (``unpack`` in ``frame.js`` restores them as typed arrays). `picture.draw_png` paints the same tree
+with Pillow. Neither knows any view. Python makes the words, the tick texts and the numbers; the browser
+paints, zooms, pans, shows sentences and sends traits.
 
 Boxes (module `boxes`) are stacked (`column`), or placed side by side and wrapped if there is little space
 (`row`), or have contents: `words`, `legend`, `numbers` (term, value, detail), `bars`, `table`, `plot`.

@@ -293,7 +293,7 @@ class TimeAxis(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes(Item):
-    """The nodes of a graph, which can be selected with the pointer or the keyboard. The function `dag`
+    """The nodes of a graph, which can be selected with the pointer or the keyboard. The function `draw_dag`
     creates them.
     """
 
