@@ -12,11 +12,9 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import ArgumentWarning
-from virtualgpu.launch import compiled
 from virtualgpu.launch.launch import Launch
 from virtualgpu.launch.params import pack_arguments
 from virtualgpu.model import machine as slot
-from virtualgpu.model.devices import device_info
 
 pytestmark = [
     pytest.mark.usefixtures("machine"),
@@ -56,25 +54,6 @@ def test_shapes_of_one_dimension(grid: Any, block: Any, flat: bool) -> None:
     assert launch.is_one_dimensional is flat
     assert launch.block_threads == np.prod(block)
     assert launch.threads == np.prod(block) * np.prod(grid)
-
-
-def test_names_behind_mangled_symbols() -> None:
-    expressions = ("scale<float>", "scale<int>")
-    module = compiled.compile_module(CODE, (), expressions, (8, 0))
-    for expression in expressions:
-        symbol = module.lowered_names[expression]
-        assert symbol.startswith("_Z")
-        assert module.source_name(symbol) == expression
-        assert module.stats(symbol, device_info("A100")).name == expression
-        params = module.source_params(symbol)
-        assert params is not None
-        assert [p.name for p in params] == ["x", "by"]
-    assert module.source_name("fill") == "fill"
-    with pytest.raises(
-        cp.cuda.driver.CUDADriverError, match=r"Its kernels: fill, scale<float>, scale<int>"
-    ) as e:
-        module.symbol("nothing")
-    assert e.value.status == 500
 
 
 # Parameters as PTX alone tells them: type and size.

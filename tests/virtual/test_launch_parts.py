@@ -11,10 +11,9 @@ import pytest
 from virtualgpu import cp
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.cubin import KernelResources
-from virtualgpu.compile.ptx import ir, parser
-from virtualgpu.compile.ptx.flow import cfg
+from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import CUDADriverError
-from virtualgpu.launch import compiled, limits, ptx_module
+from virtualgpu.launch import compiled, limits
 from virtualgpu.launch.compiled import check_registers_fit
 from virtualgpu.launch.copies import ArgumentCopies, count_array_bytes, make_placeholders
 from virtualgpu.launch.launch import Launch, kernel_source
@@ -335,33 +334,6 @@ def test_an_estimate_of_registers_refuses_no_launch() -> None:
     assert "estimated" in fits.provenance.label
     assert check_registers_fit(info, resources, 128, 0).registers_per_thread == resources.registers_per_thread
     assert check_registers_fit(info, replace(resources, estimated=False), 1024, 0).blocks_per_sm == 0
-
-
-MIXED = r"""
-extern "C" __global__ void k(double* d, float* f, long long* l, int n) {
-    for (int i = threadIdx.x; i < n; i += 32) {
-        double a = d[i], b = d[i + 1];
-        float x = f[i], y = x * n;
-        if (a > b) { long long t = l[i] * i; a += t; l[i] = t ^ n; } else y = sinf(y);
-        d[i] = a / b + y;
-        f[n - i] = (float)(a * x);
-    }
-}"""
-
-
-def test_the_register_estimate_is_the_maximum_of_live_registers() -> None:
-    function = parser.parse_cached(nvrtc.compile_ptx(MIXED, target=80).ptx).entries["k"]
-    flow = cfg.build_flow(function)
-    words = {name: {"pred": 0, "b64": 2, "f64": 2}.get(kind, 1) for name, kind in function.registers.items()}
-    most = 0
-    for block, leaving in zip(flow.blocks, cfg.find_live_out(function, flow), strict=True):
-        live = set(leaving)
-        for instruction in reversed(function.instructions[block.first : block.end]):
-            defined, used = cfg.find_definitions_and_uses(instruction)
-            most = max(most, sum(words.get(name, 0) for name in live.union(defined)))
-            live = live.difference(defined).union(used)
-    assert most > 10
-    assert ptx_module.estimate_registers(function) == most + 4
 
 
 # Cooperative launches -----------------------------------------------------------------------------------
