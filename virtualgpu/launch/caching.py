@@ -35,7 +35,7 @@ def start_cache_recorder(prepared: PreparedLaunch) -> CacheRecorder:
     from virtualgpu.engine.caches.notes import AccessNotes
 
     device = prepared.device
-    kernel = prepared.kernel.program.counting(prepared.packed.name)
+    kernel = prepared.kernel.program.generate_counted(prepared.packed.name)
     resident_bytes = {} if prepared.cold else device.l2.find_resident_bytes(prepared.arrays)
     return CacheRecorder(AccessNotes([i for _, i in kernel.tables.accesses]), resident_bytes)
 

@@ -307,7 +307,7 @@ class FinishedLaunch:
             counters=cost.estimate_machine_counters(result.counters),
             executions=result.executions,
             lane_executions=result.lane_executions,
-            pace=prepared.kernel.program.cached(
+            pace=prepared.kernel.program.get_cached(
                 ("pace", result.kernel.name, *clk_by_pipe.values()),
                 lambda: compute_pace(result.kernel, clk_by_pipe),
             ),
@@ -331,7 +331,7 @@ class FinishedLaunch:
         if not pcs:
             return {}
         entry = prepared.kernel.entry
-        writers = prepared.kernel.program.cached(("writers", entry.name), lambda: find_writers(entry))
+        writers = prepared.kernel.program.get_cached(("writers", entry.name), lambda: find_writers(entry))
         array_bytes = {}
         for instruction in entry.instructions:
             pc = source_index(instruction)

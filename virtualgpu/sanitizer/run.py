@@ -72,7 +72,7 @@ def sanitize(
     tool_names = options.tools
     traps_nan = options.nan
     block_order = block_sequence(options.order, prod(launch.grid), options.seed)
-    kernel = launch.kernel.program.generated(launch.packed.name, observe=True, trap_nan=traps_nan)
+    kernel = launch.kernel.program.generate_uncounted(launch.packed.name, observe=True, trap_nan=traps_nan)
     device_memory = launch.device.memory
     kernel_name = launch.kernel.name
     granule_size = find_granule_bytes([i for _, i in kernel.tables.accesses])
@@ -210,7 +210,7 @@ def _make_checker(
         findings,
         bounds=_make_bounds_finder(launch, kernel),
         polled=find_polling_loads(kernel.plans),
-        partial=program.cached(("partial", launch.packed.name), lambda: has_partial_waits(kernel.plans)),
+        partial=program.get_cached(("partial", launch.packed.name), lambda: has_partial_waits(kernel.plans)),
         strays="memory" in tool_names,
         heap="memory" in tool_names,
         shuffles="sync" in tool_names,
@@ -272,7 +272,7 @@ def _make_bounds_finder(
     def find_bounds(i: ir.Instruction) -> tuple[int, int]:
         function = function_of_access[id(i)]
         cache_key = ("makers", launch.packed.name, function.name)
-        writers: RegisterWriters = program.cached(cache_key, lambda: find_writers(function))
+        writers: RegisterWriters = program.get_cached(cache_key, lambda: find_writers(function))
         base_address = find_base_pointer(function, i, launch.packed.params, variable_addresses, writers)
         allocation = None if base_address is None else memory.nearest(base_address)
         if (

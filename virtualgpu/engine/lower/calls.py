@@ -54,15 +54,15 @@ def _call(
     """Emit a call of a function for the active lanes (or some of them) that waits until all have returned."""
     emitter = code.emitter
     callee = code.plans[name]
-    lanes = lanes or code.executed(instruction)
+    lanes = lanes or code.executed_mask(instruction)
     depth = emitter.context_load("depth")
     is_too_deep = emitter.op(f"icmp sge i32 {depth}, {MAX_DEPTH}")
     overflow_label = emitter.name("deep")
     within_limit = emitter.name("fits")
     emitter.raw(f"br i1 {is_too_deep}, label %{overflow_label}, label %{within_limit}")
-    code.begin(overflow_label)
-    code.fault(layout.STACK_OVERFLOW, instruction.pc, lanes)
-    code.begin(within_limit)
+    code.begin_block(overflow_label)
+    code.emit_fault(layout.STACK_OVERFLOW, instruction.pc, lanes)
+    code.begin_block(within_limit)
     emitter.context_store("depth", emitter.op(f"add i32 {depth}, 1"))
     frame = emitter.op(f"getelementptr i8, ptr %frame, i64 {code.plan.frame_bytes}")
     local = emitter.op(f"add i64 %local_at, {code.plan.local_bytes}")
@@ -129,7 +129,7 @@ def _call_indirect(
         else instruction.operands[0],
         "u64",
     )
-    remaining_lanes = code.executed(instruction)
+    remaining_lanes = code.executed_mask(instruction)
     candidates = [
         callee_plan
         for callee_plan in code.plans.values()
@@ -148,14 +148,14 @@ def _call_indirect(
         mask = code.mask
         any_lane = emitter.op(f"icmp ne i32 {lanes}, 0")
         emitter.raw(f"br i1 {any_lane}, label %{call_label}, label %{next_label}")
-        code.begin(call_label)
+        code.begin_block(call_label)
         _call(code, instruction, name, arguments, results, lanes)
         label_after = code.current_label
         mask_after = code.mask
         emitter.raw(f"br label %{next_label}")
-        code.begin(next_label)
+        code.begin_block(next_label)
         code.mask = emitter.op(f"phi i32 [{mask}, %{label_before}], [{mask_after}, %{label_after}]")
-    code.fault_if(remaining_lanes, layout.BAD_CALL, instruction.pc, pointer)
+    code.emit_fault_if(remaining_lanes, layout.BAD_CALL, instruction.pc, pointer)
 
 
 def function_address(module: ir.Module, name: str) -> int:
@@ -174,15 +174,15 @@ def service(
     emitter = code.emitter
     code.tables.services.append(request)
     service_index = len(code.tables.services) - 1
-    input_rows = code.scratch(f"[{max(len(inputs), 1)} x <32 x i64>]")
-    output_rows = code.scratch(f"[{max(outputs, 1)} x <32 x i64>]")
+    input_rows = code.allocate_scratch(f"[{max(len(inputs), 1)} x <32 x i64>]")
+    output_rows = code.allocate_scratch(f"[{max(outputs, 1)} x <32 x i64>]")
     for n, input_value in enumerate(inputs):
         row_pointer = emitter.op(f"getelementptr i8, ptr {input_rows}, i64 {256 * n}")
         emitter.raw(f"store <32 x i64> {input_value}, ptr {row_pointer}")
     function = emitter.op(f"inttoptr i64 {emitter.context_load('service')} to ptr")
     status = emitter.op(
         f"call i32 {function}(ptr %ctx, i32 {service_index}, ptr {input_rows}, i32 {len(inputs)}, ptr {output_rows}, "
-        f"i32 {outputs}, i32 {code.executed(instruction)})"
+        f"i32 {outputs}, i32 {code.executed_mask(instruction)})"
     )
     _fail_if(code, instruction, status)
     rows = [emitter.op(f"getelementptr i8, ptr {output_rows}, i64 {256 * n}") for n in range(outputs)]
@@ -196,9 +196,9 @@ def _fail_if(code: WarpCode, instruction: ir.Instruction, status: str) -> None:
     fault_label = emitter.name("bad")
     next_label = emitter.name("ok")
     emitter.raw(f"br i1 {failed}, label %{fault_label}, label %{next_label}")
-    code.begin(fault_label)
-    code.fault(layout.CALLBACK_FAILED, instruction.pc, code.executed(instruction))
-    code.begin(next_label)
+    code.begin_block(fault_label)
+    code.emit_fault(layout.CALLBACK_FAILED, instruction.pc, code.executed_mask(instruction))
+    code.begin_block(next_label)
 
 
 def _call_heap(
@@ -217,7 +217,7 @@ def _call_heap(
         host = emitter.binary(
             "add", "i64", result_address, emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record))
         )
-        memory_ops.scatter(code, result_value, host, code.executed(instruction), "b64")
+        memory_ops.scatter(code, result_value, host, code.executed_mask(instruction), "b64")
 
 
 def _drop_exited(code: WarpCode) -> None:
@@ -230,7 +230,7 @@ def _drop_exited(code: WarpCode) -> None:
     next_label = emitter.name("on")
     all_exited = emitter.op(f"icmp eq i32 {live_lanes}, 0")
     emitter.raw(f"br i1 {all_exited}, label %dispatch, label %{next_label}")
-    code.begin(next_label)
+    code.begin_block(next_label)
     code.mask = live_lanes
 
 
@@ -242,7 +242,7 @@ def _argument_values(code: WarpCode, instruction: ir.Instruction, name: str) -> 
     record_address = emitter.splat("i64", emitter.op(f"add i64 {frame_address}, {offset}"))
     lanes = emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record))
     return memory_ops.gather(
-        code, emitter.binary("add", "i64", record_address, lanes), code.executed(instruction), "b64"
+        code, emitter.binary("add", "i64", record_address, lanes), code.executed_mask(instruction), "b64"
     )
 
 
@@ -251,13 +251,13 @@ def _call_printf(
 ) -> None:
     """Emit a call that passes the format and the argument pointers of every lane to Python."""
     emitter = code.emitter
-    formats = code.scratch("<32 x i64>")
-    values = code.scratch("<32 x i64>")
+    formats = code.allocate_scratch("<32 x i64>")
+    values = code.allocate_scratch("<32 x i64>")
     emitter.raw(f"store <32 x i64> {_argument_values(code, instruction, arguments[0])}, ptr {formats}")
     emitter.raw(f"store <32 x i64> {_argument_values(code, instruction, arguments[1])}, ptr {values}")
     function = emitter.op(f"inttoptr i64 {emitter.context_load('printf')} to ptr")
     status = emitter.op(
-        f"call i32 {function}(ptr %ctx, ptr {formats}, ptr {values}, i32 {code.executed(instruction)})"
+        f"call i32 {function}(ptr %ctx, ptr {formats}, ptr {values}, i32 {code.executed_mask(instruction)})"
     )
     _fail_if(code, instruction, status)
     for name in results:
@@ -269,14 +269,14 @@ def _call_printf(
         host = emitter.binary("add", "i64", result_address, lanes)
         return_values = emitter.op(f"load <32 x i64>, ptr {values}")
         memory_ops.scatter(
-            code, emitter.cast(return_values, "i64", "i32"), host, code.executed(instruction), "b32"
+            code, emitter.cast(return_values, "i64", "i32"), host, code.executed_mask(instruction), "b32"
         )
 
 
 def _emit_assert(code: WarpCode, instruction: ir.Instruction, arguments: list[str]) -> None:
     """Emit code that stores message, file, line and function for the report, and ends the kernel."""
     emitter = code.emitter
-    lanes = code.executed(instruction)
+    lanes = code.executed_mask(instruction)
     first_lane = emitter.op(f"and i32 {emitter.op(f'call i32 @llvm.cttz.i32(i32 {lanes}, i1 false)')}, 31")
     for position, name in enumerate(arguments[:4]):
         argument_value = emitter.op(
@@ -290,6 +290,6 @@ def _emit_assert(code: WarpCode, instruction: ir.Instruction, arguments: list[st
     fault_label = emitter.name("assert")
     next_label = emitter.name("ok")
     emitter.raw(f"br i1 {any_lane}, label %{fault_label}, label %{next_label}")
-    code.begin(fault_label)
-    code.fault(layout.ASSERTED, instruction.pc, lanes)
-    code.begin(next_label)
+    code.begin_block(fault_label)
+    code.emit_fault(layout.ASSERTED, instruction.pc, lanes)
+    code.begin_block(next_label)

@@ -145,7 +145,7 @@ def generate(
     )
     sections = [
         common_ir.COMMON,
-        *tables.support.values(),
+        *tables.support_functions.values(),
         *function_texts,
         driver_ir.make_driver(entry_plan.symbol),
     ]

@@ -15,7 +15,7 @@ def prologue(code: WarpCode) -> None:
     if code.function.is_entry:  # each warp has its own budget, and a new one after each barrier
         emitter.context_store("budget", str(layout.BACK_EDGE_BUDGET))
     emitter.raw("br label %dispatch")
-    code.begin("dispatch")
+    code.begin_block("dispatch")
     switch_cases = " ".join(f"i32 {b.number}, label %bb{b.number}" for b in code.flow.blocks)
     emitter.lines += [
         "  %d.pcs = load <32 x i32>, ptr %frame, align 64",
@@ -52,10 +52,10 @@ def prologue(code: WarpCode) -> None:
     ]
     emitter.context_store("forced", "1")
     emitter.raw("br label %dispatch")
-    code.begin("failed")
+    code.begin_block("failed")
     emitter.raw(f"ret i32 {layout.STATUS_FAULT}")
     if code.has_meetings:  # lanes are parked, or were named wrongly
-        code.begin("unmet")
+        code.begin_block("unmet")
         failed = emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0")
         emitter.raw(f"br i1 {failed}, label %failed, label %dispatch")
     if code.expired_edges:
@@ -94,11 +94,11 @@ def spend_budget(code: WarpCode, target: int) -> None:
     exhausted_label = emitter.name("spent")
     next_label = emitter.name("more")
     emitter.raw(f"br i1 {exhausted}, label %{exhausted_label}, label %{next_label}")
-    code.begin(exhausted_label)
+    code.begin_block(exhausted_label)
     code.store_pcs(code.active_lanes, constant("i32", target))
     emitter.raw("br label %expired")
     code.expired_edges.append((str(target), str(code.flow.blocks[target].first), str(turns), exhausted_label))
-    code.begin(next_label)
+    code.begin_block(next_label)
 
 
 def rotation(code: WarpCode) -> None:
@@ -106,7 +106,7 @@ def rotation(code: WarpCode) -> None:
     waiting lanes or warps run.
     """
     emitter = code.emitter
-    code.begin("expired")
+    code.begin_block("expired")
     targets = ", ".join(f"[{t}, %{label}]" for t, _, _, label in code.expired_edges)
     pcs_of_edges = ", ".join(f"[{f}, %{label}]" for _, f, _, label in code.expired_edges)
     turns = ", ".join(f"[{n}, %{label}]" for _, _, n, label in code.expired_edges)
@@ -120,7 +120,7 @@ def rotation(code: WarpCode) -> None:
     flag = emitter.op(f"load atomic i32, ptr {flag_pointer} monotonic, align 4")
     is_aborted = emitter.op(f"icmp ne i32 {flag}, 0")
     emitter.raw(f"br i1 {is_aborted}, label %aborted, label %turn")
-    code.begin("aborted")
+    code.begin_block("aborted")
     pcs = emitter.op("load <32 x i32>, ptr %frame, align 64")
     lanes = emitter.mask_bits(emitter.compare("eq", "i32", pcs, emitter.splat("i32", "%x.block")))
     lane = emitter.op(f"call i32 @llvm.cttz.i32(i32 {lanes}, i1 false)")
@@ -129,7 +129,7 @@ def rotation(code: WarpCode) -> None:
         f"i32 {lane}, i32 0, i64 0)"
     )
     emitter.raw("br label %failed")
-    code.begin("turn")
+    code.begin_block("turn")
     emitter.lines += [
         "  %r.pcs = load <32 x i32>, ptr %frame, align 64",
         "  %r.now0 = insertelement <32 x i32> poison, i32 %x.block, i32 0",

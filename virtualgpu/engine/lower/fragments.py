@@ -57,7 +57,7 @@ def _store_pending(code: WarpCode, operand: ir.Operand | None) -> None:
     for register in items_of(operand):
         if isinstance(register, ir.Register) and register.name in code.dirty:
             value = code.get(register, "b32")
-            pointer = code.slot(register.name)
+            pointer = code.emit_slot_pointer(register.name)
             code.emitter.store_lanes("i32", value, pointer, code.active_lanes)
             code.dirty.discard(register.name)
 

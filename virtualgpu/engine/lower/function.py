@@ -88,7 +88,7 @@ class FunctionCompiler(WarpCode):
         label = self.current_label
         emitter.raw(f"br i1 {is_first}, label %bb{target}, label %{wait_label}")
         self.incoming[target].append((self.mask, self.wait, label))
-        self.begin(wait_label)
+        self.begin_block(wait_label)
         self.store_pcs(self.active_lanes, constant("i32", target))
         emitter.raw("br label %dispatch")
 
@@ -105,7 +105,7 @@ class FunctionCompiler(WarpCode):
     def votes(self, instruction: ir.Instruction) -> tuple[str, str]:
         """Emit tests of whether all active lanes take a conditional branch, and whether none of them does."""
         emitter = self.emitter
-        active_lanes = self.executed(instruction)
+        active_lanes = self.executed_mask(instruction)
         staying_lanes = emitter.op(f"and i32 {self.mask}, {emitter.op(f'xor i32 {active_lanes}, -1')}")
         return emitter.op(f"icmp eq i32 {staying_lanes}, 0"), emitter.op(f"icmp eq i32 {active_lanes}, 0")
 
@@ -135,13 +135,13 @@ class FunctionCompiler(WarpCode):
         self.guard = None
         all_go, check, all_stay, split_label = (emitter.name(s) for s in ("go", "check", "stay", "split"))
         emitter.raw(f"br i1 {none_stay}, label %{all_go}, label %{check}")
-        self.begin(all_go)
+        self.begin_block(all_go)
         self.go_to(taken_block)
-        self.begin(check)
+        self.begin_block(check)
         emitter.raw(f"br i1 {none_go}, label %{all_stay}, label %{split_label}")
-        self.begin(all_stay)
+        self.begin_block(all_stay)
         self.go_to(next_block)
-        self.begin(split_label)
+        self.begin_block(split_label)
         targets = emitter.select("i32", guard, constant("i32", taken_block), constant("i32", next_block))
         self.store_pcs(self.active_lanes, targets)
         emitter.raw("br label %dispatch")
@@ -164,7 +164,7 @@ class FunctionCompiler(WarpCode):
         emitter.raw(f"br i1 {is_repeated}, label %{loop.label}, label %{exit_label}")
         loop.close(emitter, self.current_label, iterations, budget_left, carried)
         self.loop = None
-        self.begin(exit_label)
+        self.begin_block(exit_label)
         emitter.context_store("budget", loop.budget_left)
         self.count_block(iterations)
         self.count_branch(instruction, none_stay, none_go, iterations)
@@ -187,10 +187,10 @@ class FunctionCompiler(WarpCode):
             other_label = emitter.name("rest")
             is_full = emitter.op(f"icmp eq i32 {self.mask}, -1")
             emitter.raw(f"br i1 {is_full}, label %{whole_label}, label %{other_label}")
-            self.begin(whole_label)
+            self.begin_block(whole_label)
             emitter.raw(f"store <32 x i32> {target}, ptr %frame, align 64")
             emitter.raw(f"ret i32 {status}")
-            self.begin(other_label)
+            self.begin_block(other_label)
         if self.guard is not None:
             targets = emitter.select("i32", self.guard, target, constant("i32", max(self.next_block(), 0)))
         self.store_pcs(self.active_lanes, targets)
@@ -216,7 +216,7 @@ class FunctionCompiler(WarpCode):
         elif mnemonic in ("ret", "exit"):
             if mnemonic == "exit" and instruction is not None:
                 exited = self.emitter.op(
-                    f"or i32 {self.emitter.context_load('exited')}, {self.executed(instruction)}"
+                    f"or i32 {self.emitter.context_load('exited')}, {self.executed_mask(instruction)}"
                 )
                 self.emitter.context_store("exited", exited)
             self.leave(constant("i32", layout.EXITED), layout.STATUS_DONE)
@@ -231,9 +231,9 @@ class FunctionCompiler(WarpCode):
 
     def trap(self, instruction: ir.Instruction) -> None:
         if self.guard is None:
-            self.fault(layout.TRAPPED, instruction.pc)
+            self.emit_fault(layout.TRAPPED, instruction.pc)
             return
-        self.fault_if(self.executed(instruction), layout.TRAPPED, instruction.pc)
+        self.emit_fault_if(self.executed_mask(instruction), layout.TRAPPED, instruction.pc)
         self.go_to(self.next_block())
 
     def barrier(self, instruction: ir.Instruction) -> None:
@@ -244,7 +244,7 @@ class FunctionCompiler(WarpCode):
         forms.check(instruction)
         emitter = self.emitter
         if not self.function.is_entry:
-            self.fault(layout.NESTED_BARRIER, instruction.pc)
+            self.emit_fault(layout.NESTED_BARRIER, instruction.pc)
             return
         if "cluster" in instruction.parts and "arrive" in instruction.parts:
             # Of a cluster of one block: the block's threads wait for each other at the ``wait`` that follows.
@@ -254,13 +254,15 @@ class FunctionCompiler(WarpCode):
         reduces = "red" in instruction.parts
         operands = list(instruction.operands[1:] if reduces else instruction.operands)
         predicate = operands.pop() if reduces else None
-        barrier_index = self.first_lane_value(operands[0]) if operands and operands[0] is not None else "0"
+        barrier_index = (
+            self.emit_first_lane_value(operands[0]) if operands and operands[0] is not None else "0"
+        )
         barrier_index = emitter.op(f"and i32 {barrier_index}, {layout.BARRIERS - 1}")
         if len(operands) > 1 and operands[1] is not None:
             array_pointer = emitter.context_pointer("barrier_counts")
             pointer = emitter.op(f"getelementptr i32, ptr {array_pointer}, i32 {barrier_index}")
-            emitter.raw(f"store i32 {self.first_lane_value(operands[1])}, ptr {pointer}")
-        lanes = self.executed(instruction)
+            emitter.raw(f"store i32 {self.emit_first_lane_value(operands[1])}, ptr {pointer}")
+        lanes = self.executed_mask(instruction)
         if "arrive" in instruction.parts:
             if self.options.observe:
                 barrier_index_64 = emitter.op(f"zext i32 {barrier_index} to i64")
@@ -307,7 +309,7 @@ class FunctionCompiler(WarpCode):
             emitter.raw(
                 f"br i1 {emitter.op(f'icmp eq i32 {self.mask}, -1')}, label %{met_label}, label %{ask_label}"
             )
-            self.begin(ask_label)
+            self.begin_block(ask_label)
             incoming = f", [{self.mask}, %{first_label}]"
         strict = int(instruction.root not in ("bar", "barrier"))
         location = f"i32 {self.index}, i32 {instruction.pc}, i32 {layout.PARKED_PC + self.block.number}, i32 {strict}"
@@ -317,7 +319,7 @@ class FunctionCompiler(WarpCode):
         )
         emitter.raw(f"br i1 {emitter.op(f'icmp eq i32 {meeting}, 0')}, label %unmet, label %{met_label}")
         incoming = f"[{meeting}, %{self.current_label}]{incoming}"
-        self.begin(met_label)
+        self.begin_block(met_label)
         self.mask = emitter.op(f"phi i32 {incoming}")
         emitter.context_store("forced", "0")
         self.cache.clear()
@@ -364,7 +366,7 @@ class FunctionCompiler(WarpCode):
         self.block, self.cache, self.dirty = block, {}, set()
         self.carry = constant("i1", 0)
         self.guard = None
-        self.begin(f"bb{block.number}")
+        self.begin_block(f"bb{block.number}")
         emitter.lines.append(f"@phi {block.number}")
         self.mask = f"%m{block.number}"
         self.wait = f"%w{block.number}"

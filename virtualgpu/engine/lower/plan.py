@@ -35,7 +35,7 @@ class KernelTables:
     accesses: list[tuple[int, ir.Instruction]] = field(default_factory=list)
     branches: list[tuple[int, ir.Instruction]] = field(default_factory=list)
     blocks: list[tuple[int, cfg.Block]] = field(default_factory=list)
-    support: dict[str, str] = field(default_factory=dict)
+    support_functions: dict[str, str] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     services: list[Any] = field(default_factory=list)
     copies: int = 0  # instructions that need a queue of asynchronous copies

@@ -81,12 +81,12 @@ class Registers:
                 value = self.emitter.binary("xor", "i1", value, constant("i1", 1))
             return self.emitter.cast(value, stored_type, llvm)
         if isinstance(operand, ir.Immediate):
-            return self.immediate(operand, llvm)
+            return self.format_immediate(operand, llvm)
         if isinstance(operand, ir.Special):
-            value, stored_type = self.special(operand.name)
+            value, stored_type = self.read_special(operand.name)
             return self.emitter.cast(value, stored_type, llvm)
         if isinstance(operand, ir.Symbol):
-            return self.emitter.cast(self.symbol(operand), "i64", llvm)
+            return self.emitter.cast(self.emit_symbol_address(operand), "i64", llvm)
         raise NotSupportedError(f"The virtual GPU cannot read the operand {operand!r}.")
 
     def is_read(self, operand: ir.Operand | None) -> bool:
@@ -104,7 +104,7 @@ class Registers:
             operand = self.plan.constants.get(operand.name)
         return operand.value if isinstance(operand, ir.Immediate) and not operand.float_bits else None
 
-    def immediate(self, operand: ir.Immediate, llvm: str) -> str:
+    def format_immediate(self, operand: ir.Immediate, llvm: str) -> str:
         is_float = llvm in ("float", "double", "half")
         value = operand.value
         literal_bits = operand.float_bits
@@ -116,7 +116,7 @@ class Registers:
             value = int.from_bytes(struct.pack(struct_format, float_value), "little")
         return float_constant(llvm, value) if is_float else constant(llvm, value)
 
-    def slot(self, name: str) -> str:
+    def emit_slot_pointer(self, name: str) -> str:
         return self.emitter.op(f"getelementptr i8, ptr %frame, i64 {self.plan.slots[name]}")
 
     def read(self, name: str) -> str:
@@ -124,15 +124,15 @@ class Registers:
             return self.cache[name]
         llvm = llvm_of(self.function.registers[name])
         if name in self.plan.constants:
-            value = self.immediate(self.plan.constants[name], llvm)
+            value = self.format_immediate(self.plan.constants[name], llvm)
         elif name not in self.plan.slots:
             value = constant(llvm, 0) if llvm[0] == "i" else float_constant(llvm, 0)
         elif self.loop is not None:
             value = self.loop.read(name)
         elif llvm == "i1":
-            value = self.emitter.mask_vector(self.emitter.op(f"load i32, ptr {self.slot(name)}"))
+            value = self.emitter.mask_vector(self.emitter.op(f"load i32, ptr {self.emit_slot_pointer(name)}"))
         else:
-            value = self.emitter.op(f"load {vector(llvm)}, ptr {self.slot(name)}, align 64")
+            value = self.emitter.op(f"load {vector(llvm)}, ptr {self.emit_slot_pointer(name)}, align 64")
         self.cache[name] = value
         return value
 
@@ -151,7 +151,7 @@ class Registers:
         self.cache[operand.name] = value
         self.dirty.add(operand.name)
 
-    def special(self, name: str) -> tuple[str, str]:
+    def read_special(self, name: str) -> tuple[str, str]:
         """Return the values of a special register in all lanes, and their LLVM type."""
         emitter = self.emitter
         if name.startswith("%tid."):
@@ -217,7 +217,7 @@ class Registers:
         }[relation]
         return "<" + ", ".join(f"i32 {lane_value}" for lane_value in lane_masks) + ">"
 
-    def symbol(self, operand: ir.Symbol) -> str:
+    def emit_symbol_address(self, operand: ir.Symbol) -> str:
         """Return the address (i64) of a variable in all lanes.
 
         The address of a shared or local variable is an offset; other addresses are host addresses.
@@ -246,7 +246,7 @@ class Registers:
             return constant("i64", layout.FUNCTION_TAG | list(self.module.functions).index(name))
         raise NotSupportedError(f"The virtual GPU cannot take the address of {name}.")
 
-    def first_lane_value(self, operand: ir.Operand) -> str:
+    def emit_first_lane_value(self, operand: ir.Operand) -> str:
         """Emit, as an i32, the value of an operand that is the same in all lanes, such as a member mask.
 
         The value is read from the first active lane.
@@ -258,7 +258,7 @@ class Registers:
         lane_index = self.emitter.op(f"and i32 {first_lane}, 31")
         return self.emitter.op(f"extractelement <32 x i32> {lanes}, i32 {lane_index}")
 
-    def executed(self, instruction: ir.Instruction) -> str:
+    def executed_mask(self, instruction: ir.Instruction) -> str:
         """Emit a mask of the active lanes in which the guard of the instruction is true."""
         if self.guard is None:
             return self.mask
@@ -273,16 +273,16 @@ class Registers:
                 f"The virtual GPU cannot find the parameter {name} of this function."
             ) from None
 
-    def site(self, instruction: ir.Instruction) -> int:
+    def number_access(self, instruction: ir.Instruction) -> int:
         """Assign the kernel's next access number to a memory instruction, and return the number."""
         self.tables.accesses.append((self.index, instruction))
         return len(self.tables.accesses) - 1
 
     def add_support(self, name: str, body: str) -> None:
         """Add a support function to the module, unless the module contains it already."""
-        self.tables.support.setdefault(name, body)
+        self.tables.support_functions.setdefault(name, body)
 
-    def scratch(self, llvm: str) -> str:
+    def allocate_scratch(self, llvm: str) -> str:
         """Allocate space for one value on the stack of the LLVM function."""
         name = "%" + self.emitter.name("stack")
         self.allocas.append(f"  {name} = alloca {llvm}")

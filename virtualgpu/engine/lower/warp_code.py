@@ -15,13 +15,13 @@ class WarpCode(ReportingRegisters):
     def leave_on_fault(self, failed: str) -> None:
         next_label = self.emitter.name("ok")
         self.emitter.raw(f"br i1 {failed}, label %failed, label %{next_label}")
-        self.begin(next_label)
+        self.begin_block(next_label)
 
-    def begin(self, label: str) -> None:
+    def begin_block(self, label: str) -> None:
         self.emitter.label(label)
         self.current_label = label
 
-    def fault(self, code: int, pc: int, lane_mask: str | None = None, addresses: str = "") -> None:
+    def emit_fault(self, code: int, pc: int, lane_mask: str | None = None, addresses: str = "") -> None:
         """Emit code that reports a fault for the first lane in a mask. This fault ends the warp function.
 
         The report contains the lane's address, if there is one.
@@ -32,17 +32,17 @@ class WarpCode(ReportingRegisters):
         self.emitter.raw(f"call void @fault(ptr %ctx, {arguments})")
         self.emitter.raw("br label %failed")
 
-    def fault_if(self, lanes: str, code: int, pc: int, addresses: str = "") -> None:
-        """Emit code that reports a fault if a mask contains any lane. The method `fault` emits the code for
+    def emit_fault_if(self, lanes: str, code: int, pc: int, addresses: str = "") -> None:
+        """Emit code that reports a fault if a mask contains any lane. The method `emit_fault` emits the code for
         the report.
         """
         fault_label = self.emitter.name("bad")
         next_label = self.emitter.name("ok")
         any_lane = self.emitter.op(f"icmp ne i32 {lanes}, 0")
         self.emitter.raw(f"br i1 {any_lane}, label %{fault_label}, label %{next_label}")
-        self.begin(fault_label)
-        self.fault(code, pc, lanes, addresses)
-        self.begin(next_label)
+        self.begin_block(fault_label)
+        self.emit_fault(code, pc, lanes, addresses)
+        self.begin_block(next_label)
 
     def flush(self) -> None:
         """Emit stores of the changed registers that later blocks read. Only the values of active lanes are
@@ -52,7 +52,7 @@ class WarpCode(ReportingRegisters):
         for name in sorted(self.dirty & live_registers):
             llvm = llvm_of(self.function.registers[name])
             value = self.cache[name]
-            pointer = self.slot(name)
+            pointer = self.emit_slot_pointer(name)
             if llvm == "i1":
                 old_word = self.emitter.op(f"load i32, ptr {pointer}")
                 other_bits = self.emitter.op(

@@ -23,7 +23,7 @@ class ReportingRegisters(Registers):
     """The operands of a function, with methods that emit trace records and calls of an observer."""
 
     def trace_step(self, instruction: ir.Instruction) -> None:
-        executed_mask = self.executed(instruction)
+        executed_mask = self.executed_mask(instruction)
         trace_level = (
             layout.TRACE_ALL if _may_write_shared(instruction) else layout.TRACE_ALL & ~layout.TRACE_SHARED
         )
@@ -70,11 +70,11 @@ class ReportingRegisters(Registers):
 
     def observe(self, site: int, address: str, mask: str, stored_values: str = "") -> None:
         """Emit a call that reports an access and its stored values to the observer before the access."""
-        address_pointer = self.scratch("<32 x i64>")
+        address_pointer = self.allocate_scratch("<32 x i64>")
         values_pointer = "null"
         self.emitter.raw(f"store <32 x i64> {address}, ptr {address_pointer}")
         if stored_values:
-            values_pointer = self.scratch("<32 x i64>")
+            values_pointer = self.allocate_scratch("<32 x i64>")
             self.emitter.raw(f"store <32 x i64> {stored_values}, ptr {values_pointer}")
         observer_pointer = self.emitter.op(f"inttoptr i64 {self.emitter.context_load('observer')} to ptr")
         self.emitter.raw(
@@ -87,14 +87,14 @@ class ReportingRegisters(Registers):
                 value = self.emitter.cast(self.cache[name], llvm_of(self.function.registers[name]), "i64")
                 trace_level = layout.TRACE_ALL & ~layout.TRACE_SHARED
                 self.trace_row(
-                    value, self.executed(instruction), layout.ROW_REGISTER + register_index, trace_level
+                    value, self.executed_mask(instruction), layout.ROW_REGISTER + register_index, trace_level
                 )
 
     def observe_synchronisation(self, instruction: ir.Instruction) -> None:
         """Emit a call that reports a fence or a ``__syncwarp`` to the observer."""
         if instruction.root in ("membar", "fence"):
             fence_kind = layout.BLOCK_FENCE if "cta" in instruction.parts else layout.FENCE
-            self.observe(fence_kind, "zeroinitializer", self.executed(instruction))
+            self.observe(fence_kind, "zeroinitializer", self.executed_mask(instruction))
         elif cfg.is_warp_meeting(instruction):
             members = self.emitter.convert("zext", "i32", self.get(instruction.operands[-1], "b32"), "i64")
             self.observe(layout.WARP_SYNC, members, self.mask)

@@ -132,7 +132,7 @@ class Program:
         self._cache = _get_shared_cache(ptx)
         self._lock = threading.RLock()
 
-    def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
+    def get_cached(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the cached value for a key, which is computed at the first call.
 
         All programs with the same PTX text share this cache.
@@ -152,11 +152,13 @@ class Program:
         module = inline_waiting_functions(self.module, name)
         return codegen.shared_layout(module, codegen.reachable(module, name))[1]
 
-    def generated(self, name: str, *, observe: bool = False, trap_nan: bool = False) -> codegen.Kernel:
+    def generate_uncounted(
+        self, name: str, *, observe: bool = False, trap_nan: bool = False
+    ) -> codegen.Kernel:
         """Return the generated code of a kernel for launches without counters."""
         return _compile_kernel(self.ptx, name, False, False, observe, trap_nan)[0]
 
-    def counting(self, name: str) -> codegen.Kernel:
+    def generate_counted(self, name: str) -> codegen.Kernel:
         """Return the generated code of a kernel for launches with counters and an observer."""
         return _compile_kernel(self.ptx, name, True, False, True)[0]
 

@@ -58,7 +58,7 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
     Bytes beyond the source size are set to zero.
     """
     emitter = code.emitter
-    mask = code.executed(instruction)
+    mask = code.executed_mask(instruction)
     if instruction.parts[2] == "bulk" and instruction.parts[3] in ("commit_group", "wait_group"):
         return  # copies from shared memory complete at once
     code.tables.copies += 1
@@ -124,7 +124,7 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     Copies to shared memory signal an mbarrier.
     """
     emitter = code.emitter
-    mask = code.executed(instruction)
+    mask = code.executed_mask(instruction)
     spaces = [
         modifier.split("::")[0]
         for modifier in instruction.parts
@@ -163,9 +163,9 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     )
     if to_shared:
         store = dataclasses.replace(store, parts=("st", COPYING, *store.parts[1:]))
-    sites = code.site(load), code.site(store)
+    sites = code.number_access(load), code.number_access(store)
     name = "bulk_to_shared" if to_shared else "bulk_to_global"
-    if name not in code.tables.support:
+    if name not in code.tables.support_functions:
         check_functions = []
         for space, rule in zip(reversed(spaces), _RULES, strict=True):
             check_of_space = checks.make_shared_check if space == "shared" else checks.make_global_check
@@ -198,7 +198,7 @@ def _arrive_after_copies(code: WarpCode, instruction: ir.Instruction) -> None:
     With ``.noinc``, the lanes arrive. Without it, the barrier also expects one more arrival, so that
     nothing changes.
     """
-    mask = code.executed(instruction)
+    mask = code.executed_mask(instruction)
     space = memory_ops.space_of(instruction)
 
     def bind(host: str) -> None:
@@ -297,7 +297,7 @@ def _binds_copies(code: WarpCode) -> bool:
 
 def _update(code: WarpCode) -> str:
     """Return the name of the LLVM function that counts arrivals and bytes of mbarriers."""
-    if "mbarrier_update" not in code.tables.support:
+    if "mbarrier_update" not in code.tables.support_functions:
         limits_size = _binds_copies(code)
         function_text = _UPDATE.replace("FROM", "on" if limits_size else "lane")
         code.add_support(
@@ -354,7 +354,7 @@ def _mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
     host = memory_ops.host_addresses(
         code, memory_ops.as_access(instruction, "atom", space, 8), address, space, 8
     )
-    mask = code.executed(instruction)
+    mask = code.executed_mask(instruction)
     if operation in ("init", "inval"):
         arrival_count = (
             emitter.cast(code.get(operands[1], "u32"), "i32", "i64")

@@ -148,8 +148,8 @@ def host_addresses(
     the mask of the lanes that have an address, if these are not all lanes that execute.
     """
     emitter = code.emitter
-    mask = mask or code.executed(instruction)
-    access_index = code.site(instruction)
+    mask = mask or code.executed_mask(instruction)
+    access_index = code.number_access(instruction)
     rule = rule_of(code.function, instruction)
     if space == "generic":
         resolver_name = add_generic_resolver(size, code, rule)
@@ -208,7 +208,7 @@ def add_generic_resolver(size: int, code: WarpCode, rule: Rule) -> str:
     Each lane's access is checked and counted by the rules of its own state space.
     """
     name = f"resolve_generic_{size}_{rule}"
-    if name in code.tables.support:
+    if name in code.tables.support_functions:
         return name
     check_functions = [
         check(size, code.options.count, rule)
@@ -286,7 +286,7 @@ def _emit_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
             code.get(register_operand, instruction.type), llvm_of(instruction.type), "i64"
         )
     host = host_addresses(code, instruction, address, space, size_of(instruction), stored_values)
-    mask = code.executed(instruction)
+    mask = code.executed_mask(instruction)
     registers = register_operand.items if isinstance(register_operand, ir.Vector) else (register_operand,)
     item_bytes = ir.TYPE_BYTES[instruction.type]
     for position, register in enumerate(registers):
@@ -345,7 +345,7 @@ def _emit_plain_access(
     for function in functions:
         code.add_support(*function)
     address_argument = f"<32 x {'i32' if space == 'shared' else 'i64'}> {address}"
-    site_arguments = f"i32 {code.executed(instruction)}, i32 {code.index}, i32 {instruction.pc}, i32 {code.site(instruction)}"
+    site_arguments = f"i32 {code.executed_mask(instruction)}, i32 {code.index}, i32 {instruction.pc}, i32 {code.number_access(instruction)}"
     name = functions[-1][0]
     value = ""
     if is_load:
@@ -433,12 +433,16 @@ def _emit_parameter_access(code: WarpCode, instruction: ir.Instruction) -> None:
             if register is not None:
                 code.set(
                     register,
-                    gather(code, host, code.executed(instruction), instruction.type),
+                    gather(code, host, code.executed_mask(instruction), instruction.type),
                     instruction.type,
                 )
         else:
             scatter(
-                code, code.get(register, instruction.type), host, code.executed(instruction), instruction.type
+                code,
+                code.get(register, instruction.type),
+                host,
+                code.executed_mask(instruction),
+                instruction.type,
             )
 
 
@@ -534,10 +538,10 @@ def _emit_read_modify_write(
     swap_operand = code.get(swap_value, ptx_type)
     vector_type = f"<32 x {llvm}>"
     old_values = code.emitter.op(
-        f"call {vector_type} @{name}(<32 x i64> {host}, i32 {code.executed(instruction)}, {vector_type} {operand}, {vector_type} {swap_operand})"
+        f"call {vector_type} @{name}(<32 x i64> {host}, i32 {code.executed_mask(instruction)}, {vector_type} {operand}, {vector_type} {swap_operand})"
     )
     if code.options.trace:  # the new contents: lanes that share an address see the last lane's result
-        mask = code.executed(instruction)
+        mask = code.executed_mask(instruction)
         integer_type = f"i{bits(llvm)}"
         code.trace_write(
             code.emitter.cast(gather(code, host, mask, ptx_type), llvm, integer_type),

@@ -131,7 +131,7 @@ def _emit_member_masks(code: WarpCode, instruction: ir.Instruction) -> str:
 
     Masks may differ between lanes of one warp, as between the tiles of cooperative groups.
     """
-    active_lanes = code.emitter.splat("i32", code.executed(instruction))
+    active_lanes = code.emitter.splat("i32", code.executed_mask(instruction))
     operand = member_mask_operand(instruction)
     if operand is None:
         return active_lanes
@@ -169,7 +169,7 @@ def _shfl(code: WarpCode, instruction: ir.Instruction) -> None:
                 f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source_lanes})"
             )
         else:
-            if f"shuffle_{mode}" not in code.tables.support:
+            if f"shuffle_{mode}" not in code.tables.support_functions:
                 code.add_support(*_make_shuffle_function(mode))
             arguments = ", ".join(f"<32 x i32> {vector}" for vector in (value, *operands))
             result = emitter.op(f"call <32 x i32> @shuffle_{mode}({arguments})")
@@ -257,7 +257,7 @@ def _observe_sources(code: WarpCode, instruction: ir.Instruction, source_lanes: 
         code.observe(
             layout.SHUFFLE,
             code.emitter.cast(source_lanes, "i32", "i64"),
-            code.executed(instruction),
+            code.executed_mask(instruction),
             location,
         )
 
@@ -278,7 +278,7 @@ def _observe_members(code: WarpCode, instruction: ir.Instruction) -> None:
     )
     existing_mask = emitter.mask_bits(emitter.compare("slt", "i32", LANE_INDICES_I32, remaining_threads))
     absent_lanes = emitter.op(
-        f"and i32 {existing_mask}, {emitter.op(f'xor i32 {code.executed(instruction)}, -1')}"
+        f"and i32 {existing_mask}, {emitter.op(f'xor i32 {code.executed_mask(instruction)}, -1')}"
     )
     missing_lanes = emitter.binary("and", "i32", code.get(operand, "b32"), emitter.splat("i32", absent_lanes))
     is_complete = emitter.compare("eq", "i32", missing_lanes, constant("i32", 0))
@@ -295,7 +295,7 @@ def _change_absent_values(code: WarpCode, instruction: ir.Instruction, values: s
     show whether the value is used.
     """
     emitter = code.emitter
-    active_lanes = emitter.splat("i32", code.executed(instruction))
+    active_lanes = emitter.splat("i32", code.executed_mask(instruction))
     is_active = emitter.binary(
         "and", "i32", emitter.binary("lshr", "i32", active_lanes, source_lanes), constant("i32", 1)
     )
@@ -333,7 +333,7 @@ def _match(code: WarpCode, instruction: ir.Instruction) -> None:
     _observe_members(code, instruction)
     code.add_support(*MATCH_ANY_FUNCTION)
     matching_lanes = emitter.op(
-        f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {code.executed(instruction)})"
+        f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {code.executed_mask(instruction)})"
     )
     equal_lanes = emitter.binary("and", "i32", matching_lanes, members)
     destination = instruction.operands[0]
@@ -420,13 +420,13 @@ def _redux(code: WarpCode, instruction: ir.Instruction) -> None:
     members = _emit_member_masks(code, instruction)
     _observe_members(code, instruction)
     result = emitter.op(
-        f"call <32 x i32> @{function_name}(<32 x i32> {value}, <32 x i32> {members}, i32 {code.executed(instruction)})"
+        f"call <32 x i32> @{function_name}(<32 x i32> {value}, <32 x i32> {members}, i32 {code.executed_mask(instruction)})"
     )
     code.set(instruction.operands[0], result, ptx_type)
 
 
 def _activemask(code: WarpCode, instruction: ir.Instruction) -> None:
-    code.set(instruction.operands[0], code.emitter.splat("i32", code.executed(instruction)), "b32")
+    code.set(instruction.operands[0], code.emitter.splat("i32", code.executed_mask(instruction)), "b32")
 
 
 def _elect(code: WarpCode, instruction: ir.Instruction) -> None:

@@ -62,9 +62,9 @@ def check(code: WarpCode, instruction: ir.Instruction, nan_inputs: str) -> None:
     """Emit a fault for active lanes whose result is NaN although no operand is NaN."""
     emitter = code.emitter
     nan_results = emitter.op(
-        f"and i32 {emitter.mask_bits(_is_nan(code, instruction.operands[0], instruction.type))}, {code.executed(instruction)}"
+        f"and i32 {emitter.mask_bits(_is_nan(code, instruction.operands[0], instruction.type))}, {code.executed_mask(instruction)}"
     )
-    code.fault_if(
+    code.emit_fault_if(
         emitter.op(f"and i32 {nan_results}, {emitter.op(f'xor i32 {nan_inputs}, -1')}"),
         layout.NAN_PRODUCED,
         instruction.pc,

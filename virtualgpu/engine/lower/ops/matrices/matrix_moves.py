@@ -73,8 +73,8 @@ def emit_call(
     The value `base` contains each lane's address, and `stride` contains its stride in elements.
     """
     emitter = code.emitter
-    access_index = code.site(move.access)
-    if move.name not in code.tables.support:
+    access_index = code.number_access(move.access)
+    if move.name not in code.tables.support_functions:
         code.add_support(move.name, _make_move_function(code, move))
     pointer_of = fragments.output_pointer if move.is_load else fragments.input_pointer
     registers = pointer_of(code, fragment, "d")
@@ -82,7 +82,7 @@ def emit_call(
         "ptr %ctx",
         f"<32 x {move.address}> {base}",
         f"<32 x i32> {stride}",
-        f"i32 {code.executed(instruction)}",
+        f"i32 {code.executed_mask(instruction)}",
         f"i32 {code.index}",
         f"i32 {instruction.pc}",
         f"i32 {access_index}",
@@ -105,7 +105,7 @@ def emit_double_move(
     `emit_call`.
     """
     emitter = code.emitter
-    mask = code.executed(instruction)
+    mask = code.executed_mask(instruction)
     strides = emitter.cast(stride, "i32", move.address)
     major_indices, minor_indices = move.positions if move.by_row else move.positions[::-1]
     for register, major, minor in zip(

@@ -28,7 +28,7 @@ def emit(code: WarpCode, instruction: ir.Instruction, space: str) -> None:
     registers = fragments.items_of(fragment)
     access = memory_ops.as_access(instruction, "ld" if is_load else "st", space, _ROW_BYTES)
     access = dataclasses.replace(access, parts=(access.root, memory_ops.MATRIX_ROWS, *access.parts[1:]))
-    mask = code.executed(instruction)
+    mask = code.executed_mask(instruction)
     row_lanes = (1 << _ROWS_PER_MATRIX * len(registers)) - 1
     row_addresses = memory_ops.host_addresses(
         code,

@@ -283,11 +283,11 @@ def _emit_matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
             )
     register_count = len(fragments.items_of(operands["d"]))
     name = f"{instruction.root}_m{m}n{n}k{k}_{result_kind}_{input_kind}_{second_input_kind}_{sum_kind}"
-    if name not in code.tables.support:
+    if name not in code.tables.support_functions:
         code.add_support(name, matrix_ir.make_product(name, shape, positions, matrix_types, register_count))
     a, b, accumulator_pointer = (fragments.input_pointer(code, operands[matrix], matrix) for matrix in "abc")
     result = fragments.output_pointer(code, operands["d"], "d")
     code.emitter.raw(
-        f"call void @{name}(i32 {code.executed(instruction)}, ptr {result}, ptr {a}, ptr {b}, ptr {accumulator_pointer})"
+        f"call void @{name}(i32 {code.executed_mask(instruction)}, ptr {result}, ptr {a}, ptr {b}, ptr {accumulator_pointer})"
     )
     fragments.finish_output(code, operands["d"], result)

@@ -60,9 +60,9 @@ def _store_coordinates(
             f"{instruction.line}): CUDA 12 removed texture references. Pass a "
             "cp.cuda.texture.TextureObject as a cudaTextureObject_t."
         )
-    handles = code.scratch("<32 x i64>")
+    handles = code.allocate_scratch("<32 x i64>")
     code.emitter.raw(f"store <32 x i64> {code.get(handle, 'u64')}, ptr {handles}")
-    rows_pointer = code.scratch(_CHANNEL_ROWS_TYPE)
+    rows_pointer = code.allocate_scratch(_CHANNEL_ROWS_TYPE)
     for n, coordinate in enumerate(coordinates.items):
         coordinate_type = "u32" if types == "f32" and n == 0 and "a" in _geometry_of(instruction) else types
         value = code.emitter.cast(
@@ -79,7 +79,7 @@ def _geometry_of(instruction: ir.Instruction) -> str:
 
 def _emit_texture_fetch(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    mask = code.executed(instruction)
+    mask = code.executed_mask(instruction)
     geometry = _geometry_of(instruction)
     destination = instruction.operands[0]
     is_known = set(instruction.parts) <= {"tex", "base", "level", "grad", "v4", geometry, "f32", "s32", "u32"}
@@ -108,8 +108,8 @@ def _emit_texture_fetch(code: WarpCode, instruction: ir.Instruction) -> None:
         dimensions, channels, layered=is_layered, integer_coordinates=coordinates != "f32"
     )
     code.add_support(name, fetch_text)
-    addresses = code.scratch("<32 x i64>")
-    channel_values = code.scratch(_CHANNEL_ROWS_TYPE)
+    addresses = code.allocate_scratch("<32 x i64>")
+    channel_values = code.allocate_scratch(_CHANNEL_ROWS_TYPE)
     emitter.raw(f"store <32 x i64> zeroinitializer, ptr {addresses}")
     emitter.raw(f"store {_CHANNEL_ROWS_TYPE} zeroinitializer, ptr {channel_values}")
     invalid_mask = emitter.op(
@@ -140,12 +140,12 @@ def _check_texels(
     """
     emitter = code.emitter
     handle_values = emitter.op(f"load <32 x i64>, ptr {handles}")
-    code.fault_if(invalid_mask, layout.BAD_TEXTURE, instruction.pc, handle_values)
+    code.emit_fault_if(invalid_mask, layout.BAD_TEXTURE, instruction.pc, handle_values)
     address = emitter.op(f"load <32 x i64>, ptr {addresses}")
     lanes_with_texel = emitter.mask_bits(emitter.compare("ne", "i64", address, constant("i64", 0)))
     texel_lanes = emitter.op(f"and i32 {lanes_with_texel}, {mask}")
     access = memory_ops.as_access(instruction, root, "global", {1: 1, 2: 2, 4: 4, 8: 8}.get(size, 16))
-    access_index = code.site(access)
+    access_index = code.number_access(access)
     check_name, check_text = checks.make_global_check(
         1, code.options.count, "load" if root == "ld" else "store"
     )
@@ -162,7 +162,7 @@ def _check_texels(
 
 def _emit_surface_access(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    mask = code.executed(instruction)
+    mask = code.executed_mask(instruction)
     is_load = instruction.root == "suld"
     geometry = _geometry_of(instruction)
     mode = next((modifier for modifier in instruction.parts if modifier in _BORDER_MODES), "trap")
@@ -183,8 +183,8 @@ def _emit_surface_access(code: WarpCode, instruction: ir.Instruction) -> None:
         code.add_support(*support_function)
     name, surface_text = surfaces.make_address_function(dimensions, access_bytes, mode, layered=layered)
     code.add_support(name, surface_text)
-    addresses = code.scratch("<32 x i64>")
-    outside_slot = code.scratch("i32")
+    addresses = code.allocate_scratch("<32 x i64>")
+    outside_slot = code.allocate_scratch("i32")
     emitter.raw(f"store <32 x i64> zeroinitializer, ptr {addresses}")
     invalid_mask = emitter.op(
         f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {rows}, i32 {mask}, ptr {outside_slot}, ptr {addresses})"
@@ -194,7 +194,7 @@ def _emit_surface_access(code: WarpCode, instruction: ir.Instruction) -> None:
     )
     if mode == "trap":
         outside_mask = emitter.op(f"load i32, ptr {outside_slot}")
-        code.fault_if(outside_mask, layout.OUTSIDE_SURFACE, instruction.pc)
+        code.emit_fault_if(outside_mask, layout.OUTSIDE_SURFACE, instruction.pc)
     address = emitter.op(f"load <32 x i64>, ptr {addresses}")
     for n, register in enumerate(registers):
         element_address = (
