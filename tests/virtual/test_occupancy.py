@@ -1,4 +1,4 @@
-"""Occupancy against NVIDIA's own calculator and against placing warps one by one."""
+"""Occupancy against NVIDIA's own calculator and by hand."""
 
 from __future__ import annotations
 
@@ -82,39 +82,6 @@ def test_worked_by_hand(
     assert result.blocks_per_sm == blocks
     assert result.fraction * 100 == pytest.approx(percent, abs=0.01)
     assert result.limiters == limiters
-
-
-def blocks_by_placing(info: DeviceInfo, threads: int, registers: int, shared: int) -> int:
-    """Place the warps of blocks into four partitions until one is full."""
-    warps = (threads + 31) // 32
-    register_units = (registers * 32 + 255) // 256
-    free_units = [info.registers_per_sm // 4 // 256] * 4
-    shared_unit = 128 if info.compute_capability[0] >= 8 else 256
-    needed = shared + info.reserved_shared_per_block_bytes
-    needed += -needed % shared_unit
-    free_shared = info.shared_per_sm_bytes
-    free_warps = info.max_warps_per_sm
-    placed = 0
-    while placed < info.max_blocks_per_sm and free_shared >= needed and free_warps >= warps:
-        for _ in range(warps):
-            emptiest = free_units.index(max(free_units))
-            if free_units[emptiest] < register_units:
-                return placed
-            free_units[emptiest] -= register_units
-        free_shared = free_shared - needed
-        free_warps = free_warps - warps
-        placed = placed + 1
-    return placed
-
-
-@pytest.mark.parametrize("device", ["T4", "A100", "L4", "H200"])
-def test_equals_placing_warps_one_by_one(device: str) -> None:
-    info = device_info(device)
-    for threads in range(32, 1025, 96):
-        for registers in (16, 40, 56, 64):
-            for shared in (0, 1000, 9_000, 40_000):
-                result = occupancy(info, threads, registers, shared)
-                assert result.blocks_per_sm == blocks_by_placing(info, threads, registers, shared)
 
 
 def test_refuses_nonsense() -> None:
