@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gpulab.words import count
 
 if TYPE_CHECKING:
-    from virtualgpu.records.launch.whereabouts import Whereabouts
+    from virtualgpu.records.launch.whereabouts import LaunchProgress
 
 # Nothing is shown for work that takes less.
 QUIET_S = 2.0
@@ -167,7 +167,7 @@ class KernelLine:
         self._began_s = time.monotonic()
         self._next_s = self._began_s + QUIET_S
 
-    def look(self, whereabouts: Callable[[], Whereabouts]) -> None:
+    def look(self, whereabouts: Callable[[], LaunchProgress]) -> None:
         """Update the progress text of the kernel, at most once per interval."""
         now_s = time.monotonic()
         if now_s < self._next_s:
@@ -264,7 +264,7 @@ def _find_running_line() -> list[str]:
     return [line_text + activity] if line_text and activity is not None else []
 
 
-def _make_waiting_message(whereabouts: Whereabouts, seconds: float) -> str:
+def _make_waiting_message(whereabouts: LaunchProgress, seconds: float) -> str:
     line_code = f" `{whereabouts.source_text}`" if whereabouts.source_text else ""
     line_text = f"near line {whereabouts.line}{line_code}, " if whereabouts.line else ""
     return (

@@ -20,7 +20,7 @@ from pathlib import Path
 import gpulab
 from virtualgpu.errors import GpulabError
 
-COMMANDS = "gpulab.commands"
+COMMAND_GROUP = "gpulab.commands"
 # Commands of a checkout: name -> module with ``main(arguments)``, help.
 _CHECKOUT_COMMANDS = {
     "bench": (
@@ -44,11 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _write_all_characters()
     command_words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        command = _other_command(command_words[0]) if command_words else None
+        command = _find_course_command(command_words[0]) if command_words else None
         if command is not None:
             return command(command_words[1:])
-        options = _parser().parse_args(command_words)
-        return _doctor(as_json=options.json, details=options.details)
+        options = _make_parser().parse_args(command_words)
+        return _run_doctor(as_json=options.json, details=options.details)
     except (GpulabError, OSError) as error:
         print(f"gpulab: {error}", file=sys.stderr)
         return 1
@@ -56,11 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _other_command(name: str) -> Callable[[list[str]], int] | None:
+def _find_course_command(name: str) -> Callable[[list[str]], int] | None:
     """Return the function of a command that another package defines, or None."""
     if name in _CHECKOUT_COMMANDS:
         return lambda words: _run_tool(name, words)
-    entries = metadata.entry_points(group=COMMANDS, name=name)
+    entries = metadata.entry_points(group=COMMAND_GROUP, name=name)
     if entries:
         function: Callable[[list[str]], int] = next(iter(entries)).load()
         return function
@@ -71,22 +71,22 @@ def _other_command(name: str) -> Callable[[list[str]], int] | None:
     return None
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpulab", description="Learn how a GPU works, on a real GPU or on a virtual one."
     )
     parser.add_argument("--version", action="version", version=f"gpulab {gpulab.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    doctor = commands.add_parser(
+    doctor_parser = commands.add_parser(
         "doctor", help="check driver, CUDA, CuPy, NVRTC and Jupyter, and explain how to fix problems"
     )
-    doctor.add_argument("--details", action="store_true", help="list everything that was checked")
-    doctor.add_argument("--json", action="store_true", help="print JSON")
-    for command in sorted(metadata.entry_points(group=COMMANDS), key=lambda entry: entry.name):
+    doctor_parser.add_argument("--details", action="store_true", help="list everything that was checked")
+    doctor_parser.add_argument("--json", action="store_true", help="print JSON")
+    for command in sorted(metadata.entry_points(group=COMMAND_GROUP), key=lambda entry: entry.name):
         summary = (command.load().__doc__ or "").strip().partition("\n")[0]
         commands.add_parser(command.name, help=summary.rstrip("."), add_help=False)
-    for name, (_, text) in _CHECKOUT_COMMANDS.items():
-        commands.add_parser(name, help=text, add_help=False)
+    for name, (_, command_help) in _CHECKOUT_COMMANDS.items():
+        commands.add_parser(name, help=command_help, add_help=False)
     return parser
 
 
@@ -103,13 +103,15 @@ def _write_all_characters() -> None:
 
 def _run_tool(command: str, tool_arguments: list[str]) -> int:
     """Run a developers' tool from the checkout that contains this package."""
-    root = Path(__file__).resolve().parents[1]
-    if not ((root / "pyproject.toml").is_file() and (root / "tools" / "recordings").is_dir()):
+    checkout_folder = Path(__file__).resolve().parents[1]
+    if not (
+        (checkout_folder / "pyproject.toml").is_file() and (checkout_folder / "tools" / "recordings").is_dir()
+    ):
         raise CommandError(
             f"`gpulab {command}` is a tool for developers, which is not installed with the package. Run it "
             "in a checkout of gpulab."
         )
-    sys.path.insert(0, str(root))
+    sys.path.insert(0, str(checkout_folder))
     module = _CHECKOUT_COMMANDS[command][0]
     if command == "bench" and "--gpu" in tool_arguments:
         module = "tools.bench.gpu"
@@ -117,7 +119,7 @@ def _run_tool(command: str, tool_arguments: list[str]) -> int:
     return int(importlib.import_module(module).main(tool_arguments) or 0)
 
 
-def _doctor(*, as_json: bool, details: bool) -> int:
+def _run_doctor(*, as_json: bool, details: bool) -> int:
     from gpulab.diagnosis import doctor
 
     diagnosis = doctor()

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Sequence
 from gpulab.analysis.critical_path import find_critical_path
 from gpulab.analysis.flow import Flow
 from gpulab.analysis.gaps import find_group_gaps
-from gpulab.analysis.overlap import by_engine, by_stream, engine_of, pairs
-from gpulab.analysis.sentences import lines_text
+from gpulab.analysis.overlap import find_engine, find_pair_overlaps, group_by_engine, group_by_stream
+from gpulab.analysis.sentences import format_lines
 from gpulab.words import count, duration, listing, percent
 from virtualgpu.records import Activity, Advice, CopyKind, Gap, GapCause, PathStep, SourceLine, Timeline
 
@@ -54,7 +54,7 @@ def make_advice(timeline: Timeline) -> tuple[Advice, ...]:
     """
     flow = Flow(timeline)
     path = find_critical_path(timeline)
-    device_operations = [a for a in timeline.activities if engine_of(a) is not None]
+    device_operations = [a for a in timeline.activities if find_engine(a) is not None]
     idle_gaps = [gap for gap in find_group_gaps(flow, {"device": device_operations}) if gap.before]
     candidates = [
         *_make_pinning_advice(flow, path),
@@ -62,7 +62,7 @@ def make_advice(timeline: Timeline) -> tuple[Advice, ...]:
         *_make_graph_advice(flow, idle_gaps),
         *_make_host_advice(idle_gaps),
         *_make_overlap_advice(flow, path),
-        *_make_stream_advice(flow, find_group_gaps(flow, by_stream(timeline))),
+        *_make_stream_advice(flow, find_group_gaps(flow, group_by_stream(timeline))),
     ]
     total_ns = timeline.duration_ns
     candidates = [
@@ -107,7 +107,7 @@ def _make_pinning_advice(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advic
     if saved_ns:
         copies_text = count(len(copy_lines), "copy", "copies")
         advice_text = (
-            f"Pin the host's buffer of {copies_text} on the critical path{lines_text(copy_lines)}, for "
+            f"Pin the host's buffer of {copies_text} on the critical path{format_lines(copy_lines)}, for "
         )
         advice_text += (
             "example with cupyx.empty_pinned: the copy is then faster, and the host does not have to "
@@ -149,7 +149,7 @@ def _make_wait_advice(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
             for copy_number, copy in removable_copies.items()
         )
         advice_text = (
-            f"Remove the wait{lines_text([line])}, after which the device was idle {_format_gap_time(gaps)}"
+            f"Remove the wait{format_lines([line])}, after which the device was idle {_format_gap_time(gaps)}"
         )
         if any(gap.cause == "hidden synchronisation" for gap in gaps):
             advice_text += "; keep the value on the device, or copy it once at the end"
@@ -164,7 +164,7 @@ def _make_graph_advice(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]
         remedy = "Capture the launches in a CUDA Graph"
         if any(gap.cause in _WAIT_CAUSES for gap in idle_gaps):
             remedy = "If the host does not have to wait between the launches, capture them in a CUDA Graph"
-        advice_text = f"{remedy}{lines_text(launch_lines)}: {_format_gap_time(launch_gaps)} the device "
+        advice_text = f"{remedy}{format_lines(launch_lines)}: {_format_gap_time(launch_gaps)} the device "
         advice_text += "was idle because the host launches work more slowly than it runs"
         node_spacing_ns = sum(
             max(0, GRAPH_NODE_NS - flow.operations[gap.before].duration_ns) for gap in launch_gaps
@@ -182,7 +182,7 @@ def _make_host_advice(idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
     if host_gaps:
         host_lines = [gap.source for gap in host_gaps]
         advice_text = (
-            f"Launch work before the host computes{lines_text(host_lines)}: "
+            f"Launch work before the host computes{format_lines(host_lines)}: "
             f"{_format_gap_time(host_gaps)} the device "
         )
         advice_text += "was idle in the meantime"
@@ -192,17 +192,17 @@ def _make_host_advice(idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
 def _make_overlap_advice(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
     busy_ns: Counter[str] = Counter()
     for operation in _find_path_operations(flow, path):
-        engine = engine_of(operation)
+        engine = find_engine(operation)
         if engine == "compute" or (engine in ("H2D", "D2H") and operation.size_bytes >= _MIN_COPY_BYTES):
             busy_ns[engine] += operation.duration_ns
     if len(busy_ns) < 2 or "compute" not in busy_ns:
         return
     operations_by_engine = {
         name: operations
-        for name, operations in by_engine(flow.timeline).items()
+        for name, operations in group_by_engine(flow.timeline).items()
         if name.split()[0] in busy_ns
     }
-    overlaps = pairs(operations_by_engine)
+    overlaps = find_pair_overlaps(operations_by_engine)
     if all(overlap.fraction >= _GOOD_OVERLAP for overlap in overlaps):
         return
     (longest_engine, _), *other_engines = busy_ns.most_common()

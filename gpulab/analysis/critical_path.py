@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gpulab.analysis.flow import Flow, sum_within_ns
-from gpulab.analysis.overlap import stream_names
+from gpulab.analysis.overlap import make_stream_names
 from gpulab.words import listing
 from virtualgpu.records import Activity, PathStep, SourceLine, StepKind, Timeline
 
@@ -34,7 +34,7 @@ class _PathSearch:
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
-        self._names = stream_names(flow.timeline)
+        self._names = make_stream_names(flow.timeline)
         self._steps: list[PathStep] = []
         self._path_ids: set[int] = set()
 

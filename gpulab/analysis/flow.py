@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gpulab.analysis.overlap import engine_of
+from gpulab.analysis.overlap import find_engine
 from virtualgpu.records import Activity, HostCall, NvtxRange, SourceLine, Synchronization, Timeline
 
 
@@ -267,12 +267,12 @@ class Flow:
         """Return the operations of each device and engine, sorted by end, and their ends."""
         by_engine: dict[tuple[int, str | None], list[Activity]] = {}
         for activity in sorted(self.timeline.activities, key=lambda a: a.end_ns):
-            by_engine.setdefault((activity.device_id, engine_of(activity)), []).append(activity)
+            by_engine.setdefault((activity.device_id, find_engine(activity)), []).append(activity)
         return {key: (activities, [a.end_ns for a in activities]) for key, activities in by_engine.items()}
 
     def find_engine_predecessor(self, activity: Activity) -> Activity | None:
         """Return the last operation on the same engine that ended before this operation began."""
-        engine = engine_of(activity)
+        engine = find_engine(activity)
         if engine is None:
             return None
         operations, end_times_ns = self._operations_by_engine[activity.device_id, engine]

@@ -27,7 +27,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gpulab.analysis.flow import Flow, Wait, find_idle_intervals, sum_within_ns
-from gpulab.analysis.overlap import by_engine, by_stream, engine_of, intervals, stream_names, union
+from gpulab.analysis.overlap import (
+    find_engine,
+    group_by_engine,
+    group_by_stream,
+    make_intervals,
+    make_stream_names,
+    merge_intervals,
+)
 from gpulab.words import count, duration, size
 from virtualgpu.records import Activity, Gap, GapCause, SourceLine, Timeline
 
@@ -59,7 +66,7 @@ def find_gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
     flow = Flow(timeline)
     return tuple(
         gap
-        for operation_groups in (by_stream(timeline), by_engine(timeline))
+        for operation_groups in (group_by_stream(timeline), group_by_engine(timeline))
         for gap in find_group_gaps(flow, operation_groups)
         if gap.duration_ns >= min_ns
     )
@@ -94,9 +101,11 @@ class _Causes:
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
-        self._names = stream_names(flow.timeline)
-        engines = by_engine(flow.timeline)
-        self._busy_spans = {name: union(intervals(activities)) for name, activities in engines.items()}
+        self._names = make_stream_names(flow.timeline)
+        engines = group_by_engine(flow.timeline)
+        self._busy_spans = {
+            name: merge_intervals(make_intervals(activities)) for name, activities in engines.items()
+        }
         self._has_many_devices = len({a.device_id for a in flow.timeline.activities}) > 1
 
     def find_causes(
@@ -133,7 +142,7 @@ class _Causes:
         if awaited_operation is not None and awaited_operation.end_ns > issued_ns:
             return self._make_predecessor_cause(operation, awaited_operation)
         if self._count_engine_ns(operation, issued_ns, end_ns) * 2 > end_ns - issued_ns:
-            engine = engine_of(operation)
+            engine = find_engine(operation)
             return "engine busy", f"other streams' work kept the engine ({engine}) busy", None
         return "start-up", f"{operation.name} was launched before the gap, and took this long to start", None
 
@@ -205,7 +214,7 @@ class _Causes:
 
     def _count_engine_ns(self, operation: Activity, start_ns: int, end_ns: int) -> int:
         """Return how long an operation's engine was busy in an interval."""
-        engine = engine_of(operation)
+        engine = find_engine(operation)
         if engine is None:
             return 0
         start_times_ns, end_times_ns = self._busy_spans[

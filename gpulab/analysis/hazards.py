@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from gpulab.analysis import explain
 from gpulab.analysis.order import Clock, Moment, Order, StreamKey
-from gpulab.analysis.uses import Block, Blocks, RegionMap, Use, covers, overlap
+from gpulab.analysis.uses import Block, Blocks, RegionMap, Use, region_covers, regions_overlap
 from virtualgpu.records import (
     Provenance,
     SourceLine,
@@ -192,19 +192,19 @@ class StreamChecker:
         start = region.start
         region_end = region.end
         host_clock = self._order.host
-        for uses in earlier_uses.overlapping(region):
+        for uses in earlier_uses.find_overlapping(region):
             remaining_uses: list[Use] = []
             for earlier_use in uses:
                 if earlier_use.moment.is_before(host_clock) and earlier_use.moment is not later_use.moment:
                     continue  # all later uses are ordered after it
                 if earlier_use.region.start < region_end and start < earlier_use.region.end:
                     if not earlier_use.moment.is_before(clock):
-                        if later_use.clashes(earlier_use) and overlap(earlier_use.region, region):
+                        if later_use.clashes(earlier_use) and regions_overlap(earlier_use.region, region):
                             self._report_conflict(earlier_use, later_use)
                     elif (
                         later_use.hides(earlier_use)
                         and earlier_use.index < later_use.index
-                        and covers(region, earlier_use.region)
+                        and region_covers(region, earlier_use.region)
                     ):
                         continue  # a use that is not ordered after `old` is not ordered after `new` either
                 remaining_uses.append(earlier_use)
@@ -261,23 +261,25 @@ class StreamChecker:
         earlier_uses = self._uses.get(region.memory)
         moment = Moment(None, 0, clock)
         free = Use(region, True, moment, index, "free", stream, act.source)
-        for uses in earlier_uses.overlapping(region) if earlier_uses is not None else ():
+        for uses in earlier_uses.find_overlapping(region) if earlier_uses is not None else ():
             for earlier_use in uses:
-                if not earlier_use.moment.is_before(clock) and overlap(earlier_use.region, region):
+                if not earlier_use.moment.is_before(clock) and regions_overlap(earlier_use.region, region):
                     self._add_finding("freed too early", earlier_use, free)
         self._releases.append(block)
         if len(self._releases) > _MAX_RELEASES:
             del self._releases[: _MAX_RELEASES // 2]
         if region.memory != HOST:  # a new allocation of host memory is not reported
-            self._free_blocks.setdefault(region.memory, Blocks()).put(block)
+            self._free_blocks.setdefault(region.memory, Blocks()).add_block(block)
 
     def _allocate(self, act: Allocation) -> None:
         """Record that a block is in use again, so that its bytes no longer count as freed."""
         memory = act.region.memory
-        for free_block in self._free_blocks[memory].take(act.region) if memory in self._free_blocks else ():
+        for free_block in (
+            self._free_blocks[memory].remove_overlapping(act.region) if memory in self._free_blocks else ()
+        ):
             if act.stream_id is not None:
                 self._order.order_after(self._make_stream_key(act.device_id, act.stream_id), free_block.clock)
-        self._allocated_blocks.setdefault(memory, Blocks()).put(
+        self._allocated_blocks.setdefault(memory, Blocks()).add_block(
             Block(act.region, self._order.index, act.source)
         )
 
@@ -287,13 +289,13 @@ class StreamChecker:
         A graph that was complete at `built_index` must not access memory that was allocated later, either.
         """
         memory = use.region.memory
-        blocks = self._free_blocks[memory].overlapping(use.region) if memory in self._free_blocks else []
+        blocks = self._free_blocks[memory].find_overlapping(use.region) if memory in self._free_blocks else []
         if built_index is not None:
             blocks = [block for block in blocks if not block.is_private]
             if not blocks and memory in self._allocated_blocks:
                 blocks = [
                     block
-                    for block in self._allocated_blocks[memory].overlapping(use.region)
+                    for block in self._allocated_blocks[memory].find_overlapping(use.region)
                     if block.index > built_index
                 ]
         for block in blocks:
@@ -307,8 +309,8 @@ class StreamChecker:
                 return None
             if (
                 release.index < later_use.index
-                and overlap(release.region, earlier_use.region)
-                and overlap(release.region, later_use.region)
+                and regions_overlap(release.region, earlier_use.region)
+                and regions_overlap(release.region, later_use.region)
             ):
                 return release
         return None

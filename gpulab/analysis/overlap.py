@@ -28,7 +28,7 @@ MAX_STREAMS = 64
 Intervals = npt.NDArray[np.int64]
 
 
-def engine_of(activity: Activity) -> str | None:
+def find_engine(activity: Activity) -> str | None:
     """Return the engine that runs an operation (an element of `ENGINES`), or None for host functions.
 
     A range between two events has the engine ``range``, because the operations in the range are not known
@@ -39,55 +39,57 @@ def engine_of(activity: Activity) -> str | None:
     return _ENGINE_OF_KIND.get(activity.kind)
 
 
-def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
+def make_stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
     """Return the names of streams in a dictionary with keys of the form (device, stream). If there are
     several devices, names include the device.
     """
     given_names = {(s.device_id, s.stream_id): s.name for s in timeline.streams}
     stream_keys = dict.fromkeys((*((a.device_id, a.stream_id) for a in timeline.activities), *given_names))
     has_many_devices = len({device for device, _ in stream_keys}) > 1
-    names: dict[tuple[int, int], str] = {}
+    display_names: dict[tuple[int, int], str] = {}
     used_names: set[str] = set()
     for key in stream_keys:
         name = given_names.get(key, f"stream {key[1]}") + (f" of device {key[0]}" if has_many_devices else "")
-        names[key] = f"{name} ({key[1]})" if name in used_names else name
-        used_names.add(names[key])
-    return names
+        display_names[key] = f"{name} ({key[1]})" if name in used_names else name
+        used_names.add(display_names[key])
+    return display_names
 
 
-def by_engine(timeline: Timeline) -> dict[str, list[Activity]]:
+def group_by_engine(timeline: Timeline) -> dict[str, list[Activity]]:
     """Group the operations of a timeline by engine, in the order of `ENGINES`. If there are several devices,
     each device has its own groups.
     """
     has_many_devices = len({a.device_id for a in timeline.activities}) > 1
-    operations: dict[tuple[int, int], list[Activity]] = {}
+    operations_of_engine: dict[tuple[int, int], list[Activity]] = {}
     for activity in timeline.activities:
-        engine = engine_of(activity)
+        engine = find_engine(activity)
         if engine is not None:
-            operations.setdefault((activity.device_id, ENGINES.index(engine)), []).append(activity)
+            operations_of_engine.setdefault((activity.device_id, ENGINES.index(engine)), []).append(activity)
     return {
-        ENGINES[engine] + (f" of device {device}" if has_many_devices else ""): operations[device, engine]
-        for device, engine in sorted(operations)
+        ENGINES[engine] + (f" of device {device}" if has_many_devices else ""): operations_of_engine[
+            device, engine
+        ]
+        for device, engine in sorted(operations_of_engine)
     }
 
 
-def by_stream(timeline: Timeline) -> dict[str, list[Activity]]:
+def group_by_stream(timeline: Timeline) -> dict[str, list[Activity]]:
     """Group the device operations by stream. The stream with the earliest operation comes first."""
-    names = stream_names(timeline)
+    names = make_stream_names(timeline)
     operations: dict[tuple[int, int], list[Activity]] = {}
     for activity in timeline.activities:
-        if engine_of(activity) is not None:
+        if find_engine(activity) is not None:
             operations.setdefault((activity.device_id, activity.stream_id), []).append(activity)
     return {names[key]: operations[key] for key in operations}
 
 
-def intervals(activities: Sequence[Activity | NvtxRange]) -> Intervals:
+def make_intervals(activities: Sequence[Activity | NvtxRange]) -> Intervals:
     """Return the start and end times of operations in ns, as an array of shape (2, n)."""
     start_end_pairs = [(a.start_ns, a.end_ns) for a in activities]
     return np.array(start_end_pairs, np.int64).reshape(-1, 2).T
 
 
-def union(spans: Intervals) -> Intervals:
+def merge_intervals(spans: Intervals) -> Intervals:
     """Return the union of time intervals as sorted intervals that neither overlap nor touch, as an array of
     shape (2, m).
     """
@@ -101,19 +103,23 @@ def union(spans: Intervals) -> Intervals:
     return np.array([start_times[[0, *(gap_indices + 1)]], end_times[[*gap_indices, -1]]])
 
 
-def length_ns(spans: Intervals) -> int:
+def sum_interval_ns(spans: Intervals) -> int:
     """Return the total time in ns that the intervals cover. Overlapping parts are counted once."""
-    disjoint_spans = union(spans)
+    disjoint_spans = merge_intervals(spans)
     return int((disjoint_spans[1] - disjoint_spans[0]).sum())
 
 
-def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
+def find_pair_overlaps(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
     """Return the time during which the operations of each pair of groups ran simultaneously."""
-    unions = {name: union(intervals(activities)) for name, activities in groups.items()}
-    busy_ns = {name: int((spans[1] - spans[0]).sum()) for name, spans in unions.items()}
+    merged_intervals = {
+        name: merge_intervals(make_intervals(activities)) for name, activities in groups.items()
+    }
+    busy_ns = {name: int((spans[1] - spans[0]).sum()) for name, spans in merged_intervals.items()}
     overlaps = []
     for first_group, second_group in combinations(groups, 2):
-        union_ns = length_ns(np.concatenate([unions[first_group], unions[second_group]], axis=1))
+        union_ns = sum_interval_ns(
+            np.concatenate([merged_intervals[first_group], merged_intervals[second_group]], axis=1)
+        )
         overlap_ns = busy_ns[first_group] + busy_ns[second_group] - union_ns
         overlaps.append(
             Overlap(first_group, second_group, busy_ns[first_group], busy_ns[second_group], overlap_ns)
@@ -121,7 +127,7 @@ def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
     return tuple(overlaps)
 
 
-def overlap(timeline: Timeline) -> tuple[Overlap, ...]:
+def find_overlaps(timeline: Timeline) -> tuple[Overlap, ...]:
     """Return the time during which each pair of engines and each pair of streams worked simultaneously.
 
     The docstring of the module defines "busy" and the percentage of overlap. If there are more than
@@ -132,7 +138,11 @@ def overlap(timeline: Timeline) -> tuple[Overlap, ...]:
     >>> overlap(timeline)[0].percent
     62.5
     """
-    streams = by_stream(timeline)
-    busiest = {*sorted(streams, key=lambda name: -len(streams[name]))[:MAX_STREAMS]}
-    busiest_streams = {name: streams[name] for name in streams if name in busiest}
-    return (*pairs(by_engine(timeline)), *pairs(busiest_streams))
+    operations_of_stream = group_by_stream(timeline)
+    busiest_names = {
+        *sorted(operations_of_stream, key=lambda name: -len(operations_of_stream[name]))[:MAX_STREAMS]
+    }
+    busiest_streams = {
+        name: operations_of_stream[name] for name in operations_of_stream if name in busiest_names
+    }
+    return (*find_pair_overlaps(group_by_engine(timeline)), *find_pair_overlaps(busiest_streams))

@@ -22,7 +22,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-def profile(
+def make_profile(
     timeline: Timeline,
     name: str = "",
     occupancy: Callable[[Activity], float | None] = lambda kernel: None,
@@ -65,12 +65,12 @@ def profile(
         method=timeline.method,
         name=name,
         wall_ns=timeline.duration_ns,
-        busy_ns=overlap.length_ns(overlap.intervals(operations)),
-        kernels=_sorted_by_device_time([_kernel(group, occupancy) for group in kernels]),
-        copies=_sorted_by_device_time([_copy(group) for group in copies]),
-        waits=_waits(timeline),
-        ranges=_ranges(flow),
-        lines=_lines(flow),
+        busy_ns=overlap.sum_interval_ns(overlap.make_intervals(operations)),
+        kernels=_sort_by_device_time([_make_kernel(group, occupancy) for group in kernels]),
+        copies=_sort_by_device_time([_make_copy(group) for group in copies]),
+        waits=_make_waits(timeline),
+        ranges=_make_ranges(flow),
+        lines=_make_lines(flow),
         before_bytes=before_bytes,
         peak_bytes=peak_bytes,
         note=timeline.note,
@@ -84,51 +84,53 @@ def _group_by(items: Iterable[T], key: Callable[[T], K]) -> list[list[T]]:
     return list(items_by_key.values())
 
 
-def _sorted_by_device_time(rows: list[T]) -> tuple[T, ...]:
+def _sort_by_device_time(rows: list[T]) -> tuple[T, ...]:
     return tuple(sorted(rows, key=lambda row: -row.device_time_total_ns))  # type: ignore[attr-defined]
 
 
-def _kernel(group: Sequence[Activity], occupancy: Callable[[Activity], float | None]) -> ProfiledKernel:
-    shapes = {(a.grid, a.block) for a in group}
-    grid, block = shapes.pop() if len(shapes) == 1 else (None, None)
+def _make_kernel(group: Sequence[Activity], occupancy: Callable[[Activity], float | None]) -> ProfiledKernel:
+    launch_shapes = {(a.grid, a.block) for a in group}
+    grid, block = launch_shapes.pop() if len(launch_shapes) == 1 else (None, None)
     return ProfiledKernel(
         key=group[0].name,
         count=len(group),
-        device_time_total_ns=_device_ns(group),
+        device_time_total_ns=_sum_device_ns(group),
         grid=grid,
         block=block,
-        occupancy=_mean_occupancy(group, occupancy),
-        moved_bytes=_sum([a.moved_bytes for a in group]),
-        flop=_sum([a.flop for a in group]),
+        occupancy=_average_occupancy(group, occupancy),
+        moved_bytes=_sum_known([a.moved_bytes for a in group]),
+        flop=_sum_known([a.flop for a in group]),
     )
 
 
-def _copy(group: Sequence[Activity]) -> ProfiledCopy:
+def _make_copy(group: Sequence[Activity]) -> ProfiledCopy:
     return ProfiledCopy(
         way=group[0].copy_kind,
         pinned=group[0].pinned,
         count=len(group),
         size_bytes=sum(a.size_bytes for a in group),
-        device_time_total_ns=_device_ns(group),
+        device_time_total_ns=_sum_device_ns(group),
     )
 
 
-def _device_ns(group: Iterable[Activity]) -> int:
+def _sum_device_ns(group: Iterable[Activity]) -> int:
     return sum(a.duration_ns for a in group)
 
 
-def _sum(values: Sequence[int | None]) -> int | None:
+def _sum_known(values: Sequence[int | None]) -> int | None:
     """Return the sum of values, or None if one of them is not known."""
     known_values = [value for value in values if value is not None]
     return sum(known_values) if len(known_values) == len(values) else None
 
 
-def _mean_occupancy(group: Sequence[Activity], occupancy: Callable[[Activity], float | None]) -> float | None:
+def _average_occupancy(
+    group: Sequence[Activity], occupancy: Callable[[Activity], float | None]
+) -> float | None:
     """Return the mean occupancy, weighted by device time, or None if it is not known for a launch."""
     total_ns = weighted_sum = 0.0
     for launches in _group_by(group, lambda a: (a.block, a.registers_per_thread, a.shared_bytes)):
         launch_occupancy = occupancy(launches[0])
-        weight_ns = _device_ns(launches) or 1
+        weight_ns = _sum_device_ns(launches) or 1
         if launch_occupancy is None:
             return None
         total_ns = total_ns + weight_ns
@@ -136,32 +138,32 @@ def _mean_occupancy(group: Sequence[Activity], occupancy: Callable[[Activity], f
     return weighted_sum / total_ns
 
 
-def _lines(flow: Flow) -> tuple[ProfiledLine, ...]:
+def _make_lines(flow: Flow) -> tuple[ProfiledLine, ...]:
     """Return the source lines that issued work to the device, with the work's device time."""
     operations_by_line: dict[SourceLine, list[Activity]] = {}
     for activity in flow.timeline.activities:
         issuing_call = flow.find_issuing_call(activity)
         if issuing_call is not None and issuing_call.source is not None:
             operations_by_line.setdefault(issuing_call.source, []).append(activity)
-    return _sorted_by_device_time(
+    return _sort_by_device_time(
         [
             ProfiledLine(
                 source_line,
                 tuple(dict.fromkeys(a.name for a in operations)),
                 len(operations),
-                _device_ns(operations),
+                _sum_device_ns(operations),
             )
             for source_line, operations in operations_by_line.items()
         ]
     )
 
 
-def _waits(timeline: Timeline) -> tuple[ProfiledWait, ...]:
+def _make_waits(timeline: Timeline) -> tuple[ProfiledWait, ...]:
     wait_groups = _group_by(
         (wait for wait in timeline.synchronizations if wait.type != "STREAM_WAIT_EVENT"),
         lambda wait: (wait.name or wait.type, wait.source, wait.hidden),
     )
-    rows = [
+    profiled_waits = [
         ProfiledWait(
             key=waits[0].name or waits[0].type,
             source=waits[0].source,
@@ -171,10 +173,10 @@ def _waits(timeline: Timeline) -> tuple[ProfiledWait, ...]:
         )
         for waits in wait_groups
     ]
-    return tuple(sorted(rows, key=lambda row: -row.cpu_time_total_ns))
+    return tuple(sorted(profiled_waits, key=lambda row: -row.cpu_time_total_ns))
 
 
-def _ranges(flow: Flow) -> tuple[ProfiledRange, ...]:
+def _make_ranges(flow: Flow) -> tuple[ProfiledRange, ...]:
     """Return the ranges by name; each contains the operations that were issued within it."""
     timeline = flow.timeline
     issued_operations: dict[int, list[tuple[int, Activity]]] = {}
@@ -184,17 +186,17 @@ def _ranges(flow: Flow) -> tuple[ProfiledRange, ...]:
             issued_operations.setdefault(issuing_call.thread, []).append((issuing_call.start_ns, activity))
     for thread_calls in issued_operations.values():
         thread_calls.sort(key=lambda pair: (pair[0], pair[1].correlation_id))
-    starts = {
+    call_starts_of_thread = {
         thread: [start for start, _ in thread_calls] for thread, thread_calls in issued_operations.items()
     }
-    rows = []
+    profiled_ranges = []
     for ranges_of_name in _group_by(
         (time_range for time_range in timeline.ranges if not time_range.is_mark),
         lambda time_range: time_range.name,
     ):
         operations: dict[int, Activity] = {}
         for time_range in ranges_of_name:
-            call_starts = starts.get(time_range.thread, [])
+            call_starts = call_starts_of_thread.get(time_range.thread, [])
             first_index, last_index = (
                 bisect_left(call_starts, time_ns) for time_ns in (time_range.start_ns, time_range.end_ns)
             )
@@ -202,13 +204,13 @@ def _ranges(flow: Flow) -> tuple[ProfiledRange, ...]:
                 (a.correlation_id, a)
                 for _, a in issued_operations.get(time_range.thread, [])[first_index:last_index]
             )
-        rows.append(
+        profiled_ranges.append(
             ProfiledRange(
                 key=ranges_of_name[0].name,
                 count=len(ranges_of_name),
-                cpu_time_total_ns=overlap.length_ns(overlap.intervals(ranges_of_name)),
-                device_time_total_ns=_device_ns(operations.values()) if timeline.calls else None,
+                cpu_time_total_ns=overlap.sum_interval_ns(overlap.make_intervals(ranges_of_name)),
+                device_time_total_ns=_sum_device_ns(operations.values()) if timeline.calls else None,
                 operations=len(operations),
             )
         )
-    return tuple(sorted(rows, key=lambda row: -row.cpu_time_total_ns))
+    return tuple(sorted(profiled_ranges, key=lambda row: -row.cpu_time_total_ns))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gpulab.words import count, duration, listing
 from virtualgpu.records import Activity, SourceLine, Timeline
 
-_KINDS = {
+_NOUNS_OF_KIND = {
     "CONCURRENT_KERNEL": ("kernel", "kernels"),
     "MEMSET": ("memset", "memsets"),
     "HOST_LAUNCH": ("host function", "host functions"),
@@ -17,13 +17,15 @@ _KINDS = {
 _DIRECTIONS = {"HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "PtoP": "P2P"}
 
 
-def operations_text(activities: Sequence[Activity]) -> str:
+def describe_operations(activities: Sequence[Activity]) -> str:
     """Return a phrase with the numbers of operations, such as ``3 kernels, 2 copies (1 H2D, 1 D2H)``, or
     ``nothing``.
     """
     kind_counts = Counter("COPY" if a.kind in ("MEMCPY", "MEMCPY2") else a.kind for a in activities)
     direction_counts = Counter(_DIRECTIONS.get(a.copy_kind, "other") for a in activities if a.copy_kind)
-    count_texts = [count(kind_counts[kind], *nouns) for kind, nouns in _KINDS.items() if kind_counts[kind]]
+    count_texts = [
+        count(kind_counts[kind], *nouns) for kind, nouns in _NOUNS_OF_KIND.items() if kind_counts[kind]
+    ]
     if kind_counts["COPY"]:
         directions_text = ", ".join(
             f"{copy_count:,} {direction}" for direction, copy_count in sorted(direction_counts.items())
@@ -35,7 +37,7 @@ def operations_text(activities: Sequence[Activity]) -> str:
     return listing(count_texts) if count_texts else "nothing"
 
 
-def sentence(timeline: Timeline) -> str:
+def describe_timeline(timeline: Timeline) -> str:
     """Return a sentence with the duration of a timeline, its operations, and the origin of its times.
 
     Examples
@@ -46,14 +48,14 @@ def sentence(timeline: Timeline) -> str:
     streams = {(a.device_id, a.stream_id) for a in timeline.activities}
     devices = {device for device, _ in streams}
     wait_count = sum(wait.type != "STREAM_WAIT_EVENT" for wait in timeline.synchronizations)
-    operations = operations_text(timeline.activities)
+    operations_text = describe_operations(timeline.activities)
     if streams:
-        operations += f" in {count(len(streams), 'stream')}"
+        operations_text += f" in {count(len(streams), 'stream')}"
     if len(devices) > 1:
-        operations += f" of {count(len(devices), 'device')}"
+        operations_text += f" of {count(len(devices), 'device')}"
     if not streams and timeline.method == "file":
-        operations = "no GPU work"
-    clauses = [operations, *([f"{count(wait_count, 'wait')} of the host"] if wait_count else [])]
+        operations_text = "no GPU work"
+    clauses = [operations_text, *([f"{count(wait_count, 'wait')} of the host"] if wait_count else [])]
     if not streams and timeline.ranges:
         clauses.append(f"{count(len(timeline.ranges), 'range')} of the host")
     if timeline.lost:
@@ -63,7 +65,7 @@ def sentence(timeline: Timeline) -> str:
     return f"Timeline of {duration(timeline.duration_ns)}, {origin}: {'; '.join(clauses)}.{note_text}"
 
 
-def lines_text(lines: Sequence[SourceLine | None]) -> str:
+def format_lines(lines: Sequence[SourceLine | None]) -> str:
     """Return a phrase for source lines, such as `` in cell [3], line 2 (`x = y`)``, or an empty string if no
     line is known.
     """

@@ -74,11 +74,11 @@ class _AddressedArray:
             "version": 3,
         }
 
-    def array(self) -> npt.NDArray[np.void]:
+    def make_array(self) -> npt.NDArray[np.void]:
         return np.asarray(self)
 
 
-def overlap(a: Region, b: Region) -> bool:
+def regions_overlap(a: Region, b: Region) -> bool:
     """Return whether two memory regions share a byte. The result is also True if the layouts are too complex
     for a decision.
     """
@@ -87,12 +87,14 @@ def overlap(a: Region, b: Region) -> bool:
     if not a.shape and not b.shape:
         return True
     try:
-        return np.shares_memory(_AddressedArray(a).array(), _AddressedArray(b).array(), max_work=_MAX_WORK)
+        return np.shares_memory(
+            _AddressedArray(a).make_array(), _AddressedArray(b).make_array(), max_work=_MAX_WORK
+        )
     except np.exceptions.TooHardError:
         return True
 
 
-def covers(a: Region, b: Region) -> bool:
+def region_covers(a: Region, b: Region) -> bool:
     """Return whether a memory region certainly contains every byte of another memory region."""
     if not a.shape:
         return a.start <= b.start and b.end <= a.end
@@ -110,7 +112,7 @@ class RegionMap(Generic[T]):
     def __init__(self) -> None:
         self._sizes: dict[int, tuple[list[int], dict[int, list[T]]]] = {}  # starts, and items by start
 
-    def overlapping(self, region: Region) -> list[list[T]]:
+    def find_overlapping(self, region: Region) -> list[list[T]]:
         """Return the lists of items that may overlap a memory region. The lists are not copies, so changes to
         them also change the collection.
         """
@@ -159,21 +161,21 @@ class Blocks:
         self._starts: list[int] = []
         self._blocks: dict[int, Block] = {}
 
-    def overlapping(self, region: Region) -> list[Block]:
+    def find_overlapping(self, region: Region) -> list[Block]:
         """Return the memory blocks that overlap a region."""
         first_index, end_index = self._index_range(region)
         return [self._blocks[start] for start in self._starts[first_index:end_index]]
 
-    def take(self, region: Region) -> list[Block]:
+    def remove_overlapping(self, region: Region) -> list[Block]:
         """Remove the memory blocks that overlap a region, and return them."""
         first_index, end_index = self._index_range(region)
-        removed = [self._blocks.pop(start) for start in self._starts[first_index:end_index]]
+        removed_blocks = [self._blocks.pop(start) for start in self._starts[first_index:end_index]]
         del self._starts[first_index:end_index]
-        return removed
+        return removed_blocks
 
-    def put(self, block: Block) -> None:
+    def add_block(self, block: Block) -> None:
         """Add a memory block, and remove the blocks that it overlaps."""
-        self.take(block.region)
+        self.remove_overlapping(block.region)
         insort(self._starts, block.region.start)
         self._blocks[block.region.start] = block
 

@@ -8,12 +8,12 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from gpulab.diagnosis.checks import (
-    DRIVER,
-    FIRST_CELL,
+    DRIVER_SUBJECT,
+    FIRST_CELL_SUBJECT,
     GPU_SUBJECTS,
     NO_DRIVER,
-    REAL_GPU,
-    VIRTUAL_GPU,
+    REAL_GPU_SUBJECT,
+    VIRTUAL_GPU_SUBJECT,
     Finding,
     run_checks,
 )
@@ -35,12 +35,12 @@ class Diagnosis(TextDisplay):
     @property
     def virtual_gpu(self) -> bool:
         """Return whether kernels can run on the virtual GPU on this machine."""
-        return self[VIRTUAL_GPU].status == "ok"
+        return self[VIRTUAL_GPU_SUBJECT].status == "ok"
 
     @property
     def real_gpu(self) -> bool:
         """Return whether kernels can run on a real GPU on this machine."""
-        return self[REAL_GPU].status == "ok"
+        return self[REAL_GPU_SUBJECT].status == "ok"
 
     @property
     def wrong(self) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ class Diagnosis(TextDisplay):
         wrong_text = (
             f" Not working: {', '.join(self.wrong)}. The table shows the remedies." if self.wrong else ""
         )
-        if FIRST_CELL in self.wrong and (self.real_gpu or self.virtual_gpu):
+        if FIRST_CELL_SUBJECT in self.wrong and (self.real_gpu or self.virtual_gpu):
             return f"Not ready: the parts work, but a notebook's first cell does not.{wrong_text}"
         if self.real_gpu:
             virtual_text = " and on the virtual one" if self.virtual_gpu else ", but not on the virtual one"
@@ -75,11 +75,16 @@ class Diagnosis(TextDisplay):
         combined into one finding.
         """
         gpu_findings = [finding for finding in self.findings if finding.subject in GPU_SUBJECTS]
-        has_no_driver = (DRIVER, NO_DRIVER) in [(finding.subject, finding.found) for finding in gpu_findings]
+        has_no_driver = (DRIVER_SUBJECT, NO_DRIVER) in [
+            (finding.subject, finding.found) for finding in gpu_findings
+        ]
         if not has_no_driver or any(finding.status != "missing" for finding in gpu_findings):
             return self.findings
         summary = Finding(
-            REAL_GPU, "missing", f"no NVIDIA GPU: {NO_DRIVER}", _USE_VIRTUAL_GPU if self.virtual_gpu else ""
+            REAL_GPU_SUBJECT,
+            "missing",
+            f"no NVIDIA GPU: {NO_DRIVER}",
+            _USE_VIRTUAL_GPU if self.virtual_gpu else "",
         )
         other_findings = [finding for finding in self.findings if finding not in gpu_findings]
         return (*other_findings[:1], summary, *other_findings[1:])
@@ -100,7 +105,10 @@ class Diagnosis(TextDisplay):
 
     def __repr__(self) -> str:
         wrong_lines = [
-            line for finding in self.findings if finding.status == "wrong" for line in _lines(finding, 0)
+            line
+            for finding in self.findings
+            if finding.status == "wrong"
+            for line in _format_finding(finding, 0)
         ]
         return "\n".join([self.verdict, *wrong_lines])
 
@@ -111,7 +119,7 @@ class Diagnosis(TextDisplay):
         """Return the verdict and the shown findings as text."""
         width = max(len(finding.subject) for finding in self.shown)
         return "\n".join(
-            [self.verdict, "", *(line for finding in self.shown for line in _lines(finding, width))]
+            [self.verdict, "", *(line for finding in self.shown for line in _format_finding(finding, width))]
         )
 
     def _repr_html_(self) -> str:
@@ -122,7 +130,7 @@ class Diagnosis(TextDisplay):
         )
 
 
-def _lines(item: Finding, width: int) -> Iterator[str]:
+def _format_finding(item: Finding, width: int) -> Iterator[str]:
     yield f"{item.status:<7}  {item.subject:<{width}}  {item.found}"
     if item.remedy:
         yield f"{'':<7}  {'':<{width}}  -> {item.remedy}"

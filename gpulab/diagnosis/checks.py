@@ -28,19 +28,28 @@ from virtualgpu.errors import UnknownProcessorError
 
 Status = Literal["ok", "missing", "wrong"]
 
-REAL_GPU = "real GPU"
-VIRTUAL_GPU = "virtual GPU"
-FIRST_CELL = "first cell"
+REAL_GPU_SUBJECT = "real GPU"
+VIRTUAL_GPU_SUBJECT = "virtual GPU"
+FIRST_CELL_SUBJECT = "first cell"
 _DEVICE_WORDS = {"cuda": "real", "virtual": "virtual"}
-DRIVER = "NVIDIA driver"
+DRIVER_SUBJECT = "NVIDIA driver"
 NO_DRIVER = "no driver library (libcuda)"
-GPU_SUBJECTS = (DRIVER, "CUDA version", "NVML", "GPU sharing", "CuPy", "CuPy's NVRTC", REAL_GPU, "CUPTI")
+GPU_SUBJECTS = (
+    DRIVER_SUBJECT,
+    "CUDA version",
+    "NVML",
+    "GPU sharing",
+    "CuPy",
+    "CuPy's NVRTC",
+    REAL_GPU_SUBJECT,
+    "CUPTI",
+)
 
 _MIN_PYTHON = (3, 11)
 _MIN_CUDA = (12, 0)
 _PACKAGES = ("virtualgpu", "gpulab", "gpulab-course")
 _MIN_LLVMLITE = (0, 48)
-_GPU_ONLY = "only a real GPU needs it"
+_GPU_ONLY_REMEDY = "only a real GPU needs it"
 
 _SELF_TEST, _HEADER_TEST = (
     (resources.files("gpulab.diagnosis") / f"{name}.cu").read_text(encoding="utf-8")
@@ -67,7 +76,7 @@ class Finding:
     remedy: str = ""
 
 
-Result = tuple[Status, str, str]
+CheckResult = tuple[Status, str, str]
 
 
 def run_checks() -> tuple[Finding, ...]:
@@ -75,62 +84,62 @@ def run_checks() -> tuple[Finding, ...]:
     return tuple(_run_check(subject, check) for subject, check in _CHECKS)
 
 
-def _run_check(subject: str, check: Callable[[], Result]) -> Finding:
+def _run_check(subject: str, check: Callable[[], CheckResult]) -> Finding:
     try:
         return Finding(subject, *check())
     except Exception as error:
         remedy = "Reinstall this part; `gpulab doctor` then checks it again."
-        return Finding(subject, "wrong", _error_text(error), remedy)
+        return Finding(subject, "wrong", _format_error(error), remedy)
 
 
-def _error_text(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" =\t")]
-    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return text if len(text) <= 160 else text[:159] + "…"
+    error_text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return error_text if len(error_text) <= 160 else error_text[:159] + "…"
 
 
-def _version(distribution: str) -> str | None:
+def _find_version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
 
 
-def _version_numbers(version: str) -> tuple[int, ...]:
+def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(digits) for digits in re.findall(r"\d+", version)[:3])
 
 
-def _version_text(version: tuple[int, ...]) -> str:
+def _format_version(version: tuple[int, ...]) -> str:
     return ".".join(str(number) for number in version)
 
 
 # --- Python, the three packages and the driver ---
 
 
-def check_python() -> Result:
+def check_python() -> CheckResult:
     """Check whether the version of the Python interpreter is supported."""
-    version = _version_text(sys.version_info[:3])
+    version = _format_version(sys.version_info[:3])
     if sys.version_info[:2] < _MIN_PYTHON:
-        return "wrong", version, f"Install Python {_version_text(_MIN_PYTHON)} or newer."
+        return "wrong", version, f"Install Python {_format_version(_MIN_PYTHON)} or newer."
     return "ok", version, ""
 
 
-def check_packages() -> Result:
+def check_packages() -> CheckResult:
     """Check whether gpulab, virtualgpu and the course are installed in the same version."""
-    versions = {name: _version(name) for name in _PACKAGES}
+    versions = {name: _find_version(name) for name in _PACKAGES}
     installed_versions = {name: version for name, version in versions.items() if version}
     text = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
     if not installed_versions:
         return "ok", "a checkout that is not installed", ""
     if len(set(installed_versions.values())) > 1:
         requirements = " ".join(
-            f"{name}=={max(installed_versions.values(), key=_version_numbers)}" for name in installed_versions
+            f"{name}=={max(installed_versions.values(), key=_parse_version)}" for name in installed_versions
         )
         return "wrong", f"{text}: the versions differ", f"pip install {requirements}"
     return "ok", text, ""
 
 
-def check_driver() -> Result:
+def check_driver() -> CheckResult:
     """Check whether the library of the NVIDIA driver is installed and can be initialized."""
     status = query_driver_status()
     if status.library is None:
@@ -142,7 +151,7 @@ def check_driver() -> Result:
     return "ok", f"{status.library}, {count(status.device_count, 'CUDA device')}", ""
 
 
-def check_cuda_version() -> Result:
+def check_cuda_version() -> CheckResult:
     """Check the newest CUDA version that the NVIDIA driver supports."""
     version = query_driver_status().cuda_version
     if version is None:
@@ -150,13 +159,13 @@ def check_cuda_version() -> Result:
     if version < _MIN_CUDA:
         return (
             "wrong",
-            f"CUDA {_version_text(version)}",
+            f"CUDA {_format_version(version)}",
             "Update the NVIDIA driver: CuPy needs CUDA 12 or newer.",
         )
-    return "ok", f"up to CUDA {_version_text(version)}", ""
+    return "ok", f"up to CUDA {_format_version(version)}", ""
 
 
-def check_nvml() -> Result:
+def check_nvml() -> CheckResult:
     """Check whether NVML can provide live readings of the GPU."""
     if importlib.util.find_spec("pynvml") is None:
         return "missing", "nvidia-ml-py is not installed", "pip install nvidia-ml-py"
@@ -165,12 +174,12 @@ def check_nvml() -> Result:
     except NvmlError as error:
         if query_driver_status().usable:
             return "wrong", str(error), "Start the container with the driver capability `utility`."
-        return "missing", f"{error} ({_GPU_ONLY})", ""
-    driver = f", driver {status.driver_version}" if status.driver_version else ""
-    return "ok", f"{status.name}{driver}", ""
+        return "missing", f"{error} ({_GPU_ONLY_REMEDY})", ""
+    driver_text = f", driver {status.driver_version}" if status.driver_version else ""
+    return "ok", f"{status.name}{driver_text}", ""
 
 
-def check_sharing() -> Result:
+def check_sharing() -> CheckResult:
     """Check whether MIG, exclusive mode or other processes affect the use of the GPU."""
     try:
         status = query_sharing()
@@ -184,7 +193,7 @@ def check_sharing() -> Result:
 # --- CuPy and the real GPU ---
 
 
-def check_cupy() -> Result:
+def check_cupy() -> CheckResult:
     """Check whether exactly one CuPy is installed, can be imported, and matches the driver."""
     wheels = sorted(
         name
@@ -194,40 +203,40 @@ def check_cupy() -> Result:
     if importlib.util.find_spec("cupy") is None:
         if query_driver_status().usable:
             return "missing", "not installed, though there is a GPU", INSTALL_COMMAND
-        return "missing", f"not installed ({_GPU_ONLY})", ""
+        return "missing", f"not installed ({_GPU_ONLY_REMEDY})", ""
     if len(wheels) > 1:
         remedy = f"pip uninstall {' '.join(wheels)}; {INSTALL_COMMAND}"
         return "wrong", f"several packages: {', '.join(wheels)}", remedy
     import cupy
 
     toolkit = parse_cuda_version(int(cupy.cuda.runtime.runtimeGetVersion()))
-    description = f"{cupy.__version__} for CUDA {_version_text(toolkit)}"
+    description = f"{cupy.__version__} for CUDA {_format_version(toolkit)}"
     driver_version = query_driver_status().cuda_version
     # CUDA promises minor-version compatibility: a driver runs every toolkit of its major version.
     if driver_version is not None and toolkit[0] > driver_version[0]:
         remedy = f"Update the driver, or install gpulab[cuda{driver_version[0]}] instead."
         return (
             "wrong",
-            f"{description}, but the driver supports only CUDA {_version_text(driver_version)}",
+            f"{description}, but the driver supports only CUDA {_format_version(driver_version)}",
             remedy,
         )
     return "ok", description, ""
 
 
-def check_cupy_nvrtc() -> Result:
+def check_cupy_nvrtc() -> CheckResult:
     """Check whether CuPy finds NVRTC, the compiler that it needs for every kernel."""
     if importlib.util.find_spec("cupy") is None:
-        return "missing", f"no CuPy ({_GPU_ONLY})", ""
+        return "missing", f"no CuPy ({_GPU_ONLY_REMEDY})", ""
     import cupy
 
     try:
         version = cupy.cuda.nvrtc.getVersion()
     except Exception as error:
-        return "wrong", _error_text(error), f"CuPy cannot compile kernels without it: {INSTALL_COMMAND}"
-    return "ok", _version_text(tuple(version)), ""
+        return "wrong", _format_error(error), f"CuPy cannot compile kernels without it: {INSTALL_COMMAND}"
+    return "ok", _format_version(tuple(version)), ""
 
 
-def check_real_gpu() -> Result:
+def check_real_gpu() -> CheckResult:
     """Check whether a kernel that CuPy runs on the GPU computes the same result as NumPy."""
     try:
         device = open_cuda_device()
@@ -237,17 +246,17 @@ def check_real_gpu() -> Result:
         return "missing", str(error), ""
     import cupy
 
-    x, expected = _self_test_data()
+    x, expected_output = _make_self_test_data()
     y = cupy.zeros(_THREAD_COUNT, cupy.float32)
     kernel = cupy.RawKernel(_SELF_TEST, "scale")
     kernel((-(-_THREAD_COUNT // _BLOCK_SIZE),), (_BLOCK_SIZE,), (cupy.asarray(x), y, np.int32(_THREAD_COUNT)))
-    if not np.array_equal(y.get(), expected):
+    if not np.array_equal(y.get(), expected_output):
         remedy = "Check the GPU's health: `nvidia-smi -q`."
         return "wrong", f"{device.device} computes other results than NumPy", remedy
-    return "ok", f"{device.device}, compute capability {_version_text(device.compute_capability)}", ""
+    return "ok", f"{device.device}, compute capability {_format_version(device.compute_capability)}", ""
 
 
-def check_cupti() -> Result:
+def check_cupti() -> CheckResult:
     """Check whether CUPTI can record timelines."""
     library = cupti.load_cupti()
     if library is None:
@@ -259,13 +268,13 @@ def check_cupti() -> Result:
     try:
         return "ok", f"CUPTI {library.version}", ""
     except cupti.CuptiError as error:
-        return "wrong", _error_text(error), "pip install --force-reinstall nvidia-cuda-cupti"
+        return "wrong", _format_error(error), "pip install --force-reinstall nvidia-cuda-cupti"
 
 
 # --- the virtual GPU ---
 
 
-def check_nvrtc() -> Result:
+def check_nvrtc() -> CheckResult:
     """Check whether NVRTC, the compiler of the virtual GPU, is installed."""
     from virtualgpu.compile import nvrtc
 
@@ -280,14 +289,14 @@ def check_nvrtc() -> Result:
     return (
         "ok",
         (
-            f"{_version_text(nvrtc.read_version())}, compute capability {lowest_capability} "
+            f"{_format_version(nvrtc.read_version())}, compute capability {lowest_capability} "
             f"to {highest_capability}"
         ),
         "",
     )
 
 
-def check_headers() -> Result:
+def check_headers() -> CheckResult:
     """Check whether the CUDA headers for cooperative groups, half precision, libcu++ and tensor cores are
     found.
     """
@@ -303,12 +312,12 @@ def check_headers() -> Result:
     return "ok", "cooperative_groups.h, cuda_fp16.h, libcu++ and mma.h compile", ""
 
 
-def check_virtual_gpu() -> Result:
+def check_virtual_gpu() -> CheckResult:
     """Check whether a kernel on the virtual GPU computes the same result as NumPy."""
-    version = _version("llvmlite")
+    version = _find_version("llvmlite")
     if importlib.util.find_spec("llvmlite") is None:
         return "missing", "llvmlite is not installed", "pip install llvmlite"
-    if version and _version_numbers(version)[:2] < _MIN_LLVMLITE:
+    if version and _parse_version(version)[:2] < _MIN_LLVMLITE:
         return "wrong", f"llvmlite {version} rejects the engine's code", "pip install -U llvmlite"
     from virtualgpu.compile import nvrtc
 
@@ -325,7 +334,7 @@ def check_virtual_gpu() -> Result:
         processor_name = processor.find_chosen_processor()
     except UnknownProcessorError as error:
         return "wrong", str(error), f"unset {processor.CPU_VARIABLE}"
-    x, expected = _self_test_data()
+    x, expected = _make_self_test_data()
     memory = DeviceMemory(1 << 20)
     addresses = [memory.malloc(x.nbytes) for _ in range(2)]
     for address, label in zip(addresses, "xy", strict=True):
@@ -335,25 +344,25 @@ def check_virtual_gpu() -> Result:
     blocks = -(-_THREAD_COUNT // _BLOCK_SIZE)
     params = struct.pack("<QQi", *addresses, _THREAD_COUNT)
     program.launch(PackedLaunch("scale", (blocks, 1, 1), (_BLOCK_SIZE, 1, 1), params), memory)
-    result = memory.view(addresses[1], x.nbytes).view(np.float32)
-    if not np.array_equal(result, expected):
+    kernel_output = memory.view(addresses[1], x.nbytes).view(np.float32)
+    if not np.array_equal(kernel_output, expected):
         return "wrong", "its results differ from NumPy's", "pip install --force-reinstall llvmlite"
-    kernels = "kernels" if nvrtc.is_available() else "the course's own kernels, compiled in advance,"
+    kernels_text = "kernels" if nvrtc.is_available() else "the course's own kernels, compiled in advance,"
     return (
         "ok",
-        f"runs {kernels} on {count(count_cores(), 'CPU thread')}, {processor_name}; llvmlite {version}",
+        f"runs {kernels_text} on {count(count_cores(), 'CPU thread')}, {processor_name}; llvmlite {version}",
         "",
     )
 
 
-def _self_test_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def _make_self_test_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     # Multiples of 1/8, so that no operation rounds and the answer is exact.
     index = np.arange(_THREAD_COUNT)
     x = (index / 8 - 50).astype(np.float32)
     return x, (3 * x + index % 7).astype(np.float32)
 
 
-def check_cell() -> Result:
+def check_cell() -> CheckResult:
     """Check whether ``from gpulab import cp``, the first line of a notebook, provides a working device."""
     from gpulab import session
 
@@ -367,7 +376,7 @@ def check_cell() -> Result:
             if device_variable is None
             else f"GPULAB_DEVICE is {device_variable!r}: correct or unset it."
         )
-        return "wrong", _error_text(error), remedy
+        return "wrong", _format_error(error), remedy
     if array_sum != 6:
         return "wrong", f"0 + 1 + 2 + 3 is {array_sum} on the {device.device}", "See the lines above."
     return "ok", f"`from gpulab import cp` works, on the {_DEVICE_WORDS[device.kind]} {device.device}", ""
@@ -376,37 +385,35 @@ def check_cell() -> Result:
 # --- Jupyter ---
 
 
-def check_jupyterlab() -> Result:
+def check_jupyterlab() -> CheckResult:
     """Check whether JupyterLab is installed, and whether its kernel can update widgets from other threads."""
-    version = _version("jupyterlab")
+    version = _find_version("jupyterlab")
     if version is None:
         return "missing", "not installed", "pip install jupyterlab"
-    if _version_numbers(version) < (4, 2):
+    if _parse_version(version) < (4, 2):
         return "wrong", version, 'pip install "jupyterlab>=4.2"'
-    kernel = _version("ipykernel")
+    kernel = _find_version("ipykernel")
     if kernel is None:
         return "missing", f"{version}, but no ipykernel", "pip install ipykernel"
-    if _version_numbers(kernel)[:2] == (7, 0):
+    if _parse_version(kernel)[:2] == (7, 0):
         remedy = 'Updates from threads are broken in ipykernel 7.0: pip install "ipykernel!=7.0.*"'
         return "wrong", f"{version}, ipykernel {kernel}", remedy
     return "ok", f"{version}, ipykernel {kernel}", ""
 
 
-def check_widgets() -> Result:
+def check_widgets() -> CheckResult:
     """Check whether the notebook can show interactive widgets."""
     min_versions = {"ipywidgets": (8, 1), "anywidget": (0, 9), "matplotlib": (3, 8)}
-    versions: dict[str, str | None] = {name: _version(name) for name in min_versions}
+    versions: dict[str, str | None] = {name: _find_version(name) for name in min_versions}
     absent_packages = [name for name, version in versions.items() if version is None]
     if absent_packages:
         return "missing", f"no {', '.join(absent_packages)}", f"pip install {' '.join(absent_packages)}"
     outdated_names = [
-        name
-        for name, version in versions.items()
-        if version and _version_numbers(version) < min_versions[name]
+        name for name, version in versions.items() if version and _parse_version(version) < min_versions[name]
     ]
     text = ", ".join(f"{name} {version}" for name, version in versions.items())
     if outdated_names:
-        requirements = " ".join(f'"{name}>={_version_text(min_versions[name])}"' for name in outdated_names)
+        requirements = " ".join(f'"{name}>={_format_version(min_versions[name])}"' for name in outdated_names)
         return "wrong", text, f"pip install {requirements}"
     return "ok", text, ""
 
@@ -414,18 +421,18 @@ def check_widgets() -> Result:
 _CHECKS: tuple[tuple[str, Callable[[], Any]], ...] = (
     ("Python", check_python),
     ("packages", check_packages),
-    (DRIVER, check_driver),
+    (DRIVER_SUBJECT, check_driver),
     ("CUDA version", check_cuda_version),
     ("NVML", check_nvml),
     ("GPU sharing", check_sharing),
     ("CuPy", check_cupy),
     ("CuPy's NVRTC", check_cupy_nvrtc),
-    (REAL_GPU, check_real_gpu),
+    (REAL_GPU_SUBJECT, check_real_gpu),
     ("CUPTI", check_cupti),
     ("NVRTC", check_nvrtc),
     ("CUDA headers", check_headers),
-    (VIRTUAL_GPU, check_virtual_gpu),
-    (FIRST_CELL, check_cell),
+    (VIRTUAL_GPU_SUBJECT, check_virtual_gpu),
+    (FIRST_CELL_SUBJECT, check_cell),
     ("JupyterLab", check_jupyterlab),
     ("widgets", check_widgets),
 )

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from gpulab.views._base import View
     from gpulab.views.tables import RecordTable
 
-Bundle = tuple[dict[str, Any], dict[str, Any]]
+MimeBundle = tuple[dict[str, Any], dict[str, Any]]
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Pictured(Savable):
+class PicturedResult(Savable):
     """A base class for objects that notebooks display as a widget or as tables. A subclass defines
     `_make_picture`, which is called once to create the picture.
     """
@@ -56,7 +56,7 @@ class Pictured(Savable):
         """
         return self._picture().to_pandas(title)
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> Bundle | None:
+    def _repr_mimebundle_(self, **kwargs: Any) -> MimeBundle | None:
         return self._picture()._repr_mimebundle_(**kwargs)
 
 
@@ -74,7 +74,7 @@ class Recorder(Protocol[R_co]):
         ...
 
 
-class Recorded(Pictured, Generic[R]):
+class RecordedResult(PicturedResult, Generic[R]):
     """A recording of a ``with`` block, which can be displayed, queried and saved afterwards.
 
     A subclass passes its name for messages and the code that starts a recording, as in ``class
@@ -104,7 +104,7 @@ class Recorded(Pictured, Generic[R]):
         self._is_new = record is None
         self._is_going = False
 
-    def _recorder_of_now(self) -> Recorder[R]:
+    def _make_recorder(self) -> Recorder[R]:
         """Return a new recorder for the device in use."""
         raise NotImplementedError
 
@@ -136,7 +136,7 @@ class Recorded(Pictured, Generic[R]):
             raise GpulabError(
                 f"This {self._recording_name} already has a recording. Create a new one: {self._start_code}"
             )
-        recorder = self._recorder_of_now()
+        recorder = self._make_recorder()
         self._device = session.which_device()
         recorder.start()
         self._recorder = recorder
@@ -203,7 +203,7 @@ class Recorded(Pictured, Generic[R]):
         name = self._recording_name.capitalize()
         return f"{name} that has not started. Start it with `{self._start_code}`{display_hint}."
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> Bundle | None:
+    def _repr_mimebundle_(self, **kwargs: Any) -> MimeBundle | None:
         if self._starts_on_display and self._is_new:
             self.start()
         bundle = super()._repr_mimebundle_(**kwargs) if self._has_record else None
@@ -212,12 +212,12 @@ class Recorded(Pictured, Generic[R]):
         return {**bundle[0], "text/plain": repr(self)}, bundle[1]
 
 
-class Sampled(Recorded[R], what="recording", write=""):
+class SampledResult(RecordedResult[R], what="recording", write=""):
     """A live recording that takes readings at a fixed rate and can be paused. The chart shows whether the
     recording is paused.
 
     A subclass passes the code that creates a new recording (``another="gl.memory()"``), and defines
-    `_show_state` in addition to the methods that `Recorded` needs.
+    `_show_state` in addition to the methods that `RecordedResult` needs.
     """
 
     _restart_code: str

@@ -31,11 +31,13 @@ def device(name: str | None = None) -> views.DeviceCard:
     """
     if name is not None:
         info = session.find_table_info(name)
-        return views.DeviceCard(info, others=_other_devices(info))
+        return views.DeviceCard(info, others=_find_other_devices(info))
     backend = session.backend()
     info = backend.device_info()
     read_metrics = backend.metrics if session.which_device().kind == "cuda" else None
-    return views.DeviceCard(info, others=_other_devices(info), metrics=read_metrics, setup=backend.setup())
+    return views.DeviceCard(
+        info, others=_find_other_devices(info), metrics=read_metrics, setup=backend.setup()
+    )
 
 
 def compare(*names: str) -> views.DeviceComparison:
@@ -65,7 +67,7 @@ def compare(*names: str) -> views.DeviceComparison:
     return views.DeviceComparison(infos)
 
 
-def _other_devices(info: DeviceInfo) -> tuple[DeviceInfo, ...]:
+def _find_other_devices(info: DeviceInfo) -> tuple[DeviceInfo, ...]:
     """Return all GPUs of the device table except the shown one. Its driver name may differ slightly."""
     name = info.name
     with suppress(UnknownDeviceError):

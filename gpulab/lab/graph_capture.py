@@ -89,7 +89,7 @@ class GraphPool:
 
 
 @contextmanager
-def restored(arrays: Iterable[Any]) -> Iterator[None]:
+def restore_contents(arrays: Iterable[Any]) -> Iterator[None]:
     """Copy arrays before a ``with`` block if the memory suffices, and restore their contents after the
     block.
     """
@@ -119,14 +119,14 @@ def _find_illegal_line(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: 
 
     A real GPU does not report the call, so the function is captured again and checked at each line.
     """
-    lines: list[tuple[str, int]] = []
+    executed_lines: list[tuple[str, int]] = []
     file = getattr(getattr(fn, "__code__", None), "co_filename", None)
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         if frame.f_code.co_filename != file:
             return None
         stream.is_capturing()  # raises once the capture is lost
-        lines.append((frame.f_code.co_filename, frame.f_lineno))
+        executed_lines.append((frame.f_code.co_filename, frame.f_lineno))
         return trace
 
     previous_trace = sys.gettrace()
@@ -138,13 +138,13 @@ def _find_illegal_line(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: 
         finally:
             sys.settrace(previous_trace)
             stream.end_capture()
-    if not lines:
+    if not executed_lines:
         return "Look for a call in fn that waits, or checks whether work has finished."
-    name, line = lines[-1]
-    return f"The graph was lost in line {line}: {linecache.getline(name, line).strip()}"
+    file_name, line = executed_lines[-1]
+    return f"The graph was lost in line {line}: {linecache.getline(file_name, line).strip()}"
 
 
-def arrays_in(value: Any, ndarray: type) -> Iterator[Any]:
+def find_arrays(value: Any, ndarray: type) -> Iterator[Any]:
     """Return the arrays in the result of a function. The result can be an array, or lists, tuples and
     dictionaries of arrays.
     """
@@ -154,22 +154,23 @@ def arrays_in(value: Any, ndarray: type) -> Iterator[Any]:
         value = value.values()
     if isinstance(value, (list, tuple, ValuesView)):
         for element in value:
-            yield from arrays_in(element, ndarray)
+            yield from find_arrays(element, ndarray)
 
 
-def shapes(result: Any) -> list[tuple[Any, Any]]:
+def find_shapes(result: Any) -> list[tuple[Any, Any]]:
     """Return the shape and the dtype of each array in the result of a function."""
-    return [(array.shape, array.dtype) for array in arrays_in(result, session.cp().ndarray)]
+    return [(array.shape, array.dtype) for array in find_arrays(result, session.cp().ndarray)]
 
 
 def check_shapes(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) -> None:
     """Raise an error if the results of the warm-up and the capture have different shapes or dtypes."""
     if first != second:
         raise ValueError(
-            f"fn returned arrays of {_shapes_text(first)} in the warm-up and of {_shapes_text(second)} in "
+            f"fn returned arrays of {_format_shapes(first)} in the warm-up and of "
+            f"{_format_shapes(second)} in "
             "the capture, but the shapes of a graph must not change. Make fn depend only on its arguments."
         )
 
 
-def _shapes_text(kinds: list[tuple[Any, Any]]) -> str:
+def _format_shapes(kinds: list[tuple[Any, Any]]) -> str:
     return ", ".join(f"{shape} {dtype}" for shape, dtype in kinds) or "no shape"

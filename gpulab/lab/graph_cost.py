@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from gpulab import session, views
-from gpulab.lab._base import Pictured
+from gpulab.lab._base import PicturedResult
 from gpulab.views.graph.graph_text import cost_sentence
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Activity, GraphComparison, GraphNode, GraphRecord, Timeline
 
-_COPIES = ("MEMCPY", "MEMCPY2")
+_COPY_KINDS = ("MEMCPY", "MEMCPY2")
 
 
-class ComparedGraph(Pictured):
+class ComparedGraph(PicturedResult):
     """A comparison of a graph with the function from which it was captured. The comparison consists of a
     sentence, the graph and both timelines.
 
@@ -43,15 +43,15 @@ class ComparedGraph(Pictured):
         return cost_sentence(self.record)
 
 
-def compared(
+def compare_costs(
     graph: GraphRecord, eager: Callable[[], object], launch: Callable[[], object], stream: Any, repeats: int
 ) -> GraphComparison:
     """Measure `repeats` runs of a graph and of its function in a stream, and record a timeline of both."""
     with session.show_steps(4, "graph.compare") as begin_step:
         begin_step()
-        eager_times = _timed(eager, stream, repeats)
+        eager_times = _measure_ns(eager, stream, repeats)
         begin_step()
-        graph_times = _timed(launch, stream, repeats)
+        graph_times = _measure_ns(launch, stream, repeats)
         begin_step()
         eager_timeline = _record_timeline(eager, stream)
         begin_step()
@@ -65,21 +65,21 @@ def compared(
         eager_host_ns=eager_times[1],
         graph_host_ns=graph_times[1],
         eager=eager_timeline,
-        replay=replay and numbered(replay, graph),
+        replay=replay and number_nodes(replay, graph),
     )
 
 
-def _timed(run: Callable[[], object], stream: Any, repeats: int) -> tuple[float, float]:
+def _measure_ns(run: Callable[[], object], stream: Any, repeats: int) -> tuple[float, float]:
     """Return the mean time per run in ns, once between two events and once on the host."""
     cp = session.cp()
-    clock = session.backend().host_ns
+    read_host_ns = session.backend().host_ns
     run()
     stream.synchronize()
     begin_event = stream.record()
-    start = clock()
+    start_ns = read_host_ns()
     for _ in range(repeats):
         run()
-    host_ns = clock() - start
+    host_ns = read_host_ns() - start_ns
     end_event = stream.record()
     end_event.synchronize()
     return cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6 / repeats, host_ns / repeats
@@ -100,7 +100,7 @@ def _record_timeline(run: Callable[[], object], stream: Any) -> Timeline | None:
     return record
 
 
-def numbered(replay: Timeline, graph: GraphRecord) -> Timeline:
+def number_nodes(replay: Timeline, graph: GraphRecord) -> Timeline:
     """Return a copy of the timeline of a graph launch. Operations in the copy contain the numbers of their
     graph nodes.
 
@@ -111,19 +111,19 @@ def numbered(replay: Timeline, graph: GraphRecord) -> Timeline:
     pending_nodes: dict[object, list[int]] = defaultdict(list)
     layers = graph.layers
     for node in sorted(graph.nodes, key=lambda node: (layers[node.number], node.number)):
-        pending_nodes[_node_key(node)].append(node.number)
+        pending_nodes[_make_node_key(node)].append(node.number)
     activities = []
     for activity in replay.activities:
-        node_numbers = pending_nodes.get(_activity_key(activity)) if activity.graph_id else None
+        node_numbers = pending_nodes.get(_make_activity_key(activity)) if activity.graph_id else None
         activities.append(replace(activity, graph_node_id=node_numbers.pop(0)) if node_numbers else activity)
     return replace(replay, activities=tuple(activities))
 
 
-def _node_key(node: GraphNode) -> object:
+def _make_node_key(node: GraphNode) -> object:
     return node.kind, node.name if node.kind == "KERNEL" else node.copy_kind
 
 
-def _activity_key(activity: Activity) -> object:
+def _make_activity_key(activity: Activity) -> object:
     operation_kind = {"CONCURRENT_KERNEL": "KERNEL", "HOST_LAUNCH": "HOST"}.get(activity.kind, activity.kind)
-    operation_kind = "MEMCPY" if operation_kind in _COPIES else operation_kind
+    operation_kind = "MEMCPY" if operation_kind in _COPY_KINDS else operation_kind
     return operation_kind, activity.name if operation_kind == "KERNEL" else activity.copy_kind

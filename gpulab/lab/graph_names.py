@@ -14,7 +14,7 @@ from virtualgpu.records import GraphArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Named:
+class NamedArray:
     """An array that a graph uses, with its name in the program.
 
     If the variable can be looked up later, the function ``look_up`` returns its current value. ``parameter``
@@ -30,26 +30,26 @@ class Named:
     def now(self) -> Any:
         return self.array if self.look_up is None else self.look_up()
 
-    def moved(self, array: Any) -> Named:
+    def replace_array(self, array: Any) -> NamedArray:
         """Return a copy of this object for another array. The copy keeps `look_up` only if the name now
         refers to the new array.
         """
         return replace(self, array=array, look_up=self.look_up if self.now is array else None)
 
     def record(self) -> GraphArray:
-        return array_record(self.name, self.array)
+        return make_array_record(self.name, self.array)
 
 
-def array_record(name: str, array: Any, is_output: bool = False) -> GraphArray:
+def make_array_record(name: str, array: Any, is_output: bool = False) -> GraphArray:
     """Return a record of an array with its name, address, size, shape and dtype."""
     axes = zip(array.shape, array.strides, strict=True)
-    size = sum((n - 1) * abs(stride) for n, stride in axes) + array.itemsize if array.size else 0
-    return GraphArray(name, int(array.data.ptr), size, array.dtype.name, tuple(array.shape), is_output)
+    span_bytes = sum((n - 1) * abs(stride) for n, stride in axes) + array.itemsize if array.size else 0
+    return GraphArray(name, int(array.data.ptr), span_bytes, array.dtype.name, tuple(array.shape), is_output)
 
 
-def named_arrays(
+def find_named_arrays(
     fn: Callable[..., Any], arrays: tuple[Any, ...], caller: FrameType, ndarray: type
-) -> tuple[Named, ...]:
+) -> tuple[NamedArray, ...]:
     """Return the arrays that a function receives or uses from outside, with their names in the program.
 
     Parameters
@@ -58,24 +58,24 @@ def named_arrays(
         The frame of the caller. A variable of a notebook or module can be looked up later. A local variable
         of a function is taken as unchanged.
     """
-    by_name: dict[str, Named] = {}
+    arrays_by_name: dict[str, NamedArray] = {}
     names = session.make_program_names()
     names.look(caller)
-    for array, parameter in zip(arrays, _parameter_names(fn, len(arrays)), strict=True):
+    for array, parameter in zip(arrays, _find_parameter_names(fn, len(arrays)), strict=True):
         name = names.array(id(array))
         lookup = partial(look_up, name, caller.f_globals)
-        named_array = Named(name or parameter, array, lookup if lookup() is array else None, parameter)
-        by_name.setdefault(named_array.name, named_array)
-    for name, value, value_now in _outer_variables(fn):
+        named_array = NamedArray(name or parameter, array, lookup if lookup() is array else None, parameter)
+        arrays_by_name.setdefault(named_array.name, named_array)
+    for name, value, look_up_value in _find_outer_variables(fn):
         if isinstance(value, ndarray) and not any(
-            value is known_array.array for known_array in by_name.values()
+            value is known_array.array for known_array in arrays_by_name.values()
         ):
             name = names.array(id(value)) or name
-            by_name.setdefault(name, Named(name, value, value_now))
-    return tuple(by_name.values())
+            arrays_by_name.setdefault(name, NamedArray(name, value, look_up_value))
+    return tuple(arrays_by_name.values())
 
 
-def global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> Iterator[Named]:
+def find_global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> Iterator[NamedArray]:
     """Yield the global arrays of a function's module whose addresses are in `addresses`."""
     variables: dict[str, Any] = getattr(fn, "__globals__", {})
     names = session.make_program_names()
@@ -83,12 +83,12 @@ def global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> Iterato
     for name in names.array_names():
         value = look_up(name, variables)
         if isinstance(value, ndarray):
-            array = array_record(name, value)
+            array = make_array_record(name, value)
             if any(address in array for address in addresses):
-                yield Named(name, value, partial(look_up, name, variables))
+                yield NamedArray(name, value, partial(look_up, name, variables))
 
 
-def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
+def _find_parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
     try:
         names = list(inspect.signature(fn).parameters)
     except (TypeError, ValueError):
@@ -106,7 +106,7 @@ def look_up(name: str, variables: dict[str, Any]) -> Any:
         return None
 
 
-def _outer_variables(fn: Any) -> Iterator[tuple[str, Any, Callable[[], Any]]]:
+def _find_outer_variables(fn: Any) -> Iterator[tuple[str, Any, Callable[[], Any]]]:
     """Yield the outer variables of a function: name, value, and a function that looks the value up again."""
     code_object = getattr(fn, "__code__", None)
     variables = getattr(fn, "__globals__", {})

@@ -12,17 +12,24 @@ import numpy as np
 
 from gpulab import session, views
 from gpulab._deprecated import make_old_method
-from gpulab.lab._base import Pictured
-from gpulab.lab.graph_capture import Capture, GraphPool, arrays_in, check_shapes, restored, shapes
-from gpulab.lab.graph_cost import ComparedGraph, compared
-from gpulab.lab.graph_names import Named, array_record, global_arrays, named_arrays
+from gpulab.lab._base import PicturedResult
+from gpulab.lab.graph_capture import (
+    Capture,
+    GraphPool,
+    check_shapes,
+    find_arrays,
+    find_shapes,
+    restore_contents,
+)
+from gpulab.lab.graph_cost import ComparedGraph, compare_costs
+from gpulab.lab.graph_names import NamedArray, find_global_arrays, find_named_arrays, make_array_record
 from gpulab.views.graph.graph_text import describe_graph
 from gpulab.words import count
 from virtualgpu.errors import GpulabError, warn
 from virtualgpu.records import DanglingArray, GraphArray, GraphNode, GraphRecord
 
 SHOWN_ELEMENTS = 4
-EMPTY = (
+EMPTY_MESSAGE = (
     "fn launched no work in the stream, so the graph is empty: a graph captures only "
     "work of the current stream, and of streams that wait for an event of this stream."
 )
@@ -68,7 +75,7 @@ def graph(fn: Callable[..., Any], *arrays: Any, pool: Any = None) -> CapturedGra
     """
     cp = session.cp()
     _check_arguments(cp, fn, arrays)
-    names = named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)
+    names = find_named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)
     if not isinstance(pool, GraphPool | None):
         raise TypeError("`pool` must be the pool of another graph, as in gl.graph(fn, x, pool=other.pool).")
     if pool is None:
@@ -98,7 +105,7 @@ def _check_arguments(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
         )
 
 
-class CapturedGraph(Pictured):
+class CapturedGraph(PicturedResult):
     """A captured graph, with the arrays, the memory pool and the stream that it needs.
 
     Attributes
@@ -112,34 +119,34 @@ class CapturedGraph(Pictured):
     """
 
     def __init__(
-        self, fn: Callable[..., Any], arrays: tuple[Any, ...], names: tuple[Named, ...], pool: GraphPool
+        self, fn: Callable[..., Any], arrays: tuple[Any, ...], names: tuple[NamedArray, ...], pool: GraphPool
     ) -> None:
         self.fn = fn
         self.arrays = arrays
         self.pool: GraphPool | None = pool
-        self._names = {name.name: name for name in names}
+        self._names = {named_array.name: named_array for named_array in names}
         self._session_context = session.bind_current_device()
         self.stream = pool.stream
         self._captured: Capture | None = None
         self._last_comparison: ComparedGraph | None = None
-        with restored(name.array for name in names):
-            warm = shapes(pool.warm_up(fn, arrays))
+        with restore_contents(named_array.array for named_array in names):
+            warm_up_shapes = find_shapes(pool.warm_up(fn, arrays))
         self._captured = self._template_capture = pool.capture(fn, arrays)
         self._name_others(fn)
-        check_shapes(warm, shapes(self._captured.result))
+        check_shapes(warm_up_shapes, find_shapes(self._captured.result))
         if not self._captured.record.nodes and not self._captured.record.note:
-            warn(EMPTY)
+            warn(EMPTY_MESSAGE)
 
     def _name_others(self, fn: Callable[..., Any]) -> None:
         """Find names for arrays that are not arguments but are used by nodes, such as a model's weights."""
         graph = self._require_capture
         ndarray = session.cp().ndarray
-        arrays = [*(name.record() for name in self._names.values()), *_outputs(graph.result, ndarray)]
+        arrays = [*(name.record() for name in self._names.values()), *_name_outputs(graph.result, ndarray)]
         used_addresses = {address for node in graph.record.nodes for address in node.addresses}
         unnamed_addresses = {
             address for address in used_addresses if not any(address in array for array in arrays)
         }
-        for name in global_arrays(fn, unnamed_addresses, ndarray):
+        for name in find_global_arrays(fn, unnamed_addresses, ndarray):
             self._names.setdefault(name.name, name)
 
     # Launching
@@ -157,7 +164,7 @@ class CapturedGraph(Pictured):
         """Launch the graph in `stream`. The default is the current stream."""
         graph = self._require_capture
         with self._session_context():
-            graph.graph.launch(_stream(stream))
+            graph.graph.launch(_find_stream(stream))
 
     def __call__(self, stream: Any = None) -> Any:
         """Launch the graph, and return the arrays that hold its results."""
@@ -167,7 +174,7 @@ class CapturedGraph(Pictured):
     def upload(self, stream: Any = None) -> None:
         """Upload the graph to the device before its first launch."""
         with self._session_context():
-            self.graph.upload(_stream(stream))
+            self.graph.upload(_find_stream(stream))
 
     def callable(self, *inputs: Any) -> Any:
         """Launch the graph with new inputs, and return its results. The inputs are copied into the arrays of
@@ -191,7 +198,7 @@ class CapturedGraph(Pictured):
         if len(inputs) != len(self.arrays):
             raise TypeError(f"The graph takes {count(len(self.arrays), 'array')}, but got {len(inputs)}.")
         for input_number, (input_array, array) in enumerate(zip(inputs, self.arrays, strict=True), 1):
-            _same_kind(f"Input {input_number}", array, input_array)
+            _check_same_kind(f"Input {input_number}", array, input_array)
         graph = self._require_capture
         with self._session_context():
             for input_array, array in zip(inputs, self.arrays, strict=True):
@@ -224,9 +231,11 @@ class CapturedGraph(Pictured):
         captured = self._require_capture
         arrays = [name.record() for name in self._names.values()]
         addresses = {array.address for array in arrays}
-        arrays += [a for a in _outputs(captured.result, session.cp().ndarray) if a.address not in addresses]
+        arrays += [
+            a for a in _name_outputs(captured.result, session.cp().ndarray) if a.address not in addresses
+        ]
         record = replace(captured.record, arrays=tuple(arrays))
-        return replace(record, dangling=self._dangling(record, {}))
+        return replace(record, dangling=self._find_dangling(record, {}))
 
     def check(self, **now: Any) -> tuple[DanglingArray, ...]:
         """Find variables that no longer refer to the arrays whose addresses the graph uses.
@@ -240,9 +249,11 @@ class CapturedGraph(Pictured):
             One entry per name, with the nodes that still read or write the old array; empty if there is no
             problem.
         """
-        return self._dangling(self.record, self._check_names(now))
+        return self._find_dangling(self.record, self._check_names(now))
 
-    def _dangling(self, record: GraphRecord, current_arrays: Mapping[str, Any]) -> tuple[DanglingArray, ...]:
+    def _find_dangling(
+        self, record: GraphRecord, current_arrays: Mapping[str, Any]
+    ) -> tuple[DanglingArray, ...]:
         dangling_arrays = []
         ndarray = session.cp().ndarray
         for array, name in zip(record.arrays, self._names.values(), strict=False):
@@ -254,10 +265,10 @@ class CapturedGraph(Pictured):
             address = int(value.data.ptr) if is_array else None
             if address == array.address:
                 continue
-            first_elements = _first_elements(name.array)
+            first_elements = _read_first_elements(name.array)
             dangling_arrays.append(
                 DanglingArray(
-                    array, address, nodes, first_elements, _first_elements(value) if is_array else ()
+                    array, address, nodes, first_elements, _read_first_elements(value) if is_array else ()
                 )
             )
         return tuple(dangling_arrays)
@@ -304,12 +315,12 @@ class CapturedGraph(Pictured):
                 self._template_capture = new_template
                 self.fn = fn
                 self.arrays = arrays
-                self._names = {n.name: n for n in named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)}
+                self._names = {n.name: n for n in find_named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)}
                 self._name_others(fn)
                 return
             names = self._check_names(names)
             for name, array in names.items():
-                _same_kind(name, self._names[name].array, array)
+                _check_same_kind(name, self._names[name].array, array)
             for name, array in names.items():
                 self._rebind(self._names[name], array)
 
@@ -328,20 +339,25 @@ class CapturedGraph(Pictured):
         }
         if unknown_names := arrays_by_name.keys() - self._names.keys():
             raise TypeError(
-                f"The graph has no array called {_listed(unknown_names)}. It has {_listed(self._names)}."
+                f"The graph has no array called {_list_names(unknown_names)}. It has "
+                f"{_list_names(self._names)}."
             )
         return arrays_by_name
 
-    def _rebind(self, name: Named, array: Any) -> None:
+    def _rebind(self, name: NamedArray, array: Any) -> None:
         captured = self._require_capture
         old_array = name.record()
         new_address = int(array.data.ptr)
         for node in captured.record.nodes:
-            moves = {a: a - old_array.address + new_address for a in node.addresses if a in old_array}
-            if moves:
-                self._set(node.moved(moves))
-        self._names[name.name] = name.moved(array)
-        self.arrays = tuple(array if current is name.array else current for current in self.arrays)
+            moved_addresses = {
+                a: a - old_array.address + new_address for a in node.addresses if a in old_array
+            }
+            if moved_addresses:
+                self._set(node.moved(moved_addresses))
+        self._names[name.name] = name.replace_array(array)
+        self.arrays = tuple(
+            array if bound_array is name.array else bound_array for bound_array in self.arrays
+        )
 
     def _set(self, node: GraphNode) -> None:
         graph = self._require_capture
@@ -367,8 +383,12 @@ class CapturedGraph(Pictured):
             raise ValueError("`repeats` must be at least 1.")
         record = self.record
         launch = self.graph.launch
-        with self._session_context(), restored(name.array for name in self._names.values()), self.stream:
-            comparison = compared(record, lambda: self.fn(*self.arrays), launch, self.stream, repeats)
+        with (
+            self._session_context(),
+            restore_contents(name.array for name in self._names.values()),
+            self.stream,
+        ):
+            comparison = compare_costs(record, lambda: self.fn(*self.arrays), launch, self.stream, repeats)
         self._last_comparison = ComparedGraph(comparison, record, self._name)
         return self._last_comparison
 
@@ -397,7 +417,7 @@ class CapturedGraph(Pictured):
         return None if self._captured is None else super()._repr_mimebundle_(**kwargs)
 
 
-def _stream(stream: Any) -> Any:
+def _find_stream(stream: Any) -> Any:
     """Return the argument if it is a stream or None; raise an error otherwise.
 
     Raises
@@ -410,17 +430,17 @@ def _stream(stream: Any) -> Any:
     return stream
 
 
-def _outputs(result: Any, ndarray: type) -> list[GraphArray]:
-    arrays = list(arrays_in(result, ndarray))
+def _name_outputs(result: Any, ndarray: type) -> list[GraphArray]:
+    arrays = list(find_arrays(result, ndarray))
     names = (
         ["result"]
         if len(arrays) == 1
         else [f"result {result_number}" for result_number in range(1, len(arrays) + 1)]
     )
-    return [array_record(name, array, is_output=True) for name, array in zip(names, arrays, strict=True)]
+    return [make_array_record(name, array, is_output=True) for name, array in zip(names, arrays, strict=True)]
 
 
-def _same_kind(label: str, captured: Any, new_array: Any) -> None:
+def _check_same_kind(label: str, captured: Any, new_array: Any) -> None:
     if not isinstance(new_array, type(captured)):
         raise TypeError(
             f"{label} is a {type(new_array).__name__}, not a device array. Convert it with cp.asarray."
@@ -433,11 +453,11 @@ def _same_kind(label: str, captured: Any, new_array: Any) -> None:
         )
 
 
-def _first_elements(array: Any) -> tuple[float, ...]:
+def _read_first_elements(array: Any) -> tuple[float, ...]:
     if session.cp().cuda.get_current_stream().is_capturing():
         return ()  # nothing can be read then
     return tuple(array.ravel()[:SHOWN_ELEMENTS].get().tolist())
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     return ", ".join(map(repr, sorted(names))) or "none"

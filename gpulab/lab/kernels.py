@@ -20,7 +20,7 @@ from gpulab.views.tables.sanitizer import SanitizerTable
 from virtualgpu.protocol import Block, Counters, Hazards, Launch, Shape, Warp
 from virtualgpu.records import WARP_SIZE, BlockTrace, WarpTrace
 
-_NOT_REPLAYED = (
+_NOT_REPLAYED_NOTE = (
     "No values were recorded for `watch`: they need a replay on the virtual GPU, and "
     "this launch is too large or too slow for a replay."
 )
@@ -101,7 +101,7 @@ def warps(
     measured_trace = observed.counterpart() if observed.counterpart is not None else None
     record = observed.record
     if (watches or stops) and isinstance(record, WarpTrace) and record.detail is None:
-        record = replace(record, note=_NOT_REPLAYED)
+        record = replace(record, note=_NOT_REPLAYED_NOTE)
     return views.WarpStepper(record, measured=measured_trace, warp=position[1])
 
 
@@ -140,12 +140,12 @@ def occupancy(
             f"A block of {threads:,} threads is too large. On this device, this kernel allows at most "
             f"{max_threads:,} threads per block."
         )
-    sizes = sorted({*range(WARP_SIZE, max_threads + 1, WARP_SIZE), threads})
-    occupancies = [backend.occupancy(kernel, size, launch.shared_bytes) for size in sizes]
-    names = [beside] if isinstance(beside, str) else beside
+    block_sizes = sorted({*range(WARP_SIZE, max_threads + 1, WARP_SIZE), threads})
+    occupancies = [backend.occupancy(kernel, size, launch.shared_bytes) for size in block_sizes]
+    device_names = [beside] if isinstance(beside, str) else beside
     other_occupancies = [
         [session.compute_occupancy_on(name, occupancy_point) for occupancy_point in occupancies]
-        for name in names
+        for name in device_names
     ]
     return views.OccupancyChart(occupancies, threads, other_occupancies)
 
@@ -304,9 +304,9 @@ def sanitize(
                 f"`tool` is {tool!r}, which is not supported. Pass tool='compute-sanitizer', or leave out "
                 "`tool` to run gpulab's own checks."
             )
-        from gpulab.lab.faults.nvidia import check
+        from gpulab.lab.faults.nvidia import run_sanitizer
 
-        return SanitizerTable.of(check(launch, names), code=launch.source.code)
+        return SanitizerTable.of(run_sanitizer(launch, names), code=launch.source.code)
     observed = session.observe(launch, Hazards(names, block_order, seed, nan))
     return SanitizerTable.of(observed.record, note=observed.note, code=launch.source.code)
 

@@ -50,8 +50,8 @@ class GpuMagics(Magics):
     @cell_magic
     def gpu_sandbox(self, line: str, cell: str) -> Any:
         """Run the cell in another process, so that a fault cannot affect this kernel or its CUDA context."""
-        from gpulab.lab.faults.jobs import Cell, used_by
-        from gpulab.lab.faults.sandbox import LIMIT_S, MEMORY_BYTES, run
+        from gpulab.lab.faults.jobs import Cell, find_used_names
+        from gpulab.lab.faults.sandbox import LIMIT_S, MEMORY_BYTES, run_in_sandbox
 
         line = _convert_old_line(line, cell)
         options = parse_argstring(self.gpu_sandbox, line)
@@ -59,8 +59,8 @@ class GpuMagics(Magics):
         _check_name("gpu_sandbox", options.output)
         cell_code = f"# %%gpu_sandbox {line}\n{self.shell.transform_cell(cell)}"
         file = str(self.shell.compile.cache(cell_code, self.shell.execution_count, raw_code=cell_code))
-        job = Cell(cell_code, file, used_by(cell_code, self.shell.user_ns), names)
-        report = run(job, "the cell", bool(names), options.blocking, LIMIT_S, MEMORY_BYTES)
+        job = Cell(cell_code, file, find_used_names(cell_code, self.shell.user_ns), names)
+        report = run_in_sandbox(job, "the cell", bool(names), options.blocking, LIMIT_S, MEMORY_BYTES)
         if names and report.ok:
             self.shell.user_ns.update(report.result)
         if options.output:
@@ -76,7 +76,7 @@ class GpuMagics(Magics):
         else:
             cell_code = f"# %%{magic} {line}\n{cell}"
             if options.statement and output is None:
-                output = _deprecated_name(magic, options.statement)
+                output = _warn_deprecated_name(magic, options.statement)
         _check_name(magic, output)
         result = self._run_watched(cell_code, recording)
         if output:
@@ -114,9 +114,9 @@ def _check_name(magic: str, name: str | None) -> None:
         raise GpulabError(f"%%{magic} -o needs the name of a variable, not {name!r}.")
 
 
-def _deprecated_name(magic: str, words: list[str]) -> str:
+def _warn_deprecated_name(magic: str, name_words: list[str]) -> str:
     """Return the variable name in ``%%gpu_timeline t``, the syntax of version 1.0, with a warning."""
-    name = " ".join(words)
+    name = " ".join(name_words)
     _check_name(magic, name)
     message = f"`%%{magic} {name}` is deprecated: write `%%{magic} -o {name}`."
     warnings.warn(message, DeprecationWarning, stacklevel=4)
@@ -133,13 +133,17 @@ def _convert_old_line(line: str, cell: str) -> str:
     line_match = _OLD_SANDBOX_LINE.fullmatch(line)
     if line_match is None:
         return line
-    results = re.findall(r"\w+", line_match["results"] or "")
-    if not line_match["name"] and len(results) < 2 and not any(_assigns_name(cell, name) for name in results):
+    result_names = re.findall(r"\w+", line_match["results"] or "")
+    if (
+        not line_match["name"]
+        and len(result_names) < 2
+        and not any(_assigns_name(cell, name) for name in result_names)
+    ):
         return line
     new_line = " ".join(
         [
             *(["-o", line_match["name"]] if line_match["name"] else []),
-            *(["-r", ",".join(results)] if results else []),
+            *(["-r", ",".join(result_names)] if result_names else []),
             *(["--blocking"] if line_match["blocking"] else []),
         ]
     )

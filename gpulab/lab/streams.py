@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpulab import session
 from gpulab.analysis.hazards import StreamChecker
-from gpulab.lab._base import Recorded
+from gpulab.lab._base import RecordedResult
 from gpulab.views.tables.streams import StreamTable
 from gpulab.words import count
 from virtualgpu.records import StreamHazard, StreamReport
@@ -61,10 +61,12 @@ class _CheckRecorder:
         return self._checker.report(self._provenance, self._watcher.stop())
 
 
-class StreamCheck(Recorded[StreamReport], what="check of streams", write="with gl.check_streams() as found:"):
+class StreamCheck(
+    RecordedResult[StreamReport], what="check of streams", write="with gl.check_streams() as found:"
+):
     """The findings of a check for memory accesses in an undefined order within a ``with`` block."""
 
-    def _recorder_of_now(self) -> _CheckRecorder:
+    def _make_recorder(self) -> _CheckRecorder:
         return _CheckRecorder()
 
     def _make_picture(self) -> StreamTable:

@@ -8,7 +8,7 @@ from pathlib import Path
 from gpulab import session, views
 from gpulab._deprecated import make_old_method
 from gpulab.analysis import advice, critical_path, gaps, overlap, sentences
-from gpulab.lab._base import Pictured, Recorded
+from gpulab.lab._base import PicturedResult, RecordedResult
 from gpulab.views._saving import Writers
 from gpulab.views.tables import timeline as tables
 from gpulab.words import percent
@@ -120,10 +120,10 @@ def busy_ns(record: Timeline) -> int:
     """Return the total time in ns during which at least one operation was running. Overlapping operations are
     counted once.
     """
-    return overlap.length_ns(overlap.intervals(record.activities))
+    return overlap.sum_interval_ns(overlap.make_intervals(record.activities))
 
 
-class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timeline() as t:"):
+class TimelineReport(RecordedResult[Timeline], what="timeline", write="with gl.timeline() as t:"):
     """A timeline of a ``with`` block, which can be displayed, analysed and saved.
 
     Parameters
@@ -132,7 +132,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         An earlier timeline.
     """
 
-    def _recorder_of_now(self) -> TimelineRecorder:
+    def _make_recorder(self) -> TimelineRecorder:
         return session.backend().timeline_recorder()
 
     def overlap(self) -> tables.AnalysisTable[Overlap]:
@@ -145,7 +145,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         >>> t.overlap()
         >>> t.overlap()[0].percent
         """
-        return tables.make_overlap_table(overlap.overlap(self.record), self.record)
+        return tables.make_overlap_table(overlap.find_overlaps(self.record), self.record)
 
     def gaps(self, min_ns: int = 0) -> tables.AnalysisTable[Gap]:
         """Return the idle intervals of each stream and engine with their causes. Intervals shorter than
@@ -167,19 +167,22 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         """Return a text description of the timeline with its operations, overlap, critical path and
         advice.
         """
-        paragraphs = [sentences.sentence(self.record), *([self.record.note] if self.record.note else [])]
+        paragraphs = [
+            sentences.describe_timeline(self.record),
+            *([self.record.note] if self.record.note else []),
+        ]
         for analysis in (self.overlap(), self.critical_path(), self.advice()):
             paragraphs.append(repr(analysis))
         return "\n\n".join(paragraphs)
 
     def _sentence(self) -> str:
-        return sentences.sentence(self.record)
+        return sentences.describe_timeline(self.record)
 
     def _make_writers(self) -> Writers:
         from gpulab.analysis.files.write import save_timeline
 
         save_record = partial(save_timeline, self.record)
-        return {".json": save_record, ".json.gz": save_record, **Pictured._make_writers(self)}
+        return {".json": save_record, ".json.gz": save_record, **PicturedResult._make_writers(self)}
 
     beside = make_old_method("beside", "compare")
 
@@ -203,7 +206,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
 
     def _describe_overlap(self) -> str:
         """Return a sentence about overlapping work, which appears above the picture."""
-        overlaps = overlap.pairs(overlap.by_engine(self.record))
+        overlaps = overlap.find_pair_overlaps(overlap.group_by_engine(self.record))
         overlap_texts = [
             f"{engine_overlap.first} with {engine_overlap.second} {percent(engine_overlap.fraction)}"
             for engine_overlap in overlaps

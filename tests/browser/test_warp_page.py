@@ -256,7 +256,7 @@ def test_lines_read_as_in_python(block: BlockTrace, open_saved: Any) -> None:
         page.evaluate(STEP, visit)
         sentence, lanes = page.evaluate(SHOWN)
         assert sentence == steps.sentence(int(steps.visits.begin[visit]), by_line=True)
-        assert lanes == states(int(steps.visits.active[visit]), int(steps.visits.lanes[visit]))
+        assert lanes == states(int(steps.visits.active_mask[visit]), int(steps.visits.lane_mask[visit]))
         current = page.locator("[aria-current=step] .gl-line-number").text_content()
         assert int(current) == steps.visits.line[visit]
 
@@ -356,7 +356,9 @@ def test_the_strip_and_its_slider_have_one_axis(
     box = canvas.bounding_box()
     sentences = {
         steps.sentence(step, by_line): int(
-            steps.visits.lanes[steps.visits.of[step]] if by_line else steps.trace.executed_mask[step]
+            steps.visits.lane_mask[steps.visits.visit_of_step[step]]
+            if by_line
+            else steps.trace.executed_mask[step]
         ).bit_count()
         for step in (steps.visits.begin.tolist() if by_line else range(len(steps)))
     }

@@ -193,7 +193,7 @@ class Run:
         findings = self.recorder.occurrences
         self.recorder.occurrences = []
         for finding in findings:
-            assert finding.what == structures.RACE or not finding.agree
+            assert finding.finding_kind == structures.RACE or not finding.values_agree
             assert finding.space == "global" or not finding.start
         return findings
 
@@ -210,10 +210,10 @@ class Run:
                 race.space,
                 race.word,
                 *((self.block(a), a.thread, self.site(a)) for a in (race.first, race.second) if a),
-                race.wrote,
+                race.are_writes,
                 race.relation,
                 race.count,
-                race.agree,
+                race.values_agree,
             )
             for race in self.findings()
         ]

@@ -73,7 +73,7 @@ def simulate(seed: int, partial: bool) -> tuple[set, set]:
     """Random accesses and waits, told to the checker and to the reference alike: racy words of both."""
     rng = np.random.default_rng(seed)
     run = Run(blocks=BLOCKS, warps=WARPS, words=WORDS, unwritten=False, partial=partial)
-    run.checker.shared.room = 0  # each race is handed over by itself
+    run.checker.shared.entry_limit = 0  # each race is handed over by itself
     (start,) = run.starts
     reference = Reference()
     running = list(range(BLOCKS))

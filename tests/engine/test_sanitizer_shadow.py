@@ -211,7 +211,7 @@ def test_a_worker_takes_up_one_block_after_the_other() -> None:
     run.access(0, LOAD_S, {40: 4})
     run.access(0, LOAD_L, {3: 4})
     findings = run.findings()
-    assert [(f.what, f.space, f.word) for f in findings] == [
+    assert [(f.finding_kind, f.space, f.word) for f in findings] == [
         (structures.UNWRITTEN, "shared", 1),
         (structures.UNWRITTEN, "local", 3 * 4 + 1),
     ]
@@ -284,7 +284,7 @@ def test_pointers_that_leave_their_array() -> None:
     run.access(0, LOAD_G, {0: start - 4, 1: start + 64})
     run.access(0, STORE_G2, {5: start + 60})
     first, second = run.findings()
-    assert (first.what, first.start, first.word, first.count, first.second.thread) == (
+    assert (first.finding_kind, first.start, first.word, first.count, first.second.thread) == (
         structures.OUTSIDE_ARRAY,
         start - 4,
         0,
@@ -305,7 +305,7 @@ def test_generic_addresses_lead_to_each_memory() -> None:
     run.access(0, LOAD_A, {4: local})
     run.access(0, STORE_A, {5: run.starts[0] + 12})
     run.access(0, LOAD_A, {40: run.starts[0] + 12})
-    findings = {(f.what, f.space, f.word, f.second.thread) for f in run.findings()}
+    findings = {(f.finding_kind, f.space, f.word, f.second.thread) for f in run.findings()}
     assert findings == {
         (structures.UNWRITTEN, "shared", 2, 3),
         (structures.UNWRITTEN, "local", 4 * 4 + 2, 4),
@@ -389,7 +389,7 @@ def test_a_copy_is_waited_for() -> None:
                 run.barrier(0)
             else:
                 run.access(0, step[1], {step[2]: 4 * step[3]})
-        return [(f.what, f.first.thread if f.first else -1, f.second.thread) for f in run.findings()]
+        return [(f.finding_kind, f.first.thread if f.first else -1, f.second.thread) for f in run.findings()]
 
     hasty = structures.PENDING_COPY
     race = structures.RACE
@@ -548,7 +548,7 @@ def test_shuffles_from_lanes_that_take_no_part() -> None:
 
 def test_the_table_of_findings_is_emptied_before_it_is_full() -> None:
     run = Run(blocks=1, words=64, unwritten=False)
-    run.checker.shared.room = 3
+    run.checker.shared.entry_limit = 3
     sites = [STORE_S, ATOM_S, LOAD_S, STRONG_S]
     for word, first in enumerate(sites):
         for other, second in enumerate(sites):

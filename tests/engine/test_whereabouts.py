@@ -13,7 +13,7 @@ from gpulab import cp, session
 from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import IllegalAddressError, LaunchTimeoutError
 from virtualgpu.model import machine
-from virtualgpu.records.launch.whereabouts import Whereabouts
+from virtualgpu.records.launch.whereabouts import LaunchProgress
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
@@ -40,14 +40,14 @@ class Seen:
     """Keeps what is told, and counts beginnings and ends."""
 
     def __init__(self) -> None:
-        self.places: list[Whereabouts] = []
+        self.places: list[LaunchProgress] = []
         self.begun = self.ended = 0
 
     def __call__(self) -> Seen:
         self.begun += 1
         return self
 
-    def look(self, where: Callable[[], Whereabouts]) -> None:
+    def look(self, where: Callable[[], LaunchProgress]) -> None:
         self.places.append(where())
 
     def end(self) -> None:
@@ -106,7 +106,7 @@ def test_faults_and_interrupts_end_the_observation(seen: Seen, monkeypatch: pyte
         cp.RawKernel('extern "C" __global__ void k(int* x) { x[1 << 30] = 1; }', "k")((1,), (1,), (0,))
     assert (seen.begun, seen.ended) == (1, 1)
 
-    def interrupt(where: Callable[[], Whereabouts]) -> None:
+    def interrupt(where: Callable[[], LaunchProgress]) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(seen, "look", interrupt)

@@ -38,7 +38,7 @@ def theirs(name: str, cp: Any, limit_s: float = 60.0, tools: tuple[str, ...] = (
     kernel = cp.RawKernel(faulty.code, "k")
     of = {"memcheck": "memory", "racecheck": "race", "initcheck": "init", "synccheck": "sync"}
     launch = Launch.of(kernel, faulty.grid, faulty.block, args, faulty.shared_bytes)
-    return nvidia.check(launch, tools or (of[faulty.tool or "memcheck"],), limit_s)
+    return nvidia.run_sanitizer(launch, tools or (of[faulty.tool or "memcheck"],), limit_s)
 
 
 @needs("compute-sanitizer")

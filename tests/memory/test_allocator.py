@@ -231,11 +231,11 @@ def test_the_last_of_very_many_events_are_shown_and_too_many_requests_are_not_re
     a = one_and_another()
     events = len(a.events)
     requests = len(a.requests)
-    monkeypatch.setattr(allocator, "MOST_EVENTS", events)
+    monkeypatch.setattr(allocator, "MAX_EVENTS", events)
     assert "Only the last" not in a._picture().html()
     assert a.replayed().events
     again = AllocatorReport(a.record)
-    monkeypatch.setattr(allocator, "MOST_EVENTS", requests - 1)
+    monkeypatch.setattr(allocator, "MAX_EVENTS", requests - 1)
     with pytest.raises(GpulabError, match=f"{requests} requests are too many to compare two"):
         again.compare()
     assert f"Only the last {requests - 1} of {events} events are shown." in again._picture().html()
@@ -310,7 +310,7 @@ def after(states: str, limit_bytes: int, times: tuple[int, ...], *request_times:
     first = SimpleNamespace(segments=[SimpleNamespace(blocks=blocks)], limit_bytes=limit_bytes)
     record: Any = SimpleNamespace(events=Times(*times), first=first)
     requests: Any = [SimpleNamespace(time_ns=time_ns) for time_ns in request_times]
-    return list(allocator._events_at_requests(record, requests))
+    return list(allocator._count_events_at_requests(record, requests))
 
 
 def test_events_before_each_request() -> None:

@@ -304,7 +304,7 @@ def test_a_size_beyond_any_memory_is_refused_in_a_few_letters():
         with pytest.raises(ValueError, match="more than any memory can hold") as error:
             parse_size(text)
         assert len(str(error.value)) < 100
-    assert [chart.short("9" * digits) for digits in (40, 41)] == [f"'{'9' * 40}'", f"'{'9' * 40}'..."]
+    assert [chart.shorten_text("9" * digits) for digits in (40, 41)] == [f"'{'9' * 40}'", f"'{'9' * 40}'..."]
 
 
 def test_readings_of_different_times_leave_nothing_below_zero():

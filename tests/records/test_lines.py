@@ -37,7 +37,7 @@ def visits(code: str, *steps: tuple[str, int, int], pc: list[int] | None = None)
 
 def lines_and_lanes(result: LineVisits) -> list[tuple[int, int]]:
     """Line and number of lanes of each visit."""
-    return list(zip(result.line.tolist(), np.bitwise_count(result.active).tolist(), strict=True))
+    return list(zip(result.line.tolist(), np.bitwise_count(result.active_mask).tolist(), strict=True))
 
 
 def test_parameters_and_jumps_are_no_visit_of_their_own() -> None:
@@ -69,7 +69,7 @@ def test_moved_instructions_join_the_next_visit() -> None:
         ("shfl.sync.idx.b32 %r3, %r2, 0, 31, -1;", 6, ALL),
     )
     assert lines_and_lanes(result) == [(2, 32), (3, 16), (5, 16), (6, 32)]
-    assert result.moved == ((), (6,), (6,), ())
+    assert result.moved_lines == ((), (6,), (6,), ())
 
 
 def test_a_line_begun_early_in_the_same_run_is_visited_once() -> None:
@@ -80,7 +80,7 @@ def test_a_line_begun_early_in_the_same_run_is_visited_once() -> None:
         ("add.s32 %r3, %r1, %r2;", 2, ALL),
     )
     assert lines_and_lanes(result) == [(1, 32), (2, 32)]
-    assert result.moved == ((2,), ())
+    assert result.moved_lines == ((2,), ())
 
 
 def test_pieces_of_a_line_that_branches_stay() -> None:

@@ -14,7 +14,7 @@ from gpulab import session
 from gpulab.lab.libraries import calls as module
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
-from virtualgpu.records.libraries import Ending, Operation
+from virtualgpu.records.libraries import Operation, OperationCalls
 from virtualgpu.records.libraries.known import FORMAT, KnownCalls, add_libraries, read_known_calls
 from virtualgpu.records.libraries.operations import library_of
 
@@ -22,10 +22,12 @@ cp: Any = None
 PLANTED = Provenance("recorded", "NVIDIA Test", "planted")
 
 
-def planted(package: str, name: str, dtype: str, size: str, layout: str, routine: str, kernel: str) -> Ending:
+def planted(
+    package: str, name: str, dtype: str, size: str, layout: str, routine: str, kernel: str
+) -> OperationCalls:
     operation = Operation(package, name, dtype, size, layout)
     return add_libraries(
-        Ending(operation=operation, routines=((routine, 1),), kernels=((kernel, 2),), recorded=True)
+        OperationCalls(operation=operation, routines=((routine, 1),), kernels=((kernel, 2),), recorded=True)
     )
 
 
@@ -43,7 +45,7 @@ def on_a_virtual_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     global cp
     gl.use_device("virtual:T4")
     cp = gl.cp
-    monkeypatch.setattr(module, "recorded", lambda: KnownCalls(PLANTED, RECORDS))
+    monkeypatch.setattr(module, "read_recorded_calls", lambda: KnownCalls(PLANTED, RECORDS))
     yield
     cp = None
 
@@ -205,7 +207,7 @@ def test_records_are_read_from_a_file() -> None:
 
 def test_the_shipped_record_names_the_expected_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    shipped = module.recorded()
+    shipped = module.read_recorded_calls()
     assert "NVIDIA H200" in shipped.provenance.label
     keys = [ending.operation for ending in shipped.endings]
     assert len(set(keys)) == len(keys) > 600

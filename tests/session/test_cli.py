@@ -45,7 +45,7 @@ def test_the_course_adds_its_commands() -> None:
     """As a program of its own."""
     program = [sys.executable, "-m", "gpulab.cli", "--help"]
     text = subprocess.run(program, capture_output=True, text=True, timeout=120).stdout
-    commands = metadata.distribution("gpulab-course").entry_points.select(group=cli.COMMANDS)
+    commands = metadata.distribution("gpulab-course").entry_points.select(group=cli.COMMAND_GROUP)
     assert {"lab", "check", "report"} <= {command.name for command in commands}
     assert all(re.search(rf"^    {command.name}\b", text, re.M) for command in commands)
 

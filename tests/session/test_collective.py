@@ -10,7 +10,7 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from gpulab.lab.links import schedules
-from gpulab.lab.links.records import records
+from gpulab.lab.links.records import read_records
 from virtualgpu.model.cost import collective_ns, peer_copy_ns
 from virtualgpu.model.devices import device_info
 from virtualgpu.records.traffic.collective import Move, Operation, apply_moves, make_initial_state
@@ -66,8 +66,8 @@ def test_the_fastest_schedule_depends_on_the_size() -> None:
     def fastest(elements: int) -> str:
         times = {}
         for way in schedules.ALGORITHMS:
-            _, steps = schedules.schedule_of("all-reduce", way, 8)
-            times[way] = schedules.modelled_ns("H200", 8, schedules.bounds_of(elements, steps), steps)
+            _, steps = schedules.make_schedule("all-reduce", way, 8)
+            times[way] = schedules.model_ns("H200", 8, schedules.find_bounds(elements, steps), steps)
         return min(times, key=lambda way: times[way])
 
     assert [fastest(elements) for elements in (1 << 10, 1 << 20, 4 << 20)] == ["naive", "tree", "ring"]
@@ -191,7 +191,7 @@ def every_row() -> list[Any]:
     """Records' rows by GPUs and size."""
     return [
         pytest.param(known, row, id=f"{known['gpus']} {row['size_bytes']}")
-        for known in records()
+        for known in read_records()
         for row in known["all_reduce"]
     ]
 
@@ -207,10 +207,10 @@ def test_schedules_take_what_was_recorded_and_are_in_its_order(
     recorded = {}
     modelled = {}
     for way in schedules.ALGORITHMS:
-        _, steps = schedules.schedule_of("all-reduce", way, known["gpus"])
-        bounds = schedules.bounds_of(row["size_bytes"] // 4, steps)
+        _, steps = schedules.make_schedule("all-reduce", way, known["gpus"])
+        bounds = schedules.find_bounds(row["size_bytes"] // 4, steps)
         recorded[way] = row[f"{way}_us"]
-        modelled[way] = schedules.modelled_ns(known["gpu"], known["gpus"], bounds, steps) / 1000
+        modelled[way] = schedules.model_ns(known["gpu"], known["gpus"], bounds, steps) / 1000
         assert 1 / MOST_APART < modelled[way] / recorded[way] < MOST_APART, way
     for fast, slow in permutations(recorded, 2):
         if 1.1 * recorded[fast] < recorded[slow]:  # a smaller difference varies from run to run
@@ -218,9 +218,9 @@ def test_schedules_take_what_was_recorded_and_are_in_its_order(
 
 
 def test_the_view_shows_the_times_that_are_compared_with_records() -> None:
-    _, steps = schedules.schedule_of("all-reduce", "tree", 4)
+    _, steps = schedules.make_schedule("all-reduce", "tree", 4)
     record = gl.collective("all-reduce", "tree", gpus=4, size_bytes=1 << 20).record
-    modelled = schedules.modelled_ns("H200", 4, schedules.bounds_of(1 << 18, steps), steps)
+    modelled = schedules.model_ns("H200", 4, schedules.find_bounds(1 << 18, steps), steps)
     assert record.time_ns == pytest.approx(modelled, abs=len(steps))
 
 
@@ -228,7 +228,7 @@ def test_the_view_shows_the_times_that_are_compared_with_records() -> None:
 def test_python_takes_its_time_for_each_copy_and_each_sum(known: dict[str, Any], row: dict[str, Any]) -> None:
     """The host's time of one tree, by its operations, tells that of all schedules, until GPUs take longer."""
     operations = {
-        way: schedules.operations(schedules.schedule_of("all-reduce", way, known["gpus"])[1])
+        way: schedules.find_operations(schedules.make_schedule("all-reduce", way, known["gpus"])[1])
         for way in schedules.ALGORITHMS
     }
     small = known["all_reduce"][1]
@@ -246,7 +246,7 @@ def test_nccl_takes_what_was_recorded(known: dict[str, Any], row: dict[str, Any]
     assert 1 / MOST_APART < modelled / row["nccl_us"] < MOST_APART
 
 
-@pytest.mark.parametrize("known", records(), ids=lambda known: str(known["gpus"]))
+@pytest.mark.parametrize("known", read_records(), ids=lambda known: str(known["gpus"]))
 def test_copies_take_what_was_recorded_with_nvls_off(known: dict[str, Any]) -> None:
     assert known["what"].endswith("NVLink SHARP (NVLS) off")
     info = device_info(known["gpu"])

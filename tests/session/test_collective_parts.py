@@ -94,26 +94,26 @@ class MadeUpRun:
 
     def __init__(self, cp: Any, gpus: int, bounds: Any) -> None:
         self.slices = 5
-        self.joined = {(0, 1), (1, 0)}
+        self.direct_pairs = {(0, 1), (1, 0)}
         self.calls: list[Any] = []
         self.results = [(True, True), (True, False), (True, True)]
         MadeUpRun.last = self
 
-    def as_graph(self, steps: Any, slices: int) -> Callable[[], int]:
+    def capture_graph(self, steps: Any, slices: int) -> Callable[[], int]:
         self.calls.append(("graph", len(steps), slices))
         times_ns = iter([10**9, 5, 9, 7, *[7] * 10])
         return lambda: self.calls.append("launch") or next(times_ns)
 
-    def give(self, step: Any, slices: int = 1) -> None:
+    def submit_step(self, step: Any, slices: int = 1) -> None:
         self.calls.append((step[0].chunk, slices))
 
     def wait(self) -> None:
         self.calls.append("wait")
 
-    def begin_again(self) -> None:
+    def restore_arrays(self) -> None:
         self.calls.append("again")
 
-    def right(self, operation: str) -> tuple[bool, bool]:
+    def check_results(self, operation: str) -> tuple[bool, bool]:
         self.calls.append(operation)
         return self.results.pop(0)
 
@@ -126,10 +126,10 @@ def test_real_gpus_run_ten_rounds_or_for_a_second(
 ) -> None:
     """The first round is not counted, and each step is timed by itself afterwards."""
     ticks = iter(n * time_ns for n in range(1000))
-    monkeypatch.setattr(collective, "Run", MadeUpRun)
+    monkeypatch.setattr(collective, "ScheduleRun", MadeUpRun)
     monkeypatch.setattr(collective, "time", SimpleNamespace(perf_counter_ns=lambda: next(ticks)))
     steps = [[Move(0, 1, 0, True)], [Move(1, 0, 1), Move(0, 1, 1)]]
-    record = collective.by_schedule(None, "reduce", "mine", 2, [0, 10, 30], steps)
+    record = collective.run_schedule(None, "reduce", "mine", 2, [0, 10, 30], steps)
     single_round = [(0, 5), (1, 5), "wait"]
     graph = [("graph", 2, 5), "launch", "reduce", "launch"]
     alone = ["again", (0, 1), "wait", (1, 1), "wait", "reduce"]
@@ -162,7 +162,7 @@ def test_without_capture_the_time_is_that_of_the_host(monkeypatch: pytest.Monkey
         raise error(900, "cudaErrorStreamCaptureUnsupported", "not in a graph")
 
     monkeypatch.setattr(session, "find_real_cp", session.cp)
-    monkeypatch.setattr(runs.Run, "as_graph", refuse)
+    monkeypatch.setattr(runs.ScheduleRun, "capture_graph", refuse)
     record = gl.collective(gpus=2, size_bytes=4 * 101).record
     assert record.in_one_go_ns == 0
     assert record.time_ns == record.from_host_ns > 0
@@ -179,9 +179,9 @@ def test_a_modelled_step_is_its_messages_and_its_sums() -> None:
     side: Any = SimpleNamespace(
         port_recorder=lambda: recorder, step_ns=lambda *load: calls.append(load) or (100.4, 121.6)
     )
-    run: Any = SimpleNamespace(give=lambda step: None, wait=lambda: None, bounds=[0, 10, 30, 60])
+    run: Any = SimpleNamespace(submit_step=lambda step: None, wait=lambda: None, bounds=[0, 10, 30, 60])
     moves = [Move(0, 1, 0, True), Move(1, 0, 1), Move(0, 1, 1), Move(0, 1, 2)]
-    step, messages = collective._modelled(side, run, moves)
+    step, messages = collective._run_modelled(side, run, moves)
     assert calls == [([(0, 1, 40, True), (1, 0, 80, False)], [(1, 40), (0, 80), (1, 200)])]
     assert (step.moves, step.time_ns, step.copies_ns, messages) == (tuple(moves), 122, 100, crossings)
 
@@ -189,9 +189,9 @@ def test_a_modelled_step_is_its_messages_and_its_sums() -> None:
 def test_links_of_real_gpus_follow_from_their_peer_access(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "backend", lambda: SimpleNamespace(provenance=ORIGIN))
     every = {(a, b) for a in range(3) for b in range(3) if a != b}
-    assert collective._origin(None, every, 3) == (ORIGIN, "nvswitch")
-    assert collective._origin(None, {(0, 1), (1, 0)}, 3) == (ORIGIN, "pairs")
-    assert collective._origin(None, set(), 3) == (ORIGIN, "host")
+    assert collective._find_origin(None, every, 3) == (ORIGIN, "nvswitch")
+    assert collective._find_origin(None, {(0, 1), (1, 0)}, 3) == (ORIGIN, "pairs")
+    assert collective._find_origin(None, set(), 3) == (ORIGIN, "host")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,9 @@ def test_nccl_on_real_gpus_is_one_call_with_a_ring_s_bytes(
     calls: list[Any] = []
     monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
     monkeypatch.setattr(session, "find_real_cp", session.cp)
-    monkeypatch.setattr(nccl, "called", lambda *arguments: calls.append(arguments) or ((True, False), 77))
+    monkeypatch.setattr(
+        nccl, "run_collective", lambda *arguments: calls.append(arguments) or ((True, False), 77)
+    )
     record = gl.collective(operation, "nccl", gpus=2, size_bytes=size_bytes).record
     assert calls == [(None, operation, 2, elements)]
     assert (record.right, record.time_ns, record.begins, record.opaque) == ((True, False), 77, (0,), True)
@@ -236,14 +238,14 @@ def test_real_ranks_are_processes_with_the_key_of_rank_0(monkeypatch: pytest.Mon
         def ask(self, function: Any, *args: Any) -> list[Any]:
             calls.append((function, *args))
             keys = ["key 0", "key 1", "key 2"]
-            return keys if function is nccl._key else [(True, 5), (False, 9), (True, 7)]
+            return keys if function is nccl._make_key else [(True, 5), (False, 9), (True, 7)]
 
     monkeypatch.setattr(nccl, "ProcessGroup", Group)
-    assert nccl.called(None, "reduce", 3, 100) == ((True, False, True), 9)
+    assert nccl.run_collective(None, "reduce", 3, 100) == ((True, False, True), 9)
     assert calls == [
         (["cuda:0", "cuda:1", "cuda:2"], 60.0),
-        (nccl._key,),
-        (nccl._rank, "key 0", 3, "reduce", 100, 7, 20),
+        (nccl._make_key,),
+        (nccl._run_rank, "key 0", 3, "reduce", 100, 7, 20),
         "ended",
     ]
 
@@ -255,15 +257,15 @@ def test_rank_0_makes_the_key_and_each_rank_opens_its_device(monkeypatch: pytest
     monkeypatch.setattr(
         session, "cp", lambda: SimpleNamespace(cuda=SimpleNamespace(nccl=library, Device=lambda: device))
     )
-    assert nccl._key(steps.append, 0) == ([1, 2], True)
+    assert nccl._make_key(steps.append, 0) == ([1, 2], True)
     assert steps == ["cp.cuda.Device(0)", "opened", "get_unique_id()"]
-    assert nccl._key(steps.append, 1) == ([], True)
+    assert nccl._make_key(steps.append, 1) == ([], True)
     library.get_unique_id = lambda: (3, 4)  # of older versions
-    assert nccl._key(steps.append, 0) == ([3, 4], False)
+    assert nccl._make_key(steps.append, 0) == ([3, 4], False)
     for missing in (SimpleNamespace(), SimpleNamespace(available=False)):
         library = missing
         with pytest.raises(GpulabError, match=r"CuPy cannot find NCCL here\. Install nvidia-nccl-cu13"):
-            nccl._key(steps.append, 0)
+            nccl._make_key(steps.append, 0)
 
 
 class Device:
@@ -309,7 +311,7 @@ def test_a_rank_calls_once_to_check_and_then_to_time(as_bytes: bool) -> None:
     total: Any = np.sum(make_input_arrays(3, 11), axis=0)
     device = Device(total, [8.0, 2.0, 3.0])
     steps: list[str] = []
-    rank = nccl._rank(steps.append, 1, ([1, 2], as_bytes), 3, "all-reduce", 11, 3, 4, device.cp)
+    rank = nccl._run_rank(steps.append, 1, ([1, 2], as_bytes), 3, "all-reduce", 11, 3, 4, device.cp)
     assert rank == (True, 750_000)  # 3 ms is the median, of four calls in a row
     call = (1000, 1000, 11, 2, 0, 99)
     timed = ["event", *[call] * 4, "event"]
@@ -323,14 +325,14 @@ def test_a_rank_calls_once_to_check_and_then_to_time(as_bytes: bool) -> None:
     name = "allReduce(11 x int32)"
     assert steps == ["NcclCommunicator(3, id, 1)", name, f"{name}, timed"]
     wrong = Device(np.zeros(11, np.int32), [1.0])
-    assert nccl._rank(str, 0, ([1, 2], True), 2, "all-reduce", 11, 1, 1, wrong.cp) == (False, 10**6)
+    assert nccl._run_rank(str, 0, ([1, 2], True), 2, "all-reduce", 11, 1, 1, wrong.cp) == (False, 10**6)
 
 
 # Moves --------------------------------------------------------------------------------------------------
 
 
 def steps_of(*steps: list[Any], gpus: int = 3) -> Any:
-    return schedules.schedule_of("all-reduce", list(steps), gpus)
+    return schedules.make_schedule("all-reduce", list(steps), gpus)
 
 
 def test_a_schedule_of_ones_own_becomes_moves() -> None:
@@ -344,14 +346,14 @@ def test_a_schedule_of_ones_own_becomes_moves() -> None:
     def mine(n: int) -> Any:
         return ((move for move in [(0, n - 1, 0, "copy")]) for _ in range(2))
 
-    assert schedules.schedule_of("reduce", mine, 4) == ("mine", [[Move(0, 3, 0)]] * 2)
+    assert schedules.make_schedule("reduce", mine, 4) == ("mine", [[Move(0, 3, 0)]] * 2)
     nameless = partial(lambda unused, n: [[(0, n - 1, 0, "copy")]], None)
-    assert schedules.schedule_of("reduce", nameless, 3) == ("your schedule", [[Move(0, 2, 0)]])
-    assert schedules.schedule_of("reduce", "naive", 3) == (
+    assert schedules.make_schedule("reduce", nameless, 3) == ("your schedule", [[Move(0, 2, 0)]])
+    assert schedules.make_schedule("reduce", "naive", 3) == (
         "naive",
         make_star_or_tree_schedule("reduce", 3, "naive"),
     )
-    assert schedules.schedule_of("reduce", "ring", 3)[1] != schedules.schedule_of("reduce", "tree", 3)[1]
+    assert schedules.make_schedule("reduce", "ring", 3)[1] != schedules.make_schedule("reduce", "tree", 3)[1]
     assert schedules.check_operation("reduce") == "reduce"
 
 
@@ -397,13 +399,13 @@ ONE = (0, 1, 0, "add")
 )
 def test_endless_and_malformed_schedules_are_refused(schedule: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        schedules.schedule_of("all-reduce", schedule, 3)
+        schedules.make_schedule("all-reduce", schedule, 3)
 
 
 def test_buffers_are_allocated_for_simultaneous_sums_alone() -> None:
     """Two sums come into GPU 0 at a time; copies go directly to their chunks."""
     with several.gpus(3) as machine:
-        run = runs.Run(machine.cp, 3, [0, 64, 128])
+        run = runs.ScheduleRun(machine.cp, 3, [0, 64, 128])
 
         def blocks() -> list[int]:
             counts = []
@@ -413,41 +415,41 @@ def test_buffers_are_allocated_for_simultaneous_sums_alone() -> None:
             return counts
 
         assert blocks() == [1, 1, 1]
-        run.give([Move(0, 1, 0), Move(0, 2, 1)])
+        run.submit_step([Move(0, 1, 0), Move(0, 2, 1)])
         assert blocks() == [1, 1, 1]
-        run.give([Move(1, 0, 0, True), Move(2, 0, 0, True), Move(1, 0, 1, True)])
+        run.submit_step([Move(1, 0, 0, True), Move(2, 0, 0, True), Move(1, 0, 1, True)])
         run.wait()
         assert blocks() == [3, 1, 1]
         own = make_input_arrays(3, 128)
         expected = own[0].copy()
         expected[:64] += own[0][:64] + own[2][:64]
         expected[64:] += own[1][64:]
-        np.testing.assert_array_equal(run._array(0).get(), expected)
-        run.begin_again()
-        assert [(run._array(gpu).get() == own[gpu]).all() for gpu in range(3)] == [True] * 3
-        assert run.right("broadcast") == (True, False, False)
+        np.testing.assert_array_equal(run._find_array(0).get(), expected)
+        run.restore_arrays()
+        assert [(run._find_array(gpu).get() == own[gpu]).all() for gpu in range(3)] == [True] * 3
+        assert run.check_results("broadcast") == (True, False, False)
 
 
 def test_neighbouring_chunks_are_one_message_unless_they_are_sliced() -> None:
     """Each byte is sent once, and other work of the GPUs delays neither message."""
     moves = [Move(0, 1, 0), Move(0, 1, 1), Move(0, 1, 2), Move(1, 0, 3)]
     with several.gpus(2) as machine:
-        run = runs.Run(machine.cp, 2, [0, 10, 31, 70, 100])
+        run = runs.ScheduleRun(machine.cp, 2, [0, 10, 31, 70, 100])
         own = make_input_arrays(2, 100)
         for slices, sizes in ((1, [4 * 70, 4 * 30]), (2, [20, 20, 40, 44, 76, 80, 60, 60])):
-            run.begin_again()
+            run.restore_arrays()
             recorder = machine.side.timeline_recorder()
             recorder.start()
             with machine.cp.cuda.Device(0):
                 machine.cp.zeros(1 << 22).sum()  # on another stream, for as long as it takes
-            run.give(moves, slices)
+            run.submit_step(moves, slices)
             run.wait()
             work = recorder.stop().activities
             copies = [a for a in work if a.copy_kind == "PtoP"]
             assert sorted(a.size_bytes for a in copies) == sorted(sizes)
             assert min(a.start_ns for a in copies) < max(a.end_ns for a in work if a.copy_kind is None)
-            np.testing.assert_array_equal(run._array(1).get(), [*own[0][:70], *own[1][70:]])
-            np.testing.assert_array_equal(run._array(0).get(), [*own[0][:70], *own[1][70:]])
+            np.testing.assert_array_equal(run._find_array(1).get(), [*own[0][:70], *own[1][70:]])
+            np.testing.assert_array_equal(run._find_array(0).get(), [*own[0][:70], *own[1][70:]])
 
 
 # Peers and records --------------------------------------------------------------------------------------

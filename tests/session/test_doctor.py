@@ -92,7 +92,7 @@ def test_cells_run_without_docstrings() -> None:
 def test_packages_of_different_versions_are_named(
     monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], status: str, remedy: str
 ) -> None:
-    monkeypatch.setattr(checks, "_version", versions.get)
+    monkeypatch.setattr(checks, "_find_version", versions.get)
     result = checks.check_packages()
     assert (result[0], result[2]) == (status, remedy)
     assert all(f"{name} {version}" in result[1] for name, version in versions.items())
@@ -107,7 +107,7 @@ def of_a_machine(without: str = checks.NO_DRIVER, **status: str) -> Diagnosis:
         "virtual GPU": "ok",
     } | status
     findings = [
-        Finding(name, value, without if name == checks.DRIVER else "")  # type: ignore[arg-type]
+        Finding(name, value, without if name == checks.DRIVER_SUBJECT else "")  # type: ignore[arg-type]
         for name, value in known.items()
     ]
     return Diagnosis(tuple(findings))
@@ -159,7 +159,7 @@ def test_a_missing_header_is_named_with_its_package(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_check_that_fails_is_a_finding_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks() -> checks.Result:
+    def breaks() -> checks.CheckResult:
         raise RuntimeError("first line\nsecond line")
 
     monkeypatch.setattr(checks, "_CHECKS", (("broken part", breaks), ("Python", checks.check_python)))
@@ -256,8 +256,8 @@ def test_the_driver_s_library_is_queried(
 def test_versions_of_jupyter_and_widgets(
     monkeypatch: pytest.MonkeyPatch, versions: dict[str, str | None], check: object, status: str
 ) -> None:
-    true_version = checks._version
-    monkeypatch.setattr(checks, "_version", lambda name: versions.get(name, true_version(name)))
+    true_version = checks._find_version
+    monkeypatch.setattr(checks, "_find_version", lambda name: versions.get(name, true_version(name)))
     result = check()  # type: ignore[operator]
     assert result[0] == status
     assert bool(result[2]) == (status != "ok")
@@ -318,7 +318,7 @@ print(json.dumps(doctor().to_json()))
 def test_an_llvmlite_that_breaks_every_kernel_is_named(
     monkeypatch: pytest.MonkeyPatch, version: str, status: str
 ) -> None:
-    monkeypatch.setattr(checks, "_version", lambda name: version)
+    monkeypatch.setattr(checks, "_find_version", lambda name: version)
     result, _, remedy = checks.check_virtual_gpu()
     assert result == status
     assert remedy == ("pip install -U llvmlite" if status == "wrong" else "")

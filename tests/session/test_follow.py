@@ -38,7 +38,7 @@ def on_a_virtual_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     global cp
     gl.use_device("virtual:T4")
     cp = gl.cp
-    monkeypatch.setattr(module, "recorded", lambda: (PLANTED,))
+    monkeypatch.setattr(module, "read_recorded_layers", lambda: (PLANTED,))
     yield
     cp = None
 
@@ -74,7 +74,7 @@ def test_a_recorded_call_is_looked_up_by_its_name(monkeypatch: pytest.MonkeyPatc
     assert gl.call_layers("x @ w").record == (PLANTED,)
     with pytest.raises(GpulabError, match=r"'sort' is not recorded\. Recorded: 'x @ w'"):
         gl.call_layers("sort")
-    monkeypatch.setattr(module, "recorded", lambda: ())
+    monkeypatch.setattr(module, "read_recorded_layers", lambda: ())
     with pytest.raises(GpulabError, match="No call is recorded"):
         gl.call_layers("x @ w")
 
@@ -103,8 +103,8 @@ def test_more_symbols_than_are_drawn_are_counted() -> None:
 
 def test_shipped_records_have_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert module.recorded()
-    for call in module.recorded():
+    assert module.read_recorded_layers()
+    for call in module.read_recorded_layers():
         assert call.provenance.source == "recorded"
         assert len(call.layers) == len(LAYERS)
         assert call.of("device")

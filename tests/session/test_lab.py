@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.lab.graph_cost import numbered
+from gpulab.lab.graph_cost import number_nodes
 from gpulab.views.tables.count import CounterTable
 from tests.session.kernels import COLUMN_SUM, COUNT_UP, NO_TAIL_CHECK, VECTOR_ADD
 from virtualgpu.compile import sass
@@ -194,6 +194,6 @@ def test_activities_of_a_graph_have_the_numbers_of_its_nodes() -> None:
         for k, (kind, name, way, graph_id) in enumerate(rows)
     )
     line = Timeline(provenance=MEASURED, method="CUPTI", start_ns=0, end_ns=9, activities=activities)
-    assert [activity.graph_node_id for activity in numbered(line, graph).activities] == [0, 1, 99, 2]
+    assert [activity.graph_node_id for activity in number_nodes(line, graph).activities] == [0, 1, 99, 2]
     modelled = replace(line, provenance=Provenance("modelled", "a device"))
-    assert numbered(modelled, graph) is modelled
+    assert number_nodes(modelled, graph) is modelled

@@ -24,7 +24,7 @@ from virtualgpu.records.memory import MemoryLadder
 @pytest.fixture(scope="module")
 def t4() -> MemoryLadder:
     with session.on_device("virtual:T4"):
-        return hierarchy.measure()
+        return hierarchy.measure_hierarchy()
 
 
 def test_levels_have_their_published_bandwidth_and_its_source(t4: MemoryLadder) -> None:
@@ -67,7 +67,7 @@ def test_the_first_step_is_at_the_size_of_l1(name: str) -> None:
         bench = hierarchy._Bench(
             info, hierarchy._Effort(1, 4 * session.compute_l1_bytes(info), 4, 2048, 1, 0, 1, 1)
         )
-        times = bench.latencies(lambda: None)
+        times = bench.measure_latencies(lambda: None)
     low, high = times[0], times[-1]
     assert high > 4 * low
     step = bench.sizes[times > (low * high) ** 0.5][0]  # half of the way up, as it is drawn
@@ -89,16 +89,16 @@ def test_each_level_delivers_less_than_the_one_before(t4: MemoryLadder) -> None:
 def test_a_real_gpu_s_working_sets_take_a_quarter_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def bench(free: int) -> hierarchy._Bench:
         monkeypatch.setattr(session.cp().cuda.runtime, "memGetInfo", lambda: (free, 1 << 34))
-        return hierarchy._Bench(session.backend().device_info(), hierarchy._REAL)
+        return hierarchy._Bench(session.backend().device_info(), hierarchy._REAL_EFFORT)
 
     whole = bench(1 << 33)
-    assert (whole.most_bytes, whole.stream_bytes, whole.sizes[-1]) == (1 << 30, 1 << 30, 1 << 30)
+    assert (whole.max_bytes, whole.stream_bytes, whole.sizes[-1]) == (1 << 30, 1 << 30, 1 << 30)
     assert whole.sizes.size == 2 * 20 + 1
     assert np.all(whole.sizes % 128 == 0)
     ratios = whole.sizes[1:] / whole.sizes[:-1]
     assert np.all((ratios > 1.2) & (ratios < 1.6)), "two steps an octave"
     assert bench(1 << 30).sizes[-1] == 1 << 28
-    assert bench((1 << 30) - 1).most_bytes == 1 << 27
+    assert bench((1 << 30) - 1).max_bytes == 1 << 27
     assert bench(4 << 20).sizes[-1] == 1 << 20
     with pytest.raises(GpulabError, match="less than 4 MiB of free memory"):
         bench((4 << 20) - 1)
@@ -106,7 +106,7 @@ def test_a_real_gpu_s_working_sets_take_a_quarter_of_the_free_memory(monkeypatch
 
 @pytest.mark.usefixtures("on_t4")
 def test_the_time_is_a_difference_of_medians(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = hierarchy._Bench(session.backend().device_info(), hierarchy._REAL)
+    bench = hierarchy._Bench(session.backend().device_info(), hierarchy._REAL_EFFORT)
     steps = []
     times_ms = iter((5e-3, 1e-3, 2e-3, 9e-3, 4e-3, 7e-3))
     monkeypatch.setattr(bench.cp.cuda, "get_elapsed_time", lambda begin, end: next(times_ms))
@@ -117,29 +117,29 @@ def test_the_time_is_a_difference_of_medians(monkeypatch: pytest.MonkeyPatch) ->
     def before() -> None:
         steps.append("before")
 
-    assert bench.apart_ns(run, 32, 16, before) == pytest.approx((2e-3 - 7e-3) * 1e6)
+    assert bench.measure_difference_ns(run, 32, 16, before) == pytest.approx((2e-3 - 7e-3) * 1e6)
     assert steps == ["before", (32,)] * 3 + ["before", (16,)] * 3
 
 
 def test_published_bandwidths_of_links_are_of_one_direction() -> None:
     with session.on_device("virtual:H200"):
         info = session.backend().device_info()
-    published = hierarchy._published(info)
+    published = hierarchy._find_published(info)
     assert published["peer"][0] == 450  # of NVLink's 900 GB/s
     assert published["memory"][0] == info.memory_bandwidth_gbps
     other = replace(info, name="a GPU of no table", nvlink_gbps=None, provenance=Provenance("measured", "it"))
-    assert hierarchy._published(other) == {
+    assert hierarchy._find_published(other) == {
         "memory": (info.memory_bandwidth_gbps, "the driver's clocks"),
         "host": (info.pcie_gbps, "the driver's clocks"),
         "peer": (info.pcie_gbps, "the driver's clocks"),
     }
-    assert [c.document for c in hierarchy._capacities(other)][1] == "the driver"
+    assert [c.document for c in hierarchy._find_capacities(other)][1] == "the driver"
 
 
 def test_a_virtual_gpu_is_compared_with_the_records(
     monkeypatch: pytest.MonkeyPatch, t4: MemoryLadder
 ) -> None:
-    monkeypatch.setattr(hierarchy, "measure", lambda: t4)
+    monkeypatch.setattr(hierarchy, "measure_hierarchy", lambda: t4)
 
     def devices(*device: str, **beside: str) -> list[str]:
         return [ladder.provenance.device for ladder in gl.memory_hierarchy(*device, **beside).ladders]
@@ -161,10 +161,10 @@ def test_a_ladder_is_kept_in_a_file(t4: MemoryLadder, tmp_path: object) -> None:
 def test_the_bandwidth_to_another_gpu_is_measured(device: int) -> None:
     with session.on_device("virtual:A100", 2) as cp, cp.cuda.Device(device):
         info = session.backend().device_info()
-        bench = hierarchy._Bench(info, hierarchy._REAL)
+        bench = hierarchy._Bench(info, hierarchy._REAL_EFFORT)
         bench.stream_bytes = 64 << 20  # copies of 16 MiB, where the start matters little
         with gl.timeline() as line:
-            peer = bench._peer(hierarchy._published(info))
+            peer = bench._measure_peer(hierarchy._find_published(info))
     assert {activity.copy_kind for activity in line.record.activities} & {"PtoP"}
     assert peer.gbps is not None
     assert peer.published_gbps == 300, "half of NVLink's 600 GB/s: one direction"
@@ -183,8 +183,8 @@ def test_the_modelled_clock_agrees_with_an_h200() -> None:
         info = session.backend().device_info()
         bench = hierarchy._Bench(info, hierarchy._Effort(1, 4 << 20, 1, 4096, 32, 16 << 20, 1, 1))
         sizes = bench.sizes
-        times = bench.latencies(lambda: None)
-        rates = bench.bandwidths()
+        times = bench.measure_latencies(lambda: None)
+        rates = bench.measure_bandwidths()
         modelled = {level.level: level.gbps for level, _ in zip(rates, range(3), strict=False)}
     for size, ns in zip(sizes.tolist(), times.tolist(), strict=True):
         if size != 256 << 10:  # the size of L1, where the recorded latency is half-way up
@@ -211,17 +211,17 @@ Launch = tuple[str, int, int, tuple[Any, ...]]
 class Counted:
     """A bench whose kernels only note their arguments, on a clock of its own."""
 
-    def __init__(self, effort: hierarchy._Effort = hierarchy._REAL, **info: Any) -> None:
+    def __init__(self, effort: hierarchy._Effort = hierarchy._REAL_EFFORT, **info: Any) -> None:
         self.bench = hierarchy._Bench(replace(session.backend().device_info(), **info), effort)
         self.bench.stream_bytes = 16 << 20
         self.launches: list[Launch] = []
         self.bench.kernels = {name: partial(self.note, name) for name in self.bench.kernels}
-        self.bench.ns = self.ns  # type: ignore[method-assign]
+        self.bench.measure_ns = self.measure_ns  # type: ignore[method-assign]
 
     def note(self, name: str, grid: tuple[int], block: tuple[int], args: tuple[Any, ...]) -> None:
         self.launches.append((name, *grid, *block, args))
 
-    def ns(self, run: Any, before: Any = None) -> float:
+    def measure_ns(self, run: Any, before: Any = None) -> float:
         """A launch of `count` rounds takes 1,000 + 3 x count."""
         if before is not None:
             before()
@@ -241,21 +241,21 @@ def on_t4() -> Iterator[None]:
 @pytest.mark.usefixtures("on_t4")
 def test_all_sms_run_each_level_for_two_lengths_of_time() -> None:
     counted = Counted()
-    levels = [*islice(counted.bench.bandwidths(), 3)]
+    levels = [*islice(counted.bench.measure_bandwidths(), 3)]
     kernels = ("registers", "shared_memory", "l1")
     assert counted.counts() == [(name, count) for name in kernels for count in (2, 4096, 2048)]
     assert {(grid, block) for _, grid, block, _ in counted.launches} == {(4 * 40, 512)}
     lanes = 4 * 40 * 512
     assert [level.gbps for level in levels] == pytest.approx([lanes * n * 16 / 3 for n in (64, 4, 4)])
-    unknown = islice(Counted(boost_clock_mhz=None).bench.bandwidths(), 3)
+    unknown = islice(Counted(boost_clock_mhz=None).bench.measure_bandwidths(), 3)
     assert [level.published_gbps for level in unknown] == [None] * 3
 
 
 @pytest.mark.usefixtures("on_t4")
 @pytest.mark.parametrize(("rounds", "reads"), [(2048, 512), (68, 17), (4, 16)])
 def test_a_quarter_of_l2_is_read_repeatedly(rounds: int, reads: int) -> None:
-    counted = Counted(replace(hierarchy._REAL, rounds=rounds))
-    level = counted.bench._l2()
+    counted = Counted(replace(hierarchy._REAL_EFFORT, loop_rounds=rounds))
+    level = counted.bench._measure_l2()
     assert counted.counts() == [("reads", 1), ("reads", 2 * reads), ("reads", reads)]
     _, grid, block, (array, _, vectors, _) = counted.launches[0]
     assert (grid, block, int(vectors), array.nbytes) == (256, 256, 65536, 1 << 20)
@@ -268,9 +268,9 @@ def test_a_quarter_of_l2_is_read_repeatedly(rounds: int, reads: int) -> None:
 )
 def test_the_chain_goes_through_every_line_once(lines: int, chain: int, steps: int) -> None:
     """Up to L2 it is no longer than necessary; as many loads as an L1 has lines come before it."""
-    counted = Counted(replace(hierarchy._REAL, chain=chain))
+    counted = Counted(replace(hierarchy._REAL_EFFORT, chain_loads=chain))
     whole = counted.bench.cp.zeros(16 * 32769, np.uint64)
-    assert counted.bench._latency(whole, lines, np.random.default_rng(3)) == pytest.approx(3)
+    assert counted.bench._measure_latency(whole, lines, np.random.default_rng(3)) == pytest.approx(3)
     assert counted.counts() == [
         *[("chase", 16), ("reads", 1), ("chase", 16 + steps), ("reads", 1), ("chase", 16)]
     ]
@@ -294,11 +294,13 @@ def test_a_real_gpu_is_measured_with_more_effort(monkeypatch: pytest.MonkeyPatch
     def bench(info: Any, effort: Any) -> Any:
         efforts.append(effort)
         sizes = np.arange(5)
-        return SimpleNamespace(sizes=sizes, latencies=lambda begin: sizes, bandwidths=lambda: iter(()))
+        return SimpleNamespace(
+            sizes=sizes, measure_latencies=lambda begin: sizes, measure_bandwidths=lambda: iter(())
+        )
 
     monkeypatch.setattr(hierarchy, "_Bench", bench)
     monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(kind="cuda"))
-    record = hierarchy.measure()
-    assert efforts == [hierarchy._REAL]
+    record = hierarchy.measure_hierarchy()
+    assert efforts == [hierarchy._REAL_EFFORT]
     assert "modelled" not in record.latency_method
     assert (record.provenance.source, record.provenance.device) == ("measured", "T4")

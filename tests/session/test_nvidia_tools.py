@@ -200,7 +200,7 @@ def checked(tools: Any = ("memory",), kernel: Any = None, limit_s: float = 60.0)
     x = gl.cp.arange(64, dtype=np.int32)
     kernel = kernel or gl.cp.RawKernel(CODE, "k")
     launch = Launch.of(kernel, 4, 32, (x[32:], x[:32]))
-    return SanitizerTable.of(nvidia.check(launch, tools, limit_s))
+    return SanitizerTable.of(nvidia.run_sanitizer(launch, tools, limit_s))
 
 
 def test_a_launch_runs_in_processes_under_the_tools(tool: Callable[..., None], tmp_path: Path) -> None:

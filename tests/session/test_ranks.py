@@ -102,7 +102,7 @@ def test_failed_and_missing_ranks_are_named_and_all_processes_end(
 
 def test_ranks_without_a_gpu_name_the_reason() -> None:
     with pytest.raises(GpulabError, match=r"Rank 0 failed in cp.cuda.Device\(0\): it raised CudaUnavail"):
-        nccl.called(None, "all-reduce", 2, 100)
+        nccl.run_collective(None, "all-reduce", 2, 100)
 
 
 def test_a_limit_is_a_number_of_seconds() -> None:

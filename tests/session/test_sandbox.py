@@ -17,7 +17,7 @@ from IPython.testing.globalipapp import start_ipython
 import gpulab as gl
 from gpulab import session
 from gpulab.lab.faults import jobs
-from gpulab.lab.faults.sandbox import _keep
+from gpulab.lab.faults.sandbox import _find_spare_process
 from virtualgpu.errors import GpulabError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
@@ -205,7 +205,7 @@ def test_values_that_cannot_cross_are_listed_before_the_start(monkeypatch: pytes
     lock = threading.Lock()
     with pytest.raises(GpulabError, match=r"stream \(a Stream\).*lock \(lock\)|lock \(lock\).*stream"):
         gl.sandbox(lambda: (stream, lock))
-    monkeypatch.setattr(jobs, "MOST_BYTES", 1000)
+    monkeypatch.setattr(jobs, "MAX_JOB_BYTES", 1000)
     large = gl.cp.zeros(1000)
     with pytest.raises(GpulabError, match=r"large with 8,000 bytes"):
         gl.sandbox(lambda: large + 1)
@@ -255,7 +255,7 @@ def test_the_sandbox_uses_the_device_of_the_session() -> None:
 
 def test_a_process_is_kept_warm_and_a_dead_one_replaced() -> None:
     gl.sandbox(len, ())
-    spare = _keep(os.getpid())._waiting
+    spare = _find_spare_process(os.getpid())._waiting
     assert spare is not None
     assert spare[2].daemon, "Python ends without waiting for it"
     spare[2].join()

@@ -45,7 +45,7 @@ LOCK = threading.Lock()
 def ran(job: Any, *args: Any, returns: bool = False) -> Any:
     """Run a job as it comes out of the pickle, and return the reply."""
     call = Call(job, args) if callable(job) and not isinstance(job, Cell) else job
-    return child.run(None, jobs.pack_job(call), returns, False, 5.0)
+    return child.run_job(None, jobs.pack_job(call), returns, False, 5.0)
 
 
 @pytest.fixture
@@ -259,7 +259,7 @@ class MadeUp:
     def ask(self, shown: str, function: Callable[..., Any], *args: Any) -> Any:
         answer = self.answers.get(function.__name__, True)
         answer = answer.pop(0) if isinstance(answer, list) else answer
-        if function is child.warm:
+        if function is child.warm_up:
             time.sleep(0.01)
         self.calls.append((function.__name__, *args))
         if isinstance(answer, Exception):
@@ -274,9 +274,9 @@ class MadeUp:
 def made(monkeypatch: pytest.MonkeyPatch) -> type[MadeUp]:
     """Replace processes by made-up ones; `made` lists all of them."""
     MadeUp.made = []
-    MadeUp.answers = {"run": dict(NOTHING)}
+    MadeUp.answers = {"run_job": dict(NOTHING)}
     keep = sandbox._SpareProcess()
-    monkeypatch.setattr(sandbox, "_keep", lambda pid: keep)
+    monkeypatch.setattr(sandbox, "_find_spare_process", lambda pid: keep)
     monkeypatch.setattr(sandbox, "RequestProcess", MadeUp)
     gl.use_device("virtual:T4")
     return MadeUp
@@ -300,10 +300,10 @@ def test_a_job_has_the_limits_that_are_documented(made: type[MadeUp]) -> None:
     assert first.options == spare.options == STARTED
     assert first.limits == (20.0, 60.0, 4 << 30)
     ((name, job, returns, blocking, watchdog_s),) = first.calls
-    assert (name, returns, blocking, watchdog_s) == ("run", False, False, pytest.approx(20 / 3))
+    assert (name, returns, blocking, watchdog_s) == ("run_job", False, False, pytest.approx(20 / 3))
     assert pickle.loads(job) == Call(len, ((),))
     assert (first.entered, first.ended, spare.entered, spare.ended) == (True, True, True, False)
-    assert settled(spare, 1) == [("warm", 1)]
+    assert settled(spare, 1) == [("warm_up", 1)]
     assert run.record == SandboxRun(
         provenance=session.backend().provenance,
         name="len",
@@ -326,7 +326,7 @@ def test_a_job_has_the_limits_that_are_documented(made: type[MadeUp]) -> None:
 def test_the_reason_why_a_process_was_ended_is_in_the_result(
     error: Exception, reason: str, made: type[MadeUp]
 ) -> None:
-    made.answers["run"] = error
+    made.answers["run_job"] = error
     run = gl.sandbox(len, (), returns=True)
     assert (run.record.output, run.ok) == ("so far\n", False)
     assert reason in repr(run)
@@ -344,9 +344,9 @@ def raised(line: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("blocking", [False, True])
 def test_a_second_run_with_launch_blocking_finds_the_launch(blocking: bool, made: type[MadeUp]) -> None:
-    made.answers["run"] = [raised(5), raised(7)]
+    made.answers["run_job"] = [raised(5), raised(7)]
     record = gl.sandbox(len, (), returns=True, launch_blocking=blocking).record
-    runs = [call for talk in made.made for call in talk.calls if call[0] == "run"]
+    runs = [call for talk in made.made for call in talk.calls if call[0] == "run_job"]
     assert [call[2:4] for call in runs] == ([(True, True)] if blocking else [(True, False), (False, True)])
     assert record.raised is not None
     assert record.raised.line == 5
@@ -357,14 +357,14 @@ def test_a_second_run_with_launch_blocking_finds_the_launch(blocking: bool, made
 
 
 def test_without_a_name_in_the_second_run_no_launch_is_named(made: type[MadeUp]) -> None:
-    made.answers["run"] = [raised(5), dict(NOTHING)]
+    made.answers["run_job"] = [raised(5), dict(NOTHING)]
     assert gl.sandbox(len, ()).record.culprit is None
     for other in (
         {"sticky": False},
         {"given": {"given": (1, "", 0), "kernel": "", "said": "", "place": (0, "", (0, 0, 0), (0, 0, 0))}},
     ):
         made.made.clear()
-        made.answers["run"] = [raised(5) | other]  # another run would find no answer
+        made.answers["run_job"] = [raised(5) | other]  # another run would find no answer
         gl.sandbox(len, ())
 
 
@@ -372,7 +372,7 @@ def test_the_output_of_a_cell_and_its_figures_follow_the_table(made: type[MadeUp
     def bundle(figures: Any = (), **shown: str) -> Any:
         kinds = {"html": "text/html", "svg": "image/svg+xml", "plain": "text/plain"}
         content = {kinds[kind]: text for kind, text in shown.items()}
-        made.answers["run"] = NOTHING | {"shown": content, "figures": figures}
+        made.answers["run_job"] = NOTHING | {"shown": content, "figures": figures}
         return gl.sandbox(len, ())._repr_mimebundle_()[0]  # type: ignore[index]
 
     bare = bundle()
@@ -392,10 +392,10 @@ def test_the_process_that_waits_is_taken_when_it_is_ready(made: type[MadeUp]) ->
     keep.prepare()
     keep.prepare()
     (spare,) = made.made
-    assert keep.taken(False) is spare  # type: ignore[comparison-overlap]
-    assert spare.calls == [("warm", 1), ("there",)]
+    assert keep.take(False) is spare  # type: ignore[comparison-overlap]
+    assert spare.calls == [("warm_up", 1), ("confirm_alive",)]
     assert not spare.ended
-    assert keep.taken(True) is made.made[1]  # type: ignore[comparison-overlap]
+    assert keep.take(True) is made.made[1]  # type: ignore[comparison-overlap]
     assert made.made[1].calls == []
 
 
@@ -403,19 +403,19 @@ def test_a_spare_process_of_another_device_is_replaced(made: type[MadeUp]) -> No
     keep = sandbox._SpareProcess()
     keep.prepare()
     gl.use_device("virtual:A100", count=2)
-    keep.taken(False)
+    keep.take(False)
     first, second = made.made
     assert (first.ended, second.ended) == (True, False)
-    assert ("there",) not in first.calls
+    assert ("confirm_alive",) not in first.calls
     assert second.options[0] == "virtual:A100-SXM4-80GB"
-    assert second.calls == [("warm", 2)]
+    assert second.calls == [("warm_up", 2)]
 
 
 def test_a_spare_process_that_fails_is_no_error(made: type[MadeUp], monkeypatch: pytest.MonkeyPatch) -> None:
     keep = sandbox._SpareProcess()
-    made.answers["warm"] = ProcessError("busy")
+    made.answers["warm_up"] = ProcessError("busy")
     keep.prepare()
-    assert keep.taken(False) is made.made[0]  # type: ignore[comparison-overlap]
+    assert keep.take(False) is made.made[0]  # type: ignore[comparison-overlap]
 
     def busy(self: MadeUp) -> None:
         raise OSError("no process")
@@ -423,7 +423,7 @@ def test_a_spare_process_that_fails_is_no_error(made: type[MadeUp], monkeypatch:
     monkeypatch.setattr(MadeUp, "__enter__", busy)
     keep.prepare()
     with pytest.raises(OSError, match="no process"):
-        keep.taken(False)
+        keep.take(False)
 
 
 @pytest.mark.parametrize(("free_bytes", "spare"), [(2 << 30, False), ((2 << 30) + 1, True)])
@@ -436,10 +436,10 @@ def test_a_gpu_with_little_memory_left_has_no_second_context_beforehand(
     monkeypatch.setattr(session, "cp", lambda: SimpleNamespace(cuda=cuda))
     keep = sandbox._SpareProcess()
     keep.prepare()
-    assert settled(made.made[0], int(spare)) == ([("warm", 1)] if spare else [])
-    assert keep.taken(False) is made.made[0]  # type: ignore[comparison-overlap]
+    assert settled(made.made[0], int(spare)) == ([("warm_up", 1)] if spare else [])
+    assert keep.take(False) is made.made[0]  # type: ignore[comparison-overlap]
     keep.prepare()
-    keep.taken(True)  # the driver reads it before there is a context: another process
+    keep.take(True)  # the driver reads it before there is a context: another process
     assert [talk.ended for talk in made.made] == [False, True, False]
     assert [talk.options for talk in made.made] == [
         ("cuda:3", *STARTED[1:]),

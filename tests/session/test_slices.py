@@ -22,29 +22,29 @@ def bounds_of(elements: int, chunks: int) -> list[int]:
 @pytest.mark.parametrize("algorithm", schedules.ALGORITHMS)
 def test_results_are_right_in_every_order_that_streams_allow(operation: Operation, algorithm: str) -> None:
     """Three GPUs, whole chunks and four slices of each, lengths that do not divide."""
-    _, steps = schedules.schedule_of(operation, algorithm, 3)
+    _, steps = schedules.make_schedule(operation, algorithm, 3)
     chunks = 1 + max(move.chunk for step in steps for move in step)
     for order in several.RUN_MODES:
         for slices in (1, 4):
             with several.gpus(3) as machine:
-                run = runs.Run(machine.cp, 3, bounds_of(209, chunks))
+                run = runs.ScheduleRun(machine.cp, 3, bounds_of(209, chunks))
                 with several.tried(machine, order) as errors:
                     for step in steps:
-                        run.give(step, slices)
+                        run.submit_step(step, slices)
                     run.wait()
-                assert run.right(operation) == (True,) * 3, order
+                assert run.check_results(operation) == (True,) * 3, order
             assert not errors
 
 
 def arrays_after(gpus: int, elements: int, order: Any, steps: list[tuple[list[Move], int]]) -> list[Any]:
     """Return the arrays of all GPUs after steps in so many slices each."""
     with several.gpus(gpus) as machine:
-        run = runs.Run(machine.cp, gpus, [0, elements])
+        run = runs.ScheduleRun(machine.cp, gpus, [0, elements])
         with several.tried(machine, order) as errors:
             for moves, slices in steps:
-                run.give(moves, slices)
+                run.submit_step(moves, slices)
             run.wait()
-        arrays = [run._array(gpu).get() for gpu in range(gpus)]
+        arrays = [run._find_array(gpu).get() for gpu in range(gpus)]
     assert not errors
     return arrays
 
@@ -66,14 +66,14 @@ def test_a_copy_waits_for_an_earlier_sum_into_the_same_chunk(order: Any) -> None
 
 def test_the_order_is_kept_over_several_operations() -> None:
     """Three all-reduces in a row: the sum, twice the sum, four times the sum."""
-    _, steps = schedules.schedule_of("all-reduce", "ring", 2)
+    _, steps = schedules.make_schedule("all-reduce", "ring", 2)
     with several.gpus(2) as machine:
-        run = runs.Run(machine.cp, 2, bounds_of(99, 2))
+        run = runs.ScheduleRun(machine.cp, 2, bounds_of(99, 2))
         with several.tried(machine, "checked") as errors:
             for step in 3 * steps:
-                run.give(step, 3)
+                run.submit_step(step, 3)
             run.wait()
-        arrays = [run._array(gpu).get() for gpu in range(2)]
+        arrays = [run._find_array(gpu).get() for gpu in range(2)]
     assert not errors
     for array in arrays:
         np.testing.assert_array_equal(array, 4 * np.sum(make_input_arrays(2, 99), axis=0))
@@ -81,13 +81,13 @@ def test_the_order_is_kept_over_several_operations() -> None:
 
 def test_copies_and_sums_overlap() -> None:
     """The next slice is copied while one is added, without a wait of the host in between."""
-    _, steps = schedules.schedule_of("all-reduce", "ring", 2)
+    _, steps = schedules.make_schedule("all-reduce", "ring", 2)
     with several.gpus(2) as machine:
-        run = runs.Run(machine.cp, 2, bounds_of(1 << 19, 2))
+        run = runs.ScheduleRun(machine.cp, 2, bounds_of(1 << 19, 2))
         recorder = machine.side.timeline_recorder()
         recorder.start()
         for step in steps:
-            run.give(step, 4)
+            run.submit_step(step, 4)
         run.wait()
         activities = recorder.stop().activities
     copies = [a for a in activities if a.copy_kind == "PtoP"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.lab.fusion.compiler.jit import MOST_ENTRIES, Compiled, compiled
+from gpulab.lab.fusion.compiler.jit import MAX_ENTRIES, CompiledFunction, compiled
 
 cp: Any = None
 FACTOR: Any = 2.0
@@ -46,7 +46,7 @@ def near(result: Any, expected: Any) -> None:
     np.testing.assert_allclose(result.get(), expected.get(), rtol=tolerance)
 
 
-def why(function: Compiled) -> list[str]:
+def why(function: CompiledFunction) -> list[str]:
     return [entry.because for entry in function.entries]
 
 
@@ -166,7 +166,7 @@ def test_work_runs_in_the_stream_in_which_it_was_traced() -> None:
 
 def test_functions_whose_guards_always_fail_are_no_longer_compiled() -> None:
     function = compiled(scaled)
-    for n in range(1, MOST_ENTRIES + 4):
+    for n in range(1, MAX_ENTRIES + 4):
         x = cp.ones(n, dtype=cp.float32)
         near(function(x, 2), scaled(x, 2))
-    assert len(function.entries) == MOST_ENTRIES
+    assert len(function.entries) == MAX_ENTRIES

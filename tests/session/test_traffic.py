@@ -13,18 +13,18 @@ import pytest
 import gpulab as gl
 from gpulab.lab.fusion import traffic
 from gpulab.lab.fusion.compiler.plan import (
-    ALIAS,
-    CONSUMERS,
-    HOST,
-    KERNEL,
-    MATMUL,
-    REDUCTION,
-    REDUCTION_BETWEEN,
-    STREAM,
+    ALIAS_REASON,
+    CONSUMERS_REASON,
+    HOST_REASON,
+    KERNEL_REASON,
+    MATMUL_REASON,
+    REDUCTION_BETWEEN_REASON,
+    REDUCTION_REASON,
+    STREAM_REASON,
     Plan,
 )
 from gpulab.lab.fusion.compiler.program import Program
-from gpulab.lab.fusion.compiler.trace import traced
+from gpulab.lab.fusion.compiler.trace import trace_function
 from gpulab.lab.fusion.traffic import AS_WRITTEN, BY_HAND
 from gpulab.lab.fusion.traffic import REDUCTION as FUSED
 from virtualgpu.errors import GpulabError
@@ -133,7 +133,7 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
 def test_fused_kernels_give_what_the_function_gives(function: Callable[..., Any]) -> None:
     kind = ("float32", "float16", "float64")[len(function.__name__) % 3]
     args = arguments(function, kind)
-    trace = traced(function, *copies(args))
+    trace = trace_function(function, *copies(args))
     expected = as_tuple(function(*copies(args)))
     for way in ("single", "maps", "reductions"):
         results = as_tuple(Program(Plan(trace, way))(copies(args)))
@@ -185,11 +185,11 @@ def reasons(function: Callable[..., Any]) -> set[str]:
 
 
 def test_a_fusion_boundary_has_its_reason() -> None:
-    assert reasons(norm) == {REDUCTION, REDUCTION_BETWEEN, CONSUMERS}
-    assert reasons(product) == {MATMUL}
-    assert ALIAS in reasons(running)
-    assert reasons(aside) == {STREAM}
-    assert HOST in reasons(chosen)
+    assert reasons(norm) == {REDUCTION_REASON, REDUCTION_BETWEEN_REASON, CONSUMERS_REASON}
+    assert reasons(product) == {MATMUL_REASON}
+    assert ALIAS_REASON in reasons(running)
+    assert reasons(aside) == {STREAM_REASON}
+    assert HOST_REASON in reasons(chosen)
 
 
 @pytest.mark.parametrize("function", [norm, softmax, chosen], ids=lambda f: f.__name__)
@@ -233,11 +233,11 @@ def test_a_kernel_of_ones_own_is_counted_and_taken_as_it_is() -> None:
 
     (x,) = arguments(own)
     record = gl.traffic(own, x).record
-    assert {edge.why for edge in record.edges} == {KERNEL}
+    assert {edge.why for edge in record.edges} == {KERNEL_REASON}
     assert [(e.read_bytes, e.written_bytes) for e in record.expressions if e.name == "twice"] == [
         (N * F, N * F)
     ]
-    program = Program(Plan(traced(own, x.copy())))
+    program = Program(Plan(trace_function(own, x.copy())))
     np.testing.assert_allclose(program([x * 3]).get(), 6 * x.get() + 1, rtol=1e-6)
 
 
@@ -250,7 +250,7 @@ def test_kernels_that_a_function_makes_are_followed() -> None:
     (x,) = arguments(function)
     record = gl.traffic(function, x).record
     assert [e.name for e in record.expressions if e.kernel >= 0] == ["half", "add", "total", "gelu"]
-    results = Program(Plan(traced(function, x.copy())))([x])
+    results = Program(Plan(trace_function(function, x.copy())))([x])
     for result, array in zip(results, function(x), strict=True):
         np.testing.assert_allclose(result.get(), array.get(), rtol=1e-5)
 
@@ -307,7 +307,7 @@ def test_the_picture_has_a_description(tmp_path: Any) -> None:
     report = gl.traffic(norm, *arguments(norm))
     text = report.describe()
     assert "7 passes as written" in text
-    assert text.count(REDUCTION) == 1, "a reason is shown once for all its boundaries"
+    assert text.count(REDUCTION_REASON) == 1, "a reason is shown once for all its boundaries"
     assert report.save(tmp_path / "norm.png").stat().st_size > 10_000
     assert "true_divide" in report.save(tmp_path / "norm.html").read_text(encoding="utf-8")
 
@@ -358,7 +358,7 @@ def test_a_record_has_each_expression_and_each_way_to_make_kernels() -> None:
     passes = record.expressions[3:]
     assert all(e.time_ns > 0 for e in (*passes, *record.kernels))
     assert [e.time_ns for e in record.expressions[:3]] == [0, 0, 0]
-    assert [(e.first, e.then, e.why) for e in record.edges] == [(3, 4, MATMUL)]
+    assert [(e.first, e.then, e.why) for e in record.edges] == [(3, 4, MATMUL_REASON)]
     written, maps, fused, rows = record.ways
     assert [(w.way, w.kernels, w.moved_bytes, w.flop) for w in record.ways] == [
         ("as written", 5, 183 * F + 288, 300),
@@ -398,7 +398,7 @@ def test_a_record_has_each_expression_and_each_way_to_make_kernels() -> None:
 def test_operations_are_counted_by_what_is_computed(
     function: Callable[..., Any], shapes: list[tuple[int, ...]], flop: int
 ) -> None:
-    trace = traced(function, *(cp.ones(shape, dtype=cp.float32) for shape in shapes))
+    trace = trace_function(function, *(cp.ones(shape, dtype=cp.float32) for shape in shapes))
     assert traffic._count_flop(Plan(trace, "single"), trace.nodes[-1]) == flop
 
 

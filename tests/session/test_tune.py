@@ -339,7 +339,7 @@ def test_the_best_has_the_smallest_median_and_interrupted_candidates_are_named(
     assert [(c.name, c.times_ns) for c in choice.candidates] == [
         (name, () if name == "wrong" else times_ns) for name, times_ns in times.items()
     ]
-    assert choice.key == tune.key_of((cp.ones(3),))
+    assert choice.key == tune.make_key((cp.ones(3),))
     assert choice.provenance == tuned.record.provenance == session.backend().provenance
     for part in ("5 candidates", "1 key", "fast", choice.provenance.of_results_and_times):
         assert part in repr(tuned)
@@ -348,7 +348,7 @@ def test_the_best_has_the_smallest_median_and_interrupted_candidates_are_named(
 
 def test_a_key_names_the_device_the_versions_and_the_arguments() -> None:
     x = cp.ones((4, 6), "f4")
-    device, versions, *args = tune.key_of((x, x.T, x[:, ::2], cp.ones((), "i8"), 3, "a"))
+    device, versions, *args = tune.make_key((x, x.T, x[:, ::2], cp.ones((), "i8"), 3, "a"))
     assert device == "virtual T4 (sm_75, 40 SMs)"
     assert versions == f"CuPy {cp.__version__}, CUDA {cp.cuda.runtime.runtimeGetVersion()}"
     assert args == [

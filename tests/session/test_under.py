@@ -42,7 +42,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
 
 
 def looked(limit_s: float = 30.0, *options: str, refusal: Callable[[str], str] = lambda text: "") -> Any:
-    return under.run("look", options, lambda: JOB, refusal, limit_s)
+    return under.run_under_tool("look", options, lambda: JOB, refusal, limit_s)
 
 
 def test_the_tool_runs_this_python_with_the_job_on_the_same_device(
@@ -123,9 +123,9 @@ def test_a_tool_that_takes_too_long_is_ended_with_its_processes(
     parent, child = map(int, (tmp_path / "pids").read_text().split())
     assert not psutil.pid_exists(parent)
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
-    assert "did not finish within 60 s" in under.run("look", (), lambda: JOB, lambda text: "")[2], (
-        "the default"
-    )
+    assert (
+        "did not finish within 60 s" in under.run_under_tool("look", (), lambda: JOB, lambda text: "")[2]
+    ), "the default"
 
 
 def test_a_large_file_is_read_to_one_byte_beyond_the_limit(tool: Callable[[str], None]) -> None:
@@ -214,7 +214,7 @@ def test_a_launch_over_copies_gives_the_same_result(monkeypatch: pytest.MonkeyPa
     copies: list[Any] = []
     monkeypatch.setattr(cp, "asarray", lambda data: copies.append(cp.array(data)) or copies[-1])  # type: ignore[func-returns-value]
     source = KernelSource("add<float>", CODE, ("-std=c++17",), ("add<float>",))
-    nvidia.launched(source, (1, 1, 1), (30, 1, 1), (args[0], (bounds, data, 0), np.float32(5)), 4 * 30)
+    nvidia.launch_copy(source, (1, 1, 1), (30, 1, 1), (args[0], (bounds, data, 0), np.float32(5)), 4 * 30)
     assert copies[-1].view("f4").tolist() == list(range(15, 45))
     assert whole[10:12].get().tolist() == [10, 11]
 
@@ -235,7 +235,7 @@ def test_a_launch_gets_its_shared_memory(static: int, shared: int, monkeypatch: 
     monkeypatch.setattr(gl.cp, "asarray", lambda data: copies.append(asarray(data)) or copies[-1])  # type: ignore[func-returns-value]
     args = nvidia._detach_arguments((gl.cp.zeros(4, dtype="f4")[1:],))
     source = KernelSource("k", PLAIN, (f"-DSTATIC={static}",))
-    nvidia.launched(source, (1, 1, 1), (1, 1, 1), args, shared)
+    nvidia.launch_copy(source, (1, 1, 1), (1, 1, 1), args, shared)
     assert copies[0].view("f4").tolist() == [2, 0, 0]
 
 
@@ -253,7 +253,7 @@ def test_a_kernel_is_compiled_with_line_numbers(
         return SimpleNamespace(get_function=lambda name: lambda *launch, **more: None)
 
     monkeypatch.setattr(session, "cp", lambda: SimpleNamespace(RawModule=module, asarray=np.asarray))
-    nvidia.launched(KernelSource("f<int>", "c", options, ("f<int>",)), (2, 1, 1), (3, 1, 1), (7,), 0)
+    nvidia.launch_copy(KernelSource("f<int>", "c", options, ("f<int>",)), (2, 1, 1), (3, 1, 1), (7,), 0)
     assert modules == [{"code": "c", "options": compiled, "name_expressions": ("f<int>",)}]
 
 
@@ -263,16 +263,16 @@ def test_the_checks_of_a_report_that_could_not_run_are_named(monkeypatch: pytest
     def run(tool: str, options: Any, job: Any, refusal: Any, limit_s: float) -> tuple[bytes, str, str]:
         return (REPORT, "", "") if options is TOOL_OPTIONS["memory"] else (b"", "", "it was busy")
 
-    monkeypatch.setattr(nvidia, "run", run)
+    monkeypatch.setattr(nvidia, "run_under_tool", run)
     launch = Launch.of(gl.cp.RawKernel(PLAIN.replace("STATIC", "1"), "k"), (2, 3), 4, (np.int32(6),), 8)
-    report = nvidia.check(launch, ("race", "memory"))
+    report = nvidia.run_sanitizer(launch, ("race", "memory"))
     (hazard,) = report.hazards
     assert (hazard.kind, hazard.second.line) == ("out of bounds", 3)
     assert (report.grid, report.block, report.shared_bytes) == ((2, 3, 1), (4, 1, 1), 8)
     assert report.tools == ("memory",)
     assert "it was busy" in report.left_out
     assert report.provenance.device == session.backend().provenance.device
-    nothing = nvidia.check(launch, ("race",))
+    nothing = nvidia.run_sanitizer(launch, ("race",))
     assert (nothing.unavailable, nothing.hazards, nothing.tools) == ("it was busy", (), ())
 
 

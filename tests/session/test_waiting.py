@@ -25,7 +25,7 @@ from gpulab_course.teach.judge.exercise import KernelExercise
 from tests.session.kernels import FOREVER
 from tests.session.notebooks import printed, run
 from virtualgpu.compile import nvrtc
-from virtualgpu.records.launch.whereabouts import Whereabouts
+from virtualgpu.records.launch.whereabouts import LaunchProgress
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
@@ -163,7 +163,7 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
 
 def test_a_kernel_s_line_comes_after_two_seconds_and_then_every_second(cell: Cell) -> None:
     line = waiting.KernelLine()
-    where = Whereabouts("spin", line=0, source_text="", block=(2, 0, 0), ended=1200, blocks=5000)
+    where = LaunchProgress("spin", line=0, source_text="", block=(2, 0, 0), ended=1200, blocks=5000)
     texts = []
     for after_s in (1.9, 2.0, 2.9, 3.0, 9.5, 10.4, 10.5):
         cell.now_s = 100.0 + after_s
@@ -260,7 +260,7 @@ def test_a_check_begins_as_many_steps_as_it_announces(name: str, counted: dict[s
 def test_ladders_and_comparisons_begin_as_many_steps_as_they_announce(counted: dict[str, list[int]]) -> None:
     with session.on_device("virtual:T4"):
         assert counted == {}
-        sizes = hierarchy.measure().working_set_bytes.size
+        sizes = hierarchy.measure_hierarchy().working_set_bytes.size
         x = cp.arange(1000, dtype=np.float32)
         gl.graph(lambda x: x * 2 + 1, x).compare(repeats=1)
     assert counted == {"gl.memory_hierarchy": [sizes + 1, sizes + 1], "graph.compare": [4, 4]}

@@ -23,7 +23,7 @@ from gpulab.analysis.critical_path import find_critical_path
 from gpulab.analysis.files.read import open_file
 from gpulab.analysis.files.write import save_timeline
 from gpulab.analysis.gaps import find_gaps
-from gpulab.analysis.overlap import overlap
+from gpulab.analysis.overlap import find_overlaps
 from tests.trace.programs import MODELLED, program, simulate
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
@@ -331,7 +331,7 @@ def test_operations_without_a_duration_are_left_out_and_counted(file: Path) -> N
 def test_a_trace_without_a_gpu_says_what_to_record(file: Path) -> None:
     file.write_text(json.dumps([event("cpu_op", "aten::add", 1 + n, 0.5, 9, 9) for n in range(3)]))
     timeline = open_file(file)
-    assert sentences.sentence(timeline).endswith(
+    assert sentences.describe_timeline(timeline).endswith(
         ": no GPU work; 3 ranges of the host. It contains no GPU activity. Record it with "
         "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
     )
@@ -555,7 +555,7 @@ def test_random_damage_ends_in_an_error_or_a_timeline(busy: Timeline, file: Path
         opened += 1
         assert all(isinstance(a, Activity) for a in timeline.activities)
         assert all(isinstance(r, NvtxRange) for r in timeline.ranges)
-        overlap(timeline), find_gaps(timeline), find_critical_path(timeline)
+        find_overlaps(timeline), find_gaps(timeline), find_critical_path(timeline)
     assert 30 < opened < 200
 
 

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 import virtualgpu.cp as cp
-from gpulab.analysis.overlap import MAX_STREAMS, by_engine, by_stream, length_ns, overlap
+from gpulab.analysis.overlap import (
+    MAX_STREAMS,
+    find_overlaps,
+    group_by_engine,
+    group_by_stream,
+    sum_interval_ns,
+)
 from tests.trace.programs import kernel, timeline_of
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
@@ -77,9 +83,9 @@ def generated(seed: int, count: int, span: int, longest: int) -> Timeline:
 
 
 def check(timeline: Timeline) -> int:
-    engines = by_engine(timeline)
-    streams = by_stream(timeline)
-    pairs = overlap(timeline)
+    engines = group_by_engine(timeline)
+    streams = group_by_stream(timeline)
+    pairs = find_overlaps(timeline)
     assert len(pairs) == sum(len(g) * (len(g) - 1) // 2 for g in (engines, streams))
     for pair in pairs:
         column = "engine" if pair.first in engines else "stream"
@@ -106,7 +112,7 @@ def test_overlap_of_generated_timelines_equals_sql(seed: int) -> None:
     ],
 )
 def test_length_of_a_union(spans: list[tuple[int, int]], length: int) -> None:
-    assert length_ns(np.array(spans, np.int64).reshape(-1, 2).T) == length
+    assert sum_interval_ns(np.array(spans, np.int64).reshape(-1, 2).T) == length
     assert len({t for a, b in spans for t in range(a, b)}) == length
 
 
@@ -147,7 +153,7 @@ def test_overlap_of_recorded_timelines_equals_sql_and_grows_with_streams(machine
     for streams in (1, 3):
         timeline = recorded(machine, lambda streams=streams: overlapped(streams))  # type: ignore[misc]
         check(timeline)
-        shares.append({(o.first, o.second): o.percent for o in overlap(timeline)}["compute", "H2D"])
+        shares.append({(o.first, o.second): o.percent for o in find_overlaps(timeline)}["compute", "H2D"])
     assert shares[0] == 0
     assert shares[1] > 30
 
@@ -158,7 +164,7 @@ def test_the_streams_with_most_operations_are_compared() -> None:
         for stream in range(200)
         for turn in range(1 + stream)
     ]
-    pairs = overlap(timeline_of(sorted(activities, key=lambda a: a.start_ns), 5000))
+    pairs = find_overlaps(timeline_of(sorted(activities, key=lambda a: a.start_ns), 5000))
     assert len(pairs) == MAX_STREAMS * (MAX_STREAMS - 1) // 2
     names = {name for pair in pairs for name in (pair.first, pair.second)}
     assert names == {f"stream {stream}" for stream in range(200 - MAX_STREAMS, 200)}
@@ -170,6 +176,6 @@ def test_engines_of_two_devices_are_separate(machine: Machine) -> None:
             with cp.cuda.Device(device):
                 cp.zeros(1 << 22, cp.float32).fill(1)
 
-    pairs = {(o.first, o.second) for o in overlap(recorded(machine, work))}
+    pairs = {(o.first, o.second) for o in find_overlaps(recorded(machine, work))}
     assert ("compute of device 0", "compute of device 1") in pairs
     assert ("default stream of device 0", "default stream of device 1") in pairs

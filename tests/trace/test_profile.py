@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpulab.analysis.profile import profile
+from gpulab.analysis.profile import make_profile
 from tests.trace.programs import kernel, timeline_of
 from virtualgpu.records import Activity, HostCall, NvtxRange, SourceLine, Synchronization, Timeline
 
@@ -82,7 +82,7 @@ def in_sql(timeline: Timeline) -> sqlite3.Connection:
 def test_sums_of_kernels_and_ranges_equal_sql() -> None:
     for seed in range(5):
         timeline = made_up(seed)
-        summary = profile(timeline)
+        summary = make_profile(timeline)
         db = in_sql(timeline)
         rows = [
             (k.key, k.count, k.device_time_total_ns, k.device_time_ns, k.moved_bytes, k.flop)
@@ -109,7 +109,7 @@ def test_copies_are_summed_by_direction_and_kind_of_memory() -> None:
         for index, a in enumerate(timeline.activities)
         for kind, way, pinned in [kinds[index % 4]]
     ]
-    summary = profile(
+    summary = make_profile(
         replace(timeline, activities=tuple(activities), note="cut"), "mine", before_bytes=7, peak_bytes=9
     )
     expected = []
@@ -128,7 +128,7 @@ def test_copies_are_summed_by_direction_and_kind_of_memory() -> None:
         (c.way, c.pinned, c.count, c.size_bytes, c.device_time_total_ns) for c in summary.copies
     ] == sorted(expected, key=lambda row: -row[-1])
     assert summary.kernels == ()
-    (copies,) = profile(replace(timeline, activities=tuple(activities[1:2]))).copies
+    (copies,) = make_profile(replace(timeline, activities=tuple(activities[1:2]))).copies
     assert (copies.way, copies.pinned, copies.count, copies.size_bytes) == ("HtoD", False, 1, 100)
     busy = {t for a in activities for t in range(a.start_ns, a.end_ns)}
     assert (summary.busy_ns, summary.wall_ns) == (len(busy), 30_000)
@@ -138,11 +138,11 @@ def test_copies_are_summed_by_direction_and_kind_of_memory() -> None:
 
 def test_lines_name_each_operation_once() -> None:
     timeline = made_up()
-    first = profile(timeline).lines[0]
+    first = make_profile(timeline).lines[0]
     activities = [a for a in timeline.activities if a.correlation_id % 5 == first.source.line]
     assert (first.source.file, first.count) == ("cell [1]", len(activities))
     assert first.keys == tuple(dict.fromkeys(a.name for a in activities))
-    times = [line.device_time_total_ns for line in profile(timeline).lines]
+    times = [line.device_time_total_ns for line in make_profile(timeline).lines]
     assert times == sorted(times, reverse=True)
 
 
@@ -151,11 +151,11 @@ def test_nodes_of_a_graph_have_the_line_of_its_launch() -> None:
     nodes = [kernel(n, 0, 10 * n, 11 * n, graph_id=1) for n in (3, 5, 6, 7, 8, 9)]
     calls = [HostCall("cudaGraphLaunch", 2 * n, 2 * n + 1, 0, n, SourceLine("p", n)) for n in (5, 8)]
     timeline = replace(made_up(), activities=tuple(nodes), calls=tuple(calls), ranges=())
-    assert [(line.source.line, line.keys, line.count) for line in profile(timeline).lines] == [
+    assert [(line.source.line, line.keys, line.count) for line in make_profile(timeline).lines] == [
         (5, ("k5", "k6", "k7"), 3),
         (8, ("k8", "k9"), 2),
     ]
-    assert profile(replace(timeline, calls=())).lines == ()
+    assert make_profile(replace(timeline, calls=())).lines == ()
 
 
 def test_a_range_nested_in_one_of_the_same_name_counts_once() -> None:
@@ -165,21 +165,21 @@ def test_a_range_nested_in_one_of_the_same_name_counts_once() -> None:
     ]
     call = HostCall("cuLaunchKernel", 20, 25, 0, 1)
     timeline = replace(made_up(), ranges=tuple(nested), calls=(call,), activities=(kernel(1, 0, 30, 530),))
-    (step,) = profile(timeline).ranges
+    (step,) = make_profile(timeline).ranges
     assert (step.count, step.cpu_time_total_ns) == (3, 130)
     assert (step.device_time_total_ns, step.operations) == (500, 1)
-    assert profile(replace(timeline, calls=())).ranges[0].device_time_total_ns is None
+    assert make_profile(replace(timeline, calls=())).ranges[0].device_time_total_ns is None
 
 
 def test_shapes_are_separate_rows_and_unknown_bytes_stay_unknown() -> None:
     timeline = made_up()
-    summary = profile(timeline, by_shape=True, occupancy=lambda kernel: 0.5)
+    summary = make_profile(timeline, by_shape=True, occupancy=lambda kernel: 0.5)
     assert {(k.key, k.block) for k in summary.kernels} == {
         (a.name, a.block) for a in timeline.activities if a.block
     }
     assert all(k.occupancy == 0.5 for k in summary.kernels)
     (first, *others) = (a for a in timeline.activities if a.name == "kernel_0")
-    other = profile(
+    other = make_profile(
         replace(timeline, activities=(replace(first, moved_bytes=None), *others)),
         occupancy=lambda kernel: None if kernel == first else 1.0,
     ).kernel("kernel_0")
@@ -191,7 +191,7 @@ def test_occupancy_is_a_mean_over_the_time() -> None:
     launches = [kernel(n, 0, 0, time_ns, name="k", block=(n, 1, 1)) for n, time_ns in ((1, 100), (2, 300))]
     timeline = replace(made_up(), activities=tuple(launches))
     shares = {(1, 1, 1): 1.0, (2, 1, 1): 0.2}
-    row = profile(timeline, occupancy=lambda a: shares[a.block or (0, 0, 0)]).kernel("k")
+    row = make_profile(timeline, occupancy=lambda a: shares[a.block or (0, 0, 0)]).kernel("k")
     assert np.isclose(row.occupancy or 0, (100 * 1.0 + 300 * 0.2) / 400)
 
 
@@ -214,9 +214,9 @@ def test_waits_of_the_host_are_summed_by_line() -> None:
         wait("STREAM_WAIT_EVENT", 9),
         wait("STREAM_SYNCHRONIZE", 3, hidden=True),
     )
-    summary = profile(replace(made_up(), synchronizations=waits)).waits
+    summary = make_profile(replace(made_up(), synchronizations=waits)).waits
     assert {w.key for w in summary} == {"call"}
-    unnamed = profile(replace(made_up(), synchronizations=(replace(waits[0], name=""),))).waits
+    unnamed = make_profile(replace(made_up(), synchronizations=(replace(waits[0], name=""),))).waits
     assert [w.key for w in unnamed] == ["STREAM_SYNCHRONIZE"]
     assert [(w.source.line, w.count, w.cpu_time_total_ns, w.hidden) for w in summary if w.source] == [
         (3, 1, 30, True),

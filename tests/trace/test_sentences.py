@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpulab.analysis.sentences import lines_text, sentence
+from gpulab.analysis.sentences import describe_timeline, format_lines
 from tests.trace.programs import Step, simulate
 from virtualgpu.records import SourceLine, Timeline
 
 
 def ran(timeline: Timeline) -> str:
-    return sentence(timeline).partition(": ")[2]
+    return describe_timeline(timeline).partition(": ")[2]
 
 
 def test_work_is_counted_by_kind_stream_and_device() -> None:
@@ -43,7 +43,7 @@ def test_copies_are_counted_by_direction() -> None:
 
 def test_up_to_three_lines_are_named() -> None:
     first, *others = lines = [SourceLine("cell [1]", number, "") for number in range(1, 5)]
-    assert lines_text([None]) == lines_text([]) == ""
-    assert lines_text([first, None, first]) == " in cell [1], line 1"
-    assert lines_text(others) == " in cell [1], line 2, cell [1], line 3 and cell [1], line 4"
-    assert lines_text(lines).endswith("line 3 and others")
+    assert format_lines([None]) == format_lines([]) == ""
+    assert format_lines([first, None, first]) == " in cell [1], line 1"
+    assert format_lines(others) == " in cell [1], line 2, cell [1], line 3 and cell [1], line 4"
+    assert format_lines(lines).endswith("line 3 and others")

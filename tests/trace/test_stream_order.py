@@ -9,7 +9,7 @@ import pytest
 
 from gpulab.analysis import hazards
 from gpulab.analysis.hazards import find_stream_hazards
-from gpulab.analysis.uses import overlap
+from gpulab.analysis.uses import regions_overlap
 from virtualgpu.records import Provenance, SourceLine
 from virtualgpu.records.acts import (
     HOST,
@@ -215,10 +215,10 @@ def test_random_programs(seed: int) -> None:
 def test_overlap_of_regions_larger_than_a_numpy_item(size: int) -> None:
     large = Region(0, BASE, size)
     for address, meets in ((BASE + size - 6, True), (BASE + size, False)):
-        assert overlap(large, Region(0, address, 1, (3,), (2,))) is meets
+        assert regions_overlap(large, Region(0, address, 1, (3,), (2,))) is meets
     rows = Region(0, BASE, size, (2,), (2 * size,))
-    assert overlap(rows, Region(0, BASE + size + 2, 1, (3,), (2,))) is False
-    assert overlap(rows, Region(0, BASE + 2 * size, 1, (3,), (2,))) is True
+    assert regions_overlap(rows, Region(0, BASE + size + 2, 1, (3,), (2,))) is False
+    assert regions_overlap(rows, Region(0, BASE + 2 * size, 1, (3,), (2,))) is True
 
 
 def test_an_atomic_operation_does_not_hide_the_write_before_it() -> None:

@@ -42,7 +42,7 @@ from virtualgpu.records.faults.history import ElementHistory, Write
 from virtualgpu.records.faults.sandboxed import Culprit, SandboxRun
 from virtualgpu.records.hazards import StreamHazardKind
 from virtualgpu.records.launch.causes import Cause, LaunchCosts
-from virtualgpu.records.libraries import Calls, Candidate, Choice, Ending, Operation, Tuning
+from virtualgpu.records.libraries import Calls, Candidate, Choice, Operation, OperationCalls, Tuning
 from virtualgpu.records.memory import (
     AliveBlocks,
     AllocatorStatistics,
@@ -373,7 +373,7 @@ def streams(*kinds: StreamHazardKind, **fields: Any) -> StreamTable:
 # --- library calls --------------------------------------------------------------------------------------
 
 
-def ending(index: int, **fields: Any) -> Ending:
+def ending(index: int, **fields: Any) -> OperationCalls:
     """An operation that ends in a routine."""
     item = Operation("cupy", f"matmul {index}", "float32", "small", "row-major")
     defaults = {
@@ -382,10 +382,10 @@ def ending(index: int, **fields: Any) -> Ending:
         "libraries": ("cuBLAS", "CuPy's own"),
         "recorded": True,
     }
-    return Ending(operation=item, **(defaults | fields))
+    return OperationCalls(operation=item, **(defaults | fields))
 
 
-def calls(*endings: Ending, note: str = "") -> CallsTable:
+def calls(*endings: OperationCalls, note: str = "") -> CallsTable:
     """What a function's operations end in."""
     return CallsTable.of(Calls(provenance=H200, function="step", endings=endings, note=note))
 

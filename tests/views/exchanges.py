@@ -12,7 +12,7 @@ from gpulab.views import CollectiveView, PrecisionView, TrafficView
 from gpulab.views.layers.view import LayersView
 from tests.views import synthetic
 from virtualgpu.records.libraries.layers import CallLayers
-from virtualgpu.records.traffic import Expression, KernelSet, RedEdge, Traffic
+from virtualgpu.records.traffic import Expression, FusionBoundary, KernelSet, Traffic
 from virtualgpu.records.traffic.collective import Collective, CollectiveStep, Move, Operation
 from virtualgpu.records.traffic.ports import Crossing
 
@@ -122,10 +122,10 @@ def traffic() -> Traffic:
         *(expression(f"e{index}", "elementwise", index + 7, kernel=index + 3, read=1) for index in range(6)),
     )
     edges = (
-        RedEdge(3, 4, "a product needs all of it"),
-        RedEdge(1, 4, "a product needs all of it"),
-        RedEdge(4, 6, "a kernel of one's own"),
-        *(RedEdge(7 + index, 8 + index, f"reason {index}") for index in range(6)),
+        FusionBoundary(3, 4, "a product needs all of it"),
+        FusionBoundary(1, 4, "a product needs all of it"),
+        FusionBoundary(4, 6, "a kernel of one's own"),
+        *(FusionBoundary(7 + index, 8 + index, f"reason {index}") for index in range(6)),
     )
     ways = (
         KernelSet(way="as written", kernels=1, moved_bytes=64 * MIB, flop=900, time_ns=33_000),

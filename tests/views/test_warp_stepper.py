@@ -258,7 +258,7 @@ def test_moves_between_stops_are_those_that_a_walk_finds() -> None:
     steps = view.steps
     stops = sorted({step for stop in view.trace.stops for step in stop.step.tolist()})
     assert len(stops) > 4
-    visit_of = steps.visits.of.tolist()
+    visit_of = steps.visits.visit_of_step.tolist()
     for step_ in range(len(steps)):
         ahead = [s for s in stops if s > step_]
         earlier_stops = [s for s in stops if s < step_]

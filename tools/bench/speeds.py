@@ -202,7 +202,7 @@ def _record_works(folder: Path) -> Iterator[tuple[str, Work]]:
     from gpulab.allocators.steps import make_block_map, make_history
     from gpulab.analysis.files.read import open_file
     from gpulab.analysis.files.write import save_timeline
-    from gpulab.analysis.overlap import overlap
+    from gpulab.analysis.overlap import find_overlaps
     from gpulab.views.timeline.view import TimelineView
     from virtualgpu.model.placement import place_blocks
 
@@ -221,7 +221,7 @@ def _record_works(folder: Path) -> Iterator[tuple[str, Work]]:
         lambda: [make_block_map(block_history, map_step) for map_step in map_steps],
     )
     generated_records = intervals.generated(7, 100_000, 10_000_000, 900)
-    yield "overlap of 100,000 intervals", lambda: overlap(generated_records)
+    yield "overlap of 100,000 intervals", lambda: find_overlaps(generated_records)
     timeline = timelines.many()
     yield "timeline of 100,000 operations laid out", lambda: TimelineView(timeline).close()
     short_timeline = timelines.many(25_000)

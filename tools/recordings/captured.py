@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from gpulab.lab.links.runs import Run
+from gpulab.lab.links.runs import ScheduleRun
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -184,23 +184,23 @@ class Ways:
 
 def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> None:
     """Time every schedule of an all-reduce in three ways, and check the sums that a graph computes."""
-    from gpulab.lab.links.schedules import ALGORITHMS, bounds_of, schedule_of
+    from gpulab.lab.links.schedules import ALGORITHMS, find_bounds, make_schedule
 
     timers = Ways(cp, gpus)
     for size in sizes:
         for algorithm in ALGORITHMS:
-            _, steps = schedule_of("all-reduce", algorithm, gpus)
-            run = Run(cp, gpus, bounds_of(size // 4, steps))
+            _, steps = make_schedule("all-reduce", algorithm, gpus)
+            run = ScheduleRun(cp, gpus, find_bounds(size // 4, steps))
             streams = [
                 (gpu, stream) for gpu, stream_pair in enumerate(run._streams) for stream in stream_pair
             ]
 
             for slices in sorted({1, run.slices}):
 
-                def issue(run: Run = run, steps: Any = steps, slices: int = slices) -> None:
-                    run.forget()
+                def issue(run: ScheduleRun = run, steps: Any = steps, slices: int = slices) -> None:
+                    run.discard_events()
                     for step in steps:
-                        run.give(step, slices)
+                        run.submit_step(step, slices)
 
                 issue()
                 run.wait()
@@ -210,7 +210,7 @@ def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> N
                     "slices": slices,
                     **timers.times(streams, issue),
                 }
-                run.forget()
+                run.discard_events()
                 row["right"] = _is_right(run, steps, slices, timers)
                 row["by_steps_us"] = _time_steps(run, steps, slices)
                 tell("schedules", row)
@@ -218,22 +218,22 @@ def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> N
             cp.get_default_memory_pool().free_all_blocks()
 
 
-def _is_right(run: Run, steps: Any, slices: int, timers: Ways) -> bool | None:
+def _is_right(run: ScheduleRun, steps: Any, slices: int, timers: Ways) -> bool | None:
     """Return whether one launch of the graph leaves the sums on all GPUs; None if there is no graph."""
     if "graph" in timers.failed:
         return None
-    run.begin_again()
-    run.as_graph(steps, slices)()
-    return all(run.right("all-reduce"))
+    run.restore_arrays()
+    run.capture_graph(steps, slices)()
+    return all(run.check_results("all-reduce"))
 
 
-def _time_steps(run: Run, steps: Any, slices: int) -> float:
+def _time_steps(run: ScheduleRun, steps: Any, slices: int) -> float:
     times_us = []
     for _ in range(WARM + ROUNDS):
         spent_ns = 0
         for step in steps:
             begin_ns = time.perf_counter_ns()
-            run.give(step, slices)
+            run.submit_step(step, slices)
             run.wait()
             spent_ns += time.perf_counter_ns() - begin_ns
         times_us.append(spent_ns / 1000)

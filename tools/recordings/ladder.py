@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prefix = re.sub(r"\W+", "_", device.lower().removeprefix("nvidia ")).split("_")[0]
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     driver = session.backend().device_info().driver
-    record = as_recorded(hierarchy.measure(), f"{date}, driver {driver}")
+    record = as_recorded(hierarchy.measure_hierarchy(), f"{date}, driver {driver}")
     options.out.mkdir(parents=True, exist_ok=True)
     path = save(record, options.out / f"{prefix}.npz")
     print(f"{path.name}: {path.stat().st_size:,} bytes")

@@ -189,7 +189,7 @@ def compared(record: dict[str, Any]) -> list[str]:
 
 def ship(runs: Sequence[dict[str, Any]]) -> list[Path]:
     """Write the records of runs into the package, one file for each number of GPUs, and return the paths."""
-    folder = Path(records.__file__).resolve().parents[2] / records.FOLDER
+    folder = Path(records.__file__).resolve().parents[2] / records.RECORDS_FOLDER
     paths = []
     for gpus, record in shipped(runs).items():
         paths.append(folder / f"{record['gpu'].lower()}x{gpus}.json")

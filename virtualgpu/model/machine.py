@@ -29,7 +29,7 @@ from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.orders.deferral import StreamDeferral
 from virtualgpu.model.queue import WorkQueue
 from virtualgpu.records import DeviceInfo
-from virtualgpu.records.launch.whereabouts import Onlooker
+from virtualgpu.records.launch.whereabouts import LaunchObserver
 from virtualgpu.records.libraries import LibraryCall
 from virtualgpu.records.traffic.ports import LinkKind
 
@@ -147,7 +147,7 @@ class Machine:
         self,
         infos: Sequence[DeviceInfo],
         stdout: Callable[[str], None] = _print_output,
-        onlooker: Callable[[], Onlooker] | None = None,
+        onlooker: Callable[[], LaunchObserver] | None = None,
         links: LinkKind | None = None,
     ) -> None:
         if not infos:

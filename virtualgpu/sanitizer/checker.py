@@ -88,21 +88,21 @@ class Access:
 class FindingOccurrences:
     """The occurrences of a finding at one pair of instructions, with the accesses of the first occurrence.
 
-    The field ``what`` is the kind of finding, as defined in `shadow`; ``start`` is the address of the memory
-    region, and ``word`` is the number of the granule within the region. ``first`` is the earlier access with
-    which the ``second`` one conflicts.
+    The field ``finding_kind`` is the kind of finding, as defined in `shadow`; ``start`` is the address of the
+    memory region, and ``word`` is the number of the granule within the region. ``first`` is the earlier
+    access with which the ``second`` one conflicts.
     """
 
-    what: int
+    finding_kind: int
     space: str
     count: int
     start: int
     word: int
     second: Access
     first: Access | None = None
-    wrote: tuple[bool, bool] = (False, False)
+    are_writes: tuple[bool, bool] = (False, False)
     relation: int = 0
-    agree: bool = False
+    values_agree: bool = False
 
 
 class Findings(Protocol):
@@ -194,13 +194,13 @@ class Checker:
         self._arrivals: dict[int, list[Arrival]] = {}  # arrivals at barrier 0, by block
         shared_state.threads = warp_count * layout.LANES
         shared_state.warps = warp_count
-        shared_state.shift = shape.granule_bytes.bit_length() - 1
+        shared_state.word_shift = shape.granule_bytes.bit_length() - 1
         shared_state.races = races
         shared_state.shuffles = shuffles
-        shared_state.partial = races and partial
+        shared_state.has_partial_waits = races and partial
         shared_state.shared_words = -(-shape.shared_bytes // shape.granule_bytes)
         shared_state.local_words = -(-shape.local_bytes // shape.granule_bytes)
-        shared_state.room = structures.ENTRY_CAPACITY // 2
+        shared_state.entry_limit = structures.ENTRY_CAPACITY // 2
         self._entries = self._new_table(_FINDING_DTYPE, structures.ENTRY_CAPACITY)
         shared_state.entries = self._entries.ctypes.data
         self._site_rows = (structures.Site * max(len(accesses), 1))()  # type: ignore[operator]
@@ -210,7 +210,7 @@ class Checker:
             waits_for_block[: len(function.instructions)] = [
                 cfg.is_block_barrier(i) and cfg.waits_for_all(i) for i in function.instructions
             ]
-            shared_state.joins = waits_for_block.ctypes.data
+            shared_state.waits_for_block = waits_for_block.ctypes.data
         if heap and memory.heap is not None:
             self.watch_heap(memory.heap)
         self._find_regions()
@@ -282,7 +282,7 @@ class Checker:
         block_state = self.ordering.slot(block).block_state
         fenced_mask, wide_fence_mask = (
             ctypes.c_int32.from_address(lanes + 4 * warp).value
-            for lanes in (block_state.fenced, block_state.wide)
+            for lanes in (block_state.fenced_lanes, block_state.wide_fences)
         )
         # Waiting warps get a turn, or this warp would run ahead and publish its next accesses as well.
         return self._flags.handle_access(site, block, warp, addresses, mask, fenced_mask, wide_fence_mask)
@@ -332,25 +332,25 @@ class Checker:
         site_row.number = site_number
         site_row.space = _SPACES[site.space if self._collects_findings else ""]
         site_row.parts = max(site.size_bytes // self.granule_bytes, 1)
-        site_row.scalar = site.scalar
+        site_row.stores_scalar = site.stores_scalar
         site_row.reads = site.reads
         site_row.writes = site.writes
         site_row.kind_global = site.kind("global")
         site_row.kind_shared = site.kind("shared")
-        site_row.meets = site.strong or site.volatile
+        site_row.synchronizes = site.is_strong or site.volatile
         site_row.releases = site.releases
         site_row.step = structures.COPY_ISSUED * site.copies
-        site_row.bulk = site.bulk
-        site_row.awaits = site.awaits
-        site_row.low, site_row.high = UNBOUNDED
+        site_row.is_bulk_copy = site.is_bulk_copy
+        site_row.awaits_mbarrier = site.awaits_mbarrier
+        site_row.low_address, site_row.high_address = UNBOUNDED
         if self.strays:
-            site_row.low = site.low
-            site_row.high = site.high - site.size_bytes
+            site_row.low_address = site.low_address
+            site_row.high_address = site.high_address - site.size_bytes
         site_row.known = 1
 
     def _make_site(self, site_number: int, i: ir.Instruction, stores_scalar: bool) -> Site:
         description = make_site(site_number, i, self.bounds(i), self.polled)
-        return description if stores_scalar else replace(description, scalar=False)
+        return description if stores_scalar else replace(description, stores_scalar=False)
 
     def _number_site(self, i: ir.Instruction, describe: Callable[[int], Site]) -> int:
         site_number = self._numbers.get(id(i))
@@ -370,7 +370,9 @@ class Checker:
             region.written = write_table.ctypes.data
             self._written_granules[region.start] = write_table
         if self.races:
-            region.quiet = self._writable_starts is not None and region.start not in self._writable_starts
+            region.is_unwritten = (
+                self._writable_starts is not None and region.start not in self._writable_starts
+            )
             try:
                 if granule_count > _REGION_WORDS:
                     raise MemoryError
@@ -425,7 +427,7 @@ class Checker:
         if number == 0:
             block_state = self.ordering.slot(block).block_state
             block_state.wait_pc = -1
-            block_state.mixed = 0
+            block_state.has_mixed_barriers = 0
             arrivals = self._arrivals.pop(block, [])
             for other_arrival in arrivals[1:]:
                 self.findings.add_divergent_barrier(block, other_arrival, arrivals[0])

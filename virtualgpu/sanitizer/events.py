@@ -78,7 +78,7 @@ def handle_lane_barrier(
 def handle_warp_sync(context: Context, block: Block, checker: Checker, members: int, mask: int) -> None:
     """Record a call of ``__syncwarp``, in which each lane waits for the lanes in its own mask."""
     if block.known == 0:
-        call_function(block.ask, context, ALLOCATE_MATRIX, 0, 0, 0)
+        call_function(block.callback, context, ALLOCATE_MATRIX, 0, 0, 0)
     remaining_lanes = mask
     while remaining_lanes:
         lane = find_lowest_bit(remaining_lanes)
@@ -90,7 +90,7 @@ def handle_warp_sync(context: Context, block: Block, checker: Checker, members: 
 def check_block_arrival(context: Context, block: Block, checker: Checker, lanes: int, mask: int) -> None:
     """Check that all threads of the block arrive at the same barrier as the given lanes."""
     pc = load64(lanes)
-    if mask == 0 or checker.joins == 0 or load8(checker.joins + pc) == 0:
+    if mask == 0 or checker.waits_for_block == 0 or load8(checker.waits_for_block + pc) == 0:
         return
     running_mask = 0
     warp_frame = context.frames + context.warp * context.frame_stride
@@ -100,22 +100,22 @@ def check_block_arrival(context: Context, block: Block, checker: Checker, lanes:
             running_mask = running_mask | 1 << lane
         lane += 1
     if mask != running_mask:
-        call_function(block.ask, context, layout.AT_BLOCK_BARRIER, lanes, mask, 0)
+        call_function(block.callback, context, layout.AT_BLOCK_BARRIER, lanes, mask, 0)
     if block.wait_pc < 0:
         block.wait_pc = pc
         block.wait_warp = context.warp
         block.wait_mask = mask
     elif block.wait_pc != pc:
-        block.mixed = 1
-        call_function(block.ask, context, MIXED_BARRIER, lanes, mask, 0)
+        block.has_mixed_barriers = 1
+        call_function(block.callback, context, MIXED_BARRIER, lanes, mask, 0)
 
 
 def handle_block_release(context: Context, block: Block, checker: Checker) -> None:
     """Record that all threads of the block have passed barrier 0."""
     if block.has_unfenced_reads:
-        call_function(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
-    if block.mixed or block.arrived:
-        call_function(block.ask, context, layout.BLOCK_OPENS, 0, 0, 0)
+        call_function(block.callback, context, LEARN_MESSAGES, 0, 0, 0)
+    if block.has_mixed_barriers or block.arrived:
+        call_function(block.callback, context, layout.BLOCK_OPENS, 0, 0, 0)
     else:
         block.wait_pc = -1
         full_barrier(context, block, checker)
@@ -130,7 +130,7 @@ def check_shuffle(
         lane = find_lowest_bit(remaining_lanes)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         if mask >> load64(lanes + 8 * lane) & 1 == 0:
-            call_function(block.ask, context, layout.SHUFFLE, lanes, mask, values)
+            call_function(block.callback, context, layout.SHUFFLE, lanes, mask, values)
             return
 
 
@@ -147,17 +147,17 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
         if mask == 0:
             return
         if site.known == 0:
-            call_function(block.ask, context, DESCRIBE_SITE, 0, site_number, values)
+            call_function(block.callback, context, DESCRIBE_SITE, 0, site_number, values)
         if site.space == NO_SPACE:
             return
-        if block.has_unfenced_reads and site.writes and site.meets == 0:
+        if block.has_unfenced_reads and site.writes and site.synchronizes == 0:
             # A store is never executed before the loads that it depends on; a load can be.
-            call_function(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
+            call_function(block.callback, context, LEARN_MESSAGES, 0, 0, 0)
         check_access(context, block, checker, site, lanes, mask, values, site.step)
-        if site.meets:
-            fenced_mask = load32(block.fenced + 4 * context.warp) & mask
+        if site.synchronizes:
+            fenced_mask = load32(block.fenced_lanes + 4 * context.warp) & mask
             if site.releases or checker.messages or (site.writes and fenced_mask):
-                call_function(block.ask, context, site_number, lanes, mask, values)
+                call_function(block.callback, context, site_number, lanes, mask, values)
     elif site_number == layout.AT_BLOCK_BARRIER:
         check_block_arrival(context, block, checker, lanes, mask)
     elif site_number == layout.BLOCK_OPENS:
@@ -168,16 +168,16 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
         if checker.shuffles:
             check_shuffle(context, block, checker, lanes, mask, values)
     elif site_number == layout.FENCE or site_number == layout.BLOCK_FENCE:
-        address = block.fenced + 4 * context.warp
+        address = block.fenced_lanes + 4 * context.warp
         store32(address, load32(address) | mask)
         if site_number == layout.FENCE:
-            address = block.wide + 4 * context.warp
+            address = block.wide_fences + 4 * context.warp
             store32(address, load32(address) | mask)
             if block.has_unfenced_reads:
-                call_function(block.ask, context, LEARN_MESSAGES, 0, 0, 0)
+                call_function(block.callback, context, LEARN_MESSAGES, 0, 0, 0)
     elif site_number == layout.ARRIVE:
         block.arrived = 1
-        call_function(block.ask, context, site_number, lanes, mask, values)
+        call_function(block.callback, context, site_number, lanes, mask, values)
     else:
         copy_code = layout.COPY - site_number
         site = view_struct(Site, checker.sites + (copy_code >> 2) * SITE_BYTES)

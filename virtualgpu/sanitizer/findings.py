@@ -32,7 +32,7 @@ class Finding:
     """
 
     count: int
-    agree: bool
+    values_agree: bool
     space: str
     start: int
     word: int
@@ -45,7 +45,7 @@ class DivergentBarrier:
     """A barrier that only some threads reach, with the number of occurrences and the first occurrence."""
 
     block: int
-    here: Arrival
+    own_arrival: Arrival
     other: Arrival | None
     count: int = 0
 
@@ -72,25 +72,25 @@ class Findings:
         source_line = self.sites[second_access.site].line
         finding = Finding(
             occurrences.count,
-            occurrences.agree,
+            occurrences.values_agree,
             occurrences.space,
             occurrences.start,
             occurrences.word,
             first_access,
             second_access,
         )
-        if occurrences.what == structures.UNWRITTEN:
+        if occurrences.finding_kind == structures.UNWRITTEN:
             self._add_finding((UNWRITTEN, occurrences.space, 0, source_line, 0), finding)
-        elif occurrences.what == structures.OUTSIDE_ARRAY:
+        elif occurrences.finding_kind == structures.OUTSIDE_ARRAY:
             self._add_finding(
-                (OUTSIDE_ARRAY, "global", self.sites[second_access.site].low, source_line, 0), finding
+                (OUTSIDE_ARRAY, "global", self.sites[second_access.site].low_address, source_line, 0), finding
             )
         else:
             assert first_access is not None
             finding_kind = (
                 PENDING_COPY
-                if occurrences.what == structures.PENDING_COPY
-                else _RACE_KINDS[occurrences.wrote]
+                if occurrences.finding_kind == structures.PENDING_COPY
+                else _RACE_KINDS[occurrences.are_writes]
             )
             self._add_finding(
                 (
@@ -131,7 +131,7 @@ class Findings:
         earlier_finding = self.found.get(key)
         if earlier_finding is not None:
             earlier_finding.count += finding.count
-            earlier_finding.agree &= finding.agree
+            earlier_finding.values_agree &= finding.values_agree
         elif len(self.found) < MAX_HAZARDS:
             self.found[key] = finding
         else:

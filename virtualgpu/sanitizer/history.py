@@ -52,7 +52,7 @@ class WatchedElement:
     start: int
     end: int
     sites: int
-    ask: int
+    callback: int
 
 
 def check_write(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
@@ -74,7 +74,7 @@ def check_write(context: Context, number: int, lanes: int, mask: int, values: in
                 address = 0
         if address < element.end and address + write_bytes > element.start:
             remaining_lanes = 0
-            call_function(element.ask, context, ELEMENT_WRITE - number, lanes, mask, 0)
+            call_function(element.callback, context, ELEMENT_WRITE - number, lanes, mask, 0)
 
 
 @functools.cache
@@ -219,7 +219,7 @@ class _ElementObserver:
         self._element.sites = self._sizes.ctypes.data
 
     def watch(self, ask: int) -> tuple[int, int]:
-        self._element.ask = ask
+        self._element.callback = ask
         return compile_write_observer().address, get_struct_address(self._element)
 
     def custom_event(

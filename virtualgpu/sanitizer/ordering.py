@@ -214,17 +214,17 @@ def make_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: b
 
     shared_words = shared.shared_words
     block_state.checker = get_struct_address(shared)
-    block_state.ask = ask
+    block_state.callback = ask
     block_state.number = -1
-    block_state.fenced = allocate_zeros(shared.warps, np.int32)
-    block_state.wide = allocate_zeros(shared.warps, np.int32)
+    block_state.fenced_lanes = allocate_zeros(shared.warps, np.int32)
+    block_state.wide_fences = allocate_zeros(shared.warps, np.int32)
     if races:
         block_state.planes = allocate_zeros(structures.PLANE_COUNT * shared_words, np.int64)
         block_state.step = 8 * shared_words
-        if shared.partial:
-            block_state.readers = allocate_zeros(shared_words * shared.warps, np.int64)
+        if shared.has_partial_waits:
+            block_state.plain_readers = allocate_zeros(shared_words * shared.warps, np.int64)
         block_state.pending_copies = allocate_zeros(shared_words, np.int32)
-        block_state.latest = allocate_zeros(shared_words, np.int64)
+        block_state.latest_copies = allocate_zeros(shared_words, np.int64)
         block_state.barriers = allocate_zeros(shared_words, np.int32)
     if unwritten:
         block_state.written = allocate_zeros(shared_words, np.int32)

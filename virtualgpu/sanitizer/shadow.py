@@ -58,7 +58,7 @@ _OFFSET_MASK = (1 << 56) - 1
 def begin_segment(context: Context, block: Block, checker: Checker) -> None:
     """Begin a new segment, which separates the block's later accesses from its earlier ones."""
     if checker.count == checker.capacity:
-        call_function(block.ask, context, GROW_TABLES, 0, 0, 0)
+        call_function(block.callback, context, GROW_TABLES, 0, 0, 0)
     n = checker.count
     store64(checker.blocks + 8 * n, block.number)
     store64(checker.epochs + 8 * n, block.epoch)
@@ -86,22 +86,22 @@ def begin_block(context: Context, block: Block, checker: Checker) -> None:
     block.cut += 1
     block.published = 0
     block.wait_pc = -1
-    block.mixed = 0
+    block.has_mixed_barriers = 0
     block.arrived = 0
     block.has_unfenced_reads = 0
     n = 0
     while n < checker.warps:
-        store32(block.fenced + 4 * n, 0)
-        store32(block.wide + 4 * n, 0)
+        store32(block.fenced_lanes + 4 * n, 0)
+        store32(block.wide_fences + 4 * n, 0)
         n += 1
-    if block.copied:
+    if block.has_copies:
         n = 0
         while n < checker.shared_words:
             store32(block.pending_copies + 4 * n, 0)
             store32(block.barriers + 4 * n, 0)
             n += 1
         block.has_bulk = 0
-        block.copied = 0
+        block.has_copies = 0
     full_barrier(context, block, checker)
 
 
@@ -161,7 +161,7 @@ def find_unordered_reader(block: Block, checker: Checker, word: int, floor: int,
     """
     warp = 0
     while warp < checker.warps:
-        record = load64(block.readers + 8 * (word * checker.warps + warp))
+        record = load64(block.plain_readers + 8 * (word * checker.warps + warp))
         if record >= floor and is_unordered(block, checker, record, thread):
             return record
         warp += 1
@@ -224,21 +224,21 @@ def add_finding(
         entry.second = second_access
     entry.count += 1
     entry.differs = entry.differs | differs
-    if checker.used > checker.room:
-        call_function(block.ask, context, FLUSH_FINDINGS, 0, 0, 0)
+    if checker.used > checker.entry_limit:
+        call_function(block.callback, context, FLUSH_FINDINGS, 0, 0, 0)
 
 
 def load_stored_value(block: Block, checker: Checker, lane: int, word_number: int) -> int:
     """Return the value that a lane stores to one of the words of its access."""
-    bits = 8 << checker.shift
+    bits = 8 << checker.word_shift
     return load64(block.values + 8 * lane) >> bits * word_number & ((1 << bits) - 1)
 
 
 def load_memory_value(checker: Checker, address: int) -> int:
     """Return the current value of a word of memory."""
-    if checker.shift == 2:
+    if checker.word_shift == 2:
         return load32(address)
-    if checker.shift == 1:
+    if checker.word_shift == 1:
         return load8(address) | load8(address + 1) << 8
     return load8(address)
 
@@ -255,7 +255,7 @@ def values_differ(
     """Return whether two ordinary stores to a word write different values. Unknown values count as
     different.
     """
-    if site.scalar == 0 or block.values == 0:
+    if site.stores_scalar == 0 or block.values == 0:
         return 1
     lane = record & 31
     other_lane = first_access & 31
@@ -354,7 +354,7 @@ def check_word(
             )
     if kind <= STRONG_WRITE:
         first_record = find_unordered_access(block, checker, planes + 6 * step, step, floor, thread)
-        if first_record == 0 and shared and checker.partial and block.known:
+        if first_record == 0 and shared and checker.has_partial_waits and block.known:
             first_record = find_unordered_reader(block, checker, word, floor, thread)
         if first_record:
             add_race(
@@ -374,8 +374,8 @@ def check_word(
             )
     if kind != STRONG_READ:
         remember_access(block, checker, planes + 3 * kind * step, step, floor, record, shared)
-    if kind == WEAK_READ and shared and checker.partial:
-        store64(block.readers + 8 * (word * checker.warps + (thread >> 5)), record)
+    if kind == WEAK_READ and shared and checker.has_partial_waits:
+        store64(block.plain_readers + 8 * (word * checker.warps + (thread >> 5)), record)
 
 
 def update_copies(
@@ -389,18 +389,18 @@ def update_copies(
     is_pending = 0
     if copy_count > 0 and step <= COPY_ISSUED:
         is_pending = 1
-        copy_record = load64(block.latest + 8 * word)
+        copy_record = load64(block.latest_copies + 8 * word)
         flags = PENDING_COPY | 1 << 6
         if is_unordered(block, checker, copy_record, record & _THREAD_MASK):
             flags = flags | IN_BLOCK << 4
         add_finding(context, block, checker, flags, 0, word, copy_record, record, 1)
     if step == COPY_ISSUED:
         store32(count_address, copy_count + 1)
-        store64(block.latest + 8 * word, record)
-        if site.bulk:
+        store64(block.latest_copies + 8 * word, record)
+        if site.is_bulk_copy:
             store32(block.barriers + 4 * word, block.barrier)
             block.has_bulk = 1
-    elif step == COPY_ARRIVED or (step == COPY_LANDED and site.bulk == 0):
+    elif step == COPY_ARRIVED or (step == COPY_LANDED and site.is_bulk_copy == 0):
         store32(count_address, copy_count - 1)
     return is_pending or step == COPY_LANDED
 
@@ -442,11 +442,11 @@ def check_shared_word(
             store32(written_tag, block.number + 1)
     if checker.races:
         is_copy = 0
-        if step or block.copied:
-            block.copied = 1
+        if step or block.has_copies:
+            block.has_copies = 1
             is_copy = update_copies(context, block, checker, site, step, record, word)
         if is_copy == 0:
-            host_address = context.shared + (word << checker.shift)
+            host_address = context.shared + (word << checker.word_shift)
             check_word(
                 context,
                 block,
@@ -480,7 +480,7 @@ def check_shared_reads(
     floor = block.floor
     written_tags = block.written
     block_tag = block.number + 1
-    shift = checker.shift
+    shift = checker.word_shift
     part_count = site.parts
     remaining_lanes = mask
     while remaining_lanes:
@@ -529,7 +529,7 @@ def find_region(context: Context, checker: Checker, block: Block, address: int) 
     if address >= r.end:
         return 0
     if r.known == 0:
-        call_function(block.ask, context, OPEN_REGION, 0, lower - 1, 0)
+        call_function(block.callback, context, OPEN_REGION, 0, lower - 1, 0)
     return region
 
 
@@ -537,7 +537,7 @@ def check_global_access(
     context: Context, block: Block, checker: Checker, site: Site, address: int, record: int
 ) -> None:
     """Check the access of one lane to global memory."""
-    if address < site.low or address > site.high:
+    if address < site.low_address or address > site.high_address:
         add_finding(context, block, checker, OUTSIDE_ARRAY, address, 0, 0, record, 1)
     region = site.region
     if region != 0:
@@ -550,21 +550,21 @@ def check_global_access(
             return
         site.region = region
     r = view_struct(Region, region)
-    if r.quiet:
+    if r.is_unwritten:
         if site.writes == 0 and r.written == 0:
             return
         if site.writes:
-            r.quiet = 0
-    word = (address - r.start) >> checker.shift
+            r.is_unwritten = 0
+    word = (address - r.start) >> checker.word_shift
     word_number = 0
     while word_number < site.parts:
-        host_address = r.start + (word << checker.shift)
+        host_address = r.start + (word << checker.word_shift)
         if r.written:
             if site.reads and load8(r.written + word) == 0:
                 add_finding(context, block, checker, UNWRITTEN, r.start, word, 0, record, 1)
             if site.writes:
                 store8(r.written + word, 1)
-        if r.planes != 0 and r.quiet == 0:
+        if r.planes != 0 and r.is_unwritten == 0:
             planes = r.planes + 8 * word
             check_word(
                 context,
@@ -596,7 +596,7 @@ def check_local_access(
     """
     if block.local == 0:
         return
-    word = (record & _THREAD_MASK) * checker.local_words + (address >> checker.shift)
+    word = (record & _THREAD_MASK) * checker.local_words + (address >> checker.word_shift)
     written_tags = block.local + 4 * word
     is_written = 0
     word_number = 0
@@ -632,7 +632,7 @@ def check_access(
     if (
         space == SHARED
         and site.kind_shared == WEAK_READ
-        and step + block.copied + checker.partial == 0
+        and step + block.has_copies + checker.has_partial_waits == 0
         and checker.races
     ):
         check_shared_reads(context, block, checker, site, lanes, mask, record_base)
@@ -652,11 +652,11 @@ def check_access(
             if lane_space:
                 address = address & _OFFSET_MASK
         if lane_space == SHARED:
-            if site.bulk and site.meets:
+            if site.is_bulk_copy and site.synchronizes:
                 block.barrier = address + 1
-            if site.awaits and block.has_bulk:
+            if site.awaits_mbarrier and block.has_bulk:
                 await_bulk_copies(block, checker, address + 1)
-            word = address >> checker.shift
+            word = address >> checker.word_shift
             word_number = 0
             while word_number < site.parts:
                 check_shared_word(context, block, checker, site, word, record, step, word_number)
@@ -669,4 +669,4 @@ def check_access(
         else:
             check_local_access(context, block, checker, site, address, record)
     if outside_lanes:
-        call_function(block.ask, context, CHECK_HEAP_ACCESS, lanes, outside_lanes, site.number)
+        call_function(block.callback, context, CHECK_HEAP_ACCESS, lanes, outside_lanes, site.number)

@@ -27,18 +27,18 @@ class Site:
     size_bytes: int
     writes: bool
     reads: bool
-    strong: bool
+    is_strong: bool
     volatile: bool
-    flag: bool  # a volatile access where threads wait for what others write
+    is_flag_access: bool  # a volatile access where threads wait for what others write
     releases: bool
     acquires: bool
-    scalar: bool
-    swaps: bool
+    stores_scalar: bool
+    is_swap: bool
     copies: bool  # a cp.async, whose data arrive later
-    bulk: bool  # part of a bulk copy
-    awaits: bool  # waits for a phase of an mbarrier
-    low: int  # the allocation that its pointer belongs to; 0 and the largest number if unknown
-    high: int
+    is_bulk_copy: bool  # part of a bulk copy
+    awaits_mbarrier: bool  # waits for a phase of an mbarrier
+    low_address: int  # the allocation that its pointer belongs to; 0 and the largest number if unknown
+    high_address: int
 
     @property
     def line(self) -> int:
@@ -49,7 +49,7 @@ class Site:
         """Return whether the access is a weak or strong read or write. Volatile accesses to flags count as
         strong.
         """
-        strong = self.strong or (self.volatile and self.flag)
+        strong = self.is_strong or (self.volatile and self.is_flag_access)
         if self.writes:
             return structures.STRONG_WRITE if strong else structures.WEAK_WRITE
         return structures.STRONG_READ if strong else structures.WEAK_READ
@@ -145,19 +145,19 @@ def make_site(
         size_bytes=memory_ops.size_of(i),
         writes=access_kind != "load",
         reads=access_kind != "store" and not opcode.startswith("mbarrier.init"),
-        strong=is_atomic or bool(opcode_parts & _STRONG_MODIFIERS),
+        is_strong=is_atomic or bool(opcode_parts & _STRONG_MODIFIERS),
         volatile="volatile" in opcode_parts,
-        flag=bool(polled) and (access_kind == "store" or id(i) in polled),
+        is_flag_access=bool(polled) and (access_kind == "store" or id(i) in polled),
         releases=bool(opcode_parts & {"release", "acq_rel"})
         or (is_atomic and opcode.startswith(_ARRIVE_OPCODES)),
         acquires=bool(opcode_parts & {"acquire", "acq_rel"}) or opcode.startswith("mbarrier"),
-        scalar=access_kind == "store" and memory_ops.vector_width(i) == 1,
-        swaps="cas" in opcode_parts,
+        stores_scalar=access_kind == "store" and memory_ops.vector_width(i) == 1,
+        is_swap="cas" in opcode_parts,
         copies=async_ops.COPYING in opcode_parts,
-        bulk=opcode.startswith("cp.async.bulk"),
-        awaits=opcode.startswith(_WAIT_OPCODES),
-        low=bounds[0],
-        high=bounds[1],
+        is_bulk_copy=opcode.startswith("cp.async.bulk"),
+        awaits_mbarrier=opcode.startswith(_WAIT_OPCODES),
+        low_address=bounds[0],
+        high_address=bounds[1],
     )
 
 
@@ -170,18 +170,18 @@ def make_register_site(number: int, i: ir.Instruction) -> Site:
         size_bytes=0,
         writes=False,
         reads=False,
-        strong=False,
+        is_strong=False,
         volatile=False,
-        flag=False,
+        is_flag_access=False,
         releases=False,
         acquires=False,
-        scalar=False,
-        swaps=False,
+        stores_scalar=False,
+        is_swap=False,
         copies=False,
-        bulk=False,
-        awaits=False,
-        low=UNBOUNDED[0],
-        high=UNBOUNDED[1],
+        is_bulk_copy=False,
+        awaits_mbarrier=False,
+        low_address=UNBOUNDED[0],
+        high_address=UNBOUNDED[1],
     )
 
 

@@ -76,18 +76,18 @@ class Site:
     number: int
     space: int
     parts: int
-    scalar: int
+    stores_scalar: int
     kind_global: int
     kind_shared: int
     reads: int
     writes: int
-    meets: int
+    synchronizes: int
     releases: int
     step: int
-    bulk: int  # part of a bulk copy, whose data arrive with a phase of its mbarrier
-    awaits: int  # waits for a phase of an mbarrier
-    low: int
-    high: int
+    is_bulk_copy: int  # part of a bulk copy, whose data arrive with a phase of its mbarrier
+    awaits_mbarrier: int  # waits for a phase of an mbarrier
+    low_address: int
+    high_address: int
     region: int
 
 
@@ -103,7 +103,7 @@ class Region:
     planes: int
     step: int
     written: int
-    quiet: int  # not written so far, and no instruction is expected to write it
+    is_unwritten: int  # not written so far, and no instruction is expected to write it
 
 
 @make_structure
@@ -135,14 +135,16 @@ class Checker:
     capacity: int
     entries: int
     used: int
-    room: int
-    shift: int  # a word is 1 << shift bytes
+    entry_limit: int
+    word_shift: int  # a word is 1 << shift bytes
     threads: int
     warps: int
     races: int
-    partial: int  # threads can wait for a part of their block only, so that each warp's reads matter
+    has_partial_waits: (
+        int  # threads can wait for a part of their block only, so that each warp's reads matter
+    )
     shuffles: int
-    joins: int  # by the pc of a barrier, whether it waits for all; 0: not checked
+    waits_for_block: int  # by the pc of a barrier, whether it waits for all; 0: not checked
     messages: int
     heap_start: int
     heap_end: int
@@ -155,7 +157,7 @@ class Block:
     """The state of the block that a worker runs, including the block's shared and local memory."""
 
     checker: int
-    ask: int
+    callback: int
     number: int
     segment: int
     epoch: int
@@ -164,27 +166,27 @@ class Block:
     floor: int  # accesses packed below this are of an earlier epoch
     known: int  # matrix of cuts, by thread and other thread; 0: no matrix
     published: int  # last known tick of each block
-    fenced: int  # by warp, lanes that have executed a fence
-    wide: int  # by warp, those of them whose fence is for other blocks, too
+    fenced_lanes: int  # by warp, lanes that have executed a fence
+    wide_fences: int  # by warp, those of them whose fence is for other blocks, too
     has_unfenced_reads: (
         int  # its threads have read messages of other blocks, and no fence or barrier has followed
     )
     wait_pc: int
     wait_warp: int
     wait_mask: int
-    mixed: int
+    has_mixed_barriers: int
     arrived: int
     planes: int
     step: int
-    readers: int  # if `partial`, the last plain read by word and warp
+    plain_readers: int  # if `partial`, the last plain read by word and warp
     written: int
     local: int
     pending_copies: int
-    latest: int
+    latest_copies: int
     barriers: int  # by word, the mbarrier of a bulk copy for which no thread has waited: its address plus 1
     barrier: int  # that of the bulk copy that starts, plus 1
     has_bulk: int  # there may be bulk copies for which no thread has waited
-    copied: int
+    has_copies: int
     lanes: int  # of the access being checked
     mask: int
     values: int

@@ -58,7 +58,7 @@ class AllocationTable:
     maps: int
     shifts: int
     sites: int
-    ask: int
+    callback: int
 
 
 def mark_accesses(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
@@ -101,7 +101,7 @@ def mark_accesses(context: Context, number: int, lanes: int, mask: int, values: 
                 allocation_end = load64(table.ends + 8 * (lower - 1))
                 if address < allocation_end:
                     if load64(table.maps + 8 * (lower - 1)) == 0:
-                        call_function(table.ask, context, OPEN_ALLOCATION, 0, lower - 1, 0)
+                        call_function(table.callback, context, OPEN_ALLOCATION, 0, lower - 1, 0)
                     map_address = load64(table.maps + 8 * (lower - 1))
                     shift = load64(table.shifts + 8 * (lower - 1))
         if map_address and address < allocation_end:
@@ -143,7 +143,7 @@ class AccessRecorder:
         self._table.sites = self._sites.ctypes.data
 
     def watch(self, ask: int) -> tuple[int, int]:
-        self._table.ask = ask
+        self._table.callback = ask
         return compile_mark_observer().address, get_struct_address(self._table)
 
     def custom_event(

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpulab.analysis.overlap import stream_names
+from gpulab.analysis.overlap import make_stream_names
 from virtualgpu.records import Activity, HostCall, SourceLine, Timeline
 
 FORMAT = "gpulab-timeline"
@@ -191,7 +191,7 @@ class _Tracks:
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
-        self._names = stream_names(timeline)
+        self._names = make_stream_names(timeline)
         self._ends: dict[tuple[int, str, int], list[list[int]]] = {}
         self._track_ids: dict[tuple[int, str, int, int], int] = {}
 

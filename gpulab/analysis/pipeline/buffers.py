@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gpulab.analysis.pipeline.order import Ints, Steps
 from virtualgpu.records.warp.columns import SHARED_ACCESS_KINDS, SharedWrites, expand_lane_masks
 
-_LOAD, _STORE, _COPY = (SHARED_ACCESS_KINDS.index(name) for name in ("load", "store", "copy"))
+_LOAD_KIND, _STORE_KIND, _COPY_KIND = (SHARED_ACCESS_KINDS.index(name) for name in ("load", "store", "copy"))
 _WORD_BYTES = 4
 
 
@@ -39,7 +39,7 @@ class Writes:
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class PieceAccesses:
     """A table of the pieces of shared memory that each memory request accesses. In each row, ``row`` is the
     index of a request, and ``piece`` is the index of a piece.
     """
@@ -69,27 +69,29 @@ class Buffers:
 
     def __init__(self, steps: Steps, shared: SharedWrites) -> None:
         accesses = steps.accesses
-        access_step = steps.step_at(accesses.sequence)
-        is_read = accesses.kind == _LOAD
-        sizes = accesses.width_bytes[~is_read]
-        self.piece_bytes = int(min(_WORD_BYTES, sizes.min(initial=_WORD_BYTES)))
+        access_step = steps.find_step(accesses.sequence)
+        is_read = accesses.kind == _LOAD_KIND
+        write_sizes = accesses.width_bytes[~is_read]
+        self.piece_bytes = int(min(_WORD_BYTES, write_sizes.min(initial=_WORD_BYTES)))
         self.count = -(-shared.size_bytes // self.piece_bytes)
-        epoch = (
+        wait_counts = (
             steps.waits[access_step]
             if steps.waits.any()
             else _count_rewrites(steps.warp[access_step], is_read)
         )
-        self.writes = _writes(steps, shared, ~is_read, access_step[~is_read], epoch[~is_read])
+        self.writes = _make_writes(steps, shared, ~is_read, access_step[~is_read], wait_counts[~is_read])
         self.read_step: Ints = access_step[is_read]
-        written_pieces = self._pieces(accesses.offset[~is_read], accesses.width_bytes[~is_read])
-        read_pieces = self._pieces(accesses.offset[is_read], accesses.width_bytes[is_read])
-        self.buffer_of_piece = self._group_pieces(written_pieces, read_pieces, epoch[is_read])
+        written_pieces = self._find_pieces(accesses.offset[~is_read], accesses.width_bytes[~is_read])
+        read_pieces = self._find_pieces(accesses.offset[is_read], accesses.width_bytes[is_read])
+        self.buffer_of_piece = self._group_pieces(written_pieces, read_pieces, wait_counts[is_read])
         self.written = written_pieces
         is_buffer = self.buffer_of_piece[read_pieces.piece] >= 0
-        self.read = Pieces(read_pieces.row[is_buffer], read_pieces.piece[is_buffer])
+        self.read = PieceAccesses(read_pieces.row[is_buffer], read_pieces.piece[is_buffer])
         self._number_fills()
 
-    def _pieces(self, offset: npt.NDArray[np.int32], width_bytes: npt.NDArray[np.int16]) -> Pieces:
+    def _find_pieces(
+        self, offset: npt.NDArray[np.int32], width_bytes: npt.NDArray[np.int16]
+    ) -> PieceAccesses:
         """Return the pieces that rows of 32 accesses contain."""
         row, lane = np.nonzero(offset >= 0)
         first_piece = offset[row, lane].astype(np.int64) // self.piece_bytes
@@ -100,36 +102,38 @@ class Buffers:
         rows = np.repeat(row, piece_counts)
         # The lanes of a row can share a piece.
         row_piece_keys = np.unique(rows * np.int64(self.count) + piece)
-        return Pieces(row_piece_keys // self.count, row_piece_keys % self.count)
+        return PieceAccesses(row_piece_keys // self.count, row_piece_keys % self.count)
 
-    def _group_pieces(self, written_pieces: Pieces, read_pieces: Pieces, read_epoch: Ints) -> Ints:
+    def _group_pieces(
+        self, written_pieces: PieceAccesses, read_pieces: PieceAccesses, read_wait_counts: Ints
+    ) -> Ints:
         """Return the buffer of each piece; buffers are numbered by their first byte.
 
         `read_epoch` is the number of waits before each row that reads.
         """
-        unknown = np.iinfo(np.int64).max
-        first_write = np.full(self.count, unknown)
+        unknown_step = np.iinfo(np.int64).max
+        first_write = np.full(self.count, unknown_step)
         np.minimum.at(first_write, written_pieces.piece, self.writes.step[written_pieces.row])
-        is_written = first_write < unknown
+        is_written = first_write < unknown_step
         first_key = np.full(self.count, -1)
-        by_step = np.argsort(-self.writes.step[written_pieces.row], kind="stable")
-        first_key[written_pieces.piece[by_step]] = self.writes.key[written_pieces.row[by_step]]
-        first_wait = np.full(self.count, unknown)
-        np.minimum.at(first_wait, read_pieces.piece, read_epoch[read_pieces.row])
+        step_order = np.argsort(-self.writes.step[written_pieces.row], kind="stable")
+        first_key[written_pieces.piece[step_order]] = self.writes.key[written_pieces.row[step_order]]
+        first_wait = np.full(self.count, unknown_step)
+        np.minimum.at(first_wait, read_pieces.piece, read_wait_counts[read_pieces.row])
         # A piece that is never read, such as an unused component, belongs to the one before it.
-        by_key = np.lexsort((np.arange(self.count), first_key))
-        is_read = (first_wait < unknown)[by_key]
-        is_start = is_read | (np.diff(first_key[by_key], prepend=-2) != 0)
+        key_order = np.lexsort((np.arange(self.count), first_key))
+        is_read = (first_wait < unknown_step)[key_order]
+        is_start = is_read | (np.diff(first_key[key_order], prepend=-2) != 0)
         key_source = np.maximum.accumulate(np.where(is_start, np.arange(self.count), 0))
-        first_wait[by_key] = first_wait[by_key][key_source]
+        first_wait[key_order] = first_wait[key_order][key_source]
         key_pairs = np.stack([first_key, first_wait], axis=1)[is_written]
         distinct_pairs, first_piece, buffer_key = np.unique(
             key_pairs, axis=0, return_index=True, return_inverse=True
         )
-        rank = np.empty(len(distinct_pairs), np.int64)
-        rank[np.argsort(first_piece)] = np.arange(len(distinct_pairs))
+        buffer_ranks = np.empty(len(distinct_pairs), np.int64)
+        buffer_ranks[np.argsort(first_piece)] = np.arange(len(distinct_pairs))
         buffer_of_piece = np.full(self.count, -1)
-        buffer_of_piece[is_written] = rank[buffer_key.reshape(-1)]
+        buffer_of_piece[is_written] = buffer_ranks[buffer_key.reshape(-1)]
         return buffer_of_piece
 
     def _number_fills(self) -> None:
@@ -138,85 +142,95 @@ class Buffers:
         key_count = int(self.writes.key.max(initial=0)) + 1
         buffer_key = buffer * key_count + self.writes.key[self.written.row]
         buffer_keys, first_pairs, key_index = np.unique(buffer_key, return_index=True, return_inverse=True)
-        starts = np.full(buffer_keys.size, np.iinfo(np.int64).max)
-        np.minimum.at(starts, key_index, self.writes.step[self.written.row])
+        fill_starts = np.full(buffer_keys.size, np.iinfo(np.int64).max)
+        np.minimum.at(fill_starts, key_index, self.writes.step[self.written.row])
         buffer_of_pair = buffer[first_pairs]
-        order = np.lexsort((starts, buffer_of_pair))
+        fill_order = np.lexsort((fill_starts, buffer_of_pair))
         self.fills = np.bincount(buffer_of_pair, minlength=int(self.buffer_of_piece.max(initial=-1)) + 1)
         fill_number = np.empty(buffer_keys.size, np.int64)
         first_fills = np.cumsum(self.fills) - self.fills
-        fill_number[order] = np.arange(buffer_keys.size) - np.repeat(first_fills, self.fills)
+        fill_number[fill_order] = np.arange(buffer_keys.size) - np.repeat(first_fills, self.fills)
         self.fill = fill_number[key_index]
 
 
 def _count_rewrites(warp: Ints, is_read: npt.NDArray[np.bool_]) -> Ints:
     """Return for each access how often its warp has written after it had read."""
-    order = np.argsort(warp, kind="stable")
+    warp_order = np.argsort(warp, kind="stable")
     is_write_after_read = np.zeros(warp.size, np.bool_)
-    is_write_after_read[1:] = ~is_read[order][1:] & is_read[order][:-1] & (np.diff(warp[order]) == 0)
-    counts = np.cumsum(is_write_after_read)
-    starts = np.searchsorted(warp[order], warp[order])
-    result = np.empty(warp.size, np.int64)
-    result[order] = counts - counts[starts]
-    return result
+    is_write_after_read[1:] = (
+        ~is_read[warp_order][1:] & is_read[warp_order][:-1] & (np.diff(warp[warp_order]) == 0)
+    )
+    cumulative_counts = np.cumsum(is_write_after_read)
+    warp_starts = np.searchsorted(warp[warp_order], warp[warp_order])
+    rewrite_counts = np.empty(warp.size, np.int64)
+    rewrite_counts[warp_order] = cumulative_counts - cumulative_counts[warp_starts]
+    return rewrite_counts
 
 
-def _writes(
-    steps: Steps, shared: SharedWrites, is_write: npt.NDArray[np.bool_], step: Ints, epoch: Ints
+def _make_writes(
+    steps: Steps, shared: SharedWrites, is_write: npt.NDArray[np.bool_], step: Ints, wait_counts: Ints
 ) -> Writes:
     """Return the stores and copies, with the steps at which the data of the copies land.
 
     `epoch` is the number of waits before each of them.
     """
     accesses = steps.accesses
-    is_copy = accesses.kind[is_write] == _COPY
+    is_copy = accesses.kind[is_write] == _COPY_KIND
     landing_step = np.where(is_copy, -1, step)
-    landing_step[is_copy] = _landings(steps, shared, accesses.offset[is_write][is_copy], step[is_copy])
+    landing_step[is_copy] = _find_landing_steps(
+        steps, shared, accesses.offset[is_write][is_copy], step[is_copy]
+    )
     landing_warp = np.where(landing_step < 0, 0, steps.warp[landing_step])
-    tick = np.where(landing_step < 0, 0, steps.tick[landing_step])
-    mbarrier = np.where(is_copy & (landing_step >= 0), steps.mbarrier_chain[landing_step], -1)
+    landing_tick = np.where(landing_step < 0, 0, steps.tick[landing_step])
+    mbarrier_chain = np.where(is_copy & (landing_step >= 0), steps.mbarrier_chain[landing_step], -1)
     # Copies are grouped by commits, stores by waits; even and odd keys are different.
-    write_key = np.where(is_copy, 2 * steps.commits[step], 2 * epoch + 1)
+    write_key = np.where(is_copy, 2 * steps.commits[step], 2 * wait_counts + 1)
     return Writes(
         step=step,
         key=write_key,
         asynchronous=is_copy,
         landing_step=landing_step,
-        wait_step=_wait_steps(steps, mbarrier, landing_step),
-        landing_chain=np.where(mbarrier >= 0, mbarrier, landing_warp),
-        landing_tick=np.where(mbarrier >= 0, landing_step + 1, tick),
+        wait_step=_find_wait_steps(steps, mbarrier_chain, landing_step),
+        landing_chain=np.where(mbarrier_chain >= 0, mbarrier_chain, landing_warp),
+        landing_tick=np.where(mbarrier_chain >= 0, landing_step + 1, landing_tick),
     )
 
 
-def _wait_steps(steps: Steps, mbarrier: Ints, landing_step: Ints) -> Ints:
+def _find_wait_steps(steps: Steps, mbarrier: Ints, landing_step: Ints) -> Ints:
     """Return the steps that wait for data which land at steps, by a wait or with the phase of an mbarrier."""
     chain_steps, index = np.unique(np.stack([mbarrier, landing_step], axis=1), axis=0, return_inverse=True)
-    waits = [steps.first_wait(chain, step) if chain >= 0 else step for chain, step in chain_steps.tolist()]
+    waits = [
+        steps.find_first_wait(chain, step) if chain >= 0 else step for chain, step in chain_steps.tolist()
+    ]
     return np.array(waits, np.int64)[index.reshape(-1)]
 
 
-def _landings(steps: Steps, shared: SharedWrites, offset: npt.NDArray[np.int32], step: Ints) -> Ints:
+def _find_landing_steps(
+    steps: Steps, shared: SharedWrites, offset: npt.NDArray[np.int32], step: Ints
+) -> Ints:
     """Return the steps at which copies land, -1 for those that never do.
 
     The copies to one address land in the order in which they started.
     """
     row, lane = np.nonzero(expand_lane_masks(shared.mask))
-    landing_step = steps.step_at(shared.sequence[row])
+    landing_step = steps.find_step(shared.sequence[row])
     landing_offset = shared.offset[row, lane]
-    is_landing = ~np.isin(shared.sequence[row], steps.accesses.sequence[steps.accesses.kind == _STORE])
+    is_landing = ~np.isin(shared.sequence[row], steps.accesses.sequence[steps.accesses.kind == _STORE_KIND])
     landing_step, landing_offset = landing_step[is_landing], landing_offset[is_landing]
-    order = np.lexsort((landing_step, landing_offset))
-    landing_step, landing_offset = landing_step[order], landing_offset[order]
+    landing_order = np.lexsort((landing_step, landing_offset))
+    landing_step, landing_offset = landing_step[landing_order], landing_offset[landing_order]
     first_lane = np.argmax(offset >= 0, axis=1)
-    start = offset[np.arange(step.size), first_lane]
-    copies = np.lexsort((step, start))
+    copy_offset = offset[np.arange(step.size), first_lane]
+    copy_order = np.lexsort((step, copy_offset))
     # The n-th copy to an address belongs to its n-th landing.
-    position = np.arange(step.size) - np.searchsorted(start[copies], start[copies])
-    index = np.searchsorted(landing_offset, start[copies]) + position
-    is_known = index < landing_step.size
-    index[~is_known] = 0
-    result = np.full(step.size, -1)
+    copy_rank = np.arange(step.size) - np.searchsorted(copy_offset[copy_order], copy_offset[copy_order])
+    landing_index = np.searchsorted(landing_offset, copy_offset[copy_order]) + copy_rank
+    is_known = landing_index < landing_step.size
+    landing_index[~is_known] = 0
+    landing_of_copy = np.full(step.size, -1)
     if landing_step.size:
-        is_known &= (landing_offset[index] == start[copies]) & (landing_step[index] >= step[copies])
-        result[copies[is_known]] = landing_step[index[is_known]]
-    return result
+        is_known &= (landing_offset[landing_index] == copy_offset[copy_order]) & (
+            landing_step[landing_index] >= step[copy_order]
+        )
+        landing_of_copy[copy_order[is_known]] = landing_step[landing_index[is_known]]
+    return landing_of_copy

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from gpulab.analysis.pipeline.buffers import Buffers
-from gpulab.analysis.pipeline.mistakes import fills_used, find_mistakes
+from gpulab.analysis.pipeline.mistakes import find_mistakes, find_used_fills
 from gpulab.analysis.pipeline.order import Ints, Steps
 from gpulab.analysis.pipeline.record import Buffer, Fill, Iteration, Mark, MarkKind, Pipeline, Use
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import BlockTrace
 
-_WAITS = ("wait", "barrier", "wait for arrivals")
+_WAIT_KINDS = ("wait", "barrier", "wait for arrivals")
 
 
 def find_pipeline(trace: BlockTrace) -> Pipeline:
@@ -39,83 +39,85 @@ def find_pipeline(trace: BlockTrace) -> Pipeline:
             "asynchronous copies. A pipeline fills its buffers again in a loop. Launch the kernel with more "
             "data, or use gl.warps(kernel, grid, block, args, whole_block=True) to see its steps."
         )
-    used_fill = fills_used(steps, buffers)
+    used_fill = find_used_fills(steps, buffers)
     return Pipeline(
         trace=trace,
-        buffers=_buffers(buffers),
-        fills=_fills(steps, buffers),
-        uses=_uses(steps, buffers, used_fill),
+        buffers=_make_buffers(buffers),
+        fills=_make_fills(steps, buffers),
+        uses=_make_uses(steps, buffers, used_fill),
         marks=_join_warps(steps.marks),
         mistakes=find_mistakes(steps, buffers, used_fill),
-        iterations=_iterations(steps, buffers),
+        iterations=_find_iterations(steps, buffers),
         length=int(steps.position.max()) + 1,
     )
 
 
-def _buffers(buffers: Buffers) -> tuple[Buffer, ...]:
-    size = buffers.piece_bytes
-    result = []
+def _make_buffers(buffers: Buffers) -> tuple[Buffer, ...]:
+    piece_bytes = buffers.piece_bytes
+    buffer_records = []
     for buffer_number in range(buffers.fills.size):
         buffer_pieces = np.flatnonzero(buffers.buffer_of_piece == buffer_number)
-        result.append(
+        buffer_records.append(
             Buffer(
-                start_byte=int(buffer_pieces[0]) * size,
-                end_byte=(int(buffer_pieces[-1]) + 1) * size,
-                size_bytes=buffer_pieces.size * size,
+                start_byte=int(buffer_pieces[0]) * piece_bytes,
+                end_byte=(int(buffer_pieces[-1]) + 1) * piece_bytes,
+                size_bytes=buffer_pieces.size * piece_bytes,
             )
         )
-    return tuple(result)
+    return tuple(buffer_records)
 
 
-def _fills(steps: Steps, buffers: Buffers) -> tuple[Fill, ...]:
+def _make_fills(steps: Steps, buffers: Buffers) -> tuple[Fill, ...]:
     writes = buffers.writes
-    buffer = buffers.buffer_of_piece[buffers.written.piece]
-    result = []
-    for (buffer_number, fill), rows in _group_rows(buffer, buffers.fill, buffers.written.row):
-        waits = writes.wait_step[rows]
+    buffer_of_write = buffers.buffer_of_piece[buffers.written.piece]
+    fill_records = []
+    for (buffer_number, fill), rows in _group_rows(buffer_of_write, buffers.fill, buffers.written.row):
+        wait_steps = writes.wait_step[rows]
         is_asynchronous = bool(writes.asynchronous[rows].any())
-        result.append(
+        fill_records.append(
             Fill(
                 buffer=buffer_number,
                 number=fill,
                 asynchronous=is_asynchronous,
                 start=int(steps.position[writes.step[rows]].min()),
-                landed=None if (waits < 0).any() else int(steps.position[waits].max()),
-                warps=_sorted_tuple(steps.warp[writes.step[rows]]),
-                lines=_sorted_tuple(steps.line[writes.step[rows]]),
-                wait_lines=_sorted_tuple(steps.line[waits[waits >= 0]]) if is_asynchronous else (),
+                landed=None if (wait_steps < 0).any() else int(steps.position[wait_steps].max()),
+                warps=_make_sorted_tuple(steps.warp[writes.step[rows]]),
+                lines=_make_sorted_tuple(steps.line[writes.step[rows]]),
+                wait_lines=_make_sorted_tuple(steps.line[wait_steps[wait_steps >= 0]])
+                if is_asynchronous
+                else (),
             )
         )
-    return tuple(result)
+    return tuple(fill_records)
 
 
-def _uses(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Use, ...]:
-    buffer = buffers.buffer_of_piece[buffers.read.piece]
-    result = []
-    for (buffer_number, fill), rows in _group_rows(buffer, used_fill, buffers.read.row):
+def _make_uses(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Use, ...]:
+    buffer_of_read = buffers.buffer_of_piece[buffers.read.piece]
+    use_records = []
+    for (buffer_number, fill), rows in _group_rows(buffer_of_read, used_fill, buffers.read.row):
         read_steps = buffers.read_step[rows]
-        result.append(
+        use_records.append(
             Use(
                 buffer=buffer_number,
                 fill=fill,
                 start=int(steps.position[read_steps].min()),
                 end=int(steps.position[read_steps].max()) + 1,
-                warps=_sorted_tuple(steps.warp[read_steps]),
-                lines=_sorted_tuple(steps.line[read_steps]),
+                warps=_make_sorted_tuple(steps.warp[read_steps]),
+                lines=_make_sorted_tuple(steps.line[read_steps]),
             )
         )
-    return tuple(result)
+    return tuple(use_records)
 
 
 def _group_rows(first_column: Ints, second_column: Ints, row: Ints) -> Iterable[tuple[tuple[int, int], Ints]]:
     """Yield each pair of two columns' values, with the distinct rows in which it occurs."""
-    columns = np.unique(np.stack([first_column, second_column, row], axis=1), axis=0)
-    changes = np.flatnonzero((np.diff(columns[:, :2], axis=0) != 0).any(axis=1)) + 1
-    for pair_rows in np.split(columns, changes):
+    sorted_rows = np.unique(np.stack([first_column, second_column, row], axis=1), axis=0)
+    pair_starts = np.flatnonzero((np.diff(sorted_rows[:, :2], axis=0) != 0).any(axis=1)) + 1
+    for pair_rows in np.split(sorted_rows, pair_starts):
         yield (int(pair_rows[0, 0]), int(pair_rows[0, 1])), pair_rows[:, 2]
 
 
-def _sorted_tuple(numbers: Ints) -> tuple[int, ...]:
+def _make_sorted_tuple(numbers: Ints) -> tuple[int, ...]:
     return tuple(np.unique(numbers).tolist())
 
 
@@ -132,33 +134,40 @@ def _join_warps(marks: Iterable[Mark]) -> tuple[Mark, ...]:
     )
 
 
-def _iterations(steps: Steps, buffers: Buffers) -> tuple[Iteration, ...]:
+def _find_iterations(steps: Steps, buffers: Buffers) -> tuple[Iteration, ...]:
     """Return the iterations of the loop that waits, in the warp with the most reads.
 
     A compiler unrolls loops, so an iteration begins at the waits and barriers before reads, of which the last
     one is most often at the same source line. The first reads can follow others, before the loop.
     """
     warp = int(np.bincount(steps.warp[buffers.read_step]).argmax())
-    reads = np.unique(steps.position[buffers.read_step[steps.warp[buffers.read_step] == warp]])
+    read_positions = np.unique(steps.position[buffers.read_step[steps.warp[buffers.read_step] == warp]])
     own_marks = [mark for mark in steps.marks if warp in mark.warps]
-    line_at = {mark.position: mark.line for mark in own_marks if mark.kind in _WAITS}
-    waits = np.array(sorted(line_at), np.int64)
-    accesses = steps.position[steps.step_at(steps.accesses.sequence)]
-    is_own = steps.warp[steps.step_at(steps.accesses.sequence)] == warp
-    other_positions = {mark.position for mark in own_marks if mark.kind not in _WAITS} | {
-        *accesses[is_own].tolist()
+    line_at = {mark.position: mark.line for mark in own_marks if mark.kind in _WAIT_KINDS}
+    wait_positions = np.array(sorted(line_at), np.int64)
+    access_positions = steps.position[steps.find_step(steps.accesses.sequence)]
+    is_own = steps.warp[steps.find_step(steps.accesses.sequence)] == warp
+    other_positions = {mark.position for mark in own_marks if mark.kind not in _WAIT_KINDS} | {
+        *access_positions[is_own].tolist()
     }
     other_marks = np.array(sorted(other_positions), np.int64)
-    index = np.unique(np.searchsorted(waits, reads) - 1)
-    positions = waits[index[index >= 0]].tolist()
-    if not positions:
+    wait_indices = np.unique(np.searchsorted(wait_positions, read_positions) - 1)
+    read_waits = wait_positions[wait_indices[wait_indices >= 0]].tolist()
+    if not read_waits:
         return ()
-    lines = Counter(line_at[position] for position in positions)
-    line = max(lines, key=lambda number: lines[number])
-    starts = [positions[0], *(position for position in positions[1:] if line_at[position] == line)]
+    line_counts = Counter(line_at[position] for position in read_waits)
+    loop_line = max(line_counts, key=lambda number: line_counts[number])
+    iteration_starts = [
+        read_waits[0],
+        *(position for position in read_waits[1:] if line_at[position] == loop_line),
+    ]
     # The first of the waits and barriers after the step before that does something else.
-    first_waits = waits[
-        np.searchsorted(waits, np.append(-1, other_marks)[np.searchsorted(other_marks, starts)], side="right")
+    first_waits = wait_positions[
+        np.searchsorted(
+            wait_positions,
+            np.append(-1, other_marks)[np.searchsorted(other_marks, iteration_starts)],
+            side="right",
+        )
     ]
     return tuple(
         Iteration(position=start_position, line=line_at[start_position])

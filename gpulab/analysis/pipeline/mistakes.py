@@ -11,11 +11,11 @@ from gpulab.analysis.pipeline.buffers import Buffers
 from gpulab.analysis.pipeline.order import Ints, Steps
 from gpulab.analysis.pipeline.record import Mistake, Site
 
-Kind = Literal["early", "overwritten"]
+MistakeKind = Literal["early", "overwritten"]
 _NEVER_TICK = np.iinfo(np.int64).max
 
 
-class _Parts:
+class _FillParts:
     """The parts of the fills of one buffer, one for each warp that fills it.
 
     A row has the fill, the warp, its first tick, and the chain and the tick at which the part has landed
@@ -50,7 +50,7 @@ class _Parts:
             self.by_fill[fill].append((warp, tick, chain, landed_tick))
 
 
-def fills_used(steps: Steps, buffers: Buffers) -> Ints:
+def find_used_fills(steps: Steps, buffers: Buffers) -> Ints:
     """Return the number of the fill that each read in the array `Buffers.read` is intended to use.
 
     If every fill that has started has also landed, as far as the warp knows, the warp uses the latest of
@@ -63,95 +63,108 @@ def fills_used(steps: Steps, buffers: Buffers) -> Ints:
         np.stack([read_steps, buffer], axis=1), axis=0, return_inverse=True
     )
     parts_of_buffer = [
-        _Parts(steps, buffers, buffer_number).by_fill for buffer_number in range(buffers.fills.size)
+        _FillParts(steps, buffers, buffer_number).by_fill for buffer_number in range(buffers.fills.size)
     ]
-    last_use: dict[tuple[int, int], tuple[int, int]] = {}  # fill and number of waits, by warp and buffer
+    last_used_fill: dict[
+        tuple[int, int], tuple[int, int]
+    ] = {}  # fill and number of waits, by warp and buffer
     last_started_fill: dict[tuple[int, int], int] = {}
-    result = []
+    used_fills = []
     for read_step, buffer_number in step_buffers.tolist():
         warp = int(steps.warp[read_step])
         key = warp, buffer_number
         tick = int(steps.tick[read_step])
-        clock = steps.clocks[steps.clock[read_step]]
+        read_clock = steps.clocks[steps.clock[read_step]]
 
-        def is_known(
-            chain: int, other_tick: int, warp: int = warp, tick: int = tick, clock: Ints = clock
+        def must_precede(
+            chain: int, other_tick: int, warp: int = warp, tick: int = tick, clock: Ints = read_clock
         ) -> bool:
             return other_tick < tick if chain == warp else bool(clock[chain] >= other_tick)
 
         latest_fill = last_started_fill.get(key, -1)
         while latest_fill + 1 < buffers.fills[buffer_number] and any(
-            is_known(part_warp, part_tick)
+            must_precede(part_warp, part_tick)
             for part_warp, part_tick, *_ in parts_of_buffer[buffer_number][latest_fill + 1]
         ):
             latest_fill += 1
         last_started_fill[key] = latest_fill
         waits = int(steps.waits[read_step])
-        previous_fill, previous_waits = last_use.get(key, (-1, -1))
+        previous_fill, previous_waits = last_used_fill.get(key, (-1, -1))
         fill = previous_fill + (waits > previous_waits)
         if latest_fill >= 0:
             has_landed = all(
-                is_known(chain, landed_tick)
+                must_precede(chain, landed_tick)
                 for part_warp, part_tick, chain, landed_tick in parts_of_buffer[buffer_number][latest_fill]
-                if is_known(part_warp, part_tick)
+                if must_precede(part_warp, part_tick)
             )
             fill = latest_fill if has_landed else min(fill, latest_fill)
         fill = min(fill, int(buffers.fills[buffer_number]) - 1)
-        last_use[key] = fill, waits
-        result.append(fill)
-    return np.array(result, np.int64)[step_of_read.reshape(-1)]
+        last_used_fill[key] = fill, waits
+        used_fills.append(fill)
+    return np.array(used_fills, np.int64)[step_of_read.reshape(-1)]
 
 
 def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mistake, ...]:
     """Find pairs of a use and a fill that access the same bytes and whose order is undefined. Return one
     mistake for each kind and pair of source lines.
 
-    `used_fill` is the result of `fills_used`.
+    `used_fill` is the result of `find_used_fills`.
     """
     writes = buffers.writes
     fill_limit = int(buffers.fills.max()) + 1
     key = buffers.written.piece * fill_limit + buffers.fill
-    order = np.lexsort((writes.step[buffers.written.row], key))
-    sorted_keys, row = key[order], buffers.written.row[order]
-    piece, read_step = buffers.read.piece, buffers.read_step[buffers.read.row]
-    used_key = piece * fill_limit + used_fill
+    key_order = np.lexsort((writes.step[buffers.written.row], key))
+    sorted_keys, write_row = key[key_order], buffers.written.row[key_order]
+    read_piece, read_step = buffers.read.piece, buffers.read_step[buffers.read.row]
+    used_key = read_piece * fill_limit + used_fill
     used_index = np.searchsorted(sorted_keys, used_key, side="right") - 1
-    occurrences_by_key: dict[tuple[Kind, int, int], list[tuple[int, int, int, int]]] = defaultdict(list)
-    mistake_kinds: tuple[tuple[Kind, Ints], ...] = ("early", used_index), ("overwritten", used_index + 1)
+    occurrences_by_key: dict[tuple[MistakeKind, int, int], list[tuple[int, int, int, int]]] = defaultdict(
+        list
+    )
+    mistake_kinds: tuple[tuple[MistakeKind, Ints], ...] = (
+        ("early", used_index),
+        ("overwritten", used_index + 1),
+    )
     for mistake_kind, index in mistake_kinds:
         is_known = (index >= 0) & (index < sorted_keys.size)
-        is_known[is_known] = sorted_keys[index[is_known]] // fill_limit == piece[is_known]
-        reads, fills = read_step[is_known], row[index[is_known]]
+        is_known[is_known] = sorted_keys[index[is_known]] // fill_limit == read_piece[is_known]
+        read_steps, write_rows = read_step[is_known], write_row[index[is_known]]
         if mistake_kind == "early":
-            is_ordered = (writes.landing_step[fills] >= 0) & steps.known(
-                writes.landing_chain[fills], writes.landing_tick[fills], reads
+            is_ordered = (writes.landing_step[write_rows] >= 0) & steps.is_ordered_before(
+                writes.landing_chain[write_rows], writes.landing_tick[write_rows], read_steps
             )
         else:
-            is_ordered = steps.known(steps.warp[reads], steps.tick[reads], writes.step[fills])
-        buffer = buffers.buffer_of_piece[piece[is_known]]
+            is_ordered = steps.is_ordered_before(
+                steps.warp[read_steps], steps.tick[read_steps], writes.step[write_rows]
+            )
+        buffer = buffers.buffer_of_piece[read_piece[is_known]]
         fill_numbers = sorted_keys[index[is_known]] % fill_limit
-        columns = np.stack([reads, writes.step[fills], buffer, fill_numbers], axis=1)[~is_ordered]
-        for use, fill, buffer_number, fill_number in np.unique(columns, axis=0).tolist():
-            lines = int(steps.line[use]), int(steps.line[fill])
-            occurrences_by_key[mistake_kind, *lines].append((use, fill, buffer_number, fill_number))
+        mistake_rows = np.stack([read_steps, writes.step[write_rows], buffer, fill_numbers], axis=1)[
+            ~is_ordered
+        ]
+        for use, fill, buffer_number, fill_number in np.unique(mistake_rows, axis=0).tolist():
+            source_lines = int(steps.line[use]), int(steps.line[fill])
+            occurrences_by_key[mistake_kind, *source_lines].append((use, fill, buffer_number, fill_number))
     result = [
-        _mistake(steps, mistake_kind, occurrences)
+        _make_mistake(steps, mistake_kind, occurrences)
         for (mistake_kind, *_), occurrences in occurrences_by_key.items()
     ]
     return tuple(sorted(result, key=lambda mistake: (mistake.use.position, mistake.fill.position)))
 
 
-def _mistake(steps: Steps, mistake_kind: Kind, occurrences: list[tuple[int, int, int, int]]) -> Mistake:
+def _make_mistake(
+    steps: Steps, mistake_kind: MistakeKind, occurrences: list[tuple[int, int, int, int]]
+) -> Mistake:
     """Return the mistake of several uses and fills, which are steps, at the same two lines."""
     use, fill, *_ = min(occurrences, key=lambda pair: (steps.position[pair[0]], pair))
-    sites = [
+    access_sites = [
         Site(warp=int(steps.warp[step]), position=int(steps.position[step]), line=int(steps.line[step]))
         for step in (use, fill)
     ]
     return Mistake(
         kind=mistake_kind,
-        use=sites[0],
-        fill=sites[1],
+        use=access_sites[0],
+        fill=access_sites[1],
         fills=tuple(sorted({(buffer, fill_number) for *_, buffer, fill_number in occurrences})),
         count=len({step for step, *_ in occurrences}),
     )

@@ -37,13 +37,13 @@ _ACTION_REGEXES: tuple[tuple[ActionKind, str], ...] = (
 )
 _GUARD_REGEX = r"(?:@!?%\w+\s+)?"
 _ACTION_PATTERNS = [(kind, re.compile(_GUARD_REGEX + pattern)) for kind, pattern in _ACTION_REGEXES]
-_USES_MBARRIER = re.compile(rf"{_GUARD_REGEX}\S*mbarrier")
-_USES_FLAG = re.compile(rf"{_GUARD_REGEX}(?:ld|st)\.(?:volatile|relaxed|acquire|release)")
+_MBARRIER_PATTERN = re.compile(rf"{_GUARD_REGEX}\S*mbarrier")
+_FLAG_PATTERN = re.compile(rf"{_GUARD_REGEX}(?:ld|st)\.(?:volatile|relaxed|acquire|release)")
 _MBARRIER_BYTES = 8
 # Bits of an mbarrier that count its phases, on the virtual GPU.
 _PHASE_SHIFT = 40
 _MAX_PHASES = 8
-_ATOMIC = SHARED_ACCESS_KINDS.index("atomic")
+_ATOMIC_KIND = SHARED_ACCESS_KINDS.index("atomic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class _Mbarrier:
     phases: list[tuple[Ints, int]] = field(default_factory=list)
     waited_phases: dict[int, int] = field(default_factory=dict)
 
-    def complete(self, phases: int) -> None:
+    def complete_phases(self, phases: int) -> None:
         """Record that `count` phases of the mbarrier have completed."""
         while len(self.phases) < phases:
             self.phases.append((self.clock, self.position))
@@ -101,7 +101,7 @@ class _Registers:
         self._traces = {warp.warp_index: warp for warp in trace.warps}
         self._writes: dict[tuple[int, str], Ints] = {}
 
-    def value(self, operand: str, sequence: int, warp: int) -> int | None:
+    def find_value(self, operand: str, sequence: int, warp: int) -> int | None:
         """Return the value of a PTX operand in the first lane before a step, or None if the value is not
         known.
         """
@@ -112,15 +112,19 @@ class _Registers:
             return None
         key = warp, operand
         if key not in self._writes:
-            writes = np.array([name == operand for name in trace.value_register], np.bool_)
+            writes_operand = np.array([name == operand for name in trace.value_register], np.bool_)
             self._writes[key] = (
-                np.flatnonzero(writes[trace.text_index]) if writes.any() else np.zeros(0, np.int64)
+                np.flatnonzero(writes_operand[trace.text_index])
+                if writes_operand.any()
+                else np.zeros(0, np.int64)
             )
         warp_step = int(np.searchsorted(trace.detail.sequence, sequence))
-        index = int(np.searchsorted(self._writes[key], warp_step)) - 1
-        if index < 0:
+        last_write = int(np.searchsorted(self._writes[key], warp_step)) - 1
+        if last_write < 0:
             return None
-        return int(trace.value[self._writes[key][index], _first_lane(int(trace.executed_mask[warp_step]))])
+        return int(
+            trace.value[self._writes[key][last_write], _find_first_lane(int(trace.executed_mask[warp_step]))]
+        )
 
 
 class Steps:
@@ -152,38 +156,42 @@ class Steps:
         assert trace.accesses is not None
         warps = trace.warps
         instruction_texts = warps[0].instruction
-        order = np.argsort(
+        sequence_order = np.argsort(
             np.concatenate([warp.detail.sequence for warp in warps if warp.detail]), kind="stable"
         )
-        text_of_step = np.concatenate([warp.text_index for warp in warps])[order]
+        text_of_step = np.concatenate([warp.text_index for warp in warps])[sequence_order]
         self._texts = instruction_texts
         self._read_accesses(trace.accesses, text_of_step)
         self._read_phases(trace.shared)
         self._registers = _Registers(trace)
-        actions = [_action(text) for text in instruction_texts]
+        actions = [_parse_action(text) for text in instruction_texts]
         is_action = np.array([action is not None for action in actions], np.bool_)[text_of_step]
-        is_action &= np.concatenate([warp.executed_mask for warp in warps])[order] != 0
+        is_action &= np.concatenate([warp.executed_mask for warp in warps])[sequence_order] != 0
         # A thread may ask several times whether a phase is over. Only the last time counts.
-        is_poll = _matches(
+        is_poll = _match_instructions(
             instruction_texts, lambda n: (a := actions[n]) is not None and a.kind == "wait for arrivals"
         )
-        is_true = np.concatenate([_is_any_lane_true(warp.value, len(warp)) for warp in warps])[order]
+        is_true = np.concatenate([_is_any_lane_true(warp.value, len(warp)) for warp in warps])[sequence_order]
         is_step = is_action & (is_true | ~is_poll[text_of_step])
         is_step[self.accesses.sequence] = True
         self.sequence: Ints = np.flatnonzero(is_step)
-        warp_of_step = np.repeat([warp.warp_index for warp in warps], [len(warp) for warp in warps])[order]
+        warp_of_step = np.repeat([warp.warp_index for warp in warps], [len(warp) for warp in warps])[
+            sequence_order
+        ]
         self.warp: Ints = warp_of_step[self.sequence]
-        self.line: Ints = np.concatenate([warp.line for warp in warps])[order][self.sequence].astype(np.int64)
-        self._run([actions[n] for n in text_of_step[self.sequence].tolist()])
+        self.line: Ints = np.concatenate([warp.line for warp in warps])[sequence_order][self.sequence].astype(
+            np.int64
+        )
+        self._compute_order([actions[n] for n in text_of_step[self.sequence].tolist()])
 
     def __len__(self) -> int:
         return int(self.sequence.size)
 
-    def step_at(self, sequence: Ints) -> Ints:
+    def find_step(self, sequence: Ints) -> Ints:
         """Convert positions among all steps of the block to indices into the arrays of this object."""
         return np.searchsorted(self.sequence, sequence)
 
-    def known(self, chain: Ints, tick: Ints, reader: Ints) -> npt.NDArray[np.bool_]:
+    def is_ordered_before(self, chain: Ints, tick: Ints, reader: Ints) -> npt.NDArray[np.bool_]:
         """Return whether each step in the array `reader` must run after the step with the given chain and
         tick.
         """
@@ -192,7 +200,7 @@ class Steps:
             is_own_chain, tick < self.tick[reader], self.clocks[self.clock[reader], chain] >= tick
         )
 
-    def first_wait(self, chain: int, step: int) -> int:
+    def find_first_wait(self, chain: int, step: int) -> int:
         """Return the first step that waits for the mbarrier phase in which `step` arrives, or -1 if there is
         none.
         """
@@ -201,18 +209,23 @@ class Steps:
 
     def _read_accesses(self, accesses: SharedAccesses, text_of_step: npt.NDArray[np.int32]) -> None:
         """Separate the accesses to mbarriers, whose addresses belong to steps, from those to data."""
-        text = text_of_step[accesses.sequence]
-        is_atomic = accesses.kind == _ATOMIC
+        text_of_access = text_of_step[accesses.sequence]
+        is_atomic = accesses.kind == _ATOMIC_KIND
         is_mbarrier = (
-            is_atomic & _matches(self._texts, lambda n: bool(_USES_MBARRIER.match(self._texts[n])))[text]
+            is_atomic
+            & _match_instructions(self._texts, lambda n: bool(_MBARRIER_PATTERN.match(self._texts[n])))[
+                text_of_access
+            ]
         )
-        address = accesses.offset.max(axis=1, initial=-1)
+        first_address = accesses.offset.max(axis=1, initial=-1)
         self._mbarrier_at = dict(
-            zip(accesses.sequence[is_mbarrier].tolist(), address[is_mbarrier].tolist(), strict=True)
+            zip(accesses.sequence[is_mbarrier].tolist(), first_address[is_mbarrier].tolist(), strict=True)
         )
-        mbarriers = np.unique(address[is_mbarrier]) // _MBARRIER_BYTES
-        is_flag = _matches(self._texts, lambda n: bool(_USES_FLAG.match(self._texts[n])))[text]
-        is_data = ~is_atomic & ~is_flag & ~np.isin(address // _MBARRIER_BYTES, mbarriers)
+        mbarriers = np.unique(first_address[is_mbarrier]) // _MBARRIER_BYTES
+        is_flag = _match_instructions(self._texts, lambda n: bool(_FLAG_PATTERN.match(self._texts[n])))[
+            text_of_access
+        ]
+        is_data = ~is_atomic & ~is_flag & ~np.isin(first_address // _MBARRIER_BYTES, mbarriers)
         self.accesses = SharedAccesses(
             sequence=accesses.sequence[is_data],
             kind=accesses.kind[is_data],
@@ -226,44 +239,44 @@ class Steps:
         rows = np.flatnonzero((shared.width_bytes == _MBARRIER_BYTES) & (shared.mask != 0))
         for row in rows.tolist():
             sequence = int(shared.sequence[row])
-            lane = _first_lane(int(shared.mask[row]))
+            lane = _find_first_lane(int(shared.mask[row]))
             if self._mbarrier_at.get(sequence) == shared.offset[row, lane]:
                 self._phase_bits[sequence] = int(shared.value[row, lane]) >> _PHASE_SHIFT & _MAX_PHASES - 1
 
-    def _awaited_phase(self, operand: str, sequence: int, warp: int, mbarrier: _Mbarrier) -> int:
+    def _find_awaited_phase(self, operand: str, sequence: int, warp: int, mbarrier: _Mbarrier) -> int:
         """Return the phase of an mbarrier for which a warp waits; -1 for the one before the first.
 
         The operand is a parity, or a state that an arrival has returned. A warp that waits again with the
         same operand waits for the same phase, otherwise for a later one.
         """
         is_parity = ".parity" in operand
-        value = self._registers.value(operand.split()[-1], sequence, warp)
+        operand_value = self._registers.find_value(operand.split()[-1], sequence, warp)
         last_phase = mbarrier.waited_phases.get(warp, -1)
-        if value is None:
+        if operand_value is None:
             return last_phase + 1
-        period = 2 if is_parity else _MAX_PHASES
-        bits = value if is_parity else value >> _PHASE_SHIFT
-        return last_phase + (bits - last_phase) % period
+        phase_period = 2 if is_parity else _MAX_PHASES
+        phase_bits = operand_value if is_parity else operand_value >> _PHASE_SHIFT
+        return last_phase + (phase_bits - last_phase) % phase_period
 
-    def _run(self, actions: list[_Action | None]) -> None:
+    def _compute_order(self, actions: list[_Action | None]) -> None:
         """Compute the position, the clock and the counts of each step."""
         warps = {warp: _Warp() for warp in self.warp.tolist()}
         first_chain = max(warps, default=0) + 1
-        addresses = sorted(set(self._mbarrier_at.values()))
-        clocks = [np.zeros(first_chain + len(addresses), np.int64)]
-        mbarriers = {a: _Mbarrier(first_chain + n, clocks[0]) for n, a in enumerate(addresses)}
+        mbarrier_addresses = sorted(set(self._mbarrier_at.values()))
+        clocks = [np.zeros(first_chain + len(mbarrier_addresses), np.int64)]
+        mbarriers = {a: _Mbarrier(first_chain + n, clocks[0]) for n, a in enumerate(mbarrier_addresses)}
         barriers: dict[str, _BarrierState] = {}
         self.marks: list[Mark] = []
         self.mbarrier_chain = np.full(len(self), -1, np.int64)
         self.phase = self.mbarrier_chain.copy()
         self._waits_by_chain: dict[int, list[int]] = defaultdict(list)
-        rows = []
+        step_rows = []
 
         def merge_clock(warp_state: _Warp, clock: Ints) -> None:
             clocks.append(np.maximum(clocks[warp_state.clock], clock))
             warp_state.clock = len(clocks) - 1
 
-        def open_barrier(barrier: _BarrierState) -> None:
+        def release_barrier(barrier: _BarrierState) -> None:
             merged_clock = np.max(barrier.clocks, axis=0)
             position = max(mark.position for mark in barrier.waiting.values())
             for warp_index, mark in barrier.waiting.items():
@@ -282,22 +295,24 @@ class Steps:
         ):
             warp_state = warps[warp_index]
             if warp_state.barrier is not None:  # it continues, so all have arrived
-                open_barrier(warp_state.barrier)
+                release_barrier(warp_state.barrier)
             warp_state.tick += 1
             action_kind = action.kind if action is not None else None
             mbarrier = mbarriers.get(self._mbarrier_at.get(sequence, -1))
             if action_kind == "wait for arrivals" and action is not None and mbarrier is not None:
-                phase = self._awaited_phase(action.operand, sequence, warp_index, mbarrier)
+                phase = self._find_awaited_phase(action.operand, sequence, warp_index, mbarrier)
                 mbarrier.waited_phases[warp_index] = self.phase[step] = phase
                 self._waits_by_chain[mbarrier.chain].append(step)
                 if phase >= 0:
-                    mbarrier.complete(phase + 1)
+                    mbarrier.complete_phases(phase + 1)
                     clock, arrival_position = mbarrier.phases[phase]
                     merge_clock(warp_state, clock)
                     warp_state.position = max(warp_state.position, arrival_position + 1)
             position = warp_state.position
             warp_state.position += 1
-            rows.append((warp_state.tick, position, warp_state.clock, warp_state.commits, warp_state.waits))
+            step_rows.append(
+                (warp_state.tick, position, warp_state.clock, warp_state.commits, warp_state.waits)
+            )
             own_clock = clocks[warp_state.clock].copy()
             own_clock[warp_index] = warp_state.tick
             if mbarrier is not None and action_kind != "wait for arrivals":
@@ -306,8 +321,10 @@ class Steps:
                 mbarrier.position = max(mbarrier.position, position)
                 self.mbarrier_chain[step] = mbarrier.chain
                 self.phase[step] = len(mbarrier.phases)
-                bits = self._phase_bits.get(sequence, len(mbarrier.phases))
-                mbarrier.complete(len(mbarrier.phases) + (bits - len(mbarrier.phases)) % _MAX_PHASES)
+                phase_bits = self._phase_bits.get(sequence, len(mbarrier.phases))
+                mbarrier.complete_phases(
+                    len(mbarrier.phases) + (phase_bits - len(mbarrier.phases)) % _MAX_PHASES
+                )
             if action is None or action_kind is None or action_kind == "bulk copy":
                 continue
             if action_kind == "barrier" or action_kind == "barrier arrival":
@@ -336,18 +353,18 @@ class Steps:
             )
         for barrier in barriers.values():
             if barrier.waiting:
-                open_barrier(barrier)
+                release_barrier(barrier)
         self.clocks = np.array(clocks)
-        columns = np.array(rows, np.int64).reshape(-1, 5).T
-        self.tick, self.position, self.clock, self.commits, self.waits = columns
+        step_columns = np.array(step_rows, np.int64).reshape(-1, 5).T
+        self.tick, self.position, self.clock, self.commits, self.waits = step_columns
 
 
-def _first_lane(mask: int) -> int:
+def _find_first_lane(mask: int) -> int:
     """Return the first lane of a mask that is not empty."""
     return (mask & -mask).bit_length() - 1
 
 
-def _action(text: str) -> _Action | None:
+def _parse_action(text: str) -> _Action | None:
     """Return the effect of a PTX instruction on the order of steps, or None if it has none."""
     for action_kind, pattern in _ACTION_PATTERNS:
         if match := pattern.match(text.strip()):
@@ -355,7 +372,7 @@ def _action(text: str) -> _Action | None:
     return None
 
 
-def _matches(texts: Sequence[str], condition: Callable[[int], bool]) -> npt.NDArray[np.bool_]:
+def _match_instructions(texts: Sequence[str], condition: Callable[[int], bool]) -> npt.NDArray[np.bool_]:
     """Return for each instruction whether its number meets a condition."""
     return np.array([condition(n) for n in range(len(texts))], np.bool_)
 

@@ -23,19 +23,19 @@ _MOST_FIGURES = 16
 _FIGURE_DPI = 72
 
 
-def warm(_: Any, count: int) -> None:
+def warm_up(_: Any, count: int) -> None:
     """Load modules and create the CUDA context before the process receives a job."""
     if count > 1:
         session.use_device(count=count)
     session.cp().ones(()).sum().get()  # which opens the device
 
 
-def there(_: Any) -> bool:
+def confirm_alive(_: Any) -> bool:
     """Return True to show that the process is alive and can receive a job."""
     return True
 
 
-def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: float) -> dict[str, Any]:
+def run_job(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: float) -> dict[str, Any]:
     """Run a job. The returned dictionary contains the error, the state of the device, and the result if
     ``returns`` is true.
     """
@@ -57,34 +57,34 @@ def run(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: flo
         "given": None,
     }
     with session.report_late_faults(blocking) as late_faults:
-        value = None
+        job_value = None
         try:
-            value = job()
+            job_value = job()
             _finish_work(cp, outcome)
         except BaseException as error:
             _add_error(error, outcome)
         if os.getpid() != own_pid:
             os._exit(0)  # a process that the job forked, and that came out of it as well
         if outcome["status"]:
-            outcome["sticky"] = _next_status(cp) == outcome["status"]
-        fault = late_faults.fault if late_faults is not None else None
-        if late_faults is not None and late_faults.faulty_launch is not None and fault is not None:
-            fault_site = fault.site
+            outcome["sticky"] = _read_next_status(cp) == outcome["status"]
+        late_fault = late_faults.fault if late_faults is not None else None
+        if late_faults is not None and late_faults.faulty_launch is not None and late_fault is not None:
+            fault_site = late_fault.site
             outcome["given"] = {
                 "given": tuple(late_faults.faulty_launch),
                 "kernel": fault_site.kernel,
-                "said": str(fault),
+                "said": str(late_fault),
                 "place": (fault_site.line, fault_site.source_text, fault_site.block, fault_site.thread),
             }
         if not outcome["error"]:
-            _add_result(value, returns, outcome)
+            _add_result(job_value, returns, outcome)
     _add_figures(outcome)
-    if any(not _compiles(pid) for pid in find_children(own_pid)):
+    if any(not _is_compiler(pid) for pid in find_children(own_pid)):
         outcome["notes"].append("The code left processes that were still running. They were ended.")
     return outcome
 
 
-def _compiles(pid: int) -> bool:
+def _is_compiler(pid: int) -> bool:
     """Return whether a process runs the compiler of the virtual GPU, or has ended."""
     try:
         return any(_COMPILER_FOLDER in argument for argument in psutil.Process(pid).cmdline())
@@ -106,33 +106,33 @@ def _finish_work(cp: Any, outcome: dict[str, Any]) -> None:
 def _add_error(error: BaseException, outcome: dict[str, Any]) -> None:
     """Add an error, and the lines of the program that led to it, to the outcome."""
     try:
-        text = str(error)[:_MAX_CHARACTERS]
+        error_text = str(error)[:_MAX_CHARACTERS]
     except BaseException:  # its text is made by the program
-        text = ""
+        error_text = ""
     if isinstance(error, SystemExit):
         outcome["error"] = f"SystemExit: {describe_exit(error).removeprefix('it ')}"
     else:
-        outcome["error"] = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        outcome["error"] = f"{type(error).__name__}: {error_text}" if error_text else type(error).__name__
     status = getattr(error, "status", 0)
     outcome["status"] = status if isinstance(status, int) else 0
-    outcome["frames"] = _frames(error.__traceback__)
+    outcome["frames"] = _find_frames(error.__traceback__)
 
 
-def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
+def _find_frames(tb: TracebackType | None) -> list[tuple[str, int]]:
     """Return the learner's lines in a traceback, or the lines of the course's helpers if there are none."""
-    lines = session.make_program_lines()
-    for is_shown in (lines.is_learners, lines.belongs):
-        frames = [
+    program_lines = session.make_program_lines()
+    for is_shown in (program_lines.is_learners, program_lines.belongs):
+        shown_frames = [
             (frame.f_code.co_filename, line)
             for frame, line in traceback.walk_tb(tb)
             if is_shown(frame.f_code.co_filename, str(frame.f_globals.get("__name__")))
         ]
-        if frames:
-            return frames[-20:]
+        if shown_frames:
+            return shown_frames[-20:]
     return []
 
 
-def _next_status(cp: Any) -> int:
+def _read_next_status(cp: Any) -> int:
     """Return the error status of the next call to the device, or 0. A sticky error appears again."""
     try:
         cp.cuda.runtime.deviceSynchronize()
@@ -154,7 +154,7 @@ def _add_result(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
         value_bytes = cloudpickle.dumps(value)
     except Exception as error:
         outcome["notes"].append(
-            f"The result, {_type_text(value)}, cannot leave the sandbox ({type(error).__name__}): return "
+            f"The result, {_describe_type(value)}, cannot leave the sandbox ({type(error).__name__}): return "
             "numbers, texts, arrays or containers of them."
         )
         return
@@ -171,7 +171,7 @@ class DisplayOutput:
         self.bundle = bundle
 
 
-def _type_text(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 

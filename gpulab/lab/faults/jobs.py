@@ -16,7 +16,7 @@ from typing import Any
 from gpulab.lab.faults.child import DisplayOutput
 from virtualgpu.errors import GpulabError
 
-MOST_BYTES = 256 << 20
+MAX_JOB_BYTES = 256 << 20
 _HANDLE_TYPES = (
     "Stream",
     "ExternalStream",
@@ -49,22 +49,22 @@ class Cell:
     gives: tuple[str, ...]
 
     def __call__(self) -> DisplayOutput:
-        space = {"__name__": "__main__", "__builtins__": builtins, **self.names}
+        namespace = {"__name__": "__main__", "__builtins__": builtins, **self.names}
         tree = ast.parse(self.code, self.file)
         last_statement = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, self.file, "exec"), space)
+        exec(compile(tree, self.file, "exec"), namespace)
         bundle: dict[str, Any] = {}
         if isinstance(last_statement, ast.Expr):
-            value = eval(compile(ast.Expression(last_statement.value), self.file, "eval"), space)
+            value = eval(compile(ast.Expression(last_statement.value), self.file, "eval"), namespace)
             if value is not None and not self.code.rstrip().endswith(";"):
-                bundle = _display_bundle(value)
-        missing_names = [name for name in self.gives if name not in space]
+                bundle = _make_display_bundle(value)
+        missing_names = [name for name in self.gives if name not in namespace]
         if missing_names:
             raise NameError(f"the cell should have defined {', '.join(missing_names)}, but it did not")
-        return DisplayOutput({name: space[name] for name in self.gives}, bundle)
+        return DisplayOutput({name: namespace[name] for name in self.gives}, bundle)
 
 
-def _display_bundle(value: Any) -> dict[str, Any]:
+def _make_display_bundle(value: Any) -> dict[str, Any]:
     """Return the representations of a value for display, such as text, HTML and SVG, without a notebook."""
     from IPython.core.formatters import DisplayFormatter
 
@@ -77,7 +77,7 @@ def _display_bundle(value: Any) -> dict[str, Any]:
     }
 
 
-def used_by(code: str, space: Mapping[str, Any]) -> dict[str, Any]:
+def find_used_names(code: str, space: Mapping[str, Any]) -> dict[str, Any]:
     """Return the global variables of a notebook that the code of a cell uses."""
     names = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
     return {name: space[name] for name in sorted(names) if name in space}
@@ -99,8 +99,8 @@ def _pickle_with_files(job: Call | Cell) -> bytes:
             code.co_filename if argument == "<dynamic-code>" else argument for argument in args
         )
 
-    table = ChainMap({CodeType: reduce_code}, default_table)
-    pickler_class = type("Placed", (cloudpickle.Pickler,), {"dispatch_table": table})
+    dispatch_table = ChainMap({CodeType: reduce_code}, default_table)
+    pickler_class = type("Placed", (cloudpickle.Pickler,), {"dispatch_table": dispatch_table})
     pickler_class(file := BytesIO()).dump(job)
     return file.getvalue()
 
@@ -113,18 +113,18 @@ def pack_job(job: Call | Cell) -> bytes:
     GpulabError
         If a part of the job cannot be pickled, or all of it is too large. The message names the parts.
     """
-    values = job.names if isinstance(job, Cell) else _named_arguments(job)
-    sizes = {}
-    reasons = {}
+    values = job.names if isinstance(job, Cell) else _name_arguments(job)
+    sizes_by_name = {}
+    refusal_reasons = {}
     for name, value in values.items():
         if isinstance(value, ModuleType):
             continue
         try:
-            sizes[name] = _size_bytes(value)
+            sizes_by_name[name] = _measure_bytes(value)
         except Exception as error:
-            reasons[name] = str(error) if isinstance(error, GpulabError) else type(value).__name__
-    if reasons:
-        refusals = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
+            refusal_reasons[name] = str(error) if isinstance(error, GpulabError) else type(value).__name__
+    if refusal_reasons:
+        refusals = ", ".join(f"{name} ({reason})" for name, reason in refusal_reasons.items())
         raise GpulabError(
             f"These values cannot be sent to the sandbox: {refusals}. Create objects that "
             "belong to this process, such as streams, events, graphs, files and locks, "
@@ -138,18 +138,18 @@ def pack_job(job: Call | Cell) -> bytes:
             "Inside the sandbox, create objects that belong to one process, such as "
             "streams, events, files and locks."
         ) from None
-    if len(job_bytes) > MOST_BYTES:
-        largest_names = sorted(sizes, key=lambda name: -sizes[name])[:3]
-        largest_named = ", ".join(f"{name} with {sizes[name]:,} bytes" for name in largest_names)
+    if len(job_bytes) > MAX_JOB_BYTES:
+        largest_names = sorted(sizes_by_name, key=lambda name: -sizes_by_name[name])[:3]
+        largest_text = ", ".join(f"{name} with {sizes_by_name[name]:,} bytes" for name in largest_names)
         raise GpulabError(
             f"The arguments of the sandbox take {len(job_bytes):,} bytes, but at most "
-            f"{MOST_BYTES:,} are allowed: {largest_named}. Create large arrays inside the "
+            f"{MAX_JOB_BYTES:,} are allowed: {largest_text}. Create large arrays inside the "
             "sandbox."
         )
     return job_bytes
 
 
-def _named_arguments(job: Call) -> dict[str, Any]:
+def _name_arguments(job: Call) -> dict[str, Any]:
     """Return the arguments of a call, and the outer variables that its function uses, by name."""
     function = inspect.unwrap(job.function)
     arguments = {f"argument {argument_number}": value for argument_number, value in enumerate(job.args, 1)}
@@ -165,7 +165,7 @@ def _is_importable(function: Any) -> bool:
     return function.__module__ != "__main__" and getattr(module, function.__name__, None) is function
 
 
-def _size_bytes(value: Any) -> int:
+def _measure_bytes(value: Any) -> int:
     import cloudpickle
 
     module = type(value).__module__

@@ -19,12 +19,12 @@ from gpulab.analysis.files.compute_sanitizer import (
     read_hazards,
 )
 from gpulab.lab.faults.jobs import Call
-from gpulab.lab.faults.under import LIMIT_S, run
+from gpulab.lab.faults.under import LIMIT_S, run_under_tool
 from virtualgpu.protocol import Hazards, Launch
 from virtualgpu.records import KernelSource, SanitizerReport
 
 
-def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> SanitizerReport:
+def run_sanitizer(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> SanitizerReport:
     """Run compute-sanitizer for a launch, and return its report. If the tool cannot run, the report contains
     the reason.
     """
@@ -40,14 +40,16 @@ def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> San
         checker=CHECKER,
     )
 
-    def job() -> Call:
+    def make_job() -> Call:
         return Call(
-            launched,
+            launch_copy,
             (kernel_source, launch.grid, launch.block, _detach_arguments(launch.args), launch.shared_bytes),
         )
 
     def run_tool(tool: str) -> ToolRun:
-        data, raised_error, why_not = run(CHECKER, TOOL_OPTIONS[tool], job, find_refusal, limit_s)
+        data, raised_error, why_not = run_under_tool(
+            CHECKER, TOOL_OPTIONS[tool], make_job, find_refusal, limit_s
+        )
         return ToolRun(
             tool,
             () if why_not else read_hazards(data, tool, kernel_source.code, kernel_source.name),
@@ -59,20 +61,24 @@ def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> San
         return add_findings(report, tuple(pool.map(run_tool, report.tools)))
 
 
-def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...], shared_bytes: int) -> None:
+def launch_copy(
+    source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...], shared_bytes: int
+) -> None:
     """Compile a kernel with line information, and launch it with copies of its arguments.
 
     If two arrays share memory, their copies share memory too.
     """
     cp = session.cp()
     arrays_by_key = {key: cp.asarray(data) for key, data, _ in (a for a in args if isinstance(a, tuple))}
-    values = tuple(arrays_by_key[a[0]][a[2] :] if isinstance(a, tuple) else a for a in args)
+    kernel_args = tuple(arrays_by_key[a[0]][a[2] :] if isinstance(a, tuple) else a for a in args)
     options = tuple(dict.fromkeys((*source.options, "-lineinfo")))
-    names = source.name_expressions or None
-    kernel = cp.RawModule(code=source.code, options=options, name_expressions=names).get_function(source.name)
+    name_expressions = source.name_expressions or None
+    kernel = cp.RawModule(code=source.code, options=options, name_expressions=name_expressions).get_function(
+        source.name
+    )
     if shared_bytes:  # beside static arrays less than 48 KiB may be too much, unless asked for
         kernel.max_dynamic_shared_size_bytes = shared_bytes
-    kernel(grid, block, values, shared_mem=shared_bytes)
+    kernel(grid, block, kernel_args, shared_mem=shared_bytes)
 
 
 def _detach_arguments(args: Sequence[Any]) -> tuple[Any, ...]:
@@ -81,7 +87,7 @@ def _detach_arguments(args: Sequence[Any]) -> tuple[Any, ...]:
     An array becomes the bounds of its memory, the bytes between them, and the offset of its first element.
     """
     cp = session.cp()
-    values = list[Any]()
+    detached_values = list[Any]()
     for value in args:
         if isinstance(value, cp.ndarray):
             low_address, high_address = cp.byte_bounds(value)
@@ -89,5 +95,5 @@ def _detach_arguments(args: Sequence[Any]) -> tuple[Any, ...]:
                 (high_address - low_address,), np.uint8, memptr=value.data + (low_address - value.data.ptr)
             )
             value = ((low_address, high_address), memory_bytes.get(), value.data.ptr - low_address)
-        values.append(value)
-    return tuple(values)
+        detached_values.append(value)
+    return tuple(detached_values)

@@ -15,7 +15,7 @@ from typing import Any
 
 from gpulab import session
 from gpulab._deprecated import accept_old_parameters
-from gpulab.lab._base import Bundle, Pictured
+from gpulab.lab._base import MimeBundle, PicturedResult
 from gpulab.lab.faults import child
 from gpulab.lab.faults.jobs import Call, Cell, pack_job
 from gpulab.processes.errors import ProcessError
@@ -27,14 +27,14 @@ from virtualgpu.records.faults.sandboxed import Culprit, SandboxRun
 from virtualgpu.records.hazards import Place
 from virtualgpu.records.timeline import SourceLine
 
-MOST_S = 50.0
+MAX_LIMIT_S = 50.0
 LIMIT_S = 20.0
 MEMORY_BYTES = 4 << 30
 _KEPT_BYTES = 64 << 10
 _ELAPSED_FACTOR = 3  # seconds that pass, for each of processor time
-_START_S = 60.0
+_START_LIMIT_S = 60.0
 # A second context takes memory of the device: with less than this free, none is made beforehand.
-_ROOM_BYTES = 2 << 30
+_CONTEXT_BYTES = 2 << 30
 
 
 @accept_old_parameters
@@ -94,18 +94,18 @@ def sandbox(
     if not callable(fn):
         raise TypeError(f"gl.sandbox needs a function, not {type(fn).__name__}. Pass it without calling it.")
     name = getattr(fn, "__name__", type(fn).__name__)
-    return run(Call(fn, args), name, returns, launch_blocking, limit_s, memory_bytes)
+    return run_in_sandbox(Call(fn, args), name, returns, launch_blocking, limit_s, memory_bytes)
 
 
-def run(
+def run_in_sandbox(
     job: Call | Cell, name: str, returns: bool, blocking: bool, limit_s: float, memory_bytes: int
 ) -> Sandboxed:
     """Run a job in a sandbox. If the error does not identify the faulty launch, repeat the job with
     synchronous launches.
     """
-    if not 0 < limit_s <= MOST_S:
+    if not 0 < limit_s <= MAX_LIMIT_S:
         raise ValueError(
-            f"limit_s must be a number of seconds above 0 and up to {MOST_S:g}, not {limit_s!r}."
+            f"limit_s must be a number of seconds above 0 and up to {MAX_LIMIT_S:g}, not {limit_s!r}."
         )
     if type(memory_bytes) is not int or memory_bytes < 1:
         raise ValueError(f"memory_bytes must be a positive number of bytes, not {memory_bytes!r}.")
@@ -119,7 +119,7 @@ def run(
     return Sandboxed(record, outcome, returns)
 
 
-class Sandboxed(Pictured):
+class Sandboxed(PicturedResult):
     """The outcome of code that ran in a sandbox."""
 
     def __init__(self, record: SandboxRun, outcome: dict[str, Any], returns: bool) -> None:
@@ -162,7 +162,7 @@ class Sandboxed(Pictured):
     def _picture(self) -> SandboxTable:
         return SandboxTable.of(self.record)
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> Bundle | None:
+    def _repr_mimebundle_(self, **kwargs: Any) -> MimeBundle | None:
         import base64
 
         bundle = super()._repr_mimebundle_(**kwargs)
@@ -188,14 +188,14 @@ def _run_once(
     job_bytes: bytes, name: str, returns: bool, blocking: bool, limits: tuple[float, float, int]
 ) -> tuple[SandboxRun, dict[str, Any]]:
     """Run a job once, in the waiting process or in a new one, and start the next waiting process."""
-    keep = _keep(os.getpid())
+    spare_process = _find_spare_process(os.getpid())
     start_s = time.perf_counter()
-    talk = keep.taken(blocking)
+    process = spare_process.take(blocking)
     outcome = dict[str, Any]()
     end_reason = ""
     try:
-        talk.set_limits(*limits)
-        outcome = talk.ask("", child.run, job_bytes, returns, blocking, limits[0] / 3)
+        process.set_limits(*limits)
+        outcome = process.ask("", child.run_job, job_bytes, returns, blocking, limits[0] / 3)
     except ProcessError as reason:
         end_reason = str(reason)
     except DamagedBytesError:
@@ -203,19 +203,19 @@ def _run_once(
             "it wrote to a file descriptor that it did not open. Use only file descriptors that you opened."
         )
     finally:
-        output, lines = talk.end_and_read_output()
-        talk.__exit__()
-        keep.prepare()
+        output, output_lines = process.end_and_read_output()
+        process.__exit__()
+        spare_process.prepare()
     fault_fields = outcome.get("given")
     record = SandboxRun(
         provenance=session.backend().provenance,
         name=name,
         seconds=time.perf_counter() - start_s,
         output=output,
-        output_lines=lines,
+        output_lines=output_lines,
         ended=end_reason,
-        frames=tuple(_line(*frame) for frame in outcome.get("frames", ())),
-        culprit=None if fault_fields is None else _culprit(fault_fields),
+        frames=tuple(_make_source_line(*frame) for frame in outcome.get("frames", ())),
+        culprit=None if fault_fields is None else _make_culprit(fault_fields),
         blocking=blocking,
         notes=tuple(outcome.get("notes", ())),
         **{name: outcome[name] for name in ("error", "status", "sticky", "at_end") if name in outcome},
@@ -223,13 +223,13 @@ def _run_once(
     return record, outcome
 
 
-def _culprit(outcome: dict[str, Any]) -> Culprit:
+def _make_culprit(outcome: dict[str, Any]) -> Culprit:
     launch, file, line = outcome["given"]
-    source_line = _line(file, line) if file else None
+    source_line = _make_source_line(file, line) if file else None
     return Culprit(launch, source_line, outcome["kernel"], Place(*outcome["place"]), outcome["said"])
 
 
-def _line(file: str, line: int) -> SourceLine:
+def _make_source_line(file: str, line: int) -> SourceLine:
     return SourceLine(session.format_file_name(file), line, linecache.getline(file, line).strip())
 
 
@@ -242,56 +242,56 @@ class _SpareProcess:
     def __init__(self) -> None:
         self._waiting: tuple[tuple[Any, ...], RequestProcess, threading.Thread] | None = None
 
-    def taken(self, blocking: bool) -> RequestProcess:
+    def take(self, blocking: bool) -> RequestProcess:
         """Return the process that was started in advance if it fits the device, or a new process."""
-        key = _device_key(blocking)
-        waiting = self._waiting
+        device_key = _make_device_key(blocking)
+        waiting_process = self._waiting
         self._waiting = None
-        if waiting is not None:
-            waiting[2].join(_START_S)
-            if waiting[0] == key and _is_responsive(waiting[1]):
-                return waiting[1]
-            waiting[1].__exit__()
-        return _start_talk(key)
+        if waiting_process is not None:
+            waiting_process[2].join(_START_LIMIT_S)
+            if waiting_process[0] == device_key and _is_responsive(waiting_process[1]):
+                return waiting_process[1]
+            waiting_process[1].__exit__()
+        return _start_process(device_key)
 
     def prepare(self) -> None:
         """Start the process for the next job in the background."""
         if self._waiting is not None:
             return
         with contextlib.suppress(Exception):  # a busy computer starts it when it is needed
-            key = _device_key(False)
-            talk = _start_talk(key)
-            thread = threading.Thread(target=_warm_up, args=(talk, key), daemon=True)
+            device_key = _make_device_key(False)
+            process = _start_process(device_key)
+            thread = threading.Thread(target=_warm_up, args=(process, device_key), daemon=True)
             thread.start()
-            self._waiting = key, talk, thread
+            self._waiting = device_key, process, thread
 
 
-def _is_responsive(talk: RequestProcess) -> bool:
+def _is_responsive(process: RequestProcess) -> bool:
     """Return whether a waiting process replies, since a process that was killed may not have ended yet."""
     try:
-        talk.ask("", child.there)
+        process.ask("", child.confirm_alive)
     except (ProcessError, DamagedBytesError):
         return False
     return True
 
 
-def _warm_up(talk: RequestProcess, key: tuple[Any, ...]) -> None:
-    if key[3]:
+def _warm_up(process: RequestProcess, device_key: tuple[Any, ...]) -> None:
+    if device_key[3]:
         with contextlib.suppress(Exception):
-            talk.ask("", child.warm, key[1])
+            process.ask("", child.warm_up, device_key[1])
 
 
-def _start_talk(key: tuple[Any, ...]) -> RequestProcess:
-    device, device_count, blocking, _ = key
-    variables = {"MPLBACKEND": "Agg"} | ({"CUDA_LAUNCH_BLOCKING": "1"} if blocking else {})
-    talk = RequestProcess(device, MOST_S, _START_S, MEMORY_BYTES, _KEPT_BYTES, variables)
-    talk.__enter__()
+def _start_process(device_key: tuple[Any, ...]) -> RequestProcess:
+    device, device_count, blocking, _ = device_key
+    environment = {"MPLBACKEND": "Agg"} | ({"CUDA_LAUNCH_BLOCKING": "1"} if blocking else {})
+    process = RequestProcess(device, MAX_LIMIT_S, _START_LIMIT_S, MEMORY_BYTES, _KEPT_BYTES, environment)
+    process.__enter__()
     if device_count > 1:
-        talk.ask("", child.warm, device_count)
-    return talk
+        process.ask("", child.warm_up, device_count)
+    return process
 
 
-def _device_key(blocking: bool) -> tuple[Any, ...]:
+def _make_device_key(blocking: bool) -> tuple[Any, ...]:
     """Return the settings that a waiting process must match.
 
     They are the device, the number of devices, launch blocking, and whether memory for a context is free.
@@ -301,10 +301,10 @@ def _device_key(blocking: bool) -> tuple[Any, ...]:
         return f"virtual:{choice.device}", choice.count, False, True
     index = int(session.cp().cuda.Device().id)
     free_bytes, _ = session.cp().cuda.runtime.memGetInfo()
-    return f"cuda:{index}", 1, blocking, free_bytes > _ROOM_BYTES
+    return f"cuda:{index}", 1, blocking, free_bytes > _CONTEXT_BYTES
 
 
 @functools.cache
-def _keep(parent: int) -> _SpareProcess:
+def _find_spare_process(parent: int) -> _SpareProcess:
     """Return the holder of the waiting process. A forked process gets its own holder."""
     return _SpareProcess()

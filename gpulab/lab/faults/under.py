@@ -18,14 +18,14 @@ from virtualgpu.compile.toolkit import find_tool
 from virtualgpu.errors import ToolMissingError
 
 LIMIT_S = 60.0
-_MOST_BYTES = 64 << 20  # of what a tool writes
+_MAX_OUTPUT_BYTES = 64 << 20  # of what a tool writes
 
 
-def run(
+def run_under_tool(
     tool: str,
     options: Sequence[str],
     job: Callable[[], Call],
-    refusal: Callable[[str], str],
+    find_refusal: Callable[[str], str],
     limit_s: float = LIMIT_S,
 ) -> tuple[bytes, str, str]:
     """Run a job under one of NVIDIA's tools. Return the output of the tool, the error of the job, and the
@@ -53,17 +53,17 @@ def run(
             report_file, job_file, error_file, log_file = (
                 Path(folder) / name for name in ("wrote", "job", "ended", "log")
             )
-            program = [find_tool(tool), *options, str(report_file), sys.executable, "-m", __name__, tool]
+            command = [find_tool(tool), *options, str(report_file), sys.executable, "-m", __name__, tool]
             job_file.write_bytes(pack_job(job()))
-            variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            variables["GPULAB_DEVICE"] = f"cuda:{int(session.cp().cuda.Device().id)}"
+            environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            environment["GPULAB_DEVICE"] = f"cuda:{int(session.cp().cuda.Device().id)}"
             with log_file.open("wb") as output:
                 process = subprocess.Popen(
-                    [*program, str(job_file), str(error_file)],
+                    [*command, str(job_file), str(error_file)],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    env=os.environ | variables,
+                    env=os.environ | environment,
                 )
                 try:
                     process.wait(limit_s)
@@ -74,24 +74,24 @@ def run(
                     end_descendants(process.pid)
                     process.kill()
                     process.wait()
-            text = (_head(log_file) + _head(report_file)).decode(errors="replace")
-            if refusal_reason := refusal(text):
+            tool_output = (_read_head(log_file) + _read_head(report_file)).decode(errors="replace")
+            if refusal_reason := find_refusal(tool_output):
                 raise ToolMissingError(f"{tool}: {refusal_reason}")
             if not error_file.exists() or not report_file.exists():
-                last_words = " ".join(text.split()[-40:]) or "no word"
-                raise ToolMissingError(f"{tool} ended with status {process.returncode}: {last_words}")
-            return _head(report_file), error_file.read_text(), ""
+                last_output = " ".join(tool_output.split()[-40:]) or "no word"
+                raise ToolMissingError(f"{tool} ended with status {process.returncode}: {last_output}")
+            return _read_head(report_file), error_file.read_text(), ""
     except ToolMissingError as missing:
         return b"", "", str(missing)
 
 
-def _head(path: Path) -> bytes:
+def _read_head(path: Path) -> bytes:
     with suppress(OSError), path.open("rb") as file:
-        return file.read(_MOST_BYTES + 1)
+        return file.read(_MAX_OUTPUT_BYTES + 1)
     return b""
 
 
-def main(tool: str, job_file: str, ended: str) -> None:
+def main(tool: str, job_file: str, error_file: str) -> None:
     """Run a job in a process that NVIDIA's tool started, and write the error of the job to a file."""
     cp = session.cp()
     error_text = ""
@@ -107,7 +107,7 @@ def main(tool: str, job_file: str, ended: str) -> None:
         cp.cuda.Device().synchronize()
     except Exception as error:
         error_text = f"{type(error).__name__}: {error}"[:2000]
-    Path(ended).write_text(error_text)
+    Path(error_file).write_text(error_text)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,17 @@ from typing import Any
 
 from gpulab import session, views
 from gpulab._deprecated import accept_old_parameters
-from gpulab.lab._base import Pictured
-from gpulab.lab.fusion.compiler.code import Generated
+from gpulab.lab._base import PicturedResult
+from gpulab.lab.fusion.compiler.code import GeneratedKernel
 from gpulab.lab.fusion.compiler.plan import Plan
 from gpulab.lab.fusion.compiler.program import Program
-from gpulab.lab.fusion.compiler.trace import Node, traced
+from gpulab.lab.fusion.compiler.trace import Node, trace_function
 from gpulab.lab.timeline import timeline
 from gpulab.words import count, number, size
 from virtualgpu.protocol import Counters, Launch
 from virtualgpu.records import SECTOR_BYTES
 from virtualgpu.records.launch.roofline import Roofline, RooflinePoint
-from virtualgpu.records.traffic import Expression, KernelSet, RedEdge, Traffic
+from virtualgpu.records.traffic import Expression, FusionBoundary, KernelSet, Traffic
 
 AS_WRITTEN = "as written"
 ELEMENTWISE = "ElementwiseKernel"
@@ -67,21 +67,21 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
     >>> gl.traffic(scaled, x, x[0], x[1])
     """
     cp = session.cp()
-    copies = [argument.copy() if isinstance(argument, cp.ndarray) else argument for argument in args]
-    trace = traced(fn, *copies)
+    arg_copies = [argument.copy() if isinstance(argument, cp.ndarray) else argument for argument in args]
+    trace = trace_function(fn, *arg_copies)
     arrays = [argument for argument in args if isinstance(argument, cp.ndarray)]
-    single, maps, fused, rows = (
+    single_plan, map_plan, fused_plan, row_plan = (
         Plan(trace, way_name) for way_name in ("single", "maps", "reductions", "rows")
     )
-    programs = Program(single), Program(maps), Program(fused)
-    results = [_run_with_traffic(program, arrays) for program in programs]
+    programs = Program(single_plan), Program(map_plan), Program(fused_plan)
+    measured_runs = [_run_with_traffic(program, arrays) for program in programs]
     kernel_runs = {
         node_numbers[0]: kernel_run
-        for node_numbers, kernel_run in zip(single.groups, results[0], strict=True)
+        for node_numbers, kernel_run in zip(single_plan.groups, measured_runs[0], strict=True)
     }
-    kernel = {n: index for index, node_numbers in enumerate(fused.groups) for n in node_numbers}
+    kernel_of_node = {n: index for index, node_numbers in enumerate(fused_plan.groups) for n in node_numbers}
     expressions = tuple(
-        _expression(node, single, kernel_runs.get(node.number), kernel.get(node.number, -1))
+        _make_expression(node, single_plan, kernel_runs.get(node.number), kernel_of_node.get(node.number, -1))
         for node in trace.nodes
     )
     flop = sum(expression.flop for expression in expressions)
@@ -90,20 +90,22 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
         for index, expression in enumerate(expressions)
     }
     kernel_bytes = {n.number: node_bytes[n.number] for n in trace.nodes if n.kind == "kernel"}
-    plans = {AS_WRITTEN: single, ELEMENTWISE: maps, REDUCTION: fused, BY_HAND: rows}
-    times = {
+    plans = {AS_WRITTEN: single_plan, ELEMENTWISE: map_plan, REDUCTION: fused_plan, BY_HAND: row_plan}
+    time_ns_by_way = {
         way_name: sum(ns for _, ns in kernel_runs)
-        for way_name, kernel_runs in zip(plans, results, strict=False)
+        for way_name, kernel_runs in zip(plans, measured_runs, strict=False)
     }
-    ways = tuple(
+    kernel_sets = tuple(
         KernelSet(
             way=way_name,
             kernels=len(plan.groups),
             flop=flop,
-            time_ns=times.get(way_name),
-            moved_bytes=sum(node_bytes.values()) if plan is single else plan.moved_bytes(kernel_bytes),
+            time_ns=time_ns_by_way.get(way_name),
+            moved_bytes=sum(node_bytes.values())
+            if plan is single_plan
+            else plan.count_moved_bytes(kernel_bytes),
             note=""
-            if way_name in times
+            if way_name in time_ns_by_way
             else "not generated: write this kernel by hand, with whole rows in each block",
         )
         for way_name, plan in plans.items()
@@ -113,20 +115,20 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
             provenance=session.backend().provenance,
             function=trace.name,
             expressions=expressions,
-            edges=tuple(RedEdge(edge.first, edge.then, edge.why) for edge in fused.edges),
-            ways=ways,
+            edges=tuple(FusionBoundary(edge.first, edge.then, edge.why) for edge in fused_plan.edges),
+            ways=kernel_sets,
             kernels=tuple(
-                _kernel(fused, index, expressions, kernel_run, kernel_bytes)
-                for index, kernel_run in enumerate(results[2])
+                _make_kernel_record(fused_plan, index, expressions, kernel_run, kernel_bytes)
+                for index, kernel_run in enumerate(measured_runs[2])
             ),
-            sources=tuple(_source(programs[2], index) for index in range(len(fused.groups))),
+            sources=tuple(_find_source(programs[2], index) for index in range(len(fused_plan.groups))),
             folded=tuple(f"{name} = {value}" for name, value in trace.folded),
             breaks=tuple(trace.breaks),
         )
     )
 
 
-class TrafficReport(Pictured):
+class TrafficReport(PicturedResult):
     """The memory traffic of a function, displayed as a picture."""
 
     def __init__(self, record: Traffic) -> None:
@@ -176,29 +178,33 @@ def _run_with_traffic(program: Program, args: Sequence[Any]) -> list[tuple[tuple
     time_range = session.cupyx().profiler.time_range
     program([array.copy() for array in args])  # compiles
     copies = [array.copy() for array in args]
-    with timeline() as line:  # which waits at its end
+    with timeline() as recorded_timeline:  # which waits at its end
         program(copies, lambda index: time_range(f"step {index}"))
     kernel_runs: list[tuple[tuple[str, ...], int]] = []
-    ranges = {nvtx_range.name: nvtx_range for nvtx_range in line.record.ranges}
+    range_by_name = {nvtx_range.name: nvtx_range for nvtx_range in recorded_timeline.record.ranges}
     for index in range(len(program.plan.groups)):
-        span = ranges[f"step {index}"]
-        ids = {
+        step_range = range_by_name[f"step {index}"]
+        correlation_ids = {
             host_call.correlation_id
-            for host_call in line.record.calls
-            if span.start_ns <= host_call.start_ns < span.end_ns
+            for host_call in recorded_timeline.record.calls
+            if step_range.start_ns <= host_call.start_ns < step_range.end_ns
         }
-        activities = [a for a in line.record.activities if a.correlation_id in ids - {0}]
+        activities = [
+            a for a in recorded_timeline.record.activities if a.correlation_id in correlation_ids - {0}
+        ]
         kernel_runs.append(
             (tuple(a.name for a in activities), sum(a.end_ns - a.start_ns for a in activities))
         )
     return kernel_runs
 
 
-def _expression(node: Node, plan: Plan, step: tuple[tuple[str, ...], int] | None, kernel: int) -> Expression:
+def _make_expression(
+    node: Node, plan: Plan, step: tuple[tuple[str, ...], int] | None, kernel: int
+) -> Expression:
     bytes_moved: Sequence[int] = (0, 0)
     if step is not None:
-        read_bytes = sum(n.nbytes for n in plan.reads([node.number]))
-        bytes_moved = _counted_bytes(plan, node) or (read_bytes, node.nbytes)
+        read_bytes = sum(n.nbytes for n in plan.find_reads([node.number]))
+        bytes_moved = _count_kernel_bytes(plan, node) or (read_bytes, node.nbytes)
     return Expression(
         name=node.name,
         kind=node.kind,
@@ -212,7 +218,7 @@ def _expression(node: Node, plan: Plan, step: tuple[tuple[str, ...], int] | None
     )
 
 
-def _kernel(
+def _make_kernel_record(
     plan: Plan,
     index: int,
     expressions: Sequence[Expression],
@@ -228,19 +234,19 @@ def _kernel(
         launches=kernel_run[0],
         read_bytes=kernel_bytes[node_numbers[0]]
         if is_counted
-        else sum(n.nbytes for n in plan.reads(node_numbers)),
-        written_bytes=0 if is_counted else sum(n.nbytes for n in plan.writes(node_numbers)),
+        else sum(n.nbytes for n in plan.find_reads(node_numbers)),
+        written_bytes=0 if is_counted else sum(n.nbytes for n in plan.find_writes(node_numbers)),
         flop=sum(expressions[n].flop for n in node_numbers),
         time_ns=kernel_run[1],
         kernel=index,
     )
 
 
-def _counted_bytes(plan: Plan, node: Node) -> list[int] | None:
+def _count_kernel_bytes(plan: Plan, node: Node) -> list[int] | None:
     """Return the bytes that a `RawKernel` reads and writes, from sectors that the virtual GPU counts."""
     if not isinstance(node.call, session.cp().RawKernel):
         return None
-    grid, block, args = (_arrays(plan, argument) for argument in node.args)
+    grid, block, args = (_replace_refs(plan, argument) for argument in node.args)
     launch = Launch.of(node.call, grid, block, args, node.kwargs.get("shared_mem", 0))
     counters = session.observe(launch, Counters()).record
     return [
@@ -248,9 +254,9 @@ def _counted_bytes(plan: Plan, node: Node) -> list[int] | None:
     ]
 
 
-def _arrays(plan: Plan, value: Any) -> Any:
+def _replace_refs(plan: Plan, value: Any) -> Any:
     if type(value) in (tuple, list):
-        return tuple(_arrays(plan, element) for element in value)
+        return tuple(_replace_refs(plan, element) for element in value)
     result = getattr(plan.nodes[value.number], "result", value) if hasattr(value, "number") else value
     return result.copy() if isinstance(result, session.cp().ndarray) else result
 
@@ -263,11 +269,11 @@ def _count_flop(plan: Plan, node: Node) -> int:
     if node.kind == "reduce":
         return sum(map(math.prod, inputs))
     if node.kind == "matmul" and inputs:
-        return math.prod(node.shape) * _flop_of_each(node, inputs[0], inputs[-1])
+        return math.prod(node.shape) * _count_element_flop(node, inputs[0], inputs[-1])
     return 0
 
 
-def _flop_of_each(node: Node, left_shape: Sequence[int], right_shape: Sequence[int]) -> int:
+def _count_element_flop(node: Node, left_shape: Sequence[int], right_shape: Sequence[int]) -> int:
     """Return the operations per result element of a matrix multiplication: two per term of its sum."""
     if node.name in ("matmul", "einsum"):  # of many matrices, too
         return 2 * left_shape[-1]
@@ -275,8 +281,8 @@ def _flop_of_each(node: Node, left_shape: Sequence[int], right_shape: Sequence[i
     return 2 * sum_length if sum_length > 1 else 1
 
 
-def _source(program: Program, index: int) -> tuple[str, str]:
-    kernel: Generated | None = program.kernels[index]
+def _find_source(program: Program, index: int) -> tuple[str, str]:
+    kernel: GeneratedKernel | None = program.kernels[index]
     nodes = [program.plan.nodes[n].name for n in program.plan.groups[index]]
     if kernel is None:
         reason_text = f" {program.refused[index]}" if index in program.refused else ""

@@ -11,14 +11,14 @@ from typing import Any
 
 from gpulab import session
 from gpulab._deprecated import accept_old_parameters
-from gpulab.lab._base import Pictured
+from gpulab.lab._base import PicturedResult
 from gpulab.lab.timeline import timeline
 from gpulab.views.tables.libraries import CallsTable
 from gpulab.words import count, listing
 from virtualgpu.records.libraries import Calls
 from virtualgpu.records.libraries.known import KnownCalls, read_known_calls
 
-RECORD = "h200_calls.json.xz"
+RECORD_FILE = "h200_calls.json.xz"
 
 
 @accept_old_parameters
@@ -66,18 +66,18 @@ def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **filt
     >>> gl.library_calls("torch.addmm", dtype="float16")
     """
     if callable(fn):
-        return CallsReport(_observed(fn, args))
+        return CallsReport(_observe_calls(fn, args))
     if fn is not None and not isinstance(fn, str):
         raise TypeError(
             f"gl.library_calls needs a function or a recorded operation's name, not {type(fn).__name__}."
         )
-    known_calls = recorded()
+    known_calls = read_recorded_calls()
     title = fn or "all that was recorded"
     endings = known_calls.named(fn or "", **filters)
     return CallsReport(Calls(provenance=known_calls.provenance, function=title, endings=endings))
 
 
-class CallsReport(Pictured):
+class CallsReport(PicturedResult):
     """The libraries, routines and kernels of array operations, displayed as a table."""
 
     def __init__(self, record: Calls) -> None:
@@ -96,11 +96,13 @@ class CallsReport(Pictured):
         missing_count = sum(ending.recorded is False for ending in self.record.endings)
         missing_text = f"; {missing_count} not recorded" if missing_count else ""
         libraries_text = f" into {listing(self.libraries)}" if self.libraries else ""
-        operations = count(len(record.endings), "operation")
-        return f"{record.function}: {operations}{libraries_text}{missing_text}; {record.provenance.label}."
+        operations_text = count(len(record.endings), "operation")
+        return (
+            f"{record.function}: {operations_text}{libraries_text}{missing_text}; {record.provenance.label}."
+        )
 
 
-def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
+def _observe_calls(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     """Call a function once, and return the operations that ran, with their libraries and kernels."""
     backend = session.backend()
     machine = session.find_virtual_side().machine
@@ -108,26 +110,32 @@ def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     previous_calls = machine.library_calls
     machine.library_calls = []
     try:
-        with timeline() as line:  # which waits at its end
+        with timeline() as recorded_timeline:  # which waits at its end
             fn(*args)
         operations = machine.library_calls
     finally:
         machine.library_calls = previous_calls
-    kernels = [activity.name for activity in line.record.activities if activity.kind == "CONCURRENT_KERNEL"]
+    kernel_names = [
+        activity.name
+        for activity in recorded_timeline.record.activities
+        if activity.kind == "CONCURRENT_KERNEL"
+    ]
     name = getattr(fn, "__name__", type(fn).__name__)
-    known_calls = recorded()
+    known_calls = read_recorded_calls()
     origin = backend.provenance
     if origin.source == "measured":
-        measured_calls = tuple(known_calls.find_real_kernels(Counter(kernels)))
-        return Calls(provenance=origin, function=name, endings=measured_calls, note=line.record.note)
+        measured_calls = tuple(known_calls.find_real_kernels(Counter(kernel_names)))
+        return Calls(
+            provenance=origin, function=name, endings=measured_calls, note=recorded_timeline.record.note
+        )
     library_note = (
         f"The table shows the operations of the {origin.device}, which does not use any of these libraries."
     )
-    endings = tuple(known_calls.find_virtual_kernels(kernels, operations))
+    endings = tuple(known_calls.find_virtual_kernels(kernel_names, operations))
     return Calls(provenance=known_calls.provenance, function=name, endings=endings, note=library_note)
 
 
-def recorded() -> KnownCalls:
+def read_recorded_calls() -> KnownCalls:
     """Return the recording of library calls that ships with gpulab."""
-    file = resources.files("gpulab") / "data" / "recordings" / RECORD
-    return read_known_calls(json.loads(lzma.decompress(file.read_bytes())), RECORD)
+    file = resources.files("gpulab") / "data" / "recordings" / RECORD_FILE
+    return read_known_calls(json.loads(lzma.decompress(file.read_bytes())), RECORD_FILE)

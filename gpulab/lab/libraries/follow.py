@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpulab import session
 from gpulab._deprecated import accept_old_parameters
-from gpulab.lab._base import Pictured
+from gpulab.lab._base import PicturedResult
 from gpulab.lab.libraries.calls import library_calls
 from gpulab.lab.timeline import timeline
 from virtualgpu.records.libraries.layers import (
@@ -23,7 +23,7 @@ from virtualgpu.records.libraries.layers import (
 if TYPE_CHECKING:
     from gpulab.views.layers.view import LayersView
 
-RECORD = "h200_layers.json"
+RECORD_FILE = "h200_layers.json"
 
 
 @accept_old_parameters
@@ -62,20 +62,22 @@ def call_layers(fn: Callable[..., Any] | str, *args: Any) -> FollowReport:
     >>> gl.call_layers(lambda: x @ x)
     >>> gl.call_layers("sort")
     """
-    known_calls = recorded()
+    known_calls = read_recorded_layers()
     if isinstance(fn, str):
         return FollowReport(find_recorded_call(known_calls, fn))
     libraries = library_calls(fn, *args).record
-    with timeline() as line:  # which waits at its end
+    with timeline() as recorded_timeline:  # which waits at its end
         fn(*args)
     provenance = session.backend().provenance
     driver_calls = session.count_driver_calls(fn, args) if provenance.source == "measured" else None
-    layers = make_call_layers(provenance, fn, line.record, libraries, driver_calls)
-    same_kind = [record for record in known_calls if record.call == find_similar_call(line.record)]
-    return FollowReport((layers, *same_kind))
+    layers = make_call_layers(provenance, fn, recorded_timeline.record, libraries, driver_calls)
+    similar_calls = [
+        record for record in known_calls if record.call == find_similar_call(recorded_timeline.record)
+    ]
+    return FollowReport((layers, *similar_calls))
 
 
-class FollowReport(Pictured):
+class FollowReport(PicturedResult):
     """The software layers that a call used, displayed as a picture."""
 
     def __init__(self, record: tuple[CallLayers, ...]) -> None:
@@ -91,7 +93,7 @@ class FollowReport(Pictured):
         return str(layers.sentence())
 
 
-def recorded() -> tuple[CallLayers, ...]:
+def read_recorded_layers() -> tuple[CallLayers, ...]:
     """Return the recording of calls through the software layers that ships with gpulab."""
-    file = resources.files("gpulab") / "data" / "recordings" / RECORD
+    file = resources.files("gpulab") / "data" / "recordings" / RECORD_FILE
     return read_known_layers(json.loads(file.read_text(encoding="utf-8")))

@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab.lab._base import Pictured
+from gpulab.lab._base import PicturedResult
 from gpulab.views.tables.libraries import TuningTable
 from gpulab.words import count, number
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
 from virtualgpu.records.libraries import Candidate, Choice, Tuning
 
-Way = Callable[..., Any]
+CandidateFunction = Callable[..., Any]
 FORMAT = "gpulab-tuning"
 _MAX_RELATIVE_ERROR = {"float16": 2e-2, "float32": 1e-4, "complex64": 1e-4}  # relative to the largest element
 
 
 def tune(
-    candidates: Mapping[str, Way] | Iterable[Way],
+    candidates: Mapping[str, CandidateFunction] | Iterable[CandidateFunction],
     *args: Any,
-    reference: Way | None = None,
+    reference: CandidateFunction | None = None,
     check: Callable[..., bool] | None = None,
     warmup: int = 2,
     repeats: int = 20,
@@ -91,7 +91,7 @@ def tune(
     >>> tuned = gl.tune({"at once": lambda x: x.sum(), "by rows": lambda x: x.sum(axis=1).sum()})
     >>> tuned(cp.ones((512, 512), cp.float32))
     """
-    functions = candidates if isinstance(candidates, Mapping) else _functions_by_name(candidates)
+    functions = candidates if isinstance(candidates, Mapping) else _name_functions(candidates)
     if not functions or not all(map(callable, functions.values())):
         raise TypeError("gl.tune needs a dictionary of functions, as in gl.tune({'name': function, ...}).")
     if repeats < 1 or max_ms <= 0 or warmup < 0:
@@ -105,7 +105,7 @@ def tune(
     return tuner
 
 
-class Tuner(Pictured):
+class Tuner(PicturedResult):
     """A callable that runs the fastest candidate for its arguments. The first call with arguments of a new
     shape or dtype measures the candidates and selects one.
     """
@@ -114,7 +114,13 @@ class Tuner(Pictured):
     repeats: int
     max_ms: float
 
-    def __init__(self, ways: dict[str, Way], reference: Way, check: Any, tolerance: float | None) -> None:
+    def __init__(
+        self,
+        ways: dict[str, CandidateFunction],
+        reference: CandidateFunction,
+        check: Any,
+        tolerance: float | None,
+    ) -> None:
         self._functions = ways
         self._reference = reference
         self._check = check
@@ -129,28 +135,29 @@ class Tuner(Pictured):
         """Return the selected candidate for these arguments. If no candidate has been selected, measure and
         select one first.
         """
-        key = key_of(args)
+        key = make_key(args)
         if key not in self._chosen:
             self._chosen[key] = self._choose_candidate(key, args)
         return self._chosen[key]
 
     def _choose_candidate(self, key: tuple[str, ...], args: tuple[Any, ...]) -> Choice:
-        expected = _results(self._reference, args)
+        expected_arrays = _compute_results(self._reference, args)
         candidates = [
-            self._candidate(name, function, args, expected) for name, function in self._functions.items()
+            self._measure_candidate(name, function, args, expected_arrays)
+            for name, function in self._functions.items()
         ]
         correct_candidates = [candidate for candidate in candidates if candidate.times_ns]
         if not correct_candidates:
-            reasons = [f"{candidate.name}: {candidate.why}" for candidate in candidates]
-            raise GpulabError(f"No candidate has a correct result: {'; '.join(reasons)}.")
+            refusal_reasons = [f"{candidate.name}: {candidate.why}" for candidate in candidates]
+            raise GpulabError(f"No candidate has a correct result: {'; '.join(refusal_reasons)}.")
         best_candidate = min(correct_candidates, key=lambda candidate: statistics.median(candidate.times_ns))
-        stopped_early = [
+        stopped_names = [
             candidate.name for candidate in correct_candidates if len(candidate.times_ns) < self.repeats
         ]
         limit_note = (
             f"Because of max_ms={number(self.max_ms)}, fewer than {self.repeats} calls were timed for "
-            f"{', '.join(stopped_early)}."
-            if stopped_early
+            f"{', '.join(stopped_names)}."
+            if stopped_names
             else ""
         )
         return Choice(
@@ -161,18 +168,22 @@ class Tuner(Pictured):
             note=limit_note,
         )
 
-    def _candidate(self, name: str, function: Way, args: tuple[Any, ...], expected: list[Any]) -> Candidate:
+    def _measure_candidate(
+        self, name: str, function: CandidateFunction, args: tuple[Any, ...], expected: list[Any]
+    ) -> Candidate:
         """Check the result of a candidate, and time the candidate if the result is correct."""
         try:
-            results = _results(function, args)
+            results = _compute_results(function, args)
         except Exception as error:  # whatever a candidate does, the others are tried
             return Candidate(name=name, why=f"failed: {type(error).__name__}: {error}")
-        failure = self._error_text(results, expected)
+        failure = self._describe_error(results, expected)
         return Candidate(
-            name=name, why=failure, times_ns=() if failure else self._timed(function, copied(args))
+            name=name,
+            why=failure,
+            times_ns=() if failure else self._measure_ns(function, copy_arguments(args)),
         )
 
-    def _error_text(self, results: list[Any], expected: list[Any]) -> str:
+    def _describe_error(self, results: list[Any], expected: list[Any]) -> str:
         """Return a description of the difference from the expected results, or an empty string."""
         if self._check is not None:
             array_pair = [arrays[0] if len(arrays) == 1 else tuple(arrays) for arrays in (results, expected)]
@@ -185,11 +196,11 @@ class Tuner(Pictured):
                     f"wrong: {result.dtype} {result.shape} instead of {expected_array.dtype} "
                     f"{expected_array.shape}"
                 )
-            if difference := self._count_off(result.get(), expected_array.get()):
+            if difference := self._describe_difference(result.get(), expected_array.get()):
                 return f"wrong in {number(difference)} of {count(result.size, 'element')}"
         return ""
 
-    def _count_off(self, result: Any, expected: Any) -> int:
+    def _describe_difference(self, result: Any, expected: Any) -> int:
         """Return the number of elements whose error is larger than the tolerance."""
         if expected.dtype.kind not in "fc":
             return int(np.count_nonzero(result != expected))
@@ -204,7 +215,7 @@ class Tuner(Pictured):
                 np.count_nonzero(~np.isclose(result, expected, 0, error * largest_value, equal_nan=True))
             )
 
-    def _timed(self, function: Way, args: list[Any]) -> tuple[int, ...]:
+    def _measure_ns(self, function: CandidateFunction, args: list[Any]) -> tuple[int, ...]:
         """Return the times of single calls in ns; `repeats` and `max_ms` limit the number of calls."""
         cp = session.cp()
         stream = cp.cuda.get_current_stream()
@@ -267,7 +278,7 @@ class Tuner(Pictured):
         )
 
 
-def key_of(args: Iterable[Any]) -> tuple[str, ...]:
+def make_key(args: Iterable[Any]) -> tuple[str, ...]:
     """Return the key of a tuning choice. It contains the device, the versions, and the dtype, shape and
     layout of each argument.
     """
@@ -276,33 +287,33 @@ def key_of(args: Iterable[Any]) -> tuple[str, ...]:
     name = session.backend().provenance.device
     capability = f"sm_{properties['major']}{properties['minor']}, {properties['multiProcessorCount']} SMs"
     versions = f"CuPy {cp.__version__}, CUDA {cp.cuda.runtime.runtimeGetVersion()}"
-    return f"{name} ({capability})", versions, *map(_argument_key, args)
+    return f"{name} ({capability})", versions, *map(_make_argument_key, args)
 
 
-def _argument_key(value: Any) -> str:
+def _make_argument_key(value: Any) -> str:
     if not isinstance(value, session.cp().ndarray):
         return f"{type(value).__name__} {value!r}"
-    order = (
+    memory_order = (
         "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else f"strides {value.strides}"
     )
-    return f"{value.dtype} {'×'.join(map(str, value.shape)) or 'scalar'} {order}"
+    return f"{value.dtype} {'×'.join(map(str, value.shape)) or 'scalar'} {memory_order}"
 
 
-def copied(args: Iterable[Any]) -> list[Any]:
+def copy_arguments(args: Iterable[Any]) -> list[Any]:
     """Return the arguments with copies of their arrays. The copies keep the layout, and each array is copied
     once.
     """
-    array = session.cp().ndarray
+    array_type = session.cp().ndarray
     copies = dict[int, Any]()
     for argument in args:
-        if isinstance(argument, array) and id(argument) not in copies:
+        if isinstance(argument, array_type) and id(argument) not in copies:
             copies[id(argument)] = argument.copy(order="K")
     return [copies.get(id(argument), argument) for argument in args]
 
 
-def _results(function: Way, args: tuple[Any, ...]) -> list[Any]:
+def _compute_results(function: CandidateFunction, args: tuple[Any, ...]) -> list[Any]:
     """Return copies of the arrays that a candidate returns, or of its arguments if it returns nothing."""
-    copies = copied(args)
+    copies = copy_arguments(args)
     array = session.cp().ndarray
     result_value = function(*copies)
     result_value = (
@@ -318,9 +329,9 @@ def _results(function: Way, args: tuple[Any, ...]) -> list[Any]:
     return [result.copy() for result in results]
 
 
-def _functions_by_name(functions: Iterable[Way]) -> dict[str, Way]:
+def _name_functions(functions: Iterable[CandidateFunction]) -> dict[str, CandidateFunction]:
     """Return a dictionary of functions by name; a number distinguishes functions with equal names."""
-    result: dict[str, Way] = {}
+    result: dict[str, CandidateFunction] = {}
     for function in functions:
         name = getattr(function, "__name__", type(function).__name__)
         result[f"{name} ({len(result) + 1})" if name in result else name] = function

@@ -12,9 +12,9 @@ from typing import Any
 
 from gpulab import session, views
 from gpulab.lab.links import nccl
-from gpulab.lab.links.records import records_of
-from gpulab.lab.links.runs import Run, reachable
-from gpulab.lab.links.schedules import Schedule, bounds_of, check_operation, schedule_of
+from gpulab.lab.links.records import find_records
+from gpulab.lab.links.runs import ScheduleRun, find_reachable
+from gpulab.lab.links.schedules import Schedule, check_operation, find_bounds, make_schedule
 from gpulab.session.choose import MAX_VIRTUAL_DEVICES
 from gpulab.words import count, size
 from virtualgpu.errors import GpulabError
@@ -23,10 +23,10 @@ from virtualgpu.records.traffic.collective import Collective, CollectiveStep, Mo
 from virtualgpu.records.traffic.ports import Crossing, LinkKind
 from virtualgpu.records.traffic.schedules import Steps, merge_adjacent_moves
 
-MOST_BYTES = 1 << 30  # in all arrays together
+MAX_TOTAL_BYTES = 1 << 30  # in all arrays together
 # in one go, the first of them unmeasured
 _TIMED_RUNS = 10
-_MOST_NS = 10**9
+_MAX_TIMED_NS = 10**9
 
 
 def collective(
@@ -89,47 +89,47 @@ def collective(
     >>> gl.collective("broadcast", algorithm=lambda n: [[(0, r, 0, "copy")] for r in range(1, n)])
     """
     checked_operation = check_operation(operation)
-    real_gpus = 0 if links is not None else _real_gpus()
+    real_gpus = 0 if links is not None else _count_real_gpus()
     gpus = (real_gpus if real_gpus > 1 else 8) if gpus is None else gpus
     if type(gpus) is not int or not 2 <= gpus <= MAX_VIRTUAL_DEVICES:
         raise ValueError(f"`gpus` must be an integer from 2 to {MAX_VIRTUAL_DEVICES}, not {gpus!r}.")
-    library = algorithm == nccl.NAME
-    name, steps = schedule_of(checked_operation, "ring" if library else algorithm, gpus)
-    least_chunks = gpus if checked_operation in ("all-gather", "reduce-scatter") else 1
+    is_library = algorithm == nccl.ALGORITHM_NAME
+    name, steps = make_schedule(checked_operation, "ring" if is_library else algorithm, gpus)
+    min_chunks = gpus if checked_operation in ("all-gather", "reduce-scatter") else 1
     try:
         elements = int(size_bytes) // 4
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"`size_bytes` must be a number of bytes, such as 8 << 20 (8 MiB), not {size_bytes!r}."
         ) from None
-    chunks = len(bounds_of(0, steps, least_chunks)) - 1
-    if elements < chunks or 4 * elements * gpus > MOST_BYTES:
+    chunks = len(find_bounds(0, steps, min_chunks)) - 1
+    if elements < chunks or 4 * elements * gpus > MAX_TOTAL_BYTES:
         raise ValueError(
             f"`size_bytes` is {size_bytes!r}. It must be at least 4 bytes for each of "
-            f"{chunks} chunks, and all GPUs together can hold at most {size(MOST_BYTES)}."
+            f"{chunks} chunks, and all GPUs together can hold at most {size(MAX_TOTAL_BYTES)}."
         )
-    if library and 0 < real_gpus < gpus:
+    if is_library and 0 < real_gpus < gpus:
         raise GpulabError(
             f"NCCL on {gpus} GPUs needs {gpus} real GPUs, but there "
             f"{'is' if real_gpus == 1 else 'are'} {count(real_gpus, 'real GPU')} here. "
             f'Use fewer GPUs, or call gl.use_device("virtual:H200", count={gpus}) for '
             "modelled times."
         )
-    elements -= elements % gpus if library and checked_operation in ("all-gather", "reduce-scatter") else 0
-    bounds = bounds_of(elements, steps, least_chunks)
+    elements -= elements % gpus if is_library and checked_operation in ("all-gather", "reduce-scatter") else 0
+    bounds = find_bounds(elements, steps, min_chunks)
     virtual_side: Any
     with _use_gpus(gpus, real_gpus, links) as virtual_side:
-        if library:
+        if is_library:
             record = _run_library(virtual_side, checked_operation, gpus, bounds, steps)
         else:
-            record = by_schedule(virtual_side, checked_operation, name, gpus, bounds, steps)
+            record = run_schedule(virtual_side, checked_operation, name, gpus, bounds, steps)
     if virtual_side is not None and real_gpus:
-        origin = replace(record.provenance, detail=f"this computer has {real_gpus} of {gpus} GPUs")
-        record = replace(record, provenance=origin)
-    return views.CollectiveView(record, records_of(record.provenance.device, gpus))
+        virtual_origin = replace(record.provenance, detail=f"this computer has {real_gpus} of {gpus} GPUs")
+        record = replace(record, provenance=virtual_origin)
+    return views.CollectiveView(record, find_records(record.provenance.device, gpus))
 
 
-def _real_gpus() -> int:
+def _count_real_gpus() -> int:
     """Return the number of real GPUs of the session."""
     real_cp: Any = session.find_real_cp()
     return 0 if real_cp is None else int(real_cp.cuda.runtime.getDeviceCount())
@@ -143,14 +143,14 @@ def _use_gpus(gpus: int, real_gpus: int, links: LinkKind | None) -> AbstractCont
     return session.use_bench_device(count=gpus, links=links or links_in_use or None)
 
 
-def by_schedule(
+def run_schedule(
     side: Any, operation: Operation, name: str, gpus: int, bounds: Sequence[int], steps: Steps
 ) -> Collective:
     """Run the schedule of a collective operation step by step. On real GPUs, also measure the schedule as one
     CUDA graph.
     """
     cp = session.cp() if side is None else side.cp
-    run = Run(cp, gpus, bounds)
+    schedule_run = ScheduleRun(cp, gpus, bounds)
     host_submit_ns = graph_ns = 0
     verdicts = []
 
@@ -159,48 +159,48 @@ def by_schedule(
         are checked.
         """
         times_ns: list[int] = []
-        while len(times_ns) < 2 or (len(times_ns) < _TIMED_RUNS and sum(times_ns) < _MOST_NS):
+        while len(times_ns) < 2 or (len(times_ns) < _TIMED_RUNS and sum(times_ns) < _MAX_TIMED_NS):
             times_ns.append(run_once())
             if len(times_ns) == 1:
-                verdicts.append(run.right(operation))
-        run.begin_again()
+                verdicts.append(schedule_run.check_results(operation))
+        schedule_run.restore_arrays()
         return int(statistics.median(times_ns[1:]))
 
-    def from_host() -> int:
+    def run_from_host() -> int:
         begin_ns = time.perf_counter_ns()
         for step in steps:
-            run.give(step, run.slices)
-        run.wait()
+            schedule_run.submit_step(step, schedule_run.slices)
+        schedule_run.wait()
         return time.perf_counter_ns() - begin_ns
 
     if side is None:
-        host_submit_ns = median_time_ns(from_host)
+        host_submit_ns = median_time_ns(run_from_host)
         with suppress(cp.cuda.runtime.CUDARuntimeError):  # a driver that cannot capture such copies
-            graph_ns = median_time_ns(run.as_graph(steps, run.slices))
+            graph_ns = median_time_ns(schedule_run.capture_graph(steps, schedule_run.slices))
     crossings: list[Crossing] = []
-    times = []
+    timed_steps = []
     step_begins = []
     for step in steps:
         step_begins.append(len(crossings))
         if side is None:
             begin = time.perf_counter_ns()
-            run.give(step)
-            run.wait()
-            times.append(CollectiveStep(tuple(step), time.perf_counter_ns() - begin))
-            crossings += make_crossings(step, bounds, run.joined, "Memcpy PtoP")
+            schedule_run.submit_step(step)
+            schedule_run.wait()
+            timed_steps.append(CollectiveStep(tuple(step), time.perf_counter_ns() - begin))
+            crossings += make_crossings(step, bounds, schedule_run.direct_pairs, "Memcpy PtoP")
         else:
-            modelled, step_crossings = _modelled(side, run, step)
-            times.append(modelled)
+            modelled_step, step_crossings = _run_modelled(side, schedule_run, step)
+            timed_steps.append(modelled_step)
             crossings += step_crossings
-    is_correct = tuple(map(all, zip(*verdicts, run.right(operation), strict=True)))
+    is_correct = tuple(map(all, zip(*verdicts, schedule_run.check_results(operation), strict=True)))
     return Collective.of(
-        *_origin(side, run.joined, gpus),
+        *_find_origin(side, schedule_run.direct_pairs, gpus),
         bounds,
         crossings,
         is_correct,
         operation=operation,
         algorithm=name,
-        steps=tuple(times),
+        steps=tuple(timed_steps),
         begins=tuple(step_begins),
         in_one_go_ns=graph_ns,
         from_host_ns=host_submit_ns,
@@ -208,19 +208,21 @@ def by_schedule(
     )
 
 
-def _modelled(virtual_side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep, Sequence[Crossing]]:
+def _run_modelled(
+    virtual_side: Any, schedule_run: ScheduleRun, step: Sequence[Move]
+) -> tuple[CollectiveStep, Sequence[Crossing]]:
     """Run a step on virtual GPUs, and return its modelled time and the transfers over links.
 
     The time is that of the busiest port, followed by that of the GPU with the longest sums.
     """
-    ports = virtual_side.port_recorder()
-    ports.start()
-    run.give(step)
-    run.wait()
-    crossings: Sequence[Crossing] = ports.stop().crossings
+    port_recorder = virtual_side.port_recorder()
+    port_recorder.start()
+    schedule_run.submit_step(step)
+    schedule_run.wait()
+    crossings: Sequence[Crossing] = port_recorder.stop().crossings
     sent_chunks = {(move.source, move.chunk) for move in step}
-    sums = [
-        (move.target, 4 * (run.bounds[end_chunk] - run.bounds[move.chunk]))
+    sum_rows = [
+        (move.target, 4 * (schedule_run.bounds[end_chunk] - schedule_run.bounds[move.chunk]))
         for move, end_chunk in merge_adjacent_moves(step)
         if move.add
         or not sent_chunks.isdisjoint((move.target, chunk) for chunk in range(move.chunk, end_chunk))
@@ -229,8 +231,8 @@ def _modelled(virtual_side: Any, run: Run, step: Sequence[Move]) -> tuple[Collec
         (crossing.source, crossing.target, crossing.size_bytes, crossing.over == "NVLink")
         for crossing in crossings
     ]
-    copies_ns, whole_ns = map(round, virtual_side.step_ns(crossing_rows, sums))
-    return CollectiveStep(tuple(step), whole_ns, copies_ns), crossings
+    copies_ns, step_ns = map(round, virtual_side.step_ns(crossing_rows, sum_rows))
+    return CollectiveStep(tuple(step), step_ns, copies_ns), crossings
 
 
 def _run_library(
@@ -238,11 +240,13 @@ def _run_library(
 ) -> Collective:
     """Run the operation with NCCL; the bytes on each link are computed from the `steps` of a ring."""
     cp = session.cp() if virtual_side is None else virtual_side.cp
-    is_correct, took_ns = nccl.called(None if virtual_side is None else cp, operation, gpus, bounds[-1])
-    connections = reachable(cp.cuda.runtime, gpus)
+    is_correct, took_ns = nccl.run_collective(
+        None if virtual_side is None else cp, operation, gpus, bounds[-1]
+    )
+    connections = find_reachable(cp.cuda.runtime, gpus)
     crossings = make_crossings([move for step in steps for move in step], bounds, connections, "NCCL")
     return Collective.of(
-        *_origin(virtual_side, connections, gpus),
+        *_find_origin(virtual_side, connections, gpus),
         bounds,
         crossings,
         is_correct,
@@ -250,12 +254,12 @@ def _run_library(
         algorithm="NCCL",
         steps=(CollectiveStep((), took_ns),),
         begins=(0,),
-        bytes_are=_library_bytes(virtual_side),
+        bytes_are=_describe_library_bytes(virtual_side),
         opaque=True,
     )
 
 
-def _library_bytes(virtual_side: Any) -> str:
+def _describe_library_bytes(virtual_side: Any) -> str:
     """Return a text that states how the bytes of NCCL's call were computed.
 
     NVLink SHARP on real GPUs may need fewer bytes.
@@ -265,7 +269,9 @@ def _library_bytes(virtual_side: Any) -> str:
     return "computed as for a ring, while NVLink SHARP (NVLS) would need fewer"
 
 
-def _origin(virtual_side: Any, connections: set[tuple[int, int]], gpus: int) -> tuple[Provenance, LinkKind]:
+def _find_origin(
+    virtual_side: Any, connections: set[tuple[int, int]], gpus: int
+) -> tuple[Provenance, LinkKind]:
     """Return the provenance of the measured times, and the kind of links between the GPUs."""
     if virtual_side is not None:
         return virtual_side.provenance, virtual_side.machine.links.kind

@@ -13,15 +13,15 @@ from gpulab.processes.group import ProcessGroup
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.traffic.collective import Operation, is_right, make_input_arrays
 
-NAME = "nccl"
-LIMIT_S = 60.0
-_ROUNDS = 7
-_IN_A_ROW = 20
-At = Callable[[str], object]
+ALGORITHM_NAME = "nccl"
+TIME_LIMIT_S = 60.0
+_TIMED_ROUNDS = 7
+_CALLS_PER_ROUND = 20
+ReportCall = Callable[[str], object]
 
 
-def called(
-    cp: Any, operation: Operation, gpus: int, elements: int, limit_s: float = LIMIT_S
+def run_collective(
+    cp: Any, operation: Operation, gpus: int, elements: int, limit_s: float = TIME_LIMIT_S
 ) -> tuple[tuple[bool, ...], int]:
     """Run an NCCL operation on all GPUs. Return whether the result of each GPU is correct, and the time per
     call in ns.
@@ -43,21 +43,23 @@ def called(
     """
     if cp is None:
         with ProcessGroup([f"cuda:{rank}" for rank in range(gpus)], limit_s) as ranks:
-            key = ranks.ask(_key)[0]
-            results = ranks.ask(_rank, key, gpus, operation, elements, _ROUNDS, _IN_A_ROW)
+            nccl_id = ranks.ask(_make_key)[0]
+            results = ranks.ask(
+                _run_rank, nccl_id, gpus, operation, elements, _TIMED_ROUNDS, _CALLS_PER_ROUND
+            )
     else:
         unique_id = list(cp.cuda.nccl.get_unique_id()), True
 
-        def thread(rank: int) -> tuple[bool, int]:
+        def run_thread(rank: int) -> tuple[bool, int]:
             cp.cuda.Device(rank).use()
-            return _rank(str, rank, unique_id, gpus, operation, elements, 1, 1, cp)
+            return _run_rank(str, rank, unique_id, gpus, operation, elements, 1, 1, cp)
 
         with ThreadPoolExecutor(gpus, thread_name_prefix="rank") as pool:
-            results = list(pool.map(thread, range(gpus)))
-    return tuple(is_correct for is_correct, _ in results), max(ns for _, ns in results)
+            results = list(pool.map(run_thread, range(gpus)))
+    return tuple(is_correct for is_correct, _ in results), max(call_ns for _, call_ns in results)
 
 
-def _key(enter_call: At, rank: int) -> tuple[list[int], bool]:
+def _make_key(enter_call: ReportCall, rank: int) -> tuple[list[int], bool]:
     """Create the CUDA context of a rank, and return rank 0's NCCL id, which connects the ranks."""
     enter_call(f"cp.cuda.Device({rank})")
     cp = session.cp()
@@ -69,19 +71,19 @@ def _key(enter_call: At, rank: int) -> tuple[list[int], bool]:
             "CuPy was built for CUDA 12."
         )
     enter_call("get_unique_id()")
-    key = nccl.get_unique_id() if rank == 0 else b""
-    return list(key), isinstance(key, bytes)  # CuPy before 14 has a tuple
+    nccl_id = nccl.get_unique_id() if rank == 0 else b""
+    return list(nccl_id), isinstance(nccl_id, bytes)  # CuPy before 14 has a tuple
 
 
-def _rank(
-    enter_call: At,
+def _run_rank(
+    enter_call: ReportCall,
     rank: int,
-    key: tuple[Sequence[int], bool],
+    nccl_id: tuple[Sequence[int], bool],
     gpus: int,
     operation: Operation,
     elements: int,
     repeats: int,
-    in_a_row: int,
+    calls_per_round: int,
     cp: Any = None,
 ) -> tuple[bool, int]:
     """Run one rank. Return whether its result is correct, and the median time per call in ns."""
@@ -89,7 +91,7 @@ def _rank(
     nccl = cp.cuda.nccl
     arrays = make_input_arrays(gpus, elements)
     enter_call(f"NcclCommunicator({gpus}, id, {rank})")
-    communicator = nccl.NcclCommunicator(gpus, bytes(key[0]) if key[1] else tuple(key[0]), rank)
+    communicator = nccl.NcclCommunicator(gpus, bytes(nccl_id[0]) if nccl_id[1] else tuple(nccl_id[0]), rank)
     bounds = [chunk * elements // gpus for chunk in range(gpus + 1)]
     x = cp.asarray(arrays[rank])
     stream = cp.cuda.Stream(non_blocking=True)
@@ -99,13 +101,20 @@ def _rank(
     array_address = x.data.ptr
     chunk_address = x.data.ptr + 4 * bounds[rank]
     data_type = nccl.NCCL_INT32
-    add = nccl.NCCL_SUM
+    sum_operation = nccl.NCCL_SUM
     calls: dict[Operation, tuple[str, *tuple[int, ...]]] = {
-        "all-reduce": ("allReduce", array_address, array_address, elements, data_type, add),
-        "reduce": ("reduce", array_address, array_address, elements, data_type, add, 0),
+        "all-reduce": ("allReduce", array_address, array_address, elements, data_type, sum_operation),
+        "reduce": ("reduce", array_address, array_address, elements, data_type, sum_operation, 0),
         "broadcast": ("broadcast", array_address, array_address, elements, data_type, 0),
         "all-gather": ("allGather", chunk_address, array_address, chunk_elements, data_type),
-        "reduce-scatter": ("reduceScatter", array_address, chunk_address, chunk_elements, data_type, add),
+        "reduce-scatter": (
+            "reduceScatter",
+            array_address,
+            chunk_address,
+            chunk_elements,
+            data_type,
+            sum_operation,
+        ),
     }
     name, *arguments = calls[operation]
     nccl_call = partial(getattr(communicator, str(name)), *arguments, stream.ptr)
@@ -120,9 +129,9 @@ def _rank(
         begin_event = cp.cuda.Event()
         end_event = cp.cuda.Event()
         begin_event.record(stream)
-        for _ in range(in_a_row):
+        for _ in range(calls_per_round):
             nccl_call()
         end_event.record(stream)
         end_event.synchronize()
-        times_ns.append(1e6 * cp.cuda.get_elapsed_time(begin_event, end_event) / in_a_row)
+        times_ns.append(1e6 * cp.cuda.get_elapsed_time(begin_event, end_event) / calls_per_round)
     return is_correct, int(statistics.median(times_ns))

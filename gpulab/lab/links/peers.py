@@ -6,7 +6,7 @@ from typing import Any
 
 from gpulab import session, views
 
-_LINKS = {"nvswitch": "NVSwitch", "pairs": "NVLink"}
+_LINK_NAMES = {"nvswitch": "NVSwitch", "pairs": "NVLink"}
 
 
 def peers() -> views.PeersChart:
@@ -27,9 +27,9 @@ def peers() -> views.PeersChart:
     gpus = range(runtime.getDeviceCount())
     has_access = {(a, b): bool(a != b and runtime.deviceCanAccessPeer(a, b)) for a in gpus for b in gpus}
     device = session.which_device()
-    rates: dict[bool, float] = {}
+    gbps_by_access: dict[bool, float] = {}
     if device.kind == "virtual":
-        rates = {is_direct: session.compute_peer_gbps(is_direct) for is_direct in (True, False)}
+        gbps_by_access = {is_direct: session.compute_peer_gbps(is_direct) for is_direct in (True, False)}
     return views.PeersChart(
-        has_access, rates, session.backend().provenance, _LINKS.get(device.links, "direct")
+        has_access, gbps_by_access, session.backend().provenance, _LINK_NAMES.get(device.links, "direct")
     )

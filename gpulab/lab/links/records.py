@@ -6,17 +6,19 @@ import json
 from importlib import resources
 from typing import Any
 
-FOLDER = "data/recordings/several"
+RECORDS_FOLDER = "data/recordings/several"
 
 
-def records() -> tuple[dict[str, Any], ...]:
+def read_records() -> tuple[dict[str, Any], ...]:
     """Return all shipped recordings, in the format that `tools.recordings.several` writes."""
-    folder = resources.files("gpulab").joinpath(FOLDER)
+    folder = resources.files("gpulab").joinpath(RECORDS_FOLDER)
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda f: f.name)
     return tuple(json.loads(file.read_text(encoding="utf-8")) for file in files)
 
 
-def records_of(device: str, gpus: int = 2) -> tuple[dict[str, Any], ...]:
+def find_records(device: str, gpus: int = 2) -> tuple[dict[str, Any], ...]:
     """Return the shipped recordings of `gpus` GPUs of one model, such as ``H200`` or ``NVIDIA H200``."""
     name_parts = device.split()
-    return tuple(record for record in records() if record["gpu"] in name_parts and record["gpus"] == gpus)
+    return tuple(
+        record for record in read_records() if record["gpu"] in name_parts and record["gpus"] == gpus
+    )

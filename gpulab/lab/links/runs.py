@@ -14,14 +14,14 @@ from virtualgpu.records.traffic.schedules import merge_adjacent_moves
 
 # A slice is so large that its copy outlasts what its launches cost the host, and no chunk has more of them.
 SLICE_BYTES = 8 << 20
-MOST_SLICES = 2
+MAX_SLICES = 2
 # A GPU; its array (-1), or which of the boxes beside it; a chunk; and which slice of that.
-Place = tuple[int, int, int, int]
-ARRAY = -1
-_BY_ADDRESS = 4  # cudaMemcpyDefault
+ChunkSlice = tuple[int, int, int, int]
+OWN_ARRAY = -1
+_COPY_BY_ADDRESS = 4  # cudaMemcpyDefault
 
 
-class Run:
+class ScheduleRun:
     """One integer array on each of several GPUs. All arrays have the same size and are divided into chunks at
     the element indices in `bounds`.
 
@@ -34,18 +34,18 @@ class Run:
         self.gpus = gpus
         self.bounds = bounds
         runtime = cp.cuda.runtime
-        self.joined = reachable(runtime, gpus)
-        self.brought = make_input_arrays(gpus, bounds[-1])
-        self.slices = slices_of(bounds)
+        self.direct_pairs = find_reachable(runtime, gpus)
+        self.input_arrays = make_input_arrays(gpus, bounds[-1])
+        self.slices = find_slice_count(bounds)
         self._arrays: dict[tuple[int, int], Any] = {}
         self._streams = []
-        for rank, own_array in enumerate(self.brought):
+        for rank, own_array in enumerate(self.input_arrays):
             with cp.cuda.Device(rank):
                 for peer in range(gpus):
-                    if (rank, peer) in self.joined:
+                    if (rank, peer) in self.direct_pairs:
                         with suppress(runtime.CUDARuntimeError):  # it was before; else copies go by the host
                             runtime.deviceEnablePeerAccess(peer)
-                self._arrays[rank, ARRAY] = array = cp.asarray(own_array)
+                self._arrays[rank, OWN_ARRAY] = array = cp.asarray(own_array)
                 cp.add(array, array)  # compiled before anything is timed
                 self._streams.append([cp.cuda.Stream(non_blocking=True) for _ in ("sends", "adds")])
         self.wait()
@@ -54,29 +54,29 @@ class Run:
         """Wait for all work on the GPUs of this run."""
         for rank in range(self.gpus):
             self.cp.cuda.Device(rank).synchronize()
-        self.forget()
+        self.discard_events()
 
-    def forget(self) -> None:
+    def discard_events(self) -> None:
         """Discard the recorded events, so that later operations do not wait for earlier work."""
         # Streams with their events: of the last that wrote a place, and of all that have read it since.
-        self._write_events: dict[Place, tuple[Any, Any]] = {}
-        self._read_events: defaultdict[Place, list[tuple[Any, Any]]] = defaultdict(list)
+        self._write_events: dict[ChunkSlice, tuple[Any, Any]] = {}
+        self._read_events: defaultdict[ChunkSlice, list[tuple[Any, Any]]] = defaultdict(list)
 
-    def begin_again(self) -> None:
+    def restore_arrays(self) -> None:
         """Restore the initial arrays of all GPUs."""
-        for rank, array in enumerate(self.brought):
+        for rank, array in enumerate(self.input_arrays):
             with self.cp.cuda.Device(rank):
-                self._array(rank).set(array)
+                self._find_array(rank).set(array)
         self.wait()
 
-    def right(self, operation: Operation) -> tuple[bool, ...]:
+    def check_results(self, operation: Operation) -> tuple[bool, ...]:
         """Return whether the result of each GPU is correct."""
         return tuple(
-            is_right(operation, rank, self._array(rank).get(), self.bounds, self.brought)
+            is_right(operation, rank, self._find_array(rank).get(), self.bounds, self.input_arrays)
             for rank in range(self.gpus)
         )
 
-    def as_graph(self, steps: Sequence[Sequence[Move]], slices: int = 1) -> Callable[[], int]:
+    def capture_graph(self, steps: Sequence[Sequence[Move]], slices: int = 1) -> Callable[[], int]:
         """Capture all steps of a schedule as one CUDA graph that uses all GPUs.
 
         Returns
@@ -91,7 +91,7 @@ class Run:
             (rank, stream) for rank, stream_pair in enumerate(self._streams) for stream in stream_pair
         ]
         side_streams.remove((0, capture_stream))
-        self.forget()
+        self.discard_events()
         with cp.cuda.Device(0):
             capture_stream.begin_capture()
             try:
@@ -99,13 +99,13 @@ class Run:
                 for _, stream in side_streams:
                     stream.wait_event(begin_event)
                 for step in steps:
-                    self.give(step, slices)
+                    self.submit_step(step, slices)
                 for rank, stream in side_streams:
                     with cp.cuda.Device(rank):
                         capture_stream.wait_event(stream.record(cp.cuda.Event(disable_timing=True)))
             finally:
                 graph = capture_stream.end_capture()
-                self.forget()
+                self.discard_events()
 
         def launch() -> int:
             with cp.cuda.Device(0):
@@ -119,7 +119,7 @@ class Run:
 
         return launch
 
-    def give(self, moves: Sequence[Move], slices: int = 1) -> None:
+    def submit_step(self, moves: Sequence[Move], slices: int = 1) -> None:
         """Submit the transfers of one step. A chunk that is sent in this step is not overwritten before it
         has been sent.
 
@@ -131,47 +131,55 @@ class Run:
             merge_adjacent_moves(moves) if slices == 1 else [(move, move.chunk + 1) for move in moves]
         )
         for slice_index in range(slices):
-            used_boxes: defaultdict[tuple[int, int], int] = defaultdict(int)
-            arrivals = []
+            used_buffers: defaultdict[tuple[int, int], int] = defaultdict(int)
+            add_operations = []
             for move, end_chunk in messages_to_send:
                 chunks = range(move.chunk, end_chunk)
                 start_element = self.bounds[move.chunk]
-                size = self.bounds[end_chunk] - self.bounds[move.chunk]
+                element_count = self.bounds[end_chunk] - self.bounds[move.chunk]
                 element_slice = slice(
-                    start_element + slice_index * size // slices,
-                    start_element + (slice_index + 1) * size // slices,
+                    start_element + slice_index * element_count // slices,
+                    start_element + (slice_index + 1) * element_count // slices,
                 )
                 target_chunks = [(move.target, chunk) for chunk in chunks]
-                box = max(used_boxes[arrival] for arrival in target_chunks)
+                buffer_index = max(used_buffers[add_operation] for add_operation in target_chunks)
                 if not move.add and sent_chunks.isdisjoint(target_chunks):
-                    box = ARRAY  # straight into its place
-                used_boxes.update(dict.fromkeys(target_chunks, box + 1))
+                    buffer_index = OWN_ARRAY  # straight into its place
+                used_buffers.update(dict.fromkeys(target_chunks, buffer_index + 1))
                 source_array, target_array, own_array = (
                     [(gpu, array_index, chunk, slice_index) for chunk in chunks]
-                    for gpu, array_index in ((move.source, ARRAY), (move.target, box), (move.target, ARRAY))
+                    for gpu, array_index in (
+                        (move.source, OWN_ARRAY),
+                        (move.target, buffer_index),
+                        (move.target, OWN_ARRAY),
+                    )
                 )
                 self._submit(
-                    move.source, 0, source_array, target_array, partial(self._copy, move, element_slice, box)
+                    move.source,
+                    0,
+                    source_array,
+                    target_array,
+                    partial(self._copy, move, element_slice, buffer_index),
                 )
-                if box != ARRAY:
-                    arrivals.append(
+                if buffer_index != OWN_ARRAY:
+                    add_operations.append(
                         (
                             move.target,
                             1,
                             target_array,
                             own_array,
-                            partial(self._add_or_copy, move, element_slice, box),
+                            partial(self._add_or_copy, move, element_slice, buffer_index),
                         )
                     )
-            for arrival in arrivals:
-                self._submit(*arrival)
+            for add_operation in add_operations:
+                self._submit(*add_operation)
 
     def _submit(
         self,
         gpu: int,
         array_index: int,
-        reads: list[Place],
-        writes: list[Place],
+        reads: list[ChunkSlice],
+        writes: list[ChunkSlice],
         submit_work: Callable[[Any], None],
     ) -> None:
         """Submit work to a stream of a GPU, after all operations on which it depends."""
@@ -191,16 +199,20 @@ class Run:
             self._read_events[chunk].append((stream, event))
         self._write_events.update(dict.fromkeys(writes, (stream, event)))
 
-    def _copy(self, move: Move, element_slice: slice, box: int, stream: Any) -> None:
-        source_slice = self._array(move.source)[element_slice]
-        target_slice = self._array(move.target, box)[element_slice]
+    def _copy(self, move: Move, element_slice: slice, buffer_index: int, stream: Any) -> None:
+        source_slice = self._find_array(move.source)[element_slice]
+        target_slice = self._find_array(move.target, buffer_index)[element_slice]
         runtime = self.cp.cuda.runtime
         if (
             move.source,
             move.target,
-        ) in self.joined:  # the addresses tell which GPUs, and a graph can have it
+        ) in self.direct_pairs:  # the addresses tell which GPUs, and a graph can have it
             runtime.memcpyAsync(
-                target_slice.data.ptr, source_slice.data.ptr, source_slice.nbytes, _BY_ADDRESS, stream.ptr
+                target_slice.data.ptr,
+                source_slice.data.ptr,
+                source_slice.nbytes,
+                _COPY_BY_ADDRESS,
+                stream.ptr,
             )
         else:
             runtime.memcpyPeerAsync(
@@ -212,27 +224,27 @@ class Run:
                 stream.ptr,
             )
 
-    def _add_or_copy(self, move: Move, element_slice: slice, box: int, _: Any) -> None:
-        target_slice = self._array(move.target)[element_slice]
-        received = self._array(move.target, box)[element_slice]
+    def _add_or_copy(self, move: Move, element_slice: slice, buffer_index: int, _: Any) -> None:
+        target_slice = self._find_array(move.target)[element_slice]
+        received_slice = self._find_array(move.target, buffer_index)[element_slice]
         if move.add:
-            self.cp.add(target_slice, received, out=target_slice)
+            self.cp.add(target_slice, received_slice, out=target_slice)
         else:
-            target_slice[...] = received
+            target_slice[...] = received_slice
 
-    def _array(self, gpu: int, box: int = ARRAY) -> Any:
+    def _find_array(self, gpu: int, buffer_index: int = OWN_ARRAY) -> Any:
         """Return the array of a GPU or one of its receive buffers, which is allocated at first use."""
-        if (gpu, box) not in self._arrays:
+        if (gpu, buffer_index) not in self._arrays:
             with self.cp.cuda.Device(gpu):
-                self._arrays[gpu, box] = self.cp.empty_like(self._arrays[gpu, ARRAY])
-        return self._arrays[gpu, box]
+                self._arrays[gpu, buffer_index] = self.cp.empty_like(self._arrays[gpu, OWN_ARRAY])
+        return self._arrays[gpu, buffer_index]
 
 
-def slices_of(bounds: Sequence[int]) -> int:
+def find_slice_count(bounds: Sequence[int]) -> int:
     """Return the number of slices per chunk. The number depends on the size of the largest chunk."""
-    return min(MOST_SLICES, max(1, 4 * max(b - a for a, b in pairwise(bounds)) // SLICE_BYTES))
+    return min(MAX_SLICES, max(1, 4 * max(b - a for a, b in pairwise(bounds)) // SLICE_BYTES))
 
 
-def reachable(runtime: Any, gpus: int) -> set[tuple[int, int]]:
+def find_reachable(runtime: Any, gpus: int) -> set[tuple[int, int]]:
     """Return all pairs (a, b) of GPUs for which GPU a can access the memory of GPU b."""
     return {(a, b) for a in range(gpus) for b in range(gpus) if a != b and runtime.deviceCanAccessPeer(a, b)}

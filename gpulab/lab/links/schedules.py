@@ -17,10 +17,10 @@ from virtualgpu.records.traffic.schedules import (
 )
 
 ALGORITHMS = ("ring", "tree", "naive")
-MOST_STEPS = 1_000
-MOST_MOVES = 10_000
-MOST_CELLS = 200_000
-_IS_ADD = {"add": True, "copy": False}
+MAX_STEPS = 1_000
+MAX_MOVES = 10_000
+MAX_CELLS = 200_000
+_IS_ADD_OF_WORD = {"add": True, "copy": False}
 
 
 def check_operation(operation: Any) -> Operation:
@@ -40,7 +40,7 @@ def check_operation(operation: Any) -> Operation:
     return checked
 
 
-def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, Steps]:
+def make_schedule(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, Steps]:
     """Return the name and the steps of a collective algorithm. The algorithm is given as a name, a function
     or a list of steps.
 
@@ -67,27 +67,27 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
             f"'add' or 'copy'), not {steps!r}."
         )
     checked_steps: Steps = []
-    moves = chunks = 0
+    move_count = chunk_count = 0
     for step_number, step in enumerate(steps, 1):
-        checked_steps.append(_own_step(step_number, step, gpus, MOST_MOVES - moves))
-        moves += len(checked_steps[-1])
-        chunks = max(chunks, 1 + max((move.chunk for move in checked_steps[-1]), default=0))
-        if step_number > MOST_STEPS or step_number * gpus * chunks > MOST_CELLS:
+        checked_steps.append(_check_step(step_number, step, gpus, MAX_MOVES - move_count))
+        move_count += len(checked_steps[-1])
+        chunk_count = max(chunk_count, 1 + max((move.chunk for move in checked_steps[-1]), default=0))
+        if step_number > MAX_STEPS or step_number * gpus * chunk_count > MAX_CELLS:
             raise ValueError(
-                f"Step {step_number}: a schedule has at most {MOST_STEPS:,} steps, and steps "
-                f"times GPUs times chunks must be at most {MOST_CELLS:,}. Use fewer steps "
+                f"Step {step_number}: a schedule has at most {MAX_STEPS:,} steps, and steps "
+                f"times GPUs times chunks must be at most {MAX_CELLS:,}. Use fewer steps "
                 "or chunks."
             )
     return name, checked_steps
 
 
-def bounds_of(elements: int, steps: Steps, least: int = 1) -> list[int]:
+def find_bounds(elements: int, steps: Steps, min_chunks: int = 1) -> list[int]:
     """Return the bounds of the chunks into which a schedule divides arrays of `elements` elements."""
-    chunks = max(least, 1 + max((move.chunk for step in steps for move in step), default=0))
+    chunks = max(min_chunks, 1 + max((move.chunk for step in steps for move in step), default=0))
     return [chunk * elements // chunks for chunk in range(chunks + 1)]
 
 
-def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> float:
+def model_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> float:
     """Return the modelled time in ns that a CUDA graph of the schedule takes on directly connected GPUs.
 
     The function does not copy data. Only the bytes of the chunks are counted, with 32-bit elements between
@@ -99,51 +99,60 @@ def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> 
             (move, 4 * (bounds[end_chunk] - bounds[move.chunk]))
             for move, end_chunk in merge_adjacent_moves(step)
         ]
-        copies = [(move.source, move.target, size, True) for move, size in message_bytes]
-        sums = [(move.target, size) for move, size in message_bytes if move.add]
-        total_ns += session.compute_step_ns(device, gpus, copies, sums)
+        copy_rows = [(move.source, move.target, size, True) for move, size in message_bytes]
+        sum_rows = [(move.target, size) for move, size in message_bytes if move.add]
+        total_ns += session.compute_step_ns(device, gpus, copy_rows, sum_rows)
     return total_ns
 
 
-def operations(steps: Steps) -> int:
+def find_operations(steps: Steps) -> int:
     """Return the number of copies and additions that the host submits if it runs a schedule without a
     graph.
     """
     return sum(1 + move.add for step in steps for move, _ in merge_adjacent_moves(step))
 
 
-def _own_step(number: int, step: Any, gpus: int, most_moves: int) -> list[Move]:
+def _check_step(step_number: int, step: Any, gpus: int, most_moves: int) -> list[Move]:
     moves: list[Move] = []
     writes_by_chunk: Counter[tuple[int, int]] = Counter()
     if not isinstance(step, Iterable):
         raise ValueError(
-            f"Step {number}: a step must be a list of (source, target, chunk, 'add' or 'copy'), not {step!r}."
+            f"Step {step_number}: a step must be a list of (source, target, chunk, 'add' or 'copy'), "
+            f"not {step!r}."
         )
-    for entry in step:
-        move_fields = tuple(entry) if isinstance(entry, list | tuple) else ()
-        if len(move_fields) != 4 or not isinstance(move_fields[3], str) or move_fields[3] not in _IS_ADD:
+    for move_entry in step:
+        move_fields = tuple(move_entry) if isinstance(move_entry, list | tuple) else ()
+        if (
+            len(move_fields) != 4
+            or not isinstance(move_fields[3], str)
+            or move_fields[3] not in _IS_ADD_OF_WORD
+        ):
             raise ValueError(
-                f"Step {number}: a move must be (source, target, chunk, 'add' or 'copy'), not {entry!r}."
+                f"Step {step_number}: a move must be (source, target, chunk, 'add' or 'copy'), not "
+                f"{move_entry!r}."
             )
         try:
             source_gpu, target_gpu, chunk = map(index, move_fields[:3])
         except TypeError:
             raise ValueError(
-                f"Step {number}: the source, target and chunk of {entry!r} must be integers."
+                f"Step {step_number}: the source, target and chunk of {move_entry!r} must be integers."
             ) from None
         if not (0 <= source_gpu < gpus and 0 <= target_gpu < gpus and chunk >= 0) or source_gpu == target_gpu:
             raise ValueError(
-                f"Step {number}: {entry!r} must contain two different GPUs from 0 to {gpus - 1}, and the "
+                f"Step {step_number}: {move_entry!r} must contain two different GPUs from 0 to "
+                f"{gpus - 1}, and the "
                 "number of a chunk."
             )
         if len(moves) == most_moves:
-            raise ValueError(f"Step {number}: a schedule has at most {MOST_MOVES:,} moves in all its steps.")
-        moves.append(Move(source_gpu, target_gpu, chunk, _IS_ADD[move_fields[3]]))
+            raise ValueError(
+                f"Step {step_number}: a schedule has at most {MAX_MOVES:,} moves in all its steps."
+            )
+        moves.append(Move(source_gpu, target_gpu, chunk, _IS_ADD_OF_WORD[move_fields[3]]))
         writes_by_chunk[target_gpu, chunk] += move_fields[3] == "copy"
     for move in moves:
         if writes_by_chunk[move.target, move.chunk] > (1 if not move.add else 0):
             raise ValueError(
-                f"Step {number}: a copy overwrites chunk {move.chunk} of GPU "
+                f"Step {step_number}: a copy overwrites chunk {move.chunk} of GPU "
                 f"{move.target}, and another move of the same step writes this chunk, "
                 "too. Its final value is therefore not defined. Put one of the moves "
                 "into another step."

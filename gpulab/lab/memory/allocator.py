@@ -15,19 +15,19 @@ from gpulab._deprecated import make_old_method
 from gpulab.allocators import steps
 from gpulab.allocators.fragments import measure_fragmentation
 from gpulab.allocators.replay import Allocator, reconstruct_requests, replay
-from gpulab.lab._base import Recorded
+from gpulab.lab._base import RecordedResult
 from gpulab.session.pools.pool import PoolRecorder
 from gpulab.views._saving import Writers
 from gpulab.views.allocator.maps import PoolMaps, PoolPanel
 from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.records import memory
 
-MOST_EVENTS = 200_000
+MAX_EVENTS = 200_000
 """Largest number of events on a saved page, so that the page opens quickly.
 
 A page of a longer recording has only the last events, and says so.
 """
-OTHERS = ("CuPy", "PyTorch")
+OTHER_ALLOCATORS = ("CuPy", "PyTorch")
 
 
 def allocator() -> AllocatorReport:
@@ -93,7 +93,9 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
     return AllocatorReport(max(traces, key=lambda trace: (len(trace.events), trace.first.total_bytes)))
 
 
-class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write="with gl.allocator() as a:"):
+class AllocatorReport(
+    RecordedResult[memory.AllocatorTrace], what="memory pool", write="with gl.allocator() as a:"
+):
     """The recorded events of a memory pool, or its current state. The report can be displayed and saved.
 
     Parameters
@@ -108,7 +110,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         if trace is None:
             self._record = PoolRecorder().stop()
 
-    def _recorder_of_now(self) -> PoolRecorder:
+    def _make_recorder(self) -> PoolRecorder:
         for attribute in ("history", "requests", "_maps"):
             self.__dict__.pop(attribute, None)
         return PoolRecorder()
@@ -191,16 +193,16 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
             return self._compare_maps(other if isinstance(other, AllocatorReport) else AllocatorReport(other))
         record = self.record
         requests = self.requests
-        other_record = self._replayed(other, settings)
+        other_record = self._replay_on(other, settings)
         request_times = np.arange(len(requests) + 1)
         other_events = np.searchsorted(other_record.events.time_ns, request_times, side="right")
-        events_at_request = _events_at_requests(record, requests)
+        events_at_request = _count_events_at_requests(record, requests)
         name = f"{'PyTorch' if other.lower() == 'pytorch' else 'CuPy'}'s allocator"
         if settings:
             name += f" ({', '.join(f'{key}={value}' for key, value in settings.items())})"
         panels = [
-            _panel(self.history, record.allocator, events_at_request),
-            _panel(steps.make_history(other_record), name, other_events),
+            _make_panel(self.history, record.allocator, events_at_request),
+            _make_panel(steps.make_history(other_record), name, other_events),
         ]
         return views.AllocatorView(PoolMaps(panels, requests))
 
@@ -208,9 +210,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         reports = []
         for report, name in ((self, "this"), (other_report, "the other")):
             record = report.record
-            trace = (
-                steps.keep_last_events(record, MOST_EVENTS) if len(record.events) > MOST_EVENTS else record
-            )
+            trace = steps.keep_last_events(record, MAX_EVENTS) if len(record.events) > MAX_EVENTS else record
             history = report.history if trace is record else steps.make_history(trace)
             reports.append((history, f"{record.allocator} ({name})"))
         position_count = reports[0][0].last_step + 1
@@ -222,7 +222,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
                 if position_count > 1
                 else np.array([last_step])
             )
-            panels.append(_panel(history, name, event_numbers))
+            panels.append(_make_panel(history, name, event_numbers))
         return views.AllocatorView(PoolMaps(panels))
 
     def statistics(self) -> memory.AllocatorStatistics:
@@ -260,16 +260,18 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         --------
         >>> print(a.replayed("PyTorch").summary())
         """
-        return AllocatorReport(self._replayed(other, settings))
+        return AllocatorReport(self._replay_on(other, settings))
 
-    def _replayed(self, allocator_name: str, settings: dict[str, Any]) -> memory.AllocatorTrace:
+    def _replay_on(self, allocator_name: str, settings: dict[str, Any]) -> memory.AllocatorTrace:
         record = self.record
         requests = self.requests
-        if len(requests) > MOST_EVENTS:
+        if len(requests) > MAX_EVENTS:
             raise GpulabError(
                 f"{len(requests):,} requests are too many to compare two allocators step by step."
             )
-        model = _model(allocator_name, record, settings, record.capacity_bytes or self._room_bytes())
+        model = _make_model(
+            allocator_name, record, settings, record.capacity_bytes or self._find_capacity_bytes()
+        )
         # Each request is a moment of its own, so that events tell which request made them.
         timed_requests = [replace(request, time_ns=time_ns) for time_ns, request in enumerate(requests, 1)]
         replayed_trace = replay(timed_requests, model, record.stacks)
@@ -279,18 +281,20 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
             replayed_trace, first=limited_map, texts=record.texts, capacity_bytes=record.capacity_bytes
         )
 
-    def _room_bytes(self) -> int:
+    def _find_capacity_bytes(self) -> int:
         """Estimate the memory that the device has for the pool from failed requests; 0 if none failed.
 
         The estimate is the reserved memory plus the device's free memory, which was smaller than the request.
         """
         events = self.events
         oom_indices = np.flatnonzero(events.actions == memory.ACTIONS.index("oom"))
-        requested = np.where(events.requested_bytes > 0, events.requested_bytes, events.size_bytes)[
+        requested_bytes = np.where(events.requested_bytes > 0, events.requested_bytes, events.size_bytes)[
             oom_indices
         ]
-        available = np.minimum(events.addresses[oom_indices], requested - 1)
-        return int((self.history.reserved_bytes[oom_indices] + available).min(initial=1 << 62)) % (1 << 62)
+        available_bytes = np.minimum(events.addresses[oom_indices], requested_bytes - 1)
+        return int((self.history.reserved_bytes[oom_indices] + available_bytes).min(initial=1 << 62)) % (
+            1 << 62
+        )
 
     def _make_writers(self) -> Writers:
         from gpulab.allocators.snapshot import write_snapshot
@@ -303,9 +307,9 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
     @cached_property
     def _maps(self) -> PoolMaps:
         record = self.record
-        is_long = len(record.events) > MOST_EVENTS
-        history = steps.make_history(steps.keep_last_events(record, MOST_EVENTS)) if is_long else self.history
-        return PoolMaps([_panel(history, record.allocator)])
+        is_long = len(record.events) > MAX_EVENTS
+        history = steps.make_history(steps.keep_last_events(record, MAX_EVENTS)) if is_long else self.history
+        return PoolMaps([_make_panel(history, record.allocator)])
 
     def _make_picture(self) -> views.AllocatorView:
         return views.AllocatorView(self._maps)
@@ -314,12 +318,12 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return self._maps.sentence()
 
 
-def _panel(history: memory.AllocatorHistory, name: str, event_numbers: Any = None) -> Any:
-    figures = partial(measure_fragmentation, capacity_bytes=history.trace.capacity_bytes)
-    return PoolPanel(history, name, partial(steps.make_block_map, history), figures, event_numbers)
+def _make_panel(history: memory.AllocatorHistory, name: str, event_numbers: Any = None) -> Any:
+    measure_figures = partial(measure_fragmentation, capacity_bytes=history.trace.capacity_bytes)
+    return PoolPanel(history, name, partial(steps.make_block_map, history), measure_figures, event_numbers)
 
 
-def _model(
+def _make_model(
     allocator_name: str, record: memory.AllocatorTrace, settings: dict[str, Any], capacity_bytes: int
 ) -> Allocator:
     """Return a model of PyTorch's or CuPy's allocator, on a device like that of the record."""
@@ -334,8 +338,8 @@ def _model(
             from gpulab.allocators.torch.allocator import TorchAllocator
             from gpulab.allocators.torch.settings import Settings
 
-            text = ",".join(f"{name}:{value}" for name, value in settings.items())
-            return TorchAllocator(Settings.parse(text), **device_arguments)
+            settings_text = ",".join(f"{name}:{value}" for name, value in settings.items())
+            return TorchAllocator(Settings.parse(settings_text), **device_arguments)
         case "cupy":
             from gpulab.allocators.cupy import CuPyAllocator
 
@@ -346,18 +350,18 @@ def _model(
                 )
             return CuPyAllocator(**device_arguments)
     raise ValueError(
-        f"{allocator_name!r} is not one of the known allocators: {' or '.join(OTHERS)}."
-        f"{did_you_mean(allocator_name, OTHERS)}"
+        f"{allocator_name!r} is not one of the known allocators: {' or '.join(OTHER_ALLOCATORS)}."
+        f"{did_you_mean(allocator_name, OTHER_ALLOCATORS)}"
     )
 
 
-def _events_at_requests(record: memory.AllocatorTrace, requests: Sequence[memory.Request]) -> Any:
+def _count_events_at_requests(record: memory.AllocatorTrace, requests: Sequence[memory.Request]) -> Any:
     """Return for each request the number of events that had occurred when it ended.
 
     Requests have the times of their events.
     """
-    times = np.array([0, *(request.time_ns for request in requests)], np.int64)
-    event_counts = np.searchsorted(record.events.time_ns, times, side="right")
+    request_times_ns = np.array([0, *(request.time_ns for request in requests)], np.int64)
+    event_counts = np.searchsorted(record.events.time_ns, request_times_ns, side="right")
     # What was there before the first event was never seen to be asked for; see `reconstruct_requests`.
     requests_of_state = {"used": 1, "waiting": 3}
     initial_bytes = sum(

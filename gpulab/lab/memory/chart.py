@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from gpulab import session, views
-from gpulab.lab._base import Sampled
+from gpulab.lab._base import SampledResult
 from gpulab.session.pools.pool import find_current_pool
 from gpulab.session.pools.readings import MemoryRecorder
 from gpulab.views._saving import Writers, make_csv_writer
@@ -14,8 +14,8 @@ from gpulab.views.memory.memory_text import describe_memory
 from virtualgpu.records.memory import MemorySamples
 from virtualgpu.records.memory.samples import SAMPLE_COLUMNS
 
-_MOST_BYTES = 1 << 62
-_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_MAX_SIZE_BYTES = 1 << 62
+_UNIT_EXPONENTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def memory(rate_hz: float = 10.0) -> MemoryRecording:
@@ -56,7 +56,10 @@ def memory(rate_hz: float = 10.0) -> MemoryRecording:
 
 
 class MemoryRecording(
-    Sampled[MemorySamples], what="memory recording", write="with gl.memory() as m:", another="gl.memory()"
+    SampledResult[MemorySamples],
+    what="memory recording",
+    write="with gl.memory() as m:",
+    another="gl.memory()",
 ):
     """A recording of the memory use of a device. The recording starts when it is displayed or its ``with``
     block begins, and ends at `stop`.
@@ -66,7 +69,7 @@ class MemoryRecording(
         super().__init__(rate_hz)
         self._held_arrays: list[Any] = []  # what the chart's button has allocated
 
-    def _recorder_of_now(self) -> MemoryRecorder:
+    def _make_recorder(self) -> MemoryRecorder:
         self._session_context = session.bind_current_device()
         return MemoryRecorder(self._rate_hz)
 
@@ -98,10 +101,10 @@ class MemoryRecording(
             self.resume()
         else:
             with self._session_context(), self._recorder.seen.record_this_thread():
-                return self._change(action, size)
+                return self._change_memory(action, size)
         return ""
 
-    def _change(self, action: str, size: str) -> str:
+    def _change_memory(self, action: str, size: str) -> str:
         cp = session.cp()
         if action == "allocate":
             self._held_arrays.append(cp.cuda.alloc(parse_size(size)))
@@ -124,16 +127,16 @@ class MemoryRecording(
     # Display
 
     def _make_picture(self) -> views.MemoryChart:
-        lines = len(self.record.lines)
+        line_count = len(self.record.lines)
         view = views.MemoryChart(lambda: self.record, self.state, self._perform_action)
-        self._recorder.call_on_reading(view.tick, lines)
+        self._recorder.call_on_reading(view.tick, line_count)
         return view
 
     def _sentence(self) -> str:
         return describe_memory(self.record, self.state)
 
 
-def short(text: str) -> str:
+def shorten_text(text: str) -> str:
     """Return the repr of a text, which is shortened to a few dozen characters."""
     return f"{text!r}" if len(text) <= 40 else f"{text[:40]!r}..."
 
@@ -147,10 +150,12 @@ def parse_size(text: str) -> int:
         For anything else.
     """
     normalized = text.replace(",", "").replace("_", "").strip().lower()
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) *([kmgt]?)(?:i?b)?", normalized)
-    if not match:
-        raise ValueError(f'{short(text)} is not a size. Write for example "64 MiB", or a number of bytes.')
-    size = float(match[1]) * 2 ** _UNITS[match[2]]
-    if size >= _MOST_BYTES:
-        raise ValueError(f"{short(text)} is more than any memory can hold.")
-    return int(size)
+    size_match = re.fullmatch(r"(\d+(?:\.\d+)?) *([kmgt]?)(?:i?b)?", normalized)
+    if not size_match:
+        raise ValueError(
+            f'{shorten_text(text)} is not a size. Write for example "64 MiB", or a number of bytes.'
+        )
+    size_bytes = float(size_match[1]) * 2 ** _UNIT_EXPONENTS[size_match[2]]
+    if size_bytes >= _MAX_SIZE_BYTES:
+        raise ValueError(f"{shorten_text(text)} is more than any memory can hold.")
+    return int(size_bytes)

@@ -28,8 +28,8 @@ from virtualgpu.records.kernel import LINE_BYTES
 from virtualgpu.records.memory import CacheCapacity, LevelBandwidth, MemoryLadder
 
 VECTOR_BYTES = 16
-WARM_LOADS = 8192  # more lines than any L1 holds
-CHASE = (
+WARM_UP_LOADS = 8192  # more lines than any L1 holds
+CHASE_METHOD = (
     "One thread follows a random cycle of addresses that are 128 bytes apart. Each load "
     "needs the result of the previous load, and the addresses have no regular pattern. "
     "The working set is read once before the measurement. The latency is computed from "
@@ -44,22 +44,22 @@ class _Effort:
     """The sizes of the measurements: large on a real GPU, small on a virtual one, which runs on the CPU."""
 
     repeats: int
-    most_bytes: int
-    steps_an_octave: int
-    chain: int
-    rounds: int
+    max_bytes: int
+    steps_per_octave: int
+    chain_loads: int
+    loop_rounds: int
     stream_bytes: int
-    copies: int
-    blocks_an_sm: int
+    copy_count: int
+    blocks_per_sm: int
     window_lines: int | None = None
     """Consecutive lines that a chain visits, in random order, before others; None: all lines."""
 
 
-_REAL = _Effort(3, 1 << 30, 2, 4096, 2048, 1 << 30, 8, 4)
+_REAL_EFFORT = _Effort(3, 1 << 30, 2, 4096, 2048, 1 << 30, 8, 4)
 _WINDOW_LINES = 1 << 13  # 1 MiB: a chain through more would wait for the memory of the computer
 
 
-def measure() -> MemoryLadder:
+def measure_hierarchy() -> MemoryLadder:
     """Measure the memory hierarchy of the device in use. On a virtual GPU, the values are modelled.
 
     Returns
@@ -69,23 +69,25 @@ def measure() -> MemoryLadder:
         largest working set is twice the size of L2.
     """
     info = session.backend().device_info()
-    virtual = session.which_device().kind == "virtual"
-    largest_set = 1 << (2 * info.l2_bytes - 1).bit_length()
-    effort = _REAL
-    if virtual:
-        effort = _Effort(1, largest_set, 1, info.l2_bytes // 40, 32, 2 * largest_set, 3, 1, _WINDOW_LINES)
+    is_virtual = session.which_device().kind == "virtual"
+    largest_set_bytes = 1 << (2 * info.l2_bytes - 1).bit_length()
+    effort = _REAL_EFFORT
+    if is_virtual:
+        effort = _Effort(
+            1, largest_set_bytes, 1, info.l2_bytes // 40, 32, 2 * largest_set_bytes, 3, 1, _WINDOW_LINES
+        )
     bench = _Bench(info, effort)
     with session.show_steps(bench.sizes.size + 1, "gl.memory_hierarchy") as begin_step:
-        times = bench.latencies(begin_step)
+        latencies_ns = bench.measure_latencies(begin_step)
         begin_step()
-        bandwidths = tuple(bench.bandwidths())
+        bandwidths = tuple(bench.measure_bandwidths())
     return MemoryLadder(
-        info.as_virtual if virtual else Provenance("measured", info.name),
+        info.as_virtual if is_virtual else Provenance("measured", info.name),
         bench.sizes,
-        times,
-        CHASE,
+        latencies_ns,
+        CHASE_METHOD,
         bandwidths,
-        tuple(_capacities(info)),
+        tuple(_find_capacities(info)),
     )
 
 
@@ -109,31 +111,31 @@ class _Bench:
                 "The GPU has less than 4 MiB of free memory, which is too little for gl.memory_hierarchy. "
                 "Free some memory first."
             )
-        self.most_bytes = min(effort.most_bytes, room_bytes)
+        self.max_bytes = min(effort.max_bytes, room_bytes)
         self.stream_bytes = min(effort.stream_bytes, room_bytes)
-        octaves = np.arange(10, np.log2(self.most_bytes) + 0.01, 1 / effort.steps_an_octave)
+        octaves = np.arange(10, np.log2(self.max_bytes) + 0.01, 1 / effort.steps_per_octave)
         # Working sets of the chains, in bytes.
         self.sizes = np.unique((2**octaves).astype(np.int64) // LINE_BYTES * LINE_BYTES)
 
-    def ns(self, run: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
+    def measure_ns(self, run: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
         """Return the median time of the function `run` in ns, measured with CUDA events. The time of the
         function `before` is not included.
         """
         begin_event = self.cp.cuda.Event()
-        until = self.cp.cuda.Event()
-        times = []
+        end_event = self.cp.cuda.Event()
+        times_ns = []
         for _ in range(self.effort.repeats):
             if before is not None:
                 before()
             self.cp.cuda.Device().synchronize()  # so that every launch finds the GPU idle
             begin_event.record()
             run()
-            until.record()
-            until.synchronize()
-            times.append(1e6 * self.cp.cuda.get_elapsed_time(begin_event, until))
-        return float(statistics.median(times))
+            end_event.record()
+            end_event.synchronize()
+            times_ns.append(1e6 * self.cp.cuda.get_elapsed_time(begin_event, end_event))
+        return float(statistics.median(times_ns))
 
-    def apart_ns(
+    def measure_difference_ns(
         self,
         run: Callable[[int], Any],
         long_size: int,
@@ -144,22 +146,22 @@ class _Bench:
         The difference does not contain the launch overhead.
         """
         longer_ns, shorter_ns = (
-            self.ns(partial(run, iterations), before) for iterations in (long_size, short_size)
+            self.measure_ns(partial(run, iterations), before) for iterations in (long_size, short_size)
         )
         return longer_ns - shorter_ns
 
     # --- latency ------------------------------------------------------------------------------------
-    def latencies(self, begin: Callable[[], None]) -> npt.NDArray[np.float64]:
+    def measure_latencies(self, begin: Callable[[], None]) -> npt.NDArray[np.float64]:
         """Return the latency of one dependent load in ns for each size of the working set."""
         rng = np.random.default_rng(1)
         chain_array = self.cp.empty(int(self.sizes[-1]) // 8, self.cp.uint64)
-        times = []
+        latencies_ns = []
         for size_bytes in self.sizes:
             begin()
-            times.append(self._latency(chain_array, int(size_bytes) // LINE_BYTES, rng))
-        return np.array(times)
+            latencies_ns.append(self._measure_latency(chain_array, int(size_bytes) // LINE_BYTES, rng))
+        return np.array(latencies_ns)
 
-    def _latency(self, chain_array: Any, lines: int, rng: np.random.Generator) -> float:
+    def _measure_latency(self, chain_array: Any, lines: int, rng: np.random.Generator) -> float:
         cp = self.cp
         chase = self.kernels["chase"]
         start_address = int(chain_array.data.ptr)
@@ -168,38 +170,38 @@ class _Bench:
         next_lines = np.empty(lines, np.uint64)
         next_lines[line_offsets // LINE_BYTES] = np.roll(line_offsets, -1) + np.uint64(start_address)
         chain_array[: lines * 16 : 16] = cp.asarray(next_lines)
-        warm = min(lines, WARM_LOADS)
+        warm_up_count = min(lines, WARM_UP_LOADS)
         exceeds_l2 = lines * LINE_BYTES > self.info.l2_bytes
-        load_count = self.effort.chain if exceeds_l2 else min(self.effort.chain, 4096)
+        load_count = self.effort.chain_loads if exceeds_l2 else min(self.effort.chain_loads, 4096)
 
         def read_working_set() -> None:
-            self._read(chain_array, lines * LINE_BYTES // VECTOR_BYTES, 1)
+            self._launch_reads(chain_array, lines * LINE_BYTES // VECTOR_BYTES, 1)
 
         def chase_pointers(count: int) -> None:
-            chase((1,), (1,), (chain_array, self.end, np.int32(warm), np.int32(count)))
+            chase((1,), (1,), (chain_array, self.end, np.int32(warm_up_count), np.int32(count)))
 
         chase_pointers(16)
-        return self.apart_ns(chase_pointers, 16 + load_count, 16, read_working_set) / load_count
+        return self.measure_difference_ns(chase_pointers, 16 + load_count, 16, read_working_set) / load_count
 
-    def _read(self, array: Any, vectors: int, repeats: int) -> None:
-        grid = max(1, min(8 * self.info.sm_count, vectors // 256))
-        args = (array, self.out, np.int64(vectors), np.int32(repeats))
+    def _launch_reads(self, array: Any, vector_count: int, repeats: int) -> None:
+        grid = max(1, min(8 * self.info.sm_count, vector_count // 256))
+        args = (array, self.out, np.int64(vector_count), np.int32(repeats))
         self.kernels["reads"]((grid,), (256,), args)
 
     # --- bandwidth ----------------------------------------------------------------------------------
-    def bandwidths(self) -> Iterator[LevelBandwidth]:
+    def measure_bandwidths(self) -> Iterator[LevelBandwidth]:
         """Return the bandwidth of each memory level, from registers to device memory."""
         info = self.info
-        sms = self.info.sm_count
-        repeats = self.effort.rounds
-        clock = (info.boost_clock_mhz or 0) / 1e3
-        published = _published(info)
-        operands = 16 * (info.fp32_lanes_per_sm * sms * clock)
-        warp_loads = 128 * sms * clock
-        guide = "CUDA C++ Programming Guide and boost clock"
+        sm_count = self.info.sm_count
+        repeats = self.effort.loop_rounds
+        clock_ghz = (info.boost_clock_mhz or 0) / 1e3
+        published_rates = _find_published(info)
+        register_gbps = 16 * (info.fp32_lanes_per_sm * sm_count * clock_ghz)
+        warp_gbps = 128 * sm_count * clock_ghz
+        guide_text = "CUDA C++ Programming Guide and boost clock"
 
-        def loop(kernel: str, *args: Any, loads: int) -> float:
-            grid = self.effort.blocks_an_sm * sms
+        def measure_loop(kernel: str, *args: Any, loads: int) -> float:
+            grid = self.effort.blocks_per_sm * sm_count
             block = 512
             if kernel == "l1":
                 args = (self.cp.zeros((grid, 2048 * 4), self.cp.uint32), *args)
@@ -208,55 +210,57 @@ class _Bench:
                 self.kernels[kernel]((grid,), (block,), (*args, np.int32(count)))
 
             run(2)
-            ns = self.apart_ns(run, 2 * repeats, repeats)
+            loop_ns = self.measure_difference_ns(run, 2 * repeats, repeats)
             # Four registers are 16 bytes, too.
-            gbps: float = grid * block * loads * VECTOR_BYTES * repeats / ns
+            gbps: float = grid * block * loads * VECTOR_BYTES * repeats / loop_ns
             return gbps
 
-        gbps = loop("registers", self.out, np.float32(0.5), np.float32(1), loads=64)
+        gbps = measure_loop("registers", self.out, np.float32(0.5), np.float32(1), loads=64)
         yield LevelBandwidth(
             "registers",
             gbps,
             "All SMs multiply and add: each lane reads three registers and writes one.",
-            operands or None,
-            f"four operands per lane and clock: {guide}",
+            register_gbps or None,
+            f"four operands per lane and clock: {guide_text}",
         )
-        gbps = loop("shared_memory", self.out, loads=4)
+        gbps = measure_loop("shared_memory", self.out, loads=4)
         yield LevelBandwidth(
             "shared memory",
             gbps,
             "Every warp reads 16 bytes per lane without bank conflicts.",
-            warp_loads or None,
-            f"32 banks of 4 bytes per clock: {guide}",
+            warp_gbps or None,
+            f"32 banks of 4 bytes per clock: {guide_text}",
         )
-        gbps = loop("l1", self.out, loads=4)
+        gbps = measure_loop("l1", self.out, loads=4)
         yield LevelBandwidth(
             "L1",
             gbps,
             "Each block reads its own 32 KiB repeatedly.",
-            warp_loads or None,
-            f"128 bytes per clock: {guide}",
+            warp_gbps or None,
+            f"128 bytes per clock: {guide_text}",
         )
-        yield self._l2()
-        yield from self._memory(published)
-        yield from self._host(published)
-        yield self._peer(published)
+        yield self._measure_l2()
+        yield from self._measure_memory(published_rates)
+        yield from self._measure_host(published_rates)
+        yield self._measure_peer(published_rates)
 
-    def _l2(self) -> LevelBandwidth:
+    def _measure_l2(self) -> LevelBandwidth:
         size_bytes = 1 << ((self.info.l2_bytes // 4).bit_length() - 1)
         array = self.cp.zeros(size_bytes // 4, self.cp.float32)
-        repeats = max(16, self.effort.rounds // 4)
-        vectors = size_bytes // VECTOR_BYTES
-        self._read(array, vectors, 1)
-        ns = self.apart_ns(partial(self._read, array, vectors), 2 * repeats, repeats)
+        repeats = max(16, self.effort.loop_rounds // 4)
+        vector_count = size_bytes // VECTOR_BYTES
+        self._launch_reads(array, vector_count, 1)
+        loop_ns = self.measure_difference_ns(
+            partial(self._launch_reads, array, vector_count), 2 * repeats, repeats
+        )
         description = f"All SMs read the same {size(size_bytes)} repeatedly, and the loads bypass L1."
-        return LevelBandwidth("L2", size_bytes * repeats / ns, description)
+        return LevelBandwidth("L2", size_bytes * repeats / loop_ns, description)
 
-    def _memory(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
+    def _measure_memory(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
         element_count = self.stream_bytes // 4
         array = self.cp.zeros(element_count, self.cp.float32)
         vectors = array.nbytes // VECTOR_BYTES
-        ns = self.apart_ns(partial(self._read, array, vectors), 2, 1)
+        ns = self.measure_difference_ns(partial(self._launch_reads, array, vectors), 2, 1)
         description = (
             f"All SMs read {size(array.nbytes)}. The time is the difference between reading "
             "twice and reading once."
@@ -265,7 +269,9 @@ class _Bench:
         half_bytes = array.nbytes // 2
         source_half = array[: element_count // 2]
         target_half = array[element_count // 2 :]
-        ns = self._copies_ns(lambda: target_half.data.copy_from_device_async(source_half.data, half_bytes))
+        ns = self._measure_copies_ns(
+            lambda: target_half.data.copy_from_device_async(source_half.data, half_bytes)
+        )
         yield LevelBandwidth(
             "memory, copy",
             2 * half_bytes / ns,
@@ -273,20 +279,20 @@ class _Bench:
             *published["memory"],
         )
 
-    def _host(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
+    def _measure_host(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
         size_bytes = self.stream_bytes // 4
         pinned = np.frombuffer(self.cp.cuda.alloc_pinned_memory(size_bytes), np.uint8, size_bytes)
         array = self.cp.zeros(size_bytes, self.cp.uint8)
         stream = self.cp.cuda.get_current_stream()
         description = f"Copies of {size(size_bytes)} from pinned memory by a copy engine."
-        ns = self._copies_ns(lambda: array.set(pinned, stream=stream))
+        ns = self._measure_copies_ns(lambda: array.set(pinned, stream=stream))
         yield LevelBandwidth("host to device", size_bytes / ns, description, *published["host"])
-        ns = self._copies_ns(lambda: array.get(stream=stream, out=pinned, blocking=False))
+        ns = self._measure_copies_ns(lambda: array.get(stream=stream, out=pinned, blocking=False))
         yield LevelBandwidth(
             "device to host", size_bytes / ns, description.replace(" from", " to"), *published["host"]
         )
 
-    def _peer(self, published: dict[str, tuple[float | None, str]]) -> LevelBandwidth:
+    def _measure_peer(self, published: dict[str, tuple[float | None, str]]) -> LevelBandwidth:
         size_bytes = self.stream_bytes // 4
         description = f"Copies of {size(size_bytes)} to another GPU, with peer access if the GPUs have it."
         device_id = self.cp.cuda.Device().id
@@ -297,33 +303,33 @@ class _Bench:
         with self.cp.cuda.Device((device_id + 1) % gpu_count):
             target_array = self.cp.zeros(size_bytes, self.cp.uint8)
         with self.cp.cuda.Stream(non_blocking=True) as stream:
-            ns = self._copies_ns(
+            ns = self._measure_copies_ns(
                 lambda: target_array.data.copy_from_device_async(source_array.data, size_bytes, stream)
             )
         return LevelBandwidth("peer", size_bytes / ns, description, *published["peer"])
 
-    def _copies_ns(self, copy: Callable[[], Any]) -> float:
+    def _measure_copies_ns(self, copy: Callable[[], Any]) -> float:
         """Return the mean time per copy in ns, measured over several copies in a row."""
 
         def run() -> None:
-            for _ in range(self.effort.copies):
+            for _ in range(self.effort.copy_count):
                 copy()
 
         copy()
-        return self.ns(run) / self.effort.copies
+        return self.measure_ns(run) / self.effort.copy_count
 
 
-def _published(info: DeviceInfo) -> dict[str, tuple[float | None, str]]:
+def _find_published(info: DeviceInfo) -> dict[str, tuple[float | None, str]]:
     """Return published rates of memory, the bus to the host and links to GPUs, in GB/s per direction."""
     with suppress(UnknownDeviceError):
         info = session.find_table_info(info.name)
-    document = info.provenance.detail if info.provenance.source == "published" else "the driver's clocks"
-    links = info.nvlink_gbps / 2 if info.nvlink_gbps else info.pcie_gbps
-    rates = {"memory": info.memory_bandwidth_gbps, "host": info.pcie_gbps, "peer": links}
-    return {name: (gbps, document) for name, gbps in rates.items()}
+    document_name = info.provenance.detail if info.provenance.source == "published" else "the driver's clocks"
+    link_gbps = info.nvlink_gbps / 2 if info.nvlink_gbps else info.pcie_gbps
+    published_gbps = {"memory": info.memory_bandwidth_gbps, "host": info.pcie_gbps, "peer": link_gbps}
+    return {name: (gbps, document_name) for name, gbps in published_gbps.items()}
 
 
-def _capacities(info: DeviceInfo) -> Iterator[CacheCapacity]:
+def _find_capacities(info: DeviceInfo) -> Iterator[CacheCapacity]:
     guide = "CUDA C++ Programming Guide: L1 and shared memory together"
     yield CacheCapacity("L1", session.compute_l1_bytes(info), guide)
     yield CacheCapacity("L2", info.l2_bytes, info.provenance.detail or "the driver")

@@ -43,7 +43,7 @@ def memory_hierarchy(device: str | None = None, *, beside: str | None = None) ->
     >>> gl.memory_hierarchy("H200")
     >>> gl.memory_hierarchy("H200").record.latency_at(16 << 10)  # ns
     """
-    ladders = [load_recorded_ladder(device) if device is not None else hierarchy.measure()]
+    ladders = [load_recorded_ladder(device) if device is not None else hierarchy.measure_hierarchy()]
     if beside is not None:
         ladders.append(load_recorded_ladder(beside))
     elif device is None and session.which_device().kind == "virtual":

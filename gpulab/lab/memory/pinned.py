@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpulab.allocators.statistics import count_host_statistics
-from gpulab.lab._base import Recorded
+from gpulab.lab._base import RecordedResult
 from gpulab.session.pools.pinned import PinnedRecorder
 from gpulab.views.tables.memory import HostMemoryTable
 from virtualgpu.records.memory import AllocatorStatistics, AllocatorTrace
@@ -37,11 +37,14 @@ def host_memory() -> HostMemoryReport:
 
 
 class HostMemoryReport(
-    Recorded[AllocatorTrace], what="count of host memory", write="with gl.host_memory() as h:", live=True
+    RecordedResult[AllocatorTrace],
+    what="count of host memory",
+    write="with gl.host_memory() as h:",
+    live=True,
 ):
     """The pinned host memory that was allocated, used and freed since the ``with`` block began."""
 
-    def _recorder_of_now(self) -> PinnedRecorder:
+    def _make_recorder(self) -> PinnedRecorder:
         return PinnedRecorder()
 
     def _picture(self) -> HostMemoryTable:

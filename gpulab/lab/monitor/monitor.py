@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpulab import views
-from gpulab.lab._base import Sampled
+from gpulab.lab._base import SampledResult
 from gpulab.lab.monitor.recorder import make_recorder
 from gpulab.views._saving import Writers, data_to_json, make_csv_writer, make_text_writer
 from gpulab.views.monitor.monitor_text import describe_load, make_phase_table
@@ -52,7 +52,9 @@ def monitor(rate_hz: float = 10.0) -> Monitor:
     return Monitor(rate_hz)
 
 
-class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as m:", another="gl.monitor()"):
+class Monitor(
+    SampledResult[LoadSamples], what="monitor", write="with gl.monitor() as m:", another="gl.monitor()"
+):
     """A recording of the load of a GPU. The recording starts when it is displayed or its ``with`` block
     begins, and ends at `stop`.
     """
@@ -60,7 +62,7 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
     def __init__(self, rate_hz: float = 10.0, record: LoadSamples | None = None) -> None:
         super().__init__(rate_hz, record)
 
-    def _recorder_of_now(self) -> Any:
+    def _make_recorder(self) -> Any:
         return make_recorder(self._rate_hz)
 
     @property

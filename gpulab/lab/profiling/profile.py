@@ -7,8 +7,8 @@ from typing import Any
 
 from gpulab import session
 from gpulab._deprecated import make_old_method
-from gpulab.analysis.profile import profile as add_up
-from gpulab.lab._base import Recorded
+from gpulab.analysis.profile import make_profile
+from gpulab.lab._base import RecordedResult
 from gpulab.lab.timeline import TimelineReport
 from gpulab.session.pools.hook import AllocationRecorder
 from gpulab.views.tables.profile import ProfileComparison, ProfileTable
@@ -66,7 +66,8 @@ def profile(
     GpulabError
         If CUPTI is missing, or a timeline is already being recorded.
     TypeError
-        If `fn` is not callable, or if counters are requested without a function that can run again.
+        If `fn` is not callable, or if counters are requested without a function that can run
+        again.
 
     Notes
     -----
@@ -92,14 +93,14 @@ def profile(
     if counters:
         from gpulab.analysis.files import ncu
         from gpulab.lab.faults.jobs import Call
-        from gpulab.lab.faults.under import run
+        from gpulab.lab.faults.under import run_under_tool
 
-        run_of_ncu = run("ncu", ncu.NCU_OPTIONS, lambda: Call(fn, args), ncu.find_refusal)
+        run_of_ncu = run_under_tool("ncu", ncu.NCU_OPTIONS, lambda: Call(fn, args), ncu.find_refusal)
         report._record = ncu.add_counters(report.record, *run_of_ncu)
     return report
 
 
-class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() as p:"):
+class ProfileReport(RecordedResult[Profile], what="profile", write="with gl.profile() as p:"):
     """A profile of a ``with`` block, which can be displayed, compared and saved.
 
     Parameters
@@ -138,7 +139,7 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
             raise TypeError(f"Expected a profile, the result of gl.profile(), not {type(other).__name__}.")
         return ProfileComparison(self.record, record)
 
-    def _recorder_of_now(self) -> _ProfileRecorder:
+    def _make_recorder(self) -> _ProfileRecorder:
         self._active_recorder = _ProfileRecorder(self)
         return self._active_recorder
 
@@ -188,7 +189,7 @@ class _ProfileRecorder:
         self.timeline = self._recorder.stop()
         initial_bytes = self._before
         peak_bytes = None if initial_bytes is None else initial_bytes + self._memory.most_held
-        return add_up(
+        return make_profile(
             self.timeline,
             self.name,
             self._occupancy,

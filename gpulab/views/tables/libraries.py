@@ -8,7 +8,7 @@ from typing import Any
 
 from gpulab.views.tables import Cell, Column, RecordTable, Table, format_times
 from gpulab.words import count, duration, listing, number
-from virtualgpu.records.libraries import Calls, Candidate, Choice, Ending, Tuning
+from virtualgpu.records.libraries import Calls, Candidate, Choice, OperationCalls, Tuning
 
 MAX_CALLS = 40
 _MAX_NAME_LENGTH = 48
@@ -57,7 +57,7 @@ class CallsTable(RecordTable[Calls], Calls):
         return [*sentences, *([self.note] if self.note else [])]
 
 
-def _make_row(ending: Ending) -> tuple[Any, ...]:
+def _make_row(ending: OperationCalls) -> tuple[Any, ...]:
     operation = ending.operation
     operation_values: tuple[Any, ...] = (None,) * 4
     if operation:

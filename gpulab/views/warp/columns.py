@@ -142,14 +142,14 @@ def make_warp_columns(
         **{name: target_steps - step_numbers for name, target_steps in steps.moves.items()},
     }
     visits = steps.visits
-    columns |= {"visit_begin": visits.begin, "visit_line": visits.line, "visit_lanes": visits.lanes}
+    columns |= {"visit_begin": visits.begin, "visit_line": visits.line, "visit_lanes": visits.lane_mask}
     columns |= {"visit_words": texts.number_texts(steps.visit_words)}
     columns |= {
-        "visit_active": np.bitwise_count(visits.active | visits.lanes),
-        "visit_ran": np.bitwise_count(visits.lanes),
+        "visit_active": np.bitwise_count(visits.active_mask | visits.lane_mask),
+        "visit_ran": np.bitwise_count(visits.lane_mask),
     }
     columns |= {"visit_place": texts.number_texts(map(step_text.make_place_text, visits.line.tolist()))}
-    columns |= {"visit_moved": texts.number_texts(map(step_text.make_moved_sentence, visits.moved))}
+    columns |= {"visit_moved": texts.number_texts(map(step_text.make_moved_sentence, visits.moved_lines))}
     if len(loops):
         columns |= {name: getattr(loops, name) for name in ("turn", "turn_begin", "turn_end", "turn_run")}
         columns |= {

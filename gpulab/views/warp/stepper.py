@@ -145,11 +145,11 @@ class WarpStepper(View, module="warp/stepper"):
     def _value_step(self) -> int:
         """The step whose values are shown: the selected step, or the last step of its line."""
         visits = self.steps.visits
-        return int(visits.end[visits.of[self.step]]) if self.by_line else self.step
+        return int(visits.end[visits.visit_of_step[self.step]]) if self.by_line else self.step
 
     def _make_optimized_out_text(self) -> str:
         """Return a sentence about the variables of the current line that the compiler has optimized out."""
-        line = self.steps.visits.line[self.steps.visits.of[self.step]]
+        line = self.steps.visits.line[self.steps.visits.visit_of_step[self.step]]
         return step_text.make_optimized_out_text(self.trace, int(line))
 
     def _make_stop_notes(self) -> list[str]:

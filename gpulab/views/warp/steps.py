@@ -27,7 +27,7 @@ class WarpSteps(TraceSteps):
             step_text.make_lanes_text(active_mask, executed_mask, self.threads)
             for active_mask, executed_mask in mask_pairs
         ]
-        visit_masks = zip(self.visits.active.tolist(), self.visits.lanes.tolist(), strict=True)
+        visit_masks = zip(self.visits.active_mask.tolist(), self.visits.lane_mask.tolist(), strict=True)
         self.visit_words = [
             step_text.make_lanes_text(active_mask, executed_mask, self.threads, "taking part")
             for active_mask, executed_mask in visit_masks
@@ -57,9 +57,9 @@ class WarpSteps(TraceSteps):
             )
             # In steps by line, the target is the first stop of a visit; stops of the current visit are
             # reached.
-            stop_visits = np.unique(visits.of[self.stop_step], return_index=True)
+            stop_visits = np.unique(visits.visit_of_step[self.stop_step], return_index=True)
             next_index, previous_index = (
-                np.searchsorted(stop_visits[0], visits.of, side=search_side)
+                np.searchsorted(stop_visits[0], visits.visit_of_step, side=search_side)
                 for search_side in ("right", "left")
             )
             first_steps = np.append(self.stop_step[stop_visits[1]], 0).astype(np.int32)
@@ -91,7 +91,7 @@ class WarpSteps(TraceSteps):
         """Return a sentence about a step. With `by_line`, the sentence is about all successive steps on the
         same source line.
         """
-        visit = int(self.visits.of[step])
+        visit = int(self.visits.visit_of_step[step])
         first_step, last_step = (
             (int(self.visits.begin[visit]), int(self.visits.end[visit])) if by_line else (step, step)
         )
@@ -116,7 +116,7 @@ class WarpSteps(TraceSteps):
             access=step_text.summarize_accesses(access.brief for access in accesses)
             if by_line
             else "".join(f" {access.sentence}" for access in accesses),
-            moved=step_text.make_moved_sentence(self.visits.moved[visit]),
+            moved=step_text.make_moved_sentence(self.visits.moved_lines[visit]),
             stop=step_text.join_first_sentences(
                 self.stop_words[slice(*np.searchsorted(self.stop_step, (first_step, last_step + 1)))]
             ),

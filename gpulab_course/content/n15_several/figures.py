@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 from gpulab import session
-from gpulab.lab.links.records import records_of
-from gpulab.lab.links.schedules import bounds_of, modelled_ns, operations, schedule_of
+from gpulab.lab.links.records import find_records
+from gpulab.lab.links.schedules import find_bounds, find_operations, make_schedule, model_ns
 from gpulab.views import CollectiveView
 from gpulab.views.tables import Table
 from gpulab.words import duration, number, size
@@ -34,7 +34,7 @@ def recorded(gpus: int = 2) -> Any:
     """Load the measurements on `gpus` GPUs of one host. The measurements come from the GPU model in use or
     from H200 GPUs.
     """
-    return (records_of(session.which_device().device, gpus) or records_of("H200", gpus))[0]
+    return (find_records(session.which_device().device, gpus) or find_records("H200", gpus))[0]
 
 
 def published_gbps() -> float:
@@ -140,8 +140,8 @@ def graph_records(gpus: int = 4) -> Table:
     for row in _find_table_rows(record):
         time_texts = []
         for schedule in _SCHEDULE_TITLES:
-            _, steps = schedule_of("all-reduce", schedule, gpus)
-            time_ns = modelled_ns(record["gpu"], gpus, bounds_of(row["size_bytes"] // 4, steps), steps)
+            _, steps = make_schedule("all-reduce", schedule, gpus)
+            time_ns = model_ns(record["gpu"], gpus, find_bounds(row["size_bytes"] // 4, steps), steps)
             time_texts.append(f"{duration(1000 * row[f'{schedule}_us'])} / {duration(time_ns)}")
         rows.append((size(row["size_bytes"]), *time_texts, duration(1000 * row["nccl_us"])))
     return Table(
@@ -158,7 +158,8 @@ def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
     """
     record = recorded(gpus)
     operation_counts = {
-        schedule: operations(schedule_of("all-reduce", schedule, gpus)[1]) for schedule in _SCHEDULE_TITLES
+        schedule: find_operations(make_schedule("all-reduce", schedule, gpus)[1])
+        for schedule in _SCHEDULE_TITLES
     }
     fitted_row = next(row for row in record["all_reduce"] if row["size_bytes"] == fitted_bytes)
     operation_us = fitted_row["tree_python_us"] / operation_counts["tree"]

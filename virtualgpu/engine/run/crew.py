@@ -21,7 +21,7 @@ from virtualgpu.engine.run.stopwatch import Stopwatch
 from virtualgpu.engine.run.watchdog import Watchdog
 from virtualgpu.engine.run.worker import Worker
 from virtualgpu.model.memory.host import is_nearly_full, make_out_of_memory_error
-from virtualgpu.records.launch.whereabouts import Onlooker, Whereabouts
+from virtualgpu.records.launch.whereabouts import LaunchObserver, LaunchProgress
 
 _STACK_BYTES = 64 << 20
 # Message for a launch that the watchdog stopped while no more blocks could start.
@@ -253,7 +253,7 @@ def _run_blocks_of_part(
     runners: Sequence[BlockRunner],
     orders: Sequence[npt.NDArray[np.int64]],
     watchdog: Watchdog,
-    onlooker: Onlooker | None,
+    onlooker: LaunchObserver | None,
 ) -> list[concurrent.futures.Future[bool]]:
     """Run all runners to the end of their blocks.
 
@@ -301,13 +301,15 @@ def _run_blocks_of_part(
     return futures
 
 
-def _find_position(launch: RunningLaunch, runners: Sequence[BlockRunner], watchdog: Watchdog) -> Whereabouts:
+def _find_position(
+    launch: RunningLaunch, runners: Sequence[BlockRunner], watchdog: Watchdog
+) -> LaunchProgress:
     """Return the kernel's position in the runner that has the most work left."""
     worker = min(runners, key=lambda runner: runner.ended).latest
     context_record = worker.context[0]
     source_line = worker.line
     lines = launch.source.split("\n")
-    return Whereabouts(
+    return LaunchProgress(
         launch.packed.title,
         source_line,
         lines[source_line - 1].strip() if 0 < source_line <= len(lines) else "",

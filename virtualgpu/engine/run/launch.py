@@ -19,7 +19,7 @@ from virtualgpu.engine.observe.trace_buffers import TraceBuffers, TraceRequest
 from virtualgpu.engine.run.printf import PrintBuffer
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Dim3
-from virtualgpu.records.launch.whereabouts import Onlooker
+from virtualgpu.records.launch.whereabouts import LaunchObserver
 
 _PATIENCE_ROUNDS = 16
 
@@ -97,7 +97,7 @@ class RunOptions:
     patient: bool = False
     idle_s: float | None = None
     stdout: Callable[[str], None] | None = None
-    onlooker: Callable[[], Onlooker] | None = None
+    onlooker: Callable[[], LaunchObserver] | None = None
     independent_threads: bool = True
     block_order: npt.NDArray[np.int64] | None = None
     turns_seed: int | None = None

@@ -10,7 +10,7 @@ from virtualgpu.records.kernel import Dim3
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class LaunchProgress:
     """A snapshot of a launch that is still running, with the source line that it has approximately reached.
 
     The field ``line`` is the source line at which the threads of ``block`` were last observed, or 0 if it is
@@ -25,10 +25,10 @@ class Whereabouts:
     blocks: int
 
 
-class Onlooker(Protocol):
+class LaunchObserver(Protocol):
     """An observer of one running launch. The observer is created at the beginning of the launch."""
 
-    def look(self, whereabouts: Callable[[], Whereabouts]) -> None:
+    def look(self, whereabouts: Callable[[], LaunchProgress]) -> None:
         """Observe the running launch. The thread that waits for the launch calls this method every few
         hundredths of a second.
         """

@@ -30,7 +30,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class OperationCalls:
     """The library calls of one operation, with the names of routines and kernels and with how often they ran.
 
     The field ``recorded`` is True for recorded calls, None for calls that were observed now, and False if
@@ -53,7 +53,7 @@ class Calls:
 
     provenance: Provenance
     function: str
-    endings: tuple[Ending, ...]
+    endings: tuple[OperationCalls, ...]
     note: str = ""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.records.io import check_version
-from virtualgpu.records.libraries import Ending, LibraryCall, Operation
+from virtualgpu.records.libraries import LibraryCall, Operation, OperationCalls
 from virtualgpu.records.libraries.operations import library_of, operation_of
 from virtualgpu.records.origin import Provenance
 
@@ -22,20 +22,20 @@ class KnownCalls:
     """Recorded library calls of many operations, with the device and date of the recording."""
 
     provenance: Provenance
-    endings: tuple[Ending, ...]
+    endings: tuple[OperationCalls, ...]
 
-    def of(self, operation: Operation) -> Ending:
+    def of(self, operation: Operation) -> OperationCalls:
         """Return the record of an operation. If there is no record, the result is an empty record with a
         similar operation.
         """
         for ending in self.endings:
             if ending.operation == operation:
                 return ending
-        return Ending(operation=operation, recorded=False, nearest=self._find_nearest(operation))
+        return OperationCalls(operation=operation, recorded=False, nearest=self._find_nearest(operation))
 
     def find_virtual_kernels(
         self, kernels: Iterable[str], library_calls: Iterable[LibraryCall]
-    ) -> Iterator[Ending]:
+    ) -> Iterator[OperationCalls]:
         """Yield the library calls for the kernels of a virtual GPU. The kernels of the program itself have no
         library calls.
         """
@@ -44,9 +44,11 @@ class KnownCalls:
             if pending_calls and pending_calls[0][0] == kernel_name:
                 yield self.of(operation_of(pending_calls.pop(0)))
             else:
-                yield Ending(operation=None, kernels=((kernel_name, 1),), libraries=("the program's own",))
+                yield OperationCalls(
+                    operation=None, kernels=((kernel_name, 1),), libraries=("the program's own",)
+                )
 
-    def find_real_kernels(self, launch_counts: Mapping[str, int]) -> Iterator[Ending]:
+    def find_real_kernels(self, launch_counts: Mapping[str, int]) -> Iterator[OperationCalls]:
         """Yield the kernels that ran on a real GPU. Each kernel has its number of launches and its recorded
         routines.
         """
@@ -56,10 +58,10 @@ class KnownCalls:
         for kernel_name, launch_count in launch_counts.items():
             routines = tuple((routine, 0) for routine, _ in routines_by_kernel.get(kernel_name, ()))
             yield add_libraries(
-                Ending(operation=None, routines=routines, kernels=((kernel_name, launch_count),))
+                OperationCalls(operation=None, routines=routines, kernels=((kernel_name, launch_count),))
             )
 
-    def named(self, name: str, **filters: str) -> tuple[Ending, ...]:
+    def named(self, name: str, **filters: str) -> tuple[OperationCalls, ...]:
         """Return the records with the given name, such as ``matmul``. With an empty name, all records are
         returned.
 
@@ -119,7 +121,7 @@ def read_known_calls(data: Any, name: str) -> KnownCalls:
     check_version(data, FORMAT, name)
     versions = ", ".join(f"{package} {version}" for package, version in data["versions"].items())
     endings = (
-        Ending(
+        OperationCalls(
             operation=Operation(*key),
             routines=tuple((str(routine), int(count)) for routine, count in routines),
             kernels=tuple((str(kernel), int(count)) for kernel, count in kernels),
@@ -131,7 +133,7 @@ def read_known_calls(data: Any, name: str) -> KnownCalls:
     return KnownCalls(provenance, tuple(add_libraries(ending) for ending in endings))
 
 
-def add_libraries(ending: Ending) -> Ending:
+def add_libraries(ending: OperationCalls) -> OperationCalls:
     """Return a copy of a record of library calls that includes the names of the libraries."""
     routine_libraries = [library_of(name) for name, _ in ending.routines]
     kernel_libraries = [library_of(name) for name, _ in ending.kernels]

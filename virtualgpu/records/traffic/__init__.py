@@ -28,7 +28,7 @@ class Expression:
 
 
 @dataclass(frozen=True, slots=True)
-class RedEdge:
+class FusionBoundary:
     """Two dependent expressions that run in different kernels, with the reason why they are not fused."""
 
     first: int
@@ -63,7 +63,7 @@ class Traffic:
     provenance: Provenance
     function: str
     expressions: tuple[Expression, ...]
-    edges: tuple[RedEdge, ...]
+    edges: tuple[FusionBoundary, ...]
     ways: tuple[KernelSet, ...]
     kernels: tuple[Expression, ...] = ()
     sources: tuple[tuple[str, str], ...] = ()

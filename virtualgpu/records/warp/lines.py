@@ -2,7 +2,7 @@
 
 A compiler moves instructions. Parts of a line that only compute are not where the line "runs" if its memory
 accesses, barriers or shuffles are elsewhere, or if the line continues later in the same straight-line code.
-Such a part belongs to the visit next to it, which lists its line in ``moved``.
+Such a part belongs to the visit next to it, which lists its line in ``moved_lines``.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ class LineVisits:
     """The visits of a warp to source lines in the order of time. Visit number i consists of the steps from
     ``begin[i]`` to ``end[i]``.
 
-    ``lanes`` are the active lanes: those of the line's memory accesses if it has any. ``moved`` lists, for
-    each visit, the lines whose instructions run within it because the compiler moved them there. ``of`` is
-    the visit of each step, ``step_line`` its line, or the one next to it for a step without a line.
+    ``lane_mask`` has the active lanes: those of the line's memory accesses if it has any. ``moved_lines``
+    lists, for each visit, the lines whose instructions run within it because the compiler moved them there.
+    ``visit_of_step`` is the visit of each step, ``step_line`` its line, or the one next to it for a step
+    without a line.
     """
 
     begin: Ints
     end: Ints
     line: Ints
-    active: npt.NDArray[np.uint32]
-    lanes: npt.NDArray[np.uint32]
-    moved: tuple[tuple[int, ...], ...]
-    of: Ints
+    active_mask: npt.NDArray[np.uint32]
+    lane_mask: npt.NDArray[np.uint32]
+    moved_lines: tuple[tuple[int, ...], ...]
+    visit_of_step: Ints
     step_line: Ints
 
     def __len__(self) -> int:
@@ -60,10 +61,10 @@ def find_visits(trace: WarpTrace) -> LineVisits:
             begin=no_steps,
             end=no_steps,
             line=no_steps,
-            active=no_masks,
-            lanes=no_masks,
-            moved=(),
-            of=no_steps,
+            active_mask=no_masks,
+            lane_mask=no_masks,
+            moved_lines=(),
+            visit_of_step=no_steps,
             step_line=no_steps,
         )
     step_indices = np.arange(step_count)
@@ -127,10 +128,10 @@ def find_visits(trace: WarpTrace) -> LineVisits:
         begin=begin,
         end=end,
         line=visit_lines,
-        active=active,
-        lanes=np.where(effect_lanes > 0, effect_lanes, active),
-        moved=moved_lines,
-        of=visit_of_step,
+        active_mask=active,
+        lane_mask=np.where(effect_lanes > 0, effect_lanes, active),
+        moved_lines=moved_lines,
+        visit_of_step=visit_of_step,
         step_line=step_line,
     )
 

@@ -87,7 +87,7 @@ class Report:
         swapped_starts = {
             race.finding.start
             for race in found_races
-            if race.finding.space == "global" and any(site.swaps for site in self._find_sites(race.finding))
+            if race.finding.space == "global" and any(site.is_swap for site in self._find_sites(race.finding))
         }
         grid_races = {
             (race.finding.start, self._find_lines(race.finding))
@@ -193,7 +193,7 @@ class Report:
             "warning" if race.relation == sentences.WARP and hazard_kind != "WAW" else "error"
         )
         if race.intended_reason in (sentences.STALE_READ, sentences.REPEATED_CHECK) or (
-            hazard_kind == "WAW" and finding.agree
+            hazard_kind == "WAW" and finding.values_agree
         ):
             severity = "info"
         elif race.intended_reason:
@@ -205,7 +205,7 @@ class Report:
             second_place,
             element_name,
             remedy_context,
-            finding.agree,
+            finding.values_agree,
             race.intended_reason,
             len(race.line_pairs),
         )
@@ -234,7 +234,7 @@ class Report:
         )
         is_in_loop, barrier_between, barrier_elsewhere = self._find_loop_barriers(race.finding, relation)
         all_sites = self.findings.sites
-        has_polling = any(site.flag and site.reads for site in all_sites)
+        has_polling = any(site.is_flag_access and site.reads for site in all_sites)
         if relation == sentences.BLOCK and (self._ordering.has_messages or has_polling):
             relation = sentences.BLOCK_WITH_FLAGS
         sites_of_race = self._find_sites(race.finding)
@@ -244,13 +244,13 @@ class Report:
             barrier_between,
             barrier_elsewhere,
             has_signals=has_polling or any(site.instruction.root == "atom" for site in all_sites),
-            is_flag=any(site.flag and site.reads for site in sites_of_race),
+            is_flag=any(site.is_flag_access and site.reads for site in sites_of_race),
             uses_locks=self._uses_locks,
         )
 
     @property
     def _uses_locks(self) -> bool:
-        return any(site.swaps for site in self.findings.sites)
+        return any(site.is_swap for site in self.findings.sites)
 
     def _find_sites(self, finding: Finding) -> tuple[Site, Site]:
         assert finding.first is not None
@@ -323,8 +323,8 @@ class Report:
         """
         access_sites = self._find_sites(race.finding)
         for site, other_site in (access_sites, access_sites[::-1]):
-            if site.strong and site.writes and not other_site.writes and not other_site.strong:
-                if site.swaps:
+            if site.is_strong and site.writes and not other_site.writes and not other_site.is_strong:
+                if site.is_swap:
                     return sentences.STALE_READ
                 if id(other_site.instruction) in self.checks:
                     return sentences.REPEATED_CHECK
@@ -412,8 +412,8 @@ class Report:
                 results.from_linear_index(arrival.thread, self.block),
             )
 
-        second_place = make_arrival_place(barrier.here)
-        is_overlooked = barrier.other is None and self._is_overlooked(barrier.here.instruction)
+        second_place = make_arrival_place(barrier.own_arrival)
+        is_overlooked = barrier.other is None and self._is_overlooked(barrier.own_arrival.instruction)
         first_place = None if barrier.other is None else make_arrival_place(barrier.other)
         return Hazard(
             tool="sync",
@@ -427,7 +427,7 @@ class Report:
             array="",
             count=barrier.count,
             message=sentences.make_barrier_message(
-                barrier.here.mask, first_place, second_place, is_overlooked
+                barrier.own_arrival.mask, first_place, second_place, is_overlooked
             ),
         )
 
@@ -454,13 +454,13 @@ def _merge_races(races: Iterable[_Race], find_site: Callable[[Access], Site]) ->
             key = finding.space, race.kind, find_site(finding.first).line, find_site(finding.second).line
         race_groups.setdefault(key, []).append(race)
     for race_group in race_groups.values():
-        widest_race = max(race_group, key=lambda race: (race.relation, not race.finding.agree))
+        widest_race = max(race_group, key=lambda race: (race.relation, not race.finding.values_agree))
         occurrence_count = sum(race.finding.count for race in race_group)
-        values_agree = all(race.finding.agree for race in race_group)
+        values_agree = all(race.finding.values_agree for race in race_group)
         accesses = [(race.finding.first, race.finding.second) for race in race_group if race.intended_reason]
         line_pairs = frozenset((find_site(a).line, find_site(b).line) for a, b in accesses if a is not None)
         yield replace(
             widest_race,
-            finding=replace(widest_race.finding, count=occurrence_count, agree=values_agree),
+            finding=replace(widest_race.finding, count=occurrence_count, values_agree=values_agree),
             line_pairs=line_pairs,
         )

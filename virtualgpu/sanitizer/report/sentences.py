@@ -291,7 +291,7 @@ def make_pending_copy_message(
         f"thread {access_place.thread} of block {access_place.block} {verb} {element_name} while an "
         "asynchronous copy to it "
         f"by thread {copy_place.thread} (line {copy_place.line}) is pending. {remedy} "
-        f"({_BULK_COPY_WAIT if copy_site.bulk else _COPY_WAIT}){barrier_advice}."
+        f"({_BULK_COPY_WAIT if copy_site.is_bulk_copy else _COPY_WAIT}){barrier_advice}."
         f"{_STAGE_NEEDED_ADVICE if is_unordered else ''}"
     )
 
@@ -300,18 +300,19 @@ def make_outside_array_message(
     memory: DeviceMemory, site: Site, access_place: Place, address: int, element_name: str
 ) -> str:
     """Return the message about an access that reaches one array through the pointer to another array."""
-    allocation = memory.nearest(site.low)
+    allocation = memory.nearest(site.low_address)
     label = allocation.label if allocation is not None else "array"
     distance_text = (
-        f"{site.low - address:,} bytes before"
-        if address < site.low
-        else f"{address - site.high:,} bytes past"
+        f"{site.low_address - address:,} bytes before"
+        if address < site.low_address
+        else f"{address - site.high_address:,} bytes past"
     )
     verb = "writes" if site.writes else "reads"
     return (
         f"thread {access_place.thread} of block {access_place.block} {verb} {element_name} through a "
         f"pointer to the {label}: "
-        f"{distance_text} its {'start' if address < site.low else 'end'}. Check the index against its size; "
+        f"{distance_text} its {'start' if address < site.low_address else 'end'}. Check the index "
+        "against its size; "
         "a GPU does not report this access."
     )
 

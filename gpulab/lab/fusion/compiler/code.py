@@ -12,7 +12,7 @@ import numpy as np
 
 from gpulab import session
 from gpulab.lab.fusion.compiler.plan import Plan
-from gpulab.lab.fusion.compiler.trace import Node, Ref, same_elements
+from gpulab.lab.fusion.compiler.trace import Node, Ref, have_same_elements
 
 _COMMON_OPERATIONS = {
     "add": "{0} + {1}",
@@ -110,7 +110,7 @@ class NoCodeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class GeneratedKernel:
     """A generated kernel, with the graph nodes that are its inputs and outputs.
 
     The attribute ``operation`` contains the C++ code for one element, or the three expressions of a
@@ -120,8 +120,8 @@ class Generated:
 
     kernel: Any
     operation: str
-    takes: tuple[int, ...]
-    gives: tuple[int, ...]
+    input_nodes: tuple[int, ...]
+    output_nodes: tuple[int, ...]
     axis: Any = None
     keepdims: bool = False
 
@@ -134,7 +134,7 @@ class Generated:
             return self.operation
 
 
-def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
+def generate_kernel(plan: Plan, group: Sequence[int], name: str) -> GeneratedKernel:
     """Generate the kernel for one group of expressions in a fusion plan.
 
     Raises
@@ -144,14 +144,14 @@ def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
     """
     nodes = plan.nodes
     cp = session.cp()
-    inputs = plan.reads(group)
-    results = plan.writes(group)
-    if plan.alias([nodes[n] for n in group]):
+    inputs = plan.find_reads(group)
+    results = plan.find_writes(group)
+    if plan.find_alias_reason([nodes[n] for n in group]):
         raise NoCodeError(
             "No C++ code can be generated for an expression that changes an array in place and reads other "
             "elements of the same memory."
         )
-    names = {n.number: _input(n, k) for k, n in enumerate(inputs)}
+    name_of_node = {n.number: _name_input(n, k) for k, n in enumerate(inputs)}
     reduction = next((nodes[n] for n in group if nodes[n].kind == "reduce"), None)
     statements: dict[bool, list[str]] = {False: [], True: []}
     is_after_reduction = False
@@ -159,52 +159,52 @@ def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
         node = nodes[node_number]
         if node is reduction:
             is_after_reduction = True
-            names[node_number] = "a"
+            name_of_node[node_number] = "a"
             if node.name == "mean":
                 mean_input = next(source_node for _, source_node in plan.sources[node_number])
                 element_count = mean_input.result.size // max(node.result.size, 1)
                 statements[True].append(
-                    f"const {_wide_type(node.dtype)} v{node_number} = a / {element_count};"
+                    f"const {_find_wide_type(node.dtype)} v{node_number} = a / {element_count};"
                 )
-                names[node_number] = f"v{node_number}"
+                name_of_node[node_number] = f"v{node_number}"
             continue
-        statements[is_after_reduction].append(_statement(plan, node, names, inputs))
-        names[node_number] = f"v{node_number}"
-    stores = [f"out{k} = {names[n.number]};" for k, n in enumerate(results)]
+        statements[is_after_reduction].append(_make_statement(plan, node, name_of_node, inputs))
+        name_of_node[node_number] = f"v{node_number}"
+    stores = [f"out{k} = {name_of_node[n.number]};" for k, n in enumerate(results)]
     array_numbers = tuple(n.number for n in inputs), tuple(n.number for n in results)
     if reduction is None:
         operation = "\n".join([*statements[False], *stores])
-        declarations = ", ".join(f"{n.dtype.name} {names[n.number]}" for n in inputs)
+        declarations = ", ".join(f"{n.dtype.name} {name_of_node[n.number]}" for n in inputs)
         outputs = ", ".join(f"{n.dtype.name} out{k}" for k, n in enumerate(results))
         kernel = cp.ElementwiseKernel(declarations, outputs, operation, name, return_tuple=True)
-        return Generated(kernel, operation, *array_numbers)
-    return _reduction(plan, reduction, statements, stores, names, array_numbers, name)
+        return GeneratedKernel(kernel, operation, *array_numbers)
+    return _generate_reduction(plan, reduction, statements, stores, name_of_node, array_numbers, name)
 
 
-def _reduction(
+def _generate_reduction(
     plan: Plan,
     node: Node,
     statements: dict[bool, list[str]],
     stores: list[str],
-    names: dict[int, str],
+    name_of_node: dict[int, str],
     array_numbers: tuple[tuple[int, ...], tuple[int, ...]],
     name: str,
-) -> Generated:
+) -> GeneratedKernel:
     operator = _REDUCE_OPERATORS.get(node.name)
     axis = node.kwargs.get("axis", node.args[1] if len(node.args) > 1 else None)
     if operator is None or {*node.kwargs} - {"axis", "keepdims"} or len(node.args) > 2:
         raise NoCodeError(f"No C++ code can be generated for {node.name!r} with these arguments.")
     nodes = plan.nodes
     source_node = next(source_node for _, source_node in plan.sources[node.number])
-    c_type = _wide_type(node.dtype)
+    c_type = _find_wide_type(node.dtype)
     input_nodes = [nodes[n] for n in array_numbers[0]]
     output_nodes = [nodes[n] for n in array_numbers[1]]
-    parameters = ", ".join(f"const {_c_type(n.dtype)}& {names[n.number]}" for n in input_nodes)
-    results = "".join(f", {_c_type(n.dtype)}& out{k}" for k, n in enumerate(output_nodes))
-    origin = next(origin_number for origin_number, _ in plan.sources[node.number])
-    value = names.get(source_node.number) or names[origin]
+    parameters = ", ".join(f"const {_find_c_type(n.dtype)}& {name_of_node[n.number]}" for n in input_nodes)
+    results = "".join(f", {_find_c_type(n.dtype)}& out{k}" for k, n in enumerate(output_nodes))
+    origin_node = next(origin_number for origin_number, _ in plan.sources[node.number])
+    value_name = name_of_node.get(source_node.number) or name_of_node[origin_node]
     preamble = (
-        f"__device__ {c_type} before({parameters}) {{ {' '.join(statements[False])} return {value}; }}\n"
+        f"__device__ {c_type} before({parameters}) {{ {' '.join(statements[False])} return {value_name}; }}\n"
         f"__device__ void behind({c_type} a{results}) {{ {' '.join([*statements[True], *stores])} }}\n"
     )
     if any(n.dtype.name == "float16" for n in (*input_nodes, *output_nodes)):
@@ -214,44 +214,54 @@ def _reduction(
     inputs = [f"in_{k}" for k in range(len(input_nodes))]
     outputs = [f"out_{k}" for k in range(len(output_nodes))]
     expressions = f"before({', '.join(inputs)})", operator[0], f"behind({', '.join(['a', *outputs])})"
-    declared = tuple(
+    declarations = tuple(
         ", ".join(
             f"{n.dtype.name} {parameter_name}"
             for n, parameter_name in zip(nodes_of_side, parameter_names, strict=True)
         )
         for nodes_of_side, parameter_names in ((input_nodes, inputs), (output_nodes, outputs))
     )
-    identity = operator[1] or _extreme_value(node.dtype, node.name)
+    identity_literal = operator[1] or _make_extreme_literal(node.dtype, node.name)
     kernel = session.cp().ReductionKernel(
-        *declared, *expressions, identity, name, reduce_type=c_type, preamble=preamble
+        *declarations, *expressions, identity_literal, name, reduce_type=c_type, preamble=preamble
     )
     source_text = f"map: {expressions[0]}\nreduce: {expressions[1]}\npost: {expressions[2]}\n{preamble}"
-    return Generated(kernel, source_text, *array_numbers, axis, bool(node.kwargs.get("keepdims", False)))
+    return GeneratedKernel(
+        kernel, source_text, *array_numbers, axis, bool(node.kwargs.get("keepdims", False))
+    )
 
 
-def _extreme_value(dtype: np.dtype[Any], name: str) -> str:
+def _make_extreme_literal(dtype: np.dtype[Any], name: str) -> str:
     sign_text = "" if "min" in name else "-"
     if dtype.kind == "f":
         return f"{sign_text}__int_as_float(0x7f800000)"
     info = np.iinfo(dtype)
     literal = f"{info.max}{'ull' if dtype.kind == 'u' else 'll'}"
-    return (
-        f"({_c_type(dtype)}){literal if not sign_text else '0' if dtype.kind == 'u' else f'(-{literal} - 1)'}"
-    )
+    extreme = literal if not sign_text else "0" if dtype.kind == "u" else f"(-{literal} - 1)"
+    return f"({_find_c_type(dtype)}){extreme}"
 
 
-def _statement(plan: Plan, node: Node, names: dict[int, str], inputs: list[Node]) -> str:
-    loop = _loop_type(plan, node)
-    pattern = {**_COMMON_OPERATIONS, **(_REAL_OPERATIONS if loop.kind == "f" else _INTEGER_OPERATIONS)}.get(
-        node.name
-    )
+def _make_statement(plan: Plan, node: Node, name_of_node: dict[int, str], inputs: list[Node]) -> str:
+    loop_type = _find_loop_type(plan, node)
+    pattern = {
+        **_COMMON_OPERATIONS,
+        **(_REAL_OPERATIONS if loop_type.kind == "f" else _INTEGER_OPERATIONS),
+    }.get(node.name)
     extra_options = {*node.kwargs} - {"out"}
-    if pattern is None or extra_options or (loop.kind not in "fiu" and node.name not in _PLAIN):
-        raise NoCodeError(f"No C++ code can be generated for {node.name!r} with the type {loop}.")
+    if (
+        pattern is None
+        or extra_options
+        or (loop_type.kind not in "fiu" and node.name not in _TYPELESS_OPERATIONS)
+    ):
+        raise NoCodeError(f"No C++ code can be generated for {node.name!r} with the type {loop_type}.")
     arguments = node.args[: 1 if node.name in ("astype", "copy") else None]
     operand_texts = [
-        _operand_text(
-            plan, argument, names, inputs, np.dtype(bool) if node.name == "where" and not k else loop
+        _make_operand(
+            plan,
+            argument,
+            name_of_node,
+            inputs,
+            np.dtype(bool) if node.name == "where" and not k else loop_type,
         )
         for k, argument in enumerate(arguments)
     ]
@@ -259,12 +269,12 @@ def _statement(plan: Plan, node: Node, names: dict[int, str], inputs: list[Node]
         raise NoCodeError(
             f"No C++ code can be generated for {node.name!r} with {len(operand_texts)} arguments."
         )
-    value = pattern.format(*operand_texts)
-    c_type = _c_type(node.dtype)
-    return f"const {c_type} v{node.number} = {value};"
+    value_text = pattern.format(*operand_texts)
+    c_type = _find_c_type(node.dtype)
+    return f"const {c_type} v{node.number} = {value_text};"
 
 
-def _input(node: Node, index: int) -> str:
+def _name_input(node: Node, index: int) -> str:
     """Return the C++ name of an input: its own name if C++ allows that, otherwise ``in`` and a number."""
     is_plain_name = (node.kind == "input" and len(node.name) > 1) or node.name in _NAME_LETTERS
     return (
@@ -274,64 +284,64 @@ def _input(node: Node, index: int) -> str:
     )
 
 
-_PLAIN = frozenset(
+_TYPELESS_OPERATIONS = frozenset(
     {"copyto", "copy", "astype", "where", "equal", "not_equal", "logical_not", "logical_and", "logical_or"}
 )
 
 
-def _operand_text(
-    plan: Plan, argument: Any, names: dict[int, str], inputs: list[Node], loop: np.dtype[Any]
+def _make_operand(
+    plan: Plan, argument: Any, name_of_node: dict[int, str], inputs: list[Node], loop_type: np.dtype[Any]
 ) -> str:
     """Return the C++ text of an operand, which is a variable or a constant.
 
     Half-precision values are computed in float.
     """
-    c_type = _wide_type(loop)
+    c_type = _find_wide_type(loop_type)
     if isinstance(argument, Ref):
         node = plan.nodes[argument.number]
-        name = names.get(argument.number)
+        name = name_of_node.get(argument.number)
         if name is None:  # the same elements by another name, or a view of what was computed here
-            equal_inputs = (n for n in inputs if same_elements(n.result, node.result))
-            name = next((names[n.number] for n in equal_inputs), None)
+            equal_inputs = (n for n in inputs if have_same_elements(n.result, node.result))
+            name = next((name_of_node[n.number] for n in equal_inputs), None)
         while name is None and node.before:
             node = plan.nodes[node.before[0]]
-            name = names.get(node.number)
+            name = name_of_node.get(node.number)
         return str(name) if c_type == _C_NAMES.get(node.dtype.name) else f"({c_type}){name}"
     if not isinstance(argument, (bool, int, float, np.generic)):
         raise NoCodeError(f"C++ code cannot use an argument of type {type(argument).__name__}.")
-    value = loop.type(argument).item() if loop.kind != "b" else bool(argument)
+    value = loop_type.type(argument).item() if loop_type.kind != "b" else bool(argument)
     if isinstance(value, float) and not math.isfinite(value):
-        bits = "0x7ff8000000000000LL" if math.isnan(value) else "0x7ff0000000000000LL"
-        return f"({c_type})({'-' if value < 0 else ''}__longlong_as_double({bits}))"
+        bit_literal = "0x7ff8000000000000LL" if math.isnan(value) else "0x7ff0000000000000LL"
+        return f"({c_type})({'-' if value < 0 else ''}__longlong_as_double({bit_literal}))"
     if isinstance(value, bool):
         return str(value).lower()
-    if loop.name in ("float16", "float32"):
+    if loop_type.name in ("float16", "float32"):
         return f"{np.format_float_positional(np.float32(value), trim='0')}f"
     return f"({c_type}){value!r}"
 
 
-def _loop_type(plan: Plan, node: Node) -> np.dtype[Any]:
+def _find_loop_type(plan: Plan, node: Node) -> np.dtype[Any]:
     """Return the type in which an expression is computed."""
     if node.name in ("copyto", "copy", "astype", "ascontiguousarray"):
         return node.dtype
     operands = node.args[1:] if node.name == "where" else node.args
-    kinds: list[Any] = []
+    operand_types: list[Any] = []
     for operand in operands:
         if isinstance(operand, Ref):
-            kinds.append(plan.nodes[operand.number].dtype)
+            operand_types.append(plan.nodes[operand.number].dtype)
         elif isinstance(operand, np.generic):
-            kinds.append(operand.dtype)
+            operand_types.append(operand.dtype)
         elif isinstance(operand, (bool, int, float)):
-            kinds.append(type(operand) if type(operand) is not bool else np.dtype(bool))
+            operand_types.append(type(operand) if type(operand) is not bool else np.dtype(bool))
         else:
             raise NoCodeError(f"C++ code cannot use an argument of type {type(operand).__name__}.")
     ufunc = getattr(np, node.name, None)
     if isinstance(ufunc, np.ufunc):
-        return np.dtype(ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))[0])
+        return np.dtype(ufunc.resolve_dtypes((*operand_types, *[None] * ufunc.nout))[0])
     return node.dtype
 
 
-def _c_type(dtype: np.dtype[Any]) -> str:
+def _find_c_type(dtype: np.dtype[Any]) -> str:
     if dtype.name == "float16":
         return "float16"
     if dtype.name not in _C_NAMES:
@@ -339,5 +349,5 @@ def _c_type(dtype: np.dtype[Any]) -> str:
     return _C_NAMES[dtype.name]
 
 
-def _wide_type(dtype: np.dtype[Any]) -> str:
-    return "float" if dtype.name == "float16" else _c_type(dtype)
+def _find_wide_type(dtype: np.dtype[Any]) -> str:
+    return "float" if dtype.name == "float16" else _find_c_type(dtype)

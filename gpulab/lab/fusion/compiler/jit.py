@@ -13,16 +13,16 @@ import numpy as np
 from gpulab import session
 from gpulab.lab.fusion.compiler.plan import Plan
 from gpulab.lab.fusion.compiler.program import Program
-from gpulab.lab.fusion.compiler.trace import Trace, overlaps, traced
+from gpulab.lab.fusion.compiler.trace import Trace, overlaps, trace_function
 from gpulab.views.tables import Table
 from gpulab.words import count
 
 _SHARED_SUFFIX = "share memory"
-MOST_ENTRIES = 8  # as of PyTorch's recompile_limit
+MAX_ENTRIES = 8  # as of PyTorch's recompile_limit
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class CompiledEntry:
     """A compiled program with its guards (the conditions under which it is valid) and the number of its uses.
 
     If Python code needs the value of an array, the attribute ``program`` is None. The function then runs
@@ -36,7 +36,7 @@ class Entry:
     hits: int = 0
     names: list[tuple[str, Callable[[], Any], Any]] = field(default_factory=list)
 
-    def failed(self, current_guards: dict[str, Any]) -> list[str]:
+    def find_failed_guards(self, current_guards: dict[str, Any]) -> list[str]:
         """Return one sentence for each guard that the current call does not satisfy."""
         changes = []
         for name in dict.fromkeys((*self.guards, *current_guards)):
@@ -51,16 +51,16 @@ class Entry:
                 if hasattr(old_value, "shape")
                 else (type(current_value), current_value) != (type(old_value), old_value)
             ):
-                difference = (
+                difference_text = (
                     "another array"
                     if hasattr(old_value, "shape")
                     else f"{current_value}, and was {old_value}"
                 )
-                changes.append(f"the outer variable {name} is {difference}")
+                changes.append(f"the outer variable {name} is {difference_text}")
         return changes
 
 
-class Compiled:
+class CompiledFunction:
     """A compiled function. If no compiled program is valid for a call, the call is traced and compiled.
 
     Attributes
@@ -72,31 +72,31 @@ class Compiled:
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
         self.function = function
-        self.entries: list[Entry] = []
+        self.entries: list[CompiledEntry] = []
 
     def __call__(self, *args: Any) -> Any:
-        guards = guards_of(self.function, args)
-        failures = []
+        guards = make_guards(self.function, args)
+        failed_guards = []
         for entry in reversed(self.entries):
-            differences = entry.failed(guards)
+            differences = entry.find_failed_guards(guards)
             if not differences:
                 entry.hits += 1
                 return self.function(*args) if entry.program is None else entry.program(args)
-            failures.append(differences)
-        reason = min(failures, key=len)[0] if failures else "the first call"
-        if len(self.entries) >= MOST_ENTRIES:
+            failed_guards.append(differences)
+        compile_reason = min(failed_guards, key=len)[0] if failed_guards else "the first call"
+        if len(self.entries) >= MAX_ENTRIES:
             return self.function(*args)
-        entry = self._compile(args, guards, reason)
+        entry = self._compile(args, guards, compile_reason)
         self.entries.append(entry)
         return self.function(*args) if entry.program is None else entry.program(args)
 
-    def _compile(self, args: Sequence[Any], guards: dict[str, Any], reason: str) -> Entry:
+    def _compile(self, args: Sequence[Any], guards: dict[str, Any], reason: str) -> CompiledEntry:
         cp = session.cp()
-        trace = traced(self.function, *(a.copy() if isinstance(a, cp.ndarray) else a for a in args))
-        if any(shared for name, shared in guards.items() if name.endswith(_SHARED_SUFFIX)):
+        trace = trace_function(self.function, *(a.copy() if isinstance(a, cp.ndarray) else a for a in args))
+        if any(is_shared for name, is_shared in guards.items() if name.endswith(_SHARED_SUFFIX)):
             trace.breaks.append("two arguments share memory")
         program = None if trace.breaks else Program(Plan(trace))
-        return Entry(guards, trace, program, reason, names=trace.used)
+        return CompiledEntry(guards, trace, program, reason, names=trace.used)
 
     def __repr__(self) -> str:
         hits = count(sum(entry.hits for entry in self.entries), "hit")
@@ -110,9 +110,9 @@ class Compiled:
             (
                 str(entry_number),
                 entry.because,
-                _kernels(entry),
+                _describe_kernels(entry),
                 str(entry.hits),
-                "; ".join(_folded_values(entry)) or "–",
+                "; ".join(_list_folded_values(entry)) or "–",
             )
             for entry_number, entry in enumerate(self.entries, 1)
         )
@@ -126,7 +126,7 @@ class Compiled:
         return "\n\n".join(operations)
 
 
-def compiled(function: Callable[..., Any]) -> Compiled:
+def compiled(function: Callable[..., Any]) -> CompiledFunction:
     """Compile a function of device arrays. This function can be used as a decorator.
 
     The first call traces the function and generates kernels for the device and for the types, shapes and
@@ -139,10 +139,10 @@ def compiled(function: Callable[..., Any]) -> Compiled:
     ... def scaled(x, w):
     ...     return cp.tanh(x * w)
     """
-    return Compiled(function)
+    return CompiledFunction(function)
 
 
-def guards_of(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, Any]:
+def make_guards(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, Any]:
     """Return the guards of a call. They contain the device, and the dtype, shape and layout (or the value) of
     each argument.
     """
@@ -167,12 +167,12 @@ def guards_of(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, An
     return guards
 
 
-def _kernels(entry: Entry) -> str:
+def _describe_kernels(entry: CompiledEntry) -> str:
     if entry.program is None:
         return f"as written: {entry.trace.breaks[0]}"
     return str(len(entry.program.kernels))
 
 
-def _folded_values(entry: Entry) -> list[str]:
+def _list_folded_values(entry: CompiledEntry) -> list[str]:
     names = [f"{name} = {old_value}" for name, _, old_value in entry.names if not hasattr(old_value, "shape")]
     return [*(f"{expression} = {value}" for expression, value in entry.trace.folded), *dict.fromkeys(names)]

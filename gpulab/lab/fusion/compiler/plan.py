@@ -20,26 +20,28 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
-from gpulab.lab.fusion.compiler.trace import Node, Trace, overlaps, same_elements
+from gpulab.lab.fusion.compiler.trace import Node, Trace, have_same_elements, overlaps
 
-Way = Literal["single", "maps", "reductions", "rows"]
+FusionMode = Literal["single", "maps", "reductions", "rows"]
 ROW_BYTES = 48 * 1024  # of shared memory, which every block may have
-WORKS = ("map", "reduce", "matmul", "kernel", "other")
+WORK_KINDS = ("map", "reduce", "matmul", "kernel", "other")
 
-REDUCTION = "a row must be complete before its consumer begins"
-REDUCTION_BETWEEN = "a reduction between them must be complete first"
-CONSUMERS = "two consumers: another kernel also needs the inputs, so they are either stored or computed twice"
-ALIAS = "in place: the expression reads other elements of the memory that it changes"
-SHAPE = "different shapes: the threads of the two expressions do not match"
-MATMUL = "a matrix multiplication: each element needs a whole row and a whole column"
-KERNEL = "a kernel of your own is used unchanged"
-OTHER = "not an expression of elements"
-STREAM = "another stream or device"
-HOST = "Python needs a value in between"
+REDUCTION_REASON = "a row must be complete before its consumer begins"
+REDUCTION_BETWEEN_REASON = "a reduction between them must be complete first"
+CONSUMERS_REASON = (
+    "two consumers: another kernel also needs the inputs, so they are either stored or computed twice"
+)
+ALIAS_REASON = "in place: the expression reads other elements of the memory that it changes"
+SHAPE_REASON = "different shapes: the threads of the two expressions do not match"
+MATMUL_REASON = "a matrix multiplication: each element needs a whole row and a whole column"
+KERNEL_REASON = "a kernel of your own is used unchanged"
+OTHER_REASON = "not an expression of elements"
+STREAM_REASON = "another stream or device"
+HOST_REASON = "Python needs a value in between"
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class RefusedEdge:
     """A dependency between expressions in different kernels. The attribute `why` states why the expressions
     are not fused.
     """
@@ -61,104 +63,108 @@ class Plan:
         The dependencies between kernels, each of which costs a round trip through memory.
     """
 
-    def __init__(self, trace: Trace, way: Way = "reductions") -> None:
+    def __init__(self, trace: Trace, way: FusionMode = "reductions") -> None:
         self.trace = trace
         self.nodes = trace.nodes
         self.way = way
-        self.work = [n for n in self.nodes if n.kind in WORKS]
-        self.sources = {n.number: [*_sources(self.nodes, n)] for n in self.nodes}
+        self.work = [n for n in self.nodes if n.kind in WORK_KINDS]
+        self.sources = {n.number: [*_find_sources(self.nodes, n)] for n in self.nodes}
         self.consumers: dict[int, set[int]] = defaultdict(set)
         for node in self.nodes:
             for origin_number, _ in self.sources[node.number]:
                 self.consumers[origin_number].add(node.number)
-        self.kept = {_origin(self.nodes, n) for n in trace.outputs}
+        self.kept = {_find_origin(self.nodes, n) for n in trace.outputs}
         self.group = {n.number: n.number for n in self.work}
-        self.orders = self._orders()
-        self.edges: list[Edge] = []
-        refused_edges: list[Edge] = []
+        self.orders = self._find_ordered_pairs()
+        self.edges: list[RefusedEdge] = []
+        refused_edges: list[RefusedEdge] = []
         for node in self.work:
             for origin_number, source_node in self.sources[node.number]:
                 if (
-                    self.nodes[origin_number].kind in WORKS
+                    self.nodes[origin_number].kind in WORK_KINDS
                     and self.group[origin_number] != self.group[node.number]
                 ):
-                    reason = self._fusion_obstacle(self.nodes[origin_number], node, source_node)
+                    reason = self._find_fusion_obstacle(self.nodes[origin_number], node, source_node)
                     if reason:
-                        refused_edges.append(Edge(origin_number, node.number, reason))
+                        refused_edges.append(RefusedEdge(origin_number, node.number, reason))
                     else:
-                        self._merge(origin_number, node.number)
+                        self._merge_groups(origin_number, node.number)
         self.edges = [edge for edge in refused_edges if self.group[edge.first] != self.group[edge.then]]
         self.groups = self._sort_groups()
 
-    def _members(self, group_number: int) -> list[Node]:
+    def _find_members(self, group_number: int) -> list[Node]:
         return [n for n in self.work if self.group[n.number] == self.group[group_number]]
 
-    def _merge(self, first_node: int, second_node: int) -> None:
+    def _merge_groups(self, first_node: int, second_node: int) -> None:
         old_group = self.group[second_node]
         new_group = self.group[first_node]
         self.group.update({n: new_group for n, group in self.group.items() if group == old_group})
 
-    def _fusion_obstacle(self, first_node: Node, second_node: Node, source: Node) -> str:
+    def _find_fusion_obstacle(self, first_node: Node, second_node: Node, source: Node) -> str:
         """Return the reason why two expressions cannot share a kernel, or an empty string.
 
         `source` is the node that `second` reads.
         """
         for node in (first_node, second_node):
             if node.kind in ("matmul", "kernel", "other"):
-                return {"matmul": MATMUL, "kernel": KERNEL, "other": OTHER}[node.kind]
+                return {"matmul": MATMUL_REASON, "kernel": KERNEL_REASON, "other": OTHER_REASON}[node.kind]
         if self.way == "single" or (self.way == "maps" and "reduce" in (first_node.kind, second_node.kind)):
-            return REDUCTION
+            return REDUCTION_REASON
         if (first_node.stream, first_node.device) != (second_node.stream, second_node.device):
-            return STREAM
-        members = [*self._members(first_node.number), *self._members(second_node.number)]
-        reason = self._reduction_obstacle(members, first_node, second_node, source)
+            return STREAM_REASON
+        members = [*self._find_members(first_node.number), *self._find_members(second_node.number)]
+        reason = self._find_reduction_obstacle(members, first_node, second_node, source)
         if reason and self.way == "rows":
-            reason = self._rows(members)
-        return reason or self.alias(members) or self._cycle_message({n.number for n in members}, members)
+            reason = self._find_row_obstacle(members)
+        return (
+            reason
+            or self.find_alias_reason(members)
+            or self._find_cycle_reason({n.number for n in members}, members)
+        )
 
-    def _reduction_obstacle(
+    def _find_reduction_obstacle(
         self, members: list[Node], first_node: Node, second_node: Node, source_node: Node
     ) -> str:
         reductions = [n for n in members if n.kind == "reduce"]
         if (first_node.kind == "reduce" and second_node.shape != first_node.shape) or len(reductions) > 1:
-            return REDUCTION
+            return REDUCTION_REASON
         if source_node is not first_node and source_node.shape != first_node.shape:
-            return SHAPE
+            return SHAPE_REASON
         if not reductions:
-            return SHAPE if len({n.shape for n in members}) > 1 else ""
+            return SHAPE_REASON if len({n.shape for n in members}) > 1 else ""
         reduction = reductions[0]
-        inputs = [source_node for _, source_node in self.sources[reduction.number]]
-        loop = inputs[0].shape if inputs else ()
-        needed_numbers = {n.number for n in members} & self._ancestors(reduction.number)
+        input_nodes = [source_node for _, source_node in self.sources[reduction.number]]
+        loop_shape = input_nodes[0].shape if input_nodes else ()
+        needed_numbers = {n.number for n in members} & self._find_ancestors(reduction.number)
         for node in members:
             if node is reduction:
                 continue
             if node.number in needed_numbers:
-                if node.shape != loop:
-                    return SHAPE
+                if node.shape != loop_shape:
+                    return SHAPE_REASON
                 if node.number in self.kept or self.consumers[node.number] - {n.number for n in members}:
-                    return CONSUMERS
+                    return CONSUMERS_REASON
             elif node.shape != reduction.shape:
-                return REDUCTION
-            elif reduction.number not in self._ancestors(node.number):
-                return SHAPE
+                return REDUCTION_REASON
+            elif reduction.number not in self._find_ancestors(node.number):
+                return SHAPE_REASON
         return ""
 
-    def _rows(self, members: list[Node]) -> str:
+    def _find_row_obstacle(self, members: list[Node]) -> str:
         """Return why a kernel with one row per block cannot compute a group, or an empty string."""
         full_shape = max(
             (source_node.shape for n in members for _, source_node in self.sources[n.number]), key=math.prod
         )
         if not full_shape or full_shape[-1] * members[0].dtype.itemsize > ROW_BYTES:
-            return f"{REDUCTION}, and is longer than a block's shared memory"
+            return f"{REDUCTION_REASON}, and is longer than a block's shared memory"
         for node in members:
             reduces_rows = node.kind == "reduce" and math.prod(node.shape) == math.prod(full_shape[:-1])
-            row_value = math.prod(node.shape) == math.prod(full_shape[:-1])
-            if not (reduces_rows or (node.kind == "map" and (node.shape == full_shape or row_value))):
-                return REDUCTION if node.kind == "reduce" else SHAPE
+            is_row_value = math.prod(node.shape) == math.prod(full_shape[:-1])
+            if not (reduces_rows or (node.kind == "map" and (node.shape == full_shape or is_row_value))):
+                return REDUCTION_REASON if node.kind == "reduce" else SHAPE_REASON
         return ""
 
-    def alias(self, members: list[Node]) -> str:
+    def find_alias_reason(self, members: list[Node]) -> str:
         """Return the reason why nodes with overlapping memory cannot be fused, or an empty string. A node
         must not write memory from which another node reads different elements.
         """
@@ -166,15 +172,15 @@ class Plan:
             if node.writes is None:
                 continue
             for reader in members:
-                reads = [self.nodes[n].result for n in reader.before]
+                read_arrays = [self.nodes[n].result for n in reader.before]
                 if any(
-                    overlaps(node.result, read_array) and not same_elements(node.result, read_array)
-                    for read_array in reads
+                    overlaps(node.result, read_array) and not have_same_elements(node.result, read_array)
+                    for read_array in read_arrays
                 ):
-                    return ALIAS
+                    return ALIAS_REASON
         return ""
 
-    def _cycle_message(self, fused_numbers: set[int], members: list[Node]) -> str:
+    def _find_cycle_reason(self, fused_numbers: set[int], members: list[Node]) -> str:
         """Return a reason if a fused kernel would depend on its own result, or an empty string."""
         group_of_node = {n: -1 if n in fused_numbers else group for n, group in self.group.items()}
         graph: dict[int, set[int]] = defaultdict(set)
@@ -186,13 +192,19 @@ class Plan:
         except CycleError:
             lowest_number = min(fused_numbers)
             highest_number = max(fused_numbers)
-            kinds = {
+            kinds_between = {
                 n.kind for n in self.nodes[lowest_number:highest_number] if n.number not in fused_numbers
             }
-            return HOST if "host" in kinds else REDUCTION_BETWEEN if "reduce" in kinds else OTHER
+            return (
+                HOST_REASON
+                if "host" in kinds_between
+                else REDUCTION_BETWEEN_REASON
+                if "reduce" in kinds_between
+                else OTHER_REASON
+            )
         return ""
 
-    def _orders(self) -> list[tuple[int, int]]:
+    def _find_ordered_pairs(self) -> list[tuple[int, int]]:
         """Return the pairs of nodes whose order is fixed by data, by shared memory or by the host."""
         ordered_pairs = [
             (origin_number, n.number) for n in self.work for origin_number, _ in self.sources[n.number]
@@ -200,20 +212,20 @@ class Plan:
         writers = [n for n in self.work if n.writes is not None]
         for writer in writers:
             for other_node in self.work:
-                arrays = [self.nodes[k].result for k in other_node.before]
-                arrays += [other_node.result] if other_node.writes is not None else []
-                if other_node is not writer and any(_may_overlap(writer.result, a) for a in arrays):
+                accessed_arrays = [self.nodes[k].result for k in other_node.before]
+                accessed_arrays += [other_node.result] if other_node.writes is not None else []
+                if other_node is not writer and any(_may_overlap(writer.result, a) for a in accessed_arrays):
                     ordered_pairs.append(
                         (min(writer.number, other_node.number), max(writer.number, other_node.number))
                     )
-        hosts = [n.number for n in self.nodes if n.kind == "host"]
-        for host in hosts:
+        host_numbers = [n.number for n in self.nodes if n.kind == "host"]
+        for host in host_numbers:
             ordered_pairs += [
                 (a.number, b.number) for a in self.work for b in self.work if a.number < host < b.number
             ]
         return [(a, b) for a, b in dict.fromkeys(ordered_pairs) if a in self.group and b in self.group]
 
-    def _ancestors(self, node_number: int) -> set[int]:
+    def _find_ancestors(self, node_number: int) -> set[int]:
         ancestors: set[int] = set()
         pending_numbers = [node_number]
         while pending_numbers:
@@ -228,26 +240,32 @@ class Plan:
         for first_node, second_node in self.orders:
             if self.group[first_node] != self.group[second_node]:
                 graph[self.group[second_node]].add(self.group[first_node])
-        return [[n.number for n in self._members(group)] for group in TopologicalSorter(graph).static_order()]
+        return [
+            [n.number for n in self._find_members(group)] for group in TopologicalSorter(graph).static_order()
+        ]
 
     # --- traffic ------------------------------------------------------------------------------------------
-    def reads(self, group: Sequence[int]) -> list[Node]:
+    def find_reads(self, group: Sequence[int]) -> list[Node]:
         """Return the nodes whose arrays a kernel reads from memory. Each node is listed once."""
         read_numbers = dict.fromkeys(n for node_number in group for n in self.nodes[node_number].before)
-        return [*_distinct_nodes(self.nodes[n] for n in read_numbers if _origin(self.nodes, n) not in group)]
+        return [
+            *_find_distinct_nodes(
+                self.nodes[n] for n in read_numbers if _find_origin(self.nodes, n) not in group
+            )
+        ]
 
-    def writes(self, group: Sequence[int]) -> list[Node]:
+    def find_writes(self, group: Sequence[int]) -> list[Node]:
         """Return the nodes whose arrays a kernel stores in memory. These arrays are results, kept arrays, or
         inputs of other kernels.
         """
-        outputs = [
+        output_nodes = [
             self.nodes[n]
             for n in reversed(group)  # of several changes of one array the last is stored
             if n in self.kept or self.nodes[n].writes is not None or self.consumers[n] - {*group}
         ]
-        return [*_distinct_nodes(outputs)][::-1]
+        return [*_find_distinct_nodes(output_nodes)][::-1]
 
-    def moved_bytes(self, bytes_by_node: Mapping[int, int]) -> int:
+    def count_moved_bytes(self, bytes_by_node: Mapping[int, int]) -> int:
         """Return the total number of bytes that all kernels read and write.
 
         The parameter `bytes_by_node` maps node numbers to measured byte counts, which replace the computed
@@ -256,28 +274,28 @@ class Plan:
         return sum(
             bytes_by_node[group[0]]
             if group[0] in bytes_by_node
-            else sum(n.nbytes for n in (*self.reads(group), *self.writes(group)))
+            else sum(n.nbytes for n in (*self.find_reads(group), *self.find_writes(group)))
             for group in self.groups
         )
 
 
-def _sources(nodes: list[Node], node: Node) -> Iterator[tuple[int, Node]]:
+def _find_sources(nodes: list[Node], node: Node) -> Iterator[tuple[int, Node]]:
     """Yield for each array that a node reads the number of the node that computed it, and its own node."""
     for read_number in node.before:
-        yield _origin(nodes, read_number), nodes[read_number]
+        yield _find_origin(nodes, read_number), nodes[read_number]
 
 
-def _origin(nodes: list[Node], node_number: int) -> int:
+def _find_origin(nodes: list[Node], node_number: int) -> int:
     """Return the number of the node that computed the array to which a view refers."""
     while nodes[node_number].kind in ("view", "host") and nodes[node_number].before:
         node_number = nodes[node_number].before[0]
     return node_number
 
 
-def _distinct_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
+def _find_distinct_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
     distinct_nodes: list[Node] = []
     for node in nodes:
-        if not any(same_elements(node.result, listed_node.result) for listed_node in distinct_nodes):
+        if not any(have_same_elements(node.result, listed_node.result) for listed_node in distinct_nodes):
             distinct_nodes.append(node)
             yield node
 

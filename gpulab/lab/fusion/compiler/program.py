@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 from gpulab import session
-from gpulab.lab.fusion.compiler.code import Generated, NoCodeError, generated
+from gpulab.lab.fusion.compiler.code import GeneratedKernel, NoCodeError, generate_kernel
 from gpulab.lab.fusion.compiler.plan import Plan
 from gpulab.lab.fusion.compiler.trace import Node, Ref, Value
 
@@ -27,7 +27,7 @@ class Program:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.kernels: list[Generated | None] = []
+        self.kernels: list[GeneratedKernel | None] = []
         self.refused: dict[int, str] = {}
         for index, group in enumerate(plan.groups):
             kernel = None
@@ -36,7 +36,7 @@ class Program:
                 "single",
             ):
                 try:
-                    kernel = generated(plan, group, f"{_identifier(plan.trace.name)}_{index}")
+                    kernel = generate_kernel(plan, group, f"{_identifier(plan.trace.name)}_{index}")
                 except NoCodeError as error:
                     self.refused[index] = str(error)
             self.kernels.append(kernel)
@@ -62,7 +62,7 @@ class Program:
         inputs = [n.number for n in self.plan.nodes if n.kind == "input"]
         return dict(zip(inputs, arrays, strict=True))
 
-    def _run(self, group: Sequence[int], kernel: Generated | None, env: dict[int, Any]) -> None:
+    def _run(self, group: Sequence[int], kernel: GeneratedKernel | None, env: dict[int, Any]) -> None:
         if kernel is None:
             for node_number in group:
                 node = self.plan.nodes[node_number]
@@ -72,9 +72,9 @@ class Program:
                 )
                 env[node_number] = result if node.writes is None else self._get(env, node.writes)
             return
-        inputs = [self._get(env, n) for n in kernel.takes]
+        inputs = [self._get(env, n) for n in kernel.input_nodes]
         outputs = []
-        for node_number in kernel.gives:
+        for node_number in kernel.output_nodes:
             node = self.plan.nodes[node_number]
             in_place = node.writes is not None
             outputs.append(
@@ -86,7 +86,7 @@ class Program:
             kernel.kernel(*inputs, out=outputs[0], axis=kernel.axis, keepdims=kernel.keepdims)
         else:
             outputs = list(kernel.kernel(*inputs, axis=kernel.axis, keepdims=kernel.keepdims))
-        env.update(zip(kernel.gives, outputs, strict=True))
+        env.update(zip(kernel.output_nodes, outputs, strict=True))
 
     def _target(self, env: dict[int, Any], node: Node) -> Any:
         """Return the array that an in-place expression changes."""

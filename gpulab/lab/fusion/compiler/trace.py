@@ -19,8 +19,8 @@ import numpy as np
 from gpulab import session
 from virtualgpu.errors import GpulabError
 
-Kind = Literal["input", "map", "reduce", "matmul", "view", "kernel", "other", "host"]
-MOST_NODES = 400
+NodeKind = Literal["input", "map", "reduce", "matmul", "view", "kernel", "other", "host"]
+MAX_NODES = 400
 _REDUCTION_FUNCTIONS = frozenset(
     {
         *(
@@ -64,7 +64,7 @@ class Node:
 
     number: int
     name: str
-    kind: Kind
+    kind: NodeKind
     result: Any
     call: Callable[..., Any] | None = None
     args: tuple[Any, ...] = ()
@@ -87,7 +87,7 @@ class Node:
         """The number of bytes that the result occupies in memory, without repetitions of broadcast
         elements.
         """
-        return _span(self.result)[1] if 0 in getattr(self.result, "strides", ()) else self.result.nbytes
+        return _find_span(self.result)[1] if 0 in getattr(self.result, "strides", ()) else self.result.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,58 +125,67 @@ class Trace:
         self.folded: list[tuple[str, str]] = []
         self.breaks: list[str] = []
         self.used: list[tuple[str, Callable[[], Any], Any]] = []
-        self._stream, self._device = self._stream_and_device()
+        self._stream, self._device = self._find_stream_and_device()
 
-    def _stream_and_device(self) -> tuple[Any, int]:
+    def _find_stream_and_device(self) -> tuple[Any, int]:
         return self.cp.cuda.get_current_stream(), int(self.cp.cuda.Device().id)
 
-    def add(self, name: str, kind: Kind, result: Any, before: Iterable[int] = (), **more: Any) -> Value:
+    def add(self, name: str, kind: NodeKind, result: Any, before: Iterable[int] = (), **more: Any) -> Value:
         """Add a node to the trace, and return a placeholder for its result."""
-        if len(self.nodes) >= MOST_NODES:
+        if len(self.nodes) >= MAX_NODES:
             raise GpulabError(
-                f"{self.name} has more than {MOST_NODES} expressions. Trace a part of it, for example one "
+                f"{self.name} has more than {MAX_NODES} expressions. Trace a part of it, for example one "
                 "iteration of its loop."
             )
-        stream, device = self._stream_and_device()
+        stream, device = self._find_stream_and_device()
         node = Node(len(self.nodes), name, kind, result, before=tuple(dict.fromkeys(before)), **more)
         node.stream = None if stream == self._stream else stream
         node.device = None if device == self._device else device
         self.nodes.append(node)
         return Value(self, node)
 
-    def held(self, name: str, array: Any) -> Value:
+    def add_outer_array(self, name: str, array: Any) -> Value:
         """Add an array that the function uses but does not receive as an argument. All runs of the program
         use the same array.
         """
         return self.add(name, "view", array, call=lambda: array)
 
-    def call(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def record_call(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a CuPy function or an array method, and record the operation."""
-        values = list(_values((*args, *kwargs.values())))
-        result = function(*_mapped(args, _real_array), **_mapped(kwargs, _real_array))
-        read = args[1:] if name == "copyto" else (*args, *(v for k, v in kwargs.items() if k != "out"))
-        predecessors = [v._node.number for v in _values(read)]
+        values = list(_find_values((*args, *kwargs.values())))
+        result = function(*_map_values(args, _get_real_array), **_map_values(kwargs, _get_real_array))
+        read_args = args[1:] if name == "copyto" else (*args, *(v for k, v in kwargs.items() if k != "out"))
+        read_nodes = [v._node.number for v in _find_values(read_args)]
         if name in _HOST_READS or (values and not isinstance(result, (self.cp.ndarray, tuple, list))):
             if values and not isinstance(result, (str, bool, type(None))):
-                self.asked(name, values[0])
+                self.record_host_read(name, values[0])
             return result
-        details = {"call": function, "args": _mapped(args, _make_ref), "kwargs": _mapped(kwargs, _make_ref)}
+        call_details = {
+            "call": function,
+            "args": _map_values(args, _make_ref),
+            "kwargs": _map_values(kwargs, _make_ref),
+        }
         if isinstance(result, self.cp.ndarray):
-            node_kind = self._node_kind(name, values, result)
+            node_kind = self._find_node_kind(name, values, result)
             if name in ("empty", "empty_like"):  # memory alone: nothing is launched
-                return self.add(name, "view", result, (), **details)
+                return self.add(name, "view", result, (), **call_details)
             output_value = next((v for v in values if v._array is result), None)
             if output_value is not None:
-                return self._record_write(output_value, name, node_kind, predecessors, details)
-            return self.add(name, node_kind, result, predecessors, **details)
+                return self._record_write(output_value, name, node_kind, read_nodes, call_details)
+            return self.add(name, node_kind, result, read_nodes, **call_details)
         if isinstance(result, (tuple, list)) and any(
             isinstance(element, self.cp.ndarray) for element in result
         ):
-            value = self.add(name, "other", result, predecessors, **details)
+            value = self.add(name, "other", result, read_nodes, **call_details)
             node_number = value._node.number
             return type(result)(
                 self.add(
-                    f"{name}[{k}]", "view", element, (node_number,), call=_item, args=(Ref(node_number), k)
+                    f"{name}[{k}]",
+                    "view",
+                    element,
+                    (node_number,),
+                    call=_get_item,
+                    args=(Ref(node_number), k),
                 )
                 for k, element in enumerate(result)
             )
@@ -184,7 +193,7 @@ class Trace:
             self.folded.append((f"{name}({', '.join(map(repr, args))})", repr(result)))
         return result
 
-    def _node_kind(self, name: str, values: list[Value], result: Any) -> Kind:
+    def _find_node_kind(self, name: str, values: list[Value], result: Any) -> NodeKind:
         for value in values:
             if _is_within(result, value._array) and result is not value._array:
                 return "view"
@@ -198,7 +207,7 @@ class Trace:
         self,
         output_value: Value,
         name: str,
-        node_kind: Kind,
+        node_kind: NodeKind,
         predecessors: list[int],
         details: dict[str, Any],
     ) -> Value:
@@ -215,24 +224,30 @@ class Trace:
         object.__setattr__(output_value, "_node", value._node)
         return output_value
 
-    def kernel(self, name: str, function: Any, args: Any, kwargs: Any, written: Iterable[Value] = ()) -> Any:
+    def record_kernel(
+        self, name: str, function: Any, args: Any, kwargs: Any, written: Iterable[Value] = ()
+    ) -> Any:
         """Launch a kernel that the learner wrote, and record it as an operation that is never fused."""
-        values = list(_values((*args, *kwargs.values())))
-        result = function(*_mapped(args, _real_array), **_mapped(kwargs, _real_array))
-        details = {"call": function, "args": _mapped(args, _make_ref), "kwargs": _mapped(kwargs, _make_ref)}
+        values = list(_find_values((*args, *kwargs.values())))
+        result = function(*_map_values(args, _get_real_array), **_map_values(kwargs, _get_real_array))
+        details = {
+            "call": function,
+            "args": _map_values(args, _make_ref),
+            "kwargs": _map_values(kwargs, _make_ref),
+        }
         predecessors = [v._node.number for v in values]
         if isinstance(result, self.cp.ndarray):
             return self.add(name, "kernel", result, predecessors, **details)
         for index, value in enumerate(written):
             old_number = value._node.number
-            node_details = {"call": _nothing, "args": (), "kwargs": {}} if index else details
+            node_details = {"call": _do_nothing, "args": (), "kwargs": {}} if index else details
             new_value = self.add(
                 name, "kernel", value._array, predecessors, writes=old_number, **node_details
             )
             object.__setattr__(value, "_node", new_value._node)
         return result
 
-    def asked(self, how: str, value: Value) -> None:
+    def record_host_read(self, how: str, value: Value) -> None:
         """Record that Python code reads the value of an array. The host must wait for this value."""
         self.add(how, "host", value._array, (value._node.number,))
         self.breaks.append(f"{how} of the result of {value._node.name!r}")
@@ -248,9 +263,9 @@ class Trace:
         arguments = []
         for index, value in enumerate(args):
             is_array = isinstance(value, self.cp.ndarray)
-            arguments.append(self.add(_name(function, index), "input", value) if is_array else value)
+            arguments.append(self.add(_name_argument(function, index), "input", value) if is_array else value)
         try:
-            self.returned = _FunctionCopies(self).function(function)(*arguments)
+            self.returned = _FunctionCopies(self).copy_function(function)(*arguments)
         except TypeError as error:
             if "Value" not in str(error):
                 raise
@@ -259,7 +274,7 @@ class Trace:
                 "not in the function, and use only functions, operators and kernels of "
                 "cp."
             ) from error
-        self.outputs = tuple(v._node.number for v in _values((self.returned,)))
+        self.outputs = tuple(v._node.number for v in _find_values((self.returned,)))
         if not self.outputs and not any(node.writes is not None for node in self.nodes):
             raise GpulabError(
                 f"{self.name} neither returns nor changes a device array, so there is "
@@ -268,7 +283,7 @@ class Trace:
         return self
 
 
-def traced(function: Callable[..., Any], *args: Any) -> Trace:
+def trace_function(function: Callable[..., Any], *args: Any) -> Trace:
     """Call ``function(*args)`` once, and return the graph of its array expressions.
 
     Raises
@@ -318,7 +333,7 @@ class Value:
             return attribute
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            return self._trace.call(name, _method(name), (self, *args), kwargs)
+            return self._trace.record_call(name, _make_method_caller(name), (self, *args), kwargs)
 
         return method
 
@@ -326,11 +341,11 @@ class Value:
         if method != "__call__":
             return NotImplemented
         name = ufunc.__name__
-        return self._trace.call(name, getattr(self._trace.cp, name), inputs, kwargs)
+        return self._trace.record_call(name, getattr(self._trace.cp, name), inputs, kwargs)
 
     def __array_function__(self, function: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
         name = function.__name__
-        return self._trace.call(name, getattr(self._trace.cp, name), args, kwargs)
+        return self._trace.record_call(name, getattr(self._trace.cp, name), args, kwargs)
 
     def __len__(self) -> int:
         return len(self._array)
@@ -339,7 +354,7 @@ class Value:
         return (self[k] for k in range(len(self)))
 
     def __getitem__(self, key: Any) -> Any:
-        return self._trace.call("getitem", _getitem, (self, key), {})
+        return self._trace.record_call("getitem", _get_elements, (self, key), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
         is_whole = key is Ellipsis or key == slice(None)
@@ -348,14 +363,14 @@ class Value:
             raise GpulabError(
                 "While a function is traced, x[...] = y supports only slices and integers as indices."
             )
-        self._trace.call("copyto", _set, (target_view, value), {})
+        self._trace.record_call("copyto", _set_elements, (target_view, value), {})
         if not is_whole:  # what the whole array holds has changed, too
             new_value = self._trace.add(
                 "setitem",
                 "view",
                 self._array,
                 (target_view._node.number,),
-                call=_nothing,
+                call=_do_nothing,
                 writes=self._node.number,
             )
             object.__setattr__(self, "_node", new_value._node)
@@ -377,8 +392,14 @@ def _define_operators() -> None:
         "lshift": "left_shift",
         "rshift": "right_shift",
     }
-    compare = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal"}
-    for method_name, name in {**binary_functions, **compare, "ne": "not_equal"}.items():
+    comparison_functions = {
+        "lt": "less",
+        "le": "less_equal",
+        "gt": "greater",
+        "ge": "greater_equal",
+        "eq": "equal",
+    }
+    for method_name, name in {**binary_functions, **comparison_functions, "ne": "not_equal"}.items():
         setattr(Value, f"__{method_name}__", _make_operator(name, lambda a, b: (a, b)))
         if method_name in binary_functions:
             setattr(Value, f"__r{method_name}__", _make_operator(name, lambda a, b: (b, a)))
@@ -397,7 +418,7 @@ def _make_operator(
 ) -> Any:
     def operator(self: Value, *operands: Any) -> Any:
         function = getattr(self._trace.cp, name)
-        return self._trace.call(
+        return self._trace.record_call(
             name, function, arrange_operands(self, *operands), {"out": self} if in_place else {}
         )
 
@@ -406,7 +427,7 @@ def _make_operator(
 
 def _make_host_method(name: str) -> Any:
     def read_value(self: Value) -> Any:
-        self._trace.asked(name.strip("_"), self)
+        self._trace.record_host_read(name.strip("_"), self)
         return getattr(self._array, name)()
 
     return read_value
@@ -434,7 +455,7 @@ class _Module:
             return attribute
 
         def function(*args: Any, **kwargs: Any) -> Any:
-            return self.__trace.call(f"{self.__path}{name}", attribute, args, kwargs)
+            return self.__trace.record_call(f"{self.__path}{name}", attribute, args, kwargs)
 
         return function
 
@@ -447,37 +468,37 @@ class _FunctionCopies:
         cp = trace.cp
         self.kernels = cp.ElementwiseKernel, cp.ReductionKernel, type(cp.fuse(lambda x: x))
 
-    def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def copy_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a copy of the learner's function that uses placeholders. Other functions are returned
         unchanged.
         """
         if isinstance(function, types.MethodType):
-            return types.MethodType(self.function(function.__func__), function.__self__)
+            return types.MethodType(self.copy_function(function.__func__), function.__self__)
         if not isinstance(function, types.FunctionType):
-            rebound_value: Callable[..., Any] = self.value(function)
+            rebound_value: Callable[..., Any] = self.copy_value(function)
             return rebound_value
         if id(function) in self.done:
             known_copy: Callable[..., Any] = self.done[id(function)]
             return known_copy
-        names = dict(function.__globals__)
-        function_parts = function.__code__, names, function.__name__, function.__defaults__
-        rebound = types.FunctionType(*function_parts, function.__closure__)
-        self.done[id(function)] = rebound
-        used_names = _names(function.__code__)
+        global_copies = dict(function.__globals__)
+        function_parts = function.__code__, global_copies, function.__name__, function.__defaults__
+        rebound_function = types.FunctionType(*function_parts, function.__closure__)
+        self.done[id(function)] = rebound_function
+        used_names = _find_names(function.__code__)
         global_names = function.__globals__
-        for name in used_names & names.keys():
-            names[name] = self.looked_up(name, partial(global_names.get, name))
-        free = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        for name in used_names & global_copies.keys():
+            global_copies[name] = self.look_up(name, partial(global_names.get, name))
+        free_variables = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         cells = tuple(
-            types.CellType(self.looked_up(name, partial(getattr, cell, "cell_contents")))
-            for name, cell in free
+            types.CellType(self.look_up(name, partial(getattr, cell, "cell_contents")))
+            for name, cell in free_variables
         )
-        rebound = types.FunctionType(*function_parts, cells)
-        rebound.__kwdefaults__ = function.__kwdefaults__
-        self.done[id(function)] = rebound
-        return rebound
+        rebound_function = types.FunctionType(*function_parts, cells)
+        rebound_function.__kwdefaults__ = function.__kwdefaults__
+        self.done[id(function)] = rebound_function
+        return rebound_function
 
-    def looked_up(self, name: str, look: Callable[[], Any]) -> Any:
+    def look_up(self, name: str, look: Callable[[], Any]) -> Any:
         """Return the value of a variable from outside the function, or a placeholder for the value. If the
         value is a number, a string or an array, the trace records its use.
         """
@@ -486,35 +507,35 @@ class _FunctionCopies:
             self.trace.used.append((name, look, value))
         elif isinstance(value, self.trace.cp.ndarray):
             self.trace.used.append((name, look, value))
-            return self.trace.held(name, value)
-        return self.value(value)
+            return self.trace.add_outer_array(name, value)
+        return self.copy_value(value)
 
-    def value(self, value: Any) -> Any:
+    def copy_value(self, value: Any) -> Any:
         """Return a placeholder for a module, function or kernel. A value that needs no placeholder is
         returned unchanged.
         """
         if value is self.trace.cp:
-            return _Module(self.trace, value, self.value)
+            return _Module(self.trace, value, self.copy_value)
         if isinstance(value, self.trace.cp.RawKernel):
-            return _raw(self.trace, value)
+            return _wrap_raw_kernel(self.trace, value)
         if isinstance(value, self.kernels):
             name = str(getattr(value, "name", None) or getattr(value, "__name__", "kernel"))
-            return lambda *args, **kwargs: self.trace.kernel(name, value, args, kwargs)
+            return lambda *args, **kwargs: self.trace.record_kernel(name, value, args, kwargs)
         if isinstance(value, types.FunctionType) and not value.__module__.startswith(("cupy", "virtualgpu")):
-            return self.function(value)
+            return self.copy_function(value)
         return value
 
 
-def _raw(trace: Trace, kernel: Any) -> Callable[..., Any]:
+def _wrap_raw_kernel(trace: Trace, kernel: Any) -> Callable[..., Any]:
     def launch(grid: Any, block: Any, args: Any, **kwargs: Any) -> Any:
         constant_parameters = _constant_parameters(kernel)
-        outputs = [
+        written_arrays = [
             value
             for index, value in enumerate(args)
             if isinstance(value, Value)
             and not (index < len(constant_parameters) and constant_parameters[index])
         ]
-        return trace.kernel(kernel.name, kernel, (grid, block, args), kwargs, outputs)
+        return trace.record_kernel(kernel.name, kernel, (grid, block, args), kwargs, written_arrays)
 
     return launch
 
@@ -532,27 +553,29 @@ def _constant_parameters(kernel: Any) -> list[bool]:
 
 
 # --- helpers ----------------------------------------------------------------------------------------------
-def _mapped(value: Any, change: Callable[[Value], Any]) -> Any:
+def _map_values(value: Any, change: Callable[[Value], Any]) -> Any:
     if isinstance(value, Value):
         return change(value)
     if isinstance(value, dict):
-        return {key: _mapped(element, change) for key, element in value.items()}
+        return {key: _map_values(element, change) for key, element in value.items()}
     return (
-        type(value)(_mapped(element, change) for element in value) if type(value) in (tuple, list) else value
+        type(value)(_map_values(element, change) for element in value)
+        if type(value) in (tuple, list)
+        else value
     )
 
 
-def _values(values: Any) -> Iterator[Value]:
+def _find_values(values: Any) -> Iterator[Value]:
     for value in values:
         if isinstance(value, Value):
             yield value
         elif isinstance(value, (tuple, list)):
-            yield from _values(value)
+            yield from _find_values(value)
         elif isinstance(value, dict):
-            yield from _values(value.values())
+            yield from _find_values(value.values())
 
 
-def _real_array(value: Value) -> Any:
+def _get_real_array(value: Value) -> Any:
     return value._array
 
 
@@ -560,33 +583,35 @@ def _make_ref(value: Value) -> Ref:
     return Ref(value._node.number)
 
 
-def _method(name: str) -> Callable[..., Any]:
+def _make_method_caller(name: str) -> Callable[..., Any]:
     return lambda array, *args, **kwargs: getattr(array, name)(*args, **kwargs)
 
 
-def _getitem(array: Any, key: Any) -> Any:
+def _get_elements(array: Any, key: Any) -> Any:
     return array[key]
 
 
-def _set(target: Any, value: Any) -> Any:
+def _set_elements(target: Any, value: Any) -> Any:
     target[...] = value
     return target
 
 
-def _item(values: Any, index: int) -> Any:
+def _get_item(values: Any, index: int) -> Any:
     return values[index]
 
 
-def _nothing(*_: Any) -> None:
+def _do_nothing(*_: Any) -> None:
     return None
 
 
-def _names(code: types.CodeType) -> set[str]:
-    inner_names = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+def _find_names(code: types.CodeType) -> set[str]:
+    inner_names = [
+        _find_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)
+    ]
     return {*code.co_names}.union(*inner_names)
 
 
-def _name(function: Any, index: int) -> str:
+def _name_argument(function: Any, index: int) -> str:
     names = getattr(getattr(function, "__code__", None), "co_varnames", ())
     return names[index] if index < len(names) else f"argument {index}"
 
@@ -595,7 +620,7 @@ def _is_ufunc(name: str) -> bool:
     return isinstance(getattr(np, name, None), np.ufunc)
 
 
-def _span(array: Any) -> tuple[int, int]:
+def _find_span(array: Any) -> tuple[int, int]:
     """Return the address and the size in bytes of the memory that an array's elements span."""
     if array.size == 0:
         return array.data.ptr, 0
@@ -606,11 +631,11 @@ def _span(array: Any) -> tuple[int, int]:
 
 def overlaps(first: Any, other: Any) -> bool:
     """Return whether two arrays may share memory."""
-    (first_start, first_bytes), (other_start, other_bytes) = _span(first), _span(other)
+    (first_start, first_bytes), (other_start, other_bytes) = _find_span(first), _find_span(other)
     return first_start < other_start + other_bytes and other_start < first_start + first_bytes
 
 
-def same_elements(first: Any, second: Any) -> bool:
+def have_same_elements(first: Any, second: Any) -> bool:
     """Return whether two arrays have the same elements at the same addresses."""
     return (first.data.ptr, first.shape, first.strides) == (second.data.ptr, second.shape, second.strides)
 

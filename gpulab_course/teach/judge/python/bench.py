@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.analysis.hazards import StreamChecker
-from gpulab.analysis.uses import overlap
+from gpulab.analysis.uses import regions_overlap
 from gpulab_course.teach.judge.python.counts import ProgramRecord
 from gpulab_course.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import StreamHazard
@@ -127,7 +127,9 @@ class Bench:
         all_work = [work for act in self.acts for work in _work_of(act)]
         (array_region,) = self.regions((array,)) or (None,)
         return array_region is not None and any(
-            overlap(region, array_region) for work in all_work for region in (*work.writes, *work.atomics)
+            regions_overlap(region, array_region)
+            for work in all_work
+            for region in (*work.writes, *work.atomics)
         )
 
     def regions(self, results: Sequence[Any]) -> tuple[Region, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 
-from gpulab.analysis.overlap import intervals, length_ns
+from gpulab.analysis.overlap import make_intervals, sum_interval_ns
 from gpulab_course.teach.judge.budget import Score
 from gpulab_course.teach.judge.exercise import Budget
 from gpulab_course.teach.judge.python.flow import Flow, concurrent_kernels, waiting_kernels
@@ -96,9 +96,9 @@ class ProgramRecord:
         the busiest engine alone.
         """
         engines = [self.copies("HtoD"), self.copies("DtoH"), self.of_kind("CONCURRENT_KERNEL")]
-        busy_ns = [length_ns(intervals(engine)) for engine in engines]
+        busy_ns = [sum_interval_ns(make_intervals(engine)) for engine in engines]
         max_hidden_ns = sum(busy_ns) - max(busy_ns)
-        hidden_ns = sum(busy_ns) - length_ns(intervals([a for engine in engines for a in engine]))
+        hidden_ns = sum(busy_ns) - sum_interval_ns(make_intervals([a for engine in engines for a in engine]))
         return round(100 * hidden_ns / max_hidden_ns) if max_hidden_ns else 0
 
     def waits_of(self, *types: str) -> list[Synchronization]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpulab.analysis.uses import covers, overlap
+from gpulab.analysis.uses import region_covers, regions_overlap
 from virtualgpu.records import Activity
 from virtualgpu.records.acts import Act, GraphLaunch, Region, Work
 
@@ -49,13 +49,15 @@ def _inputs_of(work: Work, regions: list[Region], work_numbers: set[int]) -> lis
     If the operation writes to `regions`, its number is added to `numbers`.
     """
     written_regions = (*work.writes, *work.atomics)
-    if not any(overlap(region, later_region) for region in written_regions for later_region in regions):
+    if not any(
+        regions_overlap(region, later_region) for region in written_regions for later_region in regions
+    ):
         return regions
     work_numbers.add(work.number)
     remaining_regions = [
         later_region
         for later_region in regions
-        if not any(covers(region, later_region) for region in work.writes)
+        if not any(region_covers(region, later_region) for region in work.writes)
     ]
     return [
         *remaining_regions,
