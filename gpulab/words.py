@@ -59,10 +59,10 @@ def duration(time_ns: float) -> str:
 
 def shape(dim: Sequence[int]) -> str:
     """Return a grid or block shape as text without trailing ones, such as ``16 × 16`` for ``(16, 16, 1)``."""
-    sizes = list(dim)
-    while len(sizes) > 1 and sizes[-1] == 1:
-        sizes.pop()
-    return " × ".join(map(number, sizes))
+    extents = list(dim)
+    while len(extents) > 1 and extents[-1] == 1:
+        extents.pop()
+    return " × ".join(map(number, extents))
 
 
 def fill_template(text: str, words: Mapping[str, int | str]) -> str:

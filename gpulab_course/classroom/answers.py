@@ -59,11 +59,11 @@ def define_answer(text: str, name: str, file: str) -> Any:
     """
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     # Not "__main__": code that runs only in a program is not part of the answer.
-    names: dict[str, Any] = {"__name__": Path(file).stem, "__file__": file}
-    exec(compile(text, file, "exec"), names)
+    namespace: dict[str, Any] = {"__name__": Path(file).stem, "__file__": file}
+    exec(compile(text, file, "exec"), namespace)
     for attribute in (name, _DEFAULT_ANSWER_NAME):
-        if attribute in names:
-            return names[attribute]
+        if attribute in namespace:
+            return namespace[attribute]
     raise NotYet(
         f"{file} does not define `{name}`, which is the name that the exercise's cell in the notebook uses."
     )

@@ -35,23 +35,24 @@ def main(arguments: Sequence[str]) -> int:
     except AnswerError as error:
         print(f"gpulab: {error}", file=sys.stderr)
         return 2
-    results = []
+    result_records = []
     for exercise_id, path in answers:
-        result, verdict = _judge_file(exercise_id, path)
+        result_record, verdict = _judge_file(exercise_id, path)
         if options.all is not None:
-            result["file"] = file = str(path.relative_to(options.all))
-            if result["error"] and path.name != file:
-                result["error"] = f"{file}: {result['error']}"
-        results.append(result)
+            result_record["file"] = file = str(path.relative_to(options.all))
+            if result_record["error"] and path.name != file:
+                result_record["error"] = f"{file}: {result_record['error']}"
+        result_records.append(result_record)
         if not options.json:
-            _print_result(result, None if options.all else verdict)
+            _print_result(result_record, None if options.all else verdict)
     if options.json:
-        print(json.dumps(results if options.all else results[0], indent=2, ensure_ascii=False))
+        print(json.dumps(result_records if options.all else result_records[0], indent=2, ensure_ascii=False))
     elif options.all is not None:
-        print(f"{sum(result['passed'] for result in results)} of {count(len(results), 'answer')} passed.")
-    if any(result["error"] for result in results):
+        passed_count = sum(result_record["passed"] for result_record in result_records)
+        print(f"{passed_count} of {count(len(result_records), 'answer')} passed.")
+    if any(result_record["error"] for result_record in result_records):
         return 2
-    return 0 if all(result["passed"] for result in results) else 1
+    return 0 if all(result_record["passed"] for result_record in result_records) else 1
 
 
 def _make_parser() -> argparse.ArgumentParser:

@@ -98,12 +98,12 @@ def read_entries(path: Path) -> tuple[GolfEntry, ...]:
     try:
         if path.stat().st_size > _MAX_FILE_BYTES:
             raise ValueError
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if (data["format"], data["version"]) != (FORMAT, VERSION):
+        file_data = json.loads(path.read_text(encoding="utf-8"))
+        if (file_data["format"], file_data["version"]) != (FORMAT, VERSION):
             raise ValueError
         entries = tuple(
             GolfEntry(**{field.name: _make_value_printable(row[field.name]) for field in fields(GolfEntry)})
-            for row in data["entries"]
+            for row in file_data["entries"]
         )
         if not all(
             type(value) is (int if key in ("score", "reference", "rules") else str)
@@ -207,7 +207,7 @@ def _verify_entries(entries: Sequence[GolfEntry], folder: Path) -> int:
     judged_scores = dict[tuple[str, str], dict[str, tuple[int, int, str]] | str]()
     for entry in entries:
         key = (entry.exercise, entry.sha256)
-        result = "the folder has no answer with the stored digest"
+        result_text = "the folder has no answer with the stored digest"
         if entry.sha256 in files:
             if key not in judged_scores:
                 try:
@@ -216,15 +216,15 @@ def _verify_entries(entries: Sequence[GolfEntry], folder: Path) -> int:
                     judged_scores[key] = str(error)
             scores = judged_scores[key]
             if isinstance(scores, str):
-                result = scores
+                result_text = scores
             elif entry.counter not in scores:
-                result = "judged again: the exercise has no such score"
+                result_text = "judged again: the exercise has no such score"
             elif (score := scores[entry.counter][0]) > entry.score:
-                result = f"judged again: {score:,}"
+                result_text = f"judged again: {score:,}"
             else:
                 confirmed_count = confirmed_count + 1
-                result = "borne out"
-        print(f"{entry.exercise}, {entry.counter}: {entry.score:,} by {entry.name}: {result}")
+                result_text = "borne out"
+        print(f"{entry.exercise}, {entry.counter}: {entry.score:,} by {entry.name}: {result_text}")
     print(f"{confirmed_count} of {count(len(entries), 'entry', 'entries')} confirmed.")
     return 0 if confirmed_count == len(entries) else 1
 

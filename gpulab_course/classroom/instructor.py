@@ -111,14 +111,14 @@ def _make_page_parts(cells: CellsWithSource, notebook_number: str) -> Iterator[s
         for cell, cell_source in cells
         for call_kind, key in _COURSE_CALL_PATTERN.findall(cell_source)
     ]
-    results: dict[str, dict[str, str]] = {call_kind: {} for call_kind, *_ in calls}
+    results_by_call: dict[str, dict[str, str]] = {call_kind: {} for call_kind, *_ in calls}
     for call_kind, key, cell in calls:
-        results[call_kind][key] = _read_stored_result(cell)
+        results_by_call[call_kind][key] = _read_stored_result(cell)
     yield "## Predictions"
     for key in dict.fromkeys(key for call_kind, key, _ in calls if call_kind == "predict"):
         if (question := folders.prediction(key)) is not None:
-            reveal_text = results.get("reveal", {}).get(key, "")
-            yield _make_prediction_text(question, results["predict"].get(key, ""), reveal_text)
+            reveal_text = results_by_call.get("reveal", {}).get(key, "")
+            yield _make_prediction_text(question, results_by_call["predict"].get(key, ""), reveal_text)
     yield "## Exercises"
     solutions = dict(_SOLUTION_PATTERN.findall(markdown_text))
     mistakes = _list_mistake_lines(notebook_number[:2])

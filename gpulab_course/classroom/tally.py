@@ -132,10 +132,10 @@ def _read_summary(path: Path) -> dict[str, Any]:
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ValueError("not a file")
-        data = file.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
+        file_bytes = file.read(_MAX_BYTES + 1)
+    if len(file_bytes) > _MAX_BYTES:
         raise ValueError("too large")
-    record = json.loads(data)
+    record = json.loads(file_bytes)
     if not isinstance(record, dict) or (record.get("format"), record.get("version")) != (FORMAT, VERSION):
         raise ValueError("no summary")
     predictions, exercises = record.get("predictions"), record.get("exercises")
@@ -175,9 +175,9 @@ def make_page(tally: ClassTally, notebook: str = "", *, refresh_s: float = 5) ->
         f"<p>Counted at {time.strftime('%H:%M:%S')}.</p>",
     ]
     if tally.unreadable:
-        names = ", ".join(tally.unreadable[:5])
+        unreadable_names = ", ".join(tally.unreadable[:5])
         html_parts.append(
-            f"<p>{count(len(tally.unreadable), 'file')} cannot be read: {html.escape(names)}.</p>"
+            f"<p>{count(len(tally.unreadable), 'file')} cannot be read: {html.escape(unreadable_names)}.</p>"
         )
     for key in sorted(tally.predictions, reverse=True):
         if key.startswith(notebook):

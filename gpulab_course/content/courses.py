@@ -96,8 +96,8 @@ class Course:
 @lru_cache(1)
 def read_courses() -> dict[str, Course]:
     """Return all courses by name."""
-    table = tomllib.loads(_COURSE_TABLE.read_text(encoding="utf-8"))
-    return {name: _read_course(name, course_entry) for name, course_entry in table.items()}
+    course_table = tomllib.loads(_COURSE_TABLE.read_text(encoding="utf-8"))
+    return {name: _read_course(name, course_entry) for name, course_entry in course_table.items()}
 
 
 def find_course(name: str) -> Course:
@@ -227,10 +227,10 @@ def _find_cell_names(source: str) -> tuple[frozenset[str], frozenset[str]]:
     plain_code = _MAGIC_PATTERN.sub("", source)
     defined_names: set[str] = set()
     used_names: set[str] = set()
-    tables = [symtable.symtable(plain_code, "<cell>", "exec")]
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
+    symbol_tables = [symtable.symtable(plain_code, "<cell>", "exec")]
+    while symbol_tables:
+        table = symbol_tables.pop()
+        symbol_tables += table.get_children()
         for symbol in table.get_symbols():
             is_global = table.get_type() == "module" or symbol.is_global()
             if is_global and symbol.is_referenced() and not hasattr(builtins, symbol.get_name()):

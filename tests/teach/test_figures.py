@@ -128,7 +128,7 @@ def test_traffic_counts_each_array_once() -> None:
 def test_a_graph_breaks_even_when_it_has_saved_its_cost() -> None:
     gl.use_device("virtual:A100")
     cp = gl.cp
-    even = graph_figures.break_even(graph_figures.forty, cp.zeros(64, cp.float32))
+    even = graph_figures.break_even(graph_figures.launch_forty_kernels, cp.zeros(64, cp.float32))
     cost = even.capture_us + even.end_us
     saved = even.eager_us - even.launch_us
     assert (even.launches - 1) * saved < cost <= even.launches * saved

@@ -28,7 +28,7 @@ def test_pieces_of_work_equal_numpys() -> None:
 
 
 def test_a_missing_event_shows_on_the_conveyor_and_more_pieces_pay() -> None:
-    single, cut, early = (figures.conveyor(*how) for how in ((1, True), (8, True), (8, True, False)))
+    single, cut, early = (figures.run_conveyor(*how) for how in ((1, True), (8, True), (8, True, False)))
     assert cut.span_ns < 0.8 * single.span_ns
     assert not figures.find_early_kernels(single)
     assert not figures.find_early_kernels(cut)
@@ -36,8 +36,8 @@ def test_a_missing_event_shows_on_the_conveyor_and_more_pieces_pay() -> None:
     for copy, kernel in figures.find_early_kernels(early):
         assert early.activities[copy].copy_kind == "HtoD"
         assert early.activities[kernel].name == "simmer"
-    pageable = figures.conveyor(8, pinned=False)
-    assert pageable.span_ns > 0.9 * figures.conveyor(1, pinned=False).span_ns
+    pageable = figures.run_conveyor(8, pinned=False)
+    assert pageable.span_ns > 0.9 * figures.run_conveyor(1, pinned=False).span_ns
 
 
 def test_the_conveyors_controls_change_what_is_shown() -> None:

@@ -89,9 +89,9 @@ def encode_lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArr
     other_values = values[~is_linear]
     has_high_half = (other_values >> np.uint64(32)).any(axis=1)
     table_row = np.concatenate([[0], np.cumsum(1 + has_high_half)])
-    table = np.zeros((int(table_row[-1]), WARP_SIZE), np.uint32)
-    table[table_row[:-1]] = other_values & np.uint64(0xFFFFFFFF)
-    table[table_row[:-1][has_high_half] + 1] = other_values[has_high_half] >> np.uint64(32)
+    word_table = np.zeros((int(table_row[-1]), WARP_SIZE), np.uint32)
+    word_table[table_row[:-1]] = other_values & np.uint64(0xFFFFFFFF)
+    word_table[table_row[:-1][has_high_half] + 1] = other_values[has_high_half] >> np.uint64(32)
     row_codes = np.empty(len(signed_values), np.int32)
     row_codes[is_linear], row_codes[~is_linear] = (
         ~np.arange(int(is_linear.sum()), dtype=np.int32),
@@ -101,7 +101,7 @@ def encode_lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArr
         "at": row_codes,
         "base": first_lane_value[is_linear],
         "stride": stride[is_linear],
-        "table": table.reshape(-1),
+        "table": word_table.reshape(-1),
     }
     return {f"{name}_{suffix}": column for suffix, column in encoded_columns.items()}
 
@@ -184,9 +184,9 @@ def _make_watch_columns(trace: WarpTrace, texts: TextTable) -> Columns:
     watches = trace.watched
     if not watches:
         return {}
-    names = ("step", "value", "known", "outside")
-    watch_steps, value, known_masks, outside_masks = (
-        np.concatenate([getattr(watch, name) for watch in watches]) for name in names
+    watch_fields = ("step", "value", "known", "outside")
+    watch_steps, watch_values, known_masks, outside_masks = (
+        np.concatenate([getattr(watch, name) for watch in watches]) for name in watch_fields
     )
     first_rows = np.cumsum([0, *(watch.step.size for watch in watches)])
     columns = {
@@ -196,7 +196,7 @@ def _make_watch_columns(trace: WarpTrace, texts: TextTable) -> Columns:
         "watch_outside": outside_masks,
     }
     notes = texts.number_texts(watch.note for watch in watches)
-    return columns | {"watch_note": notes} | encode_lane_rows("watch", value, known_masks)
+    return columns | {"watch_note": notes} | encode_lane_rows("watch", watch_values, known_masks)
 
 
 def _make_natural_key(register: str) -> list[tuple[int, str]]:

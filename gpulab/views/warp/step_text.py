@@ -255,9 +255,11 @@ def read_bits(bits: int, kind: str) -> str:
     if kind == "pred":
         return "true" if bits & 1 else "false"
     letter = {"s": "i", "u": "u", "f": "f"}[kind[0]]
-    size = int(kind[1:]) // 8
-    value = np.array([bits & ((1 << 8 * size) - 1)], f"u{size}").view(f"{letter}{size}")[0]
-    return f"{value:.9g}" if letter == "f" else str(value)
+    size_bytes = int(kind[1:]) // 8
+    number_value = np.array([bits & ((1 << 8 * size_bytes) - 1)], f"u{size_bytes}").view(
+        f"{letter}{size_bytes}"
+    )[0]
+    return f"{number_value:.9g}" if letter == "f" else str(number_value)
 
 
 def describe_keys(has_loops: bool, has_values: bool, has_many_warps: bool, has_stops: bool = False) -> str:

@@ -31,16 +31,16 @@ class SmallCard:
         return f"{self.info.name}: {description}; {self.info.provenance.label}."
 
     def _repr_html_(self) -> str:
-        cells = "".join(
+        cells_html = "".join(
             f'<div><div style="font-size:24px;font-weight:600">{number}</div><div>{meaning}</div></div>'
             for number, meaning in self.numbers
         )
         name = html.escape(self.info.name)
-        label = html.escape(self.info.provenance.label)
+        source_label = html.escape(self.info.provenance.label)
         row_style = "display:flex;flex-wrap:wrap;gap:8px 36px;margin:4px 0"
         return (
-            f'<div><b>{name}</b><div style="{row_style}">{cells}</div>'
-            f'<div style="font-size:12px">{label}</div></div>'
+            f'<div><b>{name}</b><div style="{row_style}">{cells_html}</div>'
+            f'<div style="font-size:12px">{source_label}</div></div>'
         )
 
 

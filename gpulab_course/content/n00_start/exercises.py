@@ -41,7 +41,7 @@ def judge_blocks(answer: Answer) -> str:
     rng = answer.rng
     virtual_device = session.find_virtual_side().device_info()
     max_threads = virtual_device.max_threads_per_block
-    sizes = [
+    element_counts = [
         1000,
         1,
         max_threads // 4,
@@ -53,11 +53,11 @@ def judge_blocks(answer: Answer) -> str:
         max_threads * int(rng.integers(2, 99)),
     ]
     # Sizes that a float cannot represent exactly: a multiple of any usual block size, and one more.
-    sizes += [
+    element_counts += [
         1024 * int(n) + extra_elements for n in rng.integers(1 << 15, 1 << 17, 2) for extra_elements in (0, 1)
     ]
-    sizes += [(1 << 31) + 1, (1 << 32) + 1]  # beyond 32 bits
-    _judge_shapes(answer, virtual_device, [*sizes, *map(int, rng.integers(2, 100_000_000, 4))], "")
+    element_counts += [(1 << 31) + 1, (1 << 32) + 1]  # beyond 32 bits
+    _judge_shapes(answer, virtual_device, [*element_counts, *map(int, rng.integers(2, 100_000_000, 4))], "")
     # Imaginary GPUs with fewer threads per block, and grids of few blocks.
     for threads, blocks in (
         (512, 64),
@@ -73,7 +73,7 @@ def judge_blocks(answer: Answer) -> str:
             max_grid_dim=(blocks, min(blocks, 65_535), min(blocks, 65_535)),
         )
         thread_capacity = threads * min(blocks, 65_535)
-        sizes = [
+        element_counts = [
             1000,
             threads + 1,
             threads,
@@ -83,7 +83,7 @@ def judge_blocks(answer: Answer) -> str:
             int(rng.integers(1, thread_capacity)),
         ]
         condition = f" on a GPU with at most {threads:,} threads in a block and {blocks:,} blocks in a grid"
-        _judge_shapes(answer, info, sizes, condition)
+        _judge_shapes(answer, info, element_counts, condition)
     return "every element has a thread, and fewer threads than one block are spare, on any device."
 
 

@@ -270,10 +270,10 @@ def machine() -> Picture:
     def draw_box(
         left: float, bottom: float, width: float, height: float, name: str, caption: str, fill: object
     ) -> None:
-        shape = FancyBboxPatch(
+        box_patch = FancyBboxPatch(
             (left, bottom), width, height, boxstyle="round,pad=0.05", facecolor=fill, edgecolor=_TEXT_COLOUR
         )
-        axes.add_patch(shape)
+        axes.add_patch(box_patch)
         axes.text(
             left + 0.15,
             bottom + height - 0.3,
@@ -391,11 +391,11 @@ def stacks() -> Picture:
             )
             axes.text(box_left + 0.2, bottom + 0.27, text, va="center", color=_TEXT_COLOUR, fontsize=9)
         if is_virtual:
-            label = f"here: {replacement}"
+            replacement_text = f"here: {replacement}"
             axes.text(
                 16.7,
                 bottom + 0.72,
-                label,
+                replacement_text,
                 va="center",
                 ha="right",
                 color=_TEXT_COLOUR,

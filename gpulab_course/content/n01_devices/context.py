@@ -71,10 +71,10 @@ def first_calls() -> ContextSteps:
     """Measure the first CUDA calls of a new process. Without a GPU, return calls that were recorded on an
     H200.
     """
-    choice = session.which_device()
-    if choice.kind == "virtual":
-        text = resources.files(__package__).joinpath(RECORDING_FILE).read_text(encoding="utf-8")
-        return _make_context_steps(json.loads(text), "recorded")
+    device_choice = session.which_device()
+    if device_choice.kind == "virtual":
+        recording_text = resources.files(__package__).joinpath(RECORDING_FILE).read_text(encoding="utf-8")
+        return _make_context_steps(json.loads(recording_text), "recorded")
     process = subprocess.run(
         [sys.executable, "-m", __name__], capture_output=True, text=True, check=True, timeout=_TIMEOUT_S
     )
@@ -94,7 +94,7 @@ def measure() -> dict[str, Any]:
     import cupy
     import pynvml
 
-    steps: list[CallStep] = []
+    call_steps: list[CallStep] = []
     pynvml.nvmlInit()
     device_handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     initial_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(device_handle).used)
@@ -103,7 +103,7 @@ def measure() -> dict[str, Any]:
     def add_step(call: str, call_start_s: float) -> None:
         duration_ms = (time.perf_counter() - call_start_s) * 1e3
         memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(device_handle).used) - initial_bytes
-        steps.append(CallStep(call, duration_ms, _has_context(driver), memory_bytes))
+        call_steps.append(CallStep(call, duration_ms, _has_context(driver), memory_bytes))
 
     add_step("import cupy", start_s)
     calls = {
@@ -121,7 +121,7 @@ def measure() -> dict[str, Any]:
         "device": name if isinstance(name, str) else name.decode(),
         "driver": pynvml.nvmlSystemGetDriverVersion(),
         "date": time.strftime("%Y-%m-%d"),
-        "steps": [asdict(step) for step in steps],
+        "steps": [asdict(step) for step in call_steps],
     }
 
 

@@ -23,8 +23,8 @@ def tried() -> str:
     Parent and workers are new processes, because the current process may already have a CUDA context.
     """
     device = os.environ.get("GPULAB_DEVICE", "")
-    choice = session.which_device()
-    if choice.kind == "virtual":
+    device_choice = session.which_device()
+    if device_choice.kind == "virtual":
         device = f"virtual:{session.backend().device_info().name}"
     process = subprocess.run(
         [sys.executable, "-m", __name__],

@@ -80,8 +80,8 @@ class SensorReadings:
 def series() -> SensorReadings:
     """Measure the sensors of this machine's GPU over time. Without a GPU, return readings from an H200."""
     if session.which_device().kind == "virtual":
-        text = resources.files(__package__).joinpath(RECORDING_FILE).read_text(encoding="utf-8")
-        return _make_series(json.loads(text), "recorded")
+        recording_text = resources.files(__package__).joinpath(RECORDING_FILE).read_text(encoding="utf-8")
+        return _make_series(json.loads(recording_text), "recorded")
     return _make_series(measure(), "measured")
 
 

@@ -53,10 +53,10 @@ def make_add_row_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that adds the same row to each row of a matrix."""
     rows, cols = size
     m = data.floats((rows, cols))
-    row = data.floats(cols)
+    added_row = data.floats(cols)
     with np.errstate(invalid="ignore"):
-        out = m + row
-    inputs = {"m": m, "row": row, "rows": rows, "cols": cols}
+        out = m + added_row
+    inputs = {"m": m, "row": added_row, "rows": rows, "cols": cols}
     return Case(_make_covering_grid(rows, cols, block), inputs, {"out": out})
 
 

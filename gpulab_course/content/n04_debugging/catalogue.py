@@ -84,17 +84,17 @@ class ErrorCatalogue:
         self.runs = runs
         rows = []
         for row in ERROR_ROWS:
-            record = runs[row.function.__name__].record
-            error = record.error or f"ended: {record.ended.split(';')[0]}"
-            context_state = "lost" if record.sticky or record.ended else "lives"
-            raising_line = record.raised.text if record.raised else NO_VALUE_MARK
+            run_record = runs[row.function.__name__].record
+            error = run_record.error or f"ended: {run_record.ended.split(';')[0]}"
+            context_state = "lost" if run_record.sticky or run_record.ended else "lives"
+            raising_line = run_record.raised.text if run_record.raised else NO_VALUE_MARK
             name = row.function.__name__.replace("_", " ")
             first_line = error.split("\n", 1)[0]
             rows.append(
                 (
                     name,
                     first_line if len(first_line) < 70 else f"{first_line[:69]}…",
-                    str(record.status or NO_VALUE_MARK),
+                    str(run_record.status or NO_VALUE_MARK),
                     raising_line[:44],
                     context_state,
                     row.remedy,

@@ -90,20 +90,20 @@ class Stray:
         return self.describe()
 
     def _repr_html_(self) -> str:
-        scale = (_PICTURE_WIDTH - 20) / (self._end - self._start)
-        elements = []
+        px_per_byte = (_PICTURE_WIDTH - 20) / (self._end - self._start)
+        svg_elements = []
         for name, array in self._arrays.items():
-            array_x = 10 + (array.data.ptr - self._start) * scale
-            width = array.nbytes * scale
+            array_x = 10 + (array.data.ptr - self._start) * px_per_byte
+            width = array.nbytes * px_per_byte
             label = html.escape(f"{name} ({array.size:,} × {array.itemsize} B)")
-            elements.append(
+            svg_elements.append(
                 f'<rect x="{array_x:.1f}" y="60" width="{width:.1f}" height="{_ROW_HEIGHT}" fill="none" '
                 f'stroke="currentColor"/><text x="{array_x + 6:.1f}" y="{60 + _ROW_HEIGHT / 2 + 4}" '
                 f'font-size="12" fill="currentColor">{label}</text>'
             )
-        arrow_x = 10 + (self._address - self._start) * scale
+        arrow_x = 10 + (self._address - self._start) * px_per_byte
         arrow_start_x = _PICTURE_WIDTH / 2 - 60
-        elements.append(
+        svg_elements.append(
             f'<text x="10" y="18" font-size="12" fill="currentColor">{html.escape(self._thread_text)}</text>'
             f'<text x="10" y="34" font-size="12" fill="currentColor">'
             f"uses {self._target_name}[{self._element_index:,}], "
@@ -115,7 +115,7 @@ class Stray:
         )
         return (
             f'<svg role="img" aria-label="{html.escape(self.describe())}" viewBox="0 0 {_PICTURE_WIDTH} 116" '
-            f'width="{_PICTURE_WIDTH}">{"".join(elements)}</svg>'
+            f'width="{_PICTURE_WIDTH}">{"".join(svg_elements)}</svg>'
         )
 
 

@@ -136,9 +136,9 @@ def draw_scan_case(data: Draw, size: Any, block: Dim3) -> Case:
 def _make_scan_case(prefix_sums: Any, block: Dim3) -> Case:
     """Make a scan whose results are `sums`; the last of `sums` is the total."""
     blocks = draw.blocks_for(prefix_sums.size - 1, block[0])
-    state = np.zeros(2 * blocks + 2, np.int32)
+    scan_state = np.zeros(2 * blocks + 2, np.int32)
     x = np.diff(prefix_sums).astype(np.int32)
-    return Case(blocks, {"x": x, "state": state, "n": x.size}, {"y": prefix_sums[:-1].astype(np.int32)})
+    return Case(blocks, {"x": x, "state": scan_state, "n": x.size}, {"y": prefix_sums[:-1].astype(np.int32)})
 
 
 def _make_extreme_sums_case(data: Draw, size: Any, block: Dim3) -> Case:
@@ -238,9 +238,9 @@ _PLAIN_ROWS = 2
 def draw_softmax_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the softmax of rows. Some rows contain only -infinity."""
     rows, cols = size
-    offset = data.rng.choice((0, 0, 100, -100, 3000, -30_000, -1e31), (rows, 1))
-    offset[:_PLAIN_ROWS] = 0
-    x = data.rng.uniform(-2, 2, size) + offset
+    row_offsets = data.rng.choice((0, 0, 100, -100, 3000, -30_000, -1e31), (rows, 1))
+    row_offsets[:_PLAIN_ROWS] = 0
+    x = data.rng.uniform(-2, 2, size) + row_offsets
     is_rising = data.rng.random(rows) < 0.3  # every element is the largest so far
     x[is_rising] = np.sort(x[is_rising], axis=1)
     is_steep = data.rng.random(rows) < 0.2

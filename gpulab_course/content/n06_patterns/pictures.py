@@ -82,13 +82,17 @@ def scan_steps(values: Sequence[int]) -> Picture:
         The numbers; at most 16, so that the picture can be read.
     """
     value_count = len(values)
-    rows = [np.array(values)]
+    sums_by_step = [np.array(values)]
     distances: list[int] = []
     while (distance := 1 << len(distances)) < value_count:
         distances.append(distance)
-        rows.append(rows[-1] + np.concatenate((np.zeros(distance, int), rows[-1][:-distance])))
-    figure, axes = empty_axes(1.05 * len(rows), (-2.3, value_count + 0.1), (-0.15, 2 * len(rows) - 0.9))
-    for step, row in enumerate(rows):
+        sums_by_step.append(
+            sums_by_step[-1] + np.concatenate((np.zeros(distance, int), sums_by_step[-1][:-distance]))
+        )
+    figure, axes = empty_axes(
+        1.05 * len(sums_by_step), (-2.3, value_count + 0.1), (-0.15, 2 * len(sums_by_step) - 0.9)
+    )
+    for step, row in enumerate(sums_by_step):
         draw_text(axes, -2.25, 2 * step + 0.5, "start" if step == 0 else f"distance {distances[step - 1]}")
         for i, value in enumerate(row):
             is_done = i < 1 << step
@@ -96,7 +100,7 @@ def scan_steps(values: Sequence[int]) -> Picture:
             if step and i >= distances[step - 1]:
                 start = (i - distances[step - 1] + 0.5, 2 * step - 1)
                 draw_arrow(axes, start, (i + 0.42, 2 * step), "accent")
-    last_row_text = ", ".join(str(value) for value in rows[-1])
+    last_row_text = ", ".join(str(value) for value in sums_by_step[-1])
     return Picture.of(
         figure,
         f"{len(distances)} steps for {value_count} numbers. In the step with distance d, each element adds "

@@ -38,7 +38,7 @@ def possible_results(program: Callable[[Any], Any], orders: int = 5) -> list[Any
     seeds = {}
     for seed in range(orders):
         with session.use_bench_device() as bench:
-            order = bench.machine.stream_order("random", seed) if seed else nullcontext()
-            with order:
+            stream_order = bench.machine.stream_order("random", seed) if seed else nullcontext()
+            with stream_order:
                 seeds[program(bench.cp)] = seed
     return list(seeds)

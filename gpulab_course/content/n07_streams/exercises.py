@@ -262,9 +262,9 @@ def make_conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     """Return a test case with numbers from 0 to 1, a range that the kernel of `work.simmer` preserves."""
     n, round_count = size
     x = data.rng.random(n, dtype=np.float32)
-    step = partial(work.simmer, rounds=round_count)
+    simmer_step = partial(work.simmer, rounds=round_count)
     label = f"conveyor(x, y, step) with {n:,} elements"
-    return ProgramCase((x, step), work.simmer_by_numpy(x, round_count), label=label, place="host")
+    return ProgramCase((x, simmer_step), work.simmer_by_numpy(x, round_count), label=label, place="host")
 
 
 def call_with_pinned_arrays(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any:
@@ -286,13 +286,13 @@ def conveyor(x: Any, y: Any, step: Any, pieces: int = 8) -> Any:
     """The reference solution, which distributes the pieces of the array over three streams in turn."""
     cp = session.cp()
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(3)]
-    size = max(1, -(-x.size // pieces))
-    for chunk_index, start in enumerate(range(0, x.size, size)):
+    chunk_size = max(1, -(-x.size // pieces))
+    for chunk_index, start in enumerate(range(0, x.size, chunk_size)):
         with streams[chunk_index % 3]:
-            device_chunk = cp.empty(x[start : start + size].shape, dtype=x.dtype)
-            device_chunk.set(x[start : start + size])
+            device_chunk = cp.empty(x[start : start + chunk_size].shape, dtype=x.dtype)
+            device_chunk.set(x[start : start + chunk_size])
             step(device_chunk)
-            device_chunk.get(out=y[start : start + size], blocking=False)
+            device_chunk.get(out=y[start : start + chunk_size], blocking=False)
     for stream in streams:
         stream.synchronize()
     return y

@@ -99,8 +99,8 @@ def clock_spans(no_wait_ms: float, with_wait_ms: float, events_ms: float, origin
         axes.plot([start, stop], [row, row], color=find_hex(colour), marker="|", markersize=12, linewidth=2)
         label = f"{stop - start:.1f} µs"
         axes.annotate(label, (stop, row), (8, 0), textcoords="offset points", va="center", fontsize=9)
-    names = ("host", "GPU", "1: host, no wait", "2: host, with a wait", "3: two events")
-    axes.set_yticks(range(5), names, fontsize=9)
+    row_names = ("host", "GPU", "1: host, no wait", "2: host, with a wait", "3: two events")
+    axes.set_yticks(range(5), row_names, fontsize=9)
     axes.set_ylim(4.6, -0.9)
     axes.set_xlim(-0.005 * end_us, 1.15 * end_us)
     axes.set_xlabel("µs since the call of the launch", fontsize=9)
@@ -117,7 +117,7 @@ def clock_spans(no_wait_ms: float, with_wait_ms: float, events_ms: float, origin
     )
 
 
-def conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
+def run_conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
     """Copy an array to the device, process it and copy it back, all in pieces, and return the timeline.
 
     Parameters
@@ -216,7 +216,7 @@ class Conveyor(SteeredTimeline):
     waits = traitlets.Int(1).tag(sync=True)
 
     def __init__(self, pieces: int = 1) -> None:
-        self._timelines = {(pieces, 1, 1): conveyor(pieces)}
+        self._timelines = {(pieces, 1, 1): run_conveyor(pieces)}
         self._session_context = session.bind_current_device()
         super().__init__(self._timelines[pieces, 1, 1])
         self.pieces = pieces
@@ -233,7 +233,7 @@ class Conveyor(SteeredTimeline):
         key = (pieces, int(pinned), int(waits))
         if key not in self._timelines:
             with self._session_context():
-                self._timelines[key] = conveyor(pieces, pinned, waits)
+                self._timelines[key] = run_conveyor(pieces, pinned, waits)
         return self._timelines[key]
 
     def describe_settings(self) -> str:

@@ -64,14 +64,14 @@ def _format_us(time_us: float) -> str:
 def rates() -> MeasurementTable:
     """Return a table of copy rates by size, for pageable and pinned memory in both directions."""
     recording = load_recordings()["h200"]
-    kinds = ("HtoD pinned", "DtoH pinned", "HtoD pageable", "DtoH pageable")
+    copy_kinds = ("HtoD pinned", "DtoH pinned", "HtoD pageable", "DtoH pageable")
     rows = [
-        (size(size_bytes), *(f"{recording['rates'][kind][index]:.1f} GB/s" for kind in kinds))
+        (size(size_bytes), *(f"{recording['rates'][kind][index]:.1f} GB/s" for kind in copy_kinds))
         for index, size_bytes in enumerate(recording["sizes"])
     ]
-    names = ("pinned to device", "pinned to host", "pageable to device", "pageable to host")
+    copy_names = ("pinned to device", "pinned to host", "pageable to device", "pageable to host")
     return MeasurementTable(
-        "Rates of copies", ("size", *names), rows, recording["rates"], _make_provenance(recording)
+        "Rates of copies", ("size", *copy_names), rows, recording["rates"], _make_provenance(recording)
     )
 
 
@@ -108,7 +108,7 @@ def frameworks() -> MeasurementTable:
 
 def managed() -> MeasurementTable:
     """Return a table of access times to 64 MiB of managed memory, by the host and by kernels of two GPUs."""
-    steps = {
+    key_of_step = {
         "kernel, all in device memory": "device memory, kernel",
         "kernel, pages on the host": "kernel, pages on the host",
         "the same kernel again": "kernel again",
@@ -121,7 +121,7 @@ def managed() -> MeasurementTable:
     recordings = [load_recordings()[name] for name in ("h200", "h100")]
     rows = [
         (step, *(_format_us(recording["managed"][key]) for recording in recordings))
-        for step, key in steps.items()
+        for step, key in key_of_step.items()
     ]
     return MeasurementTable(
         "64 MiB of managed memory",
@@ -246,16 +246,18 @@ def from_file() -> MeasurementTable:
 
 def _measure_or_load(module: str, key: str) -> tuple[Any, Provenance]:
     """Measure with a module in a separate process on a GPU, or return the recorded result."""
-    choice = session.which_device()
-    if choice.kind != "virtual":
+    device_choice = session.which_device()
+    if device_choice.kind != "virtual":
         command = [sys.executable, "-m", module]
         try:
             process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S)
-            return json.loads(process.stdout.splitlines()[-1]), Provenance("measured", choice.device, "")
+            return json.loads(process.stdout.splitlines()[-1]), Provenance(
+                "measured", device_choice.device, ""
+            )
         except (subprocess.SubprocessError, ValueError, IndexError) as error:
             error_lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
             print(
-                f"On this {choice.device} it failed: "
+                f"On this {device_choice.device} it failed: "
                 f"{error_lines[-1] if error_lines else type(error).__name__}"
             )
     recording = load_recordings()["h200"]

@@ -40,5 +40,5 @@ def managed(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
 def mapped(host: Any) -> Any:
     """Return a device array that shares the memory of a pinned NumPy array."""
     cp = session.cp()
-    memory = cp.cuda.UnownedMemory(host.ctypes.data, host.nbytes, host)
-    return cp.ndarray(host.shape, host.dtype, cp.cuda.MemoryPointer(memory, 0))
+    pinned_memory = cp.cuda.UnownedMemory(host.ctypes.data, host.nbytes, host)
+    return cp.ndarray(host.shape, host.dtype, cp.cuda.MemoryPointer(pinned_memory, 0))

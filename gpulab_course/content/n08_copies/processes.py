@@ -37,11 +37,13 @@ def measure() -> dict[str, Any]:
     """
     import cupy as cp
 
-    memory = cp.cuda.Memory(4 * ELEMENTS)  # a separate cudaMalloc, because a handle is for a whole allocation
-    x = cp.ndarray(ELEMENTS, cp.float32, cp.cuda.MemoryPointer(memory, 0))
+    device_memory = cp.cuda.Memory(
+        4 * ELEMENTS
+    )  # a separate cudaMalloc, because a handle is for a whole allocation
+    x = cp.ndarray(ELEMENTS, cp.float32, cp.cuda.MemoryPointer(device_memory, 0))
     x.fill(1)
     cp.cuda.Device().synchronize()
-    ipc_handle = cp.cuda.runtime.ipcGetMemHandle(memory.ptr)
+    ipc_handle = cp.cuda.runtime.ipcGetMemHandle(device_memory.ptr)
     start_s = time.perf_counter()
     child = subprocess.run(
         [sys.executable, "-c", CHILD_CODE],
@@ -57,7 +59,7 @@ def measure() -> dict[str, Any]:
         "sum there": float(child_sum),
         "sum here": float(x.sum()),
         "address there": child_address,
-        "address here": hex(memory.ptr),
+        "address here": hex(device_memory.ptr),
         "took_s": round(time.perf_counter() - start_s, 2),
     }
 

@@ -57,30 +57,35 @@ def _measure_in(folder: Path) -> dict[str, Any]:
     import cupy as cp
 
     library, library_name = _load_cufile()
-    result: dict[str, Any] = {
+    measurements: dict[str, Any] = {
         "library": library_name,
         "kernel module": Path("/proc/driver/nvidia-fs").exists(),
     }
-    result |= {"mode": "as cuFile chose", "from": "the disk: dropped from the page cache before each read"}
-    data = np.random.default_rng(1).random(FILE_BYTES // 4, np.float32)
+    measurements |= {
+        "mode": "as cuFile chose",
+        "from": "the disk: dropped from the page cache before each read",
+    }
+    file_contents = np.random.default_rng(1).random(FILE_BYTES // 4, np.float32)
     path = folder / "data.bin"
     x = cp.zeros(FILE_BYTES // 4, cp.float32)
-    data.tofile(path)
+    file_contents.tofile(path)
     if library is not None:
-        result["open"] = int(library.cuFileDriverOpen().error)
-        result |= _read_by_cufile(cp, library, path, x)
-        result["right"] = bool((x.get() == data).all())
-    result["by NumPy"] = []
+        measurements["open"] = int(library.cuFileDriverOpen().error)
+        measurements |= _read_by_cufile(cp, library, path, x)
+        measurements["right"] = bool((x.get() == file_contents).all())
+    measurements["by NumPy"] = []
     for _ in range(_REPEAT_COUNT):
         _drop_from_page_cache(path)
         start_s = time.perf_counter()
         cp.asarray(np.fromfile(path, np.float32), blocking=True)
-        result["by NumPy"].append(round((time.perf_counter() - start_s) * 1e3, 2))
+        measurements["by NumPy"].append(round((time.perf_counter() - start_s) * 1e3, 2))
     log_lines = [
         line for log_file in folder.glob("cufile*.log") for line in log_file.read_text().splitlines()
     ]
-    result["errors"] = [line.split("ERROR")[-1].strip()[:120] for line in log_lines if "ERROR" in line][:6]
-    return result
+    measurements["errors"] = [line.split("ERROR")[-1].strip()[:120] for line in log_lines if "ERROR" in line][
+        :6
+    ]
+    return measurements
 
 
 def _drop_from_page_cache(path: Path) -> None:

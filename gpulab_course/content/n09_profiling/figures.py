@@ -104,17 +104,17 @@ class BusySms(Steered):
 
     def draw(self) -> Box:
         sms = self._record.sms or 1
-        names = ("GPU utilization", "SMs active", "occupancy")
+        bar_names = ("GPU utilization", "SMs active", "occupancy")
         colours = ("muted", "accent", "tail")
         rows = [
             {"label": name, "share": value / 100, "value": f"{number(value, 2)} %", "colour": colour}
-            for name, value, colour in zip(names, self._compute_medians(), colours, strict=True)
+            for name, value, colour in zip(bar_names, self._compute_medians(), colours, strict=True)
         ]
         active_sms = round(self._compute_medians()[1] / 100 * sms)  # no counter shows which SMs are active
         index = np.arange(sms)
         x = index % _COLUMN_COUNT
         y = index // _COLUMN_COUNT * float(_CELL_SIDE_PX)
-        cells = Rects(
+        sm_cells = Rects(
             x * 1.0,
             x + 1.0,
             y,
@@ -126,7 +126,7 @@ class BusySms(Steered):
         height = float(y.max()) + _CELL_SIDE_PX
         return column(
             bars(rows, label=0.2),
-            plot(height, (0, _COLUMN_COUNT), cells, label=f"{active_sms} of {sms} SMs active"),
+            plot(height, (0, _COLUMN_COUNT), sm_cells, label=f"{active_sms} of {sms} SMs active"),
             words(f"{active_sms} of {sms} SMs", "note"),
         )
 

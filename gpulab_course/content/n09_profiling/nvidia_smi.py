@@ -10,8 +10,8 @@ from gpulab.views.tables import Table
 
 def wrote(tool: str) -> Table:
     """Return a table of the recorded output of ``nvidia-smi dmon`` or a query, with one line per phase."""
-    text = resources.files(__package__).joinpath("smi.json").read_text(encoding="utf-8")
-    data = json.loads(text)
-    rows = tuple((phase, *cells) for phase, cells in data[tool]["rows"])
-    title = f"{data[tool]['command']}, recorded on {data['device']} ({data['date']})"
-    return Table(title, ("phase", *data[tool]["headings"]), rows)
+    recording_text = resources.files(__package__).joinpath("smi.json").read_text(encoding="utf-8")
+    recording = json.loads(recording_text)
+    rows = tuple((phase, *cells) for phase, cells in recording[tool]["rows"])
+    title = f"{recording[tool]['command']}, recorded on {recording['device']} ({recording['date']})"
+    return Table(title, ("phase", *recording[tool]["headings"]), rows)

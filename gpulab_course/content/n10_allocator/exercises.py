@@ -99,14 +99,14 @@ def judge_after_one(answer: Answer) -> str:
     large_size = 2 * MIB * int(rng.integers(6, 40))
     offsets = (-1, 1, 512, 513, MIB - 512, MIB, MIB + 512)
     edge_sizes = [size - offset for size in (20 * MIB, large_size) for offset in offsets]
-    sizes = [
+    request_sizes = [
         0,
         *_EDGE_SIZES_BYTES,
         *edge_sizes,
         *(int(n) for n in rng.integers(1, 64 * MIB, 40)),
         *map(int, rng.integers(1, MIB, 20)),
     ]
-    for size in sizes:
+    for size in request_sizes:
         result = call(answer, size, name="after_one")
         expected_parts = after_one(size)
         result_parts = parts_of(result)
@@ -169,14 +169,14 @@ def draw_scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
 
 def make_scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:
     """Return a test case with numbers that are far apart, equal, or all of one sign."""
-    n, factor = size
-    x = random_data.whole(n, -1000, 1000) * np.float32(factor)
+    n, scale_factor = size
+    x = random_data.whole(n, -1000, 1000) * np.float32(scale_factor)
     if n == 33:
         x[:] = -7.25
-    elif factor < 0:
+    elif scale_factor < 0:
         x = (1 + np.abs(x)) * np.float32(-1 if n < 1000 else 1)
     elif n > 1:
-        x[:2] = -1000 * factor, min(0.1, 1000 * factor)
+        x[:2] = -1000 * scale_factor, min(0.1, 1000 * scale_factor)
     x64 = x.astype(np.float64)
     minimum = x64.min()
     maximum = x64.max()

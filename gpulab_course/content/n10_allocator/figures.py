@@ -136,8 +136,8 @@ def reused(doubled_address: int, z_address: int) -> Picture:
     )
     for row, x, width, text, colour in boxes:
         draw_box(axes, x, rows[row], width, 8, colour, text, fontsize=9)
-    result = "the same memory at the same time" if is_race else "different memory"
-    draw_text(axes, 58, 40.5, f"orange: {result}" if is_race else result, ha="center")
+    result_text = "the same memory at the same time" if is_race else "different memory"
+    draw_text(axes, 58, 40.5, f"orange: {result_text}" if is_race else result_text, ha="center")
     draw_text(axes, 17, 40.5, "time →", "muted")
     return Picture.of(
         figure,

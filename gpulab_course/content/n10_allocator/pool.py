@@ -268,7 +268,7 @@ def replay_requests(
         value, and the driver calls during the request. `pool_rules` checks the entries.
     """
     drivers = DriverModel(1 << 40), DriverModel(1 << 44)
-    log: list[tuple[Any, ...]] = []
+    call_log: list[tuple[Any, ...]] = []
     pools: list[Any] = []
     addresses: dict[int, Any] = {}
 
@@ -280,15 +280,15 @@ def replay_requests(
             return_value = function(*arguments)
         except Exception as error:
             error_text = describe_error(error)
-        log.append((error_text, return_value, driver.calls[first_call:]))
+        call_log.append((error_text, return_value, driver.calls[first_call:]))
         return return_value
 
     for driver in drivers:
         pools.append(record_call(driver, make_pool, driver))
-        log[-1] = log[-1][0], None, log[-1][2]
+        call_log[-1] = call_log[-1][0], None, call_log[-1][2]
     for request in requests:
-        if log[-1][0] and (
-            len(log) <= len(drivers) or requests[len(log) - len(drivers) - 1].kind != "refuse"
+        if call_log[-1][0] and (
+            len(call_log) <= len(drivers) or requests[len(call_log) - len(drivers) - 1].kind != "refuse"
         ):
             break
         driver = drivers[request.pool]
@@ -306,4 +306,4 @@ def replay_requests(
         else:
             address = addresses[request.number] + (request.size if request.kind == "refuse" else 0)
             record_call(driver, lambda *a, pool=pool: pool.free(*a), address)
-    return log
+    return call_log

@@ -393,11 +393,11 @@ def draws(source: str, seed: int, rounds: int, n: int) -> Any:
     noise_kernel, advance_kernel = (cp.RawKernel(source, name) for name in ("noise", "advance"))
     round_number = cp.zeros(1, dtype=cp.uint32)
     round_numbers = cp.empty(n, dtype=cp.uint32)
-    rows = cp.empty((rounds, n), dtype=cp.uint32)
-    shape = (-(-n // 256),), (256,)
+    noise_rows = cp.empty((rounds, n), dtype=cp.uint32)
+    launch_shape = (-(-n // 256),), (256,)
 
     def draw_round() -> None:
-        noise_kernel(*shape, (round_number, np.uint32(seed), round_numbers, np.int32(n)))
+        noise_kernel(*launch_shape, (round_number, np.uint32(seed), round_numbers, np.int32(n)))
         advance_kernel((1,), (1,), (round_number,))
 
     draw_round()
@@ -410,9 +410,9 @@ def draws(source: str, seed: int, rounds: int, n: int) -> Any:
         graph = stream.end_capture()
         for index in range(rounds):
             graph.launch(stream)
-            rows[index] = round_numbers
+            noise_rows[index] = round_numbers
     stream.synchronize()
-    return rows
+    return noise_rows
 
 
 EXERCISES = (

@@ -108,20 +108,20 @@ def in_a_capture(work: Callable[[Any], Any], *, mode: str = "relaxed", blocking:
     stream = cuda.Stream(non_blocking=not blocking)
     with stream:
         stream.begin_capture(getattr(cuda.runtime, MODES[mode]))
-        outcome = "captured"
+        outcome_text = "captured"
         suffix = ""
         try:
             work(stream)
         except Exception as error:
-            outcome = f"{type(error).__name__}: {str(error).split('. ')[0].splitlines()[0].rstrip('.')}"
+            outcome_text = f"{type(error).__name__}: {str(error).split('. ')[0].splitlines()[0].rstrip('.')}"
         try:
             stream.end_capture()
         except Exception:
             suffix = "; the capture is lost"
-    return outcome + suffix
+    return outcome_text + suffix
 
 
-def forty(x: Any) -> None:
+def launch_forty_kernels(x: Any) -> None:
     """Launch forty kernels that add 1 to every element."""
     cp = session.cp()
     for _ in range(40):
@@ -135,14 +135,14 @@ def record_timelines(elements: int) -> tuple[Timeline, Timeline]:
     stream = cp.cuda.Stream(non_blocking=True)
     cp.cuda.get_current_stream().synchronize()
     with stream:
-        forty(x)
+        launch_forty_kernels(x)
         stream.begin_capture()
-        forty(x)
+        launch_forty_kernels(x)
         graph = stream.end_capture()
         graph.launch(stream)
         stream.synchronize()
         with timeline() as eager_timeline:
-            forty(x)
+            launch_forty_kernels(x)
             stream.synchronize()
         with timeline() as graph_timeline:
             graph.launch(stream)

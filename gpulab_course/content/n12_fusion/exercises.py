@@ -199,9 +199,9 @@ def draw_softmax_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     steep_rows = random_data.rng.random(rows) < 0.3
     x[steep_rows] += np.linspace(0, 150, columns)[:: random_data.rng.choice((1, -1))]
     x = np.rint(x).astype(np.float32) if random_data.kind == draw.DUPLICATES else x.astype(np.float32)
-    scale = np.float32(random_data.rng.choice((0.125, 0.5, 1, 2)))
+    score_scale = np.float32(random_data.rng.choice((0.125, 0.5, 1, 2)))
     bias = random_data.rng.uniform(-4, 4, columns).astype(np.float32)
-    return _make_softmax_case(x, scale, bias)
+    return _make_softmax_case(x, score_scale, bias)
 
 
 def _make_softmax_case(x: Any, scale: Any, bias: Any) -> Case:
@@ -585,10 +585,10 @@ def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
 def _group_steps(steps: Sequence[Step]) -> list[list[Step]]:
     """Divide a program into kernels, and return the steps of each kernel."""
     step_groups: list[list[Step]] = []
-    memory = _find_memory_of_steps(steps)
+    array_of_value = _find_memory_of_steps(steps)
     for index, step in enumerate(steps):
         candidate = [*step_groups[-1], step] if step_groups else [step]
-        if step_groups and not _make_conflict_text(candidate, steps[index + 1 :], memory):
+        if step_groups and not _make_conflict_text(candidate, steps[index + 1 :], array_of_value):
             step_groups[-1] = candidate
         else:
             step_groups.append([step])

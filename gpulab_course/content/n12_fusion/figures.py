@@ -24,16 +24,16 @@ def recorded() -> dict[str, Any]:
 
 def factors() -> Table:
     """Return a table of the speedup of one fused kernel over several kernels, by the number of elements."""
-    rows = recorded()["passes"]
-    lengths = sorted({row["n"] for row in rows})
-    pass_counts = sorted({row["passes"] for row in rows})
-    speedups = {(row["n"], row["passes"]): row["ops_us"] / row["one_us"] for row in rows}
-    cells = [
+    pass_rows = recorded()["passes"]
+    lengths = sorted({row["n"] for row in pass_rows})
+    pass_counts = sorted({row["passes"] for row in pass_rows})
+    speedups = {(row["n"], row["passes"]): row["ops_us"] / row["one_us"] for row in pass_rows}
+    table_rows = [
         (f"{elements:,} elements", *(f"{speedups[elements, passes]:.1f}" for passes in pass_counts))
         for elements in lengths
     ]
     headings = ("passes", *map(str, pass_counts))
-    return Table(f"How many times as fast one kernel is, {H200.label}", headings, tuple(cells))
+    return Table(f"How many times as fast one kernel is, {H200.label}", headings, tuple(table_rows))
 
 
 def factor(passes: int, elements: int) -> float:

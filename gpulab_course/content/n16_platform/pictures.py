@@ -142,22 +142,22 @@ def bulk_copy(tile_bytes: int = 8192) -> Picture:
     """Draw a cluster of two blocks, and the steps of a bulk copy to the first block's shared memory."""
     figure, axes = empty_axes(4.4, (0, 7.6), (0, 4.4), margin=0)
 
-    def box(x: float, y: float, width: float, height: float, text: str, colour: str) -> None:
+    def draw_labelled_box(x: float, y: float, width: float, height: float, text: str, colour: str) -> None:
         draw_box(axes, x, y, width, height, colour, text, edge="muted", text_colour="fg", fontsize=9)
 
-    box(0.15, 0.35, 4.75, 2.75, "", "panel")
+    draw_labelled_box(0.15, 0.35, 4.75, 2.75, "", "panel")
     draw_text(axes, 0.3, 0.2, "block 0, on one SM", weight="bold")
-    box(5.5, 0.35, 1.95, 2.75, "", "panel")
+    draw_labelled_box(5.5, 0.35, 1.95, 2.75, "", "panel")
     draw_text(axes, 5.6, 0.2, "block 1, on another SM", weight="bold")
-    box(0.3, 0.55, 1.35, 0.6, "thread 0", "accent-pale")
-    box(3.35, 0.55, 1.4, 0.6, "all threads", "accent-pale")
-    box(0.3, 1.85, 1.35, 1.05, "bulk copy\nengine (TMA)", "warn-pale")
-    box(2.45, 1.85, 2.3, 1.05, "", "good-pale")
+    draw_labelled_box(0.3, 0.55, 1.35, 0.6, "thread 0", "accent-pale")
+    draw_labelled_box(3.35, 0.55, 1.4, 0.6, "all threads", "accent-pale")
+    draw_labelled_box(0.3, 1.85, 1.35, 1.05, "bulk copy\nengine (TMA)", "warn-pale")
+    draw_labelled_box(2.45, 1.85, 2.3, 1.05, "", "good-pale")
     draw_text(axes, 3.2, 2.02, "shared memory", ha="center", fontsize=9)
-    box(2.55, 2.2, 0.85, 0.55, "tile", "good")
-    box(3.55, 2.2, 1.1, 0.55, f"barrier:\n{tile_bytes:,} B", "good")
-    box(5.65, 1.85, 1.65, 1.05, "shared memory", "good-pale")
-    box(0.15, 3.55, 7.3, 0.6, "L2 and memory: the array", "grid")
+    draw_labelled_box(2.55, 2.2, 0.85, 0.55, "tile", "good")
+    draw_labelled_box(3.55, 2.2, 1.1, 0.55, f"barrier:\n{tile_bytes:,} B", "good")
+    draw_labelled_box(5.65, 1.85, 1.65, 1.05, "shared memory", "good-pale")
+    draw_labelled_box(0.15, 3.55, 7.3, 0.6, "L2 and memory: the array", "grid")
     draw_arrow(axes, (0.975, 1.15), (0.975, 1.85))
     draw_text(axes, 1.05, 1.5, "1 requests the tile", fontsize=9)
     draw_arrow(axes, (0.975, 3.55), (0.975, 2.9))

@@ -139,11 +139,11 @@ def _draw_launches(
     Memory-bound and compute-bound kernels alternate; one of the trials has no DRAM traffic.
     """
     format_name = list(_PEAK_GFLOPS_OF_FORMAT)[trial % 3]
-    scale = float(rng.uniform(0.1, 2.0))
+    device_scale = float(rng.uniform(0.1, 2.0))
     device: dict[str, Any] = {
         "gbps": round(float(rng.uniform(200, 8000)), 1),
         "gflops": {
-            name: round(scale * peak * float(rng.uniform(0.5, 1.5)), 1)
+            name: round(device_scale * peak * float(rng.uniform(0.5, 1.5)), 1)
             for name, peak in _PEAK_GFLOPS_OF_FORMAT.items()
         },
     }

@@ -143,7 +143,7 @@ def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Ke
 
     def wrap_case_maker(make_case: Callable[..., Case]) -> Callable[..., Case]:
         @wraps(make_case)
-        def case(random_data: Draw, size: Any, _block: Dim3) -> Case:
+        def make_own_case(random_data: Draw, size: Any, _block: Dim3) -> Case:
             reference_case = make_case(random_data, size, reference_block)
             reference_case.block = reference_block
             if blocks_of is None:
@@ -155,7 +155,7 @@ def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Ke
                 shipped=reference_case,
             )
 
-        return case
+        return make_own_case
 
     measured_launch = kernel_exercise.measured
     draw_launches = measured_launch.drawn
