@@ -44,8 +44,8 @@ class RingBuffer:
         """
         with self._lock:
             capacity = len(self._rows)
-            start = max(0, number, self.added - capacity)
-            return self._rows[np.arange(start, self.added) % capacity]
+            first_row = max(0, number, self.added - capacity)
+            return self._rows[np.arange(first_row, self.added) % capacity]
 
 
 def check_rate(rate_hz: float) -> float:

@@ -115,7 +115,7 @@ def _show_error(
             shell.showtraceback((error_type, error, tb), tb_offset=tb_offset)
             return
         own_traceback = error.__traceback__
-        lines = shell.InteractiveTB.structured_traceback(
+        traceback_lines = shell.InteractiveTB.structured_traceback(
             error_type, error, own_traceback, tb_offset=tb_offset
         )
         long_lines = {
@@ -123,7 +123,7 @@ def _show_error(
             for line in f"{error_type.__name__}: {error}\n{advice}".split("\n")
             if len(line) > MAX_LINE_LENGTH
         }
-        error._render_traceback_ = lambda: [_wrap_messages(part, long_lines) for part in lines]  # type: ignore[attr-defined]
+        error._render_traceback_ = lambda: [_wrap_messages(part, long_lines) for part in traceback_lines]  # type: ignore[attr-defined]
         try:
             shell.showtraceback((error_type, error, own_traceback), tb_offset=tb_offset)
         finally:

@@ -64,8 +64,8 @@ def pipeline(
     ()
     """
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    position, warp = launch.warp_position(block_index, 0)
-    observation = Block(position, warp) if max_steps is None else Block(position, warp, max_steps)
+    block_position, warp = launch.warp_position(block_index, 0)
+    observation = Block(block_position, warp) if max_steps is None else Block(block_position, warp, max_steps)
     observed: session.ObservedRecord[BlockTrace | WarpTrace] = session.observe(launch, observation)
     if not isinstance(observed.record, BlockTrace):
         raise GpulabError(_NOT_REPLAYED_MESSAGE)

@@ -96,10 +96,10 @@ class _ParentCalls:
                     "that received it as an argument"
                 )
             _send(self._replies, self._nonce, encoded_call)
-            is_error, result = pickle.loads(_read(self._requests))
+            is_error, call_result = pickle.loads(_read(self._requests))
         if is_error:
-            raise result
-        return result
+            raise call_result
+        return call_result
 
 
 def _execute(function: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> tuple[Any, bytes]:

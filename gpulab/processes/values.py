@@ -140,10 +140,10 @@ def decode(data: bytes) -> Any:
     try:
         json_end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
         array_parts = io.BytesIO(data[json_end:])
-        value = _decode_tree(json.loads(data[_LENGTH_BYTES:json_end]), array_parts)
+        decoded_value = _decode_tree(json.loads(data[_LENGTH_BYTES:json_end]), array_parts)
         if array_parts.read(1):
             raise DamagedBytesError("there is more than one value")
-        return value
+        return decoded_value
     except DamagedBytesError:
         raise
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:

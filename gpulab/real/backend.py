@@ -86,15 +86,15 @@ class CudaBackend:
 
     def metrics(self) -> DeviceMetrics:
         if self._nvml is None:
-            reason = "NVML is not available on this machine"
-            return DeviceMetrics(self.provenance, 0, (Metric("NVML", None, why=reason),))
+            missing_reason = "NVML is not available on this machine"
+            return DeviceMetrics(self.provenance, 0, (Metric("NVML", None, why=missing_reason),))
         return self._nvml.metrics(self.provenance)
 
     def setup(self) -> DeviceMetrics:
         device_setup = () if self._nvml is None else self._nvml.setup()
         with self._device:
-            limits = driver_limits(cupy.cuda.runtime)
-        return DeviceMetrics(self.provenance, time.time_ns(), (*device_setup, *limits))
+            limit_metrics = driver_limits(cupy.cuda.runtime)
+        return DeviceMetrics(self.provenance, time.time_ns(), (*device_setup, *limit_metrics))
 
     def kernel_stats(self, kernel: Any) -> KernelStats:
         with self._device:

@@ -101,14 +101,16 @@ def copy_parameters(graph: Any, other: Any) -> None:
         Status 910, if the graphs differ in more than parameters.
     """
     driver = _import_driver()
-    status, *_ = driver.cuGraphExecUpdate(driver.CUgraphExec(graph.graphExec), driver.CUgraph(other.graph))
-    if int(status) == _ERROR_UPDATE_FAILURE:
+    update_status, *_ = driver.cuGraphExecUpdate(
+        driver.CUgraphExec(graph.graphExec), driver.CUgraph(other.graph)
+    )
+    if int(update_status) == _ERROR_UPDATE_FAILURE:
         # cuda-bindings gives no reason with this status.
         no_origin = Provenance("measured", "")
         raise _make_cuda_error(
-            status, read_graph(graph, no_origin).cannot_become(read_graph(other, no_origin))
+            update_status, read_graph(graph, no_origin).cannot_become(read_graph(other, no_origin))
         )
-    check_result((status,))
+    check_result((update_status,))
 
 
 def _read_handles(graph: Any) -> list[Any]:
@@ -190,13 +192,15 @@ def _read_parameters(function: Any, values: int) -> Iterator[NodeParameter]:
         value_address = ctypes.c_void_p.from_address(
             values + parameter_index * ctypes.sizeof(ctypes.c_void_p)
         ).value
-        data = ctypes.string_at(value_address or 0, size_bytes) if value_address else bytes(size_bytes)
+        parameter_bytes = (
+            ctypes.string_at(value_address or 0, size_bytes) if value_address else bytes(size_bytes)
+        )
         address_chunks = (
-            data[start : start + ADDRESS_BYTES]
+            parameter_bytes[start : start + ADDRESS_BYTES]
             for start in range(0, size_bytes - ADDRESS_BYTES + 1, ADDRESS_BYTES)
         )
         addresses = [int.from_bytes(address_data, "little") for address_data in address_chunks]
-        yield NodeParameter(data, int(offset), addresses=tuple(filter(_is_on_device, addresses)))
+        yield NodeParameter(parameter_bytes, int(offset), addresses=tuple(filter(_is_on_device, addresses)))
         parameter_index += 1
 
 

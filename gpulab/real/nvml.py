@@ -106,9 +106,10 @@ class NvmlDevice:
             "NVLinks that are up": None if {*link_states} <= {None} else float(sum(map(bool, link_states))),
             "GPM counters": None if gpm_support is None else "yes" if gpm_support.isSupportedDevice else "no",
         }
-        reason = "this NVML, device or virtual machine does not report it"
+        missing_reason = "this NVML, device or virtual machine does not report it"
         return tuple(
-            Metric(name, value, why=reason if value is None else "") for name, value in setup_values.items()
+            Metric(name, value, why=missing_reason if value is None else "")
+            for name, value in setup_values.items()
         )
 
     def metrics(self, provenance: Provenance) -> DeviceMetrics:

@@ -227,18 +227,18 @@ class RealWatcher:
 
     def _record_launch(self, name: str, arguments: list[Any], symbol: str) -> None:
         if name == "cuLaunchKernelEx":
-            config, function, values = arguments[:3]
+            config, function, parameter_addresses = arguments[:3]
             # CUlaunchConfig: seven numbers, then the stream.
             stream = c_void_p.from_address(ctypes.addressof(config.contents) + 32).value or 0
         else:
             function = arguments[0]
             stream = arguments[8] or 0
-            values = arguments[9]
-        if not values:
+            parameter_addresses = arguments[9]
+        if not parameter_addresses:
             return
         if self._kernels.is_from_cupy(function, symbol):
             touched_regions = self._kernels.find_accessed_regions(
-                function, symbol, read_parameters(self._driver, function, values)
+                function, symbol, read_parameters(self._driver, function, parameter_addresses)
             )
         else:
             self._guessed_kernels += 1
@@ -360,9 +360,9 @@ class RealWatcher:
         self._watch.note_allocation(self._device_id, address.contents.value, size)
 
     def _record_free(self, address: int | None) -> None:
-        size = self._kernels.segments.pop(address or 0, 0)
-        if size:
-            self._watch.note_release(self._device_id, address or 0, size, None)
+        segment_bytes = self._kernels.segments.pop(address or 0, 0)
+        if segment_bytes:
+            self._watch.note_release(self._device_id, address or 0, segment_bytes, None)
         elif address:
             self._watch.note_host_wait("device", self._make_stream_ref(_LEGACY_STREAM))
 

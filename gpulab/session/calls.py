@@ -20,16 +20,16 @@ def count_driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> t
         api_domain: frozenset(cupti.list_call_names(api_domain).values())
         for api_domain in (RUNTIME_API, DRIVER_API)
     }
-    names: Counter[str] = Counter()
+    call_counts: Counter[str] = Counter()
 
     def count_call(name: str, has_returned: bool, _: Any) -> None:
         if not has_returned:
-            names[name] += 1
+            call_counts[name] += 1
 
     with callbacks.subscribe_to_calls(cupti, domains, count_call):
         function(*args)
     api_domains = (RUNTIME_API, DRIVER_API)
     return tuple(
-        sort_queries_last((n, names[n]) for n in names if n in domains[api_domain])
+        sort_queries_last((n, call_counts[n]) for n in call_counts if n in domains[api_domain])
         for api_domain in api_domains
     )

@@ -112,13 +112,13 @@ def read_initial_watchdog() -> float | None:
     """Return the time limit in seconds from the environment variable ``GPULAB_WATCHDOG_S``, or None if it is
     not set.
     """
-    text = os.environ.get(WATCHDOG_VARIABLE, "").strip()
-    if not text:
+    seconds_text = os.environ.get(WATCHDOG_VARIABLE, "").strip()
+    if not seconds_text:
         return None
     try:
-        return check_watchdog(float(text))
+        return check_watchdog(float(seconds_text))
     except ValueError as error:
-        raise ValueError(f"{WATCHDOG_VARIABLE}={text} is not a number of seconds above 0.") from error
+        raise ValueError(f"{WATCHDOG_VARIABLE}={seconds_text} is not a number of seconds above 0.") from error
 
 
 def check_watchdog(seconds: float | None) -> float | None:

@@ -206,12 +206,12 @@ def backend() -> Backend:
         session = _find_session()
         if session.virtual is not None:
             return session.virtual
-        index = int(cp().cuda.Device().id)
-        if index not in session.real:
+        device_index = int(cp().cuda.Device().id)
+        if device_index not in session.real:
             from gpulab.real.backend import CudaBackend
 
-            session.real[index] = CudaBackend(index)
-        return session.real[index]
+            session.real[device_index] = CudaBackend(device_index)
+        return session.real[device_index]
 
 
 def make_program_lines() -> lines.ProgramLines:
@@ -354,8 +354,8 @@ def compute_peer_gbps(direct: bool) -> float:
 
     If `direct` is true, the copies use the link between the GPUs; otherwise, they pass through the host.
     """
-    info = backend().device_info()
-    return link_cost.peer_gbps(info, info, direct)
+    device_info = backend().device_info()
+    return link_cost.peer_gbps(device_info, device_info, direct)
 
 
 def find_step_prices() -> StepPrices:

@@ -219,9 +219,12 @@ class View(anywidget.AnyWidget, HasTables, Savable):
 
 def make_picture_bundle(image: bytes, text: str) -> Bundle:
     """Return the data and the metadata of a notebook output with a PNG image and its text."""
-    width, height = picture.read_nominal_size(image)
+    width_px, height_px = picture.read_nominal_size(image)
     data = {"text/plain": text, "image/png": base64.b64encode(image).decode("ascii")}
-    return data, {"image/png": {"width": width, "height": height, "alt": text}, **palette.LIGHT_METADATA}
+    return data, {
+        "image/png": {"width": width_px, "height": height_px, "alt": text},
+        **palette.LIGHT_METADATA,
+    }
 
 
 def close_widgets_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
@@ -233,9 +236,9 @@ def close_widgets_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
     from IPython.core.getipython import get_ipython
 
     shell: Any = get_ipython()
-    request: dict[str, Any] = getattr(shell, "get_parent", dict)() or {}
-    cell_id = request.get("metadata", {}).get("cellId")
-    message_id = request.get("header", {}).get("msg_id")
+    cell_request: dict[str, Any] = getattr(shell, "get_parent", dict)() or {}
+    cell_id = cell_request.get("metadata", {}).get("cellId")
+    message_id = cell_request.get("header", {}).get("msg_id")
     if not cell_id or not message_id:
         return
     open_widgets: list[tuple[str, str, anywidget.AnyWidget]] = []
@@ -256,8 +259,8 @@ def call_after_cell(work: Callable[[], object]) -> bool:
     from IPython.core.getipython import get_ipython
 
     shell: Any = get_ipython()
-    request: dict[str, Any] = getattr(shell, "get_parent", dict)() or {}
-    header = request.get("header", {})
+    cell_request: dict[str, Any] = getattr(shell, "get_parent", dict)() or {}
+    header = cell_request.get("header", {})
     if (
         header.get("msg_type") != "execute_request"
         or threading.current_thread() is not threading.main_thread()

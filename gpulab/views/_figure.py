@@ -226,14 +226,14 @@ class FigureView(HasTables, Savable):
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         light_png = self.png("light")
-        data = {
+        bundle_data = {
             "text/plain": repr(self),
             "text/html": self._make_html(light_png),
             "image/png": base64.b64encode(light_png).decode("ascii"),
         }
-        height = Image.open(io.BytesIO(light_png)).height // SHARPNESS
-        image_metadata = {"width": round(WIDTH_IN * DPI), "height": height, "alt": self.describe()}
-        return data, {"image/png": image_metadata, **palette.LIGHT_METADATA}
+        height_px = Image.open(io.BytesIO(light_png)).height // SHARPNESS
+        image_metadata = {"width": round(WIDTH_IN * DPI), "height": height_px, "alt": self.describe()}
+        return bundle_data, {"image/png": image_metadata, **palette.LIGHT_METADATA}
 
 
 def _make_data_url(png: bytes) -> str:

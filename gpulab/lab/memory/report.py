@@ -188,7 +188,7 @@ class _RecordedCall:
         times: list[int] = events.time_ns.tolist()
         live_blocks: dict[int, tuple[int, int, int, int]] = {}
         freed_addresses: set[int] = set()  # blocks from before the call that the call has freed
-        rows = list(
+        event_rows = list(
             zip(
                 events.actions.tolist(),
                 events.addresses.tolist(),
@@ -198,13 +198,13 @@ class _RecordedCall:
                 strict=True,
             )
         )
-        for event_index, (action, address, size, requested, stack) in enumerate(rows[:event_count]):
+        for event_index, (action, address, size, requested, stack) in enumerate(event_rows[:event_count]):
             if action == ALLOC:
                 live_blocks[address] = event_index, size, requested, stack
             elif action == FREE_COMPLETED and live_blocks.pop(address, None) is None:
                 freed_addresses.add(address)
         next_events: dict[int, int] = {}
-        for event_index, (action, address, *_) in enumerate(rows[event_count:], event_count):
+        for event_index, (action, address, *_) in enumerate(event_rows[event_count:], event_count):
             if action == FREE_COMPLETED:
                 next_events.setdefault(address, event_index)
         # Arrays, bytes and requested bytes of each block; a list is one group.
@@ -219,12 +219,12 @@ class _RecordedCall:
         groups_of_blocks = []
         for (stack, array_names, block_stay), blocks in blocks_by_group.items():
             source_line, call_stack = self._find_source_and_stack(stack)
-            names, sizes, requested_sizes = zip(*blocks, strict=True)
+            array_texts, sizes, requested_sizes = zip(*blocks, strict=True)
             groups_of_blocks.append(
                 AliveBlocks(
                     source=source_line,
                     stack=call_stack,
-                    arrays=array_names if names[1:] else names[0],
+                    arrays=array_names if array_texts[1:] else array_texts[0],
                     blocks=len(blocks),
                     size_bytes=sum(sizes),
                     requested_bytes=sum(requested_sizes),
@@ -232,11 +232,13 @@ class _RecordedCall:
                 )
             )
         unnamed_bytes = (self._memory_before.used_bytes or 0) - sum(
-            row[2] for row in rows[:event_count] if row[0] == FREE_COMPLETED and row[1] in freed_addresses
+            row[2]
+            for row in event_rows[:event_count]
+            if row[0] == FREE_COMPLETED and row[1] in freed_addresses
         )
         initial_blocks = partial(AliveBlocks, source=None, stack=(), stay="before the call")
         for arrays, size, requested in self._arrays.find_arrays_outside(
-            {row[1] for row in rows if row[0] == ALLOC} | freed_addresses
+            {row[1] for row in event_rows if row[0] == ALLOC} | freed_addresses
         ):
             if size <= unnamed_bytes:
                 groups_of_blocks.append(

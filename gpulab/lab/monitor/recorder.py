@@ -84,11 +84,11 @@ class LoadRecorder:
 
     def record(self) -> LoadSamples:
         """Return the recorded readings so far."""
-        time_ns, *columns = self.sampler.rows().T.copy()
+        time_ns, *reading_columns = self.sampler.rows().T.copy()
         return LoadSamples(
             provenance=self._provenance,
             time_ns=time_ns,
-            columns=dict(zip(LOAD_COLUMNS, columns, strict=True)),
+            columns=dict(zip(LOAD_COLUMNS, reading_columns, strict=True)),
             missing=dict(self._reader.missing),
             processes=self._reader.processes,
             sms=self._sms,

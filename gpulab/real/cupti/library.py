@@ -170,15 +170,15 @@ class Cupti:
         only once.
         """
         while self._full_buffers:
-            address, size = self._full_buffers.popleft()
+            address, valid_bytes = self._full_buffers.popleft()
             buffer = self._buffers.pop(address)
             offsets = []
-            record = c_void_p()
+            record_address = c_void_p()
             next_record = self._library.cuptiActivityGetNextRecord
-            record_pointer = byref(record)
-            while next_record(c_void_p(address), c_size_t(size), record_pointer) == _SUCCESS:
-                offsets.append((record.value or address) - address)
-            yield memoryview(buffer).cast("B")[:size], offsets
+            record_pointer = byref(record_address)
+            while next_record(c_void_p(address), c_size_t(valid_bytes), record_pointer) == _SUCCESS:
+                offsets.append((record_address.value or address) - address)
+            yield memoryview(buffer).cast("B")[:valid_bytes], offsets
 
     def _provide_buffer(self, buffer: Any, size: Any, records: Any) -> None:
         new_buffer = self._spare_buffers.pop() if self._spare_buffers else (c_uint64 * (_BUFFER_BYTES // 8))()

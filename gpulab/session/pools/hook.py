@@ -275,16 +275,16 @@ class AllocationRecorder:
         """Return the events starting with number `since`, and the number of the next event."""
         with self._lock:
             first_number = max(since, self._dropped_events)
-            rows = self._rows[(first_number - self._dropped_events) * _COLUMN_COUNT :].tobytes()
-        event_table = np.frombuffer(rows, np.int64).reshape(-1, _COLUMN_COUNT)
+            row_bytes = self._rows[(first_number - self._dropped_events) * _COLUMN_COUNT :].tobytes()
+        event_table = np.frombuffer(row_bytes, np.int64).reshape(-1, _COLUMN_COUNT)
         next_number = first_number + len(event_table)
         if device is not None:
             event_table = event_table[event_table[:, 7] == device]
-        action, address, size, requested_bytes, stream, time_ns, stack = event_table.T[:7].copy()
+        action, address, size_bytes, requested_bytes, stream, time_ns, stack = event_table.T[:7].copy()
         events = AllocatorEvents(
             actions=action.astype(np.uint8),
             addresses=address,
-            size_bytes=size,
+            size_bytes=size_bytes,
             requested_bytes=requested_bytes,
             streams=stream,
             time_ns=time_ns,

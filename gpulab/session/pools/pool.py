@@ -78,13 +78,13 @@ def make_block_map(pool: Any) -> tuple[BlockMap, str]:
             and array_memory.device_id == device
             and array_memory.ptr
         ):
-            label = f"{live_object.dtype} array of shape {live_object.shape}"
+            array_label = f"{live_object.dtype} array of shape {live_object.shape}"
             blocks[int(array_memory.ptr)] = Block(
                 address=int(array_memory.ptr),
                 size_bytes=int(array_memory.size),
                 is_free=False,
                 requested_bytes=0,
-                label=label,
+                label=array_label,
             )
     mapped_ranges = tuple(
         Segment(address, block.size_bytes, 0, (add_label(block),))

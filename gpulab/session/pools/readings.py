@@ -69,13 +69,13 @@ class MemoryRecorder:
 
     def record(self) -> MemorySamples:
         """Return the recorded memory use so far."""
-        columns = dict(zip(SAMPLE_COLUMNS, self.sampler.rows().T.copy(), strict=True))
+        sample_columns = dict(zip(SAMPLE_COLUMNS, self.sampler.rows().T.copy(), strict=True))
         notes = self.seen.note, self.sampler.failure and f"The last reading failed: {self.sampler.failure}."
         return MemorySamples(
             provenance=self._provenance,
             device_id=self._device_id,
             capacity_bytes=self._capacity_bytes,
-            **columns,
+            **sample_columns,
             marks=MemoryMarks.of(self._marks.rows_since()),
             lines=tuple(self.seen.sources),
             note=" ".join(filter(None, notes)),
@@ -89,9 +89,9 @@ class MemoryRecorder:
         for mark in marks:
             self._marks.add(mark)
         if self._tick is not None:
-            lines = self.seen.sources[self._lines :]
-            self._lines += len(lines)
-            self._tick(reading_number, row, marks, lines, self.sampler.failure)
+            new_lines = self.seen.sources[self._lines :]
+            self._lines += len(new_lines)
+            self._tick(reading_number, row, marks, new_lines, self.sampler.failure)
 
 
 class _MemoryRowReader:

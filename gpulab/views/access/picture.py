@@ -122,8 +122,10 @@ def draw_memory(access: Access, sentences: list[str]) -> Box:
         ),
         make_y_ticks([y for y, _ in line_labels], [text for _, text in line_labels], (0, LINE_BYTES)),
     ]
-    height = TOP_MARGIN_PX + row_height * max(1, len(lines)) + 2
-    return plot(height, (0, LINE_BYTES), *plot_items, label="Lines and sectors", left=LEFT_MARGIN_PX, right=2)
+    plot_height = TOP_MARGIN_PX + row_height * max(1, len(lines)) + 2
+    return plot(
+        plot_height, (0, LINE_BYTES), *plot_items, label="Lines and sectors", left=LEFT_MARGIN_PX, right=2
+    )
 
 
 def draw_banks(access: Access, sentences: list[str]) -> Box:
@@ -246,12 +248,12 @@ def _draw_figures(figures: list[access_text.CostFigure]) -> Box:
 def draw(access: Access, memory: bool, banks: bool) -> Box:
     """Return the static picture of a memory access with its lanes, sectors, banks and notes."""
     sentences = access_text.make_lane_sentences(access, memory, banks)
-    panels = []
+    panel_boxes = []
     if memory:
         figures_plot = _draw_figures(access_text.make_memory_figures(access))
         unused_legend = legend([("muted", UNUSED_TEXT)])
         memory_heading = CONSTANT_HEADING if access.space == "const" else MEMORY_HEADING
-        panels.append(
+        panel_boxes.append(
             column(
                 paragraph(memory_heading, "heading"),
                 figures_plot,
@@ -262,7 +264,7 @@ def draw(access: Access, memory: bool, banks: bool) -> Box:
     if banks:
         figures_plot = _draw_figures(access_text.make_bank_figures(access))
         extra_legend = legend([("error-bg", EXTRA_PASS_TEXT)])
-        panels.append(
+        panel_boxes.append(
             column(
                 paragraph(BANKS_HEADING, "heading"), figures_plot, draw_banks(access, sentences), extra_legend
             )
@@ -270,7 +272,7 @@ def draw(access: Access, memory: bool, banks: bool) -> Box:
     note_text = access_text.explain_rules(access, memory, banks)
     return column(
         draw_lanes(access, sentences),
-        row(*panels, least=[320] * len(panels)),
+        row(*panel_boxes, least=[320] * len(panel_boxes)),
         paragraph(note_text, "note") if note_text else None,
         gap=8,
     )

@@ -110,7 +110,7 @@ def make_curve_legend(maps: PoolMaps) -> list[tuple[str, str]]:
 
 
 def _make_moments(maps: PoolMaps, streams: dict[int, int]) -> dict[str, Any]:
-    lines = maps.owners.stack_line
+    line_of_stack = maps.owners.stack_line
     if maps.requests:
         operations = [maps.find_operation(position) for position in range(len(maps.requests))]
         kind_names, size_list, requested_list, stream_handles, stack_indices = (
@@ -125,7 +125,7 @@ def _make_moments(maps: PoolMaps, streams: dict[int, int]) -> dict[str, Any]:
         events = maps.panels[0].history.trace.events
         kind_codes = events.actions  # ACTIONS come first among the kinds
         integer_columns = [events.size_bytes, events.requested_bytes, events.streams, events.stacks]
-    line_indices = np.where(integer_columns[3] >= 0, lines[integer_columns[3]], -1).astype(np.int32)
+    line_indices = np.where(integer_columns[3] >= 0, line_of_stack[integer_columns[3]], -1).astype(np.int32)
     return {
         "kind": kind_codes,
         "size": integer_columns[0],

@@ -94,13 +94,13 @@ class BlockOwners:
             names = [stack_names[stack] if stack >= 0 else "" for stack in blocks.stacks.tolist()]
             positions = panel.find_positions(blocks.begins).tolist()
             for index, begin_step in enumerate(blocks.begins.tolist()):
-                label = blocks.labels.get(index, "") or ("" if begin_step else pool_text.BEFORE_TEXT)
+                block_label = blocks.labels.get(index, "") or ("" if begin_step else pool_text.BEFORE_TEXT)
                 if begin_step and requests:
                     request_number = requests[positions[index] - 1].number
-                    label = label or (
+                    block_label = block_label or (
                         earlier_labels[request_number] if 0 <= request_number < len(earlier_labels) else ""
                     )
-                names[index] = names[index] or label
+                names[index] = names[index] or block_label
             bytes_by_name: dict[str, int] = {}
             for name, size_bytes in zip(names, blocks.size_bytes.tolist(), strict=True):
                 bytes_by_name[name] = bytes_by_name.get(name, 0) + size_bytes

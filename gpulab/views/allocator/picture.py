@@ -176,9 +176,9 @@ def _draw_map(
             pin=True,
         )
     )
-    height = max(1, layout.rows) * row_height + 2
+    map_height = max(1, layout.rows) * row_height + 2
     return plot(
-        height,
+        map_height,
         (0, row_bytes),
         *plot_items,
         label=maps.describe_status(panel, position),
@@ -190,8 +190,8 @@ def _draw_map(
 def _find_block_rows(panel: PoolPanel, step: int) -> dict[int, int]:
     """Return the index of each block that exists at a step in the history, by address."""
     blocks = panel.history.blocks
-    rows = np.flatnonzero((blocks.begins <= step) & (step < blocks.ends))
-    return dict(zip(blocks.addresses[rows].tolist(), rows.tolist(), strict=True))
+    live_rows = np.flatnonzero((blocks.begins <= step) & (step < blocks.ends))
+    return dict(zip(blocks.addresses[live_rows].tolist(), live_rows.tolist(), strict=True))
 
 
 def _find_segment_index(panel: PoolPanel, layout: MapLayout, segment: Segment, step: int) -> int:
@@ -247,15 +247,15 @@ def _make_hatch_lines(
     left: float, right: float, top: float, height: float, px: float, state: str
 ) -> Iterator[tuple[float, float, float, float]]:
     """Yield hatch lines for a part of a row: rising if free, falling if waiting, dotted if unmapped."""
-    width = (right - left) * px
+    width_px = (right - left) * px
     if state == "unmapped":
-        for offset in range(4, int(width), 8):
+        for offset in range(4, int(width_px), 8):
             x = left + offset / px
             yield x, top + height / 2, x + 1 / px, top + height / 2
         return
-    for offset in range(int(-height), int(width), HATCH_PX):
+    for offset in range(int(-height), int(width_px), HATCH_PX):
         start_px = max(0.0, offset)
-        end_px = min(width, offset + height)
+        end_px = min(width_px, offset + height)
         if end_px - start_px < 1:
             continue
         y0 = top + height - (start_px - offset)

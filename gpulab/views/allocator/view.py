@@ -48,13 +48,13 @@ class AllocatorView(View, module="allocator/map"):
     def __init__(self, maps: PoolMaps, step: int | None = None) -> None:
         self.maps = maps
         histories = [panel.history for panel in maps.panels]
-        page_data, data = pack(columns.make_contents(maps, KEYS_TEXT))
+        page_data, packed_data = pack(columns.make_contents(maps, KEYS_TEXT))
         super().__init__(
             title=f"Memory map: {maps.names}",
             caption=_make_caption(histories),
             source=histories[0].trace.provenance.source,
             contents=page_data,
-            data=data,
+            data=packed_data,
             step=maps.default_position if step is None else step,
         )
 

@@ -106,10 +106,10 @@ class DeviceCard(View, module="device/card"):
             setup_text = "; ".join(" ".join(cells) for cells in _make_setup_rows(self._setup))
             lines.append(f"As set up, {self._setup.provenance.label}: {setup_text}.")
         for device in self.others:
-            values = ", ".join(
+            quantities_text = ", ".join(
                 f"{quantity.name} {quantity.format_with_unit(device)}" for quantity in facts.QUANTITIES
             )
-            lines.append(f"{device.name} ({device.provenance.label}): {values}.")
+            lines.append(f"{device.name} ({device.provenance.label}): {quantities_text}.")
         if self.info.notes:
             lines.append(self.info.notes)
         return "\n".join(lines)

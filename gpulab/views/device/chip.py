@@ -35,14 +35,16 @@ def compute_chip_layout(
     sm_bytes = info.sm_count * info.shared_per_sm_bytes
     sm_width = width * sm_bytes / (sm_bytes + info.l2_bytes)
     # With this number of rows tiles are nearly square; a last, incomplete column takes space of L2.
-    rows = max(1, round(math.sqrt(info.sm_count * height / sm_width)))
-    columns = -(-info.sm_count // rows)
-    tiles_bytes = rows * columns * info.shared_per_sm_bytes
-    tile_width = width / columns * tiles_bytes / (tiles_bytes + info.l2_bytes)
-    index = np.arange(info.sm_count)
-    tile_corners = np.stack([index // rows * tile_width, index % rows * height / rows], axis=1)
-    tile_sizes = np.tile([tile_width, height / rows], (info.sm_count, 1))
-    return np.concatenate([tile_corners, tile_sizes], axis=1), width - columns * tile_width
+    row_count = max(1, round(math.sqrt(info.sm_count * height / sm_width)))
+    column_count = -(-info.sm_count // row_count)
+    tiles_bytes = row_count * column_count * info.shared_per_sm_bytes
+    tile_width = width / column_count * tiles_bytes / (tiles_bytes + info.l2_bytes)
+    sm_index = np.arange(info.sm_count)
+    tile_corners = np.stack(
+        [sm_index // row_count * tile_width, sm_index % row_count * height / row_count], axis=1
+    )
+    tile_sizes = np.tile([tile_width, height / row_count], (info.sm_count, 1))
+    return np.concatenate([tile_corners, tile_sizes], axis=1), width - column_count * tile_width
 
 
 def draw_chip(info: DeviceInfo) -> Box:

@@ -73,11 +73,11 @@ class DeviceComparison(FigureView):
         lines = [self.sentence()]
         for heading, quantities in facts.LIMITS.items():
             for quantity in quantities:
-                values = [
+                device_texts = [
                     f"{name} {quantity.format_with_unit(device)}"
                     for name, device in zip(self.names, self.devices, strict=True)
                 ]
-                lines.append(f"{heading}, {quantity.name}: {', '.join(values)}.")
+                lines.append(f"{heading}, {quantity.name}: {', '.join(device_texts)}.")
         return "\n".join(lines)
 
     def tables(self) -> tuple[Table, ...]:
@@ -97,7 +97,7 @@ class DeviceComparison(FigureView):
 
     def _make_limit_table(self, heading: str, quantities: Sequence[facts.Quantity]) -> Table:
         differing_quantities = facts.find_differing(quantities, self.devices)
-        rows = tuple(
+        limit_rows = tuple(
             (
                 Cell(
                     quantity.heading,
@@ -107,8 +107,8 @@ class DeviceComparison(FigureView):
             )
             for quantity in quantities
         )
-        title = f"{heading}: {len(differing_quantities)} of {len(rows)} differ"
-        return Table(title, (Column("", "quantity"), *self.names), rows)
+        title = f"{heading}: {len(differing_quantities)} of {len(limit_rows)} differ"
+        return Table(title, (Column("", "quantity"), *self.names), limit_rows)
 
     def painters(self) -> tuple[Painter, ...]:
         return self._paint_bars, self._paint_chips

@@ -160,17 +160,19 @@ def draw_overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = N
     for quantity in QUANTITIES:
         values = [quantity.of(device) for device in devices]
         largest_values.append(max((value for value in values if isinstance(value, (int, float))), default=0))
-    rows = []
+    table_rows = []
     for device, name in zip(devices, make_short_names(devices), strict=True):
-        cells: list[tuple[str, float | None]] = [(device.capability, None)]
+        row_cells: list[tuple[str, float | None]] = [(device.capability, None)]
         for quantity, largest_value in zip(QUANTITIES, largest_values, strict=True):
             value = quantity.of(device)
             share_of_largest = (
                 value / largest_value if largest_value and isinstance(value, (int, float)) else None
             )
-            cells.append((quantity.format_number(device), share_of_largest))
-        rows.append({"label": name, "cells": cells, "strong": device is selected, "title": device.name})
-    return matrix(rows, ["Capability", *(quantity.heading for quantity in QUANTITIES)])
+            row_cells.append((quantity.format_number(device), share_of_largest))
+        table_rows.append(
+            {"label": name, "cells": row_cells, "strong": device is selected, "title": device.name}
+        )
+    return matrix(table_rows, ["Capability", *(quantity.heading for quantity in QUANTITIES)])
 
 
 def make_metric_row(metric: Metric) -> dict[str, str | float | None]:

@@ -52,9 +52,9 @@ def value_text(value: float) -> str:
 
 def _make_value_forms(value: float) -> str:
     """Return a value as text, with a rounded form and a mark for narrow cells."""
-    text = value_text(value)
-    rounded_text = number(value, 1) if math.isfinite(value) else text
-    return "\n".join([text, *([] if rounded_text == text else [f"≈{rounded_text}"]), TOO_LONG_MARK])
+    full_text = value_text(value)
+    rounded_text = number(value, 1) if math.isfinite(value) else full_text
+    return "\n".join([full_text, *([] if rounded_text == full_text else [f"≈{rounded_text}"]), TOO_LONG_MARK])
 
 
 def name_matrix(matrix: Matrix) -> str:
@@ -78,8 +78,8 @@ def make_cell_texts(execution: MatrixExecution, index: int, matrix: Matrix, show
     """
     element_count, lanes = matrix.row.shape
     if shown == "value":
-        values = decoded(execution.bits[index], matrix.kind)
-        return [_make_value_forms(value) for value in values.ravel().tolist()]
+        element_values = decoded(execution.bits[index], matrix.kind)
+        return [_make_value_forms(value) for value in element_values.ravel().tolist()]
     if shown == "address":
         addresses = execution.address[index].ravel().tolist()
         return [f"{address}\n{TOO_LONG_MARK}" if address >= 0 else "" for address in addresses]

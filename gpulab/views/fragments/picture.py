@@ -88,40 +88,40 @@ def compute_cell_px(rows: int) -> int:
 
 def draw_matrix(matrix: Matrix) -> Plot:
     """Return a plot of a matrix. Its cells are ordered by element and lane."""
-    height = compute_cell_px(matrix.rows)
+    cell_height = compute_cell_px(matrix.rows)
     elements, lanes = matrix.row.shape
     element, lane = (axis.ravel() for axis in np.indices((elements, lanes)))
-    rows, columns = matrix.row.ravel(), matrix.column.ravel()
-    cells = Rects(
-        columns.astype(np.uint8),
-        (columns + 1).astype(np.uint8),
-        (TOP_MARGIN_PX + rows * height).astype(np.uint16),
-        (TOP_MARGIN_PX + (rows + 1) * height - 1).astype(np.uint16),
+    element_rows, element_columns = matrix.row.ravel(), matrix.column.ravel()
+    cell_rects = Rects(
+        element_columns.astype(np.uint8),
+        (element_columns + 1).astype(np.uint8),
+        (TOP_MARGIN_PX + element_rows * cell_height).astype(np.uint16),
+        (TOP_MARGIN_PX + (element_rows + 1) * cell_height - 1).astype(np.uint16),
         (lane // LANES_PER_GROUP).astype(np.uint8),
         GROUP_COLOURS,
         inset=0.5,
         columns={
-            "row": rows.astype(np.uint8),
-            "column": columns.astype(np.uint8),
+            "row": element_rows.astype(np.uint8),
+            "column": element_columns.astype(np.uint8),
             "lane": lane.astype(np.uint8),
             "element": element.astype(np.uint8),
         },
         say=["row ", ["row"], ", column ", ["column"], ", lane ", ["lane"]],
     )
-    label_step = max(1, -(-12 // height))
+    label_step = max(1, -(-12 // cell_height))
     row_labels = range(0, matrix.rows, label_step)
     column_range = (0.0, float(matrix.columns))
     return plot(
-        TOP_MARGIN_PX + height * matrix.rows + 1,
+        TOP_MARGIN_PX + cell_height * matrix.rows + 1,
         column_range,
-        cells,
+        cell_rects,
         make_labels(
             [(number + 0.5, 8, str(number), 1.4) for number in range(matrix.columns)],
             colour="muted",
             size=LABEL_FONT_PX,
         ),
         make_y_ticks(
-            [TOP_MARGIN_PX + height * (number + 0.5) for number in row_labels],
+            [TOP_MARGIN_PX + cell_height * (number + 0.5) for number in row_labels],
             [*map(str, row_labels)],
             column_range,
         ),
@@ -217,9 +217,11 @@ def draw_memory(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
         return None
     address = tiles["address"]
     tile_bytes = tiles["size"]
-    lines = np.unique(np.concatenate([address // LINE_BYTES, (address + tile_bytes - 1) // LINE_BYTES]))
-    height = max(MIN_CELL_PX, min(MAX_CELL_PX, MEMORY_PX // lines.size))
-    line_tops = TOP_MARGIN_PX + height * np.searchsorted(lines, address // LINE_BYTES)
+    line_numbers = np.unique(
+        np.concatenate([address // LINE_BYTES, (address + tile_bytes - 1) // LINE_BYTES])
+    )
+    height = max(MIN_CELL_PX, min(MAX_CELL_PX, MEMORY_PX // line_numbers.size))
+    line_tops = TOP_MARGIN_PX + height * np.searchsorted(line_numbers, address // LINE_BYTES)
     x = address % LINE_BYTES
     cells = Rects(
         x.astype(np.uint8),
@@ -235,17 +237,17 @@ def draw_memory(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
     frames: dict[bool, list[tuple[float, ...]]] = {False: [], True: []}
     for run in find_byte_runs(trace, execution):
         start_byte = run.address % LINE_BYTES
-        y = TOP_MARGIN_PX + height * int(np.searchsorted(lines, run.address // LINE_BYTES))
+        y = TOP_MARGIN_PX + height * int(np.searchsorted(line_numbers, run.address // LINE_BYTES))
         labels.append((start_byte + run.size_bytes / 2, y + height / 2 - 0.5, run.text, run.size_bytes + 0.8))
         frames[run.is_conflict].append((start_byte, start_byte + run.size_bytes, y, y + height - 1, 0))
     column_range = (0.0, float(LINE_BYTES))
     tick_step = max(1, -(-13 // height))
-    shown_lines = [*range(0, lines.size, tick_step)]
+    shown_lines = [*range(0, line_numbers.size, tick_step)]
     heading = "The lanes of an access" if instruction.role == "access" else "The elements"
     return plot(
-        TOP_MARGIN_PX + height * int(lines.size) + 1,
+        TOP_MARGIN_PX + height * int(line_numbers.size) + 1,
         column_range,
-        _draw_line_backgrounds(int(lines.size), height),
+        _draw_line_backgrounds(int(line_numbers.size), height),
         cells,
         make_rects(frames[False], ["bg"], outline=True) if frames[False] else None,
         make_labels(labels, colour="on-lane", size=LABEL_FONT_PX),
@@ -257,7 +259,7 @@ def draw_memory(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
         ),
         make_y_ticks(
             [TOP_MARGIN_PX + height * (n + 0.5) for n in shown_lines],
-            [str(int(lines[n]) * LINE_BYTES) for n in shown_lines],
+            [str(int(line_numbers[n]) * LINE_BYTES) for n in shown_lines],
             column_range,
         ),
         label=f"{heading} in shared memory",
@@ -356,7 +358,7 @@ def draw(trace: FragmentTrace, execution: MatrixExecution, lane: int, shown: str
     matrices = [
         (index, trace.of(execution).matrices[index]) for index in find_drawn_matrices(trace, execution)
     ]
-    panels = [
+    panel_boxes = [
         column(
             paragraph(make_matrix_title(matrix), "heading"),
             add_texts(draw_matrix(matrix), make_cell_texts(execution, index, matrix, shown), lane),
@@ -364,17 +366,22 @@ def draw(trace: FragmentTrace, execution: MatrixExecution, lane: int, shown: str
         )
         for index, matrix in matrices
     ]
-    memory = draw_memory(trace, execution)
+    memory_plot = draw_memory(trace, execution)
     is_access = not matrices
     return column(
-        row(*panels, weights=[matrix.columns + 1 for _, matrix in matrices], least=[60] * len(panels), gap=12)
-        if panels
+        row(
+            *panel_boxes,
+            weights=[matrix.columns + 1 for _, matrix in matrices],
+            least=[60] * len(panel_boxes),
+            gap=12,
+        )
+        if panel_boxes
         else None,
         paragraph(sentence, "plain"),
-        paragraph(ACCESS_HEADING if is_access else MEMORY_HEADING, "heading") if memory else None,
-        add_lane_outlines(memory, lane) if memory else None,
+        paragraph(ACCESS_HEADING if is_access else MEMORY_HEADING, "heading") if memory_plot else None,
+        add_lane_outlines(memory_plot, lane) if memory_plot else None,
         paragraph(PASS_NOTE, "note")
-        if memory and any(run.is_conflict for run in find_byte_runs(trace, execution))
+        if memory_plot and any(run.is_conflict for run in find_byte_runs(trace, execution))
         else None,
         gap=6,
     )

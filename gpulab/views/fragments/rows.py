@@ -35,8 +35,8 @@ def make_rows(trace: FragmentTrace) -> list[InstructionRow]:
     executions_by_key: dict[tuple[int, int, str], list[MatrixExecution]] = {}
     for execution in trace.executions:
         instruction = trace.of(execution)
-        key = _ROLE_ORDER.index(instruction.role), instruction.line, name_instruction(instruction)
-        executions_by_key.setdefault(key, []).append(execution)
+        row_key = _ROLE_ORDER.index(instruction.role), instruction.line, name_instruction(instruction)
+        executions_by_key.setdefault(row_key, []).append(execution)
     return [
         _make_row(trace, executions)
         for _, executions in sorted(executions_by_key.items(), key=lambda group: group[0][0])

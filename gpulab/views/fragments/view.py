@@ -106,7 +106,7 @@ class FragmentView(View, module="fragments/view"):
             matrix = trace.of(execution).matrices[index]
             if id(matrix) not in plot_by_matrix_id:
                 plot_by_matrix_id[id(matrix)] = picture.draw_matrix(matrix)
-            values = _compact(decoded(execution.bits[index], matrix.kind))
+            element_values = _compact(decoded(execution.bits[index], matrix.kind))
             matrix_data: dict[str, Any] = {
                 "index": index,
                 "name": fragment_text.name_matrix(matrix),
@@ -116,7 +116,7 @@ class FragmentView(View, module="fragments/view"):
                 "registers": list(matrix.registers),
                 "first_register": fragment_text.find_first_register(matrix),
                 "plot": plot_by_matrix_id[id(matrix)],
-                "values": values.ravel(),
+                "values": element_values.ravel(),
                 "address": execution.address[index].ravel(),
             }
             if matrix.name == "d" and trace.of(execution).role == "multiply":
@@ -199,12 +199,13 @@ class FragmentView(View, module="fragments/view"):
         move_count = sum(
             len(row.executions) for row in self.rows if row.instruction.role in ("load", "store")
         )
-        counts = [
+        count_texts = [
             count(product_count, "multiplication") if product_count else "",
             f"{count(move_count, 'load or store', 'loads and stores')} of fragments" if move_count else "",
         ]
         return (
-            f"{self.title}, {self._warp_text().lower()}: {', '.join(filter(None, counts))}{conflict_text}; "
+            f"{self.title}, {self._warp_text().lower()}: "
+            f"{', '.join(filter(None, count_texts))}{conflict_text}; "
             f"{self.trace.provenance.of_results}."
         )
 

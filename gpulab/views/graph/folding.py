@@ -103,11 +103,11 @@ def _fold_path(record: GraphRecord, chain: Sequence[int], separate_nodes: frozen
         for node_number in chain
     ]
     path_groups = []
-    index = 0
-    while index < len(chain):
+    path_index = 0
+    while path_index < len(chain):
         pattern_length, repetitions = max(
             (
-                _count_repeats(node_keys, index, pattern_length)
+                _count_repeats(node_keys, path_index, pattern_length)
                 for pattern_length in range(1, MAX_PATTERN_LENGTH + 1)
             ),
             key=lambda group: (group[0] * group[1], -group[0]) if group[1] > 1 else (0, 0),
@@ -115,13 +115,15 @@ def _fold_path(record: GraphRecord, chain: Sequence[int], separate_nodes: frozen
         if pattern_length * repetitions < MIN_FOLDED_NODES:
             pattern_length = 1
             repetitions = 1
-        end_index = index + pattern_length * repetitions
+        end_index = path_index + pattern_length * repetitions
         path_groups.append(
             NodeGroup(
-                tuple(chain[index:end_index]), tuple(nodes[index : index + pattern_length]), repetitions
+                tuple(chain[path_index:end_index]),
+                tuple(nodes[path_index : path_index + pattern_length]),
+                repetitions,
             )
         )
-        index = end_index
+        path_index = end_index
     return path_groups
 
 

@@ -55,11 +55,11 @@ def name_node(node: GraphNode) -> str:
 
 def _demangle(name: str) -> str:
     """Return the function name in a mangled C++ symbol, without namespaces: ``scale`` for ``_Z5scalePf``."""
-    index = 3 if name.startswith("_ZN") else 2
-    while name.startswith("_Z") and (length := _DIGITS_PATTERN.match(name, index)):
-        index = length.end() + int(length[0])
-        base_name = name[length.end() : index]
-    return base_name if name.startswith("_Z") and index > 3 else name
+    char_index = 3 if name.startswith("_ZN") else 2
+    while name.startswith("_Z") and (length := _DIGITS_PATTERN.match(name, char_index)):
+        char_index = length.end() + int(length[0])
+        base_name = name[length.end() : char_index]
+    return base_name if name.startswith("_Z") and char_index > 3 else name
 
 
 def format_detail(node: GraphNode) -> str:
@@ -70,18 +70,18 @@ def format_detail(node: GraphNode) -> str:
 
 
 def _format_extent(dim: Dim3) -> str:
-    text = shape(dim)
-    return f"({text.replace(' × ', ', ')})" if "×" in text else text
+    shape_text = shape(dim)
+    return f"({shape_text.replace(' × ', ', ')})" if "×" in shape_text else shape_text
 
 
 def group_text(group: NodeGroup) -> tuple[str, str]:
     """Return the two lines of text on a group of graph nodes."""
-    names = list(map(name_node, group.pattern))
+    node_names = list(map(name_node, group.pattern))
     if group.times == 1:
-        return names[0], format_detail(group.pattern[0])
-    if len(names) == 1:
-        return f"{number(group.times)} × {names[0]}", format_detail(group.pattern[0])
-    return f"{number(group.times)} × {count(len(names), 'node')}", ", ".join(names)
+        return node_names[0], format_detail(group.pattern[0])
+    if len(node_names) == 1:
+        return f"{number(group.times)} × {node_names[0]}", format_detail(group.pattern[0])
+    return f"{number(group.times)} × {count(len(node_names), 'node')}", ", ".join(node_names)
 
 
 def group_sentence(record: GraphRecord, group: NodeGroup, node_times_ns: Mapping[int, float]) -> str:

@@ -84,11 +84,11 @@ class LadderChart(FigureView):
                 for level_text, time_ns in _find_level_latencies(first_ladder)
             ]
         )
-        names = {"L2": "L2", "memory, read": "memory"}
+        level_names = {"L2": "L2", "memory, read": "memory"}
         rates = [
-            f"{number(bandwidth.gbps)} GB/s from {names[bandwidth.level]}"
+            f"{number(bandwidth.gbps)} GB/s from {level_names[bandwidth.level]}"
             for bandwidth in first_ladder.bandwidths
-            if bandwidth.level in names and bandwidth.gbps
+            if bandwidth.level in level_names and bandwidth.gbps
         ]
         rates_text = f"all SMs together read {listing(rates)}"
         return f"One load takes {latency_text}; {rates_text}; {first_ladder.provenance.label}."
@@ -235,21 +235,23 @@ class LadderChart(FigureView):
         for index, ladder in enumerate(self.ladders):
             for bandwidth in ladder.bandwidths:
                 if bandwidth.gbps and bandwidth.level in levels:
-                    row = levels.index(bandwidth.level) - 0.4 + bar_height * (index + 0.5)
+                    bar_y = levels.index(bandwidth.level) - 0.4 + bar_height * (index + 0.5)
                     ax.barh(
-                        row,
+                        bar_y,
                         bandwidth.gbps - lowest_gbps,
                         bar_height * 0.9,
                         left=lowest_gbps,
                         color=colour(COLOURS[index]),
                     )
-        for row, bandwidth in enumerate(first_ladder.bandwidths):
+        for bar_y, bandwidth in enumerate(first_ladder.bandwidths):
             if bandwidth.published_gbps:
-                ax.vlines(bandwidth.published_gbps, row - 0.46, row + 0.46, colour("fg"), "--", linewidth=1.2)
+                ax.vlines(
+                    bandwidth.published_gbps, bar_y - 0.46, bar_y + 0.46, colour("fg"), "--", linewidth=1.2
+                )
             if len(self.ladders) == 1 or not bandwidth.gbps:
                 ax.annotate(
                     number(bandwidth.gbps) if bandwidth.gbps else bandwidth.why,
-                    (max(bandwidth.gbps or lowest_gbps, bandwidth.published_gbps or lowest_gbps), row),
+                    (max(bandwidth.gbps or lowest_gbps, bandwidth.published_gbps or lowest_gbps), bar_y),
                     (4, 0),
                     textcoords="offset points",
                     va="center",

@@ -135,22 +135,22 @@ class LaunchChart(Steered):
     def sentence(self) -> str:
         trace = self.trace
         waves = self.waves
-        text = (
+        launch_text = (
             f"Launch of kernel {trace.kernel_name}: {count(waves.blocks, 'block')} of "
             f"{count(math.prod(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} in "
             f"{waves.describe_waves()}, occupancy {percent(trace.occupancy.fraction)} "
             f"{describe_limiters(trace.occupancy)}; {trace.provenance.label}"
         )
         if self.other is not None:
-            text += f", compared with a launch {self.other.provenance.label}"
-        return f"{text}."
+            launch_text += f", compared with a launch {self.other.provenance.label}"
+        return f"{launch_text}."
 
     def describe(self) -> str:
         lines = [self.sentence(), OCCUPANCY_MEANING]
         for waves in filter(None, (self.waves, self._other_waves)):
             trace = waves.trace
             occupancy = waves.trace.occupancy
-            limits = ", ".join(
+            limits_text = ", ".join(
                 f"{resource} {blocks}" for resource, blocks in occupancy.blocks_by_limit.items()
             )
             lines.append(
@@ -160,7 +160,7 @@ class LaunchChart(Steered):
             )
             lines.append(
                 f"{_describe_occupancy(waves)}, {describe_occupancy(occupancy)} at most. "
-                f"Blocks per SM by limit: {limits}."
+                f"Blocks per SM by limit: {limits_text}."
             )
             if trace.note:
                 lines.append(trace.note)
@@ -205,12 +205,12 @@ def _describe_occupancy(waves: Waves) -> str:
 
 def _draw_panel(waves: Waves, span_ns: int) -> Box:
     """Return the picture, numbers and limits of one launch; in a narrow view the numbers are above."""
-    picture = column(
+    waves_picture = column(
         words(_make_heading(waves), name="waves"),
         _draw_chart(waves, span_ns, _compute_rows_px(waves, MAX_ROWS_PX)),
     )
     numbers_box = column(numbers(waves.make_number_rows(), least=168), _draw_limits(waves), gap=8)
-    return row(picture, numbers_box, weights=[2.6, 1], least=[440, 200], above=True)
+    return row(waves_picture, numbers_box, weights=[2.6, 1], least=[440, 200], above=True)
 
 
 def _compare_launches(left_waves: Waves, right_waves: Waves, span_ns: int, is_steered: bool) -> list[Box]:
@@ -227,7 +227,7 @@ def _compare_launches(left_waves: Waves, right_waves: Waves, span_ns: int, is_st
     rows_px = max(_compute_rows_px(waves, MAX_NARROW_ROWS_PX) for waves in launches)
     idle_px = IDLE_LINE_PX if left_waves.idle_sms or right_waves.idle_sms else 0
     number_pairs = zip(left_waves.make_number_rows(), right_waves.make_number_rows(), strict=True)
-    rows = [
+    number_rows = [
         [term, f"{left_value} ({left_detail})", f"{right_value} ({right_detail})"]
         for (term, left_value, left_detail), (_, right_value, right_detail) in number_pairs
     ]
@@ -235,7 +235,7 @@ def _compare_launches(left_waves: Waves, right_waves: Waves, span_ns: int, is_st
     return [
         row(*heading_boxes, least=[240, 240]),
         row(*(_draw_chart(waves, span_ns, rows_px, idle_px) for waves in launches), least=[240, 240]),
-        table(rows, ["", *headings]),
+        table(number_rows, ["", *headings]),
         row(_draw_limits(left_waves), _draw_limits(right_waves), least=[240, 240]),
     ]
 
@@ -288,11 +288,15 @@ def _draw_chart(waves: Waves, span_ns: int, height: float, idle_px: float | None
         idle_px = IDLE_LINE_PX if waves.idle_sms else 0
     warps_top = height + idle_px + GAP_PX
     warps_bottom = warps_top + OCCUPANCY_PX
-    unit, scale = time_unit(span_ns)
-    title = "time since the first block started"
+    time_unit_name, ns_per_unit = time_unit(span_ns)
+    axis_title = "time since the first block started"
     warps_text = "warps per SM busy at that moment, dashed: as many as fit"
-    axis_text = f"{title} ({unit}); {warps_text}\n{title} ({unit})\n({unit})"
-    label = f"Blocks of {count(math.prod(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} over time"
+    axis_text = (
+        f"{axis_title} ({time_unit_name}); {warps_text}\n{axis_title} ({time_unit_name})\n({time_unit_name})"
+    )
+    chart_label = (
+        f"Blocks of {count(math.prod(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} over time"
+    )
     return plots.plot(
         warps_bottom + 34,
         time_range,
@@ -303,8 +307,8 @@ def _draw_chart(waves: Waves, span_ns: int, height: float, idle_px: float | None
         plots.make_y_name(
             "SM" if height < 80 else "one row per SM", height / 2, time_range, LEFT_PX, of_rows=True
         ),
-        plots.make_x_axis(warps_bottom, span_ns, number, axis_text, scale=scale, zoom=True),
-        label=f"{label}: {waves.describe_waves()}. Arrow keys go from block to block, Enter shows "
+        plots.make_x_axis(warps_bottom, span_ns, number, axis_text, scale=ns_per_unit, zoom=True),
+        label=f"{chart_label}: {waves.describe_waves()}. Arrow keys go from block to block, Enter shows "
         "an SM alone; + and - zoom.",
         left=LEFT_PX,
         hint="Click a row or press Enter to see one SM alone.",

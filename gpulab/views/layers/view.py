@@ -75,13 +75,13 @@ class LayersView(View):
         for layer, symbols, colour in zip(LAYERS, stack.layers, COLOURS, strict=True):
             node_keys = []
             for symbol, calls in symbols[:MAX_SYMBOLS]:
-                key = f"{layer} {symbol}"
+                node_key = f"{layer} {symbol}"
                 library, _, name = symbol.rpartition(": ")
                 short_name = name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1]}…"
-                nodes[key] = DrawnNode(
+                nodes[node_key] = DrawnNode(
                     short_name, colour, "box", library or layer, f"{layer}: {_format_symbol(symbol, calls)}"
                 )
-                node_keys.append(key)
+                node_keys.append(node_key)
             edges += [(caller, callee) for caller in previous_keys[:1] for callee in node_keys]
             previous_keys = node_keys or previous_keys
         omission_texts = [
@@ -92,8 +92,8 @@ class LayersView(View):
         note_text = " ".join(
             filter(None, (stack.note, f"Not drawn: {listing(omission_texts)}." if omission_texts else ""))
         )
-        picture = draw_dag(nodes, edges, label=_describe_stack(stack), max_height_px=_MAX_HEIGHT_PX)
-        return column(picture, words(note_text, "note")) if note_text else picture
+        stack_plot = draw_dag(nodes, edges, label=_describe_stack(stack), max_height_px=_MAX_HEIGHT_PX)
+        return column(stack_plot, words(note_text, "note")) if note_text else stack_plot
 
 
 def _format_symbol(symbol: str, calls: int) -> str:

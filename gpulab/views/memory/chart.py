@@ -107,11 +107,11 @@ class MemoryChart(View, module="memory/chart"):
             "capacity": record.capacity_bytes,
             "said": memory_text.PAGE_TEXTS | {"legend": LEGEND},
         }
-        page_scene, data = pack(page_data)
+        page_scene, packed_data = pack(page_data)
         with self.hold_sync():
             self.caption = _make_caption(record)
             self.scene = page_scene
-            self.data = data
+            self.data = packed_data
             for name, value in traits.items():
                 setattr(self, name, value)
 
@@ -167,8 +167,12 @@ class MemoryChart(View, module="memory/chart"):
 
     def describe(self) -> str:
         record = self.record
-        lines = memory_text.describe_lines(record)
-        sentences = [self.sentence(), *(["Allocated most:", *lines] if lines else []), record.note]
+        line_sentences = memory_text.describe_lines(record)
+        sentences = [
+            self.sentence(),
+            *(["Allocated most:", *line_sentences] if line_sentences else []),
+            record.note,
+        ]
         return "\n".join(filter(None, sentences))
 
     def draw(self) -> Box:
@@ -229,7 +233,7 @@ def order_by_event(record: MemorySamples) -> MemorySamples:
     reading_index = np.maximum(reading_index, 0)
     outside_bytes = np.maximum(0.0, record.device_bytes - record.reserved_bytes)[reading_index]
     event_numbers = np.arange(len(event_marks) + 2.0)
-    columns = {
+    event_columns = {
         "time_ns": event_numbers,
         "used_bytes": used_bytes,
         "reserved_bytes": reserved_bytes,
@@ -240,7 +244,7 @@ def order_by_event(record: MemorySamples) -> MemorySamples:
     }
     # The last step ends at a reading of its own, which repeats it.
     repeated_columns: dict[str, Any] = {
-        name: np.append(column, column[-1:]) for name, column in columns.items() if name != "time_ns"
+        name: np.append(column, column[-1:]) for name, column in event_columns.items() if name != "time_ns"
     }
     return replace(
         record,
@@ -261,15 +265,17 @@ def _draw_plot(record: MemorySamples, axis: str, label: str) -> Box:
         record = order_by_event(record)
     end_ns = max(record.duration_ns, 1.0)
     stacked_curves = [record.used_bytes, record.reserved_bytes, record.device_bytes]
-    bounds = np.unique(np.linspace(0, len(record), MAX_PICTURE_POINTS, endpoint=False).astype(np.int64))
+    interval_starts = np.unique(
+        np.linspace(0, len(record), MAX_PICTURE_POINTS, endpoint=False).astype(np.int64)
+    )
     time_ns, peak_bytes, limit_bytes, *top_curves = (
-        _find_interval_maxima(values, bounds)
+        _find_interval_maxima(values, interval_starts)
         for values in (record.time_ns, record.peak_bytes, record.limit_bytes, *stacked_curves)
     )
     axis_top = compute_top_bytes(top_curves[1], top_curves[2], peak_bytes, limit_bytes, record.capacity_bytes)
     vertical_axis = Axis(0, axis_top, {tick: size(tick) for tick in make_size_ticks(axis_top)}, grid=True)
     axes = Axes(Axis(0, end_ns), vertical_axis, HEIGHT_PX, MARKS_HEIGHT_PX)
-    bottom = axes.bottom
+    axis_bottom = axes.bottom
 
     def compute_heights(sizes: Any) -> Any:
         return axes.y(np.minimum(sizes, axis_top))
@@ -287,8 +293,8 @@ def _draw_plot(record: MemorySamples, axis: str, label: str) -> Box:
             time_ns[gap_free_range], time_ns[min(gap_free_range.stop, len(time_ns) - 1)]
         )  # valid until the next reading
         for area_top, (_, colour) in zip(reversed(top_curves), reversed(AREA_COLOURS), strict=True):
-            y = _make_area_points(compute_heights(area_top[gap_free_range]), bottom)
-            plot_items.append(Polyline(x, y, colour, width=0, fill=colour, base=bottom, step=True))
+            y = _make_area_points(compute_heights(area_top[gap_free_range]), axis_bottom)
+            plot_items.append(Polyline(x, y, colour, width=0, fill=colour, base=axis_bottom, step=True))
         has_limit = limit_bytes[gap_free_range] > 0
         y = compute_heights(limit_bytes[gap_free_range])[has_limit]
         plot_items.append(LineSegments(x[:-1][has_limit], y, x[1:][has_limit], y, "error", width=2))
@@ -301,9 +307,9 @@ def _draw_plot(record: MemorySamples, axis: str, label: str) -> Box:
         excess_text = memory_text.BEYOND_TEXT.format(size=size(excess_bytes))
         plot_items.append(Labels([0.0], [MARKS_HEIGHT_PX + 16.0], [excess_text], dx=6))
     horizontal_axis = (
-        make_x_axis(bottom, end_ns - 1, number, memory_text.EVENT_TITLE, integers_only=True)
+        make_x_axis(axis_bottom, end_ns - 1, number, memory_text.EVENT_TITLE, integers_only=True)
         if is_by_event
-        else TimeAxis(bottom)
+        else TimeAxis(axis_bottom)
     )
     plot_items += [
         make_y_ticks([7, 20], memory_text.MARK_ROW_NAMES, (0.0, end_ns)),

@@ -141,15 +141,15 @@ class LoadChart(Steered):
             "°C": "_c",
             "MHz": "_mhz",
         }
-        names = [
+        column_names = [
             load_reading.name + unit_suffixes.get(load_reading.unit, "_mib" if load_reading.unit else "")
             for load_reading in LOAD_READINGS
         ]
-        values = [
+        column_values = [
             record.time_ns.tolist(),
             *(record[load_reading.name].tolist() for load_reading in LOAD_READINGS),
         ]
-        readings = Table("Readings", ("time_ns", *names), tuple(zip(*values, strict=True)))
+        readings = Table("Readings", ("time_ns", *column_names), tuple(zip(*column_values, strict=True)))
         return monitor_text.make_phase_table(record), readings
 
     def _read_settings(self) -> dict[str, int]:
@@ -192,11 +192,11 @@ class LoadChart(Steered):
 
     def describe(self) -> str:
         record = self.record
-        table = [monitor_text.make_phase_table(record).text()] if record.phases else []
+        table_texts = [monitor_text.make_phase_table(record).text()] if record.phases else []
         sentences = [
             self.sentence(),
             monitor_text.UTILIZATION_NOTE,
-            *table,
+            *table_texts,
             *monitor_text.explain_missing(record),
             monitor_text.describe_state(record),
         ]
@@ -251,21 +251,21 @@ class LoadChart(Steered):
             plot_items.append(
                 Labels([window_start_ns], [strip_top - 8], [strip_name], colour="muted", dx=2, pin=True)
             )
-            heights = axes.y(tick_values)
-            ticks += [(float(y), number(value)) for y, value in zip(heights, tick_values, strict=True)]
+            tick_heights = axes.y(tick_values)
+            ticks += [(float(y), number(value)) for y, value in zip(tick_heights, tick_values, strict=True)]
             strip_top += strip.height_px + GAP_PX
-        limit_items, bottom = _draw_clock_limits(record, window_start_ns, strip_top)
+        limit_items, chart_bottom = _draw_clock_limits(record, window_start_ns, strip_top)
         phase_items = _draw_phase_names(record, window_start_ns, end_ns, strip_top - GAP_PX)
         plot_items = [
             *phase_items,
             *plot_items,
             *limit_items,
-            _make_readings(record, values, window_start_ns, bottom),
+            _make_readings(record, values, window_start_ns, chart_bottom),
             make_y_ticks([y for y, _ in ticks], [text for _, text in ticks], (window_start_ns, end_ns)),
-            TimeAxis(bottom),
+            TimeAxis(chart_bottom),
         ]
         return plot(
-            bottom + AXIS_PX,
+            chart_bottom + AXIS_PX,
             (window_start_ns, end_ns),
             *plot_items,
             left=LEFT_PX,
@@ -358,7 +358,7 @@ def _make_readings(
     visible_indices = _find_visible(record, window_start_ns)
     time_ns = record.time_ns[visible_indices]
     phase_starts = [start_ns for _, start_ns in record.phases]
-    columns: dict[str, Any] = {
+    reading_columns: dict[str, Any] = {
         "time_ns": time_ns,
         "phase": np.searchsorted(phase_starts, time_ns, side="right"),
         "phases": ["", *(f", in {name}" for name, _ in record.phases)],
@@ -382,8 +382,8 @@ def _make_readings(
         distinct_texts = list(dict.fromkeys(["", *texts_of_strip]))
         indices = {text: index for index, text in enumerate(distinct_texts)}
         name = f"text{strip_number}"
-        columns[name] = np.array([indices[text] for text in texts_of_strip], np.uint16)
-        columns[f"{name}s"] = distinct_texts
+        reading_columns[name] = np.array([indices[text] for text in texts_of_strip], np.uint16)
+        reading_columns[f"{name}s"] = distinct_texts
         sentence_pieces += [": " if not strip_number else "; ", [name, f"{name}s"]]
         if y is not None:
             values.append((y, name, f"{name}s"))
@@ -393,7 +393,7 @@ def _make_readings(
         np.zeros(len(visible_indices)),
         np.full(len(visible_indices), bottom),
         values,
-        columns=columns,
+        columns=reading_columns,
         say=[*sentence_pieces, "."],
     )
 

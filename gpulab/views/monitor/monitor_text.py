@@ -149,10 +149,10 @@ def format_limits(reason_bits: float) -> str:
 def make_phase_table(record: LoadSamples) -> Table:
     """Return a table of the phases with the mean readings of each phase."""
     names = [name for name, _ in record.phases]
-    rows = []
+    phase_rows = []
     for phase in [record.within(name) for name in names] or [record]:
         utilization = phase.mean("utilization")
-        rows.append(
+        phase_rows.append(
             (
                 phase.phases[0][0] if phase.phases else "all",
                 Cell(utilization, format_share(utilization)),
@@ -162,7 +162,7 @@ def make_phase_table(record: LoadSamples) -> Table:
                 listing(find_clock_reasons(phase)) or "nothing",
             )
         )
-    columns: tuple[Column | str, ...] = (
+    phase_columns: tuple[Column | str, ...] = (
         "phase",
         Column(UTILIZATION_NAME, "utilization_percent"),
         *(Column(COUNTER_NAMES[name], f"{name}_percent", format_share) for name in _PHASE_COLUMNS),
@@ -170,4 +170,4 @@ def make_phase_table(record: LoadSamples) -> Table:
         Column("SM clock", "sm_clock_mhz", lambda mhz: f"{number(mhz)} MHz"),
         "clocks held back by",
     )
-    return Table(f"Means of each phase, {record.provenance.label}", columns, tuple(rows))
+    return Table(f"Means of each phase, {record.provenance.label}", phase_columns, tuple(phase_rows))

@@ -71,14 +71,14 @@ def make_card(title: str, *parts: str, origin: str = "", notes: Iterable[str] = 
     caption_html = f'<div class="gl-caption">{escape(caption)}</div>' if caption else ""
     # Equal cards share a name: the button of the second one opens the first one, which is the same.
     name = f"gl-card-{hashlib.sha256(f'{title}{body_html}{origin}'.encode()).hexdigest()[:10]}"
-    label = escape(title) or "Table"
+    card_label = escape(title) or "Table"
     card_html = (
         f'<div class="gl-head"><div class="gl-title">{escape(title)}</div>{origin_html}'
         f'<button type="button" class="gl-filling" popovertarget="{name}" aria-label="Fill the window" '
         f'title="Fill the window (Escape: back)"></button></div>{body_html}{caption_html}'
     )
     return (
-        f'<section class="gpulab-card" role="group" aria-label="{label}" id="{name}" popover>'
+        f'<section class="gpulab-card" role="group" aria-label="{card_label}" id="{name}" popover>'
         f"<style>{_make_style(card_html)}</style>{card_html}</section>"
     )
 
@@ -163,8 +163,8 @@ def make_source_lines(code: str, marks: Mapping[int, str], texts: Mapping[int, s
     texts
         The texts of marked lines, which are used if `code` does not have them.
     """
-    lines = code.split("\n") if code else []
-    text_of_line = {line_number: lines[line_number - 1] for line_number in range(1, len(lines) + 1)}
+    code_lines = code.split("\n") if code else []
+    text_of_line = {line_number: code_lines[line_number - 1] for line_number in range(1, len(code_lines) + 1)}
     text_of_line = {**dict(texts or {}), **text_of_line}
     shown_lines = sorted(
         {

@@ -128,7 +128,7 @@ def draw_dag(
     if positions.height > max_height_px:
         node_height = LOW_NODE_PX
         positions = _compute_positions(node_layers, index_edges, LOW_NODE_PX, LOW_NODE_GAP_PX)
-    columns = min(MAX_COLUMNS, max(MIN_COLUMNS, max(node_layers.layer, default=0) + 1))
+    column_count = min(MAX_COLUMNS, max(MIN_COLUMNS, max(node_layers.layer, default=0) + 1))
     has_many_bands = max(node_layers.layer, default=0) >= MAX_COLUMNS
     colours = sorted({node.colour for node in node_list} | {node.mark for node in node_list if node.mark})
     node_of_member = {
@@ -136,17 +136,17 @@ def draw_dag(
     }
     left_x = np.array(positions.x)
     top_px = np.array(positions.y)
-    names = [*nodes]
+    node_names = [*nodes]
     red_edges = {
         edge
         for edge in index_edges
-        if not {names[edge[0]], (names[edge[0]], names[edge[1]])}.isdisjoint(marked)
+        if not {node_names[edge[0]], (node_names[edge[0]], node_names[edge[1]])}.isdisjoint(marked)
     }
     return plots.plot(
         positions.height,
         (
             -0.13 if has_many_bands else -0.02,
-            columns - 1 + NODE_WIDTH_SHARE + (0.15 if has_many_bands else 0.02),
+            column_count - 1 + NODE_WIDTH_SHARE + (0.15 if has_many_bands else 0.02),
         ),
         Nodes(
             x0=left_x,

@@ -36,14 +36,14 @@ class Item:
 
     def wire(self) -> dict[str, Any]:
         """Return the plot item as a dictionary for the JavaScript code in the browser."""
-        values = {
+        wire_values = {
             item_field.name: getattr(self, item_field.name)
             for item_field in fields(self)
             if item_field.name != "columns"
         }
         if not self.say:
-            del values["say"]
-        return {"item": self.kind, **values, **self.columns}
+            del wire_values["say"]
+        return {"item": self.kind, **wire_values, **self.columns}
 
 
 @dataclass(frozen=True)

@@ -38,15 +38,15 @@ def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[s
     """Break a text into lines of at most `width` pixels. Longer words are not broken."""
     lines: list[str] = []
     for paragraph in text.split("\n"):
-        line = ""
+        current_line = ""
         for word in paragraph.split(" "):
-            longer_line = f"{line} {word}" if line else word
-            if line and text_width(longer_line, size, weight) > width:
-                lines.append(line)
-                line = word
+            longer_line = f"{current_line} {word}" if current_line else word
+            if current_line and text_width(longer_line, size, weight) > width:
+                lines.append(current_line)
+                current_line = word
             else:
-                line = longer_line
-        lines.append(line)
+                current_line = longer_line
+        lines.append(current_line)
     return lines
 
 

@@ -132,8 +132,8 @@ def _lay_out_legend(box: Legend, width: float) -> tuple[float, BoxPainter]:
 
     def paint(pen: Pen, left: float, top: float) -> None:
         for x, y, colour, text, is_outline in placed_entries:
-            edges = (left + x, top + y + 3, left + x + 11, top + y + 14)
-            pen.outline(*edges, colour) if is_outline else pen.rect(*edges, colour)
+            box_edges = (left + x, top + y + 3, left + x + 11, top + y + 14)
+            pen.outline(*box_edges, colour) if is_outline else pen.rect(*box_edges, colour)
             pen.text(left + x + 16, top + y + 8.5, text)
 
     return (y + 17 if placed_entries else 0.0), paint
@@ -300,8 +300,8 @@ def draw_png(scene: Box, title: str, caption: str) -> bytes:
     """Return the picture of a view as PNG. The picture consists of a title, the scene and a caption."""
     with _drawing_lock:
         inner_width = WIDTH_PX - 2 * MARGIN_PX
-        page = column(words(title, "title"), scene, words(caption, "note"), gap=8)
-        height, paint = lay_out(page, inner_width)
+        page_box = column(words(title, "title"), scene, words(caption, "note"), gap=8)
+        height, paint = lay_out(page_box, inner_width)
         pen = Pen(WIDTH_PX, round(height) + 2 * 12)
         paint(pen, MARGIN_PX, 12)
         width_px, height_px = pen.image.size

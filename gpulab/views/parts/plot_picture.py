@@ -52,54 +52,56 @@ def _paint_spans(pen: Pen, item: Spans, scale: PlotScale) -> None:
     if item.lane is not None and not item.busy and int(item.height / item.rows * SHARPNESS) < item.lanes:
         _paint_shares(pen, item, scale)
         return
-    width = max(1, round(scale.width * SHARPNESS))
-    rows = item.rows
+    width_px = max(1, round(scale.width * SHARPNESS))
+    row_count = item.rows
     top_px = round(item.top * SHARPNESS)
-    row_height = item.height / rows
+    row_height = item.height / row_count
     lanes = max(1, min(item.lanes, int(row_height * SHARPNESS)))
     is_joined = bool(item.joined)
-    row = np.asarray(item.row, np.int64)
+    span_rows = np.asarray(item.row, np.int64)
     span_starts, span_ends = (np.asarray(item.column(name), np.float64) - scale.low for name in ("x0", "x1"))
-    is_visible = (row >= 0) & (row < rows)
-    row = row[is_visible]
+    is_visible = (span_rows >= 0) & (span_rows < row_count)
+    span_rows = span_rows[is_visible]
     span_starts = span_starts[is_visible]
     span_ends = span_ends[is_visible]
-    lane_key = row * lanes
+    lane_key = span_rows * lanes
     if item.lane is not None:
         lane_key = lane_key + np.asarray(item.lane, np.int64)[is_visible] * lanes // item.lanes
     colour_index = np.asarray(item.colour, np.int64)[is_visible] + 1
-    first_px = np.clip(np.floor(span_starts * scale.px * SHARPNESS).astype(np.int64), 0, width - 1)
+    first_px = np.clip(np.floor(span_starts * scale.px * SHARPNESS).astype(np.int64), 0, width_px - 1)
     last_px = np.minimum(
-        width, np.maximum(first_px + 1, np.floor(span_ends * scale.px * SHARPNESS).astype(np.int64))
+        width_px, np.maximum(first_px + 1, np.floor(span_ends * scale.px * SHARPNESS).astype(np.int64))
     )
     # An interval inside a pixel that is already painted changes nothing.
     lane_order = np.argsort(lane_key, kind="stable")
-    end_key = lane_key[lane_order] * (width + 1) + last_px[lane_order]
+    end_key = lane_key[lane_order] * (width_px + 1) + last_px[lane_order]
     is_new = np.ones(end_key.size, bool)
     is_new[1:] = end_key[1:] > np.maximum.accumulate(end_key)[:-1]
     kept_indices = np.sort(lane_order[is_new])
     last_px = last_px - ((last_px - first_px > 5) & (not is_joined))
-    pixel_colours = np.zeros(rows * lanes * width, np.uint8)
+    pixel_colours = np.zeros(row_count * lanes * width_px, np.uint8)
     if busy_spans := item.busy:
         busy_edges = (
-            np.clip((np.asarray(busy_spans[edge_name]) - scale.low) * scale.px * SHARPNESS, 0, width)
+            np.clip((np.asarray(busy_spans[edge_name]) - scale.low) * scale.px * SHARPNESS, 0, width_px)
             for edge_name in ("x0", "x1")
         )
         for index, span_start, busy_end in zip(
             busy_spans["row"].tolist(), *(edge.astype(int).tolist() for edge in busy_edges), strict=True
         ):
-            pixel_colours.reshape(rows, lanes, width)[index, :, span_start:busy_end] = len(item.colours) + 1
-    pixel_columns = (lane_key * width + first_px, lane_key * width + last_px, colour_index)
+            pixel_colours.reshape(row_count, lanes, width_px)[index, :, span_start:busy_end] = (
+                len(item.colours) + 1
+            )
+    pixel_columns = (lane_key * width_px + first_px, lane_key * width_px + last_px, colour_index)
     for span_start, span_end, shade in zip(
         *(values[kept_indices].tolist() for values in pixel_columns), strict=True
     ):
         pixel_colours[span_start:span_end] = shade
-    picture = pixel_colours.reshape(rows * lanes, width)
+    pixel_rows = pixel_colours.reshape(row_count * lanes, width_px)
     pixels_by_height = np.zeros(
-        (max(1, round((item.top + item.height) * SHARPNESS) - top_px), width), np.uint8
+        (max(1, round((item.top + item.height) * SHARPNESS) - top_px), width_px), np.uint8
     )
     inner_height = row_height - (1 if row_height > MIN_GAP_ROW_PX and not is_joined else 0)
-    for index in range(rows * lanes):
+    for index in range(row_count * lanes):
         row_top = item.top + index // lanes * row_height
         # Adding 1e-6 keeps the end of a row and the start of the next one on one pixel despite rounding.
         lane_top, lane_bottom = (
@@ -108,7 +110,7 @@ def _paint_spans(pen: Pen, item: Spans, scale: PlotScale) -> None:
         )
         lane_height = max(1, lane_bottom - lane_top)
         lane_gap_px = SHARPNESS // 2 if lane_height > 4 * SHARPNESS and not is_joined else 0
-        pixels_by_height[lane_top : lane_top + lane_height - lane_gap_px] = picture[index]
+        pixels_by_height[lane_top : lane_top + lane_height - lane_gap_px] = pixel_rows[index]
     bitmap = Image.fromarray(pixels_by_height)
     bitmap.putpalette(
         b"".join(bytes.fromhex(palette.find_hex(name)[1:]) for name in _list_span_colours(item))
@@ -176,10 +178,10 @@ def _paint_span_names(
         text_room_px = (x1 - x0) * scale.px - 6
         if (
             text_room_px >= 6
-            and text_width(text := make_element_sentence(item, index, item.written), 11) <= text_room_px
+            and text_width(span_text := make_element_sentence(item, index, item.written), 11) <= text_room_px
         ):
             y = scale.top + item.top + item.row[index] * row_height + (lane[index] + 0.5) * lane_height
-            pen.text(scale.x(x0) + 3, y, text, colour=inks[int(item.colour[index])])
+            pen.text(scale.x(x0) + 3, y, span_text, colour=inks[int(item.colour[index])])
 
 
 def make_element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
@@ -192,20 +194,24 @@ def make_element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
             phrases.append(sentence_piece)
             continue
         column, *options = sentence_piece
-        value = int(item.column(column)[index])
+        column_value = int(item.column(column)[index])
         if options[:1] == ["time"]:
             phrases.append(
-                duration(value - sum(int(item.column(subtrahend)[index]) for subtrahend in options[1:]))
+                duration(
+                    column_value - sum(int(item.column(subtrahend)[index]) for subtrahend in options[1:])
+                )
             )
             continue
         if options[:1] == ["moved"]:
             duration_ns = max(1, int(item.column(options[1])[index]) - int(item.column(options[2])[index]))
-            phrases.append(f", {size(value)} at {number(value / duration_ns)} GB/s" if value else "")
+            phrases.append(
+                f", {size(column_value)} at {number(column_value / duration_ns)} GB/s" if column_value else ""
+            )
             continue
         choices = options[0] if options else None
         if isinstance(choices, str):
             choices = item.column(choices)
-        phrases.append(f"{value:,}" if choices is None else choices[value])
+        phrases.append(f"{column_value:,}" if choices is None else choices[column_value])
     return "".join(phrases)
 
 
@@ -282,20 +288,21 @@ def _paint_rules(pen: Pen, item: LineSegments, scale: PlotScale) -> None:
 
 
 def _paint_labels(pen: Pen, item: Labels, scale: PlotScale) -> None:
-    weight = "mono" if item.mono else item.weight
-    size = item.size - (1 if item.mono else 0)
+    font_weight = "mono" if item.mono else item.weight
+    font_size_px = item.size - (1 if item.mono else 0)
     right_edges: dict[float, float] = {}
     for index, text_forms in enumerate(item.text):
         max_width = math.inf if item.room is None else item.room[index] * scale.px - 4
         line_candidates = (
-            _fit_lines(text_form, max_width, item.lines, size, weight) for text_form in text_forms.split("\n")
+            _fit_lines(text_form, max_width, item.lines, font_size_px, font_weight)
+            for text_form in text_forms.split("\n")
         )
         lines = next((candidate for candidate in line_candidates if candidate), None)
         if not lines or not lines[0]:
             continue
         x = scale.x(item.x[index]) + item.dx
         y = float(item.y[index])
-        width = max(text_width(line, size, weight) for line in lines)
+        width = max(text_width(line, font_size_px, font_weight) for line in lines)
         left_px = x - {"start": 0, "middle": width / 2, "end": width}[item.anchor]
         if item.spread and left_px < right_edges.get(y, -math.inf) + 6:
             continue
@@ -303,10 +310,10 @@ def _paint_labels(pen: Pen, item: Labels, scale: PlotScale) -> None:
         for row, line in enumerate(lines):
             pen.text(
                 x,
-                scale.top + y + row * (size + ROW_LEADING_PX),
+                scale.top + y + row * (font_size_px + ROW_LEADING_PX),
                 line,
-                size=size,
-                weight=weight,
+                size=font_size_px,
+                weight=font_weight,
                 colour=item.colour,
                 anchor=item.anchor,
                 vertical=item.turn,
@@ -339,10 +346,10 @@ def _paint_ticks(pen: Pen, item: TickAxis, scale: PlotScale) -> None:
             break
         pen.rect(x, y, x + 1, y + 4, "muted")
         pen.text(min(x, right_px + scale.box.right - text_width(text, 11) / 2), y + 12, text, anchor="middle")
-    title = next(
+    axis_title = next(
         (title_form for title_form in item.title if text_width(title_form, 11) <= scale.width), item.title[-1]
     )
-    pen.text(scale.left, y + 26, title, colour="muted")
+    pen.text(scale.left, y + 26, axis_title, colour="muted")
 
 
 def _paint_selection(pen: Pen, box: Plot, index: int, scale: PlotScale) -> None:
@@ -371,16 +378,16 @@ def _paint_nodes(pen: Pen, item: Nodes, scale: PlotScale) -> None:
         right_px = scale.x(item.x1[index])
         top_px = scale.top + item.y0[index]
         bottom_px = scale.top + item.y1[index]
-        shape = item.shape[index]
+        shape_index = item.shape[index]
         colour_name = item.colours[item.colour[index]]
         mark_colour = item.mark[index]
         if mark_colour >= 0:
             pen.polygon(
-                _find_outline(shape, left_px - 3, top_px - 3, right_px + 3, bottom_px + 3),
+                _find_outline(shape_index, left_px - 3, top_px - 3, right_px + 3, bottom_px + 3),
                 item.colours[mark_colour],
             )
-        pen.polygon(_find_outline(shape, left_px, top_px, right_px, bottom_px), colour_name)
-        text_width_px = right_px - left_px - 10 - (SLANT_PX if shape in (1, 2, 4) else 0)
+        pen.polygon(_find_outline(shape_index, left_px, top_px, right_px, bottom_px), colour_name)
+        text_width_px = right_px - left_px - 10 - (SLANT_PX if shape_index in (1, 2, 4) else 0)
         lines = [(line_text, font_px) for line_text, font_px in ((text, 11), (detail, 10)) if line_text]
         for line, (line_text, font_px) in enumerate(lines):
             middle_y = (top_px + bottom_px) / 2 + (line - (len(lines) - 1) / 2) * 14

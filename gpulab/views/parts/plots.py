@@ -103,14 +103,14 @@ def make_x_axis(
     integers_only
         Whether ticks are at integers (of `scale`) only.
     """
-    levels: list[tuple[float, list[str]]] = []
+    tick_levels: list[tuple[float, list[str]]] = []
     tick_step = nice_step(limit / scale / 2) if limit > 0 else 1.0
     finest_step = limit / scale / (MAX_ZOOM * 5 if zoom else 12)
     while limit > 0 and tick_step >= finest_step and (not integers_only or tick_step >= 1):
         ticks = [step_index * tick_step for step_index in range(int(limit / scale / tick_step * 1.0001) + 1)]
-        levels.append((tick_step * scale, [text(tick) for tick in ticks]))
+        tick_levels.append((tick_step * scale, [text(tick) for tick in ticks]))
         tick_step = nice_step(tick_step / 2.6)
-    return TickAxis(y, levels or [(1.0, [text(0)])], title.split("\n"))
+    return TickAxis(y, tick_levels or [(1.0, [text(0)])], title.split("\n"))
 
 
 def make_time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, list[tuple[float, str]]]:
@@ -120,16 +120,16 @@ def make_time_ticks(low: float, high: float, count: float, since: str) -> tuple[
 
     If the times are large compared with the visible interval, they are counted from a round time before it.
     """
-    time_unit_name, scale = time_unit(high - low)
-    larger_scale = scale * 1000
+    time_unit_name, ns_per_unit = time_unit(high - low)
+    larger_scale = ns_per_unit * 1000
     larger_unit = {"ns": "µs", "µs": "ms"}.get(time_unit_name, "s")
-    base_ns = math.floor(low / larger_scale) * larger_scale if scale < 1e9 else 0.0
+    base_ns = math.floor(low / larger_scale) * larger_scale if ns_per_unit < 1e9 else 0.0
     step_ns = max(1.0, nice_step((high - low) / max(1.0, count)))
-    digits = max(0, -math.floor(math.log10(step_ns / scale) + 1e-9))
+    digits = max(0, -math.floor(math.log10(step_ns / ns_per_unit) + 1e-9))
     first_tick = math.ceil((low - base_ns) / step_ns - 1e-9)
     last_tick = math.floor((high - base_ns) / step_ns + 1e-9)
     ticks = [
-        (base_ns + tick * step_ns, f"{tick * step_ns / scale:,.{digits}f}")
+        (base_ns + tick * step_ns, f"{tick * step_ns / ns_per_unit:,.{digits}f}")
         for tick in range(first_tick, last_tick + 1)
     ]
     base_text = f" + {base_ns / larger_scale:,.0f} {larger_unit}" if base_ns else ""
@@ -167,15 +167,15 @@ def draw_lane_grid(
     row_count, step_count = states.shape
     is_start = np.ones((row_count, step_count), bool)
     is_start[:, 1:] = states[:, 1:] != states[:, :-1]
-    row, start = np.nonzero(is_start)
-    end = np.append(start[1:], step_count)
-    end[np.append(row[1:] != row[:-1], True)] = step_count
-    order = np.argsort(start, kind="stable")
+    run_rows, run_starts = np.nonzero(is_start)
+    run_ends = np.append(run_starts[1:], step_count)
+    run_ends[np.append(run_rows[1:] != run_rows[:-1], True)] = step_count
+    start_order = np.argsort(run_starts, kind="stable")
     return Spans(
-        start[order].astype(np.float32),
-        end[order].astype(np.float32),
-        row[order].astype(np.uint16),
-        states[row, start][order].astype(np.uint8),
+        run_starts[start_order].astype(np.float32),
+        run_ends[start_order].astype(np.float32),
+        run_rows[start_order].astype(np.uint16),
+        states[run_rows, run_starts][start_order].astype(np.uint8),
         colours,
         rows=row_count,
         top=top,

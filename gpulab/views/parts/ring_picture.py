@@ -52,7 +52,7 @@ def paint_ring(pen: Pen, item: Ring, scale: PlotScale) -> None:
         length = math.dist((x0, y0), (x1, y1))
         unit_x = (x1 - x0) / length
         unit_y = (y1 - y0) / length
-        start, mark_centre, end = (
+        arrow_start, mark_centre, arrow_end = (
             (
                 x0 + unit_x * distance - unit_y * ARROW_OFFSET_PX,
                 y0 + unit_y * distance + unit_x * ARROW_OFFSET_PX,
@@ -71,8 +71,8 @@ def paint_ring(pen: Pen, item: Ring, scale: PlotScale) -> None:
             )
         )
         if not marks_at_pair[source_device, target_device]:
-            pen.line([start, end], "muted", 1.5)
-            pen.arrow_head(start, end, "muted", head_px)
+            pen.line([arrow_start, arrow_end], "muted", 1.5)
+            pen.arrow_head(arrow_start, arrow_end, "muted", head_px)
         marks_at_pair[source_device, target_device] += 1
         mark_left, mark_top = (value - mark_px / 2 for value in mark_centre)
         pen.rect(mark_left, mark_top, mark_left + mark_px, mark_top + mark_px, item.colours[colour])

@@ -37,9 +37,9 @@ class PlotScale:
 
 def paint_tracks(pen: Pen, item: Tracks, scale: PlotScale) -> None:
     """Paint the intervals of each row pixel by pixel, and the names that fit into them."""
-    width = max(1, round(scale.width * SHARPNESS))
+    width_px = max(1, round(scale.width * SHARPNESS))
     starts, ends = (
-        np.clip((np.asarray(item.column(name), np.float64) - scale.low) * scale.px * SHARPNESS, 0, width)
+        np.clip((np.asarray(item.column(name), np.float64) - scale.low) * scale.px * SHARPNESS, 0, width_px)
         for name in ("x0", "x1")
     )
     colour_index = np.asarray(item.colour, np.int64)
@@ -58,13 +58,13 @@ def paint_tracks(pen: Pen, item: Tracks, scale: PlotScale) -> None:
             y1 -= lanes > 1 and y1 - y0 > 4 * SHARPNESS
             row_image = Image.fromarray(
                 _compute_shades(
-                    starts[interval_indices], ends[interval_indices], colour_index[interval_indices], width
+                    starts[interval_indices], ends[interval_indices], colour_index[interval_indices], width_px
                 )[np.newaxis]
             )
             row_image.putpalette(
                 b"".join(bytes.fromhex(palette.find_hex(name)[1:]) for name in palette_names)
             )
-            pen.image.paste(row_image.convert("RGB").resize((width, y1 - y0)), (left_px, top_px + y0))
+            pen.image.paste(row_image.convert("RGB").resize((width_px, y1 - y0)), (left_px, top_px + y0))
             if height / lanes >= MIN_NAMED_HEIGHT_PX:
                 named_intervals = interval_indices[
                     (ends - starts)[interval_indices] > MIN_NAME_WIDTH_PX * SHARPNESS
@@ -73,10 +73,10 @@ def paint_tracks(pen: Pen, item: Tracks, scale: PlotScale) -> None:
     for index, middle_y in name_labels:
         x0 = max(scale.left, scale.x(item.x0[index]))
         x1 = scale.x(item.x1[index])
-        text = shorten(item.column("shorts")[item.column("name")[index]], x1 - x0 - 7, 11)
-        if len(text) > 3 or "…" not in text:
+        short_name = shorten(item.column("shorts")[item.column("name")[index]], x1 - x0 - 7, 11)
+        if len(short_name) > 3 or "…" not in short_name:
             text_colour = palette.choose_ink(item.colours[int(colour_index[index])])
-            pen.text(x0 + 3, scale.top + middle_y, text, colour=text_colour)
+            pen.text(x0 + 3, scale.top + middle_y, short_name, colour=text_colour)
 
 
 def _compute_shades(
@@ -103,7 +103,7 @@ def _compute_shades(
 
 def paint_time(pen: Pen, item: TimeAxis, scale: PlotScale) -> None:
     """Paint a time axis with its ticks and its name."""
-    title, ticks = make_time_ticks(scale.low, scale.high, scale.width / TICK_SPACING_PX, item.since)
+    axis_title, ticks = make_time_ticks(scale.low, scale.high, scale.width / TICK_SPACING_PX, item.since)
     y = scale.top + item.y
     right_px = scale.left + scale.width
     pen.rect(scale.left, y, right_px, y + 1, "muted")
@@ -112,4 +112,4 @@ def paint_time(pen: Pen, item: TimeAxis, scale: PlotScale) -> None:
         pen.rect(x, y, x + 1, y + 4, "muted")
         text_x = min(x, right_px + scale.box.right - text_width(text, 11) / 2)
         pen.text(text_x, y + 12, text, anchor="middle")
-    pen.text(scale.left, y + 26, title, colour="muted")
+    pen.text(scale.left, y + 26, axis_title, colour="muted")

@@ -94,8 +94,10 @@ class PeersChart(FigureView):
             return f"This machine has one GPU, so there are no links between GPUs; {self.provenance.label}."
         gpu_pairs = [gpu_pair for gpu_pair in self._has_direct_access if gpu_pair[0] != gpu_pair[1]]
         direct_count = sum(self._has_direct_access[gpu_pair] for gpu_pair in gpu_pairs)
-        text = f"{direct_count} of {len(gpu_pairs)} directions are direct{self._format_rate(True)}"
-        sentence_clauses = [text if direct_count else "no GPU accesses the memory of another GPU directly"]
+        direct_text = f"{direct_count} of {len(gpu_pairs)} directions are direct{self._format_rate(True)}"
+        sentence_clauses = [
+            direct_text if direct_count else "no GPU accesses the memory of another GPU directly"
+        ]
         if direct_count < len(gpu_pairs):
             other_text = "other" if direct_count else "all"
             sentence_clauses.append(f"{other_text} copies go through the host{self._format_rate(False)}")
@@ -144,8 +146,8 @@ class PeersChart(FigureView):
             (f"GPU {source_gpu}", *(make_cell(source_gpu, target_gpu) for target_gpu in self.gpus))
             for source_gpu in self.gpus
         )
-        title = f"From row to column{', GB/s of large copies' if self.rates else ''}"
-        return (Table(title, ("", *(f"GPU {gpu}" for gpu in self.gpus)), rows),)
+        table_title = f"From row to column{', GB/s of large copies' if self.rates else ''}"
+        return (Table(table_title, ("", *(f"GPU {gpu}" for gpu in self.gpus)), rows),)
 
     def painters(self) -> tuple[Painter, ...]:
         return (self._paint,)

@@ -35,8 +35,8 @@ class PipelineText:
         """Return the text of a source line, or an empty string if it is not known. Long lines are
         shortened.
         """
-        text = self._source[line - 1].strip() if 0 < line <= len(self._source) else ""
-        return text if len(text) <= _MAX_SOURCE_LENGTH else f"{text[:_MAX_SOURCE_LENGTH]}…"
+        line_text = self._source[line - 1].strip() if 0 < line <= len(self._source) else ""
+        return line_text if len(line_text) <= _MAX_SOURCE_LENGTH else f"{line_text[:_MAX_SOURCE_LENGTH]}…"
 
     def name_iteration(self, position: int) -> str:
         """Return the loop iteration of a position as text, such as `` (iteration 2)``. If the pipeline has no

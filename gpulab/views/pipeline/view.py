@@ -255,7 +255,7 @@ class PipelineView(View):
         if not start_positions:
             return []
         end_positions = [*start_positions[1:], float(self.pipeline.length)]
-        rows = [
+        iteration_labels = [
             ((start + end) / 2, HEADER_PX / 2, f"iteration {index}\n{index}", end - start)
             for index, (start, end) in enumerate(zip(start_positions, end_positions, strict=True))
         ]
@@ -267,7 +267,7 @@ class PipelineView(View):
                 [bottom] * len(start_positions),
                 "rule",
             ),
-            make_labels(rows, colour="muted", size=10),
+            make_labels(iteration_labels, colour="muted", size=10),
         ]
 
     def _draw_barriers(self, bottom: float) -> list[Item]:

@@ -210,7 +210,7 @@ class PrecisionView(Steered):
                     )
                     position += 1
         shades = [name for colour in COLOURS for name in (f"{colour}-pale", colour)]
-        cells = Rects(
+        bit_cells = Rects(
             x,
             [row + 1 for row in x],
             y,
@@ -229,7 +229,7 @@ class PrecisionView(Steered):
         return plot(
             len(record) * ROW_PX + 4,
             (0, MAX_BITS),
-            cells,
+            bit_cells,
             *bit_labels,
             format_ticks,
             left=LEFT_PX,

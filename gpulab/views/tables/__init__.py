@@ -127,13 +127,13 @@ class Table:
     def text(self) -> str:
         """Return the table as text in fixed-width characters."""
         headings = self.headings
-        cells = self.cells
-        widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
+        cell_texts = self.cells
+        widths = [max(map(len, column)) for column in zip(headings, *cell_texts, strict=True)]
         right_aligned = self._find_right_aligned()
         lines = [self.title] if self.title else []
         lines.append(_format_line(headings, widths, right_aligned))
         lines.append("  ".join("-" * width for width in widths))
-        lines += [_format_line(row, widths, right_aligned) for row in cells]
+        lines += [_format_line(row, widths, right_aligned) for row in cell_texts]
         return "\n".join(lines)
 
     def html(self) -> str:
@@ -429,9 +429,9 @@ class CardOfTables(HasTables, TextDisplay):
         """The line above the tables, with the heading, the facts, the origin of the numbers, and the
         remarks.
         """
-        facts = f": {self.facts}" if self.facts else ""
-        origin = f"; {self.origin}" if self.origin else ""
-        return " ".join([f"{self.heading}{facts}{origin}.", *self.remarks])
+        facts_text = f": {self.facts}" if self.facts else ""
+        origin_text = f"; {self.origin}" if self.origin else ""
+        return " ".join([f"{self.heading}{facts_text}{origin_text}.", *self.remarks])
 
     @property
     def verdict(self) -> str:

@@ -58,7 +58,7 @@ class AsRunTable(RecordTable[AsRun], AsRun):
         return tuple(sentences)
 
     def _make_totals_table(self) -> Table:
-        rows: list[tuple[Any, ...]] = []
+        total_rows: list[tuple[Any, ...]] = []
         for space in ("global", "shared", "local", "generic"):
             for access_kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
                 matching_accesses = [
@@ -70,7 +70,7 @@ class AsRunTable(RecordTable[AsRun], AsRun):
                 request_count, execution_count = (
                     self.total(counter, space, access_kind) for counter in ("requests", "executions")
                 )
-                rows.append(
+                total_rows.append(
                     (
                         f"{space} {name}",
                         written_count,
@@ -81,14 +81,14 @@ class AsRunTable(RecordTable[AsRun], AsRun):
         if self.branches:
             written_count = sum(branch.written for branch in self.branches)
             divergent_count = _format_count(self.divergent_branches)
-            rows.append(("divergent branches", written_count, divergent_count, Cell(None, "")))
-        columns = (
+            total_rows.append(("divergent branches", written_count, divergent_count, Cell(None, "")))
+        total_columns = (
             "counter",
             _WRITTEN_COLUMN,
             _RUN_COLUMN,
             Column("with an active lane", "active_requests", number),
         )
-        return Table("", columns, tuple(rows))
+        return Table("", total_columns, tuple(total_rows))
 
     def _make_access_table(self) -> Table:
         accesses_by_key: dict[tuple[int, str, str], list[AccessAsRun]] = {}

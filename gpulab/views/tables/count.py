@@ -117,7 +117,7 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
 
     def _make_totals_table(self) -> Table:
         lane_efficiency = self.lane_efficiency
-        rows: list[tuple[Any, ...]] = [
+        total_rows: list[tuple[Any, ...]] = [
             ("warp instructions", self.warp_instructions, "issued, summed over all warps"),
             ("thread instructions", self.thread_instructions, "one per active lane"),
             (
@@ -128,14 +128,14 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         ]
         for operation_kind, operations in self.flops.items():
             meaning = "additions, multiplications and functions of CUDA cores; a multiply-add counts as two"
-            rows.append((f"{operation_kind} operations", operations, meaning))
+            total_rows.append((f"{operation_kind} operations", operations, meaning))
         for name, operations in self.tensor_operations.items():
             factor_type, accumulator_type = name.split(" to ")
             meaning = (
                 f"of tensor cores; {factor_type} factors, {accumulator_type} sums; a multiply-add "
                 "counts as two"
             )
-            rows.append((f"tensor {name} operations", operations, meaning))
+            total_rows.append((f"tensor {name} operations", operations, meaning))
         for operation_kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
             request_count = self.total("requests", "global", operation_kind)
             if request_count:
@@ -146,20 +146,20 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
                     f"{sectors / request_count:.2f} per request, at best {ideal_sectors / request_count:.2f}"
                 )
                 meaning = f"requests, {count(sectors, 'sector')} of {SECTOR_BYTES} bytes, {per_request}"
-                rows.append((f"global {name}", request_count, meaning))
+                total_rows.append((f"global {name}", request_count, meaning))
         shared_requests = self.total("requests", "shared")
         if shared_requests:
             wavefronts = self.total("wavefronts", "shared")
             bank_conflicts = self.total("bank_conflicts", "shared")
             meaning = f"requests, {count(wavefronts, 'wavefront')}, {count(bank_conflicts, 'bank conflict')}"
-            rows.append(("shared accesses", shared_requests, meaning))
+            total_rows.append(("shared accesses", shared_requests, meaning))
         if self.caches is not None:
-            rows += _make_cache_rows(self.caches)
+            total_rows += _make_cache_rows(self.caches)
         if self.branches:
             executed_count = sum(branch.executed for branch in self.branches)
             meaning = f"of {number(executed_count)} conditional branches"
-            rows.append(("divergent branches", self.divergent_branches, meaning))
-        return Table("", ("counter", Column("value", show=number), "meaning"), tuple(rows))
+            total_rows.append(("divergent branches", self.divergent_branches, meaning))
+        return Table("", ("counter", Column("value", show=number), "meaning"), tuple(total_rows))
 
     def _make_access_row(self, accesses: Sequence[AccessCounters]) -> tuple[Any, ...]:
         first_access = accesses[0]
@@ -197,8 +197,8 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         """Return the largest value of a counter among the source lines, which gets the longest bar."""
         totals: dict[Hashable, int] = {}
         for access in self.accesses:
-            key = access.line, access.space, access.kind
-            totals[key] = totals.get(key, 0) + getattr(access, counter)
+            line_key = access.line, access.space, access.kind
+            totals[line_key] = totals.get(line_key, 0) + getattr(access, counter)
         return max(totals.values())
 
     def _make_body(self) -> str:

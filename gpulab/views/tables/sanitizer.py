@@ -79,11 +79,11 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
             for finding_count, severity_word in severity_counts
             if finding_count
         ]
-        text = ", ".join(count_texts) if count_texts else "Nothing found."
+        verdict_text = ", ".join(count_texts) if count_texts else "Nothing found."
         if self.blocks_checked is None:
-            return text
+            return verdict_text
         extent_text = f"{number(self.blocks_checked)} of {count(prod(self.grid), 'block')} checked"
-        return f"{extent_text}: {text[:1].lower()}{text[1:]}"
+        return f"{extent_text}: {verdict_text[:1].lower()}{verdict_text[1:]}"
 
     beside = make_old_method("beside", "compare")
 

@@ -106,8 +106,8 @@ def make_gap_table(records: Iterable[Gap], timeline: Timeline) -> AnalysisTable[
 
     def step_key(gap: Gap) -> tuple[str | None, ...]:
         has_general_reason = gap.cause in ("launch-bound", "host computing", "start-up")
-        reason = None if has_general_reason and not gap.reason.startswith("the host ran ") else gap.reason
-        return gap.where, gap.cause, _format_line(gap.source), reason
+        gap_reason = None if has_general_reason and not gap.reason.startswith("the host ran ") else gap.reason
+        return gap.where, gap.cause, _format_line(gap.source), gap_reason
 
     rows = _sum_by_key(records, step_key, timeline)
     columns = ("where", "cause", "line", "why", *_SUM_COLUMNS)

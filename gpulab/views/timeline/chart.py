@@ -50,8 +50,8 @@ class RowPositions:
 
     def find_middle(self, panel: int, row_key: RowKey) -> float:
         """Return the y coordinate of the middle of a row."""
-        row = self.index[panel, row_key]
-        return self.tops[row] + self.heights[row] / 2
+        row_index = self.index[panel, row_key]
+        return self.tops[row_index] + self.heights[row_index] / 2
 
 
 def make_lanes(
@@ -110,7 +110,7 @@ def draw_chart(
         STREAM_ROW_PX,
         max(MIN_STREAM_PX, _compute_streams_px(panels, rows_px) / max(1, stream_count) - ROW_GAP_PX),
     )
-    rows = RowPositions({}, [], [])
+    row_positions = RowPositions({}, [], [])
     headings: list[float] = []
     y = 0.0
     for panel, lanes in enumerate(panels):
@@ -118,14 +118,16 @@ def draw_chart(
             headings.append(y + HEADING_PX / 2)
             y += HEADING_PX
         for row_key in lanes.row_keys:
-            rows.index[panel, row_key] = len(rows.tops)
-            rows.tops.append(y)
-            rows.heights.append(stream_px if row_key[0] == "stream" else SMALL_ROW_PX)
-            y += rows.heights[-1] + ROW_GAP_PX
-        rows.index.update({(panel, row_key): len(rows.tops) - 1 for row_key in lanes.folded})
+            row_positions.index[panel, row_key] = len(row_positions.tops)
+            row_positions.tops.append(y)
+            row_positions.heights.append(stream_px if row_key[0] == "stream" else SMALL_ROW_PX)
+            y += row_positions.heights[-1] + ROW_GAP_PX
+        row_positions.index.update(
+            {(panel, row_key): len(row_positions.tops) - 1 for row_key in lanes.folded}
+        )
         y += 4
     y = max(y, 40.0)
-    tracks_item = _draw_tracks(panels, rows, picks, advice, moment)
+    tracks_item = _draw_tracks(panels, row_positions, picks, advice, moment)
     time_range = (
         float(tracks_item.x0.min(initial=0)),
         float(max(1, tracks_item.x1.max(initial=0), *(lanes.record.duration_ns for lanes in panels))),
@@ -133,14 +135,17 @@ def draw_chart(
     widest_px = max((text_width(name, 11) for name in tracks_item.row_names), default=0.0)
     left_px = round(min(MAX_LEFT_PX, max(MIN_LEFT_PX, widest_px + 12)))
     names = [shorten(name, left_px - 8, 11) for name in tracks_item.row_names]
-    row_centres = [row_top + height / 2 for row_top, height in zip(rows.tops, rows.heights, strict=True)]
+    row_centres = [
+        row_top + height / 2
+        for row_top, height in zip(row_positions.tops, row_positions.heights, strict=True)
+    ]
     return plots.plot(
         y + 36,
         time_range,
         tracks_item,
-        _draw_frames(panels, rows),
-        *_draw_arrows(panels, rows),
-        *_draw_marks(panels, rows),
+        _draw_frames(panels, row_positions),
+        *_draw_arrows(panels, row_positions),
+        *_draw_marks(panels, row_positions),
         plots.make_y_ticks(row_centres, names, time_range),
         Labels(
             [time_range[0]] * len(headings),
@@ -320,9 +325,9 @@ def _draw_arrows(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
                 )
         if arrow_lines:
             x0, y0, x1, y1 = np.array(arrow_lines, np.float64).T
-            width = 2.5 if arrow_kind == 2 else 1.5
+            arrow_width = 2.5 if arrow_kind == 2 else 1.5
             yield LineSegments(
-                x0, y0, x1, y1, colour, width=width, arrow=True, dash=arrow_kind == 1, most=MAX_ARROWS
+                x0, y0, x1, y1, colour, width=arrow_width, arrow=True, dash=arrow_kind == 1, most=MAX_ARROWS
             )
 
 

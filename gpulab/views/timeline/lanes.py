@@ -307,8 +307,8 @@ class Lanes:
         thread_text = f" {device + 1}" if device else ""
         if row_kind == "range" and stream:
             return ""
-        names = {"range": "NVTX", "call": "host calls", "wait": "host waits"}
-        return f"{names[row_kind]}{thread_text}"
+        name_of_kind = {"range": "NVTX", "call": "host calls", "wait": "host waits"}
+        return f"{name_of_kind[row_kind]}{thread_text}"
 
     @cached_property
     def kernels(self) -> list[str]:
