@@ -243,15 +243,20 @@ class LadderChart(FigureView):
                         left=lowest_gbps,
                         color=colour(COLOURS[index]),
                     )
-        for bar_y, bandwidth in enumerate(first_ladder.bandwidths):
+        for level_y, bandwidth in enumerate(first_ladder.bandwidths):
             if bandwidth.published_gbps:
                 ax.vlines(
-                    bandwidth.published_gbps, bar_y - 0.46, bar_y + 0.46, colour("fg"), "--", linewidth=1.2
+                    bandwidth.published_gbps,
+                    level_y - 0.46,
+                    level_y + 0.46,
+                    colour("fg"),
+                    "--",
+                    linewidth=1.2,
                 )
             if len(self.ladders) == 1 or not bandwidth.gbps:
                 ax.annotate(
                     number(bandwidth.gbps) if bandwidth.gbps else bandwidth.why,
-                    (max(bandwidth.gbps or lowest_gbps, bandwidth.published_gbps or lowest_gbps), bar_y),
+                    (max(bandwidth.gbps or lowest_gbps, bandwidth.published_gbps or lowest_gbps), level_y),
                     (4, 0),
                     textcoords="offset points",
                     va="center",
