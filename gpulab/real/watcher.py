@@ -95,7 +95,7 @@ class _Unlabelled:
 
     base_address = arena_bytes = 0
 
-    def nearest(self, address: int) -> None:
+    def find_nearest(self, address: int) -> None:
         return None
 
 

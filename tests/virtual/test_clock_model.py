@@ -244,7 +244,7 @@ def test_an_engine_forgets_old_work_but_never_overlaps_it() -> None:
 
     def place(ready_ns: int, duration_ns: int, share: float) -> int:
         start = engine.find_earliest_start(ready_ns, duration_ns, share, 0)
-        engine.take(start, start + duration_ns, share)
+        engine.reserve(start, start + duration_ns, share)
         return start
 
     for n in range(capacity + 1):

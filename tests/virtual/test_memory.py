@@ -95,7 +95,7 @@ def test_nearest_allocation(memory: DeviceMemory, offset: int, name: str) -> Non
     base = memory.malloc(4096)
     memory.track(base, 100, "a")
     memory.track(base + 512, 100, "b")
-    allocation = memory.nearest(base + offset)
+    allocation = memory.find_nearest(base + offset)
     assert allocation is not None
     assert allocation.label == name
 
@@ -197,7 +197,7 @@ def test_the_heaps_size_is_set_before_its_first_use(memory: DeviceMemory) -> Non
     heap = memory.open_heap()
     assert heap is memory.open_heap()
     assert (heap.size_bytes, memory.heap_bytes, memory.used_bytes) == (4 * MIB, 4 * MIB, 4 * MIB)
-    allocation = memory.allocation(heap.address)
+    allocation = memory.find_allocation(heap.address)
     assert allocation is not None
     assert (allocation.size_bytes, allocation.label) == (4 * MIB, "device heap")
     memory.heap_bytes = 4 * MIB
@@ -221,11 +221,11 @@ def test_uninitialized_words_are_marked(memory: DeviceMemory) -> None:
     address = memory.malloc(4096)
     memory.view(address, 4096)[:] = 1
     memory.mark_unwritten(address + 64, 18)
-    marked = memory.unwritten(address, 4096)
+    marked = memory.find_unwritten(address, 4096)
     assert np.flatnonzero(marked).tolist() == [16, 17, 18, 19]
     assert (memory.view(address + 80, 2) == 1).all()
     memory.view(address + 68, 1)[:] = 0
-    assert np.flatnonzero(memory.unwritten(address, 4096)).tolist() == [16, 18, 19]
+    assert np.flatnonzero(memory.find_unwritten(address, 4096)).tolist() == [16, 18, 19]
     # What a checking tool shows of a float nobody wrote is a NaN no program computes by chance.
     assert memory.view(address + 64, 4).view(np.uint32)[0] == 0xFFB75EED
 

@@ -102,7 +102,7 @@ def test_kernels_may_touch_exactly_the_requested_bytes(machine: Machine) -> None
     starts, ends = machine.devices[0].memory.live()
     assert starts.tolist() == [a.data.ptr]
     assert ends.tolist() == [a.data.ptr + 12]
-    allocation = machine.devices[0].memory.nearest(a.data.ptr + 100)
+    allocation = machine.devices[0].memory.find_nearest(a.data.ptr + 100)
     assert allocation is not None
     assert allocation.label == "float32 array of shape (3,)"
     del a

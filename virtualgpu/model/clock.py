@@ -87,11 +87,11 @@ class Engine:
             )
             # The last candidate always fits: nothing is planned after it.
             for start_ns in candidates:
-                if self._load(start_ns, start_ns + duration_ns) + share <= 1.0 + 1e-9:
+                if self._find_highest_load(start_ns, start_ns + duration_ns) + share <= 1.0 + 1e-9:
                     break
         return start_ns
 
-    def take(self, start: int, end: int, share: float) -> None:
+    def reserve(self, start: int, end: int, share: float) -> None:
         """Reserve a share of the hardware unit for an operation from `start` to `end`."""
         self._last_end_ns = max(self._last_end_ns, end)
         self._intervals.append((start, end, share))
@@ -107,7 +107,7 @@ class Engine:
         """
         return [interval for interval in self._intervals if interval[1] > after_ns]
 
-    def _load(self, start: int, end: int) -> float:
+    def _find_highest_load(self, start: int, end: int) -> float:
         """Return the highest sum of shares that are reserved at any time within ``[start, end)``."""
         overlapping_intervals = [
             interval for interval in self._intervals if interval[0] < end and interval[1] > start
@@ -227,7 +227,7 @@ class Schedule:
             self.plan_pending()
             queue = self._queues.pop(handle, None)
             if queue is not None and self._pending:
-                queue.tail_ns = self._end_of(queue.tail_ns, queue.frontier)
+                queue.tail_ns = self._find_latest_end(queue.tail_ns, queue.frontier)
                 self._last_end_ns = max(self._last_end_ns, queue.tail_ns)
             if queue is not None and queue.blocking:
                 # The legacy default stream still waits for work of a destroyed blocking stream.
@@ -264,7 +264,7 @@ class Schedule:
             if not self._pending:
                 return self._ready_ns(handle)
             self.plan_pending()
-            return self._end_of(self._ready_ns(handle), self._frontier(self.queue(handle)))
+            return self._find_latest_end(self._ready_ns(handle), self._find_predecessors(self.queue(handle)))
 
     def tail_ns(self, handle: int) -> int:
         """Return the time at which the last operation of a queue ends."""
@@ -273,7 +273,7 @@ class Schedule:
             if not self._pending:
                 return queue.tail_ns
             self.plan_pending()
-            return self._end_of(queue.tail_ns, queue.frontier)
+            return self._find_latest_end(queue.tail_ns, queue.frontier)
 
     def _ready_ns(self, handle: int) -> int:
         with self.clock.lock:
@@ -337,7 +337,7 @@ class Schedule:
         """
         with self.clock.lock:
             if self._pending is not None and len(self._pending) >= _MAX_PENDING:
-                self._finish()
+                self._finalize_pending()
             predecessors = self.append_operation(handle, number)
             if self._pending is None:
                 start_ns, end_ns = self.place(handle, engine, duration_ns, sm_share, ports)
@@ -349,7 +349,7 @@ class Schedule:
             for port, _ in ports:  # not planned again if something more urgent is submitted
                 floor_ns = port.find_earliest_start(floor_ns, duration, 1.0, self.clock.now_ns)
             for port, share_of_port in ports:
-                port.take(floor_ns, floor_ns + duration, share_of_port)
+                port.reserve(floor_ns, floor_ns + duration, share_of_port)
             priority = self.queue(handle).priority
             self._pending[number] = PlannedWork(
                 number,
@@ -387,27 +387,27 @@ class Schedule:
             self.clock.recorder.update_times(corrections)
         self._is_planned = True
         if max(planned_work.end_ns for planned_work in works) <= self.clock.now_ns:
-            self._finish()
+            self._finalize_pending()
 
-    def _finish(self) -> None:
+    def _finalize_pending(self) -> None:
         """Plan all pending operations, and make their times final."""
         self.plan_pending()
         if not self._pending:
             return
         for queue in [*self._queues.values()]:
-            queue.tail_ns = self._end_of(queue.tail_ns, queue.frontier)
+            queue.tail_ns = self._find_latest_end(queue.tail_ns, queue.frontier)
         for moment in self._moments:
-            moment.time_ns = self._end_of(moment.time_ns, moment.after)
+            moment.time_ns = self._find_latest_end(moment.time_ns, moment.after)
         for planned_work in self._pending.values():
             self._last_end_ns = max(self._last_end_ns, planned_work.end_ns)
             if planned_work.engine != "none" and planned_work.end_ns > self.clock.now_ns:
-                self._engines[planned_work.engine].take(
+                self._engines[planned_work.engine].reserve(
                     planned_work.start_ns, planned_work.end_ns, planned_work.share
                 )
         self._moments.clear()
         self._pending.clear()
 
-    def _end_of(self, time_ns: int, numbers: tuple[int, ...]) -> int:
+    def _find_latest_end(self, time_ns: int, numbers: tuple[int, ...]) -> int:
         """Return the later of `time_ns` and the ends of those operations among `numbers` that are pending."""
         pending = self._pending or {}
         ends_ns = [
@@ -430,7 +430,7 @@ class Schedule:
         """
         with self.clock.lock:
             if self._pending:
-                self._finish()
+                self._finalize_pending()
             duration = max(1, round(duration_ns))
             start_ns = ready_ns
             previous_start = -1
@@ -445,7 +445,7 @@ class Schedule:
                         start_ns, duration, engine_share, self.clock.now_ns
                     )
             for required_engine, engine_share in requirements:
-                required_engine.take(start_ns, start_ns + duration, engine_share)
+                required_engine.reserve(start_ns, start_ns + duration, engine_share)
             self._last_end_ns = max(self._last_end_ns, start_ns + duration)
             return start_ns, start_ns + duration
 
@@ -463,7 +463,7 @@ class Schedule:
     def find_queue_end(self, handle: int) -> QueuePosition:
         """Return the position at the current end of a queue."""
         with self.clock.lock:
-            moment = QueuePosition(self._ready_ns(handle), self._frontier(self.queue(handle)))
+            moment = QueuePosition(self._ready_ns(handle), self._find_predecessors(self.queue(handle)))
             if self._pending:
                 self._moments.append(moment)
             return moment
@@ -472,19 +472,19 @@ class Schedule:
         """Return the time at which a queue reaches a position."""
         with self.clock.lock:
             self.plan_pending()
-            return self._end_of(moment.time_ns, moment.after)
+            return self._find_latest_end(moment.time_ns, moment.after)
 
     def append_operation(self, handle: int, number: int) -> tuple[int, ...]:
         """Append an operation to a queue, and return the numbers of the operations that it waits for."""
         with self.clock.lock:
             queue = self.queue(handle)
-            predecessors = self._frontier(queue)
+            predecessors = self._find_predecessors(queue)
             queue.frontier = (number,)
             queue.last = number
             queue.waits = False
             return predecessors
 
-    def _frontier(self, queue: StreamQueue) -> tuple[int, ...]:
+    def _find_predecessors(self, queue: StreamQueue) -> tuple[int, ...]:
         """Return the operations, in this and other queues, that the next one of a queue must follow."""
         legacy = self._queues[LEGACY_QUEUE]
         if not queue.blocking:
@@ -536,7 +536,7 @@ class Schedule:
         """Let the host wait for one queue, or for all operations of the device if `handle` is None."""
         with self.clock.lock:
             if handle is None:
-                self._finish()
+                self._finalize_pending()
                 end_ns = self._last_end_ns
             else:
                 end_ns = (
@@ -549,4 +549,4 @@ class Schedule:
                 self._pending
                 and max(planned_work.end_ns for planned_work in self._pending.values()) <= self.clock.now_ns
             ):
-                self._finish()
+                self._finalize_pending()

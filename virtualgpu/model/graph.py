@@ -380,11 +380,11 @@ class Capture:
     def has_unjoined_work(self) -> bool:
         """Return whether the capture contains work for which its first stream does not wait."""
         frontier = self.frontiers[self.origin]
-        reachable_nodes = {*frontier, *self._predecessors(frontier)}
+        reachable_nodes = {*frontier, *self._find_predecessors(frontier)}
         last_nodes = (self.left, *self.frontiers.values())
         return any(node_number not in reachable_nodes for after in last_nodes for node_number in after)
 
-    def _predecessors(self, numbers: tuple[int, ...]) -> set[int]:
+    def _find_predecessors(self, numbers: tuple[int, ...]) -> set[int]:
         """Return all direct and indirect predecessors of the nodes `numbers`."""
         predecessors: set[int] = set()
         pending_nodes = [

@@ -274,7 +274,7 @@ def _make_bounds_finder(
         cache_key = ("makers", launch.packed.name, function.name)
         writers: RegisterWriters = program.get_cached(cache_key, lambda: find_writers(function))
         base_address = find_base_pointer(function, i, launch.packed.params, variable_addresses, writers)
-        allocation = None if base_address is None else memory.nearest(base_address)
+        allocation = None if base_address is None else memory.find_nearest(base_address)
         if (
             base_address is None
             or allocation is None
@@ -292,10 +292,10 @@ def _find_unwritten_granules(
     """Return for each allocation which granules still have the initial contents of ``cp.empty``."""
     granules_by_start = {}
     for address in arrays:
-        allocation = memory.nearest(address)
+        allocation = memory.find_nearest(address)
         if allocation is None or allocation.address in granules_by_start:
             continue
-        unwritten_words = memory.unwritten(allocation.address, allocation.size_bytes)
+        unwritten_words = memory.find_unwritten(allocation.address, allocation.size_bytes)
         if unwritten_words.any():
             granules = np.zeros(-(-allocation.size_bytes // granule_size), np.bool_)
             unwritten_flags = np.repeat(unwritten_words, 4 // granule_size)
@@ -315,7 +315,7 @@ def _make_unwritten_hazards(
         hazard.address for hazard in earlier_hazards if hazard.kind == UNWRITTEN and hazard.space == "global"
     ]
     for address, size in launch.arrays.items():
-        allocation = memory.nearest(address)
+        allocation = memory.find_nearest(address)
         unwritten_words = None if allocation is None else checker.find_never_written(allocation.address)
         is_reported = any(
             read_address is not None and address <= read_address < address + size

@@ -194,7 +194,7 @@ class AccessRecorder:
 
 
 def _find_array_label(device: VirtualDevice, address: int) -> str:
-    allocation = device.memory.nearest(address)
+    allocation = device.memory.find_nearest(address)
     return allocation.label if allocation is not None else ""
 
 

@@ -110,15 +110,15 @@ class RowFunctions:
     declarations: list[str] = field(default_factory=list)
     constants: dict[str, str] = field(default_factory=dict)
 
-    def constant(self, kind: str, value: str) -> str:
+    def add_constant(self, kind: str, value: str) -> str:
         """Return the name of a constant row of lanes. The constant is defined when it is first used."""
         return self.constants.setdefault(f"{kind} {value}", f"@row.c{len(self.constants)}")
 
-    def constant_definitions(self) -> list[str]:
+    def make_constant_definitions(self) -> list[str]:
         """Return the LLVM text that defines the constant rows."""
         return [f"{name} = internal constant {value}, align 64" for value, name in self.constants.items()]
 
-    def function(self, template: str, operands: list[tuple[str, str]], result_kind: str) -> str:
+    def add_function(self, template: str, operands: list[tuple[str, str]], result_kind: str) -> str:
         """Return the name of the generated function for the operation `template` on rows of lanes.
 
         Rows are passed by address, masks as bit fields, and uniform numbers as scalars.
@@ -213,9 +213,9 @@ class _WarpFunction:
 
     # -- reading -------------------------------------------------------------------------------------
 
-    def read(self) -> None:
+    def parse_lines(self) -> None:
         """Parse every line of the function."""
-        for name, row_type in self._phis():
+        for name, row_type in self._find_row_phis():
             self.kinds[name] = row_type
         for line in self.lines:
             if "<" not in line or _UNCHANGED_LINE_PATTERN.search(line):
@@ -232,7 +232,7 @@ class _WarpFunction:
         parse_form: Callable[[re.Match[str]], None] = getattr(self, f"_{form_name}")
         parse_form(match)
 
-    def _phis(self) -> list[tuple[str, str]]:
+    def _find_row_phis(self) -> list[tuple[str, str]]:
         """Return the results of phi instructions for rows, which get names before their values are known."""
         matches = (_LINE_PATTERNS["phi"].fullmatch(line.strip()) for line in self.lines if " = phi <" in line)
         return [
@@ -241,9 +241,9 @@ class _WarpFunction:
             if match is not None and _is_wide(match["kind"])
         ]
 
-    def _operand(self, kind: str, value: str) -> _Operand:
+    def _make_operand(self, kind: str, value: str) -> _Operand:
         if kind == MASK:
-            return _Operand(kind, "mask", self._mask_bits(value))
+            return _Operand(kind, "mask", self._find_mask_bits(value))
         if not _is_wide(kind):
             return _Operand(kind, "plain", value)
         value = self.aliases.get(value, value)
@@ -261,9 +261,9 @@ class _WarpFunction:
                 return _Operand(kind, "number", splat[1])
             if value == "zeroinitializer":
                 return _Operand(kind, "number", "0.0" if _element_type(kind) in ("float", "double") else "0")
-        return _Operand(kind, "row", self.rows.constant(kind, value))
+        return _Operand(kind, "row", self.rows.add_constant(kind, value))
 
-    def _mask_bits(self, value: str) -> str:
+    def _find_mask_bits(self, value: str) -> str:
         """Return the name of a mask as a 32-bit integer."""
         value = self.aliases.get(value, value)
         if value in self.masks:
@@ -300,11 +300,11 @@ class _WarpFunction:
     def _store(self, match: re.Match[str]) -> None:
         if match["kind"] == MASK:
             self.steps.append(
-                _LineStep(f"  store i32 {self._mask_bits(match['a'])}, ptr {match['b']}, align 4")
+                _LineStep(f"  store i32 {self._find_mask_bits(match['a'])}, ptr {match['b']}, align 4")
             )
             return
         pointer = _Operand("ptr", "plain", match["b"])
-        value = self._operand(match["kind"], match["a"])
+        value = self._make_operand(match["kind"], match["a"])
         self._add_operation(
             "",
             "void",
@@ -318,7 +318,7 @@ class _WarpFunction:
         result_kind = match["result_kind"]
         result = match["result"]
         if MASK in (source_type, result_kind) and match["op"] == "bitcast":
-            bits = self._mask_bits(match["a"]) if source_type == MASK else match["a"]
+            bits = self._find_mask_bits(match["a"]) if source_type == MASK else match["a"]
             if source_type == MASK and result_kind == "i32":
                 self._add_scalar(result, f"add i32 {bits}, 0")
             elif result_kind == MASK and source_type == "i32":
@@ -326,7 +326,7 @@ class _WarpFunction:
             else:
                 raise UnreadableError(match[0])
             return
-        value = self._operand(source_type, match["a"])
+        value = self._make_operand(source_type, match["a"])
         reinterprets = match["op"] in _REINTERPRETATIONS and _is_wide(source_type) and _is_wide(result_kind)
         if reinterprets and value.passing == "row" and value.value[0] == "%":
             self.aliases[result] = value.value
@@ -338,7 +338,7 @@ class _WarpFunction:
             match["result"],
             match["kind"],
             f"{match['op']} {match['kind']} {{0}}",
-            self._operand(match["kind"], match["a"]),
+            self._make_operand(match["kind"], match["a"]),
         )
 
     def _compare(self, match: re.Match[str]) -> None:
@@ -349,7 +349,7 @@ class _WarpFunction:
         if match["a"] in self.bits_of and match["b"] == lane_test:  # the lanes whose bits are set in a mask
             self.masks[match["result"]] = self.bits_of[match["a"]]
             return
-        operands = [self._operand(operand_type, match[operand_group]) for operand_group in "ab"]
+        operands = [self._make_operand(operand_type, match[operand_group]) for operand_group in "ab"]
         self._add_operation(match["result"], MASK, f"{match['op']} {operand_type} {{0}}, {{1}}", *operands)
 
     def _select(self, match: re.Match[str]) -> None:
@@ -358,21 +358,21 @@ class _WarpFunction:
         if match["kind"] not in (MASK, "i1"):
             raise UnreadableError(match[0])
         if result_kind == MASK:
-            if_true = self._mask_bits(match["b"])
-            if_false = self._mask_bits(match["c"])
+            if_true = self._find_mask_bits(match["b"])
+            if_false = self._find_mask_bits(match["c"])
             self.masks[result] = result
             if match["kind"] == "i1":
                 self._add_scalar(result, f"select i1 {match['a']}, i32 {if_true}, i32 {if_false}")
                 return
-            chosen_bits = self._mask_bits(match["a"])
+            chosen_bits = self._find_mask_bits(match["a"])
             self._add_scalar(f"{result}.y", f"and i32 {chosen_bits}, {if_true}")
             self._add_scalar(f"{result}.o", f"xor i32 {chosen_bits}, -1")
             self._add_scalar(f"{result}.n", f"and i32 {result}.o, {if_false}")
             self._add_scalar(result, f"or i32 {result}.y, {result}.n")
             return
         operands = [
-            self._operand(match["kind"], match["a"]),
-            *(self._operand(result_kind, match[operand_group]) for operand_group in "bc"),
+            self._make_operand(match["kind"], match["a"]),
+            *(self._make_operand(result_kind, match[operand_group]) for operand_group in "bc"),
         ]
         self._add_operation(
             result,
@@ -386,7 +386,8 @@ class _WarpFunction:
         result = match["result"]
         if operand_type == MASK:
             self._add_scalar(
-                result, f"{match['op']} i32 {self._mask_bits(match['a'])}, {self._mask_bits(match['b'])}"
+                result,
+                f"{match['op']} i32 {self._find_mask_bits(match['a'])}, {self._find_mask_bits(match['b'])}",
             )
             self.masks[result] = result
             if match["op"] not in ("and", "or", "xor"):
@@ -400,7 +401,7 @@ class _WarpFunction:
             result,
             operand_type,
             f"{match['op']} {operand_type} {{0}}, {{1}}",
-            *(self._operand(operand_type, match[operand_group]) for operand_group in "ab"),
+            *(self._make_operand(operand_type, match[operand_group]) for operand_group in "ab"),
         )
 
     def _insert(self, match: re.Match[str]) -> None:
@@ -408,7 +409,7 @@ class _WarpFunction:
             self.numbers[match["result"]] = match["b"]
             return
         operands = [
-            self._operand(match["kind"], match["a"]),
+            self._make_operand(match["kind"], match["a"]),
             _Operand(match["result_kind"], "plain", match["b"]),
             _Operand("i32", "plain", match["c"]),
         ]
@@ -421,10 +422,12 @@ class _WarpFunction:
 
     def _extract(self, match: re.Match[str]) -> None:
         if match["kind"] == MASK:
-            self._add_scalar(f"{match['result']}.s", f"lshr i32 {self._mask_bits(match['a'])}, {match['b']}")
+            self._add_scalar(
+                f"{match['result']}.s", f"lshr i32 {self._find_mask_bits(match['a'])}, {match['b']}"
+            )
             self._add_scalar(match["result"], f"trunc i32 {match['result']}.s to i1")
             return
-        operands = [self._operand(match["kind"], match["a"]), _Operand("i32", "plain", match["b"])]
+        operands = [self._make_operand(match["kind"], match["a"]), _Operand("i32", "plain", match["b"])]
         self._add_operation(
             match["result"],
             _element_type(match["kind"]),
@@ -437,7 +440,7 @@ class _WarpFunction:
         if match["a"] in self.numbers and match["c"] == "zeroinitializer":
             self.numbers[match["result"]] = self.numbers[match["a"]]
             return
-        operands = [self._operand(match["kind"], match[operand_group]) for operand_group in "ab"]
+        operands = [self._make_operand(match["kind"], match[operand_group]) for operand_group in "ab"]
         lane_order = f"{match['result_kind']} {match['c']}"
         self._add_operation(
             match["result"],
@@ -464,7 +467,7 @@ class _WarpFunction:
                 arguments.append(f"{argument_type}{attributes} {value}")  # it may have to be a constant
                 continue
             arguments.append(f"{argument_type}{attributes} {{{len(operands)}}}")
-            operands.append(self._operand(argument_type, value))
+            operands.append(self._make_operand(argument_type, value))
         if text_end != len(match["rest"]):
             raise UnreadableError(match[0])
         self._add_operation(
@@ -488,22 +491,22 @@ class _WarpFunction:
 
     # -- writing -------------------------------------------------------------------------------------
 
-    def write(self) -> list[str]:
+    def make_lines(self) -> list[str]:
         """Return the lines of the function after its rows of lanes have been moved to memory."""
         self._resolve_phis()
-        slots, allocations = self._row_slots(self._last_uses())
+        slots, allocations = self._assign_row_slots(self._find_last_uses())
         lines: list[str] = []
         phi_copies: list[str] = []
         for step in self.steps:
             if not step.incoming_rows:
                 lines += phi_copies
                 phi_copies = []
-            lines += self._step_lines(step, slots, phi_copies)
+            lines += self._make_step_lines(step, slots, phi_copies)
         for name, slot in self.pointers.items():
             allocations += [f"  {slot} = alloca ptr", f"  store ptr {name}, ptr {slot}"]
         return [*lines[:2], *allocations, *lines[2:]]  # after the function's first label
 
-    def _far_calls(self, line: str) -> list[str]:
+    def _rewrite_far_calls(self, line: str) -> list[str]:
         """Replace the names of functions and constants that may be far away by pointers from the stack."""
         lines: list[str] = []
 
@@ -516,7 +519,7 @@ class _WarpFunction:
         call_line = _FAR_NAME_PATTERN.sub(load_pointer, line)
         return [*lines, call_line]
 
-    def _row_slots(self, last_uses: dict[str, int]) -> tuple[dict[str, str], list[str]]:
+    def _assign_row_slots(self, last_uses: dict[str, int]) -> tuple[dict[str, str], list[str]]:
         """Assign a stack slot to every row, and return the allocations.
 
         A slot is reused after the last use of its row.
@@ -547,25 +550,25 @@ class _WarpFunction:
             for value, _ in step.incoming_rows:
                 value.value = self.aliases.get(value.value, value.value)
                 if value.value[0] != "%":
-                    value.value = self.rows.constant(value.kind, value.value)
+                    value.value = self.rows.add_constant(value.kind, value.value)
                 elif value.value not in self.kinds or value.value in phis - {step.result}:
                     raise UnreadableError(step.result)
 
-    def _step_lines(self, step: _LineStep, slots: dict[str, str], phi_copies: list[str]) -> list[str]:
+    def _make_step_lines(self, step: _LineStep, slots: dict[str, str], phi_copies: list[str]) -> list[str]:
         if step.text:
-            return self._far_calls(step.text) if " call " in step.text else [step.text]
+            return self._rewrite_far_calls(step.text) if " call " in step.text else [step.text]
         if step.incoming_rows:
             incoming_pointers = ", ".join(
-                f"[{self._row_pointer(value, slots)}, %{label}]" for value, label in step.incoming_rows
+                f"[{self._find_row_pointer(value, slots)}, %{label}]" for value, label in step.incoming_rows
             )
-            copy_function = self.rows.function(
+            copy_function = self.rows.add_function(
                 f"load {step.result_kind}, ptr {{0}}, align 64", [("ptr", "plain")], step.result_kind
             )
-            phi_copies += self._far_calls(
+            phi_copies += self._rewrite_far_calls(
                 f"  call void @{copy_function}(ptr {slots[step.result]}, ptr {step.result}.p)"
             )
             return [f"  {step.result}.p = phi ptr {incoming_pointers}"]
-        name = self.rows.function(
+        name = self.rows.add_function(
             step.template,
             [(step_operand.kind, step_operand.passing) for step_operand in step.operands],
             step.result_kind,
@@ -575,19 +578,19 @@ class _WarpFunction:
             argument_type = {"row": "ptr", "mask": "i32", "plain": operand.kind}.get(
                 operand.passing
             ) or _element_type(operand.kind)
-            value = self._row_pointer(operand, slots) if operand.passing == "row" else operand.value
+            value = self._find_row_pointer(operand, slots) if operand.passing == "row" else operand.value
             arguments.append(f"{argument_type} {value}")
         return_kind = "void" if step.result_kind == "void" or _is_wide(step.result_kind) else step.result_kind
         return_kind = "i32" if return_kind == MASK else return_kind
         call_text = f"call {return_kind} @{name}({', '.join(arguments)})"
-        return self._far_calls(
+        return self._rewrite_far_calls(
             f"  {step.result} = {call_text}" if return_kind != "void" else f"  {call_text}"
         )
 
-    def _row_pointer(self, operand: _Operand, slots: dict[str, str]) -> str:
+    def _find_row_pointer(self, operand: _Operand, slots: dict[str, str]) -> str:
         return slots[operand.value] if operand.value[0] == "%" else operand.value
 
-    def _last_uses(self) -> dict[str, int]:
+    def _find_last_uses(self) -> dict[str, int]:
         """Return the last use of each row, also in loops; basic blocks of PTX have no rows in common."""
         labels: dict[str, int] = {}
         last_steps: dict[str, int] = {}  # the last step after each label
@@ -642,5 +645,5 @@ def rewrite_by_address(text: list[str], rows: RowFunctions) -> list[str]:
         At a line that is not known here.
     """
     function = _WarpFunction(text, rows)
-    function.read()
-    return function.write()
+    function.parse_lines()
+    return function.make_lines()

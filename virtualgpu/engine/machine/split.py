@@ -86,7 +86,7 @@ def split_kernel(text: str) -> KernelHalves | None:
         *common_declarations,
         *(declarations[name] for name in function_names),
         *rows.declarations,
-        *rows.constant_definitions(),
+        *rows.make_constant_definitions(),
     ]
     return KernelHalves(
         "\n".join([*head_lines, *kernel_lines]),

@@ -60,7 +60,7 @@ def make_fragment_trace(
         block=launch.packed.block,
         block_index=request.block_index,
         warp_index=request.warp_index,
-        instructions=tuple(replay.described_instructions()),
+        instructions=tuple(replay.describe_instructions()),
         executions=tuple(replay.executions),
         truncated=raw.truncated,
     )
@@ -136,7 +136,7 @@ class _WarpReplay:
             )
             self._run_step(step, rows[row_bounds[index] : row_bounds[index + 1]])
 
-    def described_instructions(self) -> Iterator[MatrixInstruction]:
+    def describe_instructions(self) -> Iterator[MatrixInstruction]:
         """Yield the instructions that the warp executed. Elements that ``ldmatrix`` loads get the type that a
         later instruction uses.
         """
@@ -156,22 +156,24 @@ class _WarpReplay:
     def _run_step(self, step: _ReplayStep, rows: npt.NDArray[Any]) -> None:
         i = step.instruction
         if i.root not in tensor.ROOTS:
-            self._write(step, rows)
+            self._write_registers(step, rows)
             for request_index, request in enumerate(step.requests):
                 self._add_access(step, request_index, request)
             return
-        operands = [self._register_contents(step, operand) for operand in i.operands]
-        self._write(step, rows)
+        operands = [self._read_register_contents(step, operand) for operand in i.operands]
+        self._write_registers(step, rows)
         if tensor.is_product(i):
-            operands[0] = self._register_contents(step, i.operands[0])
+            operands[0] = self._read_register_contents(step, i.operands[0])
             self._add_product(step, operands)
         elif "store" in i.parts or i.root == "stmatrix":
             self._add_move(step, i.operands[1], operands[1])
         else:
-            self._add_move(step, i.operands[0], self._register_contents(step, i.operands[0]))
+            self._add_move(step, i.operands[0], self._read_register_contents(step, i.operands[0]))
 
     # Registers ---------------------------------------------------------------------------------------
-    def _register_contents(self, step: _ReplayStep, operand: ir.Operand | None) -> list[_RegisterContent]:
+    def _read_register_contents(
+        self, step: _ReplayStep, operand: ir.Operand | None
+    ) -> list[_RegisterContent]:
         """Return the contents of the registers in an operand, with or without braces."""
         register_contents = []
         for register in items_of(operand):
@@ -185,12 +187,12 @@ class _WarpReplay:
             register_contents.append(register_content)
         return register_contents
 
-    def _write(self, step: _ReplayStep, row_records: npt.NDArray[Any]) -> None:
+    def _write_registers(self, step: _ReplayStep, row_records: npt.NDArray[Any]) -> None:
         """Change the registers that an instruction has written."""
         if not len(row_records):
             return
         names = cfg.find_definitions_and_uses(step.instruction)[0]
-        source_contents = self._loaded_contents(step, names)
+        source_contents = self._find_loaded_contents(step, names)
         for row_record in row_records:
             register_index = int(row_record["kind"]) - layout.ROW_REGISTER
             key = step.depth, step.function, names[register_index]
@@ -207,11 +209,11 @@ class _WarpReplay:
                 source_content.loader,
             )
 
-    def _loaded_contents(self, step: _ReplayStep, names: Sequence[str]) -> list[_RegisterContent]:
+    def _find_loaded_contents(self, step: _ReplayStep, names: Sequence[str]) -> list[_RegisterContent]:
         """Return the origin of each register that an instruction has loaded or moved."""
         i = step.instruction
         if i.root == "mov":
-            return self._moved_contents(step, names)
+            return self._find_moved_contents(step, names)
         if not step.requests:
             return []
         if i.root in ("ld", "ldu"):
@@ -248,9 +250,9 @@ class _WarpReplay:
             for first_element in range(0, len(element_addresses), elements_per_register)
         ]
 
-    def _moved_contents(self, step: _ReplayStep, names: Sequence[str]) -> list[_RegisterContent]:
+    def _find_moved_contents(self, step: _ReplayStep, names: Sequence[str]) -> list[_RegisterContent]:
         """Return the origin of the registers that ``mov`` has copied, joined or divided."""
-        register_contents = self._register_contents(step, step.instruction.operands[1])
+        register_contents = self._read_register_contents(step, step.instruction.operands[1])
         registers = self.functions[step.function].registers
         source_registers = items_of(step.instruction.operands[1])
         addresses: list[LaneAddresses] = []

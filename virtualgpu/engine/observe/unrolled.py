@@ -92,7 +92,7 @@ def _find_traced_loops(run: TracedRun) -> Iterator[TracedLoop]:
             )
             yield TracedLoop(
                 frozenset(instruction.line for instruction in instructions if instruction.line),
-                run.active_times(
+                run.count_active_executions(
                     [first_position + blocks[block_index].end - 1 for block_index in last_blocks]
                 ),
                 len(instructions),

@@ -82,7 +82,7 @@ class TracedRun:
             steps_by_warp.append(dict(zip(positions.tolist(), position_steps, strict=True)))
         return steps_by_warp
 
-    def times(self, positions: Iterable[int]) -> Ints:
+    def count_executions(self, positions: Iterable[int]) -> Ints:
         """Return the number of times that each thread executed the instructions at the given indices."""
         uncounted_positions = [position for position in positions if position not in self._times]
         for position in uncounted_positions:
@@ -97,7 +97,7 @@ class TracedRun:
         thread_counts: Ints = np.sum([self._times[position] for position in positions], axis=0)
         return thread_counts
 
-    def active_times(self, positions: Iterable[int]) -> Ints:
+    def count_active_executions(self, positions: Iterable[int]) -> Ints:
         """Return how often each thread was active at the given instructions, including predicated-off
         executions.
         """
@@ -117,7 +117,7 @@ class TracedRun:
     def _times(self) -> dict[int, Ints]:
         return {}
 
-    def repeats_to_end(self, positions: Iterable[int]) -> bool:
+    def count_repeats_to_end(self, positions: Iterable[int]) -> bool:
         """Return whether the trace ended while warps were still repeating the given instructions."""
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             sorted_steps = np.sort(
@@ -132,7 +132,7 @@ class TracedRun:
                 return False
         return True
 
-    def written(self, positions: Iterable[int]) -> Values:
+    def find_written_values(self, positions: Iterable[int]) -> Values:
         """Return the values that each thread wrote with the given instructions, in the order of the steps."""
         values_by_thread: Values = []
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
@@ -247,7 +247,7 @@ def _find_writers(
     missing: list[int] = []
 
     def explain(positions: list[int], guesses_: Iterable[list[int]]) -> bool:
-        expected_values = debug_build.written(positions)
+        expected_values = debug_build.find_written_values(positions)
         # A constant in all lanes occurs in many registers by chance: only instructions that set it count, or
         # the result.
         values = {int(expected_value) for lane in expected_values for expected_value in lane}
@@ -263,16 +263,18 @@ def _find_writers(
         plausible_guesses = (
             guess
             for guess in guesses
-            if not is_complete or np.array_equal(optimised.times(guess), execution_counts)
+            if not is_complete or np.array_equal(optimised.count_executions(guess), execution_counts)
         )
         is_confirmed = (
             guess
             for guess in plausible_guesses
-            if _values_agree(optimised.written(guess), expected_values, variable.kind, is_complete)
+            if _values_agree(
+                optimised.find_written_values(guess), expected_values, variable.kind, is_complete
+            )
             and (
                 is_complete
-                or np.array_equal(optimised.times(guess), execution_counts)
-                or (optimised.repeats_to_end(guess) and debug_build.repeats_to_end(positions))
+                or np.array_equal(optimised.count_executions(guess), execution_counts)
+                or (optimised.count_repeats_to_end(guess) and debug_build.count_repeats_to_end(positions))
             )
         )
         confirmed_guess = next(is_confirmed, [])
@@ -294,10 +296,10 @@ def _find_writers(
         missing = []
     if not writers or (missing and not is_complete):
         return ()
-    all_values = debug_build.written([definition.position for definition in writes])
-    explained_values = optimised.written(writers)
+    all_values = debug_build.find_written_values([definition.position for definition in writes])
+    explained_values = optimised.find_written_values(writers)
     # If the compiler folded the first value into later instructions, the variable is unknown until then.
-    skipped_sizes = [values.size for values in debug_build.written(missing)]
+    skipped_sizes = [values.size for values in debug_build.find_written_values(missing)]
     later_values = [values[skip:] for values, skip in zip(all_values, skipped_sizes, strict=True)]
     if max(skipped_sizes, default=0) > 1 or not _values_agree(
         explained_values, later_values, variable.kind, is_complete

@@ -114,7 +114,7 @@ class BlockRunner:
         """Run all blocks of this runner, and return False if a fault has stopped them."""
         self._stopwatch = Stopwatch()
         try:
-            return self._run(order)
+            return self._run_blocks(order)
         finally:
             self._stopwatch.stop()
 
@@ -123,7 +123,7 @@ class BlockRunner:
         """Processor time in seconds that the runner has used so far."""
         return 0.0 if self._stopwatch is None else self._stopwatch.spent_s
 
-    def _run(self, order: npt.NDArray[np.int64]) -> bool:
+    def _run_blocks(self, order: npt.NDArray[np.int64]) -> bool:
         worker = self.workers[0]
         position = 0
         suspended_workers: deque[Worker] = deque()

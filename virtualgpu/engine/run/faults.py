@@ -120,9 +120,9 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
             f"peer access: call cp.cuda.runtime.deviceEnablePeerAccess({owner.id}) if deviceCanAccessPeer "
             "returns 1."
         )
-    nearest = memory.nearest(pointer)
+    nearest = memory.find_nearest(pointer)
     is_inside = fault.base is not None and nearest is not None and nearest.address <= fault.base < nearest.end
-    freed_allocation = None if is_inside else memory.ended(pointer)
+    freed_allocation = None if is_inside else memory.find_ended(pointer)
     if freed_allocation is not None:
         past_end = _make_past_end_advice(nearest, address)
         return (
@@ -152,7 +152,7 @@ def _describe_callee(memory: DeviceMemory, address: int) -> str:
         return "a null pointer"
     if address >> 32 == layout.FUNCTION_TAG >> 32:
         return "a pointer to a device function with other parameters"
-    nearest = memory.nearest(address)
+    nearest = memory.find_nearest(address)
     if nearest is not None and nearest.address <= address < nearest.end:
         return f"a pointer to the {nearest.label}, which is not a device function"
     return f"the pointer {address:#x}, which is not a device function"
@@ -184,7 +184,7 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
             error.kind = TOO_LONG_KIND
         error.space = _SPACES.get(fault.code, "")
         if fault.code == layout.ILLEGAL_GLOBAL:
-            nearest_array = memory.nearest(fault.address if fault.base is None else fault.base)
+            nearest_array = memory.find_nearest(fault.address if fault.base is None else fault.base)
             error.array = nearest_array.label if nearest_array is not None else ""
         if fault.code == layout.MISALIGNED and fault.instruction is not None:
             error.space = memory_ops.space_of(fault.instruction)

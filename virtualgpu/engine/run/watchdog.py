@@ -119,11 +119,17 @@ class Watchdog:
         wall_limit_exceeded = (
             self._wall_s > max(self._limit_s, _MIN_WALL_S) and spent_s > _MIN_CPU_SHARE * self._limit_s
         )
-        is_exceeded = spent_s > self._limit_s and not (self._is_patient and not self._is_still(spent_s))
-        if is_exceeded or idle_s > self._idle_limit_s or (wall_limit_exceeded and self._is_still(spent_s)):
+        is_exceeded = spent_s > self._limit_s and not (
+            self._is_patient and not self._is_without_progress(spent_s)
+        )
+        if (
+            is_exceeded
+            or idle_s > self._idle_limit_s
+            or (wall_limit_exceeded and self._is_without_progress(spent_s))
+        ):
             # As of this moment: workers may take long to stop on a busy machine, and memory checks take a
             # while.
-            is_moving = not self._is_still(spent_s)
+            is_moving = not self._is_without_progress(spent_s)
             self._check_memory(spent_s)
             self.progress = Progress(
                 self.ended,
@@ -143,7 +149,7 @@ class Watchdog:
     def _wall_s(self) -> float:
         return 0.0 if self._start_s is None else time.monotonic() - self._start_s
 
-    def _is_still(self, spent_s: float) -> bool:
+    def _is_without_progress(self, spent_s: float) -> bool:
         """Return whether no thread has ended during half of the processor time."""
         return spent_s - self._last_end_s >= min(spent_s, self._limit_s) / 2
 
@@ -152,7 +158,7 @@ class Watchdog:
         checksums: set[int] = set()
         deadline_s = time.monotonic() + _RECHECK_S
         while True:
-            checksum = self._checksum()
+            checksum = self._compute_checksum()
             if checksum is None or checksum in self._checksums:
                 break
             checksums.add(checksum)
@@ -164,7 +170,7 @@ class Watchdog:
         self._checksums |= checksums
         self._next_check_s = spent_s + self._interval_s
 
-    def _checksum(self) -> int | None:
+    def _compute_checksum(self) -> int | None:
         """Return a checksum of all memory that the kernel can write to: the device's, and its blocks' own."""
         memory = self._launch.memory
         starts, ends = (column.tolist() for column in memory.live())

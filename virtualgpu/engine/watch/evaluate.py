@@ -38,7 +38,7 @@ class Evaluator:
         self.outside_note = ""
         self.result = self._evaluate(expression.tree)
 
-    def _fail(self, reason: str) -> WatchError:
+    def _make_error(self, reason: str) -> WatchError:
         return WatchError(f"`{self.text}`: {reason}")
 
     @property
@@ -62,7 +62,7 @@ class Evaluator:
                 if lanes_.type.count < 0
                 else f"is an array: choose an element, as in {text}[threadIdx.x]."
             )
-            raise self._fail(f"`{text}` {remedy}")
+            raise self._make_error(f"`{text}` {remedy}")
         assert lanes_.address is not None
         bits, known_lanes = self.scene.memory.read(
             lanes_.address, lanes_.type.size_bytes, self.scene.sequence, lanes_.known & ~lanes_.outside
@@ -70,7 +70,7 @@ class Evaluator:
         value = lanes.from_bits(bits, lanes_.type.kind)
         return Lanes(lanes_.type, value, known_lanes, lanes_.outside, lanes_.address)
 
-    def _value(self, node: ast.expr) -> Lanes:
+    def _evaluate_number(self, node: ast.expr) -> Lanes:
         return self._as_number(self._evaluate(node), ast.unparse(node))
 
     def _evaluate(self, node: ast.expr) -> Lanes:
@@ -79,14 +79,14 @@ class Evaluator:
                 return lanes.constant(value)
             case ast.Name(id=name):
                 if name in reading.COORDINATES:
-                    raise self._fail(f"`{name}` has three components. Write {name}.x, .y or .z.")
+                    raise self._make_error(f"`{name}` has three components. Write {name}.x, .y or .z.")
                 if (literal := reading.parse_literal(name)) is not None:
                     return lanes.constant(literal[1], literal[0])
                 return self.scene.name(name)
             case ast.Attribute(value=ast.Name(id=name), attr=axis) if name in reading.COORDINATES:
                 result = self.scene.built_in(name, axis)
                 if result is None:
-                    raise self._fail(f"`{name}` has no .{axis}. It has .x, .y and .z.")
+                    raise self._make_error(f"`{name}` has no .{axis}. It has .x, .y and .z.")
                 return result
             case ast.Attribute():
                 return self._evaluate_member(node)
@@ -95,27 +95,27 @@ class Evaluator:
             case ast.BinOp():
                 return self._evaluate_operation(node)
             case ast.UnaryOp(op=ast.Not()):
-                result = self._value(node.operand)
+                result = self._evaluate_number(node.operand)
                 return replace(result, type=BOOL, value=~lanes.truth_of(result), address=None)
             case ast.UnaryOp():
-                return lanes.apply_sign(node.op, self._value(node.operand), self.text)
+                return lanes.apply_sign(node.op, self._evaluate_number(node.operand), self.text)
             case ast.BoolOp():
                 return self._evaluate_logic(node)
             case ast.Compare():
-                operands = [self._value(operand) for operand in (node.left, *node.comparators)]
+                operands = [self._evaluate_number(operand) for operand in (node.left, *node.comparators)]
                 comparisons = zip(node.ops, operands[:-1], operands[1:], strict=True)
-                return self._combine([lanes.compare(op, a, b) for op, a, b in comparisons], True)
-        raise self._fail(f"watch expressions do not support `{ast.unparse(node)}`.")
+                return self._combine_truth_values([lanes.compare(op, a, b) for op, a, b in comparisons], True)
+        raise self._make_error(f"watch expressions do not support `{ast.unparse(node)}`.")
 
     def _evaluate_logic(self, node: ast.BoolOp) -> Lanes:
-        operands = [self._value(operand) for operand in node.values]
+        operands = [self._evaluate_number(operand) for operand in node.values]
         truth_values = [
             replace(operand, type=BOOL, value=lanes.truth_of(operand), address=None) for operand in operands
         ]
-        return self._combine(truth_values, isinstance(node.op, ast.And))
+        return self._combine_truth_values(truth_values, isinstance(node.op, ast.And))
 
     @staticmethod
-    def _combine(truth_values: list[Lanes], is_and: bool) -> Lanes:
+    def _combine_truth_values(truth_values: list[Lanes], is_and: bool) -> Lanes:
         """Combine truth values with "and" or "or".
 
         As in C, the right value is not needed if the left one decides.
@@ -137,16 +137,18 @@ class Evaluator:
         a = self._evaluate(node.left)
         b = self._evaluate(node.right)
         for pointer, operand, is_swapped in ((a, b, False), (b, a, True)):
-            address = self._pointer(pointer)
+            address = self._find_address(pointer)
             if (
                 address is None
                 or not isinstance(node.op, (ast.Add, ast.Sub))
                 or (is_swapped and isinstance(node.op, ast.Sub))
             ):
                 continue
-            if self._pointer(operand) is None:
+            if self._find_address(operand) is None:
                 index_lanes = self._as_number(operand, ast.unparse(node.left if is_swapped else node.right))
-                offset = index_lanes.numbers.astype(np.int64) * self._pointed_type(pointer, node).size_bytes
+                offset = (
+                    index_lanes.numbers.astype(np.int64) * self._find_pointed_type(pointer, node).size_bytes
+                )
                 moved_address = address.numbers.astype(np.int64) + (
                     offset if isinstance(node.op, ast.Add) else -offset
                 )
@@ -164,7 +166,7 @@ class Evaluator:
     def _as_pointer(ctype: CType) -> CType:
         return ctype if ctype.kind else CType(f"{ctype.name}*", 8, "u64", ctype.inner_key)
 
-    def _pointer(self, value: Lanes) -> Lanes | None:
+    def _find_address(self, value: Lanes) -> Lanes | None:
         """Return an address as a number: the value of a pointer or the address of an array."""
         if value.type.count >= 0 and value.address is not None:
             return replace(value, value=pointer_of(value.address), address=None)
@@ -172,10 +174,10 @@ class Evaluator:
             return self._as_number(value, self.text)
         return None
 
-    def _pointed_type(self, pointer: Lanes, node: ast.expr) -> CType:
+    def _find_pointed_type(self, pointer: Lanes, node: ast.expr) -> CType:
         target_type = self.scene.symbols.type_of(pointer.type.inner_key)
         if target_type is None or not target_type.size_bytes:
-            raise self._fail(
+            raise self._make_error(
                 f"`{ast.unparse(node)}`: the type that a {pointer.type.name} points to is unknown."
             )
         return target_type
@@ -183,21 +185,21 @@ class Evaluator:
     def _evaluate_element(self, node: ast.Subscript) -> Lanes:
         base_lanes = self._evaluate(node.value)
         base_text = ast.unparse(node.value)
-        address = self._pointer(base_lanes)
+        address = self._find_address(base_lanes)
         if address is None:
-            raise self._fail(
+            raise self._make_error(
                 f"`{base_text}` is neither an array nor a pointer: it is {_describe_type(base_lanes.type)}."
             )
-        element_type = self._pointed_type(base_lanes, node)
-        index_lanes = self._value(node.slice)
+        element_type = self._find_pointed_type(base_lanes, node)
+        index_lanes = self._evaluate_number(node.slice)
         if index_lanes.type.kind[0] == "f":
-            raise self._fail(f"the index `{ast.unparse(node.slice)}` is not an integer.")
+            raise self._make_error(f"the index `{ast.unparse(node.slice)}` is not an integer.")
         indices = index_lanes.numbers.astype(np.int64)
         start_addresses = addresses_of_pointers(
             np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE))
         )
         element_addresses = start_addresses + indices * element_type.size_bytes
-        low_address, high_address, outside_text = self._index_bounds(
+        low_address, high_address, outside_text = self._find_index_bounds(
             base_lanes, start_addresses, element_addresses, base_text
         )
         known_lanes = address.known & index_lanes.known
@@ -214,7 +216,7 @@ class Evaluator:
             element_addresses,
         )
 
-    def _index_bounds(
+    def _find_index_bounds(
         self, base: Lanes, start: Ints, element: Ints, text: str
     ) -> tuple[Ints, Ints, Callable[[CType, Bools], str]]:
         """Return the first and last address that may be indexed, and the message for other indices."""
@@ -266,7 +268,7 @@ class Evaluator:
         base_lanes = self._evaluate(node.value)
         base_text = ast.unparse(node.value)
         if base_lanes.type.kind and base_lanes.type.inner_key is not None:  # p->x
-            target_type = self._pointed_type(base_lanes, node)
+            target_type = self._find_pointed_type(base_lanes, node)
             address = self._as_number(base_lanes, base_text)
             lane_addresses = np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE))
             base_lanes = Lanes(
@@ -274,19 +276,19 @@ class Evaluator:
             )
         members = {name: (offset, key) for name, offset, key in base_lanes.type.members}
         if base_lanes.address is None or not members:
-            raise self._fail(
+            raise self._make_error(
                 f"`{base_text}` is {_describe_type(base_lanes.type)}, which has no members. Use `.` "
                 "with structs, threadIdx, blockIdx, blockDim and gridDim."
             )
         if node.attr not in members:
-            raise self._fail(
+            raise self._make_error(
                 f"{base_lanes.type.name} has no member `{node.attr}`."
                 f"{did_you_mean(node.attr, members, 0.5)} Its members: {', '.join(members)}."
             )
         offset, key = members[node.attr]
         ctype = self.scene.symbols.type_of(key)
         if ctype is None:
-            raise self._fail(f"the debug information has no type for `{ast.unparse(node)}`.")
+            raise self._make_error(f"the debug information has no type for `{ast.unparse(node)}`.")
         return replace(base_lanes, type=ctype, value=None, address=base_lanes.address + offset)
 
 

@@ -113,7 +113,7 @@ def compute_costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code
     """
     launch = PricedLaunch(info, work, max(occupancy.blocks_per_sm, 1), math.prod(work.counters.block))
     counters = work.counters
-    causes = _CauseSearch(launch, occupancy, code).causes()
+    causes = _CauseSearch(launch, occupancy, code).find_causes()
     return LaunchCosts(
         provenance=info.as_virtual,
         kernel_name=counters.kernel_name,
@@ -178,21 +178,21 @@ class _CauseSearch:
     occupancy: Occupancy
     code: str = ""
 
-    def causes(self) -> list[Cause]:
+    def find_causes(self) -> list[Cause]:
         """Return the causes whose removal would make the launch noticeably faster."""
         candidates = [
-            *self._uncoalesced_causes(),
-            *self._rereading_causes(),
-            *self._conflict_causes(),
-            *self._atomic_causes(),
-            *self._spill_causes(),
-            *self._divergence_causes(),
-            *self._pipe_causes(),
-            *self._occupancy_causes(),
-            *self._grid_causes(),
-            *self._tail_causes(),
-            *self._wait_causes(),
-            *self._narrow_causes(),
+            *self._find_uncoalesced_causes(),
+            *self._find_rereading_causes(),
+            *self._find_conflict_causes(),
+            *self._find_atomic_causes(),
+            *self._find_spill_causes(),
+            *self._find_divergence_causes(),
+            *self._find_pipe_causes(),
+            *self._find_occupancy_causes(),
+            *self._find_grid_causes(),
+            *self._find_tail_causes(),
+            *self._find_wait_causes(),
+            *self._find_narrow_causes(),
         ]
         gainful_causes = [(cause, change) for cause, change in candidates if cause.gain >= MIN_GAIN]
         specific_causes = [
@@ -213,7 +213,7 @@ class _CauseSearch:
             if cause.kind == "tail" and cause.figures["longest"] < UNEVEN_RATIO:
                 remaining_gain /= PARTIAL_WAVE_DIVISOR
             causes.append(replace(cause, remaining=remaining_gain))
-        return [*causes, *self._launch_causes()]
+        return [*causes, *self._find_launch_causes()]
 
     def _make_cause(
         self,
@@ -239,7 +239,7 @@ class _CauseSearch:
         ), change
 
     # --- memory -------------------------------------------------------------------------------------
-    def _uncoalesced_causes(self) -> list[tuple[Cause, LaunchChange]]:
+    def _find_uncoalesced_causes(self) -> list[tuple[Cause, LaunchChange]]:
         sites = [
             access
             for access in self.launch.work.of("load", "store")
@@ -285,7 +285,7 @@ class _CauseSearch:
             )
         ]
 
-    def _rereading_causes(self) -> list[tuple[Cause, LaunchChange]]:
+    def _find_rereading_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
         loads = [access for access in launch_work.of("load") if access.space in ("global", "generic")]
         candidates = [
@@ -360,7 +360,7 @@ class _CauseSearch:
             self._make_cause("re-reading", change, worst_line, times=read_count_per_byte, tile=reads_saved)
         ]
 
-    def _conflict_causes(self) -> list[tuple[Cause, LaunchChange]]:
+    def _find_conflict_causes(self) -> list[tuple[Cause, LaunchChange]]:
         sites = [
             access
             for access in self.launch.work.counters.accesses
@@ -390,7 +390,7 @@ class _CauseSearch:
             )
         ]
 
-    def _atomic_causes(self) -> list[tuple[Cause, LaunchChange]]:
+    def _find_atomic_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
         sites = [access for access in launch_work.of("atomic") if access.space != "shared" and access.sectors]
         if not sites:
@@ -438,7 +438,7 @@ class _CauseSearch:
             )
         ]
 
-    def _spill_causes(self) -> list[tuple[Cause, LaunchChange]]:
+    def _find_spill_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
         sites = [access for access in launch_work.accesses if access.space == "local"]
         if not sites:
@@ -494,7 +494,7 @@ class _CauseSearch:
         ]
 
     # --- instructions -------------------------------------------------------------------------------
-    def _divergence_causes(self) -> list[tuple[Cause, LaunchChange]]:
+    def _find_divergence_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
         full_executions = -(-launch_work.lane_executions // WARP_SIZE)
         if not (full_executions < launch_work.executions).any():
@@ -546,7 +546,7 @@ class _CauseSearch:
             )
         ]
 
-    def _pipe_causes(self) -> list[tuple[Cause, LaunchChange]]:
+    def _find_pipe_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
         clk_by_pipe = pipe_clk(self.launch.info)
         pipe_instructions = (
@@ -613,7 +613,7 @@ class _CauseSearch:
         return causes
 
     # --- placement of the grid on the device --------------------------------------------------------------
-    def _occupancy_causes(self) -> list[tuple[Cause, LaunchChange]]:
+    def _find_occupancy_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch = self.launch
         limits = self.occupancy.blocks_by_limit
         warps = launch.work.warps_per_block
@@ -642,7 +642,7 @@ class _CauseSearch:
             )
         ]
 
-    def _grid_causes(self) -> list[tuple[Cause, LaunchChange]]:
+    def _find_grid_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch = self.launch
         warps = launch.work.blocks * launch.work.warps_per_block
         warp_slots = launch.info.sm_count * self.occupancy.max_warps_per_sm
@@ -667,7 +667,7 @@ class _CauseSearch:
             )
         ]
 
-    def _tail_causes(self) -> list[tuple[Cause, LaunchChange]]:
+    def _find_tail_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch = self.launch
         if launch.work.blocks < 2:
             return []
@@ -683,7 +683,7 @@ class _CauseSearch:
             )
         ]
 
-    def _wait_causes(self) -> list[tuple[Cause, LaunchChange]]:
+    def _find_wait_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
         is_chained, memory_share = _compute_chain_shares(launch_work)
         cause_kind: CauseKind = "in flight" if memory_share >= 0.5 and not is_chained else "latency"
@@ -705,7 +705,7 @@ class _CauseSearch:
             )
         ]
 
-    def _narrow_causes(self) -> list[tuple[Cause, LaunchChange]]:
+    def _find_narrow_causes(self) -> list[tuple[Cause, LaunchChange]]:
         """Return the cause "lanes move only one or two bytes per access", if it applies."""
         launch_work = self.launch.work
         sites = [access for access in launch_work.of("load", "store") if access.space != "local"]
@@ -740,7 +740,7 @@ class _CauseSearch:
             )
         ]
 
-    def _launch_causes(self) -> list[Cause]:
+    def _find_launch_causes(self) -> list[Cause]:
         host_ns = launch_overhead_ns(self.launch.info)
         device_ns = self.launch.time_ns
         if host_ns <= device_ns:

@@ -326,7 +326,7 @@ class DeviceMemory:
             segment_start, segment_end = self.segment(address)
             if address + size_bytes <= segment_end:
                 return
-            nearest_allocation = self.nearest(address)
+            nearest_allocation = self.find_nearest(address)
         reason = "that address is not in the memory of this device"
         if nearest_allocation is not None and nearest_allocation.address <= address < nearest_allocation.end:
             reason = (
@@ -453,11 +453,11 @@ class DeviceMemory:
                 label = f"{allocation.label.split(_PARAMETER_PREFIX)[0]}{_PARAMETER_PREFIX}{parameter})"
                 self._live_allocations[address] = Allocation(address, allocation.size_bytes, label)
 
-    def allocation(self, address: int) -> Allocation | None:
+    def find_allocation(self, address: int) -> Allocation | None:
         """Return the live allocation that starts at the given address."""
         return self._live_allocations.get(address)
 
-    def ended(self, address: int) -> Allocation | None:
+    def find_ended(self, address: int) -> Allocation | None:
         """Return the most recently freed allocation that contained an address, or None."""
         with self.lock:
             for allocation in reversed(self._freed_allocations):
@@ -480,10 +480,10 @@ class DeviceMemory:
 
         The allocations of peer devices are included. Treat both arrays as read-only.
         """
-        own_ranges = self._live()
+        own_ranges = self._make_live_table()
         if not self.peers:
             return own_ranges
-        range_tables = [own_ranges, *(peer._live() for peer in list(self.peers))]
+        range_tables = [own_ranges, *(peer._make_live_table() for peer in list(self.peers))]
         merged_ranges = self._merged
         if merged_ranges is None or [id(starts) for starts in merged_ranges[0]] != [
             id(starts) for starts, _ in range_tables
@@ -499,7 +499,7 @@ class DeviceMemory:
             self._merged = merged_ranges
         return merged_ranges[1:]
 
-    def _live(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _make_live_table(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the sorted starts and ends of the live allocations in this device's own memory."""
         with self.lock:
             if self._starts is None:
@@ -513,13 +513,13 @@ class DeviceMemory:
                 self._ends = np.ascontiguousarray(bounds_table[:, 1])
             return self._starts, self._ends
 
-    def nearest(self, address: int) -> Allocation | None:
+    def find_nearest(self, address: int) -> Allocation | None:
         """Return the live allocation that contains an address, or the nearest one otherwise."""
         peer = self.peer_of(address)
         if peer is not None:
-            return peer.nearest(address)
+            return peer.find_nearest(address)
         with self.lock:
-            starts, ends = self._live()
+            starts, ends = self._make_live_table()
             if not starts.size:
                 return None
             next_index = int(np.searchsorted(starts, address, side="right"))
@@ -568,7 +568,7 @@ class DeviceMemory:
         if size_bytes <= MAX_MARKED_BYTES:
             self.view(address, size_bytes & ~3).view(np.uint32)[:] = UNWRITTEN_WORD
 
-    def unwritten(self, address: int, size_bytes: int) -> npt.NDArray[np.bool_]:
+    def find_unwritten(self, address: int, size_bytes: int) -> npt.NDArray[np.bool_]:
         """Return which 4-byte words of a range still have the value that `mark_unwritten` stored."""
         memory_words: npt.NDArray[np.uint32] = self.view(address, size_bytes & ~3).view(np.uint32)
         is_unwritten: npt.NDArray[np.bool_] = memory_words == UNWRITTEN_WORD

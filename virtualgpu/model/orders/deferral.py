@@ -94,7 +94,7 @@ class StreamDeferral:
             if self._running:
                 return
             required_numbers = (
-                set(self._delayed_operations) if numbers is None else self._needed_numbers(numbers)
+                set(self._delayed_operations) if numbers is None else self._find_needed_numbers(numbers)
             )
             if numbers is not None and self._random is not None and required_numbers:
                 early_operations = [
@@ -102,10 +102,10 @@ class StreamDeferral:
                     for delayed_number in self._delayed_operations
                     if delayed_number not in required_numbers and self._random.random() < _EARLY_PROBABILITY
                 ]
-                required_numbers |= self._needed_numbers(early_operations)
-            self._run(required_numbers)
+                required_numbers |= self._find_needed_numbers(early_operations)
+            self._run_operations(required_numbers)
 
-    def _needed_numbers(self, numbers: Iterable[int]) -> set[int]:
+    def _find_needed_numbers(self, numbers: Iterable[int]) -> set[int]:
         pending_numbers = [candidate for candidate in numbers if candidate in self._delayed_operations]
         to_run = set[int]()
         while pending_numbers:
@@ -119,7 +119,7 @@ class StreamDeferral:
                 ]
         return to_run
 
-    def _run(self, numbers: set[int]) -> None:
+    def _run_operations(self, numbers: set[int]) -> None:
         followers: dict[int, list[int]] = {}
         open_predecessors: dict[int, int] = {}
         for operation_number in numbers:
@@ -132,7 +132,7 @@ class StreamDeferral:
             for predecessor in predecessors:
                 followers.setdefault(predecessor, []).append(operation_number)
         ready_numbers = [
-            (self._rank(operation_number), operation_number)
+            (self._compute_rank(operation_number), operation_number)
             for operation_number, open_count in open_predecessors.items()
             if not open_count
         ]
@@ -149,9 +149,9 @@ class StreamDeferral:
                 for follower in followers.get(operation_number, ()):
                     open_predecessors[follower] -= 1
                     if not open_predecessors[follower]:
-                        heappush(ready_numbers, (self._rank(follower), follower))
+                        heappush(ready_numbers, (self._compute_rank(follower), follower))
         finally:
             self._running = False
 
-    def _rank(self, operation_number: int) -> float:
+    def _compute_rank(self, operation_number: int) -> float:
         return -operation_number if self._random is None else self._random.random()

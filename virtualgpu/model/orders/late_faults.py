@@ -143,7 +143,7 @@ class LateFaults(StreamDeferral):
         self._current_launch = launch_site
         run()
 
-    def _rank(self, operation_number: int) -> float:
+    def _compute_rank(self, operation_number: int) -> float:
         return operation_number
 
 

@@ -237,14 +237,14 @@ class _LineSearch:
         self._last_index[thread] = line_index
         if code_line in known_lines:
             return code_line
-        if code_line in self._lines_before(self._exact_until_ns) or not is_first_call:
+        if code_line in self._find_lines_before(self._exact_until_ns) or not is_first_call:
             return next(iter(known_lines)) if len(known_lines) == 1 else None
         if any(code_object is not code_line[0] for code_object, _ in known_lines):
             return None  # a new line, which may call a function whose lines have no events any more
         known_lines.add(code_line)
         return code_line
 
-    def _lines_before(self, time_ns: int) -> set[tuple[CodeType, int]]:
+    def _find_lines_before(self, time_ns: int) -> set[tuple[CodeType, int]]:
         """Return all lines that had begun before `time_ns`, in any thread."""
         if self._early_lines is None:
             self._early_lines = {

@@ -118,7 +118,7 @@ class ProgramNames:
             key = (program_frame.f_code.co_filename, program_frame.f_lineno)
             if self._look_counts[key] < _MAX_LOOKS_PER_LINE:
                 self._look_counts[key] += 1
-                self._look(program_frame, depth)
+                self._read_frame_names(program_frame, depth)
 
     def take(self, variables: Mapping[str, Any], depth: int = 0) -> None:
         """Collect the names of streams and arrays from a dictionary of variables. A ``depth`` of 0 means that
@@ -132,7 +132,7 @@ class ProgramNames:
         """Return the best name that was found for each array."""
         return self._arrays.all()
 
-    def _look(self, frame: FrameType, depth: int) -> None:
+    def _read_frame_names(self, frame: FrameType, depth: int) -> None:
         local_variables = frame.f_locals
         global_variables = frame.f_globals
         if local_variables is not global_variables:
@@ -167,7 +167,7 @@ class ProgramNames:
         for name, value in variables:
             if name.startswith("_"):
                 continue
-            value_kind = self._kind(type(value))
+            value_kind = self._find_kind(type(value))
             if value_kind == "object" and with_attributes:
                 attributes = list(vars(value).items())[:_MAX_MEMBERS]
                 members = [
@@ -182,7 +182,7 @@ class ProgramNames:
             elif value_kind:
                 self._add_value(name, value, depth)
 
-    def _kind(self, cls: type) -> str:
+    def _find_kind(self, cls: type) -> str:
         class_kind = self._kinds.get(cls)
         if class_kind is None:
             if issubclass(cls, np.ndarray):
@@ -201,7 +201,7 @@ class ProgramNames:
         return class_kind
 
     def _add_value(self, name: str, value: Any, depth: int) -> None:
-        value_kind = self._kind(type(value))
+        value_kind = self._find_kind(type(value))
         access_steps = name.count(".") + name.count("[")
         if value_kind == "stream":
             device_id = int(getattr(value, "device_id", _ANY_DEVICE))

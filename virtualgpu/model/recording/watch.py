@@ -76,7 +76,7 @@ class DeviceAddresses(Protocol):
     def base_address(self) -> int: ...
     @property
     def arena_bytes(self) -> int: ...
-    def nearest(self, address: int) -> Any: ...
+    def find_nearest(self, address: int) -> Any: ...
 
 
 class StreamRef(NamedTuple):
@@ -161,7 +161,7 @@ class StreamWatch:
     def run(self, stream: StreamRef, number: int, operation: WatchedOperation) -> float:
         """Run an operation of a stream, report it to the observers, and return its duration in ns."""
         duration_ns, work_record = self.run_node(stream, number, operation, None)
-        self._announce(stream)
+        self._report_stream(stream)
         self._report(work_record)
         return duration_ns
 
@@ -173,7 +173,7 @@ class StreamWatch:
         self, stream: StreamRef, nodes: Sequence[Work], edges: Iterable[tuple[int, int]], graph_id: int
     ) -> None:
         """Report the launch of a graph."""
-        self._announce(stream)
+        self._report_stream(stream)
         self._report(GraphLaunch(*stream[:2], tuple(nodes), tuple(edges), self.here(), graph_id))
 
     def run_node(
@@ -184,9 +184,9 @@ class StreamWatch:
         """
         source = source or self.here()
         changes_host = operation.kind == "HOST_LAUNCH"
-        previous_copies = self._copies_of_pinned() if changes_host else {}
-        reads = self._array_regions(operation.reads)
-        writes = self._array_regions(operation.writes)
+        previous_copies = self._copy_pinned() if changes_host else {}
+        reads = self._make_array_regions(operation.reads)
+        writes = self._make_array_regions(operation.writes)
         atomics: Regions = ()
         self._report_buffer_changes(source, None if changes_host else (*reads, *writes))
         if operation.watched is None:
@@ -194,14 +194,14 @@ class StreamWatch:
         else:
             duration_ns, accesses = operation.watched(self._run_kernel)
             reads, writes, atomics = [
-                tuple(self._with_name(region) for region in regions) for regions in accesses
+                tuple(self._add_name(region) for region in regions) for regions in accesses
             ]
         if changes_host:
-            self._changed_buffers()
-            writes = self._changed_regions(previous_copies)
+            self._find_changed_buffers()
+            writes = self._find_changed_regions(previous_copies)
         elif any(region.memory == HOST for region in writes):
             self.fills_host = True
-            self._changed_buffers()
+            self._find_changed_buffers()
         is_peer_copy = operation.kind == "MEMCPY2"
         for region in reads:
             if region.memory == HOST and not changes_host:
@@ -223,8 +223,8 @@ class StreamWatch:
 
     def note_event_record(self, event: Any, stream: StreamRef) -> None:
         """Report that an event was recorded in a stream."""
-        self._announce(stream)
-        self._report(EventRecord(self._event_number(event), *stream[:2], self.here()))
+        self._report_stream(stream)
+        self._report(EventRecord(self._number_event(event), *stream[:2], self.here()))
 
     def note_event_wait(self, event: Any, stream: StreamRef, recorded: bool) -> None:
         """Report that a stream waits for an event. An event that was recorded before the start of the
@@ -232,8 +232,8 @@ class StreamWatch:
         """
         if recorded and event not in self._events:
             return
-        self._announce(stream)
-        self._report(EventWait(self._event_number(event), *stream[:2], self.here()))
+        self._report_stream(stream)
+        self._report(EventWait(self._number_event(event), *stream[:2], self.here()))
 
     def note_host_wait(
         self,
@@ -245,7 +245,7 @@ class StreamWatch:
         """Report that the host has waited for operations, or has found by a query that they have ended."""
         source_line = self.here()
         self._report_buffer_changes(source_line)
-        event_id = 0 if event is None else self._event_number(event)
+        event_id = 0 if event is None else self._number_event(event)
         self._report(HostWait(scope, *stream[:2], event_id, number, source_line))
 
     # Memory
@@ -277,7 +277,7 @@ class StreamWatch:
         source_line = self.here()
         if stream_id is None:
             self._report(HostWait("device", device_id, source=source_line))
-        array = self._with_name(Region(device_id, address, size_bytes))
+        array = self._add_name(Region(device_id, address, size_bytes))
         private = (device_id, address) in self._private_blocks
         self._report(Release(array, device_id, stream_id, source_line, private))
 
@@ -288,7 +288,7 @@ class StreamWatch:
         with self._lock:
             for key in [key for key in self._buffers if address <= key[0] < address + size_bytes]:
                 del self._buffers[key]
-        self._report(Release(self._with_name(Region(HOST, address, size_bytes)), source=source_line))
+        self._report(Release(self._add_name(Region(HOST, address, size_bytes)), source=source_line))
 
     def forget_buffers(self, start: int = 0, end: int = 1 << 64) -> None:
         """Forget the host buffers in a memory range, because unobserved code may change them."""
@@ -302,14 +302,14 @@ class StreamWatch:
 
     # The host's buffers, whose changes are found by comparing their contents
 
-    def _copies_of_pinned(self) -> dict[tuple[int, int], npt.NDArray[np.uint8]]:
+    def _copy_pinned(self) -> dict[tuple[int, int], npt.NDArray[np.uint8]]:
         """Return copies of all pinned host memory, or only of the watched buffers if it is too large."""
         ranges = list(self._pinned_ranges())
         if sum(size for _, size in ranges) > _MAX_COPIED_BYTES:
             ranges = [(buffer.region.start, buffer.contents.size) for buffer in self._buffers.values()]
         return {(start, size): _bytes_at(start, size).copy() for start, size in ranges if size}
 
-    def _changed_regions(self, previous_copies: dict[tuple[int, int], npt.NDArray[np.uint8]]) -> Regions:
+    def _find_changed_regions(self, previous_copies: dict[tuple[int, int], npt.NDArray[np.uint8]]) -> Regions:
         """Return for each range its changed part, from the first to the last byte that has changed."""
         regions = []
         for (start, size), previous_bytes in previous_copies.items():
@@ -319,7 +319,7 @@ class StreamWatch:
                     first_offset = int(changed_offsets[0])
                     last_offset = int(changed_offsets[-1])
                     regions.append(
-                        self._with_name(Region(HOST, start + first_offset, last_offset + 1 - first_offset))
+                        self._add_name(Region(HOST, start + first_offset, last_offset + 1 - first_offset))
                     )
         return tuple(regions)
 
@@ -345,10 +345,10 @@ class StreamWatch:
                 for start, end in buffer_keys
                 if any(region.start < end and start < region.end for region in host_regions)
             ]
-        for buffer in self._changed_buffers(buffer_keys):
+        for buffer in self._find_changed_buffers(buffer_keys):
             self._report(HostUse("changed a buffer", (), (buffer.region,), source))
 
-    def _changed_buffers(self, keys: Iterable[tuple[int, int]] | None = None) -> list[_BufferCopy]:
+    def _find_changed_buffers(self, keys: Iterable[tuple[int, int]] | None = None) -> list[_BufferCopy]:
         """Return the buffers whose contents have changed since the last call."""
         changed_buffers = []
         for key in list(self._buffers) if keys is None else keys:
@@ -364,14 +364,14 @@ class StreamWatch:
 
     # Names and addresses
 
-    def _array_regions(self, arrays: Sequence[npt.NDArray[Any]]) -> Regions:
+    def _make_array_regions(self, arrays: Sequence[npt.NDArray[Any]]) -> Regions:
         regions = []
         for array in arrays:
             address = array.__array_interface__["data"][0]
             memory = self.memory_of(address)
             region = Region.of_array(memory, address, array.itemsize, array.shape, array.strides)
             if region is not None:
-                regions.append(self._with_name(region))
+                regions.append(self._add_name(region))
         return tuple(regions)
 
     def memory_of(self, address: int) -> int:
@@ -381,11 +381,11 @@ class StreamWatch:
                 return device_number
         return HOST
 
-    def _with_name(self, region: Region) -> Region:
+    def _add_name(self, region: Region) -> Region:
         """Return a memory region with its name in the program, else with that of its allocation."""
         name = self._names.array(region.start)
         if not name and region.memory != HOST:
-            allocation = self._memories[region.memory].nearest(region.start)
+            allocation = self._memories[region.memory].find_nearest(region.start)
             if allocation is not None and allocation.address <= region.start < allocation.end:
                 name = allocation.label.split(" (parameter ")[0]
         return Region(
@@ -397,7 +397,7 @@ class StreamWatch:
             name or ("a host buffer" if region.memory == HOST else ""),
         )
 
-    def _announce(self, stream: StreamRef) -> None:
+    def _report_stream(self, stream: StreamRef) -> None:
         """Report a stream before its first use, and report new names of streams."""
         if stream in self._streams and self._names.changes == self._reported_changes:
             return
@@ -409,7 +409,7 @@ class StreamWatch:
                 self._streams[reported] = name
                 self._report(NewStream(reported.device_id, reported.stream_id, name, reported.blocking))
 
-    def _event_number(self, event: Any) -> int:
+    def _number_event(self, event: Any) -> int:
         event_number = self._events.get(event)
         if event_number is None:
             event_number = next(self._numbers)

@@ -37,7 +37,7 @@ class _FunctionMemory(BaseMemory):
         if not -_ADDRESS_LIMIT <= address < _ADDRESS_LIMIT:
             raise OverflowError(f"Python int too large to convert to C ssize_t: an address of {address:#x}")
         self.ptr = int(address)
-        self._enclosing_allocation = device.memory.allocation(self.ptr)
+        self._enclosing_allocation = device.memory.find_allocation(self.ptr)
         if find_device_at(self.ptr) is device:
             device.memory.track(self.ptr, self.size, f"{self.size:,}-byte allocation")
 

@@ -247,7 +247,7 @@ class SingleDeviceMemoryPool:
         )
 
     def _make_block_record(self, chunk: Chunk[BaseMemory]) -> Block:
-        allocation = None if chunk.is_free else self._owner.memory.allocation(chunk.address)
+        allocation = None if chunk.is_free else self._owner.memory.find_allocation(chunk.address)
         if allocation is None:
             return Block(address=chunk.address, size_bytes=chunk.size, is_free=chunk.is_free)
         return Block(

@@ -40,7 +40,7 @@ def view_buffer(call: NcclCall, address: int, count: int, parameter: str) -> Arr
     call_and_buffer = (
         f"{call.name} of rank {call.rank}: {parameter} ({count:,} x {dtype_name} at {address:#x})"
     )
-    allocation = device.memory.nearest(address)
+    allocation = device.memory.find_nearest(address)
     if allocation is None or not allocation.address <= address < allocation.end:
         owner = device.machine.device_at(address)
         error_reason = "is not in a live array"
