@@ -247,15 +247,6 @@ def test_the_longest_wait_of_more_than_half_a_gap_is_its_cause(
     assert (gap.cause, gap.source) == (cause, LINE[line])
 
 
-def test_the_longest_wait_before_the_first_operation_is_the_cause() -> None:
-    long = replace(WAITED, start_ns=12, end_ns=50)
-    late = kernel(2, 2, 66, 70)
-    timeline = by_hand([ONE[0], late], [ONE[1], call(2, 56, 66)], (long,))
-    first = next(g for g in find_gaps(timeline) if g.where == "stream 2")
-    assert (first.start_ns, first.end_ns) == (0, 66)
-    assert (first.cause, first.source) == ("hidden synchronisation", LINE[7])
-
-
 def test_empty_calls_are_counted_and_nested_ones_are_not() -> None:
     calls = [
         HostCall("cuLaunchKernel", start, end, 1, 0, LINE[1])

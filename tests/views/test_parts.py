@@ -132,36 +132,6 @@ def test_ticks_come_in_finenesses_and_stay_inside(limit: float, zoom: bool) -> N
     assert min(step for step, _ in integers) == 1
 
 
-def test_spans_have_their_position_and_colour() -> None:
-    chart = plot(
-        100,
-        (0, 100),
-        Spans(
-            np.array([0, 50, 60]),
-            np.array([20, 60, 100]),
-            np.array([0, 1, 1]),
-            np.array([0, 1, 2]),
-            ["accent", "accent-2", "tail"],
-            rows=2,
-            top=0,
-            height=100,
-        ),
-        left=0,
-        right=0,
-    )
-    image = painted(chart)
-    assert image.size == (500 * SHARP, 100 * SHARP)
-
-    def at(x: float, y: float) -> tuple[int, ...]:
-        return image.getpixel((int(x * 5 * SHARP), int(y * SHARP)))
-
-    assert at(10, 20) == rgb("accent")
-    assert at(30, 20) == rgb("grid")
-    assert at(55, 70) == rgb("accent-2")
-    assert at(80, 70) == rgb("tail")
-    assert at(80, 20) == rgb("grid")
-
-
 def test_very_many_spans_look_as_painted_one_by_one() -> None:
     """Spans inside a pixel already painted are skipped: the picture is that of painting them all."""
     random = np.random.default_rng(3)
