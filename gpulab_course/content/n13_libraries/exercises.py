@@ -50,10 +50,10 @@ def make_to_bf16_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     x = random_data.floats(size, moved=True)
     bits = x.view(np.uint32)
     if random_data.kind in (draw.RANDOM, draw.EXTREME):
-        choices = random_data.rng.integers(0, 8, size)
+        word_kinds = random_data.rng.integers(0, 8, size)
         tie_bits = np.array([0x8000, 0x7FFF, 0x8001, 0xFFFF, 0, 1])
-        tie_words = (bits & np.uint32(0xFFFF0000)) | tie_bits[np.minimum(choices, 5)].astype(np.uint32)
-        bits = np.where(choices < 6, tie_words, bits)
+        tie_words = (bits & np.uint32(0xFFFF0000)) | tie_bits[np.minimum(word_kinds, 5)].astype(np.uint32)
+        bits = np.where(word_kinds < 6, tie_words, bits)
         edge_words = random_data.rng.choice(
             np.array([0x7F7F7FFF, 0x7F7F8000, 0xFF7FC000, 0x007F8000, 0x00008000], np.uint32), size
         )
@@ -528,9 +528,9 @@ def judge_lossscale(answer: Answer) -> str:
         n = int(rng.integers(4, 30))
         rate = float(2.0 ** rng.integers(-9, -3)) * 0.9
         # Weights as small as the changes, so that a slightly wrong step is detected.
-        scale = float(2.0 ** (scale_power + rng.integers(0, 3)))
-        weights = (rng.standard_normal(n) * 2.0**-12 / scale).astype(np.float32)
-        state = {"scale": scale, "good": 0, "interval": interval, "rate": rate}
+        loss_scale = float(2.0 ** (scale_power + rng.integers(0, 3)))
+        weights = (rng.standard_normal(n) * 2.0**-12 / loss_scale).astype(np.float32)
+        scaler_state = {"scale": loss_scale, "good": 0, "interval": interval, "rate": rate}
         gradient_kinds: list[Any] = []
         bad_steps = {1: "bad", interval + 2: "inf", interval + 3: "nan", interval + 4: "-inf"}
         # Good steps that look bad in half precision, or that count as good nevertheless.
@@ -543,17 +543,21 @@ def judge_lossscale(answer: Answer) -> str:
         }
         for step_index in range(5 * interval + 12):
             # Gradients from tiny ones to ones so large that the scale must be halved.
-            gradients = rng.standard_normal(n) * 2.0 ** rng.integers(-12, 0, n) / scale
+            gradients = rng.standard_normal(n) * 2.0 ** rng.integers(-12, 0, n) / loss_scale
             gradient_kind = bad_steps.get(step_index, "good")
             if step_index > edge_step and rng.random() < 0.2:
                 gradient_kind = "bad"
             gradient_kind = edge_steps.get(step_index, gradient_kind)
             gradient_kinds.append((gradient_kind, gradients))
-        gradient_steps = _draw_gradients(rng, gradient_kinds, dict(state))
+        gradient_steps = _draw_gradients(rng, gradient_kinds, dict(scaler_state))
         step_results = answer.ask(
-            _run_training, weights, gradient_steps, dict(state), shown="scaled_step(weights, backward, state)"
+            _run_training,
+            weights,
+            gradient_steps,
+            dict(scaler_state),
+            shown="scaled_step(weights, backward, state)",
         )
-        _judge_training(step_results, gradient_steps, state)
+        _judge_training(step_results, gradient_steps, scaler_state)
     return "tiny gradients are kept, steps that overflow are skipped, and the scale adapts."
 
 

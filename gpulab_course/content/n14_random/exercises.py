@@ -158,10 +158,12 @@ def make_dropout_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     rng = random_data.rng
     x = random_data.floats(size)
     far_offset = int(rng.integers(2**55, 2**62))
-    offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3, far_offset])) + int(rng.integers(4))
+    counter_offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3, far_offset])) + int(rng.integers(4))
     # The limit is mostly one of the words, which is kept, or the next number, so that the word is dropped.
     limit_text = rng.choice(["0", "2**30", "3 * 2**30", "2**32 - 1", "a word", "a word", "a word + 1"])
-    return _make_dropout_case(random_data, x, block, offset, str(limit_text), float(rng.uniform(0.3, 9)))
+    return _make_dropout_case(
+        random_data, x, block, counter_offset, str(limit_text), float(rng.uniform(0.3, 9))
+    )
 
 
 def _make_dropout_case(
@@ -256,9 +258,9 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
     """
 
     def make_generators() -> dict[str, Any]:
-        kinds = (cp.random.Philox4x3210, cp.random.XORWOW)
+        generator_types = (cp.random.Philox4x3210, cp.random.XORWOW)
         gpus = []
-        for device, generator_type in enumerate(kinds):
+        for device, generator_type in enumerate(generator_types):
             with cp.cuda.Device(device):
                 gpus.append(cp.random.Generator(generator_type(seed + device, size=1024)))
         return {"python": random.Random(seed), "numpy": np.random.default_rng(seed), "gpus": gpus}

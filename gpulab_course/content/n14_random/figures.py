@@ -33,13 +33,13 @@ def totals(kernel: Any, x: Any, blocks: int, runs: int = RUN_COUNT) -> list[floa
     A virtual GPU runs the blocks in another order each time; a real GPU chooses the order itself.
     """
     cp = session.cp()
-    results = []
+    run_totals = []
     for run_index in range(runs):
         device_sum = cp.zeros(1, np.float32)
         with block_order("random", seed=run_index):
             kernel((blocks,), (256,), (x, device_sum, np.int32(x.size)))
-        results.append(float(device_sum[0]))
-    return results
+        run_totals.append(float(device_sum[0]))
+    return run_totals
 
 
 def _make_signed_text(value: float) -> str:
@@ -66,9 +66,9 @@ def orders_of_addition(
     tree_level = [np.float32(value) for value in elements]
     top_y = 0.7
     draw_text(axes, 0.1, 0.35, "In a block: always the same tree", weight="bold")
-    levels = []
+    level_texts = []
     while True:
-        levels.append([f"{value:g}" for value in tree_level])
+        level_texts.append([f"{value:g}" for value in tree_level])
         for index, value in enumerate(tree_level):
             colour = "good" if len(tree_level) == 1 else "accent"
             draw_box(axes, 0.1 + 1.2 * index, top_y, 0.9, 0.6, colour, f"{value:g}", edge="muted")
@@ -107,7 +107,7 @@ def orders_of_addition(
             f"{', '.join(f'{partial_sum:,.0f}' for partial_sum in partial_sums)}"
         )
         top_y += 0.85
-    tree_text = ", then ".join(" ".join(names) for names in levels)
+    tree_text = ", then ".join(" ".join(names) for names in level_texts)
     sums_text = ", ".join(f"{value:,.0f}" for value in block_sums)
     return Picture.of(
         figure,
@@ -179,11 +179,11 @@ def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> 
         shown_points = unique_points if len(unique_points) < 1000 else points[:: max(1, len(points) // most)]
         is_inside = (shown_points**2).sum(axis=1) < 1
         for is_chosen, colour in ((is_inside, "accent"), (~is_inside, "warn")):
-            size = 9 if shown_points is unique_points else 0.6
+            marker_size = 9 if shown_points is unique_points else 0.6
             axes.scatter(
                 shown_points[is_chosen, 0],
                 shown_points[is_chosen, 1],
-                s=size,
+                s=marker_size,
                 color=find_hex(colour),
                 linewidths=0,
             )

@@ -175,8 +175,8 @@ def _draw_arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
         if array_index < len(fixed_arrays):
             dtype = np.dtype(fixed_arrays[array_index][0])
             shape = fixed_arrays[array_index][1]
-        limits = np.iinfo(np.int64)
-        values = np.asarray(rng.integers(limits.min, limits.max, shape))
+        int64_limits = np.iinfo(np.int64)
+        values = np.asarray(rng.integers(int64_limits.min, int64_limits.max, shape))
         arrays.append((values % 251 / 8 if dtype.kind == "f" else values).astype(dtype))
     return arrays
 

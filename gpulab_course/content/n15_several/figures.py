@@ -213,14 +213,14 @@ def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:
     RuntimeError
         If a process ends early. All other processes are then ended.
     """
-    choice = session.which_device()
-    is_real = choice.kind == "cuda" and session.cp().cuda.runtime.getDeviceCount() >= ranks
+    device_choice = session.which_device()
+    is_real = device_choice.kind == "cuda" and session.cp().cuda.runtime.getDeviceCount() >= ranks
     processes = []
     for rank in range(ranks):
         if is_real:
             device = f"cuda:{rank}"
-        elif choice.kind == "virtual":
-            device = f"virtual:{choice.device}"
+        elif device_choice.kind == "virtual":
+            device = f"virtual:{device_choice.device}"
         else:
             device = "virtual"
         processes.append(

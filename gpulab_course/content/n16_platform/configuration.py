@@ -46,9 +46,9 @@ def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | Non
     GpulabError
         If the process ends with an error or takes longer than `LIMIT_S` seconds.
     """
-    choice = session.which_device()
+    device_choice = session.which_device()
     # Not by its number: a variable may hide the device, and then another one is used.
-    name = f"virtual:{choice.device}" if choice.kind == "virtual" else "auto"
+    name = f"virtual:{device_choice.device}" if device_choice.kind == "virtual" else "auto"
     environment = {**os.environ, "GPULAB_DEVICE": name, **(before or {})}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     command = [sys.executable, "-c", _REPORT_PROGRAM, json.dumps(dict(late or {}))]

@@ -71,24 +71,24 @@ def _explain_wrong_choice(
     if result is not None and not (isinstance(result, str) and result in targets):
         return "Return one of the targets, or None."
     if result is None:
-        part = Part.of(expected or "")
-        if part.kind == "PTX" and not part.suffix:
+        expected_part = Part.of(expected or "")
+        if expected_part.kind == "PTX" and not expected_part.suffix:
             return "PTX without a letter runs on every later GPU, whatever its major version."
-        if part.suffix == "f":
+        if expected_part.suffix == "f":
             return "With an f it runs on its own minor version and on later ones of the same major version."
-        if part.suffix:
+        if expected_part.suffix:
             return "With an a it runs on the GPU that it names."
         return "Machine code runs on its own minor version and on later ones of the same major version."
-    part = Part.of(result)
-    if part.runs_on(capability):
-        if part.kind == "PTX" and expected and Part.of(expected).kind == "cubin":
+    expected_part = Part.of(result)
+    if expected_part.runs_on(capability):
+        if expected_part.kind == "PTX" and expected and Part.of(expected).kind == "cubin":
             return "Machine code that fits comes before any PTX."
         return "Of several that fit, the driver takes the newest. Compare numbers, not strings."
-    if part.suffix == "f" and part.capability[0] != capability[0]:
+    if expected_part.suffix == "f" and expected_part.capability[0] != capability[0]:
         return "With an f it runs only on the major version that it names; this is also true for PTX."
-    if part.suffix == "a" and part.capability != capability:
+    if expected_part.suffix == "a" and expected_part.capability != capability:
         return "With an a it runs only on the compute capability that it names; this is also true for PTX."
-    if part.capability > capability:
+    if expected_part.capability > capability:
         return "Code for a newer GPU does not run on an older one, even if only the minor version differs."
     return "Machine code does not run on another major version. Only PTX does."
 
@@ -659,13 +659,13 @@ def _run_launches(
         n = 600
         kernel = kernels[width]
         args = (cp.ones(n, "f4"), cp.zeros(-(-n // block), "f4"), cp.zeros(-(-n // block), "i4"), np.int32(n))
-        shape = -(-n // block), block
-        report = sanitize(kernel, *shape, args).record
-        cost = counted(kernel, *shape, args).record
+        launch_shape = -(-n // block), block
+        report = sanitize(kernel, *launch_shape, args).record
+        cost = counted(kernel, *launch_shape, args).record
         reference_kernel = cp.RawKernel(
             translate_wave_functions(read_kernel_file(_REFERENCE_FILE), width), _KERNEL_NAME
         )
-        reference_cost = counted(reference_kernel, *shape, args).record
+        reference_cost = counted(reference_kernel, *launch_shape, args).record
         outcomes.append(
             {
                 "hazards": [str(hazard) for hazard in getattr(report, "hazards", ())][:1],

@@ -60,8 +60,8 @@ def reach(targets: Sequence[str]) -> Picture:
                 axes.plot(column, row, marker="_", markersize=9, color=find_hex("muted"))
         names = ", ".join(name for name, is_run in zip(GPUS, can_run, strict=True) if is_run)
         captions.append(f"{build_target} runs on {names}{' and all later GPUs' if is_open else ''}")
-    labels = [f"{name}\n{major}.{minor}" for name, (major, minor) in GPUS.items()]
-    axes.set_xticks([*range(len(GPUS)), later_x], [*labels, "later\nGPUs"], fontsize=9)
+    gpu_labels = [f"{name}\n{major}.{minor}" for name, (major, minor) in GPUS.items()]
+    axes.set_xticks([*range(len(GPUS)), later_x], [*gpu_labels, "later\nGPUs"], fontsize=9)
     axes.set_yticks(range(len(targets)), list(targets), fontsize=10, family="monospace")
     axes.xaxis.tick_top()
     axes.tick_params(length=0)

@@ -61,8 +61,8 @@ def judge_product(answer: Answer) -> str:
         )
         expected = c.copy()
         expected[:, :n] = a[:, :k] @ b[:, :n]
-        sizes = f"m={m}, n={n}, k={k}, lda={lda}, ldb={ldb}, ldc={ldc}"
-        call_text = _PRODUCT_CALL.replace("m, n, k, lda, ldb, ldc", sizes)
+        size_text = f"m={m}, n={n}, k={k}, lda={lda}, ldb={ldb}, ldc={ldc}"
+        call_text = _PRODUCT_CALL.replace("m, n, k, lda, ldb, ldc", size_text)
         (memory, inputs_unchanged), calls = answer.ask(
             run_product, matrices, shape, leading_dimensions, shown=call_text
         )
@@ -364,8 +364,8 @@ def _draw_kinds(rng: np.random.Generator) -> list[ArrayKind]:
         ("float32", (rows + 1, columns), 0),
         ("float32", (rows, columns - 1), 0),
     ]
-    order = rng.permutation(len(neighbours))
-    return [base_kind, *(neighbours[int(index)] for index in order)]
+    neighbour_order = rng.permutation(len(neighbours))
+    return [base_kind, *(neighbours[int(index)] for index in neighbour_order)]
 
 
 def _draw_behaviour(

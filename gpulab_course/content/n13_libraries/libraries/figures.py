@@ -29,15 +29,17 @@ def speeds() -> Table:
     # PyTorch's int8 product requires a column-major second factor; it was recorded row-major.
     times_ns = {(dtype, n): time_ns for dtype, n, time_ns in recorded()["gemm"] if dtype != "int8"}
     formats = dict.fromkeys(dtype for dtype, _ in times_ns)
-    sizes = sorted({n for _, n in times_ns if n >= _MIN_MATRIX_SIZE})
+    matrix_sizes = sorted({n for _, n in times_ns if n >= _MIN_MATRIX_SIZE})
 
     def format_rate(dtype: str, n: int) -> str:
         time_ns = times_ns.get((dtype, n))
         return number(2 * n**3 / time_ns / 1e3) if time_ns else NO_VALUE_MARK
 
-    rows = tuple((dtype, *(format_rate(dtype, n) for n in sizes)) for dtype in formats)
+    rows = tuple((dtype, *(format_rate(dtype, n) for n in matrix_sizes)) for dtype in formats)
     return Table(
-        _make_table_title("Matrix multiplications in TFLOP/s"), ("format", *(f"{n:,}³" for n in sizes)), rows
+        _make_table_title("Matrix multiplications in TFLOP/s"),
+        ("format", *(f"{n:,}³" for n in matrix_sizes)),
+        rows,
     )
 
 

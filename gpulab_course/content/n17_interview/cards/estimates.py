@@ -34,11 +34,11 @@ GIB = 1 << 30
 def measure_resident(device: str, threads: int, kib: int) -> Found:
     with use_device(device) as cp:
         occupancy = session.backend().occupancy(compile_kernel(cp, "resident", kib << 10), threads, kib << 10)
-    limits = ", ".join(f"{name} {blocks}" for name, blocks in occupancy.blocks_by_limit.items())
+    limits_text = ", ".join(f"{name} {blocks}" for name, blocks in occupancy.blocks_by_limit.items())
     return Found(
         occupancy.blocks_per_sm,
         occupancy.provenance,
-        f"Blocks that each limit allows: {limits}. Since compute capability 8.0, CUDA "
+        f"Blocks that each limit allows: {limits_text}. Since compute capability 8.0, CUDA "
         "reserves 1 KiB of shared memory for each block, in addition to its own.",
     )
 

@@ -134,12 +134,12 @@ def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Ke
     reference_block = convention(own_block)
     if grid is None and reference_block != own_block:
         raise ValueError("Choose the grid for this block, too: grid=lambda ...: (blocks in x, blocks in y).")
-    names = [
+    size_names = [
         argument.name
         for argument in kernel_exercise.arguments
         if not argument.pointer and argument.type == "int"
     ]
-    blocks_of = _make_grid_function(grid, names)
+    blocks_of = _make_grid_function(grid, size_names)
 
     def wrap_case_maker(make_case: Callable[..., Case]) -> Callable[..., Case]:
         @wraps(make_case)
@@ -148,7 +148,7 @@ def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Ke
             reference_case.block = reference_block
             if blocks_of is None:
                 return reference_case
-            own_grid = blocks_of([int(reference_case.values[name]) for name in names])
+            own_grid = blocks_of([int(reference_case.values[name]) for name in size_names])
             return replace(
                 reference_case,
                 grid=tuple(max(1, block_count) for block_count in own_grid),

@@ -64,17 +64,17 @@ def find_other_right_answers(
     diagnosis_table: DiagnosisTable, later_tables: list[DiagnosisTable]
 ) -> tuple[str, ...]:
     """Return all other right answers, for example causes whose gain is nearly that of the main cause."""
-    names = set(find_other_causes(diagnosis_table))
+    right_names = set(find_other_causes(diagnosis_table))
     if any(diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables):
-        names.discard(NOTHING_WORTH_FIXING)
+        right_names.discard(NOTHING_WORTH_FIXING)
     stage = diagnosis_table.bound
     if (
         later_tables
         and stage in _CAUSE_OF_STAGE
         and diagnosis_table.stages[stage] >= MIN_GAIN * later_tables[0].stages.get(stage, 0.0)
     ):
-        names.add(CAUSE_NAMES[_CAUSE_OF_STAGE[stage]])
-    return tuple(sorted(names - {find_main_limit(diagnosis_table)}))
+        right_names.add(CAUSE_NAMES[_CAUSE_OF_STAGE[stage]])
+    return tuple(sorted(right_names - {find_main_limit(diagnosis_table)}))
 
 
 def draw_ladder_questions(rng: Random, ladder: str) -> Drawn:

@@ -377,9 +377,9 @@ def make_halves_card(rng: Random) -> Drawn:
         with use_device("A100") as cp:
             device_sum = cp.zeros(1, "float32")
             compile_kernel(cp, "ones")((1,), (1,), (device_sum, np.int32(additions)))
-            value = int(device_sum[0])
+            last_count = int(device_sum[0])
         return Found(
-            value,
+            last_count,
             Provenance("modelled", "virtual A100", "results are exact"),
             "Above this number, neighbouring numbers differ by 2, and a tie is rounded to the even one.",
         )
@@ -467,7 +467,7 @@ def make_all_reduce_card(rng: Random) -> Drawn:
 
 def make_amdahl_card(rng: Random) -> Drawn:
     kernel_percent = rng.choice([20, 35, 60, 80])
-    factor = rng.choice([3, 5, 10])
+    kernel_factor = rng.choice([3, 5, 10])
 
     def compute_speedup(kernel_speedup: float) -> Found:
         value = 100 / (100 - kernel_percent + kernel_percent / kernel_speedup)
@@ -481,8 +481,8 @@ def make_amdahl_card(rng: Random) -> Drawn:
     return Drawn(
         parts=(
             Part(
-                question=f"A kernel takes {kernel_percent} % of a step and becomes {factor} times as fast. How many times as fast is the step?",
-                measure=lambda: compute_speedup(factor),
+                question=f"A kernel takes {kernel_percent} % of a step and becomes {kernel_factor} times as fast. How many times as fast is the step?",
+                measure=lambda: compute_speedup(kernel_factor),
                 unit="times",
                 near=1.05,
             ),
@@ -499,7 +499,7 @@ def make_amdahl_card(rng: Random) -> Drawn:
             "After each improvement the shares are different, so measure again.",
         ),
         sentence="1 divided by the remaining time: the unchanged share, plus the changed share divided by its speed-up.",
-        parameters={"share": kernel_percent, "factor": factor},
+        parameters={"share": kernel_percent, "factor": kernel_factor},
     )
 
 

@@ -36,15 +36,15 @@ class FlawedKernel:
         """Return the kernel of the ``"flawed"`` or ``"mended"`` version, with its launch configuration and
         arguments.
         """
-        shape = self.flawed if name == "flawed" else self.mended
-        assert shape is not None
+        launch_shape = self.flawed if name == "flawed" else self.mended
+        assert launch_shape is not None
         args = tuple(
             cp.asarray(argument) if isinstance(argument, np.ndarray) else argument for argument in self.arrays
         )
         kernel = cp.RawModule(code=self.code).get_function(name)
-        if shape[2] > 48 << 10:
-            kernel.max_dynamic_shared_size_bytes = shape[2]
-        return kernel, shape[0], shape[1], args, shape[2]
+        if launch_shape[2] > 48 << 10:
+            kernel.max_dynamic_shared_size_bytes = launch_shape[2]
+        return kernel, launch_shape[0], launch_shape[1], args, launch_shape[2]
 
 
 KernelFamily = Callable[[random.Random], FlawedKernel]
