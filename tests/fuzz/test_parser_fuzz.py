@@ -50,12 +50,7 @@ def check(report: dict[str, Any], count: int) -> None:
 
 
 def test_reading_and_translating_fail_cleanly() -> None:
-    check(work(0, 200), 200)
-
-
-@pytest.mark.slow
-def test_reading_and_translating_fail_cleanly_at_length() -> None:
-    count = 5000 if ALL else 500
+    count = 5000 if ALL else 300
     check(work(10_000, count), count)
 
 
