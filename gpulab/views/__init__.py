@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gpulab.views.traffic.view import TrafficView as TrafficView
     from gpulab.views.warp.stepper import WarpStepper as WarpStepper
 
-_MODULE_OF_VIEW = {
+_HOMES = {
     "call_after_cell": "gpulab.views._base",
     "AccessMicroscope": "gpulab.views.access.view",
     "AllocatorView": "gpulab.views.allocator.view",
@@ -58,10 +58,10 @@ _MODULE_OF_VIEW = {
 
 def __getattr__(name: str) -> Any:
     # Widgets and matplotlib take long to import, so they are imported with the first view.
-    if name not in _MODULE_OF_VIEW:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return load_attribute(_MODULE_OF_VIEW[name], name)
+    return load_attribute(_HOMES[name], name)
 
 
 def __dir__() -> list[str]:
-    return sorted(_MODULE_OF_VIEW)
+    return sorted(_HOMES)
