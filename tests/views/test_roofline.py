@@ -231,3 +231,14 @@ def test_each_ceiling_is_where_its_rate_puts_it() -> None:
         assert y[-1] == pytest.approx(10), "it ends at the flat line"
     assert slopes["DRAM"].get_label() == "DRAM: 1 GB/s"
     assert "f32: 10 GFLOP/s" in [text.get_text() for text in ax.texts]
+
+
+def test_the_axes_end_near_the_data_and_the_ceilings() -> None:
+    roofline = synthetic.roofline()
+    ax = axes_of(RooflineChart(roofline))
+    ridges = [20_000 / gbps for gbps in roofline.ceilings.gbps.values()]
+    xs = [*ridges, *(x for x, _, _ in marks(ax))]
+    ys = [20_000, *(y for _, y, _ in marks(ax))]
+    for values, (low, high) in ((xs, ax.get_xlim()), (ys, ax.get_ylim())):
+        assert min(values) / 2 < low < min(values)
+        assert max(values) < high < max(values) * 2
