@@ -128,16 +128,17 @@ class StreamQueue:
     """The queue of a stream, whose operations run one after the other. The next operation starts at the time
     ``tail_ns`` or later.
 
-    ``last`` is the number of its last operation. ``frontier`` contains the numbers of the operations that
-    the next one must follow; ``waits`` is true if operations of other queues are among them.
+    ``last_operation`` is the number of its last operation. ``frontier`` contains the numbers of the
+    operations that the next one must follow; ``waits_for_others`` is true if operations of other queues are
+    among them.
     """
 
     blocking: bool
     priority: int
     tail_ns: int = 0
-    last: int = 0
+    last_operation: int = 0
     frontier: tuple[int, ...] = ()
-    waits: bool = False
+    waits_for_others: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -232,7 +233,7 @@ class Schedule:
             if queue is not None and queue.blocking:
                 # The legacy default stream still waits for work of a destroyed blocking stream.
                 self._retired_tail_ns = max(self._retired_tail_ns, queue.tail_ns)
-                last_number = self._queues[LEGACY_QUEUE].last
+                last_number = self._queues[LEGACY_QUEUE].last_operation
                 self._retired_operations = (
                     *(
                         operation_number
@@ -457,8 +458,8 @@ class Schedule:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, end_ns)
             queue.frontier = last
-            queue.last = max(last, default=queue.last)
-            queue.waits = False
+            queue.last_operation = max(last, default=queue.last_operation)
+            queue.waits_for_others = False
 
     def find_queue_end(self, handle: int) -> QueuePosition:
         """Return the position at the current end of a queue."""
@@ -480,8 +481,8 @@ class Schedule:
             queue = self.queue(handle)
             predecessors = self._find_predecessors(queue)
             queue.frontier = (number,)
-            queue.last = number
-            queue.waits = False
+            queue.last_operation = number
+            queue.waits_for_others = False
             return predecessors
 
     def _find_predecessors(self, queue: StreamQueue) -> tuple[int, ...]:
@@ -493,14 +494,15 @@ class Schedule:
         new_operations = [
             other_queue.frontier
             for other_queue in other_queues
-            if other_queue.blocking and (other_queue.waits or other_queue.last > queue.last)
+            if other_queue.blocking
+            and (other_queue.waits_for_others or other_queue.last_operation > queue.last_operation)
         ]
         if queue is legacy and self._retired_operations:
             new_operations.append(
                 tuple(
                     operation_number
                     for operation_number in self._retired_operations
-                    if operation_number > queue.last
+                    if operation_number > queue.last_operation
                 )
             )
         if not new_operations:
@@ -524,7 +526,7 @@ class Schedule:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, time_ns)
             queue.frontier = tuple(dict.fromkeys((*queue.frontier, *after)))
-            queue.waits = queue.waits or bool(after)
+            queue.waits_for_others = queue.waits_for_others or bool(after)
 
     def is_done(self, time_ns: int) -> bool:
         """Return whether the modelled clock has passed the given time. The query itself also takes time on

@@ -53,12 +53,12 @@ class _OperationRun:
     """The state of an operation during planning: its remaining time, and its share of the engine."""
 
     work: PlannedWork
-    left_ns: float
+    remaining_ns: float
     waits_for: int = 0
     engine_share: float = 0.0
     since_ns: int = 0
     next_ns: int = 0  # when it ends, or yields
-    yields: bool = False
+    will_yield: bool = False
     followers: list[_OperationRun] = field(default_factory=list)
 
     @property
@@ -76,13 +76,15 @@ class _OperationRun:
             self.work.start_ns = now_ns
         self.engine_share = engine_share
         self.since_ns = now_ns
-        self.yields = False
-        self.next_ns = now_ns + max(ceil(self.left_ns * self.work.share / engine_share - _SHARE_TOLERANCE), 0)
+        self.will_yield = False
+        self.next_ns = now_ns + max(
+            ceil(self.remaining_ns * self.work.share / engine_share - _SHARE_TOLERANCE), 0
+        )
 
     def pause(self, now_ns: int) -> None:
         """Pause the operation, and update the remaining time."""
-        self.left_ns -= (now_ns - self.since_ns) * self.engine_share / self.work.share
-        if self.left_ns >= self.work.duration_ns - _SHARE_TOLERANCE:
+        self.remaining_ns -= (now_ns - self.since_ns) * self.engine_share / self.work.share
+        if self.remaining_ns >= self.work.duration_ns - _SHARE_TOLERANCE:
             self.work.start_ns = -1  # none of its blocks has begun
         self.since_ns = now_ns
 
@@ -90,11 +92,11 @@ class _OperationRun:
         """Let the operation pause at the end of its current wave of blocks."""
         done_ns = (now_ns - self.since_ns) * self.engine_share / self.work.share
         wave_ns = self.work.duration_ns / self.work.waves
-        remaining_ns = floor((self.left_ns - done_ns) / wave_ns + 1e-6) * wave_ns
-        if remaining_ns > _SHARE_TOLERANCE and not self.yields:
-            self.yields = True
+        remaining_ns = floor((self.remaining_ns - done_ns) / wave_ns + 1e-6) * wave_ns
+        if remaining_ns > _SHARE_TOLERANCE and not self.will_yield:
+            self.will_yield = True
             self.next_ns = self.since_ns + ceil(
-                (self.left_ns - remaining_ns) * self.work.share / self.engine_share - _SHARE_TOLERANCE
+                (self.remaining_ns - remaining_ns) * self.work.share / self.engine_share - _SHARE_TOLERANCE
             )
 
 
@@ -190,7 +192,7 @@ class _EnginePlan:
         due_runs = [run for run in self.running if run.next_ns <= now_ns]
         for run in due_runs:
             self.running.remove(run)
-            if run.yields:
+            if run.will_yield:
                 run.pause(now_ns)
                 self.add(run)
             else:
@@ -203,7 +205,7 @@ class _EnginePlan:
         slowed_runs = [
             run
             for run in self.running
-            if run.engine_share < run.work.share - _SHARE_TOLERANCE and not run.yields
+            if run.engine_share < run.work.share - _SHARE_TOLERANCE and not run.will_yield
         ]
         for run in slowed_runs:
             self.running.remove(run)  # it can possibly use more of the engine now

@@ -128,7 +128,7 @@ def generate(
     }
     tables = KernelTables(functions=[f.name for f in functions])
     tables.shared, static_shared = shared_layout(module, functions)
-    options = CodeOptions(count=count, trace=trace, observe=observe, trap_nan=trap_nan, masked=masked)
+    options = CodeOptions(with_counters=count, trace=trace, observe=observe, trap_nan=trap_nan, masked=masked)
     declarations: set[str] = set()
     function_texts = []
     for function in functions:

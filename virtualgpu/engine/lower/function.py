@@ -114,7 +114,7 @@ class FunctionCompiler(WarpCode):
     ) -> None:
         """Emit code that counts `times` executions of a branch, of which the last may be divergent."""
         if (
-            not self.options.count or instruction.opcode.split(".")[0] != instruction.root
+            not self.options.with_counters or instruction.opcode.split(".")[0] != instruction.root
         ):  # a call or return of a copied body
             return
         emitter = self.emitter
@@ -333,7 +333,7 @@ class FunctionCompiler(WarpCode):
             emitter.context_pointer("clock"), size if times == "1" else emitter.op(f"mul i64 {times}, {size}")
         )
         self.tables.blocks.append((self.index, self.block))
-        if self.options.count:
+        if self.options.with_counters:
             counters_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('block_counters')} to ptr")
             pointer = emitter.op(f"getelementptr i64, ptr {counters_pointer}, i64 {2 * block_index}")
             emitter.add_to(pointer, times)

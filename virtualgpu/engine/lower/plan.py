@@ -16,7 +16,7 @@ from virtualgpu.engine.lower import fragment_places
 class CodeOptions:
     """Options for the generated code, such as counters, a trace, observer calls and a NaN trap."""
 
-    count: bool = True
+    with_counters: bool = True
     trace: bool = False
     observe: bool = False
     trap_nan: bool = False

@@ -46,7 +46,7 @@ def make_target_machine(target_processor: Processor, effort: int = 2) -> Any:
     ownership of it.
     """
     return _find_host_target().create_target_machine(
-        cpu=target_processor.name, features=target_processor.settings, opt=effort, jit=True
+        cpu=target_processor.name, features=target_processor.feature_settings, opt=effort, jit=True
     )
 
 
@@ -112,7 +112,7 @@ class LibraryCode:
 
 def _cache_key(text: str, target_processor: Processor) -> str:
     return disk_cache.make_key(
-        llvmlite.__version__, target_processor.name, target_processor.settings, _METHOD_KEY, text
+        llvmlite.__version__, target_processor.name, target_processor.feature_settings, _METHOD_KEY, text
     )
 
 

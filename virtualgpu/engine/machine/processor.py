@@ -52,7 +52,7 @@ class Processor:
         As `VIRTUALGPU_CPU` has it: ``native`` or a level.
     name
         LLVM's name of it.
-    settings
+    feature_settings
         Features switched on and off, as LLVM expects them in addition to the name.
     features
         The features that it has, by LLVM's names.
@@ -60,7 +60,7 @@ class Processor:
 
     choice: str
     name: str
-    settings: str
+    feature_settings: str
     features: frozenset[str]
 
     @property
@@ -74,12 +74,12 @@ class Processor:
         return bool({"f16c", "neon"} & self.features)
 
     @property
-    def masks(self) -> bool:
+    def has_lane_masks(self) -> bool:
         """Return whether the processor can mask vector operations by one bit per lane, as AVX-512 does."""
         return {"avx512bw", "avx512vl"} <= self.features
 
     @property
-    def fuses(self) -> bool:
+    def has_fused_multiply_add(self) -> bool:
         """Return whether the processor has an instruction to multiply and add with one rounding."""
         return bool({"fma", "neon"} & self.features)
 

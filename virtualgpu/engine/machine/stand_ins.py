@@ -31,7 +31,7 @@ def replace_missing_operations(text: str, target_processor: Processor) -> str:
         text = _HALF_CONVERSION_PATTERN.sub(
             lambda match: _make_conversion_call(match, functions), text + "\n"
         )
-    if not target_processor.fuses:
+    if not target_processor.has_fused_multiply_add:
         text = _DECLARED_PATTERN.sub("", text)
         text = _FUSED_PATTERN.sub(lambda match: _make_fused_call(match[1], functions), text)
         text = _DIRECTED_PATTERN.sub(

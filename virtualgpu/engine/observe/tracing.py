@@ -38,15 +38,15 @@ class KernelListing:
     """All instructions of a kernel and of the functions that it calls, with their properties."""
 
     code: tuple[ir.Instruction, ...]
-    bases: Ints
+    first_positions: Ints
     registers: tuple[tuple[str, ...], ...]
     register_types: tuple[tuple[str, ...], ...]
     stored_types: tuple[str, ...]
     rules: tuple[Any, ...]
-    space: npt.NDArray[np.int8]
-    store: npt.NDArray[np.bool_]
+    space_codes: npt.NDArray[np.int8]
+    is_store: npt.NDArray[np.bool_]
     size_bytes: npt.NDArray[np.int16]
-    order: npt.NDArray[np.int32]
+    scheduling_order: npt.NDArray[np.int32]
     loops: npt.NDArray[np.int32]
 
 
@@ -158,7 +158,7 @@ def make_block_trace(launch: RunningLaunch, provenance: Provenance, request: Tra
     assert raw is not None
     kernel_listing = make_listing(launch.kernel)
     rows = raw.rows[np.argsort(raw.rows["step"], kind="stable")] if _is_unsorted(raw.rows) else raw.rows
-    instruction_index = kernel_listing.bases[raw.steps["function"]] + raw.steps["pc"]
+    instruction_index = kernel_listing.first_positions[raw.steps["function"]] + raw.steps["pc"]
     shared = _make_shared_writes(raw, rows, instruction_index, kernel_listing)
     stop_note = _STOPPED_NOTE if raw.stopped else ""
     traced_warps = range(launch.warps) if request.whole_block else (request.warp_index,)
@@ -248,7 +248,7 @@ def _make_warp_trace(
     step_of[step_indices] = np.arange(step_count)
     step_of_row = step_of[all_rows["step"]]
     kinds = all_rows["kind"]
-    space = kernel_listing.space[instruction_index].astype(np.int8)
+    space = kernel_listing.space_codes[instruction_index].astype(np.int8)
     address = np.full((step_count, layout.LANES), -1, np.int64)
     address_rows = np.flatnonzero((kinds == layout.ROW_ADDRESS) & (step_of_row >= 0))
     address_rows = address_rows[space[step_of_row[address_rows]] >= 0]
@@ -287,7 +287,7 @@ def _make_warp_trace(
         text_index=instruction_index.astype(np.int32),
         space=results.SPACES,
         access_space=space,
-        access_is_store=kernel_listing.store[instruction_index],
+        access_is_store=kernel_listing.is_store[instruction_index],
         access_size_bytes=kernel_listing.size_bytes[instruction_index],
         address=address,
         sectors=sectors,
@@ -342,7 +342,7 @@ def _make_step_detail(
         stored_width_bytes=width.astype(np.int8),
         stored_value=rows["lanes"][written_rows],
         stored_type=kernel_listing.stored_types,
-        order=kernel_listing.order,
+        order=kernel_listing.scheduling_order,
         loops=kernel_listing.loops,
         shared=shared,
     )

@@ -213,7 +213,7 @@ def run_launch_parts(
                 continue
             runner_count = 1
             if (
-                not part_launch.serial
+                not part_launch.is_serial
                 and part_launch.trace is None
                 and block_order.size * part_launch.warps >= _MIN_PARALLEL_WARPS
             ):

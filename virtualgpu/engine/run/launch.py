@@ -122,8 +122,8 @@ class RunningLaunch:
     options: RunOptions
     shared_bytes: int
     memory: DeviceMemory
-    globals: npt.NDArray[np.int64]
-    serial: bool
+    global_addresses: npt.NDArray[np.int64]
+    is_serial: bool
     grid_workspace: int = 0
     block_clock: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_sectors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -174,7 +174,7 @@ class RunningLaunch:
             self,
             kernel=kernel,
             code=code,
-            globals=addresses,
+            global_addresses=addresses,
             trace_block=block,
             trace_warp=layout.EVERY_WARP if request.whole_block else request.warp_index,
             trace=TraceBuffers(request.max_steps, not request.whole_block and self.warps > 1),

@@ -89,7 +89,7 @@ def _compile_for(
         trace=trace,
         observe=observe,
         trap_nan=trap_nan,
-        masked=target_processor.masks,
+        masked=target_processor.has_lane_masks,
     )
     return kernel, jit.KernelCode(kernel.text, target_processor), _needs_block_order(kernel)
 
@@ -240,8 +240,8 @@ class Program:
             options=options,
             shared_bytes=kernel.static_shared_bytes + packed.shared_bytes,
             memory=memory,
-            globals=self._variable_addresses(kernel, memory),
-            serial=packed.cooperative or is_observed or in_order or options.turns_seed is not None,
+            global_addresses=self._variable_addresses(kernel, memory),
+            is_serial=packed.cooperative or is_observed or in_order or options.turns_seed is not None,
             grid_workspace=self._grid_workspace(memory) if packed.cooperative else 0,
         )
         block_order = options.block_order

@@ -129,7 +129,7 @@ class Worker:
             "live_starts": range_starts,
             "live_ends": range_ends,
             "abort_flag": launch.abort,
-            "globals": launch.globals,
+            "globals": launch.global_addresses,
             "tids": tids,
             "status": self.status,
             "predicates": self.predicates,
@@ -413,7 +413,7 @@ class Worker:
         unknown.
         """
         launch = self.launch
-        variables = dict(zip(launch.kernel.tables.globals, launch.globals.tolist(), strict=False))
+        variables = dict(zip(launch.kernel.tables.globals, launch.global_addresses.tolist(), strict=False))
         return origin.find_base_pointer(function, instruction, launch.packed.params, variables)
 
 

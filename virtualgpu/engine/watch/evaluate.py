@@ -42,7 +42,7 @@ class Evaluator:
         return WatchError(f"`{self.text}`: {reason}")
 
     @property
-    def loaded(self) -> Lanes:
+    def loaded_lanes(self) -> Lanes:
         """Value of the expression in each lane, as a number.
 
         Raises
@@ -306,7 +306,7 @@ def evaluate_watch(scene: WatchScope, expression: reading.Expression) -> Watched
     """
     try:
         evaluator = Evaluator(scene, expression)
-        result = evaluator.loaded
+        result = evaluator.loaded_lanes
     except UnknownValueError as error:
         no_values = np.zeros((0, WARP_SIZE), np.uint64)
         masks = np.zeros(0, np.uint32)
@@ -400,7 +400,7 @@ def _find_steps_at_line(
 def _evaluate_condition(scene: WatchScope, stop: reading.StopCondition) -> tuple[Bools, Bools]:
     """Return the lanes in which a condition is true after each step, and the steps at which to stop."""
     assert stop.expression is not None
-    condition_value = Evaluator(scene, stop.expression).loaded
+    condition_value = Evaluator(scene, stop.expression).loaded_lanes
     if condition_value.type.kind != "pred" and condition_value.type.name != "bool":
         raise WatchError(
             f"`{stop.text}`: `{stop.expression.text}` is {_describe_type(condition_value.type)}, "

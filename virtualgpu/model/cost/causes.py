@@ -292,11 +292,11 @@ class _CauseSearch:
             access
             for access in loads
             if access.sectors < STRIDED_SECTOR_RATIO * access.ideal_sectors
-            and access.pc not in launch_work.pace.chased
+            and access.pc not in launch_work.pace.chased_load_pcs
         ]
         # Data that the whole grid reads repeatedly is also read repeatedly within well-shaped blocks.
         requested_bytes = _sum_counter(candidates, "bytes_requested")
-        reuse_over_grid = math.sqrt(requested_bytes / max(launch_work.arrays.total, 1))
+        reuse_over_grid = math.sqrt(requested_bytes / max(launch_work.arrays.total_bytes, 1))
         sites = [
             access
             for access in candidates
@@ -852,7 +852,7 @@ def _compute_chain_shares(work: KernelWork) -> tuple[bool, float]:
         if pace.loads[piece_index]:
             dependent_clk += (
                 wait_share
-                * len(pace.chased.intersection(pace.loads[piece_index]))
+                * len(pace.chased_load_pcs.intersection(pace.loads[piece_index]))
                 / len(pace.loads[piece_index])
             )
     return dependent_clk > 0.5 * waited_clk > 0.0, waited_clk / own_clk if own_clk else 0.0

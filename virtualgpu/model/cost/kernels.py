@@ -105,22 +105,22 @@ class ArrayBytes:
 
     Attributes
     ----------
-    total, smallest, cold : int
+    total_bytes, smallest_bytes, cold_bytes : int
         Of all arrays, of the smallest array, and of the arrays that are not in L2.
-    by_atomic : mapping
+    bytes_by_atomic : mapping
         Size of the array that an atomic access changes, by the access's ``pc``, where the array is known.
     """
 
-    total: int = 0
-    smallest: int = 0
-    cold: int = 0
-    by_atomic: Mapping[int, int] = field(default_factory=dict)
+    total_bytes: int = 0
+    smallest_bytes: int = 0
+    cold_bytes: int = 0
+    bytes_by_atomic: Mapping[int, int] = field(default_factory=dict)
 
     def target_bytes(self, access: AccessCounters) -> int:
         """Return the size of the array that an atomic access changes, or of the smallest array if it is
         unknown.
         """
-        return self.by_atomic.get(access.pc, self.smallest)
+        return self.bytes_by_atomic.get(access.pc, self.smallest_bytes)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class KernelWork:
         accesses = tuple(
             access
             for access in self.counters.accesses
-            if self.pace.phases[self.pace.rows.get(access.pc, 0)] == phase
+            if self.pace.phases[self.pace.piece_by_pc.get(access.pc, 0)] == phase
         )
         rows = np.array(self.pace.phases) == phase
         executions = np.where(rows, self.executions[: len(rows)], 0)
@@ -192,7 +192,7 @@ class KernelWork:
         The result is the number of requests if the compiler combines the lanes of a warp, and the number of
         sectors otherwise.
         """
-        return access.requests if access.pc in self.pace.combined else access.sectors
+        return access.requests if access.pc in self.pace.combined_atomic_pcs else access.sectors
 
     @cached_property
     def missed_sectors(self) -> int:
@@ -487,8 +487,8 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
             np.interp(load_clk, LATENCIES, latency_clk)
         )
     for access in work.counters.accesses:
-        if access.space == "shared" and access.kind == "load" and access.pc in work.pace.rows:
-            piece_clk[work.pace.rows[access.pc]] += CONFLICT_CLK * access.bank_conflicts
+        if access.space == "shared" and access.kind == "load" and access.pc in work.pace.piece_by_pc:
+            piece_clk[work.pace.piece_by_pc[access.pc]] += CONFLICT_CLK * access.bank_conflicts
     waited_clk = np.zeros(len(piece_clk))
     for copy_wait in work.pace.copy_waits:
         copies = [access for access in work.of("load") if access.pc in copy_wait.copies]
@@ -556,7 +556,9 @@ def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
     for access in work.counters.accesses:
         if access.space == "shared":
             merged_share = (
-                work.pace.merged.get(access.pc, 1.0) if access.wavefronts == access.requests else 1.0
+                work.pace.merged_load_shares.get(access.pc, 1.0)
+                if access.wavefronts == access.requests
+                else 1.0
             )
             memory_clk += access.wavefronts * merged_share * WAVEFRONT_CLK
         elif access.space == "generic" and not access.sectors:  # shared memory, by generic addresses
@@ -617,7 +619,7 @@ def l2_clk(work: KernelWork, steady: float = 1.0) -> float:
             sector_clk = COPY_SECTOR_CLK if is_copy else L2_SECTOR_CLK
             load_clk += access.missed_sectors * (sector_clk + SINGLE_SECTOR_CLK * _single_share(access))
     stores = work.of("store")
-    rows = work.pace.rows
+    rows = work.pace.piece_by_pc
     last_stores = [s for s in stores if work.executions[rows.get(s.pc, 0)] <= work.warps]
     last_clk = min(load_clk, _store_clk(last_stores)) if steady < 1.0 else 0.0
     return max(load_clk, _store_clk(stores)) + (1.0 - steady) * last_clk
@@ -645,7 +647,7 @@ def _atomic_clk(work: KernelWork, access: AccessCounters) -> float:
     if ".cas" in access.text:
         # One of the lanes that use the same word succeeds; the others retry when they have the result.
         return lanes / (target_bytes / access.size_bytes) * ATOMIC_ANSWER_CLK
-    if access.pc in work.pace.combined:
+    if access.pc in work.pace.combined_atomic_pcs:
         return work.units(access) * CROWDED_INTEGER_CLK / parallel_atomics
     target_sectors = max(target_bytes / SECTOR_BYTES, 1.0)
     # A sector counts as often as its most used word: more of them than exist, or one for each lane.
@@ -663,10 +665,10 @@ def dram_bytes(info: DeviceInfo, work: KernelWork) -> float:
     Scattered sectors are fetched in granules of 64 bytes and occupy whole lines of L2.
     """
     requested_bytes, scattered_bytes = work.traffic
-    array_bytes = float(work.arrays.total or requested_bytes)
+    array_bytes = float(work.arrays.total_bytes or requested_bytes)
     touched_bytes = min(array_bytes, requested_bytes + scattered_bytes * (LINE_BYTES / SECTOR_BYTES - 1))
     fetched_bytes = requested_bytes + scattered_bytes * (DRAM_GRANULE_BYTES / SECTOR_BYTES - 1)
-    cold_bytes = min(float(work.arrays.cold), fetched_bytes)
+    cold_bytes = min(float(work.arrays.cold_bytes), fetched_bytes)
     cache_bytes = L2_USABLE_SHARE * info.l2_bytes
     if touched_bytes <= cache_bytes:
         return cold_bytes

@@ -50,26 +50,26 @@ class Pace:
         Clocks that a warp takes alone, if global memory takes each of `LATENCIES`.
     loads : tuple of tuple of int
         The program counters of each piece's loads from global memory (`AccessCounters.pc`).
-    combined : frozenset of int
+    combined_atomic_pcs : frozenset of int
         Program counters of atomics that one lane executes for its warp.
-    chased : frozenset of int
+    chased_load_pcs : frozenset of int
         Program counters of loads whose address depends on the result of another load.
-    merged : mapping
+    merged_load_shares : mapping
         Share of a load from shared memory in an instruction that reads several words per lane.
     copy_waits : tuple of CopyWait
         The waits for asynchronous copies.
     phases : tuple of int
         For each piece the number of its phase, the code between barriers of a block.
-    rows : mapping
+    piece_by_pc : mapping
         The pieces of instructions, by their program counters.
     """
 
     pipes: npt.NDArray[np.float64]
     chain_clk: npt.NDArray[np.float64]
     loads: tuple[tuple[int, ...], ...]
-    combined: frozenset[int] = frozenset()
-    merged: Mapping[int, float] = field(default_factory=dict)
-    chased: frozenset[int] = frozenset()
+    combined_atomic_pcs: frozenset[int] = frozenset()
+    merged_load_shares: Mapping[int, float] = field(default_factory=dict)
+    chased_load_pcs: frozenset[int] = frozenset()
     copy_waits: tuple[CopyWait, ...] = ()
     phases: tuple[int, ...] = ()
-    rows: Mapping[int, int] = field(default_factory=dict)
+    piece_by_pc: Mapping[int, int] = field(default_factory=dict)

@@ -169,7 +169,7 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         check_functions = []
         for space, rule in zip(reversed(spaces), _RULES, strict=True):
             check_of_space = checks.make_shared_check if space == "shared" else checks.make_global_check
-            check_functions.append(check_of_space(size, code.options.count, rule))
+            check_functions.append(check_of_space(size, code.options.with_counters, rule))
         for check in check_functions:
             code.add_support(*check)
         code.add_support(*lanes.make_gather("i32"))

@@ -167,7 +167,7 @@ def host_addresses(
     make_check = {"shared": checks.make_shared_check, "local": checks.make_local_check}.get(
         space, checks.make_global_check
     )
-    name, check_text = make_check(size, code.options.count, rule)
+    name, check_text = make_check(size, code.options.with_counters, rule)
     code.add_support(name, check_text)
     address_row_type = "<32 x i32>" if space == "shared" else "<32 x i64>"
     has_failed = emitter.op(
@@ -211,10 +211,10 @@ def add_generic_resolver(size: int, code: WarpCode, rule: Rule) -> str:
     if name in code.tables.support_functions:
         return name
     check_functions = [
-        check(size, code.options.count, rule)
+        check(size, code.options.with_counters, rule)
         for check in (checks.make_global_check, checks.make_shared_check)
     ]
-    check_functions.append(checks.make_local_check(size, code.options.count))
+    check_functions.append(checks.make_local_check(size, code.options.with_counters))
     for function_text in check_functions:
         code.add_support(*function_text)
     in_global, in_shared, in_local = (function_text for function_text, _ in check_functions)
@@ -321,7 +321,7 @@ def _emit_plain_access(
     """Emit a load or store, including checks and counters, as the call of one function."""
     emitter = code.emitter
     size = size_of(instruction)
-    with_counters = code.options.count
+    with_counters = code.options.with_counters
     llvm = f"i{8 * size}"
     is_load = instruction.root != "st"
     if space == "shared":

@@ -210,7 +210,7 @@ def _make_check_text(code: WarpCode, move: MatrixMove) -> str:
   br i1 %failed, label %fail, label %fine
 """
     make_check = checks.make_shared_check if move.space == "shared" else checks.make_global_check
-    name, check_text = make_check(move.size, code.options.count, rule)
+    name, check_text = make_check(move.size, code.options.with_counters, rule)
     code.add_support(name, check_text)
     llvm_text = (
         f"  %failed = call i1 @{name}(ptr %ctx, <32 x {move.address}> %a, i32 %mask, i32 %function, "

@@ -147,7 +147,7 @@ def _check_texels(
     access = memory_ops.as_access(instruction, root, "global", {1: 1, 2: 2, 4: 4, 8: 8}.get(size, 16))
     access_index = code.number_access(access)
     check_name, check_text = checks.make_global_check(
-        1, code.options.count, "load" if root == "ld" else "store"
+        1, code.options.with_counters, "load" if root == "ld" else "store"
     )
     code.add_support(check_name, check_text)
     has_failed = emitter.op(
