@@ -46,7 +46,7 @@ ALLOWED = {
     "compile_player": "machine code of the cache model",
     "_make_ink_palette": "the picture's palette",
     "_find_server": "the process that those of answers are forked from",
-    "_keep": "the process that waits for what runs in a sandbox next",
+    "_find_spare_process": "the process that waits for what runs in a sandbox next",
     "_create_pool": "worker threads, which do not end between launches",
     "_load_artefacts": "a file of the package, read once",
     "_read_layouts": "a file of the package, read once",

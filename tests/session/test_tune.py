@@ -303,7 +303,7 @@ class Clock:
         vars(self.tuner).update({"warmup": 1, "repeats": 9, "max_ms": 3.0, **bounds})
         with self.monkeypatch.context() as patch:
             patch.setattr(session, "cp", lambda: self.cp)
-            return self.tuner._timed(lambda x: self.steps.append("call"), [1])
+            return self.tuner._measure_ns(lambda x: self.steps.append("call"), [1])
 
 
 def test_calls_are_timed_until_the_next_would_be_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +329,7 @@ def test_the_best_has_the_smallest_median_and_interrupted_candidates_are_named(
 
     ways = {name: way(name) for name in times}
     monkeypatch.setattr(
-        tune.Tuner, "_timed", lambda self, way, args: times[next(n for n, w in ways.items() if w is way)]
+        tune.Tuner, "_measure_ns", lambda self, way, args: times[next(n for n, w in ways.items() if w is way)]
     )
     tuned = gl.tune(ways, cp.ones(3), repeats=3, max_ms=1.5)
     (choice,) = tuned.record.choices
