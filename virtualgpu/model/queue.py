@@ -87,7 +87,7 @@ class WorkQueue:
         if self.captures:
             is_driver_call = operation.kind == "CONCURRENT_KERNEL"
             self.check_legacy(stream_id, is_driver_call)
-            capture = self.capturing(stream_id, is_driver_call)
+            capture = self.find_capture(stream_id, is_driver_call)
             if capture is not None:
                 watch = self._clock.watch
                 source_line = capture.lines.here()[0] if watch is None else watch.here()
@@ -341,7 +341,7 @@ class WorkQueue:
             raise make_refusal(904)
         return capture
 
-    def capturing(self, stream_id: int, driver: bool = False) -> Capture | None:
+    def find_capture(self, stream_id: int, driver: bool = False) -> Capture | None:
         """Return the capture in which a stream takes part, or None.
 
         Raises
@@ -370,7 +370,7 @@ class WorkQueue:
         """
         if stream_id in (LEGACY_QUEUE, LEGACY_ALIAS):
             raise self.invalidate_capture(capture, 906)
-        own_capture = self.capturing(stream_id)
+        own_capture = self.find_capture(stream_id)
         if own_capture is not None and own_capture is not capture:
             own_capture.invalidate()
             raise self.invalidate_capture(capture, 902)
@@ -387,7 +387,7 @@ class WorkQueue:
         capture.invalidate()
         return make_refusal(status, remedy=remedy)
 
-    def active(self) -> list[Capture]:
+    def find_active_captures(self) -> list[Capture]:
         """Return the captures in which streams of this device take part."""
         for stream_id in [handle for handle, capture in self.captures.items() if capture.ended]:
             del self.captures[stream_id]
@@ -395,7 +395,7 @@ class WorkQueue:
 
     def refuse_capturing(self, stream_id: int) -> None:
         """Raise CUDA error 900 or 901 if a stream takes part in a capture."""
-        capture = self.capturing(stream_id)
+        capture = self.find_capture(stream_id)
         if capture is not None:
             raise self.invalidate_capture(capture, 900)
 
@@ -407,7 +407,7 @@ class WorkQueue:
         CUDARuntimeError
             Status 900, ``cudaErrorStreamCaptureUnsupported``, while a stream of it captures a graph.
         """
-        captures = self.active()
+        captures = self.find_active_captures()
         for capture in captures:
             capture.invalidate()
         if captures:
@@ -433,7 +433,7 @@ class WorkQueue:
         """
         if stream_id not in (LEGACY_QUEUE, LEGACY_ALIAS) or not self.captures:
             return
-        for capture in self.active():
+        for capture in self.find_active_captures():
             if any(
                 device == self._device_id and self.schedule.queue(handle).blocking
                 for device, handle in capture.frontiers

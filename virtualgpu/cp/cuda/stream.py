@@ -321,7 +321,7 @@ class _BaseStream:
         device = _get_device(self.device_id)
         device_work = device.work
         device_work.check_legacy(self.ptr)
-        capture = device_work.capturing(self.ptr)
+        capture = device_work.find_capture(self.ptr)
         if capture is not None:
             event._set_captured(capture, capture.frontiers[device.id, self.ptr])
         else:
@@ -348,7 +348,7 @@ class _BaseStream:
             device_work.join(self.ptr, event.capture, event.nodes)
         elif event.moment is not None:
             device_work.check_legacy(self.ptr)
-            capture = device_work.capturing(self.ptr)
+            capture = device_work.find_capture(self.ptr)
             if capture is not None:
                 raise device_work.invalidate_capture(capture, 905)
             schedule = device_work.schedule
@@ -431,7 +431,7 @@ class _BaseStream:
         device_work = self._work
         device_work.check_legacy(self.ptr, spoils=False)
         try:
-            return device_work.capturing(self.ptr) is not None
+            return device_work.find_capture(self.ptr) is not None
         except CUDARuntimeError as error:
             raise RuntimeError(
                 "the stream was capturing, but an error has invalidated the capture sequence"
@@ -608,7 +608,7 @@ def refuse_unsafe_in_capture() -> None:
         Status 900; the capture is invalidated.
     """
     for device in _machine.current().devices:
-        for capture in device.work.active() if device.work.captures else ():
+        for capture in device.work.find_active_captures() if device.work.captures else ():
             is_local_capture = capture.mode == THREAD_LOCAL_MODE and capture.thread == threading.get_ident()
             if is_local_capture or capture.mode == GLOBAL_MODE:
                 mode = "thread-local" if capture.mode == THREAD_LOCAL_MODE else "global"

@@ -49,7 +49,9 @@ class Recording:
                     "cannot be nested. End that block first, or call .stop() on the "
                     "timeline that it returned."
                 )
-            if any(device.work.active() for device in self._machine.devices if device.work.captures):
+            if any(
+                device.work.find_active_captures() for device in self._machine.devices if device.work.captures
+            ):
                 raise GpulabError(
                     "A stream is capturing a graph, so no work runs that a timeline "
                     "could record. Start the timeline before begin_capture(), or around "

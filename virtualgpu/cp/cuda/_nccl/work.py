@@ -84,7 +84,7 @@ def check_call(call: NcclCall, ranks: int) -> None:
                 f"{call.name} of rank {call.rank}: its stream belongs to device {other_device.id}, but the "
                 f"rank's device is {device.id}. Make the stream within `with cp.cuda.Device({device.id}):`.",
             )
-    if device.work.capturing(call.stream) is not None:
+    if device.work.find_capture(call.stream) is not None:
         raise NcclError(
             INVALID_USAGE_STATUS,
             f"{call.name} of rank {call.rank}: its stream is capturing a graph, which the "
