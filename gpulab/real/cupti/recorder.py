@@ -66,7 +66,8 @@ class CuptiRecorder:
         Raises
         ------
         CuptiError
-            If CUPTI returns an error, such as `library.TAKEN` if another tool uses it.
+            If CUPTI returns an error, such as `library.ERROR_SUBSCRIBER_EXISTS` if another
+            tool uses it.
         """
         self._cupti.start(_ACTIVITY_KINDS, _RECORDED_CALLS)
         self._offset_ns = self._measure_offset_ns()

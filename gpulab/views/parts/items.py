@@ -104,7 +104,7 @@ class Tracks(Item):
     row, lane
         Row of each interval, and lane within the row, from 0; the intervals of one lane do not overlap.
     colour
-        Index into `colours` of each interval; the colours are among `palette.PALE`.
+        Index into `colours` of each interval; the colours are among `palette.PALE_COLOURS`.
     tops, heights, lanes, row_names
         Of each row: pixels from the plot's top, height in pixels, number of lanes, and name.
     columns
