@@ -109,8 +109,8 @@ def test_a_vector_reaching_over_the_end_is_found() -> None:
         ("atom.global.cas.b32 %r1, [%d1], %r2;", "takes 4 operands"),
         ("red.global.add.v2.f32 [%d1], %f1;", "takes 2 elements"),
         ("red.global.add.v2.f32 [%d1], {%f1, %f1, %f1, %f1};", "takes 2 elements"),
-        ("red.global.add.v2.u32 [%d1], {%r1, %r1};", "no atomics on .v2.u32"),
-        ("red.global.add.v8.f32 [%d1], {%f1, %f1, %f1, %f1, %f1, %f1, %f1, %f1};", "no atomics on .v8.f32"),
+        ("red.global.add.v2.u32 [%d1], {%r1, %r1};", "the type .v2.u32"),
+        ("red.global.add.v8.f32 [%d1], {%f1, %f1, %f1, %f1, %f1, %f1, %f1, %f1};", "the type .v8.f32"),
     ],
 )
 def test_wrong_operands_are_a_clean_error(text: str, words: str) -> None:
