@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import textwrap
 
-from virtualgpu.engine.lower.function import supported
+from virtualgpu.engine.lower.function import list_supported_roots
 
 
 def text() -> str:
     """Return text that lists the supported PTX instructions by module."""
-    instructions = {module: " ".join(sorted(roots)) for module, roots in supported().items()}
+    instructions = {module: " ".join(sorted(roots)) for module, roots in list_supported_roots().items()}
     return "\n".join(
         textwrap.fill(roots, 100, initial_indent=f"{module:15}", subsequent_indent=15 * " ")
         for module, roots in instructions.items()

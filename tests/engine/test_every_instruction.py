@@ -71,7 +71,7 @@ def without_payloads(values: npt.NDArray[np.uint64], opcode: str, kind: str) -> 
 def text_of(family: str, counted: bool, constant: bool = False) -> str:
     ptx = kernel(FAMILIES[family])
     module = parser.parse(with_constants(ptx) if constant else ptx)
-    return codegen.generate(module, "k", count=counted, trace=False, observe=counted).text
+    return codegen.generate_kernel(module, "k", count=counted, trace=False, observe=counted).text
 
 
 # A register that holds one number alone becomes that number in the text, which then looks otherwise.

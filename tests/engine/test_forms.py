@@ -18,7 +18,7 @@ from tests.engine.ptx_runner import apply
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import parser
 from virtualgpu.engine.lower import codegen, forms
-from virtualgpu.engine.lower.function import supported
+from virtualgpu.engine.lower.function import list_supported_roots
 from virtualgpu.errors import NotSupportedError, PtxError
 
 # Modifiers that change a result or what a launch does, from the PTX ISA, chapter 9.7.
@@ -64,7 +64,9 @@ def _fits_anyway(opcode: str) -> bool:
 @functools.cache
 def _code(line: str) -> str:
     """The code that is generated for a kernel of one line."""
-    return codegen.generate(parser.parse(kernel([line])), "k", count=False, trace=False, observe=False).text
+    return codegen.generate_kernel(
+        parser.parse(kernel([line])), "k", count=False, trace=False, observe=False
+    ).text
 
 
 @pytest.mark.parametrize("family", FAMILIES_WALKED)
@@ -88,8 +90,8 @@ def test_each_accepted_modifier_changes_the_code(family: str) -> None:
 
 
 def test_every_instruction_has_its_forms() -> None:
-    there = {root for roots in supported().values() for root in roots}
-    assert there == forms.listed_roots() | (forms.UNCHECKED & there)
+    there = {root for roots in list_supported_roots().values() for root in roots}
+    assert there == forms.list_roots() | (forms.UNCHECKED_ROOTS & there)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_a_subnormal_sign_is_flushed_where_asked() -> None:
 def test_messages_name_instruction_and_line() -> None:
     text = kernel(["add.u32 r, r, r"]).replace("add.u32", "add.rn.u32")
     with pytest.raises(NotSupportedError, match=re.escape("add.rn.u32")):
-        codegen.generate(parser.parse(text), "k", count=False, trace=False, observe=False)
+        codegen.generate_kernel(parser.parse(text), "k", count=False, trace=False, observe=False)
 
 
 @pytest.mark.parametrize("opcode", ["atom.add.release.gpu.u32", "atom.release.gpu.add.u32"])

@@ -15,7 +15,7 @@ import numpy as np
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.compile.ptx.flow.cfg import Block
-from virtualgpu.engine.lower.codegen import Kernel
+from virtualgpu.engine.lower.codegen import GeneratedKernel
 from virtualgpu.engine.observe import results
 from virtualgpu.model.cost.instructions import (
     ADDRESS_SUM_COST,
@@ -54,7 +54,7 @@ MAX_ALIGNMENT_STEPS = 40
 _UNUSED_RESULT_COST = InstructionCost((("lsu", 1.0),), 0.0)
 
 
-def compute_pace(kernel: Kernel, clk_by_pipe: Mapping[str, float]) -> Pace:
+def compute_pace(kernel: GeneratedKernel, clk_by_pipe: Mapping[str, float]) -> Pace:
     """Return the modelled cost of each basic block of a kernel. The argument `clk_by_pipe` is the result of
     `pipe_clk`.
     """

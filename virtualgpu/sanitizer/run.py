@@ -30,7 +30,7 @@ from virtualgpu.words import count
 
 if TYPE_CHECKING:
     from virtualgpu.engine import RunOptions
-    from virtualgpu.engine.lower.codegen import Kernel
+    from virtualgpu.engine.lower.codegen import GeneratedKernel
     from virtualgpu.launch.prepare import PreparedLaunch
 
 # Factor on the device's watchdog, because checks take longer than a plain run.
@@ -143,7 +143,9 @@ def sanitize(
     )
 
 
-def _make_report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: LaunchShape) -> Report:
+def _make_report(
+    launch: PreparedLaunch, kernel: GeneratedKernel, findings: Findings, shape: LaunchShape
+) -> Report:
     """Return the report of a launch's findings, with names from the source."""
     module = launch.kernel.program.module
     plan = kernel.plans[0]
@@ -197,7 +199,11 @@ def _ends_in_time(launch: PreparedLaunch, options: RunOptions) -> bool:
 
 
 def _make_checker(
-    launch: PreparedLaunch, kernel: Kernel, shape: LaunchShape, findings: Findings, tool_names: Sequence[str]
+    launch: PreparedLaunch,
+    kernel: GeneratedKernel,
+    shape: LaunchShape,
+    findings: Findings,
+    tool_names: Sequence[str],
 ) -> Checker:
     """Return a checker for the chosen tools, which reports to `findings`."""
     memory = launch.device.memory
@@ -261,7 +267,7 @@ def _make_leak_hazard(leaked_sizes: Sequence[int], kernel: str) -> Hazard:
 
 
 def _make_bounds_finder(
-    launch: PreparedLaunch, kernel: Kernel
+    launch: PreparedLaunch, kernel: GeneratedKernel
 ) -> Callable[[ir.Instruction], tuple[int, int]]:
     """Return a function that returns the allocation to which the pointer of an instruction belongs."""
     memory = launch.device.memory

@@ -13,7 +13,7 @@ from virtualgpu.errors import NotSupportedError, PtxError
 
 MAX_DEPTH = 256
 # Least number of arguments of calls to functions that the engine implements itself.
-_ARGUMENTS = {"vprintf": 2, "__assertfail": 4, "malloc": 1, "free": 1}
+_ARGUMENT_COUNTS = {"vprintf": 2, "__assertfail": 4, "malloc": 1, "free": 1}
 
 
 ROOTS = {"call"}
@@ -24,18 +24,18 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     if instruction.root != "call":
         return False
     name, arguments, results = split_call(instruction)
-    if len(arguments) < _ARGUMENTS.get(name, 0):
-        raise PtxError(f"{instruction.text!r}: {name} takes {_ARGUMENTS[name]} arguments.")
+    if len(arguments) < _ARGUMENT_COUNTS.get(name, 0):
+        raise PtxError(f"{instruction.text!r}: {name} takes {_ARGUMENT_COUNTS[name]} arguments.")
     if name == "":
-        _call_indirect(code, instruction, arguments, results)
+        _emit_indirect_call(code, instruction, arguments, results)
     elif name in ("malloc", "free"):
-        _call_heap(code, instruction, name, arguments, results)
+        _emit_heap_call(code, instruction, name, arguments, results)
     elif name == "vprintf":
-        _call_printf(code, instruction, arguments, results)
+        _emit_printf_call(code, instruction, arguments, results)
     elif name == "__assertfail":
         _emit_assert(code, instruction, arguments)
     elif name in code.plans:
-        _call(code, instruction, name, arguments, results)
+        _emit_call(code, instruction, name, arguments, results)
     else:
         raise NotSupportedError(
             f"The virtual GPU does not have the device function {name}. Define it in the kernel's source."
@@ -43,7 +43,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     return True
 
 
-def _call(
+def _emit_call(
     code: WarpCode,
     instruction: ir.Instruction,
     name: str,
@@ -58,33 +58,37 @@ def _call(
     depth = emitter.context_load("depth")
     is_too_deep = emitter.op(f"icmp sge i32 {depth}, {MAX_DEPTH}")
     overflow_label = emitter.name("deep")
-    within_limit = emitter.name("fits")
-    emitter.raw(f"br i1 {is_too_deep}, label %{overflow_label}, label %{within_limit}")
+    within_limit_label = emitter.name("fits")
+    emitter.raw(f"br i1 {is_too_deep}, label %{overflow_label}, label %{within_limit_label}")
     code.begin_block(overflow_label)
     code.emit_fault(layout.STACK_OVERFLOW, instruction.pc, lanes)
-    code.begin_block(within_limit)
+    code.begin_block(within_limit_label)
     emitter.context_store("depth", emitter.op(f"add i32 {depth}, 1"))
     frame = emitter.op(f"getelementptr i8, ptr %frame, i64 {code.plan.frame_bytes}")
-    local = emitter.op(f"add i64 %local_at, {code.plan.local_bytes}")
-    active = emitter.mask_vector(lanes)
-    pcs = emitter.select("i32", active, constant("i32", 0), constant("i32", layout.EXITED))
+    local_address = emitter.op(f"add i64 %local_at, {code.plan.local_bytes}")
+    active_lanes = emitter.mask_vector(lanes)
+    pcs = emitter.select("i32", active_lanes, constant("i32", 0), constant("i32", layout.EXITED))
     emitter.raw(f"store <32 x i32> {pcs}, ptr {frame}, align 64")
     turns_pointer = emitter.op(f"getelementptr i8, ptr {frame}, i64 {layout.TURNS_OFFSET}")
     emitter.raw(f"store i32 0, ptr {turns_pointer}")
-    cursor = emitter.op(f"getelementptr i8, ptr {frame}, i64 {layout.CURSOR_OFFSET}")
-    emitter.raw(f"store i32 -1, ptr {cursor}")
-    for formal, actual in zip(callee.function.params, arguments, strict=True):
-        _copy_parameter(code, frame, callee.records[formal.name], "%frame", code.parameter_record(actual))
-    status = emitter.op(f"call i32 @{callee.symbol}(ptr %ctx, ptr {frame}, i32 {lanes}, i64 {local})")
+    cursor_pointer = emitter.op(f"getelementptr i8, ptr {frame}, i64 {layout.CURSOR_OFFSET}")
+    emitter.raw(f"store i32 -1, ptr {cursor_pointer}")
+    for parameter, argument_name in zip(callee.function.params, arguments, strict=True):
+        _emit_parameter_copy(
+            code, frame, callee.records[parameter.name], "%frame", code.parameter_record(argument_name)
+        )
+    status = emitter.op(f"call i32 @{callee.symbol}(ptr %ctx, ptr {frame}, i32 {lanes}, i64 {local_address})")
     failed = emitter.op(f"icmp eq i32 {status}, {layout.STATUS_FAULT}")
     code.leave_on_fault(failed)
     emitter.context_store("depth", depth)
-    for formal, actual in zip(callee.function.returns, results, strict=True):
-        _return(code, code.parameter_record(actual), frame, callee.records[formal.name], lanes)
-    _drop_exited(code)
+    for parameter, argument_name in zip(callee.function.returns, results, strict=True):
+        _emit_result_copy(
+            code, code.parameter_record(argument_name), frame, callee.records[parameter.name], lanes
+        )
+    _emit_exited_removal(code)
 
 
-def _copy_parameter(
+def _emit_parameter_copy(
     code: WarpCode,
     target_pointer: str,
     to_record: tuple[int, int],
@@ -102,7 +106,7 @@ def _copy_parameter(
     )
 
 
-def _return(
+def _emit_result_copy(
     code: WarpCode, to_record: tuple[int, int], frame: str, from_record: tuple[int, int], lanes: str
 ) -> None:
     """Copy a result from the callee's frame to the caller's frame, for the lanes that made the call."""
@@ -118,7 +122,7 @@ def _return(
         memory_ops.scatter(code, memory_ops.gather(code, host[1], lanes, "b64"), host[0], lanes, "b64")
 
 
-def _call_indirect(
+def _emit_indirect_call(
     code: WarpCode, instruction: ir.Instruction, arguments: list[str], results: list[str]
 ) -> None:
     """Emit a call through a pointer: a call of each possible function for the lanes that point to it."""
@@ -130,17 +134,19 @@ def _call_indirect(
         "u64",
     )
     remaining_lanes = code.executed_mask(instruction)
-    candidates = [
+    possible_callees = [
         callee_plan
         for callee_plan in code.plans.values()
         if not callee_plan.function.is_entry
         and len(callee_plan.function.params) == len(arguments)
         and len(callee_plan.function.returns) == len(results)
     ]
-    for candidate in candidates:
-        name = candidate.function.name
-        matches = emitter.compare("eq", "i64", pointer, constant("i64", function_address(code.module, name)))
-        lanes = emitter.op(f"and i32 {emitter.mask_bits(matches)}, {remaining_lanes}")
+    for possible_callee in possible_callees:
+        name = possible_callee.function.name
+        matching_lanes = emitter.compare(
+            "eq", "i64", pointer, constant("i64", function_address(code.module, name))
+        )
+        lanes = emitter.op(f"and i32 {emitter.mask_bits(matching_lanes)}, {remaining_lanes}")
         remaining_lanes = emitter.op(f"and i32 {remaining_lanes}, {emitter.op(f'xor i32 {lanes}, -1')}")
         call_label = emitter.name("via")
         next_label = emitter.name("on")
@@ -149,7 +155,7 @@ def _call_indirect(
         any_lane = emitter.op(f"icmp ne i32 {lanes}, 0")
         emitter.raw(f"br i1 {any_lane}, label %{call_label}, label %{next_label}")
         code.begin_block(call_label)
-        _call(code, instruction, name, arguments, results, lanes)
+        _emit_call(code, instruction, name, arguments, results, lanes)
         label_after = code.current_label
         mask_after = code.mask
         emitter.raw(f"br label %{next_label}")
@@ -163,7 +169,7 @@ def function_address(module: ir.Module, name: str) -> int:
     return layout.FUNCTION_TAG | list(module.functions).index(name)
 
 
-def service(
+def emit_service_call(
     code: WarpCode, instruction: ir.Instruction, request: object, inputs: list[str], outputs: int
 ) -> list[str]:
     """Emit code that asks the worker to run Python code. The inputs and outputs are vectors with one 64-bit
@@ -184,15 +190,17 @@ def service(
         f"call i32 {function}(ptr %ctx, i32 {service_index}, ptr {input_rows}, i32 {len(inputs)}, ptr {output_rows}, "
         f"i32 {outputs}, i32 {code.executed_mask(instruction)})"
     )
-    _fail_if(code, instruction, status)
-    rows = [emitter.op(f"getelementptr i8, ptr {output_rows}, i64 {256 * n}") for n in range(outputs)]
-    return [emitter.op(f"load <32 x i64>, ptr {row_pointer}") for row_pointer in rows]
+    _emit_service_fault(code, instruction, status)
+    output_pointers = [
+        emitter.op(f"getelementptr i8, ptr {output_rows}, i64 {256 * n}") for n in range(outputs)
+    ]
+    return [emitter.op(f"load <32 x i64>, ptr {row_pointer}") for row_pointer in output_pointers]
 
 
-def _fail_if(code: WarpCode, instruction: ir.Instruction, status: str) -> None:
+def _emit_service_fault(code: WarpCode, instruction: ir.Instruction, service_status: str) -> None:
     """Emit a fault that occurs if a call of Python code returned a status other than 0."""
     emitter = code.emitter
-    failed = emitter.op(f"icmp ne i32 {status}, 0")
+    failed = emitter.op(f"icmp ne i32 {service_status}, 0")
     fault_label = emitter.name("bad")
     next_label = emitter.name("ok")
     emitter.raw(f"br i1 {failed}, label %{fault_label}, label %{next_label}")
@@ -201,13 +209,13 @@ def _fail_if(code: WarpCode, instruction: ir.Instruction, status: str) -> None:
     code.begin_block(next_label)
 
 
-def _call_heap(
+def _emit_heap_call(
     code: WarpCode, instruction: ir.Instruction, name: str, arguments: list[str], results: list[str]
 ) -> None:
     """Emit a call of ``malloc`` or ``free`` on the device."""
     emitter = code.emitter
-    values = service(
-        code, instruction, (name,), [_argument_values(code, instruction, arguments[0])], len(results)
+    values = emit_service_call(
+        code, instruction, (name,), [_load_argument(code, instruction, arguments[0])], len(results)
     )
     for result, result_value in zip(results, values, strict=True):
         offset, record = code.parameter_record(result)
@@ -220,12 +228,12 @@ def _call_heap(
         memory_ops.scatter(code, result_value, host, code.executed_mask(instruction), "b64")
 
 
-def _drop_exited(code: WarpCode) -> None:
+def _emit_exited_removal(code: WarpCode) -> None:
     """Emit code that removes lanes which executed ``exit`` inside the callee from this function."""
     emitter = code.emitter
-    exited = emitter.context_load("exited")
-    live_lanes = emitter.op(f"and i32 {code.mask}, {emitter.op(f'xor i32 {exited}, -1')}")
-    lanes = emitter.mask_vector(emitter.op(f"and i32 {code.mask}, {exited}"))
+    exited_lanes = emitter.context_load("exited")
+    live_lanes = emitter.op(f"and i32 {code.mask}, {emitter.op(f'xor i32 {exited_lanes}, -1')}")
+    lanes = emitter.mask_vector(emitter.op(f"and i32 {code.mask}, {exited_lanes}"))
     code.store_pcs(lanes, constant("i32", layout.EXITED))
     next_label = emitter.name("on")
     all_exited = emitter.op(f"icmp eq i32 {live_lanes}, 0")
@@ -234,7 +242,7 @@ def _drop_exited(code: WarpCode) -> None:
     code.mask = live_lanes
 
 
-def _argument_values(code: WarpCode, instruction: ir.Instruction, name: str) -> str:
+def _load_argument(code: WarpCode, instruction: ir.Instruction, name: str) -> str:
     """Return the values of a 64-bit call argument in all lanes."""
     offset, record = code.parameter_record(name)
     emitter = code.emitter
@@ -246,20 +254,20 @@ def _argument_values(code: WarpCode, instruction: ir.Instruction, name: str) -> 
     )
 
 
-def _call_printf(
+def _emit_printf_call(
     code: WarpCode, instruction: ir.Instruction, arguments: list[str], results: list[str]
 ) -> None:
     """Emit a call that passes the format and the argument pointers of every lane to Python."""
     emitter = code.emitter
-    formats = code.allocate_scratch("<32 x i64>")
+    format_pointer = code.allocate_scratch("<32 x i64>")
     values = code.allocate_scratch("<32 x i64>")
-    emitter.raw(f"store <32 x i64> {_argument_values(code, instruction, arguments[0])}, ptr {formats}")
-    emitter.raw(f"store <32 x i64> {_argument_values(code, instruction, arguments[1])}, ptr {values}")
+    emitter.raw(f"store <32 x i64> {_load_argument(code, instruction, arguments[0])}, ptr {format_pointer}")
+    emitter.raw(f"store <32 x i64> {_load_argument(code, instruction, arguments[1])}, ptr {values}")
     function = emitter.op(f"inttoptr i64 {emitter.context_load('printf')} to ptr")
     status = emitter.op(
-        f"call i32 {function}(ptr %ctx, ptr {formats}, ptr {values}, i32 {code.executed_mask(instruction)})"
+        f"call i32 {function}(ptr %ctx, ptr {format_pointer}, ptr {values}, i32 {code.executed_mask(instruction)})"
     )
-    _fail_if(code, instruction, status)
+    _emit_service_fault(code, instruction, status)
     for name in results:
         offset, record = code.parameter_record(name)
         result_address = emitter.splat(
@@ -280,7 +288,7 @@ def _emit_assert(code: WarpCode, instruction: ir.Instruction, arguments: list[st
     first_lane = emitter.op(f"and i32 {emitter.op(f'call i32 @llvm.cttz.i32(i32 {lanes}, i1 false)')}, 31")
     for position, name in enumerate(arguments[:4]):
         argument_value = emitter.op(
-            f"extractelement <32 x i64> {_argument_values(code, instruction, name)}, i32 {first_lane}"
+            f"extractelement <32 x i64> {_load_argument(code, instruction, name)}, i32 {first_lane}"
         )
         pointer = emitter.op(
             f"getelementptr i8, ptr %ctx, i64 {layout.get_field_offset('fault_extra') + 8 * position}"

@@ -19,7 +19,7 @@ SHARED_ALIGN = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class GeneratedKernel:
     """The generated code of a kernel, with the memory sizes and tables for a launch."""
 
     name: str
@@ -37,7 +37,7 @@ class Kernel:
         return layout.RESERVED_SHARED_BYTES if layout.RESERVED_SHARED in self.tables.shared else 0
 
 
-def reachable(module: ir.Module, entry: str) -> list[ir.Function]:
+def list_reachable(module: ir.Module, entry: str) -> list[ir.Function]:
     """Return a kernel and every function that it may call. The kernel is first in the list."""
     reachable_names: list[str] = [entry]
     for name in reachable_names:
@@ -50,7 +50,7 @@ def reachable(module: ir.Module, entry: str) -> list[ir.Function]:
     return [module.functions[name] for name in reachable_names]
 
 
-def shared_layout(module: ir.Module, functions: list[ir.Function]) -> tuple[dict[str, int], int]:
+def lay_out_shared(module: ir.Module, functions: list[ir.Function]) -> tuple[dict[str, int], int]:
     """Return the offsets of the shared variables that a kernel uses, and their total size in bytes.
 
     Dynamic shared memory (``extern __shared__``) starts after the static variables.
@@ -60,7 +60,7 @@ def shared_layout(module: ir.Module, functions: list[ir.Function]) -> tuple[dict
         for function in functions
         for instruction in function.instructions
         for operand in instruction.operands
-        for name in _symbols_in(operand)
+        for name in _list_symbols(operand)
     }
     variables = [v for v in module.variables.values() if v.space == "shared" and v.name in used_names]
     for function in functions:
@@ -75,27 +75,27 @@ def shared_layout(module: ir.Module, functions: list[ir.Function]) -> tuple[dict
             total_bytes = -(-total_bytes // variable.align) * variable.align
             offsets[variable.name] = total_bytes
             total_bytes += variable.size_bytes
-    dynamic = [v for v in variables if v.dynamic]
-    if dynamic:
-        align = max(SHARED_ALIGN, *(v.align for v in dynamic))
-        total_bytes = -(-total_bytes // align) * align
-        offsets.update({v.name: total_bytes for v in dynamic})
+    dynamic_variables = [v for v in variables if v.dynamic]
+    if dynamic_variables:
+        alignment = max(SHARED_ALIGN, *(v.align for v in dynamic_variables))
+        total_bytes = -(-total_bytes // alignment) * alignment
+        offsets.update({v.name: total_bytes for v in dynamic_variables})
     return offsets, total_bytes
 
 
-def _symbols_in(operand: ir.Operand | None) -> list[str]:
+def _list_symbols(operand: ir.Operand | None) -> list[str]:
     if isinstance(operand, ir.Symbol):
         return [operand.name]
     if isinstance(operand, ir.Special) and operand.name.startswith(layout.RESERVED_SHARED):
         return [layout.RESERVED_SHARED]
     if isinstance(operand, ir.Address):
-        return _symbols_in(operand.base)
+        return _list_symbols(operand.base)
     if isinstance(operand, ir.Vector):
-        return [name for element in operand.items for name in _symbols_in(element)]
+        return [name for element in operand.items for name in _list_symbols(element)]
     return []
 
 
-def generate(
+def generate_kernel(
     module: ir.Module,
     entry: str,
     *,
@@ -104,7 +104,7 @@ def generate(
     observe: bool = False,
     trap_nan: bool = False,
     masked: bool = False,
-) -> Kernel:
+) -> GeneratedKernel:
     """Generate the LLVM module of one kernel.
 
     The argument `masked` is true for processors with mask registers, such as those with AVX-512.
@@ -121,13 +121,13 @@ def generate(
             "through global memory."
         )
     module = inline_waiting_functions(module, entry)
-    functions = reachable(module, entry)
+    functions = list_reachable(module, entry)
     plans = {
         function.name: make_plan(function, function_index, callgraph.find_memory_results(module, function))
         for function_index, function in enumerate(functions)
     }
     tables = KernelTables(functions=[f.name for f in functions])
-    tables.shared, static_shared = shared_layout(module, functions)
+    tables.shared, static_shared = lay_out_shared(module, functions)
     options = CodeOptions(with_counters=count, trace=trace, observe=observe, trap_nan=trap_nan, masked=masked)
     declarations: set[str] = set()
     function_texts = []
@@ -135,7 +135,7 @@ def generate(
         compiler = FunctionCompiler(module, plans[function.name], plans, tables, options)
         function_texts.append(compiler.compile())
         declarations |= compiler.emitter.declared
-    depth = _call_depth(functions, plans)
+    depth = _find_call_depth(functions, plans)
     entry_plan = plans[entry]
     frame_bytes = entry_plan.frame_bytes + depth * max(
         (callee_plan.frame_bytes for callee_plan in plans.values()), default=0
@@ -156,7 +156,7 @@ def generate(
     llvm_text = "\n".join(
         [*sorted(declarations), *(line for line in lines if not line.startswith("declare "))]
     )
-    return Kernel(
+    return GeneratedKernel(
         entry,
         llvm_text,
         tuple(plans.values()),
@@ -168,22 +168,22 @@ def generate(
     )
 
 
-def _call_depth(functions: list[ir.Function], plans: dict[str, FunctionPlan]) -> int:
+def _find_call_depth(functions: list[ir.Function], plans: dict[str, FunctionPlan]) -> int:
     """Return the length of the longest chain of calls; recursion counts as the engine's limit."""
-    depths: dict[str, int] = {}
+    depth_by_name: dict[str, int] = {}
 
-    def depth_of(name: str, path: tuple[str, ...]) -> int:
+    def find_depth(name: str, path: tuple[str, ...]) -> int:
         if name in path:
             return calls.MAX_DEPTH
-        if name not in depths:
+        if name not in depth_by_name:
             names = callgraph.list_callees(plans[name].function)
             callees = [c for c in plans if not plans[c].function.is_entry] if "" in names else names
             callees = [c for c in callees if c in plans]
-            depths[name] = max((1 + depth_of(c, (*path, name)) for c in callees), default=0)
-        return depths[name]
+            depth_by_name[name] = max((1 + find_depth(c, (*path, name)) for c in callees), default=0)
+        return depth_by_name[name]
 
     try:
-        return min(depth_of(functions[0].name, ()), calls.MAX_DEPTH)
+        return min(find_depth(functions[0].name, ()), calls.MAX_DEPTH)
     except RecursionError:
         raise NotSupportedError(
             f"Kernel {functions[0].name} nests its calls too deeply for the virtual GPU."

@@ -12,10 +12,10 @@ from virtualgpu.engine.ir import lanes, layout
 from virtualgpu.engine.ir.text import make_field_load, make_splat
 from virtualgpu.engine.lower.warp_code import WarpCode
 
-CAPACITY = 512
+QUEUE_CAPACITY = 512
 _ENTRY_BYTES = 1280
 # A warp's area begins with the number of groups that each lane has committed.
-WARP_BYTES = _ENTRY_BYTES * (CAPACITY + 1)
+WARP_BYTES = _ENTRY_BYTES * (QUEUE_CAPACITY + 1)
 # An entry: lanes with a pending copy, words per lane, the site; then for each lane the group, the address,
 # the words, and the mbarrier with whose phase the copy completes, if any.
 _COUNT_OFFSET = 4
@@ -47,7 +47,7 @@ _FIND_QUEUE = (
 )
 
 
-def _notify(mask: str, site: str = " %site") -> str:
+def _make_notification(mask: str, site: str = " %site") -> str:
     """Return LLVM text that reports an event of a queue entry (``%event``) to the observer."""
     return (
         make_field_load("shared", "%shared")
@@ -65,7 +65,7 @@ def _notify(mask: str, site: str = " %site") -> str:
     )
 
 
-def begin(code: WarpCode) -> str:
+def make_begin_function(code: WarpCode) -> str:
     """Return the name of the LLVM function that adds an asynchronous copy to the queue.
 
     The function has the signature
@@ -79,7 +79,7 @@ def begin(code: WarpCode) -> str:
 tell:
   %places = add <32 x i64> %to, zeroinitializer
   %event = add i32 0, {layout.TO_BARRIER}
-{_notify("%mask", " %site.t")}"""
+{_make_notification("%mask", " %site.t")}"""
     code.add_support(
         "copy_begin",
         f"""
@@ -94,11 +94,11 @@ room:
   %free = icmp eq i64 %barrier, 0
   %later = select i1 %free, i32 0, i32 {_NO_GROUP}
 {make_splat("i32", "%later", "%laters")}  %groups = add <32 x i32> %groups0, %laters
-  %full = icmp uge i32 %held, {CAPACITY}
+  %full = icmp uge i32 %held, {QUEUE_CAPACITY}
   br i1 %full, label %early, label %append
 early:
   %all = add <32 x i32> %groups0, splat (i32 {_NO_GROUP + 1})
-  call void @{arrive(code)}(ptr %ctx, i32 -1, <32 x i32> %all, i64 0)
+  call void @{make_arrive_function(code)}(ptr %ctx, i32 -1, <32 x i32> %all, i64 0)
   br label %append
 append:
   %number = phi i32 [%held, %room], [0, %early]
@@ -130,7 +130,7 @@ done:
     return "copy_begin"
 
 
-def arrive(code: WarpCode) -> str:
+def make_arrive_function(code: WarpCode) -> str:
     """Return the name of the LLVM function that writes the data of completed copies to shared memory.
 
     The function has the signature ``void (ctx, i32 lanes, <32 x i32> before, i64 barrier)``.
@@ -148,8 +148,8 @@ def arrive(code: WarpCode) -> str:
         )
         trace_text += f"  {trace_call.format('bits', layout.ROW_WRITTEN + 4)}\n"
     if code.options.observe:
-        event = f"select i1 %by.group, i32 {layout.BY_WAIT}, i32 {layout.BY_BARRIER}"
-        notification = f"  %event = {event}\n{_notify('%due')}"
+        event_text = f"select i1 %by.group, i32 {layout.BY_WAIT}, i32 {layout.BY_BARRIER}"
+        notification = f"  %event = {event_text}\n{_make_notification('%due')}"
     code.add_support(
         "copy_arrive",
         f"""
@@ -227,7 +227,7 @@ done:
     return "copy_arrive"
 
 
-def commit(code: WarpCode) -> str:
+def make_commit_function(code: WarpCode) -> str:
     """Return the name of the LLVM function that groups all asynchronous copies since the last commit.
 
     The function has the signature ``void (ctx, i32 mask)``.
@@ -248,7 +248,7 @@ define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
     return "copy_commit"
 
 
-def wait(code: WarpCode) -> str:
+def make_wait_function(code: WarpCode) -> str:
     """Return the name of the LLVM function that waits until each lane has at most n pending copy groups.
 
     The function has the signature ``void (ctx, i32 mask, i32 n)``.
@@ -259,7 +259,7 @@ def wait(code: WarpCode) -> str:
 define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
 {_FIND_QUEUE}  %groups = load <32 x i32>, ptr %area, align 64
 {make_splat("i32", "%n", "%ns")}  %before = sub <32 x i32> %groups, %ns
-  call void @{arrive(code)}(ptr %ctx, i32 %mask, <32 x i32> %before, i64 0)
+  call void @{make_arrive_function(code)}(ptr %ctx, i32 %mask, <32 x i32> %before, i64 0)
   ret void
 }}
 """,
@@ -267,13 +267,15 @@ define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
     return "copy_wait"
 
 
-def bind(code: WarpCode) -> str:
+def make_bind_function(code: WarpCode) -> str:
     """Return the name of the LLVM function that makes a barrier phase wait for the lanes' copies.
 
     The function has the signature ``void (ctx, i32 mask, <32 x i64> barriers)``.
     """
     notification = (
-        f"  %event = add i32 0, {layout.TO_BARRIER}\n{_notify('%due')}" if code.options.observe else ""
+        f"  %event = add i32 0, {layout.TO_BARRIER}\n{_make_notification('%due')}"
+        if code.options.observe
+        else ""
     )
     code.add_support(
         "copy_bind",
@@ -314,7 +316,7 @@ done:
     return "copy_bind"
 
 
-def land(code: WarpCode) -> str:
+def make_land_function(code: WarpCode) -> str:
     """Return the name of the LLVM function that completes the copies of a barrier when its phase has ended.
 
     The function has the signature ``void (ctx, i64 barrier)``.
@@ -328,7 +330,7 @@ entry:
 loop:
   %w = phi i32 [0, %entry], [%w1, %loop]
   store i32 %w, ptr %mine.p
-  call void @{arrive(code)}(ptr %ctx, i32 -1, <32 x i32> zeroinitializer, i64 %barrier)
+  call void @{make_arrive_function(code)}(ptr %ctx, i32 -1, <32 x i32> zeroinitializer, i64 %barrier)
   %w1 = add i32 %w, 1
   %more = icmp ult i32 %w1, %warps
   br i1 %more, label %loop, label %done

@@ -8,7 +8,7 @@ from virtualgpu.engine.ir.emit import constant
 from virtualgpu.engine.lower.warp_code import WarpCode
 
 
-def prologue(code: WarpCode) -> None:
+def emit_prologue(code: WarpCode) -> None:
     """Emit the start of a warp function, with its entry, its dispatcher and the exits of all its blocks."""
     emitter = code.emitter
     emitter.label("entry")
@@ -56,13 +56,13 @@ def prologue(code: WarpCode) -> None:
     emitter.raw(f"ret i32 {layout.STATUS_FAULT}")
     if code.has_meetings:  # lanes are parked, or were named wrongly
         code.begin_block("unmet")
-        failed = emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0")
-        emitter.raw(f"br i1 {failed}, label %failed, label %dispatch")
+        is_faulted = emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0")
+        emitter.raw(f"br i1 {is_faulted}, label %failed, label %dispatch")
     if code.expired_edges:
-        rotation(code)
+        emit_rotation(code)
 
 
-def jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
+def find_jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
     """Return the cost of a jump in the warp's budget, and its weight when the budget runs out.
 
     A backward jump costs 1, and it costs more in a loop that waits for memory.
@@ -75,7 +75,7 @@ def jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
     return layout.BACK_EDGE_BUDGET if code.options.observe else layout.SPIN_PRICE, layout.ROTATE_EVERY
 
 
-def spend_budget(code: WarpCode, target: int) -> None:
+def emit_budget_spending(code: WarpCode, target: int) -> None:
     """Emit code that subtracts the cost of a jump from the warp's budget. If the budget is exhausted, other
     lanes run next.
 
@@ -83,46 +83,48 @@ def spend_budget(code: WarpCode, target: int) -> None:
     polling loop lets others run at once.
     """
     emitter = code.emitter
-    observe = code.options.observe
+    is_observed = code.options.observe
     is_back_edge = target <= code.block.number
-    if not is_back_edge and not observe:
+    if not is_back_edge and not is_observed:
         return
-    cost, turns = jump_cost(code, target)
-    remaining_budget = emitter.op(f"sub i32 {emitter.context_load('budget')}, {cost}")
+    jump_cost, turn_weight = find_jump_cost(code, target)
+    remaining_budget = emitter.op(f"sub i32 {emitter.context_load('budget')}, {jump_cost}")
     emitter.context_store("budget", remaining_budget)
-    exhausted = emitter.op(f"icmp sle i32 {remaining_budget}, 0")
+    is_exhausted = emitter.op(f"icmp sle i32 {remaining_budget}, 0")
     exhausted_label = emitter.name("spent")
     next_label = emitter.name("more")
-    emitter.raw(f"br i1 {exhausted}, label %{exhausted_label}, label %{next_label}")
+    emitter.raw(f"br i1 {is_exhausted}, label %{exhausted_label}, label %{next_label}")
     code.begin_block(exhausted_label)
     code.store_pcs(code.active_lanes, constant("i32", target))
     emitter.raw("br label %expired")
-    code.expired_edges.append((str(target), str(code.flow.blocks[target].first), str(turns), exhausted_label))
+    code.expired_edges.append(
+        (str(target), str(code.flow.blocks[target].first), str(turn_weight), exhausted_label)
+    )
     code.begin_block(next_label)
 
 
-def rotation(code: WarpCode) -> None:
+def emit_rotation(code: WarpCode) -> None:
     """Emit code that runs when the warp's budget is exhausted. This code checks the abort flag, and then lets
     waiting lanes or warps run.
     """
     emitter = code.emitter
     code.begin_block("expired")
-    targets = ", ".join(f"[{t}, %{label}]" for t, _, _, label in code.expired_edges)
+    target_phi = ", ".join(f"[{t}, %{label}]" for t, _, _, label in code.expired_edges)
     pcs_of_edges = ", ".join(f"[{f}, %{label}]" for _, f, _, label in code.expired_edges)
     turns = ", ".join(f"[{n}, %{label}]" for _, _, n, label in code.expired_edges)
     emitter.lines += [
-        f"  %x.block = phi i32 {targets}",
+        f"  %x.block = phi i32 {target_phi}",
         f"  %x.pc = phi i32 {pcs_of_edges}",
         f"  %x.turns = phi i32 {turns}",
     ]
     emitter.context_store("budget", str(layout.BACK_EDGE_BUDGET))
     flag_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('abort_flag')} to ptr")
-    flag = emitter.op(f"load atomic i32, ptr {flag_pointer} monotonic, align 4")
-    is_aborted = emitter.op(f"icmp ne i32 {flag}, 0")
+    abort_flag = emitter.op(f"load atomic i32, ptr {flag_pointer} monotonic, align 4")
+    is_aborted = emitter.op(f"icmp ne i32 {abort_flag}, 0")
     emitter.raw(f"br i1 {is_aborted}, label %aborted, label %turn")
     code.begin_block("aborted")
-    pcs = emitter.op("load <32 x i32>, ptr %frame, align 64")
-    lanes = emitter.mask_bits(emitter.compare("eq", "i32", pcs, emitter.splat("i32", "%x.block")))
+    lane_pcs = emitter.op("load <32 x i32>, ptr %frame, align 64")
+    lanes = emitter.mask_bits(emitter.compare("eq", "i32", lane_pcs, emitter.splat("i32", "%x.block")))
     lane = emitter.op(f"call i32 @llvm.cttz.i32(i32 {lanes}, i1 false)")
     emitter.raw(
         f"call void @fault(ptr %ctx, i32 {layout.ABORTED}, i32 {code.index}, i32 %x.pc, "
@@ -149,9 +151,9 @@ def rotation(code: WarpCode) -> None:
         "  %r.n1 = add i32 %r.n, %x.turns",
         "  store i32 %r.n1, ptr %r.n.p",
     ]
-    patience = emitter.context_load("rotate_every")
+    rotation_interval = emitter.context_load("rotate_every")
     emitter.lines += [
-        f"  %r.wait = icmp ult i32 %r.n1, {patience}",
+        f"  %r.wait = icmp ult i32 %r.n1, {rotation_interval}",
         "  %r.now.can = xor i1 %r.wait, true",
         "  %r.go = and i1 %r.can, %r.now.can",
         # Lanes that have run wait for the end of the round: however lanes diverge and meet, all others

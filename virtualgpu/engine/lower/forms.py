@@ -29,7 +29,7 @@ _BFLOAT = r"\.bf16(x2)?"
 _FLOAT = r"\.(f16|bf16|f32|f64)"
 _BOOLEAN = r"(\.(and|or|xor))?"
 _COMPARISON = r"\.(eq|ne|lt|le|gt|ge|lo|ls|hi|hs|equ|neu|ltu|leu|gtu|geu|num|nan)"
-_NEGATED = rf"(\.({NEGATED_PRODUCT}|{NEGATED_ADDEND}))*"
+_NEGATED_PARTS = rf"(\.({NEGATED_PRODUCT}|{NEGATED_ADDEND}))*"
 _SIGNED_MAGNITUDE = r"(\.xorsign\.abs)?"
 _SPACE = r"(\.(global|shared(::cta|::cluster)?|local|const|param(::entry|::func)?))?"
 _SHARED = r"\.shared(::cta|::cluster)?"
@@ -52,7 +52,7 @@ _SUM = (
     rf"{_INTEGER}|\.sat\.s32|\.cc{_WORD}|{_ROUNDED}{_FTZ}{_SAT}\.f32|{_ROUNDED}\.f64"
     rf"|(\.rn)?{_FTZ}{_SAT}{_HALF}|(\.rn)?{_BFLOAT}"
 )
-_FUSED = rf"{_ROUNDED}{_FTZ}{_SAT}{_NEGATED}\.f32|{_ROUNDED}{_NEGATED}\.f64"
+_FUSED = rf"{_ROUNDED}{_FTZ}{_SAT}{_NEGATED_PARTS}\.f32|{_ROUNDED}{_NEGATED_PARTS}\.f64"
 _MIN_MAX_FORMS = (
     rf"{_INTEGER}|{_RELU}\.s32|\.s32\.relu|{_RELU}\.s16x2|\.s16x2\.relu|\.u16x2|{_FTZ}{_NAN}{_SIGNED_MAGNITUDE}(\.f32|{_HALF})"
     rf"|\.f64|{_NAN}{_SIGNED_MAGNITUDE}{_BFLOAT}"
@@ -81,7 +81,7 @@ _FORMS = {
     "mul24": r"\.(lo|hi)\.[us]32",
     "mad24": r"\.(lo|hi)\.[us]32|\.hi\.sat\.s32",
     "mad": rf"\.(lo|hi|wide){_INTEGER}|\.hi\.sat\.s32|\.(lo|hi)\.cc{_WORD}|{_FUSED}",
-    "fma": rf"{_FUSED}|(\.rn)?{_FTZ}({_SAT}|{_RELU}){_NEGATED}{_HALF}|(\.rn)?{_RELU}{_NEGATED}{_BFLOAT}",
+    "fma": rf"{_FUSED}|(\.rn)?{_FTZ}({_SAT}|{_RELU}){_NEGATED_PARTS}{_HALF}|(\.rn)?{_RELU}{_NEGATED_PARTS}{_BFLOAT}",
     "div": rf"{_INTEGER}|(\.approx|\.full|{_ROUNDING}){_FTZ}\.f32|{_ROUNDING}\.f64",
     "rem": _INTEGER,
     "sad": _INTEGER,
@@ -189,7 +189,7 @@ _FORMS = {
     ),
 }
 # Control flow and textures check their own forms; the other instructions do not change any result here.
-UNCHECKED = frozenset(
+UNCHECKED_ROOTS = frozenset(
     {
         "bra",
         "brx",
@@ -235,7 +235,7 @@ def is_supported(parts: tuple[str, ...]) -> bool:
     return parts[0] not in _FORMS or _is_known(parts[0], "".join(f".{modifier}" for modifier in parts[1:]))
 
 
-def check(instruction: ir.Instruction) -> None:
+def check_form(instruction: ir.Instruction) -> None:
     """Raise `NotSupportedError` for an instruction with an unsupported modifier or type."""
     if not is_supported(instruction.parts):
         raise NotSupportedError(
@@ -245,6 +245,6 @@ def check(instruction: ir.Instruction) -> None:
         )
 
 
-def listed_roots() -> frozenset[str]:
+def list_roots() -> frozenset[str]:
     """Return the mnemonics of all instructions in the table of supported forms."""
     return frozenset(_FORMS)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 
-ROOTS = ("wmma", "mma", "ldmatrix", "stmatrix")
+FRAGMENT_ROOTS = ("wmma", "mma", "ldmatrix", "stmatrix")
 ROW_BYTES = 128  # one 32-bit register of a warp
-KINDS = ("b32", "u32", "s32", "f32", "f16x2", "bf16x2")
+FRAGMENT_TYPES = ("b32", "u32", "s32", "f32", "f16x2", "bf16x2")
 
 
-def allocate(
+def allocate_fragments(
     function: ir.Function, live_across_blocks: set[str], frame_end: int
 ) -> tuple[dict[str, int], int]:
     """Allocate space for matrix fragments in a function's frame. Return the offsets of the fragments and the
@@ -22,22 +22,24 @@ def allocate(
 
     Fragments that no later basic block reads share offsets with fragments of other times.
     """
-    register_groups = _fragment_groups(function)
+    register_groups = _find_fragment_groups(function)
     if not register_groups:
         return {}, frame_end
-    spans = _use_spans(function, {name for register_group in register_groups for name in register_group})
-    slots: dict[str, int] = {}
+    use_spans = _find_use_spans(
+        function, {name for register_group in register_groups for name in register_group}
+    )
+    offset_by_name: dict[str, int] = {}
 
     def assign(group: tuple[str, ...], start: int) -> None:
-        slots.update((name, start + ROW_BYTES * n) for n, name in enumerate(group))
+        offset_by_name.update((name, start + ROW_BYTES * n) for n, name in enumerate(group))
 
-    block_local = []
+    block_local_groups = []
     for register_group in register_groups:
         if live_across_blocks.isdisjoint(register_group):
-            block_local.append(
+            block_local_groups.append(
                 (
-                    min(spans[n][0] for n in register_group),
-                    max(spans[n][1] for n in register_group),
+                    min(use_spans[n][0] for n in register_group),
+                    max(use_spans[n][1] for n in register_group),
                     register_group,
                 )
             )
@@ -46,7 +48,7 @@ def allocate(
             frame_end += ROW_BYTES * len(register_group)
     free_starts_by_size: dict[int, list[int]] = {}
     used_ranges: list[tuple[int, int, int]] = []  # last use, registers, offset
-    for first_use, last_use, register_group in sorted(block_local):
+    for first_use, last_use, register_group in sorted(block_local_groups):
         free_ranges = [held_range for held_range in used_ranges if held_range[0] < first_use]
         used_ranges = [held_range for held_range in used_ranges if held_range[0] >= first_use]
         for _, size, start in free_ranges:
@@ -56,25 +58,25 @@ def allocate(
         frame_end += 0 if start < frame_end else ROW_BYTES * len(register_group)
         assign(register_group, start)
         used_ranges.append((last_use, len(register_group), start))
-    return slots, frame_end
+    return offset_by_name, frame_end
 
 
-def _fragment_groups(function: ir.Function) -> list[tuple[str, ...]]:
+def _find_fragment_groups(function: ir.Function) -> list[tuple[str, ...]]:
     """Return the register groups that occur as fragments in a function; groups do not overlap."""
-    group_of: dict[str, tuple[str, ...]] = {}
+    group_by_name: dict[str, tuple[str, ...]] = {}
     for instruction in function.instructions:
-        if instruction.root not in ROOTS:
+        if instruction.root not in FRAGMENT_ROOTS:
             continue
         for operand in instruction.operands:
-            names = names_of(operand)
-            if not names or any(function.registers.get(name) not in KINDS for name in names):
+            names = list_register_names(operand)
+            if not names or any(function.registers.get(name) not in FRAGMENT_TYPES for name in names):
                 continue
-            if len(set(names)) == len(names) and group_of.keys().isdisjoint(names):
-                group_of.update(dict.fromkeys(names, names))
-    return list(dict.fromkeys(group_of.values()))
+            if len(set(names)) == len(names) and group_by_name.keys().isdisjoint(names):
+                group_by_name.update(dict.fromkeys(names, names))
+    return list(dict.fromkeys(group_by_name.values()))
 
 
-def names_of(operand: ir.Operand | None) -> tuple[str, ...]:
+def list_register_names(operand: ir.Operand | None) -> tuple[str, ...]:
     """Return the names of the registers in a matrix fragment. The result is empty if any element is not a
     register.
     """
@@ -86,7 +88,7 @@ def names_of(operand: ir.Operand | None) -> tuple[str, ...]:
     return names if len(names) == len(operand.items) else ()
 
 
-def _use_spans(function: ir.Function, names: set[str]) -> dict[str, tuple[int, int]]:
+def _find_use_spans(function: ir.Function, names: set[str]) -> dict[str, tuple[int, int]]:
     """Return the first and the last instruction that uses each register."""
     spans: dict[str, tuple[int, int]] = {}
     for index, i in enumerate(function.instructions):

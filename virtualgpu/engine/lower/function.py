@@ -38,8 +38,8 @@ _EMITTER_MODULES = (
     tensor,
     textures,
 )
-_BLOCK_ENDS = {"bra", "brx", "ret", "exit", "trap"}
-_IGNORED = {
+_BLOCK_END_ROOTS = {"bra", "brx", "ret", "exit", "trap"}
+_IGNORED_ROOTS = {
     "membar",
     "fence",
     "prefetch",
@@ -53,7 +53,7 @@ _IGNORED = {
     "barrier",
 }
 # Instructions allowed in a loop kept in LLVM values: they neither read the frame nor change the active lanes.
-_ALLOWED_IN_LOOPS = {*arith.HANDLERS, *bitops.HANDLERS, *convert.HANDLERS, "ld", "ldu", "st", "atom", "red"}
+_LOOP_ROOTS = {*arith.HANDLERS, *bitops.HANDLERS, *convert.HANDLERS, "ld", "ldu", "st", "atom", "red"}
 # Functions of more instructions keep registers in the frame in loops too, because they may be translated
 # quickly.
 _MAX_LOOP_INSTRUCTIONS = 500
@@ -62,13 +62,13 @@ _MAX_LOOP_INSTRUCTIONS = 500
 _MAX_LINES = 250_000
 
 
-def supported() -> dict[str, frozenset[str]]:
+def list_supported_roots() -> dict[str, frozenset[str]]:
     """Return the mnemonics of all supported instructions, grouped by the module that emits their code."""
     roots = {
         module.__name__.rpartition(".")[2]: frozenset(module.ROOTS) - textures.REFUSED
         for module in _EMITTER_MODULES
     }
-    return {**roots, "control flow": frozenset(_BLOCK_ENDS), "nothing to do": frozenset(_IGNORED)}
+    return {**roots, "control flow": frozenset(_BLOCK_END_ROOTS), "nothing to do": frozenset(_IGNORED_ROOTS)}
 
 
 class FunctionCompiler(WarpCode):
@@ -76,13 +76,13 @@ class FunctionCompiler(WarpCode):
 
     # -- control flow --------------------------------------------------------------------------------
 
-    def go_to(self, target: int) -> None:
+    def emit_jump(self, target: int) -> None:
         """Emit a jump of all active lanes to a basic block.
 
         The jump is direct unless other lanes wait at this block or an earlier one.
         """
         emitter = self.emitter
-        dispatcher.spend_budget(self, target)
+        dispatcher.emit_budget_spending(self, target)
         is_first = emitter.op(f"icmp ult i32 {target}, {self.wait}")
         wait_label = emitter.name("wait")
         label = self.current_label
@@ -92,24 +92,24 @@ class FunctionCompiler(WarpCode):
         self.store_pcs(self.active_lanes, constant("i32", target))
         emitter.raw("br label %dispatch")
 
-    def branch(self, instruction: ir.Instruction, taken_block: int, next_block: int) -> None:
+    def emit_branch(self, instruction: ir.Instruction, taken_block: int, next_block: int) -> None:
         """Emit a conditional branch.
 
         If all lanes take the same branch, the jump is direct; otherwise, the dispatcher selects which lanes
         run first.
         """
-        none_stay, none_go = self.votes(instruction)
-        self.count_branch(instruction, none_stay, none_go)
-        self.jump_by_votes(none_stay, none_go, taken_block, next_block)
+        none_stay, none_go = self.emit_votes(instruction)
+        self.emit_branch_count(instruction, none_stay, none_go)
+        self.emit_voted_jumps(none_stay, none_go, taken_block, next_block)
 
-    def votes(self, instruction: ir.Instruction) -> tuple[str, str]:
+    def emit_votes(self, instruction: ir.Instruction) -> tuple[str, str]:
         """Emit tests of whether all active lanes take a conditional branch, and whether none of them does."""
         emitter = self.emitter
         active_lanes = self.executed_mask(instruction)
         staying_lanes = emitter.op(f"and i32 {self.mask}, {emitter.op(f'xor i32 {active_lanes}, -1')}")
         return emitter.op(f"icmp eq i32 {staying_lanes}, 0"), emitter.op(f"icmp eq i32 {active_lanes}, 0")
 
-    def count_branch(
+    def emit_branch_count(
         self, instruction: ir.Instruction, none_stay: str, none_go: str, times: str = "1"
     ) -> None:
         """Emit code that counts `times` executions of a branch, of which the last may be divergent."""
@@ -123,58 +123,62 @@ class FunctionCompiler(WarpCode):
         counters_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('branch_counters')} to ptr")
         count_pointer = emitter.op(f"getelementptr i64, ptr {counters_pointer}, i64 {2 * branch_index}")
         emitter.add_to(count_pointer, times)
-        uniform = emitter.op(f"or i1 {none_stay}, {none_go}")
-        divergent = emitter.op(f"zext i1 {emitter.op(f'xor i1 {uniform}, true')} to i64")
-        emitter.add_to(emitter.op(f"getelementptr i64, ptr {count_pointer}, i64 1"), divergent)
+        is_uniform = emitter.op(f"or i1 {none_stay}, {none_go}")
+        divergent_count = emitter.op(f"zext i1 {emitter.op(f'xor i1 {is_uniform}, true')} to i64")
+        emitter.add_to(emitter.op(f"getelementptr i64, ptr {count_pointer}, i64 1"), divergent_count)
 
-    def jump_by_votes(self, none_stay: str, none_go: str, taken_block: int, next_block: int) -> None:
-        """Emit the jumps of a conditional branch that follow the tests emitted by `votes`."""
+    def emit_voted_jumps(self, none_stay: str, none_go: str, taken_block: int, next_block: int) -> None:
+        """Emit the jumps of a conditional branch that follow the tests emitted by `emit_votes`."""
         emitter = self.emitter
         guard = self.guard
         assert guard is not None
         self.guard = None
-        all_go, check, all_stay, split_label = (emitter.name(s) for s in ("go", "check", "stay", "split"))
-        emitter.raw(f"br i1 {none_stay}, label %{all_go}, label %{check}")
-        self.begin_block(all_go)
-        self.go_to(taken_block)
-        self.begin_block(check)
-        emitter.raw(f"br i1 {none_go}, label %{all_stay}, label %{split_label}")
-        self.begin_block(all_stay)
-        self.go_to(next_block)
+        all_go_label, check_label, all_stay_label, split_label = (
+            emitter.name(s) for s in ("go", "check", "stay", "split")
+        )
+        emitter.raw(f"br i1 {none_stay}, label %{all_go_label}, label %{check_label}")
+        self.begin_block(all_go_label)
+        self.emit_jump(taken_block)
+        self.begin_block(check_label)
+        emitter.raw(f"br i1 {none_go}, label %{all_stay_label}, label %{split_label}")
+        self.begin_block(all_stay_label)
+        self.emit_jump(next_block)
         self.begin_block(split_label)
         targets = emitter.select("i32", guard, constant("i32", taken_block), constant("i32", next_block))
         self.store_pcs(self.active_lanes, targets)
         emitter.raw("br label %dispatch")
 
-    def close_loop(self, instruction: ir.Instruction, loop: loops.Loop) -> None:
+    def emit_loop_end(self, instruction: ir.Instruction, loop: loops.Loop) -> None:
         """Emit the end of a loop whose registers are kept in LLVM values.
 
         The code continues with another iteration, or stores the registers and counters.
         """
         emitter = self.emitter
         loop_block = self.block.number
-        none_stay, none_go = self.votes(instruction)
+        none_stay, none_go = self.emit_votes(instruction)
         iterations = emitter.op(f"add i64 {loop.iterations}, 1")
-        budget_left = emitter.op(f"sub i32 {loop.budget_left}, {dispatcher.jump_cost(self, loop_block)[0]}")
+        budget_left = emitter.op(
+            f"sub i32 {loop.budget_left}, {dispatcher.find_jump_cost(self, loop_block)[0]}"
+        )
         has_budget = emitter.op(f"icmp sgt i32 {budget_left}, 0")
         is_first = emitter.op(f"icmp ult i32 {loop_block}, {self.wait}")
         is_repeated = emitter.op(f"and i1 {none_stay}, {emitter.op(f'and i1 {has_budget}, {is_first}')}")
         exit_label = emitter.name("out")
-        carried = loop.at_end(emitter, self.cache)
+        carried_values = loop.find_carried(emitter, self.cache)
         emitter.raw(f"br i1 {is_repeated}, label %{loop.label}, label %{exit_label}")
-        loop.close(emitter, self.current_label, iterations, budget_left, carried)
+        loop.close(emitter, self.current_label, iterations, budget_left, carried_values)
         self.loop = None
         self.begin_block(exit_label)
         emitter.context_store("budget", loop.budget_left)
-        self.count_block(iterations)
-        self.count_branch(instruction, none_stay, none_go, iterations)
+        self.emit_block_count(iterations)
+        self.emit_branch_count(instruction, none_stay, none_go, iterations)
         self.flush()
-        self.jump_by_votes(none_stay, none_go, loop_block, self.next_block())
+        self.emit_voted_jumps(none_stay, none_go, loop_block, self.find_next_block())
 
-    def next_block(self) -> int:
+    def find_next_block(self) -> int:
         return self.flow.number_of.get(self.block.end, -1)
 
-    def leave(self, target: str, status: int | None = None) -> None:
+    def emit_leave(self, target: str, status: int | None = None) -> None:
         """Emit code that stores a special program counter, such as EXITED, for the active lanes.
 
         Lanes whose guard predicate is false continue to run. If all lanes of the warp leave, the function
@@ -192,56 +196,60 @@ class FunctionCompiler(WarpCode):
             emitter.raw(f"ret i32 {status}")
             self.begin_block(other_label)
         if self.guard is not None:
-            targets = emitter.select("i32", self.guard, target, constant("i32", max(self.next_block(), 0)))
+            targets = emitter.select(
+                "i32", self.guard, target, constant("i32", max(self.find_next_block(), 0))
+            )
         self.store_pcs(self.active_lanes, targets)
         emitter.raw("br label %dispatch")
 
-    def terminate(self, instruction: ir.Instruction | None) -> None:
+    def emit_block_end(self, instruction: ir.Instruction | None) -> None:
         mnemonic = instruction.root if instruction else ""
         if instruction is not None and mnemonic == "bra":
             target_block = self.flow.number_of[instruction.target]
-            if self.guard is not None and self.next_block() >= 0:
-                self.branch(instruction, target_block, self.next_block())
+            if self.guard is not None and self.find_next_block() >= 0:
+                self.emit_branch(instruction, target_block, self.find_next_block())
             else:
-                self.go_to(target_block)
+                self.emit_jump(target_block)
         elif instruction is not None and mnemonic == "brx":
             branch_index = self.get(instruction.operands[0], "u32")
             targets = constant("i32", self.flow.number_of[instruction.targets[0]])
             for target_index, instruction_index in enumerate(instruction.targets[1:], 1):
-                matches = self.emitter.compare("eq", "i32", branch_index, constant("i32", target_index))
-                targets = self.emitter.select(
-                    "i32", matches, constant("i32", self.flow.number_of[instruction_index]), targets
+                matching_lanes = self.emitter.compare(
+                    "eq", "i32", branch_index, constant("i32", target_index)
                 )
-            self.leave(targets)
+                targets = self.emitter.select(
+                    "i32", matching_lanes, constant("i32", self.flow.number_of[instruction_index]), targets
+                )
+            self.emit_leave(targets)
         elif mnemonic in ("ret", "exit"):
             if mnemonic == "exit" and instruction is not None:
-                exited = self.emitter.op(
+                exited_lanes = self.emitter.op(
                     f"or i32 {self.emitter.context_load('exited')}, {self.executed_mask(instruction)}"
                 )
-                self.emitter.context_store("exited", exited)
-            self.leave(constant("i32", layout.EXITED), layout.STATUS_DONE)
+                self.emitter.context_store("exited", exited_lanes)
+            self.emit_leave(constant("i32", layout.EXITED), layout.STATUS_DONE)
         elif instruction is not None and mnemonic == "trap":
-            self.trap(instruction)
+            self.emit_trap(instruction)
         elif instruction is not None and cfg.is_block_barrier(instruction):
-            self.barrier(instruction)
-        elif self.next_block() >= 0:
-            self.go_to(self.next_block())
+            self.emit_barrier(instruction)
+        elif self.find_next_block() >= 0:
+            self.emit_jump(self.find_next_block())
         else:
-            self.leave(constant("i32", layout.EXITED), layout.STATUS_DONE)
+            self.emit_leave(constant("i32", layout.EXITED), layout.STATUS_DONE)
 
-    def trap(self, instruction: ir.Instruction) -> None:
+    def emit_trap(self, instruction: ir.Instruction) -> None:
         if self.guard is None:
             self.emit_fault(layout.TRAPPED, instruction.pc)
             return
         self.emit_fault_if(self.executed_mask(instruction), layout.TRAPPED, instruction.pc)
-        self.go_to(self.next_block())
+        self.emit_jump(self.find_next_block())
 
-    def barrier(self, instruction: ir.Instruction) -> None:
+    def emit_barrier(self, instruction: ir.Instruction) -> None:
         """Emit code for a ``bar`` instruction, at which the lanes store the barrier's number and wait.
 
         The context block stores thread counts and predicates.
         """
-        forms.check(instruction)
+        forms.check_form(instruction)
         emitter = self.emitter
         if not self.function.is_entry:
             self.emit_fault(layout.NESTED_BARRIER, instruction.pc)
@@ -249,11 +257,11 @@ class FunctionCompiler(WarpCode):
         if "cluster" in instruction.parts and "arrive" in instruction.parts:
             # Of a cluster of one block: the block's threads wait for each other at the ``wait`` that follows.
             self.guard = None
-            self.go_to(self.next_block())
+            self.emit_jump(self.find_next_block())
             return
-        reduces = "red" in instruction.parts
-        operands = list(instruction.operands[1:] if reduces else instruction.operands)
-        predicate = operands.pop() if reduces else None
+        is_reduction = "red" in instruction.parts
+        operands = list(instruction.operands[1:] if is_reduction else instruction.operands)
+        predicate = operands.pop() if is_reduction else None
         barrier_index = (
             self.emit_first_lane_value(operands[0]) if operands and operands[0] is not None else "0"
         )
@@ -273,7 +281,7 @@ class FunctionCompiler(WarpCode):
             lane_count = emitter.op(f"call i32 @llvm.ctpop.i32(i32 {lanes})")
             emitter.raw(f"store i32 {emitter.op(f'add i32 {old_word}, {lane_count}')}, ptr {pointer}")
             self.guard = None
-            self.go_to(self.next_block())
+            self.emit_jump(self.find_next_block())
             return
         if predicate is not None:
             array_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('predicates')} to ptr")
@@ -287,50 +295,55 @@ class FunctionCompiler(WarpCode):
         if self.options.observe:
             self.observe(layout.AT_BLOCK_BARRIER, constant("i64", instruction.pc), lanes)
         wait_code = emitter.op(f"shl i32 {barrier_index}, {layout.BARRIER_SHIFT}")
-        offset = layout.AT_BARRIER + (layout.REDUCTION_BIT if reduces else 0) + max(self.next_block(), 0)
+        offset = (
+            layout.AT_BARRIER + (layout.REDUCTION_BIT if is_reduction else 0) + max(self.find_next_block(), 0)
+        )
         wait_code = emitter.op(f"add i32 {wait_code}, {offset}")
-        self.leave(emitter.splat("i32", wait_code), layout.STATUS_WAITING)
+        self.emit_leave(emitter.splat("i32", wait_code), layout.STATUS_WAITING)
 
     # -- blocks --------------------------------------------------------------------------------------
 
-    def meet(self, instruction: ir.Instruction) -> None:
+    def emit_warp_meeting(self, instruction: ir.Instruction) -> None:
         """Emit code that makes lanes wait for all running lanes in an instruction's member mask."""
-        operand = warp_ops.member_mask_operand(instruction)
-        if operand is None:
+        mask_operand = warp_ops.member_mask_operand(instruction)
+        if mask_operand is None:
             return
         emitter = self.emitter
         first_label = self.current_label
         met_label = emitter.name("met")
         self.add_support(*warp_ops.MEETING_FUNCTION)
         self.has_meetings = True
-        incoming = ""
-        if self.known_value(operand) in (0xFFFFFFFF, -1):  # no lane can be missing from a whole warp
+        incoming_phi = ""
+        if self.known_value(mask_operand) in (0xFFFFFFFF, -1):  # no lane can be missing from a whole warp
             ask_label = emitter.name("ask")
             emitter.raw(
                 f"br i1 {emitter.op(f'icmp eq i32 {self.mask}, -1')}, label %{met_label}, label %{ask_label}"
             )
             self.begin_block(ask_label)
-            incoming = f", [{self.mask}, %{first_label}]"
-        strict = int(instruction.root not in ("bar", "barrier"))
-        location = f"i32 {self.index}, i32 {instruction.pc}, i32 {layout.PARKED_PC + self.block.number}, i32 {strict}"
-        masks = self.get(operand, "b32")
-        meeting = emitter.op(
-            f"call i32 @meet(ptr %ctx, ptr %frame, <32 x i32> {masks}, i32 {self.mask}, {location})"
+            incoming_phi = f", [{self.mask}, %{first_label}]"
+        is_strict = int(instruction.root not in ("bar", "barrier"))
+        location = f"i32 {self.index}, i32 {instruction.pc}, i32 {layout.PARKED_PC + self.block.number}, i32 {is_strict}"
+        member_masks = self.get(mask_operand, "b32")
+        meeting_lanes = emitter.op(
+            f"call i32 @meet(ptr %ctx, ptr %frame, <32 x i32> {member_masks}, i32 {self.mask}, {location})"
         )
-        emitter.raw(f"br i1 {emitter.op(f'icmp eq i32 {meeting}, 0')}, label %unmet, label %{met_label}")
-        incoming = f"[{meeting}, %{self.current_label}]{incoming}"
+        emitter.raw(
+            f"br i1 {emitter.op(f'icmp eq i32 {meeting_lanes}, 0')}, label %unmet, label %{met_label}"
+        )
+        incoming_phi = f"[{meeting_lanes}, %{self.current_label}]{incoming_phi}"
         self.begin_block(met_label)
-        self.mask = emitter.op(f"phi i32 {incoming}")
+        self.mask = emitter.op(f"phi i32 {incoming_phi}")
         emitter.context_store("forced", "0")
         self.cache.clear()
 
-    def count_block(self, times: str = "1") -> None:
+    def emit_block_count(self, times: str = "1") -> None:
         """Emit code that counts `times` executions of the basic block, by default one."""
         emitter = self.emitter
         block_index = len(self.tables.blocks)
-        size = str(self.block.end - self.block.first)
+        instruction_count = str(self.block.end - self.block.first)
         emitter.add_to(
-            emitter.context_pointer("clock"), size if times == "1" else emitter.op(f"mul i64 {times}, {size}")
+            emitter.context_pointer("clock"),
+            instruction_count if times == "1" else emitter.op(f"mul i64 {times}, {instruction_count}"),
         )
         self.tables.blocks.append((self.index, self.block))
         if self.options.with_counters:
@@ -341,25 +354,25 @@ class FunctionCompiler(WarpCode):
             lanes = lanes if times == "1" else emitter.op(f"mul i64 {times}, {lanes}")
             emitter.add_to(emitter.op(f"getelementptr i64, ptr {pointer}, i64 1"), lanes)
 
-    def instruction(self, i: ir.Instruction) -> None:
-        forms.check(i)
-        if i.root in _IGNORED:
+    def emit_instruction(self, instruction: ir.Instruction) -> None:
+        forms.check_form(instruction)
+        if instruction.root in _IGNORED_ROOTS:
             if self.options.observe:
-                self.observe_synchronisation(i)
+                self.observe_synchronisation(instruction)
             return
-        nan_before = nan_trap.inputs(self, i) if nan_trap.watches(self, i) else ""
+        nan_input_lanes = nan_trap.inputs(self, instruction) if nan_trap.watches(self, instruction) else ""
         for module in _EMITTER_MODULES:
-            if i.root in module.ROOTS and module.emit(self, i):
+            if instruction.root in module.ROOTS and module.emit(self, instruction):
                 break
         else:
             raise NotSupportedError(
-                f"The virtual GPU does not support {i.opcode} (line {i.line}). Run this kernel on a real "
+                f"The virtual GPU does not support {instruction.opcode} (line {instruction.line}). Run this kernel on a real "
                 "GPU, or write it without this instruction."
             )
-        if nan_before:
-            nan_trap.check(self, i, nan_before)
+        if nan_input_lanes:
+            nan_trap.check(self, instruction, nan_input_lanes)
         if self.options.trace:
-            self.trace_value(i)
+            self.trace_value(instruction)
 
     def compile_block(self, block: cfg.Block) -> None:
         emitter = self.emitter
@@ -372,17 +385,17 @@ class FunctionCompiler(WarpCode):
         self.wait = f"%w{block.number}"
         instructions = self.function.instructions[block.first : block.end]
         if instructions and cfg.is_warp_meeting(instructions[0]):
-            self.meet(instructions[0])
+            self.emit_warp_meeting(instructions[0])
         last_instruction = instructions[-1] if instructions else None
-        keeps_loop = not (self.options.observe or self.options.trace)
-        keeps_loop = keeps_loop and len(self.function.instructions) <= _MAX_LOOP_INSTRUCTIONS
-        if keeps_loop and loops.is_single_block_loop(self.plan, block, _ALLOWED_IN_LOOPS):
+        may_keep_loop = not (self.options.observe or self.options.trace)
+        may_keep_loop = may_keep_loop and len(self.function.instructions) <= _MAX_LOOP_INSTRUCTIONS
+        if may_keep_loop and loops.is_single_block_loop(self.plan, block, _LOOP_ROOTS):
             self.loop = loops.Loop.enter(emitter, self.plan, self.current_label)
             self.current_label = self.loop.label
         else:
-            self.count_block()
-        has_end = last_instruction is not None and (
-            last_instruction.root in _BLOCK_ENDS or cfg.is_block_barrier(last_instruction)
+            self.emit_block_count()
+        has_jump = last_instruction is not None and (
+            last_instruction.root in _BLOCK_END_ROOTS or cfg.is_block_barrier(last_instruction)
         )
         for instruction in instructions:
             self.guard = None
@@ -395,16 +408,16 @@ class FunctionCompiler(WarpCode):
                 )
             if self.options.trace:
                 self.trace_step(instruction)
-            if instruction is last_instruction and has_end:
+            if instruction is last_instruction and has_jump:
                 break
-            self.instruction(instruction)
-        if not has_end:
+            self.emit_instruction(instruction)
+        if not has_jump:
             self.guard = None
         if self.loop is not None and last_instruction is not None:
-            self.close_loop(last_instruction, self.loop)
+            self.emit_loop_end(last_instruction, self.loop)
             return
         self.flush()
-        self.terminate(last_instruction if has_end else None)
+        self.emit_block_end(last_instruction if has_jump else None)
 
     def compile(self) -> str:
         """Compile the function, and return its LLVM text."""
@@ -417,11 +430,11 @@ class FunctionCompiler(WarpCode):
                 )
         body_lines = self.emitter.lines
         self.emitter.lines = []
-        dispatcher.prologue(self)
+        dispatcher.emit_prologue(self)
         head_lines = [*self.emitter.lines[:1], *self.allocas, *self.emitter.lines[1:]]
         lines = [
             *head_lines,
-            *(self.phis(line) if line.startswith("@phi") else line for line in body_lines),
+            *(self.write_phis(line) if line.startswith("@phi") else line for line in body_lines),
             "}",
         ]
         header = (
@@ -430,10 +443,10 @@ class FunctionCompiler(WarpCode):
         )
         return "\n".join([header, *lines])
 
-    def phis(self, line: str) -> str:
+    def write_phis(self, line: str) -> str:
         block_number = int(line.split()[1])
         masks = ", ".join(f"[{m}, %{label}]" for m, _, label in self.incoming[block_number])
-        waits = ", ".join(f"[{w}, %{label}]" for _, w, label in self.incoming[block_number])
+        wait_phi = ", ".join(f"[{w}, %{label}]" for _, w, label in self.incoming[block_number])
         masks = f"[%go.mask, %switch]{', ' if masks else ''}{masks}"
-        waits = f"[%go.wait, %switch]{', ' if waits else ''}{waits}"
-        return f"  %m{block_number} = phi i32 {masks}\n  %w{block_number} = phi i32 {waits}"
+        wait_phi = f"[%go.wait, %switch]{', ' if wait_phi else ''}{wait_phi}"
+        return f"  %m{block_number} = phi i32 {masks}\n  %w{block_number} = phi i32 {wait_phi}"

@@ -45,7 +45,7 @@ class Loop:
     """The state of the compiler for a loop that consists of one basic block.
 
     The value `iterations` counts completed iterations, and `budget_left` is what remains of the warp's
-    budget. `at_start` contains the values of registers at the start of an iteration, by name.
+    budget. `start_values` contains the values of registers at the start of an iteration, by name.
     """
 
     plan: FunctionPlan
@@ -55,7 +55,7 @@ class Loop:
     iterations: str
     budget_left: str
     budget: str
-    at_start: dict[str, str] = field(default_factory=dict)
+    start_values: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def enter(cls, emitter: Emitter, plan: FunctionPlan, label_before: str) -> Loop:
@@ -68,18 +68,18 @@ class Loop:
         emitter.lines.append("")
         return cls(plan, label_before, label, line_index, f"%{label}.turns", f"%{label}.left", budget)
 
-    def read(self, name: str) -> str:
+    def read_register(self, name: str) -> str:
         """Return the value that a register has at the start of a loop iteration."""
-        return self.at_start.setdefault(name, f"%{self.label}.r{len(self.at_start)}")
+        return self.start_values.setdefault(name, f"%{self.label}.r{len(self.start_values)}")
 
-    def at_end(self, emitter: Emitter, values: dict[str, str]) -> dict[str, str]:
+    def find_carried(self, emitter: Emitter, values: dict[str, str]) -> dict[str, str]:
         """Return the registers that change in a loop iteration, with their values for the next iteration.
 
         A predicate is returned as a mask with one bit per lane.
         """
         return {
-            name: emitter.mask_bits(values[name]) if self._llvm_type(name) == "i1" else values[name]
-            for name, value in self.at_start.items()
+            name: emitter.mask_bits(values[name]) if self._get_llvm_type(name) == "i1" else values[name]
+            for name, value in self.start_values.items()
             if values[name] != value
         }
 
@@ -88,34 +88,34 @@ class Loop:
     ) -> None:
         """Insert the first lines of the loop, including the phi instructions for changed registers.
 
-        The next iteration follows the block `last_label` and uses the values that `at_end` returned.
+        The next iteration follows the block `last_label` and uses the values that `find_carried` returned.
         """
-        phis = [
+        phi_lines = [
             f"  {self.iterations} = phi i64 [0, %{self.label_before}], [{iterations}, %{last_label}]",
             f"  {self.budget_left} = phi i32 [{self.budget}, %{self.label_before}], [{budget}, %{last_label}]",
         ]
-        loads = []
-        masks = []
-        for name, value in self.at_start.items():
-            lane_type = self._llvm_type(name)
+        load_lines = []
+        mask_lines = []
+        for name, value in self.start_values.items():
+            lane_type = self._get_llvm_type(name)
             offset = self.plan.slots[name]
-            loads.append(f"  {value}.slot = getelementptr i8, ptr %frame, i64 {offset}")
+            load_lines.append(f"  {value}.slot = getelementptr i8, ptr %frame, i64 {offset}")
             row_type = vector(lane_type)
             row_value = value
             if lane_type == "i1":
                 row_type = "i32"
                 row_value = f"{value}.bits"
-                masks.append(make_lane_mask(row_value, value).rstrip())
-            initial = f"{value}.first" if name in carried else row_value
-            loads.append(
-                f"  {initial} = load {row_type}, ptr {value}.slot, align {4 if lane_type == 'i1' else 64}"
+                mask_lines.append(make_lane_mask(row_value, value).rstrip())
+            initial_value = f"{value}.first" if name in carried else row_value
+            load_lines.append(
+                f"  {initial_value} = load {row_type}, ptr {value}.slot, align {4 if lane_type == 'i1' else 64}"
             )
             if name in carried:
-                phis.append(
-                    f"  {row_value} = phi {row_type} [{initial}, %{self.label_before}], [{carried[name]}, %{last_label}]"
+                phi_lines.append(
+                    f"  {row_value} = phi {row_type} [{initial_value}, %{self.label_before}], [{carried[name]}, %{last_label}]"
                 )
-        lines = [*loads, f"  br label %{self.label}", f"{self.label}:", *phis, *masks]
-        emitter.lines[self.line] = "\n".join(lines)
+        first_lines = [*load_lines, f"  br label %{self.label}", f"{self.label}:", *phi_lines, *mask_lines]
+        emitter.lines[self.line] = "\n".join(first_lines)
 
-    def _llvm_type(self, name: str) -> str:
+    def _get_llvm_type(self, name: str) -> str:
         return llvm_of(self.plan.function.registers[name])

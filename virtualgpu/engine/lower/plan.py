@@ -83,7 +83,7 @@ def make_plan(
         rounded_bytes = -(-param.size_bytes // 8) * 8
         records[param.name] = (frame_end, rounded_bytes)
         frame_end += 32 * rounded_bytes
-    slots, frame_end = fragment_places.allocate(function, live_across_blocks, frame_end)
+    slots, frame_end = fragment_places.allocate_fragments(function, live_across_blocks, frame_end)
     for name, register_type in function.registers.items():
         if name in live_across_blocks and name not in slots:
             slots[name] = frame_end

@@ -128,7 +128,7 @@ class Registers:
         elif name not in self.plan.slots:
             value = constant(llvm, 0) if llvm[0] == "i" else float_constant(llvm, 0)
         elif self.loop is not None:
-            value = self.loop.read(name)
+            value = self.loop.read_register(name)
         elif llvm == "i1":
             value = self.emitter.mask_vector(self.emitter.op(f"load i32, ptr {self.emit_slot_pointer(name)}"))
         else:

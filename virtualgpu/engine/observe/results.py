@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.lower.codegen import Kernel
+from virtualgpu.engine.lower.codegen import GeneratedKernel
 from virtualgpu.engine.lower.ops import async_ops, memory_ops
 from virtualgpu.engine.observe.flops import count_operations, count_tensor_operations
 from virtualgpu.records import AccessCounters, BranchCounters, Dim3, KernelCounters, Provenance
@@ -63,7 +63,7 @@ class KernelAmounts:
     tensor_operations: CounterAmounts[str] = field(default_factory=CounterAmounts)
 
 
-def compute_kernel_amounts(kernel: Kernel) -> KernelAmounts:
+def compute_kernel_amounts(kernel: GeneratedKernel) -> KernelAmounts:
     """Return the tables of how much each basic block of a kernel increases its counters. The tables are
     computed only once.
     """
@@ -86,7 +86,7 @@ def compute_kernel_amounts(kernel: Kernel) -> KernelAmounts:
 
 
 def make_counters(
-    kernel: Kernel,
+    kernel: GeneratedKernel,
     kernel_shares: KernelAmounts,
     title: str,
     provenance: Provenance,

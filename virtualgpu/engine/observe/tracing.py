@@ -12,7 +12,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.compile.ptx.inline import strip_copy_mark
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.lower.codegen import Kernel
+from virtualgpu.engine.lower.codegen import GeneratedKernel
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.observe import register_types, results
 from virtualgpu.engine.observe.accesses import find_shared_accesses
@@ -50,7 +50,7 @@ class KernelListing:
     loops: npt.NDArray[np.int32]
 
 
-def make_listing(kernel: Kernel) -> KernelListing:
+def make_listing(kernel: GeneratedKernel) -> KernelListing:
     """Return the instructions of a kernel and of the functions that it calls, with their properties."""
     functions = [plan.function for plan in kernel.plans]
     bases = np.cumsum([0, *(len(f.instructions) for f in functions)])
@@ -112,7 +112,7 @@ def _find_stored_type(instruction: ir.Instruction, kinds: dict[str, str]) -> str
 
 
 def _find_scheduling_order(
-    kernel: Kernel, bases: Ints
+    kernel: GeneratedKernel, bases: Ints
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Return the position of every instruction in scheduling order, and the positions of each loop.
 

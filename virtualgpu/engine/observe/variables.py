@@ -20,7 +20,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.dwarf import DeclaredVariable
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.compile.ptx.inline import strip_copy_mark
-from virtualgpu.engine.lower.codegen import Kernel
+from virtualgpu.engine.lower.codegen import GeneratedKernel
 from virtualgpu.records import WARP_SIZE, WarpTrace
 from virtualgpu.records.warp.columns import Variable, expand_lane_masks
 
@@ -56,7 +56,7 @@ class TracedRun:
     """The traced warps of a launch, and the code that they executed."""
 
     traces: tuple[WarpTrace, ...]
-    kernel: Kernel
+    kernel: GeneratedKernel
 
     @cached_property
     def code(self) -> tuple[tuple[str, ir.Instruction], ...]:

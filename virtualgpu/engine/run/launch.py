@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from virtualgpu.cuda_errors import Progress
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.lower.codegen import Kernel
+from virtualgpu.engine.lower.codegen import GeneratedKernel
 from virtualgpu.engine.machine import jit
 from virtualgpu.engine.observe.observer import Observer
 from virtualgpu.engine.observe.trace_buffers import TraceBuffers, TraceRequest
@@ -115,7 +115,7 @@ class RunningLaunch:
     ``shared_bytes`` is all shared memory of a block, static and dynamic.
     """
 
-    kernel: Kernel
+    kernel: GeneratedKernel
     code: jit.KernelCode
     source: str
     packed: PackedLaunch
@@ -163,7 +163,7 @@ class RunningLaunch:
 
     def with_trace(
         self,
-        kernel: Kernel,
+        kernel: GeneratedKernel,
         code: jit.KernelCode,
         addresses: npt.NDArray[np.int64],
         block: int,

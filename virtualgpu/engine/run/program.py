@@ -50,7 +50,7 @@ class LaunchResult:
     block_longest: npt.NDArray[np.int64]
     executions: npt.NDArray[np.int64]
     lane_executions: npt.NDArray[np.int64]
-    kernel: codegen.Kernel
+    kernel: codegen.GeneratedKernel
     trace: WarpTrace | None = None
     block_trace: BlockTrace | None = None
     access_trace: AccessTrace | None = None
@@ -64,7 +64,7 @@ def _parse(ptx: str) -> ir.Module:
 
 def _compile_kernel(
     ptx: str, entry: str, with_counters: bool, trace: bool, observe: bool = False, trap_nan: bool = False
-) -> tuple[codegen.Kernel, jit.KernelCode, bool]:
+) -> tuple[codegen.GeneratedKernel, jit.KernelCode, bool]:
     """Return the compiled code of a kernel, and whether its blocks have to run in order."""
     return _compile_for(
         processor.find_chosen_processor(), ptx, entry, with_counters, trace, observe, trap_nan
@@ -80,9 +80,9 @@ def _compile_for(
     trace: bool,
     observe: bool,
     trap_nan: bool,
-) -> tuple[codegen.Kernel, jit.KernelCode, bool]:
+) -> tuple[codegen.GeneratedKernel, jit.KernelCode, bool]:
     """Return the compiled code of a kernel for a processor, and whether its blocks have to run in order."""
-    kernel = codegen.generate(
+    kernel = codegen.generate_kernel(
         _parse(ptx),
         entry,
         count=with_counters,
@@ -150,19 +150,19 @@ class Program:
     def static_shared_bytes(self, name: str) -> int:
         """Return the size in bytes of a kernel's static shared memory, as its PTX declares it."""
         module = inline_waiting_functions(self.module, name)
-        return codegen.shared_layout(module, codegen.reachable(module, name))[1]
+        return codegen.lay_out_shared(module, codegen.list_reachable(module, name))[1]
 
     def generate_uncounted(
         self, name: str, *, observe: bool = False, trap_nan: bool = False
-    ) -> codegen.Kernel:
+    ) -> codegen.GeneratedKernel:
         """Return the generated code of a kernel for launches without counters."""
         return _compile_kernel(self.ptx, name, False, False, observe, trap_nan)[0]
 
-    def generate_counted(self, name: str) -> codegen.Kernel:
+    def generate_counted(self, name: str) -> codegen.GeneratedKernel:
         """Return the generated code of a kernel for launches with counters and an observer."""
         return _compile_kernel(self.ptx, name, True, False, True)[0]
 
-    def traced_kernel(self, name: str, *, count: bool) -> codegen.Kernel:
+    def traced_kernel(self, name: str, *, count: bool) -> codegen.GeneratedKernel:
         """Return the generated code of a kernel for launches with a trace.
 
         The trace refers to the instructions of this code.
@@ -317,7 +317,9 @@ class Program:
         memory.view(address, 4).view(np.uint32)[0] = _GRID_WORKSPACE_BYTES
         return address
 
-    def _variable_addresses(self, kernel: codegen.Kernel, memory: DeviceMemory) -> npt.NDArray[np.int64]:
+    def _variable_addresses(
+        self, kernel: codegen.GeneratedKernel, memory: DeviceMemory
+    ) -> npt.NDArray[np.int64]:
         addresses = np.zeros(max(len(kernel.tables.globals), 1), np.int64)
         for global_index, variable in enumerate(kernel.tables.globals):
             addresses[global_index], _ = self.global_address(variable, memory)
@@ -349,7 +351,7 @@ def _make_launch_counters(
     )
 
 
-def _needs_block_order(kernel: codegen.Kernel) -> bool:
+def _needs_block_order(kernel: codegen.GeneratedKernel) -> bool:
     """Return whether running blocks on several CPU cores could change visible results.
 
     Atomics on global memory and printf depend on the order of blocks; on one core the order is the same

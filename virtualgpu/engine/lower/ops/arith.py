@@ -341,7 +341,7 @@ def _unary_function(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _approximate(code: WarpCode, root: str, value: str) -> str:
-    name, function_text = approximate.function(root)
+    name, function_text = approximate.make_function(root)
     code.add_support(name, function_text)
     return code.emitter.op(f"call <32 x float> @{name}(<32 x float> {value})")
 

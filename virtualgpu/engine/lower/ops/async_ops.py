@@ -63,17 +63,17 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
         return  # copies from shared memory complete at once
     code.tables.copies += 1
     if instruction.parts[2] == "commit_group":
-        emitter.raw(f"call void @{copy_queue.commit(code)}(ptr %ctx, i32 {mask})")
+        emitter.raw(f"call void @{copy_queue.make_commit_function(code)}(ptr %ctx, i32 {mask})")
         return
     if instruction.parts[2] in ("wait_group", "wait_all"):
         count_operand = instruction.operands[0] if instruction.operands else None
         if instruction.parts[2] == "wait_all":
-            emitter.raw(f"call void @{copy_queue.commit(code)}(ptr %ctx, i32 {mask})")
+            emitter.raw(f"call void @{copy_queue.make_commit_function(code)}(ptr %ctx, i32 {mask})")
         elif not isinstance(count_operand, ir.Immediate):
             raise PtxError(f"{instruction.text!r} (line {instruction.line}) needs a number of groups.")
         pending_groups = count_operand.value if isinstance(count_operand, ir.Immediate) else 0
         emitter.raw(
-            f"call void @{copy_queue.wait(code)}(ptr %ctx, i32 {mask}, i32 {pending_groups & 0x7FFFFFFF})"
+            f"call void @{copy_queue.make_wait_function(code)}(ptr %ctx, i32 {mask}, i32 {pending_groups & 0x7FFFFFFF})"
         )
         return
     if "bulk" in instruction.parts:
@@ -113,7 +113,7 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
         row_pointer = emitter.op(f"getelementptr i8, ptr {copied_words}, i64 {32 * byte}")
         emitter.raw(f"store <32 x i32> {value}, ptr {row_pointer}, align 64")
     emitter.raw(
-        f"call void @{copy_queue.begin(code)}(ptr %ctx, <32 x i64> {to_host}, i32 {mask}, ptr {copied_words}, "
+        f"call void @{copy_queue.make_begin_function(code)}(ptr %ctx, <32 x i64> {to_host}, i32 {mask}, ptr {copied_words}, "
         f"i32 {size // 4}, i32 {access_index}, i64 0)"
     )
 
@@ -175,7 +175,7 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         code.add_support(*lanes.make_gather("i32"))
         code.add_support(*lanes.make_scatter("i32"))
         check_names = check_functions[0][0], check_functions[1][0]
-        begin = copy_queue.begin(code) if to_shared else ""
+        begin = copy_queue.make_begin_function(code) if to_shared else ""
         complete = _update(code) if to_shared else ""
         code.add_support(
             name,
@@ -202,7 +202,9 @@ def _arrive_after_copies(code: WarpCode, instruction: ir.Instruction) -> None:
     space = memory_ops.space_of(instruction)
 
     def bind(host: str) -> None:
-        code.emitter.raw(f"call void @{copy_queue.bind(code)}(ptr %ctx, i32 {mask}, <32 x i64> {host})")
+        code.emitter.raw(
+            f"call void @{copy_queue.make_bind_function(code)}(ptr %ctx, i32 {mask}, <32 x i64> {host})"
+        )
 
     address = memory_ops.address_of(code, instruction.operands[0], space)
     access = memory_ops.as_access(instruction, "atom", space, 8)
@@ -302,7 +304,9 @@ def _update(code: WarpCode) -> str:
         function_text = _UPDATE.replace("FROM", "on" if limits_size else "lane")
         code.add_support(
             "mbarrier_update",
-            function_text.replace("LAND", _LAND.format(land=copy_queue.land(code)) if limits_size else ""),
+            function_text.replace(
+                "LAND", _LAND.format(land=copy_queue.make_land_function(code)) if limits_size else ""
+            ),
         )
     return "mbarrier_update"
 

@@ -76,7 +76,7 @@ def emit_call(
     access_index = code.number_access(move.access)
     if move.name not in code.tables.support_functions:
         code.add_support(move.name, _make_move_function(code, move))
-    pointer_of = fragments.output_pointer if move.is_load else fragments.input_pointer
+    pointer_of = fragments.emit_output_pointer if move.is_load else fragments.emit_input_pointer
     registers = pointer_of(code, fragment, "d")
     arguments = [
         "ptr %ctx",
@@ -109,7 +109,7 @@ def emit_double_move(
     strides = emitter.cast(stride, "i32", move.address)
     major_indices, minor_indices = move.positions if move.by_row else move.positions[::-1]
     for register, major, minor in zip(
-        fragments.items_of(fragment), major_indices.T, minor_indices.T, strict=True
+        fragments.list_items(fragment), major_indices.T, minor_indices.T, strict=True
     ):
         line_start = emitter.binary("mul", move.address, strides, _format_lanes(move.address, major))
         element_index = emitter.binary("add", move.address, line_start, _format_lanes(move.address, minor))

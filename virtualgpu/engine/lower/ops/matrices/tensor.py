@@ -231,10 +231,10 @@ def _emit_double_product(code: WarpCode, instruction: ir.Instruction) -> None:
     if shape not in _MMA_SHAPES["f64"] or "sp" in instruction.parts:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     a, b, sum_values = (
-        [code.get(register, "f64") for register in fragments.items_of(operand)]
+        [code.get(register, "f64") for register in fragments.list_items(operand)]
         for operand in instruction.operands[1:]
     )
-    for element, register in enumerate(fragments.items_of(instruction.operands[0])):
+    for element, register in enumerate(fragments.list_items(instruction.operands[0])):
         element_sum = sum_values[element]
         for k_index in range(k):
             # Lanes of one group have the factors of a row of A, or of a column of B.
@@ -275,18 +275,20 @@ def _emit_matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
         if input_kind in FP8_TYPES and matrix in "ab":
             positions[matrix] = _reorder_fp8(matrix, positions[matrix])
         elements_per_lane = positions[matrix][0].shape[1]
-        register_count = len(fragments.items_of(operands[matrix]))
+        register_count = len(fragments.list_items(operands[matrix]))
         required_registers = elements_per_lane // count_per_register(element_type)
         if register_count < required_registers or (matrix == "d" and register_count != required_registers):
             raise PtxError(
                 f"{instruction.text!r} (line {instruction.line}) needs {required_registers} registers for {matrix.upper()}."
             )
-    register_count = len(fragments.items_of(operands["d"]))
+    register_count = len(fragments.list_items(operands["d"]))
     name = f"{instruction.root}_m{m}n{n}k{k}_{result_kind}_{input_kind}_{second_input_kind}_{sum_kind}"
     if name not in code.tables.support_functions:
         code.add_support(name, matrix_ir.make_product(name, shape, positions, matrix_types, register_count))
-    a, b, accumulator_pointer = (fragments.input_pointer(code, operands[matrix], matrix) for matrix in "abc")
-    result = fragments.output_pointer(code, operands["d"], "d")
+    a, b, accumulator_pointer = (
+        fragments.emit_input_pointer(code, operands[matrix], matrix) for matrix in "abc"
+    )
+    result = fragments.emit_output_pointer(code, operands["d"], "d")
     code.emitter.raw(
         f"call void @{name}(i32 {code.executed_mask(instruction)}, ptr {result}, ptr {a}, ptr {b}, ptr {accumulator_pointer})"
     )
