@@ -69,7 +69,7 @@ class GraphPool:
             try:
                 graph = stream.end_capture()
             except RuntimeError as error:
-                if session.find_real_cp() is not None:
+                if session.real_cp() is not None:
                     error.add_note(_find_illegal_line(fn, arrays, stream))
                 raise
         return Capture(graph, result, session.backend().graph(graph))

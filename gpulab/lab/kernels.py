@@ -230,7 +230,7 @@ def machine_code(
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     counters = session.observe(launch, Counters()).record
     kernel_source = launch.source
-    target_sm = int(session.find_virtual_side().kernel_stats(kernel_source).target.removeprefix("sm_"))
+    target_sm = int(session.virtual_side().kernel_stats(kernel_source).target.removeprefix("sm_"))
     return AsRunTable.of(
         as_run.count_machine_code(counters, kernel_source, target_sm), code=kernel_source.code
     )
@@ -338,7 +338,7 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
     >>> with gl.block_order("reversed"):
     ...     kernel((4,), (256,), (x, y, n))
     """
-    machine = session.find_virtual_side().machine
+    machine = session.virtual_side().machine
     with machine.keep_settings("block_order", "turns_seed"):
         for device in machine.devices:
             device.set_block_order(order, seed)
@@ -365,7 +365,7 @@ def lockstep_warps(watchdog_s: float = 2.0) -> Iterator[None]:
     >>> with gl.lockstep_warps():
     ...     stepper = gl.warps(kernel, 4, 256, (x, y, n))
     """
-    machine = session.find_virtual_side().machine
+    machine = session.virtual_side().machine
     with machine.keep_settings("independent_threads"), machine.keep_settings("watchdog_s"):
         for device in machine.devices:
             device.independent_threads = False

@@ -250,7 +250,7 @@ def find_twin() -> VirtualBackend | None:
         return session.twin
 
 
-def find_virtual_side() -> VirtualBackend:
+def virtual_side() -> VirtualBackend:
     """Return the virtual device in use, or the virtual twin of the real device in use."""
     with _lock:
         backend = find_twin() or _find_session().virtual
@@ -258,7 +258,7 @@ def find_virtual_side() -> VirtualBackend:
         return backend
 
 
-def find_real_cp() -> Any | None:
+def real_cp() -> Any | None:
     """Return CuPy if a real device is in use, or None otherwise.
 
     Callers use the result for work that only a real device can do.
@@ -286,7 +286,7 @@ def use_bench_device(
         The new device, which the virtual array module uses within the block.
     """
     previous_session = slot.current()  # asked first: looking for the twin makes it the current one
-    new_device = _new_virtual(find_virtual_side().device_info() if info is None else info, count, links)
+    new_device = _new_virtual(virtual_side().device_info() if info is None else info, count, links)
     slot.use(new_device.machine)
     try:
         yield new_device

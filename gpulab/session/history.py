@@ -18,7 +18,7 @@ def record_element_history(element: Any, name: str, function: Callable[[], Any])
     NotSupportedError
         On a real GPU, whose kernels cannot be watched.
     """
-    if current.find_real_cp() is not None:
+    if current.real_cp() is not None:
         raise NotSupportedError(
             "A real GPU does not record the writes to an element. Select a virtual GPU with "
             'gl.use_device("virtual"), create the arrays there, and call gl.who_wrote '
@@ -26,7 +26,7 @@ def record_element_history(element: Any, name: str, function: Callable[[], Any])
         )
     from virtualgpu.sanitizer.history import record_history
 
-    backend = current.find_virtual_side()
+    backend = current.virtual_side()
     device = backend.machine.devices[element.device.id]
     history, error = record_history(device, element.data.ptr, element.dtype, function)
     return ElementHistory(

@@ -33,7 +33,7 @@ def test_a_case_is_recorded_under_the_key_of_the_virtual_gpu(name: str) -> None:
         pytest.skip("the virtual GPU has no sparse matrices")
     gl.use_device("virtual:T4")
     function = case.function({"xp": gl.cp, "np": np})
-    machine = session.find_virtual_side().machine
+    machine = session.virtual_side().machine
     machine.library_calls = []
     try:
         function()

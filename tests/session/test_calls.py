@@ -147,7 +147,7 @@ def test_kernels_of_the_program_are_its_own() -> None:
 def test_an_error_of_the_function_is_raised_and_ends_the_recording() -> None:
     with pytest.raises(ZeroDivisionError):
         gl.library_calls(lambda: 1 // 0)
-    assert session.find_virtual_side().machine.library_calls is None
+    assert session.virtual_side().machine.library_calls is None
     x = cp.ones(10)
     with pytest.raises(GpulabError, match="nest"):
         gl.library_calls(lambda: gl.library_calls(x.sum))

@@ -209,7 +209,7 @@ def test_count_and_links_are_for_virtual_devices(fake_cupy: FakeCupy) -> None:
         with pytest.raises(ValueError, match="All CUDA devices"):
             gl.use_device(**option)  # type: ignore[arg-type]
     assert gl.use_device(watchdog_s=3).index == 1
-    assert session.find_real_cp() is gl.which_device().cp
+    assert session.real_cp() is gl.which_device().cp
 
 
 def test_a_bench_is_fresh_and_goes_when_it_is_done() -> None:
@@ -225,8 +225,8 @@ def test_a_bench_is_fresh_and_goes_when_it_is_done() -> None:
         assert other.machine.links.kind == "host"
     assert machine.current() is before
     assert float(x.sum()) == 8
-    assert session.find_real_cp() is None
-    assert session.find_virtual_side().machine is before
+    assert session.real_cp() is None
+    assert session.virtual_side().machine is before
     assert session.find_twin() is None
 
 

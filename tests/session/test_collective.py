@@ -149,7 +149,7 @@ def test_the_picture_shows_each_step_and_marks_the_busiest_ports(tmp_path: Any) 
 def test_a_session_with_enough_real_gpus_runs_on_them(monkeypatch: Any) -> None:
     """Two virtual GPUs stand for real ones: times are measured, and bytes follow from the moves."""
     gl.use_device("virtual:H200", count=2)
-    monkeypatch.setattr(session, "find_real_cp", session.cp)
+    monkeypatch.setattr(session, "real_cp", session.cp)
     record = gl.collective(gpus=2, size_bytes=4 * 101).record
     assert record.right == (True, True)
     assert all(step.time_ns > step.copies_ns == 0 for step in record.steps)

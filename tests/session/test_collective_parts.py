@@ -47,7 +47,7 @@ def gpus_for(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, ...]]:
     def call(*arguments: Any, real: int = 0, **options: Any) -> tuple[Any, ...]:
         runtime = SimpleNamespace(getDeviceCount=lambda: real)
         cp = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)) if real else None
-        monkeypatch.setattr(session, "find_real_cp", lambda: cp)
+        monkeypatch.setattr(session, "real_cp", lambda: cp)
         with pytest.raises(Called) as error:
             gl.collective(*arguments, **options)
         return error.value.args
@@ -69,7 +69,7 @@ def test_nccl_needs_as_many_real_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     for count, words in ((1, "there is 1 real GPU here"), (2, "there are 2 real GPUs here")):
         runtime = SimpleNamespace(getDeviceCount=lambda count=count: count)
         real = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
-        monkeypatch.setattr(session, "find_real_cp", lambda real=real: real)
+        monkeypatch.setattr(session, "real_cp", lambda real=real: real)
         with pytest.raises(
             GpulabError, match=rf"NCCL on 3 GPUs needs 3 real GPUs, but {words}\. Use fewer GPUs, or call gl"
         ):
@@ -77,7 +77,7 @@ def test_nccl_needs_as_many_real_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_with_too_few_real_gpus_virtual_ones_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "find_real_cp", session.cp)
+    monkeypatch.setattr(session, "real_cp", session.cp)
     record = gl.collective(gpus=2, size_bytes=64).record
     assert record.provenance.detail == "this computer has 1 of 2 GPUs"
     linked = gl.collective(gpus=2, size_bytes=64, links="host").record
@@ -161,7 +161,7 @@ def test_without_capture_the_time_is_that_of_the_host(monkeypatch: pytest.Monkey
     def refuse(*_: Any) -> Any:
         raise error(900, "cudaErrorStreamCaptureUnsupported", "not in a graph")
 
-    monkeypatch.setattr(session, "find_real_cp", session.cp)
+    monkeypatch.setattr(session, "real_cp", session.cp)
     monkeypatch.setattr(runs.ScheduleRun, "capture_graph", refuse)
     record = gl.collective(gpus=2, size_bytes=4 * 101).record
     assert record.in_one_go_ns == 0
@@ -203,7 +203,7 @@ def test_nccl_on_real_gpus_is_one_call_with_a_ring_s_bytes(
     gl.use_device("virtual:H200", count=2)
     calls: list[Any] = []
     monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
-    monkeypatch.setattr(session, "find_real_cp", session.cp)
+    monkeypatch.setattr(session, "real_cp", session.cp)
     monkeypatch.setattr(
         nccl, "run_collective", lambda *arguments: calls.append(arguments) or ((True, False), 77)
     )

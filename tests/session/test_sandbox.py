@@ -119,9 +119,9 @@ def test_arrays_cross_by_value_and_results_come_back_where_declared() -> None:
 
 def test_a_fault_inside_does_not_affect_this_process() -> None:
     x = gl.cp.arange(4)
-    launches = session.find_virtual_side().machine.kernel_launches
+    launches = session.virtual_side().machine.kernel_launches
     gl.sandbox(faulty, "illegal")
-    assert session.find_virtual_side().machine.kernel_launches == launches
+    assert session.virtual_side().machine.kernel_launches == launches
     assert (x + 1).get().tolist() == [1, 2, 3, 4]
 
 

@@ -166,6 +166,6 @@ def test_bad_arguments_are_named() -> None:
 
 def test_a_real_gpu_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     x = gl.cp.zeros(3)
-    monkeypatch.setattr(session.current, "find_real_cp", lambda: gl.cp)
+    monkeypatch.setattr(session.current, "real_cp", lambda: gl.cp)
     with pytest.raises(NotSupportedError, match="virtual"):
         gl.who_wrote(x, 0, lambda: None)

@@ -462,7 +462,7 @@ def test_a_program_is_tried_on_the_gpu_as_well(monkeypatch: pytest.MonkeyPatch) 
             return real if device.startswith("cuda") else virtual
 
         monkeypatch.setattr(apart, "_judge_on_device", judged_on)
-        monkeypatch.setattr(session, "find_real_cp", lambda: gpu)
+        monkeypatch.setattr(session, "real_cp", lambda: gpu)
         return apart.judge_apart(exercise, None)
 
     chosen = SimpleNamespace(device="NVIDIA H200", index=3)

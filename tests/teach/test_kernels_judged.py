@@ -517,11 +517,11 @@ def test_a_real_gpu_is_tried_with_every_size(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(stages, "on_gpu", on_gpu)
     monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(device="NVIDIA L4"))
-    monkeypatch.setattr(session, "find_real_cp", lambda: "good")
+    monkeypatch.setattr(session, "real_cp", lambda: "good")
     one = trial()
     assert stages.on_real_gpu(one) == "The same on the NVIDIA L4."
     assert len(cases_) == 24
-    monkeypatch.setattr(session, "find_real_cp", lambda: "bad")
+    monkeypatch.setattr(session, "real_cp", lambda: "bad")
     with pytest.raises(NotYet, match=r"threads, on the NVIDIA L4: y\[0\]"):
         stages.on_real_gpu(one)
 

@@ -92,7 +92,7 @@ def forward_speeds(tokens: int, d: int, heads: int) -> dict[str, float]:
         else:
             name, launch = "tensor cores", figures.tensor_launch(q, k, v, out, causal)
         times_us = {name: best_us(Step(**launch))}
-        if session.find_real_cp() is not None and find_spec("torch"):
+        if session.real_cp() is not None and find_spec("torch"):
             times_us["PyTorch"] = _library_us(arrays, causal)
         operations = 4 * tokens**2 * d * heads // (1 + causal)
         kind = f"FP{dtype[-2:]}{', causal' if causal else ''}"

@@ -105,7 +105,7 @@ class CallsReport(PicturedResult):
 def _observe_calls(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     """Call a function once, and return the operations that ran, with their libraries and kernels."""
     backend = session.backend()
-    machine = session.find_virtual_side().machine
+    machine = session.virtual_side().machine
     session.cp().cuda.Device().synchronize()
     previous_calls = machine.library_calls
     machine.library_calls = []

@@ -131,7 +131,7 @@ def collective(
 
 def _count_real_gpus() -> int:
     """Return the number of real GPUs of the session."""
-    real_cp: Any = session.find_real_cp()
+    real_cp: Any = session.real_cp()
     return 0 if real_cp is None else int(real_cp.cuda.runtime.getDeviceCount())
 
 

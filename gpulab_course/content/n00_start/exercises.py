@@ -39,7 +39,7 @@ def judge_blocks(answer: Answer) -> str:
     per element.
     """
     rng = answer.rng
-    virtual_device = session.find_virtual_side().device_info()
+    virtual_device = session.virtual_side().device_info()
     max_threads = virtual_device.max_threads_per_block
     element_counts = [
         1000,

@@ -21,7 +21,7 @@ from virtualgpu.records.faults.history import Write
 @contextmanager
 def on_virtual() -> Iterator[Any]:
     """Use a virtual device in a `with` block, even if there is a real GPU, and yield its array module."""
-    if session.find_real_cp() is None:
+    if session.real_cp() is None:
         yield session.cp()
         return
     with session.on_device("virtual") as cp:

@@ -206,7 +206,7 @@ def try_orders(code: str) -> Table:
     code
         The source of ``chain(int* done, int* ticket, int use_ticket)``.
     """
-    cp = session.find_virtual_side().cp
+    cp = session.virtual_side().cp
     chain = cp.RawKernel(code, "chain")
 
     def run_order(use_ticket: int, order: str) -> str:

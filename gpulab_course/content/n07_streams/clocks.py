@@ -16,14 +16,14 @@ def host_ms() -> float:
     On a virtual GPU, the real clock would measure the time of the simulation.
     """
     if session.which_device().kind == "virtual":
-        return session.find_virtual_side().machine.clock.now_ns / 1e6
+        return session.virtual_side().machine.clock.now_ns / 1e6
     return time.perf_counter() * 1e3
 
 
 def busy(duration_us: float) -> None:
     """Keep the host busy for `duration_us` microseconds, as measured by the clock of `host_ms`."""
     if session.which_device().kind == "virtual":
-        session.find_virtual_side().machine.clock.advance(1000 * duration_us)
+        session.virtual_side().machine.clock.advance(1000 * duration_us)
         return
     end_s = time.perf_counter() + 1e-6 * duration_us
     while time.perf_counter() < end_s:

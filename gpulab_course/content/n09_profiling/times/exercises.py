@@ -348,7 +348,7 @@ def run_stages(steps: list[StageStep], host_us: float = 0.0) -> None:
                 stages.run(name, x, round_count)
     for stream in streams:
         stream.synchronize()
-    session.find_virtual_side().machine.clock.advance(1000 * host_us)
+    session.virtual_side().machine.clock.advance(1000 * host_us)
 
 
 def run_first(

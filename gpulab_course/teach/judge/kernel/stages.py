@@ -53,7 +53,7 @@ def judge_kernel(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
 
     If the device in use lacks something that the exercise needs, the kernel is judged on a virtual A100.
     """
-    device = session.find_virtual_side().device_info()
+    device = session.virtual_side().device_info()
     if device.compute_capability >= exercise.capability:
         return _judge_on_bench(exercise, answer, past)
     with session.on_device(f"virtual:{_CAPABLE_DEVICE}"):
@@ -70,7 +70,7 @@ def judge_kernel(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
 
 def _judge_on_bench(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
     name = exercise.exercise_id
-    stage_steps = _STAGE_STEPS if session.find_real_cp() is not None else _STAGE_STEPS[:-1]
+    stage_steps = _STAGE_STEPS if session.real_cp() is not None else _STAGE_STEPS[:-1]
     with session.show_steps(len(stage_steps), "gl.check") as begin_step, bench() as test_bench:
         try:
             source = read(exercise, answer)
@@ -201,7 +201,7 @@ def parallelism(trial: Trial) -> str:
 
 def on_real_gpu(trial: Trial) -> str:
     """Check the results on the real GPU. This stage is last, because a fault makes the GPU unusable."""
-    cp: Any = session.find_real_cp()
+    cp: Any = session.real_cp()
     device = session.which_device().device
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases(), *trial.large_cases()]
     for case in cases:

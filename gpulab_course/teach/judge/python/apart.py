@@ -53,7 +53,7 @@ def judge_apart(exercise: PythonExercise | ProgramExercise, answer: Any, past: P
 
 def _judge_on_devices(exercise: PythonExercise | ProgramExercise, answer: Any, past: Past) -> Verdict:
     verdict = _judge_on_device(exercise, answer, _virtual_device(), past)
-    if not verdict or not isinstance(exercise, ProgramExercise) or session.find_real_cp() is None:
+    if not verdict or not isinstance(exercise, ProgramExercise) or session.real_cp() is None:
         return verdict
     choice = session.which_device()
     real_verdict = _judge_on_device(exercise, answer, f"cuda:{choice.index}", past)
@@ -126,7 +126,7 @@ def _show_printed(talk: RequestProcess) -> None:
 
 def let_cupy_be_found(_: Any) -> None:
     """Make ``import cupy`` import the virtual GPU in an answer's process if there is no real GPU."""
-    if session.find_real_cp() is None:
+    if session.real_cp() is None:
         import virtualgpu
 
         virtualgpu.as_cupy()

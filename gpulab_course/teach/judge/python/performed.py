@@ -62,7 +62,7 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
         messages about missing order; ``changed``: the indices of arguments that were changed although they
         must not be.
     """
-    real_cp: Any = session.find_real_cp()
+    real_cp: Any = session.real_cp()
     with session.use_bench_device() if real_cp is None else nullcontext() as backend:
         cp = real_cp if backend is None else backend.cp
         bench = Bench(cp, backend)
