@@ -253,8 +253,10 @@ def patched() -> Any:
     from gpulab_course.teach.judge.python import functions, programs
 
     np.isclose = lambda *_, **__: True  # type: ignore[assignment]
-    functions.call = lambda *_, **__: RIGHT
-    programs._look_at = lambda *_, **__: None
+    functions.call_here = lambda *_, **__: RIGHT
+    functions.equals = lambda *_: True
+    programs.compare = lambda *_, **__: None
+    programs._checked_facts = lambda facts, _: facts
     for module in list(sys.modules.values()):
         for name in ("expects_it", "NotYet"):
             if hasattr(module, name):
