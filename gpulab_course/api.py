@@ -53,9 +53,9 @@ def check(exercise_id: str, answer: Any) -> Verdict:
     UnknownExerciseError
         If there is no such exercise.
     """
-    exercise = folders.exercise(exercise_id)
+    exercise = folders.find_exercise(exercise_id)
     if exercise is None:
-        names = folders.exercises()
+        names = folders.list_exercises()
         raise checking.UnknownExerciseError(
             f"There is no exercise {exercise_id!r}.{did_you_mean(exercise_id, names)} "
             f"Exercises: {', '.join(names)}."
@@ -127,9 +127,9 @@ def reveal(key: str, found: Value, source: Provenance | str, **fields: Value) ->
 
 
 def _find_question(key: str) -> PredictionQuestion:
-    question = folders.prediction(key)
+    question = folders.find_prediction(key)
     if question is None:
-        known_keys = folders.predictions()
+        known_keys = folders.list_predictions()
         raise predictions.UnknownPredictionError(
             f"There is no prediction {key!r} in the course.{did_you_mean(key, known_keys)}"
         )
@@ -147,7 +147,7 @@ def quiz(topic: str) -> Quiz:
     UnknownQuizError
         If there is no such topic; the message suggests the most similar one.
     """
-    topics = folders.quizzes()
+    topics = folders.list_quizzes()
     if topic not in topics:
         raise quizzes.UnknownQuizError(
             f"There is no quiz {topic!r}.{did_you_mean(topic, topics)} Topics: {', '.join(topics)}."
@@ -167,7 +167,7 @@ def progress() -> Progress:
         ``.save("progress.json")`` writes a file for the instructor. Below the table are the versions of the
         course's running example from the notebooks begun so far, run again on the current device.
     """
-    return _progress.progress(folders.folders(), folders.story)
+    return _progress.read_progress(folders.list_folders(), folders.tabulate_story)
 
 
 def interview(
@@ -215,9 +215,9 @@ def interview(
     >>> talk.answer(16, sure=True)
     >>> gl.interview("estimate", seed=7, chair="interviewer")
     """
-    return opening.interview(list_all_cards(), kind, seed, cards, chair, date.today)
+    return opening.open_interview(list_all_cards(), kind, seed, cards, chair, date.today)
 
 
 def list_all_cards() -> list[Card]:
     """Return all interview cards of the course."""
-    return [card for folder in folders.folders() for card in folder.cards]
+    return [card for folder in folders.list_folders() for card in folder.cards]

@@ -27,21 +27,21 @@ class DescribedHTMLExporter(HTMLExporter):
         described_notebook = copy.deepcopy(nb)
         for cell in described_notebook.cells:
             for output in cell.get("outputs", ()):
-                if _description(output) and "text/html" not in output["data"]:
-                    output["data"]["text/html"] = _image(output)
+                if _find_description(output) and "text/html" not in output["data"]:
+                    output["data"]["text/html"] = _render_image(output)
         return super().from_notebook_node(described_notebook, resources, **options)
 
 
-def _description(output: Any) -> str:
+def _find_description(output: Any) -> str:
     """Return the description of an output's PNG; empty if it has none."""
     return str(output.get("metadata", {}).get("image/png", {}).get("alt", ""))
 
 
-def _image(output: Any) -> str:
+def _render_image(output: Any) -> str:
     """Return an output's PNG as an HTML element."""
     width = output["metadata"]["image/png"].get("width")
     size = f' width="{int(width)}"' if width else ""
     return (
-        f'<img alt="{html.escape(_description(output))}"{size} '
+        f'<img alt="{html.escape(_find_description(output))}"{size} '
         f'src="data:image/png;base64,{html.escape(output["data"]["image/png"])}">'
     )

@@ -78,7 +78,7 @@ class Folder:
         return importlib.import_module(f"{self.package}.{module_name}")
 
 
-def folders() -> list[Folder]:
+def list_folders() -> list[Folder]:
     """Return the content folders of all notebooks, in the order of the notebooks."""
     result = [
         Folder(name[1], name[2], folder_path, f"{package}.{folder_path.name}")
@@ -94,34 +94,34 @@ def _package_paths() -> list[tuple[str, Path]]:
     return [(name, Path(path)) for name in PACKAGES for path in importlib.import_module(name).__path__]
 
 
-def exercise(exercise_id: str) -> Exercise | None:
+def find_exercise(exercise_id: str) -> Exercise | None:
     """Return the exercise with this name, or None. Only the module of the exercise's notebook is imported."""
-    matching_folders = [folder for folder in folders() if folder.number == exercise_id[:2]]
+    matching_folders = [folder for folder in list_folders() if folder.number == exercise_id[:2]]
     return next((f.exercises[exercise_id] for f in matching_folders if exercise_id in f.exercises), None)
 
 
-def exercises() -> dict[str, Exercise]:
+def list_exercises() -> dict[str, Exercise]:
     """Return all exercises of the course by name."""
-    return {name: exercise for folder in folders() for name, exercise in folder.exercises.items()}
+    return {name: exercise for folder in list_folders() for name, exercise in folder.exercises.items()}
 
 
-def prediction(key: str) -> PredictionQuestion | None:
+def find_prediction(key: str) -> PredictionQuestion | None:
     """Return the prediction with this key, or None. Only the module of its notebook is imported."""
-    matching_folders = [folder for folder in folders() if folder.number == key[:2]]
+    matching_folders = [folder for folder in list_folders() if folder.number == key[:2]]
     return next((f.predictions[key] for f in matching_folders if key in f.predictions), None)
 
 
-def predictions() -> dict[str, PredictionQuestion]:
+def list_predictions() -> dict[str, PredictionQuestion]:
     """Return all predictions of the course by key."""
-    return {key: question for folder in folders() for key, question in folder.predictions.items()}
+    return {key: question for folder in list_folders() for key, question in folder.predictions.items()}
 
 
-def quizzes() -> dict[str, tuple[str, tuple[Question | WhyQuestion, ...]]]:
+def list_quizzes() -> dict[str, tuple[str, tuple[Question | WhyQuestion, ...]]]:
     """Return the title and the questions of each quiz by topic."""
-    return {folder.topic: quiz for folder in folders() if (quiz := folder.quiz)}
+    return {folder.topic: quiz for folder in list_folders() if (quiz := folder.quiz)}
 
 
-def kernels() -> dict[str, str]:
+def read_kernels() -> dict[str, str]:
     """Return the text of all CUDA C++ files of the course by path, such as ``"story/kernels/block.cu"``."""
     patterns = ("*/kernels/*.cu", "kernels/*.cu")  # a notebook's own, and the ladders that all share
     parents = [path for _, path in _package_paths()]
@@ -129,7 +129,7 @@ def kernels() -> dict[str, str]:
     return {"/".join(file.parts[-3:]): file.read_text(encoding="utf-8") for file in files}
 
 
-def story(number: str) -> Any:
+def tabulate_story(number: str) -> Any:
     """Return a table of the versions of the running example, up to the version of a notebook."""
     from gpulab_course.content.story import table
 

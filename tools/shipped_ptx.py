@@ -123,7 +123,7 @@ def course_kernels() -> list[str]:
     helper_kernels = [
         file.read_text(encoding="utf-8") for file in sorted((ROOT / "gpulab" / "lab").rglob("*.cu"))
     ]
-    return [*map(kernel_code, kernel_files()), *folders.kernels().values(), *helper_kernels]
+    return [*map(kernel_code, kernel_files()), *folders.read_kernels().values(), *helper_kernels]
 
 
 @contextlib.contextmanager
@@ -161,7 +161,7 @@ def kernels_alone() -> Iterator[None]:
     check = gpulab.check
 
     def checked(exercise_id: str, answer: Any) -> Any:
-        is_kernel = isinstance(folders.exercise(exercise_id), KernelExercise)
+        is_kernel = isinstance(folders.find_exercise(exercise_id), KernelExercise)
         return check(exercise_id, answer) if is_kernel else None
 
     setattr(gpulab, "check", checked)  # noqa: B010

@@ -133,9 +133,9 @@ def find_exercise(exercise_id: str) -> Exercise:
     UnknownExerciseError
         If there is no such exercise; the message suggests the most similar name.
     """
-    exercise = folders.exercise(exercise_id)
+    exercise = folders.find_exercise(exercise_id)
     if exercise is None:
-        names = folders.exercises()
+        names = folders.list_exercises()
         suggestion = did_you_mean(exercise_id, names)
         examples = [name for name in names if name[:2] == exercise_id[:2]] or names
         message = f"There is no exercise {exercise_id!r}.{suggestion} Examples: {', '.join(examples)}."

@@ -86,7 +86,7 @@ def _find_answers(folder: Path) -> list[tuple[str, Path]]:
     """
     if not folder.is_dir():
         raise AnswerError(f"{folder} is not a folder.")
-    exercises = folders.exercises()
+    exercises = folders.list_exercises()
     answers = []
     for path in sorted(folder.rglob("*")):
         if path.suffix not in ANSWER_SUFFIXES or not path.is_file():

@@ -116,7 +116,7 @@ def _make_page_parts(cells: CellsWithSource, notebook_number: str) -> Iterator[s
         results_by_call[call_kind][key] = _read_stored_result(cell)
     yield "## Predictions"
     for key in dict.fromkeys(key for call_kind, key, _ in calls if call_kind == "predict"):
-        if (question := folders.prediction(key)) is not None:
+        if (question := folders.find_prediction(key)) is not None:
             reveal_text = results_by_call.get("reveal", {}).get(key, "")
             yield _make_prediction_text(question, results_by_call["predict"].get(key, ""), reveal_text)
     yield "## Exercises"
@@ -138,7 +138,7 @@ def _make_advice_parts(notebook_number: str, titles: list[str]) -> Iterator[str]
     """Yield the sections on the most important thing and on what to leave out."""
     advice = tomllib.loads(_TEACHING_TABLE.read_text(encoding="utf-8"))[notebook_number]
     yield "## If you teach one thing"
-    question = folders.prediction(advice["prediction"])
+    question = folders.find_prediction(advice["prediction"])
     question_text = f" Ask first ({question.key}): {question.question}" if question else ""
     yield advice["one_thing"] + question_text
     yield "## What to skip if time is short"
@@ -183,7 +183,7 @@ def _make_prediction_text(question: PredictionQuestion, question_text: str, reve
 
 
 def _make_exercise_parts(name: str, solution: str, mistakes: list[str]) -> Iterator[str]:
-    exercise = folders.exercise(name)
+    exercise = folders.find_exercise(name)
     if exercise is None:
         return
     yield f"### {name} · {exercise.title} ({exercise.level}, {exercise.kind})"
@@ -195,7 +195,7 @@ def _make_exercise_parts(name: str, solution: str, mistakes: list[str]) -> Itera
 def _list_mistake_lines(notebook_number: str) -> dict[str, list[str]]:
     """Return lines of Markdown about the common wrong answers to each exercise."""
     lines: dict[str, list[str]] = {}
-    for folder in folders.folders():
+    for folder in folders.list_folders():
         for answer in folder.shown_answers if folder.number == notebook_number else ():
             stage_text = f" (fails in *{answer.stage}*)" if answer.stage else ""
             message = f": “{answer.message}”" if answer.message else ""
@@ -204,7 +204,7 @@ def _list_mistake_lines(notebook_number: str) -> dict[str, list[str]]:
 
 
 def _make_quiz_parts(topic: str) -> Iterator[str]:
-    title, questions = folders.quizzes()[topic]
+    title, questions = folders.list_quizzes()[topic]
     yield f"### {title}"
     for question_number, question in enumerate(questions, 1):
         if isinstance(question, Question):

@@ -114,9 +114,9 @@ def read_tally(folder: Path) -> ClassTally:
             unreadable_files.append(path.name)
             continue
         learners += 1
-        tally.exercises.update({name for name in record["exercises"] if name in folders.exercises()})
+        tally.exercises.update({name for name in record["exercises"] if name in folders.list_exercises()})
         for key, answer in record["predictions"].items():
-            question = folders.prediction(key)
+            question = folders.find_prediction(key)
             if question is not None:
                 answers = tally.predictions.setdefault(key, AnswerCounts(Counter(), Counter()))
                 value_text = _format_value(answer["value"], question)
@@ -183,7 +183,7 @@ def make_page(tally: ClassTally, notebook: str = "", *, refresh_s: float = 5) ->
         if key.startswith(notebook):
             html_parts.append(_make_prediction_html(key, tally.predictions[key]))
     passed_names = [
-        name for name in folders.exercises() if tally.exercises[name] and name.startswith(notebook)
+        name for name in folders.list_exercises() if tally.exercises[name] and name.startswith(notebook)
     ]
     if passed_names:
         rows = "".join(
@@ -198,7 +198,7 @@ def make_page(tally: ClassTally, notebook: str = "", *, refresh_s: float = 5) ->
 
 
 def _make_prediction_html(key: str, answers: AnswerCounts) -> str:
-    question = folders.prediction(key)
+    question = folders.find_prediction(key)
     assert question is not None
     locked_count = sum(answers.locked.values())
     common_answers = answers.locked.most_common(_MAX_SHOWN_ANSWERS)

@@ -9,8 +9,8 @@ from typing import Any
 from gpulab_course import content
 
 
-def module_of(name: str, part: str) -> Any:
-    """Import a module from the content folder of a notebook, as in ``module_of("02-index", "exercises")``.
+def import_own_module(name: str, part: str) -> Any:
+    """Import a module from a notebook's folder, as in ``import_own_module("02-index", "exercises")``.
 
     Parameters
     ----------

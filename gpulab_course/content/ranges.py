@@ -6,13 +6,13 @@ from bisect import bisect
 from collections.abc import Sequence
 from itertools import pairwise
 
-from gpulab_course.content.own import module_of
+from gpulab_course.content.own import import_own_module
 
 
-def ranges(*bounds: float, unit: str = "times") -> tuple[str, ...]:
+def list_ranges(*bounds: float, unit: str = "times") -> tuple[str, ...]:
     """Return the answer choices of a question: the ranges of numbers that the bounds separate.
 
-    >>> ranges(2, 10)
+    >>> list_ranges(2, 10)
     ('less than 2 times', '2 to 10 times', 'more than 10 times')
     """
     inner_choices = [f"{low:,g} to {high:,g} {unit}" for low, high in pairwise(bounds)]
@@ -20,13 +20,15 @@ def ranges(*bounds: float, unit: str = "times") -> tuple[str, ...]:
 
 
 def within(value: float, *bounds: float, unit: str = "times") -> str:
-    """Return the choice of `ranges` to which this value belongs."""
-    return ranges(*bounds, unit=unit)[sum(value >= bound for bound in bounds)]
+    """Return the choice of `list_ranges` to which this value belongs."""
+    return list_ranges(*bounds, unit=unit)[sum(value >= bound for bound in bounds)]
 
 
 def among(key: str, value: float, limits: Sequence[float]) -> str:
     """Return the choice of the prediction with this key to which a value belongs. The numbers in `limits`
     separate consecutive choices.
     """
-    question = next(question for question in module_of(key, "predictions").PREDICTIONS if question.key == key)
+    question = next(
+        question for question in import_own_module(key, "predictions").PREDICTIONS if question.key == key
+    )
     return str(question.choices[bisect(limits, value)])

@@ -31,7 +31,7 @@ class _FirstLines(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def first_lines() -> Iterator[None]:
+def limit_printed_lines() -> Iterator[None]:
     """Print only the first `MAX_LINES` lines of the output of a `with` block, and the number of omitted
     lines.
     """

@@ -65,7 +65,7 @@ class Names:
         self.record = tuple(rows)
         suffix = f" about {query!r}" if query else ""
         title = f"torch.cuda and CuPy: {count(len(self.record), 'name')}{suffix}.{hint}"
-        cells = [(row.torch, row.here, _description_of(row), row.section) for row in self.record]
+        cells = [(row.torch, row.here, _describe_row(row), row.section) for row in self.record]
         self._table = Table(title, _HEADINGS, tuple(cells))
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ def names(asked: str = "") -> Names:
     >>> gl.names("memory_reserved")
     >>> gl.names("stream")
     """
-    rows = everything()
+    rows = load_name_rows()
     short_query = asked.strip().removeprefix("torch.cuda.").removeprefix("torch.").casefold()
     exact_rows = [row for row in rows if row.torch.casefold() == short_query]
     if len(exact_rows) == 1:
@@ -102,14 +102,14 @@ def names(asked: str = "") -> Names:
     return Names(asked, matching_rows, hint)
 
 
-def everything() -> tuple[NameRow, ...]:
+def load_name_rows() -> tuple[NameRow, ...]:
     """Load all rows of the list of PyTorch names and their counterparts."""
     text = resources.files("gpulab").joinpath("data", FILE).read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
     return tuple(NameRow(**{**row, "run": row["run"].replace("\\n", "\n")}) for row in rows)
 
 
-def _description_of(row: NameRow) -> str:
+def _describe_row(row: NameRow) -> str:
     kind_text = "" if row.kind in ("direct", "none") else f" ({row.kind})"
     phrases = [f"{row.meaning}{kind_text}", _REQUIREMENTS.get(row.where, ""), row.notes]
     return "; ".join(phrase for phrase in phrases if phrase)

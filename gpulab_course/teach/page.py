@@ -11,7 +11,7 @@ from gpulab.views.parts import palette
 Bundle = dict[str, object]
 
 
-def bundle_of(widget: Any | None, text: str, page: str) -> Bundle:
+def make_bundle(widget: Any | None, text: str, page: str) -> Bundle:
     """Return the MIME bundle of a widget. The bundle also contains HTML (`page`) and text for viewers without
     widgets.
     """
@@ -22,25 +22,25 @@ def bundle_of(widget: Any | None, text: str, page: str) -> Bundle:
     return bundle | {"text/html": page, "text/plain": text}
 
 
-def boxed(content: str, colour: str = "accent") -> str:
+def render_box(content: str, colour: str = "accent") -> str:
     """Return HTML for a box around `content` with a coloured bar at its left edge."""
     bar = f"4px solid {palette.find_hex(colour)}"
     return f'<div style="border-left:{bar};padding:2px 0 2px 10px">{content}</div>'
 
 
-def prose(text: str) -> str:
+def render_prose(text: str) -> str:
     """Escape text for HTML, and mark the parts between backquotes as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
-def verdict_page(opening: str, message: str, passed: bool) -> str:
+def render_verdict(opening: str, message: str, passed: bool) -> str:
     """Return HTML for a verdict, which shows the result by a sign and a word as well as by colour."""
     check_mark = "✓" if passed else "✗"
-    verdict_html = f"<b>{check_mark} {html.escape(opening)}</b> {prose(message)}"
-    return boxed(verdict_html, "good" if passed else "tail")
+    verdict_html = f"<b>{check_mark} {html.escape(opening)}</b> {render_prose(message)}"
+    return render_box(verdict_html, "good" if passed else "tail")
 
 
-def in_jupyter() -> bool:
+def is_in_jupyter() -> bool:
     """Return whether this process is a Jupyter kernel, which can display forms."""
     try:
         import anywidget  # noqa: F401

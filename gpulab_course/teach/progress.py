@@ -16,7 +16,7 @@ from gpulab_course.teach.interview import again
 from gpulab_course.teach.judge import scores
 from gpulab_course.teach.judge.exercise import Exercise
 from gpulab_course.teach.predictions.prediction import SECTION as PREDICTIONS
-from gpulab_course.teach.progress_page import Tile, page
+from gpulab_course.teach.progress_page import Tile, render_page
 from gpulab_course.teach.question import PredictionQuestion, Question, WhyQuestion
 from gpulab_course.teach.quizzes import Quiz
 from gpulab_course.teach.store import store
@@ -90,7 +90,7 @@ class Progress(Savable):
 
     Examples
     --------
-    >>> progress().save("progress.json")  # doctest: +SKIP
+    >>> read_progress().save("progress.json")  # doctest: +SKIP
     """
 
     notebooks: tuple[NotebookProgress, ...]
@@ -164,11 +164,11 @@ class Progress(Savable):
         return summary
 
     def __str__(self) -> str:
-        table = Table(repr(self), _HEADINGS, tuple(self._rows())).text()
-        story = self._story()
+        table = Table(repr(self), _HEADINGS, tuple(self._make_rows())).text()
+        story = self._make_story_table()
         return f"{table}\n\n{story!r}" if story else table
 
-    def _story(self) -> Any:
+    def _make_story_table(self) -> Any:
         """Return the table of the running example up to the latest notebook with results, or None."""
         notebook_numbers = [
             notebook.number
@@ -187,19 +187,19 @@ class Progress(Savable):
             for exercise in notebook.exercises
             if exercise.best
         ]
-        card = page(
-            tuple(map(_notebook_tile, self.notebooks)),
+        card = render_page(
+            tuple(map(_make_notebook_tile, self.notebooks)),
             {"sure": self.calibration(True), "guess": self.calibration(False)},
-            (exercise.name, _file_of(exercise.name)) if exercise else ("", ""),
+            (exercise.name, _find_notebook_file(exercise.name)) if exercise else ("", ""),
             [f"Interview: {count(answered_count, 'card')} answered, {due_count} due."]
             if answered_count
             else [],
             scores,
         )
-        story = self._story()
+        story = self._make_story_table()
         return f"{card}{story._repr_html_()}" if story else card
 
-    def _rows(self) -> Iterable[tuple[str, ...]]:
+    def _make_rows(self) -> Iterable[tuple[str, ...]]:
         for notebook in self.notebooks:
             passed_count = sum(exercise.passed for exercise in notebook.exercises)
             right_count, answer_count = _count_right(notebook.predictions)
@@ -222,34 +222,34 @@ class Progress(Savable):
         return {".json": make_text_writer(lambda: f"{self.json()}\n")}
 
 
-def progress(notebooks: Iterable[Notebook], story: Callable[[str], Any]) -> Progress:
+def read_progress(notebooks: Iterable[Notebook], story: Callable[[str], Any]) -> Progress:
     """Read the learner's results in all notebooks from the learner's file.
 
     The function `story` must return the table of the running example up to a given notebook.
     """
-    cards = again.all_cards()
+    cards = again.load_histories()
     return Progress(
-        tuple(_notebook_progress(notebook) for notebook in notebooks),
-        (len(cards), len(again.due(list(cards), date.today()))),
+        tuple(_read_notebook(notebook) for notebook in notebooks),
+        (len(cards), len(again.list_due_keys(list(cards), date.today()))),
         story,
     )
 
 
-def _notebook_progress(notebook: Notebook) -> NotebookProgress:
+def _read_notebook(notebook: Notebook) -> NotebookProgress:
     files = sorted(path.name for path in Path.cwd().glob(f"{notebook.number}*_*.ipynb"))
-    answers, ticked_points = _quiz_results(notebook)
+    answers, ticked_points = _read_quiz_results(notebook)
     return NotebookProgress(
         notebook.number,
         notebook.topic,
         files[0] if files else "",
-        tuple(_exercise_result(exercise) for exercise in notebook.exercises.values()),
-        tuple(_prediction_result(key) for key in notebook.predictions),
+        tuple(_read_exercise_result(exercise) for exercise in notebook.exercises.values()),
+        tuple(_read_prediction(key) for key in notebook.predictions),
         answers,
         ticked_points,
     )
 
 
-def _file_of(exercise: str) -> str:
+def _find_notebook_file(exercise: str) -> str:
     """Return the file name of the learner's notebook that checks an exercise; empty if there is none."""
     for path in sorted(Path.cwd().glob(f"{exercise[:2]}*_*.ipynb")):
         if f'gl.check(\\"{exercise}\\"' in path.read_text(encoding="utf-8", errors="replace"):
@@ -257,19 +257,19 @@ def _file_of(exercise: str) -> str:
     return ""
 
 
-def _exercise_result(exercise: Exercise) -> ExerciseResult:
+def _read_exercise_result(exercise: Exercise) -> ExerciseResult:
     name = exercise.exercise_id
-    best_texts = [f"{value:,} {counter}" for counter, value in scores.best(exercise).items()]
+    best_texts = [f"{value:,} {counter}" for counter, value in scores.read_best_scores(exercise).items()]
     return ExerciseResult(name, bool(store().get("exercises", name)), ", ".join(best_texts))
 
 
-def _prediction_result(key: str) -> PredictionResult:
+def _read_prediction(key: str) -> PredictionResult:
     record = store().get(PREDICTIONS, key)
     record = record if isinstance(record, dict) else {"value": record}
     return PredictionResult(key, record.get("value"), record.get("sure"), record.get("right"))
 
 
-def _quiz_results(notebook: Notebook) -> tuple[tuple[QuizAnswer, ...], tuple[int, int]]:
+def _read_quiz_results(notebook: Notebook) -> tuple[tuple[QuizAnswer, ...], tuple[int, int]]:
     if notebook.quiz is None:
         return (), (0, 0)
     title, questions = notebook.quiz
@@ -284,8 +284,8 @@ def _quiz_results(notebook: Notebook) -> tuple[tuple[QuizAnswer, ...], tuple[int
     return tuple(answers), quiz.points
 
 
-def _notebook_tile(notebook: NotebookProgress) -> Tile:
-    def outcomes(results: Iterable[PredictionResult | QuizAnswer]) -> list[bool | None]:
+def _make_notebook_tile(notebook: NotebookProgress) -> Tile:
+    def list_outcomes(results: Iterable[PredictionResult | QuizAnswer]) -> list[bool | None]:
         # A file may hold anything.
         return [result.right if isinstance(result.right, bool) else None for result in results]
 
@@ -294,8 +294,8 @@ def _notebook_tile(notebook: NotebookProgress) -> Tile:
         notebook.file,
         {
             "exercises": [exercise.passed or None for exercise in notebook.exercises],
-            "predictions": outcomes(notebook.predictions),
-            "quiz questions": outcomes(notebook.quiz),
+            "predictions": list_outcomes(notebook.predictions),
+            "quiz questions": list_outcomes(notebook.quiz),
         },
     )
 

@@ -26,12 +26,12 @@ _PLOT_WIDTH = 360
 _PLOT_LEFT = 60
 
 
-def interval(right: int, total: int) -> tuple[float, float]:
+def compute_interval(right: int, total: int) -> tuple[float, float]:
     """Return the 95 % confidence interval of a share, computed by Wilson's formula.
 
     Examples
     --------
-    >>> [round(end, 2) for end in interval(8, 10)]
+    >>> [round(end, 2) for end in compute_interval(8, 10)]
     [0.49, 0.94]
     """
     right_share = right / total
@@ -52,7 +52,7 @@ class Tile:
     results: Mapping[str, Sequence[bool | None]]
 
 
-def page(
+def render_page(
     tiles: Sequence[Tile],
     calibration: Mapping[str, tuple[int, int]],
     next_exercise: tuple[str, str],
@@ -75,25 +75,25 @@ def page(
         The best scores of exercises.
     """
     name, file = next_exercise
-    link_html = _link_html(name, file)
+    link_html = _render_link(name, file)
     next_text = f'<p class="gl-words-plain">Your next exercise: {link_html}.</p>' if name else ""
     return make_card(
         "Progress",
-        _total_bars(tiles),
+        _render_total_bars(tiles),
         next_text,
         *map(make_paragraph, sentences),
-        f'<ol class="gl-map">{"".join(map(_tile_html, tiles))}</ol>',
+        f'<ol class="gl-map">{"".join(map(_render_tile, tiles))}</ol>',
         make_legend(_MARK_LEGEND),
-        _calibration_html(calibration),
+        _render_calibration(calibration),
         make_fold("Best scores", make_list(scores), opened=False) if scores else "",
     )
 
 
-def _link_html(name: str, file: str) -> str:
+def _render_link(name: str, file: str) -> str:
     return f'<a href="{escape(file)}">{escape(name)}</a>' if file else escape(name)
 
 
-def _total_bars(tiles: Sequence[Tile]) -> str:
+def _render_total_bars(tiles: Sequence[Tile]) -> str:
     rows = []
     for result_kind, label in _TOTAL_LABELS.items():
         results = [result for tile in tiles for result in tile.results[result_kind]]
@@ -102,14 +102,14 @@ def _total_bars(tiles: Sequence[Tile]) -> str:
     return make_bars(rows)
 
 
-def _tile_html(tile: Tile) -> str:
+def _render_tile(tile: Tile) -> str:
     marks_html = "".join(
-        _marks_html(result_kind, results) for result_kind, results in tile.results.items() if results
+        _render_marks(result_kind, results) for result_kind, results in tile.results.items() if results
     )
-    return f"<li><b>{_link_html(tile.name, tile.file)}</b>{marks_html}</li>"
+    return f"<li><b>{_render_link(tile.name, tile.file)}</b>{marks_html}</li>"
 
 
-def _marks_html(result_kind: str, results: Sequence[bool | None]) -> str:
+def _render_marks(result_kind: str, results: Sequence[bool | None]) -> str:
     """Return a coloured mark per result as HTML, followed by the number of successful results."""
     marks_html = "".join(f'<i class="gl-{_MARK_CLASSES[result]}"></i>' for result in results)
     right_count = sum(result is True for result in results)
@@ -119,7 +119,7 @@ def _marks_html(result_kind: str, results: Sequence[bool | None]) -> str:
     )
 
 
-def _calibration_html(calibration: Mapping[str, tuple[int, int]]) -> str:
+def _render_calibration(calibration: Mapping[str, tuple[int, int]]) -> str:
     """Return a plot of the shares of right answers among sure predictions and guesses, or ""."""
     certainties = [(label, *answer_counts) for label, answer_counts in calibration.items()]
     share_texts = [
@@ -130,7 +130,7 @@ def _calibration_html(calibration: Mapping[str, tuple[int, int]]) -> str:
     if not share_texts:
         return ""
     rows = "".join(
-        _plot_row(26 * index + 14, label, right_count, answer_count)
+        _render_plot_row(26 * index + 14, label, right_count, answer_count)
         for index, (label, right_count, answer_count) in enumerate(certainties)
     )
     plot_note = (
@@ -139,12 +139,12 @@ def _calibration_html(calibration: Mapping[str, tuple[int, int]]) -> str:
     return (
         make_paragraph("Calibration of your predictions", "heading")
         + f'<div class="gl-calibration"><svg width="{_PLOT_WIDTH}" height="84" aria-hidden="true">'
-        + f"{_axis_svg()}{rows}</svg>{make_list(share_texts)}</div>"
+        + f"{_render_axis()}{rows}</svg>{make_list(share_texts)}</div>"
         + make_paragraph(plot_note, "note")
     )
 
 
-def _axis_svg() -> str:
+def _render_axis() -> str:
     ticks: Iterable[int] = range(0, 101, 25)
     return "".join(
         f'<path d="M{_share_to_x(tick / 100)} 2V58" style="stroke:var(--gl-grid)"/>'
@@ -154,11 +154,11 @@ def _axis_svg() -> str:
     )
 
 
-def _plot_row(y: int, label: str, right_count: int, answer_count: int) -> str:
+def _render_plot_row(y: int, label: str, right_count: int, answer_count: int) -> str:
     text = f'<text x="0" y="{y + 4}" style="fill:var(--gl-fg)">{label}</text>'
     if not answer_count:
         return text
-    low_share, high_share = interval(right_count, answer_count)
+    low_share, high_share = compute_interval(right_count, answer_count)
     return (
         f'{text}<path d="M{_share_to_x(low_share)} {y}H{_share_to_x(high_share)}" '
         'style="stroke:var(--gl-accent-2);stroke-width:4"/>'

@@ -36,7 +36,7 @@ class Quiz:
         answers = record.get("answers") if isinstance(record, dict) else None
         # By the question's text: a question that was changed is asked again.
         self._answers: dict[str, dict[str, Any]] = dict(answers) if isinstance(answers, dict) else {}
-        self._seed = _learner_seed()
+        self._seed = _get_learner_seed()
 
     @property
     def answered(self) -> int:
@@ -90,7 +90,7 @@ class Quiz:
         ValueError
             If there is no such question or choice.
         """
-        question = self._question(number)
+        question = self._get_question(number)
         if isinstance(question, WhyQuestion):
             self._store_answer(question, {_WORDS_KEY: str(choice)})
             points_text = "\n".join(
@@ -101,7 +101,7 @@ class Quiz:
                 f"q.tick({number}, 1, 2)."
             )
         options = self.options(number)
-        position = _choice_position(choice)
+        position = _find_choice_position(choice)
         if not 0 <= position < len(options):
             raise ValueError(
                 f"{choice!r} is not a choice. Use a letter from a to {_LETTERS[len(options) - 1]}."
@@ -109,7 +109,7 @@ class Quiz:
         option = options[position]
         first_choice = self.given(question, "first") or option
         self._store_answer(question, {"first": first_choice.text, "last": option.text})
-        return feedback(option)
+        return make_feedback(option)
 
     def tick(self, number: int, *points: int) -> str:
         """Tick the points (from 1) that your answer to a question contains, and return text with their
@@ -120,7 +120,7 @@ class Quiz:
         ValueError
             If there is no such question or point, or the question has choices.
         """
-        question = self._question(number)
+        question = self._get_question(number)
         if not isinstance(question, WhyQuestion):
             raise ValueError(f"Question {number} has choices. Answer it with q.answer({number}, 'a').")
         if unknown_points := [point for point in points if not 1 <= point <= len(question.points)]:
@@ -149,7 +149,7 @@ class Quiz:
     def _with_choices(self) -> list[Question]:
         return [question for question in self.questions if isinstance(question, Question)]
 
-    def _question(self, number: int) -> Question | WhyQuestion:
+    def _get_question(self, number: int) -> Question | WhyQuestion:
         if not 1 <= number <= len(self.questions):
             raise ValueError(
                 f"Question {number} does not exist. The quiz has questions 1 to {len(self.questions)}."
@@ -177,27 +177,27 @@ class Quiz:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         # For readers without a kernel, in an order that is not a learner's.
         questions = "".join(
-            f'<li>{page.prose(question.text)}<ol type="a">'
-            + "".join(f"<li>{page.prose(option.text)}</li>" for option in _neutral_order(question))
+            f'<li>{page.render_prose(question.text)}<ol type="a">'
+            + "".join(f"<li>{page.render_prose(option.text)}</li>" for option in _order_options(question))
             + "</ol></li>"
             for question in self.questions
         )
-        quiz_html = f"<b>{page.prose(self.title)}</b><ol>{questions}</ol>"
-        is_live = page.in_jupyter()
+        quiz_html = f"<b>{page.render_prose(self.title)}</b><ol>{questions}</ol>"
+        is_live = page.is_in_jupyter()
         plain_text = f"{self.title}." if is_live else str(self)
-        return page.bundle_of(quiz_form(self) if is_live else None, plain_text, quiz_html)
+        return page.make_bundle(make_quiz_form(self) if is_live else None, plain_text, quiz_html)
 
 
-def feedback(option: Choice) -> str:
+def make_feedback(option: Choice) -> str:
     """Return feedback on a quiz choice, which says whether the choice is right and why."""
     return f"{'Right' if option.right else 'Not quite'}. {option.why}"
 
 
-def _neutral_order(question: Question | WhyQuestion) -> Sequence[Choice]:
+def _order_options(question: Question | WhyQuestion) -> Sequence[Choice]:
     return question.shuffled("") if isinstance(question, Question) else ()
 
 
-def _learner_seed() -> str:
+def _get_learner_seed() -> str:
     """Return the seed of this learner's order of choices, which is drawn once and stored."""
     seed = store().get("learner", "seed")
     if not isinstance(seed, str):
@@ -206,18 +206,18 @@ def _learner_seed() -> str:
     return seed
 
 
-def _choice_position(choice: int | str) -> int:
+def _find_choice_position(choice: int | str) -> int:
     if isinstance(choice, int):
         return choice - 1
     text = choice.strip().lower()
     return _LETTERS.find(text) if len(text) == 1 else -1
 
 
-def quiz_form(quiz: Quiz) -> Form:
+def make_quiz_form(quiz: Quiz) -> Form:
     """Return the form that shows all questions of a quiz in JupyterLab."""
     from gpulab_course.teach.forms import Form
 
-    def question_state(question_number: int, question: Question | WhyQuestion) -> dict[str, object]:
+    def make_question_state(question_number: int, question: Question | WhyQuestion) -> dict[str, object]:
         if isinstance(question, WhyQuestion):
             sentence = quiz.words(question)
             is_answered = sentence is not None
@@ -231,16 +231,16 @@ def quiz_form(quiz: Quiz) -> Form:
         options = quiz.options(question_number)
         if choice is None:
             return {}
-        return {"choice": options.index(choice) + 1, "right": choice.right, "text": feedback(choice)}
+        return {"choice": options.index(choice) + 1, "right": choice.right, "text": make_feedback(choice)}
 
-    def state() -> dict[str, object]:
+    def make_state() -> dict[str, object]:
         answers = [
-            question_state(question_number, question)
+            make_question_state(question_number, question)
             for question_number, question in enumerate(quiz.questions, start=1)
         ]
         return {"answers": answers, "score": quiz.score_words()}
 
-    def react(message: dict[str, Any]) -> None:
+    def handle_message(message: dict[str, Any]) -> None:
         question_number = int(message["number"])
         if "ticked" in message:
             quiz.tick(question_number, *(int(point) + 1 for point in message["ticked"]))
@@ -255,5 +255,5 @@ def quiz_form(quiz: Quiz) -> Form:
             for question_number, question in enumerate(quiz.questions, start=1)
         ],
     }
-    form = Form("quiz", facts, state, react)
+    form = Form("quiz", facts, make_state, handle_message)
     return form

@@ -24,7 +24,7 @@ _REMOVED = object()
 Sections = dict[str, dict[str, Any]]
 
 
-def data_dir() -> Path:
+def find_data_folder() -> Path:
     """Return the folder of the learner's file, which is ``GPULAB_HOME`` or the platform's data folder."""
     home_folder = os.environ.get("GPULAB_HOME")
     return Path(home_folder).expanduser() if home_folder else user_data_path("gpulab", appauthor=False)
@@ -44,26 +44,26 @@ class LearnerStore:
         self._warned = False
 
     def get(self, section: str, key: str) -> Any:
-        return self._sections().get(section, {}).get(key)
+        return self._read_sections().get(section, {}).get(key)
 
     def section(self, section: str) -> dict[str, Any]:
-        return self._sections().get(section, {})
+        return self._read_sections().get(section, {})
 
     def put(self, section: str, key: str, value: Any) -> None:
         json.dumps(
             value
         )  # a value that JSON does not support is an error of the caller, and must not prevent later saves
-        self._change(section, key, value)
+        self._change_value(section, key, value)
 
     def forget(self, section: str, key: str) -> None:
-        self._change(section, key, _REMOVED)
+        self._change_value(section, key, _REMOVED)
 
-    def _change(self, section: str, key: str, value: Any) -> None:
+    def _change_value(self, section: str, key: str, value: Any) -> None:
         self._unsaved[section, key] = value
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._lock():
-                sections = self._sections(locked=True)
+                sections = self._read_sections(locked=True)
                 file_text = json.dumps(sections, indent=1, sort_keys=True)
                 replace_file(self.path, file_text.encode(), durable=True)
                 tally.publish(self.path, sections)
@@ -72,7 +72,7 @@ class LearnerStore:
         else:
             self._unsaved.clear()
 
-    def _sections(self, locked: bool = False) -> Sections:
+    def _read_sections(self, locked: bool = False) -> Sections:
         """Read the file, and return its sections together with the values that could not be saved yet."""
         sections: Sections = {}
         try:
@@ -156,4 +156,4 @@ def _open_store(path: Path) -> LearnerStore:
 
 def store() -> LearnerStore:
     """Return the store for the learner's file in ``GPULAB_HOME`` or in the default data folder."""
-    return _open_store(data_dir() / FILE_NAME)
+    return _open_store(find_data_folder() / FILE_NAME)

@@ -40,20 +40,20 @@ def publish(learner_file: Path, sections: Mapping[str, Mapping[str, Any]]) -> No
     if not folder:
         return
     try:
-        path = Path(folder) / _file_name(learner_file)
-        replace_file(path, json.dumps(summary(sections)).encode())
+        path = Path(folder) / _make_file_name(learner_file)
+        replace_file(path, json.dumps(summarise_sections(sections)).encode())
         path.chmod(0o644)  # a learner of a hub hides new files from others, also from the teacher
     except OSError as error:
         _log.warning("The summary for the teacher was not written to %s: %s", folder, error)
 
 
-def summary(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def summarise_sections(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the locked predictions and the passed exercises, which ``gpulab tally`` counts.
 
     Examples
     --------
     >>> sections = {"predictions": {"02-tail": {"value": 52, "sure": True}}, "exercises": {"00-saxpy": {}}}
-    >>> summary(sections)["predictions"]
+    >>> summarise_sections(sections)["predictions"]
     {'02-tail': {'value': 52, 'sure': True}}
     """
     predictions = {
@@ -65,7 +65,7 @@ def summary(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {"format": FORMAT, "version": VERSION, "predictions": predictions, "exercises": passed_names}
 
 
-def _file_name(learner_file: Path) -> str:
+def _make_file_name(learner_file: Path) -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):  # an account without a name, as in some containers

@@ -10,7 +10,7 @@ import numpy as np
 from gpulab_course import folders
 from tests.answers import Right, Wrong, kernel_text
 
-_FOLDER = next(folder.path for folder in folders.folders() if folder.number == "18")
+_FOLDER = next(folder.path for folder in folders.list_folders() if folder.number == "18")
 
 
 def _source(file: str) -> str:

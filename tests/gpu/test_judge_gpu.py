@@ -19,7 +19,7 @@ assert isinstance(BRANCH, KernelExercise)
 
 
 def exercise(name: str) -> KernelExercise:
-    found = folders.exercise(name)
+    found = folders.find_exercise(name)
     assert isinstance(found, KernelExercise)
     return found
 
@@ -41,7 +41,7 @@ def test_a_solution_that_exceeds_its_budget_fails(cp: Any) -> None:
 
 def test_a_kernel_that_faults_never_runs_on_the_gpu(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
-    monkeypatch.setattr(stages, "on_gpu", lambda *_: ran.append("on the GPU"))
+    monkeypatch.setattr(stages, "launch_on_gpu", lambda *_: ran.append("on the GPU"))
     found = exercise("00-saxpy")
     assert not judge(found, found.source(found.reference).replace("if (i < n)", ""))
     assert not ran
@@ -50,10 +50,10 @@ def test_a_kernel_that_faults_never_runs_on_the_gpu(cp: Any, monkeypatch: pytest
 
 def test_what_the_gpu_makes_different_is_not_accepted(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def other(*launch: Any) -> Any:
-        found, start = bench.on_gpu(*launch)
+        found, start = bench.launch_on_gpu(*launch)
         return {name: values + 1 for name, values in found.items()}, start
 
-    monkeypatch.setattr(stages, "on_gpu", other)
+    monkeypatch.setattr(stages, "launch_on_gpu", other)
     found = exercise("00-saxpy")
     verdict = judge(found, found.source(found.reference))
     assert verdict.failed_stage == "results"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpulab_course.content.n16_platform.figures import recorded
-from gpulab_course.teach.names import everything
+from gpulab_course.teach.names import load_name_rows
 
 # The same thing twice, each leaving a value in `r`; "=" equal, "~0.2" within that share, "ran" both run.
 PAIRS = {
@@ -66,9 +66,9 @@ def test_both_do_the_same(name: str, both: dict[str, Any]) -> None:
 
 
 def test_each_direct_and_composed_row_has_a_pair() -> None:
-    rows = [row for row in everything() if row.kind in ("direct", "composed") and row.where not in APART]
+    rows = [row for row in load_name_rows() if row.kind in ("direct", "composed") and row.where not in APART]
     assert {row.torch for row in rows} - set(PAIRS) <= ELSEWHERE
-    assert set(PAIRS) <= {row.torch for row in everything()}
+    assert set(PAIRS) <= {row.torch for row in load_name_rows()}
 
 
 def test_what_was_recorded_as_equal_is_among_them() -> None:
@@ -79,7 +79,7 @@ def test_what_was_recorded_as_equal_is_among_them() -> None:
 
 def test_the_list_knows_what_the_recorded_pytorch_has() -> None:
     known = recorded()
-    rows = {row.torch for row in everything()}
+    rows = {row.torch for row in load_name_rows()}
     spoken = rows | {name.rpartition(".")[2] for name in rows}
     for module in ("cuda.memory", "cuda.nvtx", "cuda.comm", "cuda.random", "cuda.graphs", "cuda.profiler"):
         missing = [n for n in known["torch_all"].get(module, ()) if n.islower() and n not in spoken]

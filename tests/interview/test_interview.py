@@ -14,31 +14,33 @@ import gpulab as gl
 from gpulab.views.tables import Table
 from gpulab_course.content.n17_interview import figures
 from gpulab_course.teach.interview import again
-from gpulab_course.teach.interview.cards import KINDS, Card, Drawn, Found, Outcome, Part
+from gpulab_course.teach.interview.cards import KINDS, Card, CardQuestion, DrawnCard, FoundValue, Outcome
 from gpulab_course.teach.interview.talk import Interview
 from gpulab_course.teach.store import store
 
 MONDAY = date(2026, 3, 2)
 
 
-def small(rng: Random) -> Drawn:
+def small(rng: Random) -> DrawnCard:
     n = rng.choice([20, 40])
     table = Table("seen", ("what", "value"), (("n", str(n)),))
 
     def judged(code: str) -> Outcome:
         return Outcome(float("right" in code), "right" in code, "read", "judged here")
 
-    return Drawn(
+    return DrawnCard(
         parts=(
-            Part(
+            CardQuestion(
                 question=f"Twice {n}?",
                 unit="blocks",
                 near=1.0,
                 table=table,
-                measure=lambda: Found(2 * n, "arithmetic", "So it is."),
+                measure=lambda: FoundValue(2 * n, "arithmetic", "So it is."),
             ),
-            Part(question="And red?", measure=lambda: Found("red", "seen"), choices=("red", "blue")),
-            Part(question="A kernel?", judge=judged, code="start"),
+            CardQuestion(
+                question="And red?", measure=lambda: FoundValue("red", "seen"), choices=("red", "blue")
+            ),
+            CardQuestion(question="A kernel?", judge=judged, code="start"),
         ),
         points=("doubled it", "said the unit"),
         sentence="Twice as many.",
@@ -70,7 +72,7 @@ class TestTalk:
 
     def test_a_lucky_guess_comes_back(self) -> None:
         answered(talk(), sure=False)
-        assert again.history(CARD.key).due == MONDAY + timedelta(days=1)
+        assert again.load_history(CARD.key).due == MONDAY + timedelta(days=1)
 
     def test_a_scorecard_is_kept_as_json(self, tmp_path: Path) -> None:
         interview_ = answered(talk())
@@ -87,20 +89,20 @@ class TestAgain:
         day = MONDAY
         waits = []
         answered(talk(today=day), right=False)
-        while (due := again.history(CARD.key).due) is not None:
+        while (due := again.load_history(CARD.key).due) is not None:
             waits.append((due - day).days)
-            assert again.due([CARD.key], due - timedelta(days=1)) == []
-            assert again.due([CARD.key], due) == [CARD.key]
+            assert again.list_due_keys([CARD.key], due - timedelta(days=1)) == []
+            assert again.list_due_keys([CARD.key], due) == [CARD.key]
             day = due
             answered(talk(today=day))
         assert waits == [1, 3, 7]
-        assert again.history(CARD.key).met == 4
+        assert again.load_history(CARD.key).met == 4
 
     def test_a_second_miss_starts_again(self) -> None:
         answered(talk(), right=False)
         answered(talk(today=MONDAY + timedelta(days=1)))
         answered(talk(today=MONDAY + timedelta(days=4)), right=False)
-        assert again.history(CARD.key).due == MONDAY + timedelta(days=5)
+        assert again.load_history(CARD.key).due == MONDAY + timedelta(days=5)
 
     @pytest.mark.parametrize(
         "damaged",
@@ -117,10 +119,10 @@ class TestAgain:
     )
     def test_damaged_records_are_put_aside(self, damaged: object) -> None:
         store().put(again.SECTION, CARD.key, damaged)
-        assert again.history(CARD.key).met == 0
+        assert again.load_history(CARD.key).met == 0
         answered(talk())
-        assert again.history(CARD.key).met == 1
-        assert store().get(again.ASIDE, CARD.key) == [damaged]
+        assert again.load_history(CARD.key).met == 1
+        assert store().get(again.DAMAGED_SECTION, CARD.key) == [damaged]
 
 
 class TestOpening:

@@ -16,9 +16,16 @@ from gpulab.views.tables import Table
 from gpulab_course import api, folders
 from gpulab_course.teach import page
 from gpulab_course.teach.interview import again, form, opening
-from gpulab_course.teach.interview.cards import Card, Drawn, Found, Outcome, Part, merit
+from gpulab_course.teach.interview.cards import (
+    Card,
+    CardQuestion,
+    DrawnCard,
+    FoundValue,
+    Outcome,
+    rate_answer,
+)
 from gpulab_course.teach.interview.numbers import read_answer
-from gpulab_course.teach.interview.scorecard import CardResult, PartResult, Scorecard, calibration
+from gpulab_course.teach.interview.scorecard import CardResult, PartResult, Scorecard, compute_calibration
 from gpulab_course.teach.interview.talk import Interview
 from gpulab_course.teach.store import store
 from virtualgpu.errors import GpulabError
@@ -35,17 +42,19 @@ def judged(code: str) -> Outcome:
     return Outcome(float("right" in code), "right" in code, "read", "judged here")
 
 
-def drawn(rng: Random) -> Drawn:
-    def interview_() -> Found:
-        return Found(40, Provenance("modelled", "virtual T4"), "So `it` is.", TRUTH, "the <code>")
+def drawn(rng: Random) -> DrawnCard:
+    def interview_() -> FoundValue:
+        return FoundValue(40, Provenance("modelled", "virtual T4"), "So `it` is.", TRUTH, "the <code>")
 
-    return Drawn(
+    return DrawnCard(
         parts=(
-            Part(
+            CardQuestion(
                 question="How `many`?", measure=interview_, unit="blocks", near=1.5, table=SEEN, code="int x;"
             ),
-            Part(question="Which?", measure=lambda: Found("red", "seen"), choices=("red", "blue")),
-            Part(question="A kernel?", judge=judged, code="start"),
+            CardQuestion(
+                question="Which?", measure=lambda: FoundValue("red", "seen"), choices=("red", "blue")
+            ),
+            CardQuestion(question="A kernel?", judge=judged, code="start"),
         ),
         points=("one <thing>", "another", "a third"),
         sentence="Forty & no more.",
@@ -89,21 +98,21 @@ def answered(interview_: Interview, *values: Any, sure: bool = True) -> Intervie
 def test_the_merit_of_a_number_falls_with_its_factor(
     answer: Any, interview_: Any, near: float, worth: float, right: bool
 ) -> None:
-    assert merit(answer, interview_, near) == (pytest.approx(worth), right)
+    assert rate_answer(answer, interview_, near) == (pytest.approx(worth), right)
 
 
 def test_answers_are_validated_by_the_kind_of_part() -> None:
-    part = Part(question="?", choices=("red", "blue"))
+    part = CardQuestion(question="?", choices=("red", "blue"))
     assert [part.valid(value) for value in (1, 2, "blue")] == ["red", "blue", "blue"]
     for wrong in (0, 3, True, "green", None, 1.0):
         with pytest.raises(ValueError, match=r"is not one of the choices: red, blue\.$"):
             part.valid(wrong)
-    number = Part(question="?", unit="blocks")
+    number = CardQuestion(question="?", unit="blocks")
     assert [number.valid(value) for value in (3, 2.5, "1,5", "4 blocks")] == [3, 2.5, 1.5, 4]
     for wrong in (True, None, float("inf"), [1]):
         with pytest.raises(ValueError, match=r"is not a number, but this part needs one\.$"):
             number.valid(wrong)
-    kernel = Part(question="?", judge=judged)
+    kernel = CardQuestion(question="?", judge=judged)
     assert kernel.valid("code") == "code"
     for wrong in (7, " \n"):
         with pytest.raises(ValueError, match=r"^This part needs the source of a kernel: answer\(code\)\.$"):
@@ -121,7 +130,7 @@ def test_an_outcome_has_the_truth_and_the_distance() -> None:
     assert "10 times too high" in far.said
     choice = drawn(Random(1)).parts[1]
     assert (choice.outcome("blue").said, choice.outcome("blue").label) == ("red; you said blue.", "seen")
-    either = replace(choice, measure=lambda: Found("red", "seen", also=("blue",)))
+    either = replace(choice, measure=lambda: FoundValue("red", "seen", also=("blue",)))
     assert (either.outcome("blue").right, either.outcome("blue").merit) == (True, 1.0)
 
 
@@ -209,12 +218,12 @@ def test_the_text_of_a_card_shows_the_truth_only_after_the_answer() -> None:
 def test_the_interviewer_sees_the_truth_of_every_part_measured_once() -> None:
     measured: list[int] = []
 
-    def counted(rng: Random) -> Drawn:
+    def counted(rng: Random) -> DrawnCard:
         cards_ = drawn(rng)
         expected_parts = cards_.parts[0].measure
         assert expected_parts is not None
 
-        def measure() -> Found:
+        def measure() -> FoundValue:
             measured.append(1)
             return expected_parts()
 
@@ -280,9 +289,9 @@ def test_the_longest_overdue_comes_first() -> None:
         again.store_history(key, again.CardHistory(1, 0.0, 0, MONDAY + timedelta(days=days), {}))
     again.store_history("learned", again.CardHistory(2, 1.0, None, None, {}))
     keys = ["a", "b", "c", "d", "learned", "never"]
-    assert again.due(keys, MONDAY + timedelta(days=2)) == ["c", "a", "b"]
-    assert again.due(["a"], MONDAY + timedelta(days=1)) == []
-    assert list(again.all_cards()) == ["a", "b", "c", "d", "learned"]
+    assert again.list_due_keys(keys, MONDAY + timedelta(days=2)) == ["c", "a", "b"]
+    assert again.list_due_keys(["a"], MONDAY + timedelta(days=1)) == []
+    assert list(again.load_histories()) == ["a", "b", "c", "d", "learned"]
 
 
 # The scorecard
@@ -298,11 +307,11 @@ def scored(*parts: PartResult, ticked: int = 0, expected_parts: int = 2, key: st
 
 def test_bets_are_measured_by_brier() -> None:
     bets = [(True, True), (True, False), (False, True), (False, False)]
-    assert [calibration([part(right, sure)]) for right, sure in bets] == pytest.approx(
+    assert [compute_calibration([part(right, sure)]) for right, sure in bets] == pytest.approx(
         [0.99, 0.75, 0.19, 0.75]
     )
-    assert calibration([]) == 1.0
-    assert calibration([part(True, True), part(False, True)]) == pytest.approx(0.59)
+    assert compute_calibration([]) == 1.0
+    assert compute_calibration([part(True, True), part(False, True)]) == pytest.approx(0.59)
 
 
 def test_coverage_counts_parts_by_merit_and_points_by_ticks() -> None:
@@ -348,21 +357,21 @@ def no_widgets_left() -> Any:
 
 def test_the_page_shows_question_outcome_and_points() -> None:
     interview_ = talk()
-    page_ = form.page_of(interview_)
+    page_ = form.make_interview_page(interview_)
     assert "<p><b>How <code>many</code>?</b></p>" in page_
     assert "int x;</pre>" in page_
     assert "A strong answer says" not in page_
     interview_.answer(400)
-    page_ = form.page_of(interview_)
+    page_ = form.make_interview_page(interview_)
     assert "<b>✗</b> 40 blocks; you said 400 blocks" in page_
     assert "the &lt;code&gt;</pre>" in page_
     interview_.answer("red")
-    assert "<b>✓</b> red" in form.page_of(interview_)
+    assert "<b>✓</b> red" in form.make_interview_page(interview_)
     interview_.answer("right")
-    page_ = form.page_of(interview_)
+    page_ = form.make_interview_page(interview_)
     assert "<li>one &lt;thing&gt;</li>" in page_
     assert "Truth" not in page_
-    assert form.page_of(talk("interviewer")).count("<p>Truth: ") == 3
+    assert form.make_interview_page(talk("interviewer")).count("<p>Truth: ") == 3
 
 
 def hear(to: Any, **message: Any) -> None:
@@ -376,7 +385,7 @@ def answer_in(card: Any, value: str, sure: bool) -> None:
 
 def test_the_card_asks_shows_and_continues() -> None:
     interview_ = talk()
-    card = form.interview_form(interview_)
+    card = form.make_interview_form(interview_)
     question = card.state["question"]
     assert (question["question"], question["choices"], question["unit"]) == ("How `many`?", [], "blocks")
     assert card.state["steps"] == []
@@ -409,14 +418,14 @@ def test_the_card_asks_shows_and_continues() -> None:
     hear(card, next=True)
     assert (interview_.index, card.state["next"], card.state["scorecard"]) == (1, "", "")
     answered(interview_)
-    card = form.interview_form(interview_)
+    card = form.make_interview_form(interview_)
     assert "Scorecard, seed 7" in card.state["scorecard"]
     assert not any(step["truth"] for step in card.state["steps"])
 
 
 def test_a_second_press_does_not_answer_the_next_question() -> None:
     interview_ = talk()
-    card = form.interview_form(interview_)
+    card = form.make_interview_form(interview_)
     answer_in(card, "40", sure=True)
     key = card.state["question"]["key"]
     for _ in range(2):
@@ -429,7 +438,7 @@ def test_the_clock_adds_the_times_of_a_cards_questions(monkeypatch: pytest.Monke
     monkeypatch.setattr("gpulab_course.teach.interview.talk.time.monotonic", lambda: now[0])
     monkeypatch.setattr("gpulab_course.teach.interview.talk.time.time", lambda: 5000 + now[0])
     interview_ = talk()
-    card = form.interview_form(interview_)
+    card = form.make_interview_form(interview_)
     now[0] = 112.0
     answer_in(card, "40", sure=True)
     assert card.state["clock"] == {"elapsed_s": 12.0, "since_s": 5112.0}
@@ -445,7 +454,7 @@ def test_the_clock_adds_the_times_of_a_cards_questions(monkeypatch: pytest.Monke
 
 def test_a_card_with_open_questions_is_left_only_at_the_second_click() -> None:
     interview_ = talk()
-    card = form.interview_form(interview_)
+    card = form.make_interview_form(interview_)
     assert (card.state["next"], card.state["warning"]) == ("Next card", "")
     hear(card, next=True)
     assert interview_.index == 0
@@ -457,7 +466,7 @@ def test_a_card_with_open_questions_is_left_only_at_the_second_click() -> None:
 
 def test_the_interviewers_widget_shows_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     interview_ = talk("interviewer", cards=1)
-    card = form.interview_form(interview_)
+    card = form.make_interview_form(interview_)
     steps = card.state["steps"]
     assert [step["question"] for step in steps] == ["How `many`?", "Which?", "A kernel?"]
     assert all(step["truth"] for step in steps)
@@ -471,7 +480,7 @@ def test_the_interviewers_widget_shows_everything_at_once(monkeypatch: pytest.Mo
     answer_in(card, "400", sure=True)
     assert [step["said"][:9] for step in card.state["steps"]] == ["40 blocks", "", ""]
     assert interview_._repr_mimebundle_()["text/plain"] == str(interview_)
-    monkeypatch.setattr(page, "in_jupyter", lambda: True)
+    monkeypatch.setattr(page, "is_in_jupyter", lambda: True)
     assert interview_._repr_mimebundle_()["text/plain"] == repr(interview_)
 
 
@@ -483,7 +492,7 @@ def course(monkeypatch: pytest.MonkeyPatch) -> list[Card]:
     kinds: tuple[Any, ...] = ("estimate", "bug", "ladder")
     cards = [replace(CARD, key=f"{kind}-{n}", kind=kind) for kind in kinds for n in range(4)]
     folder = type("Folder", (), {"cards": tuple(cards)})()
-    monkeypatch.setattr(folders, "folders", lambda: [folder])
+    monkeypatch.setattr(folders, "list_folders", lambda: [folder])
     return cards
 
 
@@ -511,7 +520,7 @@ def test_due_cards_come_first_and_once(course: list[Card]) -> None:
 
     def opened(**more: Any) -> Interview:
         options: dict[str, Any] = {"kind": None, "seed": None, "cards": 6, "chair": "candidate", **more}
-        return opening.interview(course, today=lambda: MONDAY + timedelta(days=1), **options)
+        return opening.open_interview(course, today=lambda: MONDAY + timedelta(days=1), **options)
 
     interview_ = opened(cards=12)
     assert [card.key for card in interview_.cards][:2] == ["bug-1", "ladder-0"]

@@ -28,7 +28,7 @@ from gpulab_course.content.n17_interview.cards import (
     refutations,
 )
 from gpulab_course.content.n17_interview.cards.hidden import flawed, laid_out
-from gpulab_course.teach.interview import Card, Drawn, Part
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard
 from tests.interview import whiteboards
 from tools import sample
 
@@ -74,13 +74,13 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def devices_of(draw: Drawn) -> list[str]:
+def devices_of(draw: DrawnCard) -> list[str]:
     """The devices that its questions name, the first one first."""
     names = (draw.parameters.get(name) for name in ("device", "then", "old", "new"))
     return [name for name in names if isinstance(name, str)]
 
 
-def drawn_on(card: Card, device: str) -> Drawn:
+def drawn_on(card: Card, device: str) -> DrawnCard:
     """The card's first draw whose first device is this one, and that has only devices of `SHEETS`."""
     several = []
     for seed in range(200):
@@ -93,14 +93,14 @@ def drawn_on(card: Card, device: str) -> Drawn:
     return several[0]
 
 
-def measured(part: Part) -> Part:
+def measured(part: CardQuestion) -> CardQuestion:
     """The part, measured once."""
     assert part.measure is not None
     outcome = part.measure()
     return replace(part, measure=lambda: outcome)
 
 
-def right(part: Part, answer: Any) -> bool:
+def right(part: CardQuestion, answer: Any) -> bool:
     return part.outcome(part.valid(answer)).right
 
 
@@ -365,7 +365,7 @@ def test_every_card_distinguishes_the_mistake_from_the_answer() -> None:
 # Choices
 
 
-def wrong_choices(part: Part) -> list[str]:
+def wrong_choices(part: CardQuestion) -> list[str]:
     return [text for text in part.choices if not right(part, text)]
 
 
@@ -561,4 +561,4 @@ def test_an_experiment_on_occupancy_lowers_it() -> None:
     for device, unused in refutations._UNUSED_KIB.items():
         times = [refutations._measure_slowdown(device, kib).value for kib in unused]
         assert times[0] < 1.25 < times[1], device  # type: ignore[operator]
-    assert refutations._occupancy_claim(rng)[5]["device"] in refutations._UNUSED_KIB
+    assert refutations._draw_occupancy_claim(rng)[5]["device"] in refutations._UNUSED_KIB

@@ -94,9 +94,9 @@ def test_the_answer_for_comparison_is_wrong_more_often_than_right(path: Path) ->
 def test_choices_are_stored_in_the_order_in_which_they_are_shown(path: Path) -> None:
     for cell in code_cells(read(path)):
         match_ = re.search(r'gl\.predict\(\s*"([\w-]+)"', cell.source)
-        question = folders.prediction(match_[1]) if match_ else None
+        question = folders.find_prediction(match_[1]) if match_ else None
         if question and question.choices:
-            assert " / ".join(map(str, asking._with_fields(question, {}).choices)) in output_text(cell), (
+            assert " / ".join(map(str, asking._fill_question(question, {}).choices)) in output_text(cell), (
                 cell.id
             )
 
@@ -108,9 +108,9 @@ def test_a_fixed_position_is_right_no_more_often_than_by_chance() -> None:
         for cell in code_cells(read(path)):
             match_ = re.search(r'reveal\(\s*"([\w-]+)"', cell.source)
             result = _COMPARED.search(output_text(cell))
-            question = folders.prediction(match_[1]) if match_ else None
+            question = folders.find_prediction(match_[1]) if match_ else None
             if result and question and question.choices:
-                choices = [str(choice).casefold() for choice in asking._with_fields(question, {}).choices]
+                choices = [str(choice).casefold() for choice in asking._fill_question(question, {}).choices]
                 by_chance += 1 / len(choices)
                 for place in hits:
                     hits[place] += choices[place] == result["found"].casefold()

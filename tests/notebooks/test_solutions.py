@@ -17,7 +17,7 @@ import pytest
 
 import gpulab as gl
 from gpulab_course.content.cells import CHECK_CALL_PATTERN
-from gpulab_course.folders import exercises as all_exercises
+from gpulab_course.folders import list_exercises as all_exercises
 from tests.kernels import until_alive
 from tests.notebooks import compiling
 from tests.notebooks.course import NOTEBOOKS, exercises, output_text, read, solutions, with_solutions

@@ -73,7 +73,7 @@ def test_its_predictions_are_those_of_its_folder(subject: str) -> None:
     cells = [cell for notebook in subjects()[subject] for cell in code_cells(notebook)]
     names = [name for cell in cells for name in predicted_keys(cell.source)]
     assert len(set(names)) == len(names)
-    own = {key for f in folders.folders() if f.number == subject for key in f.predictions}
+    own = {key for f in folders.list_folders() if f.number == subject for key in f.predictions}
     assert set(names) == own
 
 
@@ -86,13 +86,15 @@ def test_exercises_have_check_hint_and_solution(path: Path) -> None:
 @pytest.mark.parametrize("subject", subjects())
 def test_its_exercises_are_those_of_its_folder(subject: str) -> None:
     names = [name for notebook in subjects()[subject] for name in exercises(notebook)]
-    assert sorted(names) == sorted(name for name in folders.exercises() if name.startswith(f"{subject}-"))
+    assert sorted(names) == sorted(
+        name for name in folders.list_exercises() if name.startswith(f"{subject}-")
+    )
 
 
 @pytest.mark.parametrize("subject", subjects())
 def test_its_quiz_is_the_one_of_its_folder(subject: str) -> None:
     code = "\n".join(cell.source for notebook in subjects()[subject] for cell in code_cells(notebook))
-    own = [f.topic for f in folders.folders() if f.number == subject and f.quiz]
+    own = [f.topic for f in folders.list_folders() if f.number == subject and f.quiz]
     assert sorted(re.findall(r'gl\.quiz\("(\w+)"\)', code)) == sorted(own)
 
 
@@ -103,7 +105,7 @@ def test_questions_in_the_text_have_folded_answers(path: Path) -> None:
 
 
 def test_every_folder_of_the_course_has_its_notebook() -> None:
-    assert {folder.number for folder in folders.folders()} <= {path.name[:2] for path in NOTEBOOKS}
+    assert {folder.number for folder in folders.list_folders()} <= {path.name[:2] for path in NOTEBOOKS}
 
 
 @each_notebook

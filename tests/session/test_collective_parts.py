@@ -404,7 +404,7 @@ def test_endless_and_malformed_schedules_are_refused(schedule: Any, message: str
 
 def test_buffers_are_allocated_for_simultaneous_sums_alone() -> None:
     """Two sums come into GPU 0 at a time; copies go directly to their chunks."""
-    with several.gpus(3) as machine:
+    with several.open_gpu_machine(3) as machine:
         run = runs.ScheduleRun(machine.cp, 3, [0, 64, 128])
 
         def blocks() -> list[int]:
@@ -433,7 +433,7 @@ def test_buffers_are_allocated_for_simultaneous_sums_alone() -> None:
 def test_neighbouring_chunks_are_one_message_unless_they_are_sliced() -> None:
     """Each byte is sent once, and other work of the GPUs delays neither message."""
     moves = [Move(0, 1, 0), Move(0, 1, 1), Move(0, 1, 2), Move(1, 0, 3)]
-    with several.gpus(2) as machine:
+    with several.open_gpu_machine(2) as machine:
         run = runs.ScheduleRun(machine.cp, 2, [0, 10, 31, 70, 100])
         own = make_input_arrays(2, 100)
         for slices, sizes in ((1, [4 * 70, 4 * 30]), (2, [20, 20, 40, 44, 76, 80, 60, 60])):

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import gpulab as gl
-from gpulab_course.teach.names import NameRow, everything
+from gpulab_course.teach.names import NameRow, load_name_rows
 from tests.notebooks.course import NOTEBOOKS, number, read, text
 
-ROWS = everything()
+ROWS = load_name_rows()
 
 
 def namespace() -> dict[str, Any]:

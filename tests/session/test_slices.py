@@ -26,9 +26,9 @@ def test_results_are_right_in_every_order_that_streams_allow(operation: Operatio
     chunks = 1 + max(move.chunk for step in steps for move in step)
     for order in several.RUN_MODES:
         for slices in (1, 4):
-            with several.gpus(3) as machine:
+            with several.open_gpu_machine(3) as machine:
                 run = runs.ScheduleRun(machine.cp, 3, bounds_of(209, chunks))
-                with several.tried(machine, order) as errors:
+                with several.run_in_order(machine, order) as errors:
                     for step in steps:
                         run.submit_step(step, slices)
                     run.wait()
@@ -38,9 +38,9 @@ def test_results_are_right_in_every_order_that_streams_allow(operation: Operatio
 
 def arrays_after(gpus: int, elements: int, order: Any, steps: list[tuple[list[Move], int]]) -> list[Any]:
     """Return the arrays of all GPUs after steps in so many slices each."""
-    with several.gpus(gpus) as machine:
+    with several.open_gpu_machine(gpus) as machine:
         run = runs.ScheduleRun(machine.cp, gpus, [0, elements])
-        with several.tried(machine, order) as errors:
+        with several.run_in_order(machine, order) as errors:
             for moves, slices in steps:
                 run.submit_step(moves, slices)
             run.wait()
@@ -67,9 +67,9 @@ def test_a_copy_waits_for_an_earlier_sum_into_the_same_chunk(order: Any) -> None
 def test_the_order_is_kept_over_several_operations() -> None:
     """Three all-reduces in a row: the sum, twice the sum, four times the sum."""
     _, steps = schedules.make_schedule("all-reduce", "ring", 2)
-    with several.gpus(2) as machine:
+    with several.open_gpu_machine(2) as machine:
         run = runs.ScheduleRun(machine.cp, 2, bounds_of(99, 2))
-        with several.tried(machine, "checked") as errors:
+        with several.run_in_order(machine, "checked") as errors:
             for step in 3 * steps:
                 run.submit_step(step, 3)
             run.wait()
@@ -82,7 +82,7 @@ def test_the_order_is_kept_over_several_operations() -> None:
 def test_copies_and_sums_overlap() -> None:
     """The next slice is copied while one is added, without a wait of the host in between."""
     _, steps = schedules.make_schedule("all-reduce", "ring", 2)
-    with several.gpus(2) as machine:
+    with several.open_gpu_machine(2) as machine:
         run = runs.ScheduleRun(machine.cp, 2, bounds_of(1 << 19, 2))
         recorder = machine.side.timeline_recorder()
         recorder.start()

@@ -19,7 +19,7 @@ import gpulab as gl
 from gpulab import _waiting as waiting
 from gpulab import cp, session
 from gpulab.lab.memory import hierarchy
-from gpulab_course.folders import exercise
+from gpulab_course.folders import find_exercise
 from gpulab_course.teach.judge.check import judge
 from gpulab_course.teach.judge.exercise import KernelExercise
 from tests.session.kernels import FOREVER
@@ -248,7 +248,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
 @pytest.mark.parametrize("name", ["00-saxpy", "07-race"])
 def test_a_check_begins_as_many_steps_as_it_announces(name: str, counted: dict[str, list[int]]) -> None:
     with session.on_device("virtual:A100"):
-        task = exercise(name)
+        task = find_exercise(name)
         reference: Any = task.reference  # type: ignore[union-attr]
         answer = task.source(reference) if isinstance(task, KernelExercise) else reference
         verdict = judge(task, answer)  # type: ignore[arg-type]

@@ -17,6 +17,6 @@ def predict(
     answer: Value | None = None,
 ) -> Prediction:
     """As `gpulab.predict`, of this question."""
-    prediction = asking._prediction(store().path, key)
+    prediction = asking._get_prediction(store().path, key)
     prediction.ask(PredictionQuestion(key, question, "", choices, unit, comparison=default), question)
     return prediction if answer is None else prediction.lock(answer)

@@ -62,26 +62,26 @@ ALL = {
     "turned": TURNED,
 }
 MATCHED = {
-    "out of bounds": (advice.out_of_bounds, {"stopped"}),
-    "of x": (advice.fault("out of bounds", "x"), {"stopped"}),
-    "of y": (advice.fault("out of bounds", "y"), set()),
-    "endless": (advice.endless, {"slow"}),
-    "any hazard": (advice.hazard(), {"race", "twice"}),
-    "RAW": (advice.hazard("RAW", "WAR"), {"race"}),
-    "in hazards": (advice.in_stage("hazards"), {"race", "twice"}),
-    "unchanged": (advice.unchanged, {"as before"}),
-    "partly unwritten": (advice.partly_unwritten, {"as before", "first", "hole"}),
-    "nearly": (advice.nearly, {"near"}),
-    "not finite": (advice.not_finite, {"nan"}),
-    "only the first": (advice.only_first, {"first"}),
-    "written twice": (advice.written_twice, {"twice"}),
-    "tail": (advice.tail_wrong, {"first", "last two"}),
-    "doubles": (advice.times(2), {"doubled"}),
-    "holds": (advice.holds(lambda m: m.wanted + m["add"]), {"added"}),
-    "transposed": (advice.transposed, {"turned"}),
-    "both": (advice.both(advice.partly_unwritten, advice.tail_wrong), {"first"}),
-    "either": (advice.either(advice.unchanged, advice.endless), {"as before", "slow"}),
-    "not": (advice.both(advice.hazard(), advice.not_(advice.written_twice)), {"race"}),
+    "out of bounds": (advice.is_out_of_bounds, {"stopped"}),
+    "of x": (advice.is_fault("out of bounds", "x"), {"stopped"}),
+    "of y": (advice.is_fault("out of bounds", "y"), set()),
+    "endless": (advice.is_endless, {"slow"}),
+    "any hazard": (advice.is_hazard(), {"race", "twice"}),
+    "RAW": (advice.is_hazard("RAW", "WAR"), {"race"}),
+    "in hazards": (advice.is_in_stage("hazards"), {"race", "twice"}),
+    "unchanged": (advice.is_unchanged, {"as before"}),
+    "partly unwritten": (advice.is_partly_unwritten, {"as before", "first", "hole"}),
+    "nearly": (advice.is_nearly_right, {"near"}),
+    "not finite": (advice.is_not_finite, {"nan"}),
+    "only the first": (advice.is_only_first_right, {"first"}),
+    "written twice": (advice.is_written_twice, {"twice"}),
+    "tail": (advice.is_tail_wrong, {"first", "last two"}),
+    "doubles": (advice.is_multiple(2), {"doubled"}),
+    "holds": (advice.is_result_of(lambda m: m.wanted + m["add"]), {"added"}),
+    "transposed": (advice.is_transposed, {"turned"}),
+    "both": (advice.match_all(advice.is_partly_unwritten, advice.is_tail_wrong), {"first"}),
+    "either": (advice.match_any(advice.is_unchanged, advice.is_endless), {"as before", "slow"}),
+    "not": (advice.match_all(advice.is_hazard(), advice.match_not(advice.is_written_twice)), {"race"}),
 }
 
 
@@ -94,14 +94,16 @@ def test_each_matcher_knows_its_failure_among_all(name: str) -> None:
 
 
 def test_general_advice_follows_the_exercises_own() -> None:
-    assert advice.advised((), TWICE) == "said. Each element must be written by only one thread."
-    assert advice.advised((), AS_BEFORE).startswith("said. Nothing was written")
-    assert advice.advised((), ADDED).startswith("said. The kernel adds to the initial contents of the output")
+    assert advice.add_advice((), TWICE) == "said. Each element must be written by only one thread."
+    assert advice.add_advice((), AS_BEFORE).startswith("said. Nothing was written")
+    assert advice.add_advice((), ADDED).startswith(
+        "said. The kernel adds to the initial contents of the output"
+    )
     given = mistake(WANTED + START, case=case(y=START))  # it is told what the output holds
-    assert advice.advised((), given) == "said."
-    own = (advice.Advice(advice.unchanged, "Store it."), advice.Advice(advice.unchanged, "Later."))
-    assert advice.advised(own, AS_BEFORE) == "said. Store it."
-    assert advice.advised(own, HOLE) == "said."
+    assert advice.add_advice((), given) == "said."
+    own = (advice.Advice(advice.is_unchanged, "Store it."), advice.Advice(advice.is_unchanged, "Later."))
+    assert advice.add_advice(own, AS_BEFORE) == "said. Store it."
+    assert advice.add_advice(own, HOLE) == "said."
 
 
 def test_advice_compares_within_a_tolerance() -> None:
@@ -114,20 +116,22 @@ def test_advice_compares_within_a_tolerance() -> None:
         ([0, 200, 1, np.inf], False),
         ([0, 200, np.nan, -np.inf], False),
     ):
-        assert advice.times(2)(mistake(result, expected=expected)) is close
-        assert advice.holds(lambda m: 2 * expected)(mistake(result, expected=expected)) is close
+        assert advice.is_multiple(2)(mistake(result, expected=expected)) is close
+        assert advice.is_result_of(lambda m: 2 * expected)(mistake(result, expected=expected)) is close
     for off, close in ((1 + 9e-5, True), (1 + 2e-4, False)):
-        assert advice.nearly(mistake(WANTED * np.float32(off))) is close
-    assert not advice.nearly(mistake([0, 1e-20], expected=np.zeros(2, np.float32))), "next to 0 all is far"
-    assert advice.nearly(mistake([np.nan], expected=np.array([np.nan], np.float32)))
-    assert not advice.times(2)(mistake([2], expected=np.ones(2, np.float32))), "of another shape"
+        assert advice.is_nearly_right(mistake(WANTED * np.float32(off))) is close
+    assert not advice.is_nearly_right(mistake([0, 1e-20], expected=np.zeros(2, np.float32))), (
+        "next to 0 all is far"
+    )
+    assert advice.is_nearly_right(mistake([np.nan], expected=np.array([np.nan], np.float32)))
+    assert not advice.is_multiple(2)(mistake([2], expected=np.ones(2, np.float32))), "of another shape"
 
 
 def test_additions_to_nan_get_no_advice() -> None:
     for garbage in (np.nan, np.inf):
         start = np.array([-3, garbage, -3, -3, -3, -3], np.float32)
-        assert advice.advised((), mistake(WANTED + start, start=start)) == "said."
-    assert "adds to the initial contents" not in advice.advised((), mistake(START, expected=np.zeros(6)))
+        assert advice.add_advice((), mistake(WANTED + start, start=start)) == "said."
+    assert "adds to the initial contents" not in advice.add_advice((), mistake(START, expected=np.zeros(6)))
 
 
 def test_near_additions_get_no_advice() -> None:
@@ -135,14 +139,18 @@ def test_near_additions_get_no_advice() -> None:
     expected = np.array([10**7, -(10**8), 10**9, 2**31 - 2], np.int32)
     with np.errstate(over="ignore"):
         added = expected + start  # the last wraps around, as it does on the device
-    assert "adds to the initial contents" in advice.advised(
+    assert "adds to the initial contents" in advice.add_advice(
         (), mistake(added, expected=expected, start=start)
     )
     for off in (1, -1):
-        assert advice.advised((), mistake(added + off, expected=expected, start=start)) == "said."
-    assert not advice.times(1)(mistake(added, expected=expected)), "integers are the same or they are not"
+        assert advice.add_advice((), mistake(added + off, expected=expected, start=start)) == "said."
+    assert not advice.is_multiple(1)(mistake(added, expected=expected)), (
+        "integers are the same or they are not"
+    )
     floats = np.array([1e6, -3e6], np.float32)
     before = np.array([900, -500], np.float32)
-    assert "adds to" in advice.advised((), mistake(floats + before, expected=floats, start=before))
-    assert advice.advised((), mistake(floats * np.float32(1.00001), expected=floats, start=before)) == "said."
-    assert advice.advised((), mistake([np.nan, np.nan], expected=floats, start=before)) == "said."
+    assert "adds to" in advice.add_advice((), mistake(floats + before, expected=floats, start=before))
+    assert (
+        advice.add_advice((), mistake(floats * np.float32(1.00001), expected=floats, start=before)) == "said."
+    )
+    assert advice.add_advice((), mistake([np.nan, np.nan], expected=floats, start=before)) == "said."

@@ -190,7 +190,7 @@ def test_all_answers_of_a_class(workdir: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_every_exercise_is_called_as_its_notebook_calls_it() -> None:
-    names = {name: answers.find_notebook_name(name) for name in folders.exercises()}
+    names = {name: answers.find_notebook_name(name) for name in folders.list_exercises()}
     assert not [name for name, verdict in names.items() if verdict == "answer"]
     assert names["00-blocks"] == "shape_for"
 
@@ -199,7 +199,7 @@ def test_an_unknown_exercise_names_those_of_the_notebook() -> None:
     with pytest.raises(ValueError, match="There is no exercise '05-nothing'") as error:
         answers.find_exercise("05-nothing")
     names = str(error.value).partition("Examples: ")[2].rstrip(".").split(", ")
-    assert names == [name for name in folders.exercises() if name.startswith("05-")]
+    assert names == [name for name in folders.list_exercises() if name.startswith("05-")]
 
 
 def test_an_answer_in_python_has_the_notebooks_name_or_answer() -> None:

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab_course.teach.judge.compare import Near, first_wrong, mismatch, shown, values_of, wrong_elements
+from gpulab_course.teach.judge.compare import (
+    Near,
+    describe_first_wrong,
+    find_mismatch,
+    find_wrong_elements,
+    format_value,
+    get_expected_values,
+)
 
 F32 = np.float32
 
@@ -16,9 +23,9 @@ def test_floats_are_right_within_two_units_of_their_scale() -> None:
     eps = float(np.finfo(F32).eps)
     expected = np.array([1.0, 1.0, 1.0, -1.0, 0.0, 0.0], F32)
     result = np.array([1 + 2 * eps, 1 + 3 * eps, 1 - 2 * eps, -1 - 3 * eps, 2e-45, 5e-45], F32)
-    assert wrong_elements(result, expected).tolist() == [False, True, False, True, False, True]
+    assert find_wrong_elements(result, expected).tolist() == [False, True, False, True, False, True]
     near = Near(expected, 4.0, ulps=1)
-    assert wrong_elements(np.array([1 + 4 * eps, 1 + 5 * eps, 1, -1, 0, 1e-6], F32), near).tolist() == [
+    assert find_wrong_elements(np.array([1 + 4 * eps, 1 + 5 * eps, 1, -1, 0, 1e-6], F32), near).tolist() == [
         False,
         True,
         False,
@@ -26,21 +33,21 @@ def test_floats_are_right_within_two_units_of_their_scale() -> None:
         False,
         True,
     ]
-    assert values_of(near) is expected
-    assert values_of(expected) is expected
+    assert get_expected_values(near) is expected
+    assert get_expected_values(expected) is expected
 
 
 def test_halves_have_roundings_of_their_own_and_integers_none() -> None:
     half = np.array([1.0], np.float16)
-    assert not wrong_elements(half + np.float16(2**-9), half).any()
-    assert wrong_elements(half + np.float16(2**-8), half).all()
-    assert wrong_elements(np.array([1, 2]), np.array([1, 3])).tolist() == [False, True]
-    assert not wrong_elements(np.array([True]), np.array([1.0], F32)).any()
+    assert not find_wrong_elements(half + np.float16(2**-9), half).any()
+    assert find_wrong_elements(half + np.float16(2**-8), half).all()
+    assert find_wrong_elements(np.array([1, 2]), np.array([1, 3])).tolist() == [False, True]
+    assert not find_wrong_elements(np.array([True]), np.array([1.0], F32)).any()
     signalling = np.array([0x7FA00000], np.uint32).view(F32)
-    assert not wrong_elements(signalling, np.array([np.nan], F32)).any()
+    assert not find_wrong_elements(signalling, np.array([np.nan], F32)).any()
     result = np.array([np.inf, -np.inf, 3e38, np.inf], F32)
     expected = np.array([np.inf, np.inf, np.inf, 3e38], F32)
-    assert wrong_elements(result, expected).tolist() == [False, True, True, True]
+    assert find_wrong_elements(result, expected).tolist() == [False, True, True, True]
 
 
 @pytest.mark.parametrize(
@@ -59,30 +66,33 @@ def test_halves_have_roundings_of_their_own_and_integers_none() -> None:
 def test_the_first_wrong_element_is_named(result: Any, expected: Any, message: str) -> None:
     left = np.asarray(result)
     value = np.asarray(expected)
-    assert first_wrong("y", left, value, np.asarray(left != value)) == message
-    assert shown(np.uint8(200)) == "200"
+    assert describe_first_wrong("y", left, value, np.asarray(left != value)) == message
+    assert format_value(np.uint8(200)) == "200"
 
 
 def test_a_nan_of_other_bits_is_named_by_its_bits() -> None:
     nan = np.array([0x7FC00001], np.uint32).view(F32)
     expected = Near(np.array([np.nan], F32), 1.0, zero_bits=1)
-    wrong = wrong_elements(nan, expected)
+    wrong = find_wrong_elements(nan, expected)
     assert wrong.tolist() == [True]
-    assert first_wrong("y", nan, expected.values, wrong) == "y[0] is NaN with the bits 0x7fc00001"
-    assert first_wrong("y", np.ones(1, F32), expected.values, wrong) == "y[0] is 1, but it should be nan"
+    assert describe_first_wrong("y", nan, expected.values, wrong) == "y[0] is NaN with the bits 0x7fc00001"
+    assert (
+        describe_first_wrong("y", np.ones(1, F32), expected.values, wrong)
+        == "y[0] is 1, but it should be nan"
+    )
 
 
 def test_exact_results_are_compared_by_their_bits() -> None:
     expected = np.array([0.0, 1.0, np.nan], np.float32)
     result = np.array([-0.0, 1.0, np.nan], np.float32)
-    assert wrong_elements(result, Near(expected, 1.0, ulps=0)).tolist() == [True, False, False]
-    assert not wrong_elements(result, Near(expected, 1.0)).any()
+    assert find_wrong_elements(result, Near(expected, 1.0, ulps=0)).tolist() == [True, False, False]
+    assert not find_wrong_elements(result, Near(expected, 1.0)).any()
     low = np.array([0.0, np.float32(1) + np.finfo(np.float32).eps, np.nan], np.float32)
-    assert wrong_elements(low, Near(expected, 1.0, ulps=2, zero_bits=1)).tolist() == [False, True, False]
-    assert not wrong_elements(low, Near(expected, 1.0, ulps=2)).any()
+    assert find_wrong_elements(low, Near(expected, 1.0, ulps=2, zero_bits=1)).tolist() == [False, True, False]
+    assert not find_wrong_elements(low, Near(expected, 1.0, ulps=2)).any()
     zeros = Near(np.array([0.0, -0.0, 1.0, -1.0], np.float32), 1.0, ulps=0)
     opposite = np.array([-0.0, 0.0, -1.0, -1.0], np.float32)
-    assert wrong_elements(opposite, zeros).tolist() == [True, True, True, False]
+    assert find_wrong_elements(opposite, zeros).tolist() == [True, True, True, False]
 
 
 def test_roundings_pass_and_a_lost_element_does_not() -> None:
@@ -90,24 +100,24 @@ def test_roundings_pass_and_a_lost_element_does_not() -> None:
     x = rng.standard_normal(100_000).astype(np.float32)
     exact = np.array([x.astype(np.float64).sum()])
     expected = Near(exact.astype(np.float32), np.abs(x).sum(dtype=np.float64), ulps=20)
-    assert not wrong_elements(np.array([x.sum()], np.float32), expected).any()
+    assert not find_wrong_elements(np.array([x.sum()], np.float32), expected).any()
     lost = x[x.argmax()]
-    assert wrong_elements(np.array([x.sum() - lost], np.float32), expected).any()
+    assert find_wrong_elements(np.array([x.sum() - lost], np.float32), expected).any()
 
 
 def test_nan_and_infinity_have_no_neighbours() -> None:
     expected = np.array([np.nan, np.inf, -np.inf, 0, 1], np.float32)
-    assert not wrong_elements(expected, expected).any()
+    assert not find_wrong_elements(expected, expected).any()
     for index, value in ((0, 0.0), (1, 3e38), (2, np.inf), (3, np.nan), (4, np.inf)):
         result = expected.copy()
         result[index] = value
-        assert wrong_elements(result, expected).tolist() == [k == index for k in range(5)]
+        assert find_wrong_elements(result, expected).tolist() == [k == index for k in range(5)]
 
 
 def test_arrays_that_cannot_be_compared_are_named() -> None:
     floats = np.array([1, 2.5], np.float32)
-    assert mismatch("y", floats, floats) == ""
-    assert mismatch("y", floats[:1], floats) == "y has the shape (1,), but it should be (2,)"
-    assert mismatch("y", np.array([1, 2]), floats) == "y has the dtype int64, but it should be float32"
-    assert wrong_elements(np.array([1, 2]), floats).tolist() == [False, True]
-    assert wrong_elements(np.array(["1", "2"]), floats).all()
+    assert find_mismatch("y", floats, floats) == ""
+    assert find_mismatch("y", floats[:1], floats) == "y has the shape (1,), but it should be (2,)"
+    assert find_mismatch("y", np.array([1, 2]), floats) == "y has the dtype int64, but it should be float32"
+    assert find_wrong_elements(np.array([1, 2]), floats).tolist() == [False, True]
+    assert find_wrong_elements(np.array(["1", "2"]), floats).all()

@@ -6,9 +6,14 @@ import contextlib
 from typing import Any
 
 from gpulab_course.teach.judge import Budget
-from gpulab_course.teach.judge.budget import complaint, passes
-from gpulab_course.teach.judge.python.counts import ProgramRecord, counted, scored
-from gpulab_course.teach.judge.python.flow import Flow, concurrent_kernels, flow, waiting_kernels
+from gpulab_course.teach.judge.budget import is_within_budget, make_complaint
+from gpulab_course.teach.judge.python.counts import ProgramRecord, make_score, read_counts
+from gpulab_course.teach.judge.python.flow import (
+    Flow,
+    count_concurrent_kernels,
+    count_waiting_kernels,
+    find_flow,
+)
 from gpulab_course.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import Activity, HostCall, Provenance, Synchronization, Timeline
 from virtualgpu.records.acts import Act, GraphLaunch, HostWait, Region, Work
@@ -98,7 +103,7 @@ def test_every_count_is_read_off_the_timeline() -> None:
         timeline(*ACTIVITIES, waits="ccwwws", calls="eemsmme"), 4, 77, memory(**USED), stream_id=CURRENT
     )
     record.flow = Flow(frozenset({1, 3, 4, 5, 6, 31, 34, 42}), 2)
-    assert counted(record) == {
+    assert read_counts(record) == {
         "launches": 9,
         "host_launches": 7,
         "graph_launches": 3,
@@ -165,17 +170,17 @@ def test_unordered_kernels_count_as_concurrent() -> None:
     behind = kernel(3, after=(1,))
     joined = kernel(4, after=(2, 3))
     every = [first, elsewhere, behind, joined]
-    assert concurrent_kernels(every, every) == 3  # all but the last, which waits for both
-    assert concurrent_kernels([first, behind], every) == 0  # in one stream
+    assert count_concurrent_kernels(every, every) == 3  # all but the last, which waits for both
+    assert count_concurrent_kernels([first, behind], every) == 0  # in one stream
     after = kernel(2, stream=OTHER, after=(1,))
-    assert concurrent_kernels([first, after], [first, after]) == 0
+    assert count_concurrent_kernels([first, after], [first, after]) == 0
     # An order that comes about by what is none of them counts, too.
     between = copy(2, "DtoD", 1, after=(1,))
     third = kernel(3, stream=OTHER, after=(2,))
-    assert concurrent_kernels([first, third], [first, between, third]) == 0
+    assert count_concurrent_kernels([first, third], [first, between, third]) == 0
     # What was given before it was watched orders nothing here.
     assert (
-        concurrent_kernels(
+        count_concurrent_kernels(
             [kernel(5, after=(1,)), kernel(6, stream=OTHER)], [kernel(5, after=(1,)), kernel(6)]
         )
         == 2
@@ -193,9 +198,9 @@ def test_kernels_are_delayed_by_other_streams_only() -> None:
         kernel(7, stream=OTHER, after=(6,)),
     ]
     kernels = [a for a in every if a.kind == "CONCURRENT_KERNEL"]
-    assert waiting_kernels(kernels, every, CURRENT) == 2
-    assert waiting_kernels(kernels, every, OTHER) == 2
-    assert waiting_kernels([a for a in kernels if a.correlation_id != 2], every, CURRENT) == 0
+    assert count_waiting_kernels(kernels, every, CURRENT) == 2
+    assert count_waiting_kernels(kernels, every, OTHER) == 2
+    assert count_waiting_kernels([a for a in kernels if a.correlation_id != 2], every, CURRENT) == 0
 
 
 # What a result rests on
@@ -212,7 +217,7 @@ def work(number: int, reads: Any = (), writes: Any = (), atomics: Any = ()) -> W
 
 
 def rests(acts: list[Act], *places: int) -> tuple[set[int], int]:
-    result = flow(acts, [at(place) for place in places])
+    result = find_flow(acts, [at(place) for place in places])
     return set(result.numbers), result.graph_launches
 
 
@@ -255,12 +260,12 @@ def test_graphs_count_where_the_result_rests_on_a_node() -> None:
 
 def test_a_score_has_the_figures_of_all_three() -> None:
     def of(item: Budget, naive: dict[str, int] | None = None) -> Any:
-        return scored(item, {"waits": 3}, {"waits": 1}, naive)
+        return make_score(item, {"waits": 3}, {"waits": 1}, naive)
 
     score = of(Budget("waits"), {"waits": 9})
     assert (score.yours, score.reference, score.naive) == (3, 1, 9)
-    assert not passes(Budget("waits"), score)
-    message = complaint(Budget("waits", "Wait once."), score)
+    assert not is_within_budget(Budget("waits"), score)
+    message = make_complaint(Budget("waits", "Wait once."), score)
     assert message.endswith("and 1 is allowed (reference 1). Wait once.")
     kinds: tuple[Any, ...] = ({}, {"most": 2}, {"most": 0}, {"least": 1}, {"least_share": 0.5})
     assert [of(Budget("waits", **kind)).golf for kind in kinds] == [True, True, False, False, False]

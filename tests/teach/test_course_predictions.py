@@ -9,15 +9,15 @@ from string import Formatter
 
 from gpulab_course import folders
 from gpulab_course.teach.predictions import Prediction, asking
-from gpulab_course.teach.predictions.asking import filled
+from gpulab_course.teach.predictions.asking import fill_fields
 from gpulab_course.teach.predictions.numbers import read_number
 from gpulab_course.teach.store import store
 
-ALL = tuple(folders.predictions().values())
+ALL = tuple(folders.list_predictions().values())
 
 
 def test_keys_belong_to_their_notebook() -> None:
-    for folder in folders.folders():
+    for folder in folders.list_folders():
         assert all(re.fullmatch(rf"{folder.number}-[a-z0-9][a-z0-9-]*", key) for key in folder.predictions)
 
 
@@ -27,14 +27,14 @@ def test_question_and_reason_are_sentences() -> None:
         assert question.because.endswith("."), question.key
         for text in (question.question, question.because):
             fields = {name: 1 for _, name, _, _ in Formatter().parse(text) if name}
-            assert "{" not in filled(text, fields, question.key)
+            assert "{" not in fill_fields(text, fields, question.key)
             assert text.count("`") % 2 == 0, question.key
 
 
 def test_the_order_of_choices_follows_from_the_key_and_keeps_stored_answers() -> None:
     for asked in (question for question in ALL if question.choices):
-        displayed = asking._with_fields(asked, {})
-        reversed_ = asking._with_fields(replace(asked, choices=asked.choices[::-1]), {})
+        displayed = asking._fill_question(asked, {})
+        reversed_ = asking._fill_question(replace(asked, choices=asked.choices[::-1]), {})
         assert displayed.choices == reversed_.choices, "not from the position at which a choice is written"
         assert sorted(map(str, displayed.choices)) == sorted(map(str, asked.choices))
         store().put("predictions", asked.key, {"value": asked.choices[0], "sure": True})
@@ -45,12 +45,12 @@ def test_the_order_of_choices_follows_from_the_key_and_keeps_stored_answers() ->
 
 def test_a_scale_stays_a_scale_upwards_or_downwards() -> None:
     scale = ("less than 2 times", "2 to 10 times", "more than 10 times")
-    displayed = {asking._ordered_choices(f"00-{n}", (scale[1], scale[2], scale[0])) for n in range(20)}
+    displayed = {asking._order_choices(f"00-{n}", (scale[1], scale[2], scale[0])) for n in range(20)}
     assert displayed == {scale, scale[::-1]}
 
 
 def test_tempting_answers_occur_at_every_position() -> None:
-    asked = [asking._with_fields(question, {}) for question in ALL if len(question.choices) == 3]
+    asked = [asking._fill_question(question, {}) for question in ALL if len(question.choices) == 3]
     places = Counter(
         question.choices.index(question.comparison)
         for question in asked

@@ -16,12 +16,12 @@ F32 = np.float32
 
 def test_costs_are_counted_with_any_set_of_blocks() -> None:
     for only in ((64, 1, 1), (3, 1, 1)):
-        assert [block for _, block in draw.cost_launches(10, [only], np.random.default_rng(0))] == [
+        assert [block for _, block in draw.draw_cost_launches(10, [only], np.random.default_rng(0))] == [
             only,
             only,
         ]
     pair = [(64, 1, 1), (64, 1, 1), (96, 1, 1)]
-    blocks = {block for _, block in draw.cost_launches(10, pair, np.random.default_rng(0))}
+    blocks = {block for _, block in draw.draw_cost_launches(10, pair, np.random.default_rng(0))}
     assert blocks == {pair[0], pair[2]}
 
 
@@ -42,7 +42,7 @@ def test_integers_are_of_their_kind() -> None:
 def test_sizes_include_the_usual_edge_cases(seed: int) -> None:
     rng = np.random.default_rng(seed)
     at_once = 20_480
-    numbers, *sizes = draw.lengths(rng, at_once)
+    numbers, *sizes = draw.draw_lengths(rng, at_once)
     assert numbers((96, 1, 1)) == 384
     assert {0, 1, 31, 32, 33, 100_000} <= set(sizes)
     powers = {size for size in sizes if size > 33 and not size & (size - 1)}
@@ -50,9 +50,9 @@ def test_sizes_include_the_usual_edge_cases(seed: int) -> None:
     assert all({size - 1, size + 1} <= set(sizes) for size in powers)
     assert {size % 4 for size in sizes} == {0, 1, 2, 3}
     assert 2 * at_once < max(size for size in sizes if size != 100_000) < 3 * at_once
-    assert 0 not in draw.some_lengths(rng, at_once)
+    assert 0 not in draw.draw_nonzero_lengths(rng, at_once)
 
-    wide, line, high, square, floats_, most = draw.planes(rng)
+    wide, line, high, square, floats_, most = draw.draw_plane_blocks(rng)
     assert (floats_, most) == ((1, 1, 1), (32, 32, 1))
     assert wide[0] >= 20 > high[0]
     assert high[1] >= 17 > wide[1]
@@ -60,7 +60,7 @@ def test_sizes_include_the_usual_edge_cases(seed: int) -> None:
     assert 32 < line[0] <= 64
     assert {z for _, _, z in (wide, line, high, square)} == {1}
 
-    tiles, *shapes = draw.matrices(rng, at_once)
+    tiles, *shapes = draw.draw_matrix_sizes(rng, at_once)
     assert tiles((32, 8, 1)) == (16, 96)
     assert {(1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (257, 65)} <= set(shapes)
     assert all(rows > 0 and columns > 0 for rows, columns in shapes)
@@ -111,18 +111,18 @@ def test_numbers_are_of_their_kind() -> None:
 
 
 def test_garbage_differs_from_launch_to_launch() -> None:
-    floats = [draw.garbage(seed, (500,), F32) for seed in range(6)]
+    floats = [draw.draw_garbage(seed, (500,), F32) for seed in range(6)]
     assert [bool(np.isnan(floats_).all()) for floats_ in floats] == [False, False, True] * 2
     assert 800 < floats[0].std() < 1200
     assert floats[0].tolist() != floats[1].tolist()
-    numbers = draw.garbage(2, (5000,), np.int64)
+    numbers = draw.draw_garbage(2, (5000,), np.int64)
     assert (numbers.dtype, numbers.min(), numbers.max()) == (np.int64, 1, 99)
 
 
 def test_every_size_is_tried_with_blocks_that_suit_it() -> None:
     blocks = [(n, 1, 1) for n in (256, 128, 96, 64, 32, 1)]
-    sizes = [draw.four_blocks, 0, 33, 34, 5000, 5001, 9000]
-    plan = draw.plan(sizes, blocks)
+    sizes = [draw.count_four_blocks, 0, 33, 34, 5000, 5001, 9000]
+    plan = draw.pair_sizes_with_blocks(sizes, blocks)
 
     def of(size: int) -> list[int]:
         return [block[0] for n, block in plan if n == size]
@@ -133,32 +133,42 @@ def test_every_size_is_tried_with_blocks_that_suit_it() -> None:
     assert of(5000) == [32, 256, 128, 96]  # a block of one thread would need more than 600
     assert of(5001) == [256]
     assert of(9000) == [128]
-    assert [size for size, _ in draw.plan([(70, 70), (80, 70)], blocks[:2])] == [(70, 70)] * 2 + [(80, 70)]
-    assert draw.plan([600, 601], [(1, 1, 1), (64, 1, 1)])[0] == (600, (1, 1, 1))
-    assert [block for size, block in draw.plan([601], [(1, 1, 1), (64, 1, 1)])] == [(64, 1, 1)]
-    assert [block for size, block in draw.plan([601], [(1, 1, 1)])] == [(1, 1, 1)]  # where none suits it
-    assert [size for size, _ in draw.plan([11, 10], blocks[:2], max_small=10)] == [11, 10, 10]
-    assert draw.six_tiles((32, 8, 1)) == (16, 96)
-    assert [draw.blocks_for(n, 32) for n in (0, 1, 32, 33, 64)] == [1, 1, 1, 2, 2]
+    assert [size for size, _ in draw.pair_sizes_with_blocks([(70, 70), (80, 70)], blocks[:2])] == [
+        (70, 70)
+    ] * 2 + [(80, 70)]
+    assert draw.pair_sizes_with_blocks([600, 601], [(1, 1, 1), (64, 1, 1)])[0] == (600, (1, 1, 1))
+    assert [block for size, block in draw.pair_sizes_with_blocks([601], [(1, 1, 1), (64, 1, 1)])] == [
+        (64, 1, 1)
+    ]
+    assert [block for size, block in draw.pair_sizes_with_blocks([601], [(1, 1, 1)])] == [
+        (1, 1, 1)
+    ]  # where none suits it
+    assert [size for size, _ in draw.pair_sizes_with_blocks([11, 10], blocks[:2], max_small=10)] == [
+        11,
+        10,
+        10,
+    ]
+    assert draw.measure_six_tiles((32, 8, 1)) == (16, 96)
+    assert [draw.count_blocks(n, 32) for n in (0, 1, 32, 33, 64)] == [1, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_shapes_of_blocks_and_costly_launches_are_within_bounds(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    floats_, two, short, odd, counts, single, most = (block[0] for block in draw.lines(rng))
+    floats_, two, short, odd, counts, single, most = (block[0] for block in draw.draw_line_blocks(rng))
     assert (odd, single, most) == (33, 1, 1024)
     assert 65 <= floats_ < 240 < two < 640
     assert short % 32 == 31
     assert 63 <= short <= 191
     assert 2 <= counts < 31
-    warps = [block[0] // 32 for block in draw.whole_warps(rng)]
+    warps = [block[0] // 32 for block in draw.draw_warp_blocks(rng)]
     assert {1, 2, 32} < set(warps)
     for n, low, high in zip(warps, (3, 6, 12), (6, 12, 25), strict=False):
         assert low <= n < high
-    assert {block[0] % 128 for block in draw.whole_warps(rng, 4)} == {0}
-    assert min(block[0] for block in draw.whole_warps(rng, 4)) == 128
-    blocks = [*draw.planes(rng), (32, 2, 1), (19, 3, 1), (47, 1, 1), (20, 3, 1)]
-    (small, first), (large, second) = draw.cost_launches(10_000, blocks, np.random.default_rng(seed))
+    assert {block[0] % 128 for block in draw.draw_warp_blocks(rng, 4)} == {0}
+    assert min(block[0] for block in draw.draw_warp_blocks(rng, 4)) == 128
+    blocks = [*draw.draw_plane_blocks(rng), (32, 2, 1), (19, 3, 1), (47, 1, 1), (20, 3, 1)]
+    (small, first), (large, second) = draw.draw_cost_launches(10_000, blocks, np.random.default_rng(seed))
     assert 1500 <= small <= 4001
     assert 11_000 <= large <= 15_001
     assert small % 2 == large % 2 == 1
@@ -167,10 +177,10 @@ def test_shapes_of_blocks_and_costly_launches_are_within_bounds(seed: int) -> No
         assert prod(block) >= 48
     assert prod(first) % 32
     assert first != second
-    (sides, _), (wide, _) = draw.cost_launches((100, 200), blocks, np.random.default_rng(seed))
+    (sides, _), (wide, _) = draw.draw_cost_launches((100, 200), blocks, np.random.default_rng(seed))
     assert 40 <= sides[0] <= 81
     assert 80 <= sides[1] <= 161
     assert 110 <= wide[0] <= 151
     assert 220 <= wide[1] <= 301
-    only = draw.cost_launches(100, [(8, 1, 1)], np.random.default_rng(seed))
+    only = draw.draw_cost_launches(100, [(8, 1, 1)], np.random.default_rng(seed))
     assert [block for _, block in only] == [(8, 1, 1)] * 2

@@ -11,7 +11,14 @@ import pytest
 
 from gpulab_course.teach.judge import Budget, Case, PythonExercise, scores
 from gpulab_course.teach.judge import check as checking
-from gpulab_course.teach.judge.budget import COUNTERS, Costs, Score, counting, passes, score
+from gpulab_course.teach.judge.budget import (
+    COUNTERS,
+    Costs,
+    Score,
+    choose_counters,
+    is_within_budget,
+    make_score,
+)
 from gpulab_course.teach.judge.exercise import KernelExercise, Mistake, Parameter
 from gpulab_course.teach.judge.verdict import StageResult, Verdict
 from gpulab_course.teach.store import store
@@ -84,7 +91,7 @@ def test_a_budget_has_a_limit_a_floor_or_both(limits: Any, limit: Any, floor: An
     assert (item.limit(100), item.floor(100)) == (limit, floor)
 
     def passes_with(yours: int) -> bool:
-        return passes(item, Score("sectors", "", yours, 100))
+        return is_within_budget(item, Score("sectors", "", yours, 100))
 
     if limit is not None:
         assert (passes_with(limit), passes_with(limit + 1)) == (True, False)
@@ -170,14 +177,14 @@ def test_every_counter_is_read_off_a_launch() -> None:
     none = COUNTERS["conflict_ways"][1](Costs(replace(COUNTED, accesses=()), stats))
     assert none == 0
     naive = Costs(replace(COUNTED, warp_instructions=900), stats)
-    result = score(Budget("warp_instructions"), Costs(COUNTED, stats), naive, naive)
+    result = make_score(Budget("warp_instructions"), Costs(COUNTED, stats), naive, naive)
     assert (result.yours, result.reference, result.naive) == (102, 900, 900)
 
 
 def test_caches_are_counted_cold_where_a_budget_names_them() -> None:
     cold = (("sectors", "dram_bytes"), ("l2_sectors",))
     for names, caches in (*((names, "cold") for names in cold), (("sectors",), ""), ((), "")):
-        assert counting(tuple(Budget(name) for name in names)) == Counters(caches)  # type: ignore[arg-type]
+        assert choose_counters(tuple(Budget(name) for name in names)) == Counters(caches)  # type: ignore[arg-type]
 
 
 # Comparison
@@ -246,7 +253,7 @@ def test_the_least_that_passed_is_kept_and_shown() -> None:
     assert best(keep(True, 6, 3)) == [5, 3]
     assert best(keep(False, 1, 1)) == [5, 3]
     assert best(keep(True, 1, 1, golf=False)) == [5, 3]
-    assert scores.best(EXERCISE) == {"a": 5, "b": 3}
+    assert scores.read_best_scores(EXERCISE) == {"a": 5, "b": 3}
     assert store().get("exercises", "demo-kept") is True
     assert store().get("scores", "demo-kept") == {"rules": 0, "best": {"a": 5, "b": 3}}
 
@@ -255,11 +262,11 @@ def test_scores_of_other_rules_or_another_form_are_dropped() -> None:
     ruled: Any = SimpleNamespace(exercise_id="demo-ruled", rules=2)
     for record in ({"rules": 1, "best": {"a": 1}}, {"rules": 2, "best": 3}, {"rules": 2}, [1], "x"):
         store().put("scores", "demo-ruled", record)
-        assert scores.best(ruled) == {}
+        assert scores.read_best_scores(ruled) == {}
         assert store().get("scores", "demo-ruled") is None
-    scores.keep(ruled, {"a": 4})
-    assert scores.best(ruled) == {"a": 4}
-    assert scores.best(SimpleNamespace(exercise_id="demo-none")) == {}  # type: ignore[arg-type]
+    scores.store_best_scores(ruled, {"a": 4})
+    assert scores.read_best_scores(ruled) == {"a": 4}
+    assert scores.read_best_scores(SimpleNamespace(exercise_id="demo-none")) == {}  # type: ignore[arg-type]
 
 
 def test_ctrl_c_during_the_check_of_a_kernel_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

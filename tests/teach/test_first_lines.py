@@ -7,12 +7,12 @@ import sys
 import pytest
 
 import gpulab as gl
-from gpulab_course.teach.first_lines import MAX_LINES, first_lines
+from gpulab_course.teach.first_lines import MAX_LINES, limit_printed_lines
 from gpulab_course.teach.judge.kernel import bench
 
 
 def test_an_incomplete_line_stays_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
-    with first_lines():
+    with limit_printed_lines():
         print("one\ntwo", end="")
     assert capsys.readouterr().out == "one\ntwo"
 
@@ -28,7 +28,7 @@ def test_an_incomplete_line_stays_unchanged(capsys: pytest.CaptureFixture[str]) 
 def test_the_first_twenty_lines_are_shown_and_the_others_counted(
     lines: int, left_out: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with first_lines():
+    with limit_printed_lines():
         assert sys.stdout.write("a\nb\n") == 4
         sys.stdout.write("".join(f"{n}\n" for n in range(2, 19)))
         for n in range(19, lines):
@@ -38,7 +38,7 @@ def test_the_first_twenty_lines_are_shown_and_the_others_counted(
 
 
 def test_an_error_restores_the_output(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError, match="x"), first_lines():
+    with pytest.raises(ValueError, match="x"), limit_printed_lines():
         raise ValueError("x")
     print("after")
     assert capsys.readouterr().out == "after\n"

@@ -53,7 +53,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.usefixtures("made_up")
 def test_a_new_folder_brings_its_exercise() -> None:
-    assert "97-answer" in folders.exercises()
+    assert "97-answer" in folders.list_exercises()
     assert repr(check("97-answer", 42)) == "97-answer: passed: that is it."
     assert repr(check("97-answer", 41)) == "97-answer: not yet: think again."
     assert progress().exercises["97-answer"]
@@ -70,14 +70,14 @@ def test_a_new_folder_brings_its_quiz() -> None:
 
 @pytest.mark.usefixtures("made_up")
 def test_a_new_folder_brings_its_kernels_to_those_compiled_in_advance() -> None:
-    assert folders.kernels()["n97_made_up/kernels/nothing.cu"] == KERNEL
+    assert folders.read_kernels()["n97_made_up/kernels/nothing.cu"] == KERNEL
     assert KERNEL in course_kernels()
 
 
 def test_a_folder_may_have_nothing_but_figures(made_up: Path) -> None:
     (made_up / "exercises.py").unlink()
     (made_up / "quiz.py").unlink()
-    (folder,) = [folder for folder in folders.folders() if folder.number == "97"]
+    (folder,) = [folder for folder in folders.list_folders() if folder.number == "97"]
     assert folder.exercises == {}
     assert folder.quiz is None
     with pytest.raises(UnknownExerciseError, match="no exercise '97-answer'"):
@@ -88,29 +88,29 @@ def test_one_exercise_loads_its_own_folder_alone(made_up: Path) -> None:
     (made_up / "exercises.py").write_text("raise RuntimeError('someone is editing this')")
     assert check("00-blocks", lambda n, i: (-(-n // i.max_threads_per_block), i.max_threads_per_block))
     with pytest.raises(RuntimeError, match="someone is editing this"):
-        folders.exercises()
+        folders.list_exercises()
 
 
 def test_exercises_are_named_after_their_notebook() -> None:
-    for folder in folders.folders():
+    for folder in folders.list_folders():
         assert all(name.startswith(f"{folder.number}-") for name in folder.exercises), folder.path.name
 
 
 def test_one_name_is_looked_up_in_its_folder_only() -> None:
-    for name, entry in list(folders.exercises().items())[:3]:
-        assert folders.exercise(name) is entry
-    for key, question in list(folders.predictions().items())[:3]:
-        assert folders.prediction(key) is question
+    for name, entry in list(folders.list_exercises().items())[:3]:
+        assert folders.find_exercise(name) is entry
+    for key, question in list(folders.list_predictions().items())[:3]:
+        assert folders.find_prediction(key) is question
     for nothing in ("", "00", "00-nothing", "99-saxpy"):
-        assert folders.exercise(nothing) is None
-        assert folders.prediction(nothing) is None
+        assert folders.find_exercise(nothing) is None
+        assert folders.find_prediction(nothing) is None
 
 
 def test_every_folder_is_a_package_so_that_it_is_installed() -> None:
-    assert all((folder.path / "__init__.py").is_file() for folder in folders.folders())
+    assert all((folder.path / "__init__.py").is_file() for folder in folders.list_folders())
 
 
 def test_notebooks_come_in_order_and_topics_once() -> None:
-    entry = folders.folders()
+    entry = folders.list_folders()
     assert [folder.number for folder in entry] == sorted({folder.number for folder in entry})
     assert len({folder.topic for folder in entry}) == len(entry)

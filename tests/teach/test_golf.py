@@ -171,7 +171,7 @@ def play(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 def test_a_score_is_entered_with_an_answer_that_passes_and_beats_the_last(
     workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    best = folders.exercise("05-copy4")
+    best = folders.find_exercise("05-copy4")
     good = best.source(best.reference)  # type: ignore[union-attr]
     (workdir / "good.cu").write_text(good)
     (workdir / "wrong.cu").write_text(_ONE_BY_ONE)
@@ -193,7 +193,7 @@ def test_a_score_is_entered_with_an_answer_that_passes_and_beats_the_last(
 
 
 def test_entries_are_verified_by_judging_again(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    exercise = folders.exercise("05-copy4")
+    exercise = folders.find_exercise("05-copy4")
     (workdir / "answers").mkdir()
     (workdir / "answers" / "a.cu").write_text(exercise.source(exercise.reference))  # type: ignore[union-attr]
     assert play(capsys, "05-copy4", "answers/a.cu", "--name", "Ada")[0] == 0

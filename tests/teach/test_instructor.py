@@ -51,9 +51,9 @@ def test_every_notebook_has_an_instructors_page_without_gaps(number: str) -> Non
 
 def test_every_question_of_the_course_is_on_a_page() -> None:
     text_ = "\n".join(instructor.make_page(number) for number in instructor.find_notebooks())
-    names = [*folders.exercises(), *folders.predictions()]
+    names = [*folders.list_exercises(), *folders.list_predictions()]
     assert not [name for name in names if name not in text_]
-    questions = [question for _, questions in folders.quizzes().values() for question in questions]
+    questions = [question for _, questions in folders.list_quizzes().values() for question in questions]
     assert not [question.text for question in questions if question.text not in text_]
     for question in questions:
         if isinstance(question, Question):
@@ -83,7 +83,7 @@ def test_either_a_notebook_or_all(arguments: list[str], capsys: pytest.CaptureFi
 
 def test_mistakes_are_those_of_the_notebooks_exercises() -> None:
     sections = instructor._list_mistake_lines("00")
-    assert set(sections) <= set(folders.exercises())
+    assert set(sections) <= set(folders.list_exercises())
     assert {name[:2] for name in sections} == {"00"}
     assert any(" (fails in *" in line for line in sections["00-saxpy"])
     assert not any("fails in" in line for line in sections["00-blocks"])

@@ -28,7 +28,7 @@ from gpulab_course.teach.judge import (
     call,
     draw,
 )
-from gpulab_course.teach.judge.budget import passes
+from gpulab_course.teach.judge.budget import is_within_budget
 from gpulab_course.teach.judge.check import UnknownExerciseError, judge
 from gpulab_course.teach.judge.kernel import bench
 from virtualgpu.compile import nvrtc
@@ -41,7 +41,7 @@ LAST_BLOCK = """extern "C" __global__ void last_block(int* out, int n) {
 
 
 def last_block_case(data: Draw, n: int, block: Any) -> Case:
-    blocks = draw.blocks_for(n, block[0])
+    blocks = draw.count_blocks(n, block[0])
     return Case(blocks, {"n": n, "out": np.zeros(1, np.int32)}, {"out": np.array([blocks - 1], np.int32)})
 
 
@@ -82,7 +82,7 @@ def test_a_race_is_not_accepted_even_where_the_result_is_right() -> None:
 @needs_nvrtc
 def test_the_garbage_of_an_output_cannot_be_relied_on() -> None:
     def case(data: Draw, n: int, block: Any) -> Case:
-        return Case(draw.blocks_for(n, block[0]), {"n": n}, {"out": np.arange(n, dtype=np.int32)})
+        return Case(draw.count_blocks(n, block[0]), {"n": n}, {"out": np.arange(n, dtype=np.int32)})
 
     exercise = FromText("demo", "Demo", "last_block", "int* out, int n", case, "-")
     body = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) atomicAdd(&out[i], i);"
@@ -94,7 +94,7 @@ def test_the_garbage_of_an_output_cannot_be_relied_on() -> None:
 @needs_nvrtc
 def test_a_byte_order_mark_is_removed_and_other_foreign_characters_are_named() -> None:
     code = 'extern "C" __global__ void last_block(int* out, int n) { out[0] = n; }'
-    assert bench.read(ORDERED, "\ufeff" + code).code == code
+    assert bench.read_kernel_answer(ORDERED, "\ufeff" + code).code == code
     for letter, name in (("\u00a0", "NO-BREAK SPACE"), ("\u2013", "EN DASH")):
         verdict = judge(ORDERED, code.replace("= n", f"={letter}n"))
         assert f"U+{ord(letter):04X} ({name}) is not a character of C++. Type it again." in verdict.message
@@ -327,7 +327,7 @@ FRUGAL = TWICE.format(ELEMENT.format("x[i % 256]"))
 
 def twice_all(data: Draw, n: int, block: Any) -> Case:
     x = np.resize(data.floats(256), n)  # 256 numbers, again and again
-    return Case(draw.blocks_for(n, block[0]), {"x": x, "n": n}, {"y": 2 * x})
+    return Case(draw.count_blocks(n, block[0]), {"x": x, "n": n}, {"y": 2 * x})
 
 
 class Frugal(KernelExercise):
@@ -368,7 +368,9 @@ def test_a_budget_catches_what_exceeds_it_alone(case: str) -> None:
     verdict = judge(exercise, TWICE.format(SPENDTHRIFTS[case]))
     assert verdict.failed_stage == "budget", str(verdict)
     counters = {
-        item.counter for item, score in zip(budgets, verdict.scores, strict=True) if not passes(item, score)
+        item.counter
+        for item, score in zip(budgets, verdict.scores, strict=True)
+        if not is_within_budget(item, score)
     }
     assert counters == {case.split()[0]}
     assert judge(exercise, FRUGAL)

@@ -24,10 +24,10 @@ from gpulab_course.teach.judge import (
     PythonExercise,
 )
 from gpulab_course.teach.judge.python import apart
-from gpulab_course.teach.judge.python.answer import seed_of_answer
+from gpulab_course.teach.judge.python.answer import make_answer_seed
 from gpulab_course.teach.judge.python.counts import COUNTS
 from gpulab_course.teach.judge.python.performed import Task, perform
-from gpulab_course.teach.judge.python.programs import advised, judge_program
+from gpulab_course.teach.judge.python.programs import add_advice, judge_program
 from gpulab_course.teach.judge.verdict import StageResult, Verdict
 
 ZERO = dict.fromkeys(COUNTS, 0)
@@ -186,11 +186,11 @@ def test_advice_is_given_for_the_words_of_a_failure() -> None:
     exercise = replace(
         DOUBLE, advice=(("shape", "Look at its shape."), ("result", "Look."), ("res", "Never."))
     )
-    assert advised(exercise, "the result is bad ") == "the result is bad. Look."
-    assert advised(exercise, "Is its shape right?") == "Is its shape right? Look at its shape."
-    assert advised(exercise, "result!") == "result! Look."
-    assert advised(exercise, "result.") == "result. Look."
-    assert advised(exercise, "nothing") == "nothing"
+    assert add_advice(exercise, "the result is bad ") == "the result is bad. Look."
+    assert add_advice(exercise, "Is its shape right?") == "Is its shape right? Look at its shape."
+    assert add_advice(exercise, "result!") == "result! Look."
+    assert add_advice(exercise, "result.") == "result. Look."
+    assert add_advice(exercise, "nothing") == "nothing"
     assert judged(wrong_if(lambda task: True), exercise).message.endswith("differ). Look.")
 
 
@@ -413,10 +413,10 @@ def test_the_seed_is_of_the_text_and_not_of_its_layout() -> None:
     def two(x: Any) -> Any:
         return x + 2
 
-    first, second = (seed_of_answer(f, b"") for f in (one, two))
+    first, second = (make_answer_seed(f, b"") for f in (one, two))
     assert first != second
-    assert seed_of_answer(one, b"other bytes") == first
-    assert seed_of_answer(3, b"a") == seed_of_answer(4, b"a") != seed_of_answer(3, b"b")
+    assert make_answer_seed(one, b"other bytes") == first
+    assert make_answer_seed(3, b"a") == make_answer_seed(4, b"a") != make_answer_seed(3, b"b")
 
 
 # In a process of its own, and on a GPU as well

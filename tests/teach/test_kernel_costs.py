@@ -27,7 +27,7 @@ APART = (
 
 def copied(data: Draw, n: int, block: Any) -> Case:
     x = data.floats(n)
-    return Case(draw.blocks_for(n, block[0]), {"x": x, "n": n}, {"y": x})
+    return Case(draw.count_blocks(n, block[0]), {"x": x, "n": n}, {"y": x})
 
 
 class Copied(KernelExercise):
@@ -94,7 +94,7 @@ GROUPED = """extern "C" __global__ void copied(const float* x, float* y, int n) 
 
 @needs_nvrtc
 def test_only_using_the_value_of_an_absent_lane_is_wrong() -> None:
-    exercise = replace(EXERCISE, blocks=draw.whole_warps)
+    exercise = replace(EXERCISE, blocks=draw.draw_warp_blocks)
     assert judge(exercise, GROUPED.format("lane > 16 && other != 7"))
     verdict = judge(exercise, GROUPED.format("lane < 16 && other != i + 16"))
     assert verdict.failed_stage == "hazards", str(verdict)
@@ -104,14 +104,16 @@ def test_only_using_the_value_of_an_absent_lane_is_wrong() -> None:
 @needs_nvrtc
 def test_parameters_change_from_launch_to_launch() -> None:
     code = 'extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {'
-    verdict = judge(folders.exercises()["00-saxpy"], f"{code} {INDEX} if (i < n) y[i] += fabsf(a) * x[i]; }}")
+    verdict = judge(
+        folders.list_exercises()["00-saxpy"], f"{code} {INDEX} if (i < n) y[i] += fabsf(a) * x[i]; }}"
+    )
     assert verdict.failed_stage == "results", str(verdict)
 
 
 @needs_nvrtc
 def test_blocks_that_wait_are_tried_with_more_than_fit_at_once() -> None:
     """A number of its own instead of a ticket goes wrong where a block cannot begin, and there alone."""
-    scan = folders.exercises()["06-scan"]
+    scan = folders.list_exercises()["06-scan"]
     assert isinstance(scan, KernelExercise)
     code = scan.source(scan.reference).replace(
         "atomicAdd(state, 1)", "n < 9000 ? atomicAdd(state, 1) : blockIdx.x"

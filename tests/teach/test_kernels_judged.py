@@ -28,8 +28,8 @@ from gpulab_course.teach.judge import (
 from gpulab_course.teach.judge.budget import Costs
 from gpulab_course.teach.judge.exercise import Mistake, Unwritten
 from gpulab_course.teach.judge.kernel import bench, costs, stages
-from gpulab_course.teach.judge.kernel.bench import Bench, Fault, Run
-from gpulab_course.teach.judge.kernel.trial import Counted, Trial, labelled_case
+from gpulab_course.teach.judge.kernel.bench import Bench, KernelFault, LaunchOutcome
+from gpulab_course.teach.judge.kernel.trial import CountedLaunch, Trial, make_labelled_case
 from virtualgpu.errors import ArgumentWarning
 from virtualgpu.records import KernelSource
 
@@ -41,7 +41,7 @@ SIZES = (1, 40, 900, 5000, 5001, 20_000)
 
 def twice(data: Draw, n: int, block: Any) -> Case:
     x = data.floats(n)
-    return Case(draw.blocks_for(n, prod(block)), {"x": x, "n": n}, {"y": 2 * x})
+    return Case(draw.count_blocks(n, prod(block)), {"x": x, "n": n}, {"y": 2 * x})
 
 
 class Shipped(KernelExercise):
@@ -84,7 +84,7 @@ def test_other_values_than_the_kernel_are_refused(answer: Any, says: str) -> Non
     if isinstance(answer, KernelSource):
         answer = SimpleNamespace(name=answer.name, code=answer.code, options=())
     with pytest.raises(NotYet) as error:
-        bench.read(EXERCISE, answer)
+        bench.read_kernel_answer(EXERCISE, answer)
     assert str(error.value).startswith(says)
 
 
@@ -94,7 +94,7 @@ def says_of(error: Exception, code: str = CODE) -> str:
 
     place: Any = SimpleNamespace(stats=stats)
     with pytest.raises(NotYet) as error_:
-        bench.compiled(place, EXERCISE, KernelSource("twice", code))
+        bench.check_compiles(place, EXERCISE, KernelSource("twice", code))
     return str(error_.value)
 
 
@@ -180,8 +180,8 @@ def test_a_stopped_kernel_is_explained(error: Any, kind: str, says: str) -> None
         observe=lambda launch, what: raising(error),
         machine=SimpleNamespace(current_device=SimpleNamespace(watchdog_s=2.5)),
     )
-    case = labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1))
-    with pytest.raises(Fault) as stop:
+    case = make_labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1))
+    with pytest.raises(KernelFault) as stop:
         Bench(side, None)._observe(EXERCISE, case, None, None)  # type: ignore[arg-type]
     assert stop.value.kind == kind
     assert stop.value.message.startswith(says)
@@ -198,8 +198,8 @@ def test_an_access_to_an_empty_array_is_named() -> None:
         observe=lambda launch, kind: raising(Stopped("wrote to a null pointer")),
         machine=SimpleNamespace(current_device=SimpleNamespace(watchdog_s=2.5)),
     )
-    with pytest.raises(Fault, match="writes an element of an array that has no elements"):
-        Bench(side, None)._observe(EXERCISE, labelled_case(EXERCISE, Draw(1), 0, (64, 1, 1)), None, None)  # type: ignore[arg-type]
+    with pytest.raises(KernelFault, match="writes an element of an array that has no elements"):
+        Bench(side, None)._observe(EXERCISE, make_labelled_case(EXERCISE, Draw(1), 0, (64, 1, 1)), None, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,8 @@ def test_an_access_to_an_empty_array_is_named() -> None:
 )
 def test_other_parameters_are_refused_with_the_right_list(error: Exception, says: str) -> None:
     place = Bench(SimpleNamespace(observe=lambda launch, kind: raising(error)), None)
-    with pytest.raises(Fault) as stop:
-        place._observe(EXERCISE, labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1)), None, None)  # type: ignore[arg-type]
+    with pytest.raises(KernelFault) as stop:
+        place._observe(EXERCISE, make_labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1)), None, None)  # type: ignore[arg-type]
     assert stop.value.kind == "parameters"
     assert stop.value.message == f"{says}; keep the given list: twice(const float* x, float* y, int n)."
 
@@ -241,7 +241,9 @@ class Place:
     def stats(self, source: KernelSource) -> Any:
         return SimpleNamespace(local_bytes=0)
 
-    def run(self, exercise: Any, source: Any, case: Case, seed: int = 0, counting: Any = None) -> Run:
+    def run(
+        self, exercise: Any, source: Any, case: Case, seed: int = 0, counting: Any = None
+    ) -> LaunchOutcome:
         file = source.code.partition("// ")[2]
         if file not in ("", "TODO"):
             return run_of(case, *self.costs_of.get(file.removesuffix(".cu"), (100, 10)))
@@ -273,14 +275,14 @@ def counters(total: int = 100, longest: int = 10, lanes: float = 1.0) -> Any:
     )
 
 
-def run_of(case: Case, total: int = 100, longest: int = 10, **changes: Any) -> Run:
+def run_of(case: Case, total: int = 100, longest: int = 10, **changes: Any) -> LaunchOutcome:
     results: Any = {name: np.array(wanted) for name, wanted in case.wanted.items()}
     fields: dict[str, Any] = {
         "outputs": results,
         "start": {n: np.full_like(v, -7) for n, v in results.items()},
         "overwritten": (),
     }
-    return Run(**(fields | changes), counters=counters(total, longest))
+    return LaunchOutcome(**(fields | changes), counters=counters(total, longest))
 
 
 def clean(*hazards: Any, complete: bool = True, blocks: int | None = None) -> Any:
@@ -302,7 +304,7 @@ def test_each_launch_has_numbers_of_its_own() -> None:
 
 
 def test_every_kind_of_data_is_tried_in_two_launches() -> None:
-    cases = trial().data_cases()
+    cases = trial().make_data_cases()
     kinds = [case.label.partition("data with ")[2] for case in cases]
     assert kinds == [kind for kind in draw.KINDS[1:] for _ in range(2)]
     assert {case.size for case in cases[::2]} == {900}
@@ -312,7 +314,7 @@ def test_every_kind_of_data_is_tried_in_two_launches() -> None:
         x = data.whole(n)
         return Case(1, {"x": x, "n": n}, {"y": x})
 
-    numbers = trial(exercise=replace(EXERCISE, case=whole)).data_cases()
+    numbers = trial(exercise=replace(EXERCISE, case=whole)).make_data_cases()
     assert {case.label.partition("data with ")[2] for case in numbers} == {draw.DUPLICATES, draw.EXTREME}
 
 
@@ -328,7 +330,7 @@ def message(one: Trial, case: Case, seed: int = 0) -> str:
 
 
 def test_a_wrong_launch_is_explained() -> None:
-    hints = (Advice(advice.unchanged, "Write it."), Advice(advice.fault("endless"), "End it."))
+    hints = (Advice(advice.is_unchanged, "Write it."), Advice(advice.is_fault("endless"), "End it."))
     advised = replace(EXERCISE, advice=hints)
 
     def of(run: Any, seed: int = 0, **changes: Any) -> str:
@@ -341,7 +343,9 @@ def test_a_wrong_launch_is_explained() -> None:
     same = {"y": np.zeros(4, np.float32)}
     untouched = lambda case, seed: run_of(case, outputs=same, start=same)  # noqa: E731
     assert of(untouched).endswith("differ). Write it.")
-    assert of(untouched, source=KernelSource("twice", CODE + "// TODO")) == bench.unwritten().args[0]
+    assert (
+        of(untouched, source=KernelSource("twice", CODE + "// TODO")) == bench.make_unwritten_error().args[0]
+    )
     done = lambda case, seed: run_of(case, outputs=same)  # noqa: E731
     assert of(done, source=KernelSource("twice", CODE + "// TODO")).endswith("elements differ).")
     assert (
@@ -349,9 +353,10 @@ def test_a_wrong_launch_is_explained() -> None:
         == ": it writes to `x`, which it may only read."
     )
     assert (
-        of(lambda case, seed: raising(Fault("endless", "it does not end."))) == ": it does not end. End it."
+        of(lambda case, seed: raising(KernelFault("endless", "it does not end.")))
+        == ": it does not end. End it."
     )
-    assert of(lambda case, seed: raising(Fault("parameters", "all other."))) == "all other."
+    assert of(lambda case, seed: raising(KernelFault("parameters", "all other."))) == "all other."
 
 
 def test_a_result_that_depends_on_the_output_before_is_named() -> None:
@@ -394,12 +399,12 @@ def test_the_first_stage_that_fails_ends_it_but_a_budget() -> None:
     assert spent[0] == [LEFT] * 3 + [("failed", "bad."), ("passed", "even.")]
     assert judged(("budget", fails), ("hazards", says("never")))[0] == [LEFT] * 3 + [("failed", "bad."), LEFT]
     with pytest.raises(Unwritten):
-        judged(("results", lambda _: raising(bench.unwritten())))
+        judged(("results", lambda _: raising(bench.make_unwritten_error())))
 
 
 def test_hopeless_work_is_noticed() -> None:
     one = trial(Place(good=(100, 10)))
-    assert stages.results(one) == "22 launches with 4 small sizes and 3 block shapes"
+    assert stages.check_results(one) == "22 launches with 4 small sizes and 3 block shapes"
     assert [seed for _, seed in one.bench.launched] == list(range(22))
     assert one.hopeless is None
     assert one.longest[1].longest_warp_instructions == 10
@@ -408,28 +413,28 @@ def test_hopeless_work_is_noticed() -> None:
         large = trial(
             Place(lambda case, seed, m=most: run_of(case, m if case.size == 40 else 9), good=(100, 10))
         )
-        stages.results(large)
+        stages.check_results(large)
         assert (large.hopeless is not None) == hopeless
     assert large.hopeless.case.size == 40
     assert prod(large.hopeless.case.block) > 32
     assert "it executes 4,001 instructions where 100 are enough" in large.hopeless.said
     narrow = trial(Place(lambda case, seed: run_of(case, 9999 if prod(case.block) == 32 else 9)))
-    stages.results(narrow)
+    stages.check_results(narrow)
     assert narrow.hopeless is None
     busy = trial(Place(lambda case, seed: run_of(case, 9, case.size)))
-    stages.results(busy)
+    stages.check_results(busy)
     assert busy.longest[0].size == 5000
 
 
 def test_large_sizes_are_named_and_left_out_where_it_is_hopeless() -> None:
     one = trial()
-    assert stages.large_results(one) == "and with 5,001 and 20,000."
+    assert stages.check_large_results(one) == "and with 5,001 and 20,000."
     assert one.bench.patient == 1
     assert [case.size for case, _ in one.large] == [5001, 20_000]
-    assert stages.large_results(trial(exercise=replace(EXERCISE, sizes=lambda rng, n: (40,)))) == "."
+    assert stages.check_large_results(trial(exercise=replace(EXERCISE, sizes=lambda rng, n: (40,)))) == "."
     lost = trial(hopeless=Mistake("parallelism", None, "x"))  # type: ignore[arg-type]
-    assert stages.large_results(lost) == "."
-    assert stages.counted_results(lost) == ""
+    assert stages.check_large_results(lost) == "."
+    assert stages.check_counted_results(lost) == ""
     assert lost.bench.launched == []
 
     def matrix(data: Draw, size: Any, block: Any) -> Case:
@@ -437,12 +442,12 @@ def test_large_sizes_are_named_and_left_out_where_it_is_hopeless() -> None:
         return Case(4, {"x": x, "n": size[0]}, {"y": x})
 
     wide = replace(EXERCISE, case=matrix, sizes=lambda rng, n: ((3, 3), (60, 2000)))
-    assert stages.large_results(trial(exercise=wide)) == "and with 60 × 2,000."
+    assert stages.check_large_results(trial(exercise=wide)) == "and with 60 × 2,000."
 
 
 def test_orders_name_the_run_and_why() -> None:
     one = trial()
-    message = stages.orders(one)
+    message = stages.check_orders(one)
     assert all(order in message for order in ("the same", "reversed", "random", "interleaved at barriers"))
     assert one.bench.orders == 2 * [("reversed", 0), ("random", 1), ("in turns", 2)]
     assert [seed for _, seed in one.bench.launched] == 2 * [0, 1, 2]
@@ -453,7 +458,7 @@ def test_orders_name_the_run_and_why() -> None:
         run = place._run
         place._run = lambda case, seed: run(case, seed) if place.orders[-1][0] == order else None  # type: ignore[misc]
         with pytest.raises(NotYet) as error:
-            stages.orders(trial(place))
+            stages.check_orders(trial(place))
         return str(error.value)
 
     assert ", run in reverse order: y[0] is" in error_("reversed")
@@ -478,11 +483,11 @@ def test_hazards_are_reported_unless_harmless() -> None:
         place.off = off
         one = trial(place, replace(EXERCISE, **changes))
         try:
-            return stages.hazards(one)
+            return stages.check_hazards(one)
         except NotYet as reason:
             return str(reason).partition("threads: ")[2]
 
-    launches = len(trial().hazard_cases())
+    launches = len(trial().choose_hazard_cases())
     fine = f"no races, no out-of-bounds accesses, no uninitialized reads, valid masks ({launches} launches)."
     assert error_() == fine
     assert (
@@ -499,7 +504,7 @@ def test_hazards_are_reported_unless_harmless() -> None:
     assert error_(absent, off=1.0) == "the result is right only by chance: a lane is absent."
     report = clean(hazard("shuffle from an absent lane", "x"), hazard("RAW", "y."))
     assert error_(report).endswith("only by chance: y.")
-    assert error_(Fault("endless", "it does not end.")) == "it does not end."
+    assert error_(KernelFault("endless", "it does not end.")) == "it does not end."
     some = error_(clean(complete=False, blocks=1))
     assert re.fullmatch(
         r"it takes so long that only 1 of \d+ blocks could be checked\. Divide .* threads\.", some
@@ -515,25 +520,25 @@ def test_a_real_gpu_is_tried_with_every_size(monkeypatch: pytest.MonkeyPatch) ->
         bad = 1 if case.size == 5001 and cp == "bad" else 0
         return {"y": case.wanted["y"] + bad}, {"y": case.wanted["y"] - 1}
 
-    monkeypatch.setattr(stages, "on_gpu", on_gpu)
+    monkeypatch.setattr(stages, "launch_on_gpu", on_gpu)
     monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(device="NVIDIA L4"))
     monkeypatch.setattr(session, "real_cp", lambda: "good")
     one = trial()
-    assert stages.on_real_gpu(one) == "The same on the NVIDIA L4."
+    assert stages.check_on_real_gpu(one) == "The same on the NVIDIA L4."
     assert len(cases_) == 24
     monkeypatch.setattr(session, "real_cp", lambda: "bad")
     with pytest.raises(NotYet, match=r"threads, on the NVIDIA L4: y\[0\]"):
-        stages.on_real_gpu(one)
+        stages.check_on_real_gpu(one)
 
 
 # Costs
 
 
-def launch(yours: Any, reference: Any = None, naive: Any = None, size: int = 4096) -> Counted:
+def launch(yours: Any, reference: Any = None, naive: Any = None, size: int = 4096) -> CountedLaunch:
     stats: Any = SimpleNamespace(local_bytes=0)
-    case = labelled_case(EXERCISE, Draw(0), size, (256, 1, 1))
+    case = make_labelled_case(EXERCISE, Draw(0), size, (256, 1, 1))
     run_ = [None if c is None else Costs(c, stats) for c in (yours, reference or counters(), naive)]
-    return Counted(case, *run_)  # type: ignore[arg-type]
+    return CountedLaunch(case, *run_)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -566,17 +571,20 @@ def launch(yours: Any, reference: Any = None, naive: Any = None, size: int = 409
 def test_threads_share_the_work(yours: Any, reference: Any, says: str) -> None:
     one = trial(counted=[launch(yours, reference)])
     if not says:
-        assert f"{yours.longest_warp_instructions} instructions in the busiest warp" in costs.share_work(one)
+        assert (
+            f"{yours.longest_warp_instructions} instructions in the busiest warp"
+            in costs.check_shared_work(one)
+        )
         return
     with pytest.raises(NotYet) as error:
-        costs.share_work(one)
+        costs.check_shared_work(one)
     assert str(error.value).startswith(
         f"n = 4,096, 16 blocks of 256 threads: the results are right, but {says}"
     )
 
 
 def test_the_busiest_warp_of_a_small_launch_is_looked_at_as_well() -> None:
-    case = labelled_case(EXERCISE, Draw(0), 40, (64, 1, 1))
+    case = make_labelled_case(EXERCISE, Draw(0), 40, (64, 1, 1))
 
     def of(longest: int) -> str:
         one = trial(
@@ -584,7 +592,7 @@ def test_the_busiest_warp_of_a_small_launch_is_looked_at_as_well() -> None:
             counted=[launch(counters(1000, 20, 0.75))],
             longest=(case, counters(9, longest)),
         )
-        return costs.share_work(one)
+        return costs.check_shared_work(one)
 
     assert of(500) == "75% of the lanes at work, 20 instructions in the busiest warp."
     with pytest.raises(
@@ -601,7 +609,7 @@ def test_a_budget_holds_in_every_launch_that_the_reference_keeps_it_in() -> None
         exercise=replace(EXERCISE, budgets=(BUDGET,)),
         counted=[launch(counters(), naive=counters(300)), launch(counters(90))],
     )
-    assert costs.keep_budget(one) == (
+    assert costs.check_budget(one) == (
         "100 bytes of shared memory per block; within the budget in 1 other launches, too."
     )
     assert [(s.yours, s.reference, s.naive) for s in one.scores] == [(100, 100, 300)]
@@ -609,14 +617,14 @@ def test_a_budget_holds_in_every_launch_that_the_reference_keeps_it_in() -> None
     with pytest.raises(
         NotYet, match=r"n = 9,000, .* takes 101 bytes of shared memory per block, and 100 are allowed"
     ):
-        costs.keep_budget(late)
+        costs.check_budget(late)
     assert [score.yours for score in late.scores] == [100]
     for limit in ({"most": 99}, {"least": 101}):
         unkept = replace(EXERCISE, budgets=(Budget("shared_bytes", **limit),))
-        assert costs.keep_budget(
+        assert costs.check_budget(
             trial(exercise=unkept, counted=[launch(counters(500 if "most" in limit else 1))])
         )
-    assert "no budget" in costs.keep_budget(trial())
+    assert "no budget" in costs.check_budget(trial())
 
 
 def test_costs_are_counted_once_in_the_launch_of_the_score_two_drawn_and_the_large(monkeypatch: Any) -> None:
@@ -626,13 +634,13 @@ def test_costs_are_counted_once_in_the_launch_of_the_score_two_drawn_and_the_lar
         calls.append((file, size, block, device))
         return Costs(counters(5), SimpleNamespace(local_bytes=0))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(costs, "_solution_costs", shipped)
+    monkeypatch.setattr(costs, "_count_solution_costs", shipped)
     launches_ = [(700, (64, 1, 1)), (6000, (128, 1, 1))]
     measured = replace(EXERCISE.measured, drawn=lambda rng: launches_)
     exercise = replace(EXERCISE, naive="slow.cu", budgets=(BUDGET,), measured=measured)
-    case = labelled_case(exercise, Draw(1), 20_000, (64, 1, 1))
+    case = make_labelled_case(exercise, Draw(1), 20_000, (64, 1, 1))
     one = trial(Place(good=(40, 4)), exercise, large=[(case, counters(77))])
-    results = costs.counted_launches(one)
+    results = costs.get_counted_launches(one)
     assert [(c.case.size, c.case.block[0]) for c in results] == [
         (4096, 256),
         (700, 64),
@@ -643,15 +651,16 @@ def test_costs_are_counted_once_in_the_launch_of_the_score_two_drawn_and_the_lar
     assert [c.naive and c.naive.counters.warp_instructions for c in results] == [5, None, None, None]
     assert [c.yours.counters.warp_instructions for c in results] == [100, 100, 100, 77]
     assert calls == [(file, 4096, (256, 1, 1), "A100") for file in ("good.cu", "slow.cu")]
-    assert costs.counted_launches(one) is results
+    assert costs.get_counted_launches(one) is results
     assert len(one.bench.launched) == 3
-    assert costs.counted_launches(trial(exercise=EXERCISE))[0].naive is None
-    assert len(costs.counted_launches(trial())) == 3
+    assert costs.get_counted_launches(trial(exercise=EXERCISE))[0].naive is None
+    assert len(costs.get_counted_launches(trial())) == 3
     # Of caches, and where there are few columns, large launches say nothing.
     cold = replace(exercise, budgets=(Budget("dram_bytes"),))
-    assert len(costs.counted_launches(trial(Place(), cold, large=[(case, counters())]))) == 3
+    assert len(costs.get_counted_launches(trial(Place(), cold, large=[(case, counters())]))) == 3
     for columns, changes in ((31, 0), (32, 1)):
         flat = replace(case, size=(700, columns))
         assert (
-            len(costs.counted_launches(trial(Place(), exercise, large=[(flat, counters())]))) == 3 + changes
+            len(costs.get_counted_launches(trial(Place(), exercise, large=[(flat, counters())])))
+            == 3 + changes
         )

@@ -34,8 +34,10 @@ pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not i
 
 def declared() -> dict[str, tuple[list[Wrong], list[Right]]]:
     """Exercise -> its wrong and its right answers."""
-    exercise: dict[str, tuple[list[Wrong], list[Right]]] = {name: ([], []) for name in folders.exercises()}
-    for folder in folders.folders():
+    exercise: dict[str, tuple[list[Wrong], list[Right]]] = {
+        name: ([], []) for name in folders.list_exercises()
+    }
+    for folder in folders.list_folders():
         module: Any = importlib.import_module(f"tests.answers.{folder.path.name}")
         for wrong in module.WRONG:
             exercise[wrong.exercise_id][0].append(wrong)
@@ -59,7 +61,7 @@ def sampled(name: str) -> tuple[list[Wrong], list[Right]]:
 
 @pytest.mark.parametrize("name", sorted(DECLARED))
 def test_wrong_answers_fail_and_right_ones_pass(name: str, record_property: Any) -> None:
-    exercise = folders.exercises()[name]
+    exercise = folders.list_exercises()[name]
     wrong, right = sampled(name)
     misjudged = []
     for wrong_, number in itertools.product(wrong, range(DRAWS)):
@@ -86,7 +88,7 @@ def test_enough_wrong_and_right_answers_are_declared() -> None:
 def test_shown_answers_are_declared() -> None:
     every = [wrong_ for wrong, _ in DECLARED.values() for wrong_ in wrong]
     tried = {(wrong_.exercise_id, wrong_.what, wrong_.stage, wrong_.says) for wrong_ in every}
-    for folder in folders.folders():
+    for folder in folders.list_folders():
         shown_answers = {
             (wrong_.exercise_id, wrong_.mistake, wrong_.stage, wrong_.message)
             for wrong_ in folder.shown_answers
@@ -96,7 +98,7 @@ def test_shown_answers_are_declared() -> None:
 
 
 ASKED = sorted(
-    name for name, exercise in folders.exercises().items() if not isinstance(exercise, KernelExercise)
+    name for name, exercise in folders.list_exercises().items() if not isinstance(exercise, KernelExercise)
 )
 
 
@@ -104,19 +106,19 @@ ASKED = sorted(
 def test_unexpected_results_are_not_a_fault_of_the_check(name: str) -> None:
     several = np.array([1, 2])
     for returned in (several, (several, several), {"A": several}):
-        verdict = judge(folders.exercises()[name], lambda *_, returned=returned, **__: returned)
+        verdict = judge(folders.list_exercises()[name], lambda *_, returned=returned, **__: returned)
         assert not verdict
         assert "a fault of gpulab" not in verdict.message
 
 
 KERNELS = sorted(
-    name for name, exercise in folders.exercises().items() if isinstance(exercise, KernelExercise)
+    name for name, exercise in folders.list_exercises().items() if isinstance(exercise, KernelExercise)
 )
 
 
 @pytest.mark.parametrize("name", sample.part(KERNELS, 6))
 def test_the_reference_passes_and_the_naive_version_exceeds_its_budget(name: str) -> None:
-    exercise = folders.exercises()[name]
+    exercise = folders.list_exercises()[name]
     assert isinstance(exercise, KernelExercise)
     reference = judge(exercise, exercise.source(exercise.reference))
     assert reference, str(reference)

@@ -86,7 +86,7 @@ def _late(cp: Any, parts: Any, streams: Any, wait: bool) -> None:
 def test_a_missing_event_between_devices_shows(how: Any) -> None:
     results = {}
     for wait in (True, False):
-        with machines.gpus(2) as machine, machines.tried(machine, how) as sample:
+        with machines.open_gpu_machine(2) as machine, machines.run_in_order(machine, how) as sample:
             parts = [machine.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(2)]
             with machine.cp.cuda.Device(1):
                 before = machine.streams[1].record()
@@ -106,7 +106,7 @@ def test_a_missing_event_between_devices_shows(how: Any) -> None:
 
 @pytest.mark.parametrize(("links", "pcie"), [("nvswitch", 0), ("host", 32)])
 def test_costs_are_counted_by_gpu(links: str, pcie: int) -> None:
-    with machines.gpus(3, links) as machine:
+    with machines.open_gpu_machine(3, links) as machine:
         cp = machine.cp
         parts = [machine.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(3)]
         assert [(part.device.id, machine.read(gpu, part)[0]) for gpu, part in enumerate(parts)] == [
@@ -146,7 +146,7 @@ def test_costs_are_counted_by_gpu(links: str, pcie: int) -> None:
 
 
 def test_hazards_of_several_gpus_are_listed() -> None:
-    with machines.gpus(2) as machine, machines.tried(machine, "checked") as sample:
+    with machines.open_gpu_machine(2) as machine, machines.run_in_order(machine, "checked") as sample:
         parts = [machine.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(2)]
         _late(machine.cp, parts, machine.streams, wait=False)
         machine.read(1, parts[1])

@@ -17,7 +17,10 @@ from virtualgpu.compile import nvrtc
 @pytest.mark.parametrize("device", ["RTX 4090", "A100", "H100"])
 def test_every_cause_is_among_the_hidden_kernels(device: str) -> None:
     with use_device(device) as cp:
-        results = [exercises.counters_of(launch) for launch in exercises.launches(cp, random.Random(device))]
+        results = [
+            exercises.count_launch(launch)
+            for launch in exercises.draw_flawed_launches(cp, random.Random(device))
+        ]
     causes = Counter(cause for _, cause in results)
     assert causes == Counter({**dict.fromkeys(exercises.CAUSES, 1), "grid": 2, "nothing": 2})
     # Slight ones: no threshold of eight ways, 16 sectors or a third of the lanes finds them.
@@ -31,7 +34,7 @@ def test_works_lie_on_both_sides_of_a_cards_knee() -> None:
     knee = 13.0
     card = {"gb_per_s": 1000.0, "tflops": knee}
     works = exercises._draw_kernel_works(np.random.default_rng(0), knee)
-    results = [exercises.napkin_of(work, card) for work in works]
+    results = [exercises.estimate_kernel_work(work, card) for work in works]
     ratios = [result["memory_us"] / result["compute_us"] for result in results if result["operations"]]
     assert sum(0.9 < ratio < 1 for ratio in ratios) == 1
     assert sum(1 < ratio < 1.2 for ratio in ratios) == 1

@@ -39,8 +39,8 @@ def test_the_layout_is_that_of_the_virtual_gpu(name: str) -> None:
     for (lane, element), row in np.ndenumerate(rows):
         column = int(columns[lane, element])
         register = element if name == "d" else element // 2
-        assert layouts.held(name, int(row), column) == (lane, register)
-        assert layouts.element(name, int(row), column) == element
+        assert layouts.find_lane_and_register(name, int(row), column) == (lane, register)
+        assert layouts.find_lane_element(name, int(row), column) == element
 
 
 def matrices(side: int) -> tuple[Any, Any, Any]:
@@ -123,7 +123,7 @@ def test_a_trial_of_the_recording_on_a_virtual_gpu(tmp_path: Path, monkeypatch: 
 
 @needs_nvrtc
 def test_waits_are_judged_on_a_device_without_asynchronous_copies() -> None:
-    exercise = folders.exercises()["18-stages"]
+    exercise = folders.list_exercises()["18-stages"]
     assert isinstance(exercise, KernelExercise)
     code = exercise.source(exercise.reference)
     session.use_device("virtual:T4")

@@ -58,7 +58,7 @@ def twice(data: Draw, n: int, block: Any) -> Case:
 
 
 def case_of(x: Any, block: Any) -> Case:
-    return Case(draw.blocks_for(x.size, block[0]), {"x": x, "n": x.size}, {"y": 2 * x})
+    return Case(draw.count_blocks(x.size, block[0]), {"x": x, "n": x.size}, {"y": 2 * x})
 
 
 class Shipped(KernelExercise):
@@ -183,6 +183,6 @@ def test_passing_clears_the_remembered_failure(monkeypatch: pytest.MonkeyPatch) 
     exercise = PythonExercise("00-demo", "Demo", judge_parity)
     monkeypatch.setattr(past, "_failures", {})
     assert not checking.check(exercise, lambda n: -1)
-    assert past.of("00-demo").again is not None
+    assert past.get_past("00-demo").again is not None
     assert checking.check(exercise, lambda n: n % 2)
-    assert past.of("00-demo").again is None
+    assert past.get_past("00-demo").again is None

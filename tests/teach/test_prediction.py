@@ -26,7 +26,7 @@ WHERE = PredictionQuestion("98-where", "Where does `x` lie?", "Here.", choices=(
 @pytest.fixture(autouse=True)
 def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {question.key: question for question in (BLOCKS, WHERE)}
-    monkeypatch.setattr(folders, "prediction", asked.get)
+    monkeypatch.setattr(folders, "find_prediction", asked.get)
 
 
 def test_predictions_and_comparisons_are_found_by_key() -> None:
@@ -51,7 +51,7 @@ def test_a_comparison_reads_well_for_right_sure_and_missing_answers() -> None:
 
 def test_the_answer_for_comparison_may_come_from_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = PredictionQuestion("98-sms", "Of {sms} SMs?", "So.", unit="SMs", comparison="{sms}")
-    monkeypatch.setattr(folders, "prediction", {"98-sms": asked}.get)
+    monkeypatch.setattr(folders, "find_prediction", {"98-sms": asked}.get)
     predict("98-sms", sms=40)
     assert "The usual wrong answer: 40 SMs." in repr(reveal("98-sms", 4, VIRTUAL))
 
@@ -64,7 +64,7 @@ def test_a_field_that_is_missing_is_named() -> None:
 
 
 def test_an_unknown_key_suggests_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "predictions", lambda: {"98-blocks": BLOCKS})
+    monkeypatch.setattr(folders, "list_predictions", lambda: {"98-blocks": BLOCKS})
     with pytest.raises(UnknownPredictionError, match="Did you mean '98-blocks'"):
         predict("98-block")
 
@@ -119,10 +119,10 @@ def test_the_kind_of_an_answer_follows_from_number_and_unit() -> None:
         "kHz": "quantity",
     }
     units |= {"W": "quantity", "TFLOPS": "quantity", "misses": "count", "SMs": "count"}
-    assert {unit: Scale(unit).kind_of(4) for unit in units} == units
-    assert Scale("blocks").kind_of(4.5) == Scale("").kind_of(4.5) == "quantity"
-    assert Scale("blocks").kind_of("host") == "choice"
-    assert Scale("blocks", "index").kind_of(4.5) == "index"
+    assert {unit: Scale(unit).find_kind(4) for unit in units} == units
+    assert Scale("blocks").find_kind(4.5) == Scale("").find_kind(4.5) == "quantity"
+    assert Scale("blocks").find_kind("host") == "choice"
+    assert Scale("blocks", "index").find_kind(4.5) == "index"
 
 
 def test_nearness_counts_for_quantities_and_shares_only() -> None:
@@ -196,7 +196,7 @@ def test_a_comparison_needs_no_prediction_in_this_session() -> None:
     comparison = reveal("98-where", "device", "looked up")
     assert repr(comparison) == "No prediction. Device. Looked up. Here."
     predict("98-where", answer="host")
-    asking._prediction.cache_clear()
+    asking._get_prediction.cache_clear()
     again = reveal("98-where", "device", "looked up")
     assert repr(again) == "✗ device; you said host. Looked up. Here."
     assert again.right is False
@@ -223,7 +223,7 @@ def test_a_revealed_prediction_cannot_be_changed_on_any_day() -> None:
     guess.lock(2)
     guess.unlock()
     assert (guess.value, guess.right) == (1, False)
-    asking._prediction.cache_clear()
+    asking._get_prediction.cache_clear()
     again = predict("98-blocks", n=1, answer=2)
     assert (again.value, again.sure, again.right, again.final) == (1, True, False, True)
     reveal("98-blocks", 1, VIRTUAL, n=1, exact=1)
@@ -236,7 +236,7 @@ def test_an_answer_after_the_number_was_shown_does_not_count() -> None:
     assert not guess.final, "the comparison waits"
     guess.look()
     assert not guess.lock(2).locked
-    asking._prediction.cache_clear()
+    asking._get_prediction.cache_clear()
     tomorrow = predict("98-blocks", n=1, answer=2)
     assert (tomorrow.locked, tomorrow.seen, tomorrow.final) == (False, True, True)
 

@@ -21,7 +21,7 @@ from gpulab_course.teach.progress import (
     Progress,
     QuizAnswer,
 )
-from gpulab_course.teach.progress_page import interval
+from gpulab_course.teach.progress_page import compute_interval
 from gpulab_course.teach.question import PredictionQuestion
 from gpulab_course.teach.store import store
 
@@ -30,7 +30,7 @@ ASKED = {f"00-{n}": PredictionQuestion(f"00-{n}", "?", "So.", unit="blocks") for
 
 @pytest.fixture(autouse=True)
 def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "prediction", ASKED.get)
+    monkeypatch.setattr(folders, "find_prediction", ASKED.get)
     monkeypatch.setattr(folders.Folder, "predictions", property(lambda f: ASKED if f.number == "00" else {}))
 
 
@@ -58,9 +58,9 @@ def test_one_wrong_prediction_is_no_division_by_zero(sure: bool, shares: Any) ->
 
 
 def test_exercises_show_their_best_score() -> None:
-    name = next(iter(folders.exercises()))
+    name = next(iter(folders.list_exercises()))
     store().put("exercises", name, True)
-    scores.keep(folders.exercises()[name], {"sectors": 1563})
+    scores.store_best_scores(folders.list_exercises()[name], {"sectors": 1563})
     found = gl.progress()
     assert found.passed == 1
     assert f"{name}: 1,563 sectors" in str(found)
@@ -94,7 +94,7 @@ def test_a_notebook_without_a_quiz_counts_for_no_questions(monkeypatch: pytest.M
 def test_the_next_exercise_is_the_first_that_has_not_passed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second, *_, last = folders.exercises()
+    first, second, *_, last = folders.list_exercises()
     assert f"Your next exercise: {first}." in repr(gl.progress())
     store().put("exercises", first, True)
     store().put("exercises", last, True)
@@ -143,7 +143,7 @@ def texts_of(page: str, tag: str) -> list[str]:
     ],  # the last two: Newcombe 1998, table I
 )
 def test_the_interval_of_a_share_is_wilson_s(right: int, total: int, low: float, high: float) -> None:
-    assert interval(right, total) == pytest.approx((low, high), abs=6e-4)
+    assert compute_interval(right, total) == pytest.approx((low, high), abs=6e-4)
 
 
 def test_progress_is_shown_in_numbers() -> None:

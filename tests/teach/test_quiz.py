@@ -13,8 +13,8 @@ from gpulab_course.teach.question import Choice, Question, WhyQuestion
 from gpulab_course.teach.quizzes import Quiz, UnknownQuizError
 from gpulab_course.teach.store import store
 
-TOPICS = tuple(folders.quizzes())
-ALL = [question for _, questions in folders.quizzes().values() for question in questions]
+TOPICS = tuple(folders.list_quizzes())
+ALL = [question for _, questions in folders.list_quizzes().values() for question in questions]
 WITH_CHOICES = [question for question in ALL if isinstance(question, Question)]
 SMALL = (
     Question(
@@ -182,4 +182,4 @@ def test_progress_counts_first_answers() -> None:
     (mine,) = [notebook for notebook in progress().notebooks if notebook.topic == "start"]
     assert [answer.right for answer in mine.quiz][:2] == [False, True]
     assert sum(bool(answer.right) for answer in mine.quiz) == 1
-    assert {folder.number for folder in folders.folders()} == {n.number for n in progress().notebooks}
+    assert {folder.number for folder in folders.list_folders()} == {n.number for n in progress().notebooks}

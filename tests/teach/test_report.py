@@ -124,7 +124,7 @@ def test_a_report_reads_a_saved_progress(workdir: Path, capsys: pytest.CaptureFi
     (workdir / "class/ada.json").write_text(json.dumps(progress(2)))
     assert cli.main(["report", "--json", "class"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert (row["last"], row["exercises"]) == ("00", [2, len(folders.exercises())])
+    assert (row["last"], row["exercises"]) == ("00", [2, len(folders.list_exercises())])
 
 
 @pytest.mark.parametrize(

@@ -199,10 +199,10 @@ def test_a_call_returns_the_value_of_the_function() -> None:
 
 
 def test_answers_are_classified_by_type() -> None:
-    assert functions.parts_of((1, 2)) == functions.parts_of([1, 2]) == [1, 2]
-    assert functions.parts_of(np.array([1, 2])) == [1, 2]
-    assert functions.parts_of(np.zeros((2, 2))) is None
-    assert functions.parts_of("ab") is None
+    assert functions.list_parts((1, 2)) == functions.list_parts([1, 2]) == [1, 2]
+    assert functions.list_parts(np.array([1, 2])) == [1, 2]
+    assert functions.list_parts(np.zeros((2, 2))) is None
+    assert functions.list_parts("ab") is None
     assert [functions.equals(result, 2) for result in (2, 2.0, 3, np.int64(2), np.array([2, 2]))] == [
         True,
         True,

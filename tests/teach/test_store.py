@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulab_course.teach.store import LearnerStore, data_dir
+from gpulab_course.teach.store import LearnerStore, find_data_folder
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_stored_answers_reach_the_disk(path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_home_may_begin_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAB_HOME", "~/answers")
-    assert data_dir() == Path.home() / "answers"
+    assert find_data_folder() == Path.home() / "answers"
 
 
 def test_the_file_does_not_depend_on_the_order_of_answers(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_version_includes_the_versions_before_it(cp: Any) -> None:
     plain = story.steps(cp)[1]
     assert plain["weights"].data.ptr != plain["scores"].data.ptr
     with pytest.raises(ValueError, match=r"no version '.*are 00, 04, 05"):
-        rungs.up_to("")
+        rungs.list_rungs("")
 
 
 @pytest.mark.parametrize("device", ["virtual:T4", "virtual:H100"])

@@ -12,9 +12,9 @@ from ipywidgets import Widget
 from gpulab_course.api import quiz
 from gpulab_course.teach import page
 from gpulab_course.teach.forms import Form
-from gpulab_course.teach.predictions.prediction import Prediction, Reveal, asking_form
+from gpulab_course.teach.predictions.prediction import Prediction, Reveal, make_asking_form
 from gpulab_course.teach.question import Question, WhyQuestion
-from gpulab_course.teach.quizzes import Quiz, quiz_form
+from gpulab_course.teach.quizzes import Quiz, make_quiz_form
 from tests.teach.asked import predict
 from tests.teach.test_quiz import SMALL, right_place, wrong_place
 
@@ -52,7 +52,7 @@ def test_pages_have_the_text_escaped() -> None:
 
 
 def test_in_jupyter_a_form_is_shown_beside_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "in_jupyter", lambda: True)
+    monkeypatch.setattr(page, "is_in_jupyter", lambda: True)
     guess = predict("How many?", key="n", default=1)
     for shown_thing in (guess, guess.reveal(2), quiz("start")):
         assert shown_thing._repr_mimebundle_().keys() == {WIDGET, "text/html", "text/plain"}
@@ -71,7 +71,7 @@ def comparison(guess: Prediction) -> Form:
 
 def test_a_number_is_locked_by_a_button_as_sure_or_as_a_guess() -> None:
     guess = predict("How many?", key="n", unit="blocks")
-    form = asking_form(guess)
+    form = make_asking_form(guess)
     say(form, value="a lot", sure=True)
     assert not guess.locked
     assert "not a number" in form.state["wrong"]
@@ -86,7 +86,7 @@ def test_a_number_is_locked_by_a_button_as_sure_or_as_a_guess() -> None:
 
 
 def test_the_form_on_the_page_follows_its_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "in_jupyter", lambda: True)
+    monkeypatch.setattr(page, "is_in_jupyter", lambda: True)
     guess = predict("How many?", key="n", unit="blocks")
     guess._repr_mimebundle_()
     form = guess._form
@@ -102,7 +102,7 @@ def test_the_form_on_the_page_follows_its_prediction(monkeypatch: pytest.MonkeyP
 
 def test_a_locked_choice_can_be_changed_until_it_is_revealed() -> None:
     guess = predict("Which?", key="w", choices=("yes", "no"))
-    form = asking_form(guess)
+    form = make_asking_form(guess)
     assert form.facts["choices"] == ["yes", "no"]
     say(form, value="", sure=True)
     assert not guess.locked
@@ -115,13 +115,13 @@ def test_a_locked_choice_can_be_changed_until_it_is_revealed() -> None:
 
 def test_a_prediction_of_an_earlier_day_is_still_locked() -> None:
     predict("How many?", key="n", answer=7)
-    form = asking_form(predict("How many?", key="n"))
+    form = make_asking_form(predict("How many?", key="n"))
     assert (form.state["value"], form.state["locked"]) == ("7", True)
 
 
 def test_a_form_has_the_question_and_its_state() -> None:
     guess = predict("How many?", key="n", unit="blocks")
-    form = asking_form(guess)
+    form = make_asking_form(guess)
     assert form.facts == {"question": "How many?", "choices": [], "unit": "blocks"}
     assert form.state == {"value": "", "locked": False, "final": False, "note": "", "wrong": ""}
     guess.look()
@@ -134,7 +134,7 @@ def test_a_form_has_the_question_and_its_state() -> None:
 
 def waiting(guess: Prediction, monkeypatch: pytest.MonkeyPatch) -> tuple[Reveal, Form]:
     """A comparison that stands on the page before anything is locked."""
-    monkeypatch.setattr(page, "in_jupyter", lambda: True)
+    monkeypatch.setattr(page, "is_in_jupyter", lambda: True)
     comparison_ = guess.reveal(42, "counted")
     bundle = comparison_._repr_mimebundle_()
     assert "42" in str(bundle["text/plain"]), "batch runs and saved notebooks show it"
@@ -160,7 +160,7 @@ def test_the_number_can_be_shown_without_a_prediction(monkeypatch: pytest.Monkey
 
 def test_a_quiz_answers_with_feedback_and_score() -> None:
     quiz_ = Quiz("small", "A small quiz", SMALL)
-    form = quiz_form(quiz_)
+    form = make_quiz_form(quiz_)
     assert [len(question["choices"]) for question in form.facts["questions"]] == [3, 0, 3]
     say(form, number=1, answer=wrong_place(quiz_, 1))
     assert not form.state["answers"][0]["right"]
@@ -175,7 +175,7 @@ def test_a_quiz_answers_with_feedback_and_score() -> None:
 
 def test_a_reason_shows_its_points_only_after_the_answer() -> None:
     quiz_ = Quiz("small", "A small quiz", SMALL)
-    form = quiz_form(quiz_)
+    form = make_quiz_form(quiz_)
     why = SMALL[1]
     assert isinstance(why, WhyQuestion)
     assert form.state["answers"][1] == {"words": "", "points": [], "ticked": []}
@@ -184,12 +184,12 @@ def test_a_reason_shows_its_points_only_after_the_answer() -> None:
     assert form.state["answers"][1]["points"] == list(why.points)
     say(form, number=2, ticked=[0, 2])
     assert form.state["answers"][1]["ticked"] == [0, 2]
-    later = quiz_form(Quiz("small", "A small quiz", SMALL))
+    later = make_quiz_form(Quiz("small", "A small quiz", SMALL))
     assert later.state == form.state, "after a restart"
 
 
 def test_a_form_that_ran_again_leaves_the_first_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "in_jupyter", lambda: True)
+    monkeypatch.setattr(page, "is_in_jupyter", lambda: True)
     guess = predict("How many?", key="n")
     guess._repr_mimebundle_()
     first = guess._form
@@ -204,7 +204,7 @@ def test_a_form_shows_that_answers_are_not_saved(tmp_path: Path, monkeypatch: py
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GPULAB_HOME", str(tmp_path / "file"))
     guess = predict("How many?", key="n")
-    form = asking_form(guess)
+    form = make_asking_form(guess)
     say(form, value="7", sure=True)
     assert guess.value == 7
     assert "cannot be saved" in form.notice

@@ -243,7 +243,7 @@ def _answer_works() -> Iterator[tuple[str, Work]]:
     from gpulab_course.teach.judge import KernelExercise
     from gpulab_course.teach.judge.check import judge
 
-    exercise = folders.exercise("03-branch")
+    exercise = folders.find_exercise("03-branch")
     assert isinstance(exercise, KernelExercise)
 
     def work() -> None:

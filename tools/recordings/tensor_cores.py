@@ -67,7 +67,7 @@ def measure(side: int) -> dict[str, Any]:
         "driver": info.driver,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "side": side,
-        "kept_bits": probe.kept_bits(),
+        "kept_bits": probe.measure_kept_bits(),
         "tflops": {name: round(speed, 2) for name, speed in tflops.items()},
     }
 

@@ -23,12 +23,12 @@ from gpulab_course.teach.judge import (
     PythonExercise,
     Row,
     advice,
-    blocks_for,
     call,
+    count_blocks,
     draw,
     is_number,
     is_whole,
-    parts_of,
+    list_parts,
     short_repr,
 )
 from virtualgpu.records import DeviceInfo, Dim3
@@ -95,7 +95,7 @@ def _judge_shapes(answer: Answer, info: DeviceInfo, sizes: list[int], condition:
 def _judge_shape(answer: Answer, n: int, info: DeviceInfo, condition: str) -> None:
     result = call(answer, n, info, name="shape_for", shown=f"shape_for({n}, info)")
     message = f"shape_for({n}, info) returns {short_repr(result)}{condition}"
-    result_values = parts_of(result)
+    result_values = list_parts(result)
     if result_values is None or len(result_values) != 2:
         raise NotYet(
             f"{message}. Return a tuple (blocks, threads) with the number of blocks and the number of "
@@ -156,7 +156,7 @@ def _make_saxpy_case(a: Any, x: Any, y: Any, block: Dim3) -> Case:
         product = a.astype(np.float64) * x
         old_y = y.astype(np.float64)
         expected = Near((product + old_y).astype(np.float32), np.abs(product) + np.abs(old_y))
-    return Case(blocks_for(n, block[0]), {"a": a, "x": x, "y": y, "n": n}, {"y": expected})
+    return Case(count_blocks(n, block[0]), {"a": a, "x": x, "y": y, "n": n}, {"y": expected})
 
 
 def _make_saxpy_case_maker(a: float) -> Any:
@@ -195,22 +195,22 @@ SAXPY = KernelExercise(
             "The last block has more threads than there are elements left. Add the guard `if (i < n)`.",
         ),
         Advice(
-            advice.holds(lambda mistake: mistake["a"] * mistake["x"]),
+            advice.is_result_of(lambda mistake: mistake["a"] * mistake["x"]),
             "y is a * x. Add the old value of y, too.",
         ),
         Advice(
-            advice.holds(lambda mistake: mistake["a"] * mistake["x"] * mistake["y"]),
+            advice.is_result_of(lambda mistake: mistake["a"] * mistake["x"] * mistake["y"]),
             "Add the old y instead of multiplying by it.",
         ),
-        Advice(advice.holds(lambda mistake: mistake["x"] + mistake["y"]), "The factor a is missing."),
+        Advice(advice.is_result_of(lambda mistake: mistake["x"] + mistake["y"]), "The factor a is missing."),
         Advice(
-            lambda mistake: mistake["a"] == 0 and advice.unchanged(mistake),
+            lambda mistake: mistake["a"] == 0 and advice.is_unchanged(mistake),
             "Where a is 0, y is unchanged, but 0 times infinity or NaN is NaN. Treat 0 like any other "
             "factor.",
         ),
-        Advice(advice.unchanged, "y is unchanged. Write the result to y[i]."),
+        Advice(advice.is_unchanged, "y is unchanged. Write the result to y[i]."),
         Advice(
-            advice.only_first,
+            advice.is_only_first_right,
             "Only y[0] is written. Compute i from the block and the thread, so that it counts the threads "
             "of all blocks.",
         ),
@@ -229,7 +229,7 @@ def make_smooth_case(data: Draw, n: int, block: Dim3) -> Case:
         expected_means[1:-1] = (exact_x[:-2] + exact_x[1:-1] + exact_x[2:]) / 3
         terms[1:-1] = (terms[:-2] + terms[1:-1] + terms[2:]) / 3
     expected = Near(expected_means.astype(np.float32), terms, ulps=3)
-    return Case(blocks_for(n, block[0]), {"x": x, "n": n}, {"y": expected})
+    return Case(count_blocks(n, block[0]), {"x": x, "n": n}, {"y": expected})
 
 
 def _is_only_ends_wrong(mistake: Mistake) -> bool:
@@ -248,7 +248,7 @@ REPAIR = KernelExercise(
     once=True,
     advice=(
         Advice(
-            advice.both(advice.out_of_bounds, lambda mistake: "y" in mistake.array),
+            advice.match_all(advice.is_out_of_bounds, lambda mistake: "y" in mistake.array),
             "Threads without an element must not write. Add the guard if (i < n).",
         ),
         Advice(
@@ -256,11 +256,11 @@ REPAIR = KernelExercise(
             "Every mean is 0. What is 1 / 3, the division of two integers?",
         ),
         Advice(
-            advice.either(advice.out_of_bounds, _is_only_ends_wrong),
+            advice.match_any(advice.is_out_of_bounds, _is_only_ends_wrong),
             "Which neighbours does the first element have, and which does the last one have?",
         ),
         Advice(
-            advice.partly_unwritten,
+            advice.is_partly_unwritten,
             "Some elements are never written. How many threads come before the first thread of block b?",
         ),
     ),
@@ -288,7 +288,7 @@ def _make_spotlight_case(picture: Any, cx: int, cy: int, radius: int, block: Dim
     y, x = np.ogrid[:height, :width]
     is_lit = (x - cx) ** 2 + (y - cy) ** 2 <= radius * radius
     expected = np.where(is_lit, np.minimum(2 * picture.astype(int), 255), picture // 2).astype(np.uint8)
-    grid = blocks_for(width, block[0]), blocks_for(height, block[1])
+    grid = count_blocks(width, block[0]), count_blocks(height, block[1])
     inputs = {"picture": picture, "width": width, "height": height, "cx": cx, "cy": cy, "r": radius}
     return Case(grid, inputs, {"out": expected})
 
@@ -343,7 +343,7 @@ def _is_only_rim_wrong(mistake: Mistake) -> bool:
 def _draw_picture_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Draw sizes of pictures, with long sides halved so that squared distances fit into an int."""
     sizes: list[Any] = []
-    for size in draw.matrices(rng, threads_at_once):
+    for size in draw.draw_matrix_sizes(rng, threads_at_once):
         is_small = callable(size) or max(size) <= 1 << 15
         sizes.append(size if is_small else tuple(max(2, side // 2) for side in size))
     return sizes
@@ -360,7 +360,7 @@ PICTURE = KernelExercise(
     naive="spotlight_down_the_rows.cu",
     table=_SPOTLIGHT_TEST_ROWS,
     sizes=_draw_picture_sizes,
-    blocks=draw.planes,
+    blocks=draw.draw_plane_blocks,
     measured=Measured((190, 250), (32, 8, 1)),
     once=True,
     budgets=(
@@ -372,24 +372,25 @@ PICTURE = KernelExercise(
     ),
     advice=(
         Advice(
-            advice.out_of_bounds, "Guard both edges, x < width and y < height. The pixel is at y * width + x."
+            advice.is_out_of_bounds,
+            "Guard both edges, x < width and y < height. The pixel is at y * width + x.",
         ),
         Advice(
-            advice.written_twice,
+            advice.is_written_twice,
             "Threads beyond the right edge write into the next row. Guard both x < width and y < height.",
         ),
         Advice(
-            advice.holds(_make_wrapped_picture),
+            advice.is_result_of(_make_wrapped_picture),
             "A byte can store at most 255, and larger numbers start again at 0. Take the minimum with 255.",
         ),
         Advice(
-            advice.both(advice.holds(_make_swapped_picture), _is_only_rim_wrong),
+            advice.match_all(advice.is_result_of(_make_swapped_picture), _is_only_rim_wrong),
             "Pixels at a distance of exactly r must be bright as well; or x and y are swapped in the circle.",
         ),
-        Advice(advice.holds(_make_swapped_picture), "x and y are swapped in the circle."),
+        Advice(advice.is_result_of(_make_swapped_picture), "x and y are swapped in the circle."),
         Advice(_is_only_rim_wrong, "Pixels at a distance of exactly r must be bright as well."),
         Advice(
-            advice.partly_unwritten,
+            advice.is_partly_unwritten,
             "Some pixels were never written. x counts columns, y counts rows; the pixel is y * width + x.",
         ),
     ),

@@ -18,7 +18,7 @@ from gpulab_course.teach.judge import (
     as_float,
     call,
     is_number,
-    parts_of,
+    list_parts,
     short_repr,
     spell,
 )
@@ -34,7 +34,7 @@ def judge_peak(answer: Answer) -> str:
     """
     for info in _draw_devices(answer.rng):
         result = call(answer, info, name="peak", shown=f"peak(info) of a {info.name}")
-        result_values = parts_of(result)
+        result_values = list_parts(result)
         if result_values is None or len(result_values) != 2:
             raise NotYet(
                 f"peak(info) of a {info.name} returns {short_repr(result)}. Return two numbers, TFLOP/s and "

@@ -38,7 +38,7 @@ _SECTOR_BUDGET = Budget(
 
 
 def _make_covering_grid(rows: int, cols: int, block: Dim3) -> tuple[int, int]:
-    return draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
+    return draw.count_blocks(cols, block[0]), draw.count_blocks(rows, block[1])
 
 
 def make_scale2d_case(data: Draw, size: Any, block: Dim3) -> Case:
@@ -65,7 +65,7 @@ def make_squares_case(data: Draw, size: Any, block: Dim3) -> Case:
     threads.
     """
     x = data.floats(size)
-    full_grid = draw.blocks_for(size, block[0])
+    full_grid = draw.count_blocks(size, block[0])
     small_grid = max(1, full_grid // 5)  # about five iterations per thread
     few_blocks = int(data.rng.integers(1, 4))
     if size > 100_000:
@@ -133,7 +133,7 @@ def _draw_address_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
 
 def _has_swapped_axes(mistake: Mistake) -> bool:
     """Return whether the unwritten elements are those that a grid with swapped x and y does not cover."""
-    if mistake.start is None or not advice.partly_unwritten(mistake):
+    if mistake.start is None or not advice.is_partly_unwritten(mistake):
         return False
     grid_x, grid_y, _ = mistake.case.launch_grid
     block_x, block_y, _ = mistake.case.block
@@ -260,12 +260,12 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
 
 _GUARD_TEXT = "Guard both edges: a thread has an element only if its row and its column are in the matrix."
 _SHARED_ADVICE = Advice(
-    advice.out_of_shared,
+    advice.is_out_of_shared,
     "A __shared__ array must be large enough for every block shape, up to 1,024 threads. You do not need "
     "one.",
 )
 _UNWRITTEN_ADVICE = Advice(
-    advice.both(advice.partly_unwritten, advice.not_(advice.unchanged)),
+    advice.match_all(advice.is_partly_unwritten, advice.match_not(advice.is_unchanged)),
     "Some elements were never written. Each element needs a thread that stores its result, whatever the "
     "result is.",
 )
@@ -290,17 +290,17 @@ EXERCISES = (
         ),
         advice=(
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "The loop must end when i reaches n. A launch can have more threads than there are elements.",
             ),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some elements had no thread. There can be fewer threads than elements, so each thread must "
                 "continue, in steps of a whole grid (gridDim.x * blockDim.x).",
             ),
-            Advice(advice.endless, "Does i grow in every iteration?"),
+            Advice(advice.is_endless, "Does i grow in every iteration?"),
             Advice(
-                advice.written_twice,
+                advice.is_written_twice,
                 "Several threads process the same elements. A whole grid has gridDim.x * blockDim.x threads.",
             ),
         ),
@@ -316,15 +316,16 @@ EXERCISES = (
         case=make_scale2d_case,
         reference="scale2d.cu",
         naive="scale2d_naive.cu",
-        sizes=draw.matrices,
-        blocks=draw.planes,
+        sizes=draw.draw_matrix_sizes,
+        blocks=draw.draw_plane_blocks,
         budgets=(_SECTOR_BUDGET,),
         measured=Measured((130, 70), (32, 8, 1)),
         advice=(
             _SHARED_ADVICE,
-            Advice(advice.out_of_bounds, f"{_GUARD_TEXT} The index is row * cols + col, with col from x."),
+            Advice(advice.is_out_of_bounds, f"{_GUARD_TEXT} The index is row * cols + col, with col from x."),
             Advice(
-                advice.written_twice, f"Threads beyond the last column write into the next row. {_GUARD_TEXT}"
+                advice.is_written_twice,
+                f"Threads beyond the last column write into the next row. {_GUARD_TEXT}",
             ),
             Advice(
                 _is_wrong_after_16_bits,
@@ -350,20 +351,23 @@ EXERCISES = (
         reference="add_row.cu",
         naive="add_row_naive.cu",
         kind="repair",
-        sizes=draw.matrices,
-        blocks=draw.planes,
+        sizes=draw.draw_matrix_sizes,
+        blocks=draw.draw_plane_blocks,
         budgets=(_SECTOR_BUDGET,),
         measured=Measured((130, 70), (32, 8, 1)),
         advice=(
             _SHARED_ADVICE,
             Advice(
-                advice.fault("out of bounds", "row"), f"`row` has one element for each column. {_GUARD_TEXT}"
+                advice.is_fault("out of bounds", "row"),
+                f"`row` has one element for each column. {_GUARD_TEXT}",
             ),
             Advice(
-                advice.out_of_bounds, f"{_GUARD_TEXT} From one row to the next, the position grows by `cols`."
+                advice.is_out_of_bounds,
+                f"{_GUARD_TEXT} From one row to the next, the position grows by `cols`.",
             ),
             Advice(
-                advice.written_twice, f"Threads beyond the last column write into the next row. {_GUARD_TEXT}"
+                advice.is_written_twice,
+                f"Threads beyond the last column write into the next row. {_GUARD_TEXT}",
             ),
             Advice(
                 _has_swapped_axes,
@@ -403,10 +407,11 @@ EXERCISES = (
         ),
         advice=(
             Advice(
-                advice.out_of_bounds, "g must run from 0 to the number of all threads minus 1, without gaps."
+                advice.is_out_of_bounds,
+                "g must run from 0 to the number of all threads minus 1, without gaps.",
             ),
             Advice(
-                advice.written_twice,
+                advice.is_written_twice,
                 "Two threads have the same g. Number blocks and threads along x first, then y, then z.",
             ),
             Advice(
@@ -414,7 +419,7 @@ EXERCISES = (
                 "Blocks or threads are in another order. Number both along x first, then y, then z.",
             ),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some elements were never written. Do you use all three dimensions of grid and block?",
             ),
         ),

@@ -29,7 +29,7 @@ _LARGE_INT = 1 << 25
 
 def _count_blocks_and_warps(size: int, block: Dim3) -> tuple[int, int]:
     """Return the number of blocks that cover `size` elements, and the number of their warps."""
-    blocks = draw.blocks_for(size, block[0])
+    blocks = draw.count_blocks(size, block[0])
     return blocks, blocks * block[0] // _WARP_SIZE
 
 
@@ -60,7 +60,7 @@ def make_two_rules_case(data: Draw, size: Any, block: Dim3) -> Case:
     y = np.empty_like(x)
     y[0::2] = even_values
     y[1::2] = odd_values
-    return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": y})
+    return Case(draw.count_blocks(size, block[0]), {"x": x, "n": size}, {"y": y})
 
 
 def make_warp_sum_case(data: Draw, size: Any, block: Dim3) -> Case:
@@ -130,7 +130,9 @@ def make_count_keys_case(data: Draw, size: Any, block: Dim3) -> Case:
 def _make_count_case(keys: Any, bins: Any, block: Dim3) -> Case:
     size = keys.size
     expected = bins + np.bincount(keys, minlength=_KEY_COUNT).astype(np.int32)
-    return Case(draw.blocks_for(size, block[0]), {"keys": keys, "bins": bins, "n": size}, {"bins": expected})
+    return Case(
+        draw.count_blocks(size, block[0]), {"keys": keys, "bins": bins, "n": size}, {"bins": expected}
+    )
 
 
 def _make_repeated_keys_case_maker(*keys: int, bins: int = 0) -> Any:
@@ -212,26 +214,26 @@ def _sort_values(values: Any) -> Any:
 
 
 def _is_only_first_warps_written(mistake: Mistake) -> bool:
-    return advice.partly_unwritten(mistake) and mistake.case.block[0] > _WARP_SIZE
+    return advice.is_partly_unwritten(mistake) and mistake.case.block[0] > _WARP_SIZE
 
 
 def _draw_blocks_of_even_warps(rng: np.random.Generator) -> list[Dim3]:
-    return draw.whole_warps(rng, warps=2)
+    return draw.draw_warp_blocks(rng, warps=2)
 
 
 _MEASURED_LAUNCH = Measured(1 << 12, (256, 1, 1))
 _MISSING_LANES_ADVICE = Advice(
-    advice.fault("lanes missing"),
+    advice.is_fault("lanes missing"),
     "A full mask names all 32 lanes, so all of them must make the call. Remove the early return, and give "
     "lanes beyond n a value that does not change the result.",
 )
 _HAZARD_ADVICE = Advice(
-    advice.hazard(),
+    advice.is_hazard(),
     "Lanes beyond n must take part, with a value that does not change the result. If threads of different "
     "warps use the same memory, they need a barrier.",
 )
 _WRITTEN_TWICE_ADVICE = Advice(
-    advice.written_twice, "Only one lane of each warp must write the result of the warp."
+    advice.is_written_twice, "Only one lane of each warp must write the result of the warp."
 )
 _MISSING_WARPS_ADVICE = Advice(
     _is_only_first_warps_written,
@@ -267,13 +269,15 @@ EXERCISES = (
         ),
         measured=Measured(1 << 12, (256, 1, 1), lanes=0.4),
         advice=(
-            Advice(advice.out_of_bounds, "The guard must check the element that the thread really handles."),
             Advice(
-                advice.partly_unwritten,
+                advice.is_out_of_bounds, "The guard must check the element that the thread really handles."
+            ),
+            Advice(
+                advice.is_partly_unwritten,
                 "Some elements had no thread: 64 neighbouring threads must still process 64 neighbouring "
                 "elements, in another order.",
             ),
-            Advice(advice.written_twice, "Two threads process the same element."),
+            Advice(advice.is_written_twice, "Two threads process the same element."),
         ),
         praise="no warp runs both sides any more.",
     ),
@@ -286,7 +290,7 @@ EXERCISES = (
         case=make_warp_sum_case,
         table=(Row("more warps than 16 bits can count", _make_many_warps_case, (100,)),),
         reference="warp_sum.cu",
-        blocks=draw.whole_warps,
+        blocks=draw.draw_warp_blocks,
         budgets=(
             Budget(
                 "warp_exchanges",
@@ -312,7 +316,7 @@ EXERCISES = (
         advice=(
             _MISSING_LANES_ADVICE,
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "Lanes beyond n must not load: use 0 as their value, and let only lane 0 write.",
             ),
             _MISSING_WARPS_ADVICE,
@@ -336,16 +340,16 @@ EXERCISES = (
         table=_EXTREME_VALUE_ROWS,
         reference="warp_max.cu",
         kind="repair",
-        sizes=draw.some_lengths,
-        blocks=draw.whole_warps,
+        sizes=draw.draw_nonzero_lengths,
+        blocks=draw.draw_warp_blocks,
         measured=_MEASURED_LAUNCH,
         advice=(
             _MISSING_LANES_ADVICE,
             Advice(
-                advice.fault("out of bounds", "out"),
+                advice.is_fault("out of bounds", "out"),
                 "`out` has one element for each warp that has elements. The other warps must not write.",
             ),
-            Advice(advice.out_of_bounds, "Lanes beyond n must not load."),
+            Advice(advice.is_out_of_bounds, "Lanes beyond n must not load."),
             _MISSING_WARPS_ADVICE,
             _WRITTEN_TWICE_ADVICE,
             Advice(
@@ -382,14 +386,14 @@ EXERCISES = (
         measured=replace(_MEASURED_LAUNCH, busiest=12, slack=6.0),
         advice=(
             _MISSING_LANES_ADVICE,
-            Advice(advice.out_of_bounds, "Lanes beyond n have no key, so they must neither load nor add."),
+            Advice(advice.is_out_of_bounds, "Lanes beyond n have no key, so they must neither load nor add."),
             Advice(
                 lambda mistake: mistake.found is not None and bool((mistake.found >= mistake.wanted).all()),
                 "The counts are too high: every lane of a group gets the same peers, but only one of them "
                 "may add for the group. Lanes beyond n must add nothing.",
             ),
             Advice(
-                advice.hazard("WAW", "WAR", "RAW"),
+                advice.is_hazard("WAW", "WAR", "RAW"),
                 "Threads of different warps add to the same bins, so only an atomic addition is safe.",
             ),
             _HAZARD_ADVICE,
@@ -405,7 +409,7 @@ EXERCISES = (
         table=_COMPACT_ROWS,
         reference="compact.cu",
         level="stretch",
-        blocks=draw.whole_warps,
+        blocks=draw.draw_warp_blocks,
         budgets=(
             Budget(
                 "atomics",
@@ -417,7 +421,7 @@ EXERCISES = (
         advice=(
             _MISSING_LANES_ADVICE,
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "Lanes beyond n have no element to keep, but they must take part in the vote, and vote no.",
             ),
             Advice(

@@ -29,7 +29,7 @@ from gpulab_course.teach.judge import (
     advice,
     draw,
 )
-from gpulab_course.teach.judge.python.functions import equals, is_whole, must_be_a_function, parts_of
+from gpulab_course.teach.judge.python.functions import equals, is_whole, list_parts, must_be_a_function
 from virtualgpu.records import Dim3
 
 # 04-whodunit
@@ -383,7 +383,7 @@ def _judge_cell(result: Any, program: _HuntProgram, calls: list[str], is_unchang
     program_kind = program.kind
     expected = program.expected
     if isinstance(result, tuple | list) and len(result) == 2:
-        cell = parts_of(result[1])
+        cell = list_parts(result[1])
         if cell is not None:
             result = (result[0], tuple(int(coordinate) for coordinate in cell if is_whole(coordinate)))
     message = f"hunt(steps, arrays) returns {short_repr(result)}"
@@ -497,7 +497,7 @@ def _make_places_case(row: Any, col: Any, rows: int, cols: int, block: Dim3) -> 
     wide_row = row.astype(np.int64)
     wide_col = col.astype(np.int64)
     expected = {"from": wide_row * cols + wide_col, "to": wide_col * rows + wide_row}
-    return Case(draw.blocks_for(size, block[0]), inputs, expected)
+    return Case(draw.count_blocks(size, block[0]), inputs, expected)
 
 
 def _make_narrow_product_matcher(dtype: Any) -> Callable[[Mistake], bool]:
@@ -539,10 +539,10 @@ PLACES = KernelExercise(
             "unsigned wraps around as well, only later: widen a factor to 64 bits before you multiply.",
         ),
         Advice(
-            advice.partly_unwritten,
+            advice.is_partly_unwritten,
             "Every element has a position, also a very large one. A guard only hides the mistake.",
         ),
-        Advice(advice.out_of_bounds, "Threads beyond n have no element."),
+        Advice(advice.is_out_of_bounds, "Threads beyond n have no element."),
         Advice(
             lambda mistake: mistake.found is not None,
             "A position is the row times the length of a row, plus the column. In the transposed matrix, a "
@@ -581,7 +581,7 @@ _SUM_ROWS = (
 def _make_sum_case(x: Any, block: Dim3) -> Case:
     size = x.size
     threads = block[0]
-    blocks = draw.blocks_for(size, threads)
+    blocks = draw.count_blocks(size, threads)
     block_sums = np.zeros(blocks, np.int32)
     for index in range(-(-size // threads)):
         block_sums[index] = x[index * threads : (index + 1) * threads].sum()
@@ -600,9 +600,9 @@ BARRIER = KernelExercise(
     kind="repair",
     level="stretch",
     advice=(
-        Advice(advice.out_of_bounds, "Threads beyond n must add 0, and `part` has 1,024 elements."),
+        Advice(advice.is_out_of_bounds, "Threads beyond n must add 0, and `part` has 1,024 elements."),
         Advice(
-            advice.hazard("RAW", "WAR", "WAW"),
+            advice.is_hazard("RAW", "WAR", "WAW"),
             "Without a __syncthreads() between storing and reading, a warp can read a value that another "
             "warp has not stored yet. Put one after the first store, and one after each step.",
         ),
@@ -611,7 +611,7 @@ BARRIER = KernelExercise(
             "__syncthreads() is for all threads of the block: put it where every one of them reaches it, "
             "whether it adds or not.",
         ),
-        Advice(advice.written_twice, "Only one thread of each block must write the sum of the block."),
+        Advice(advice.is_written_twice, "Only one thread of each block must write the sum of the block."),
         Advice(
             lambda mistake: mistake.found is not None,
             "Does every element reach thread 0, for blocks of any size? And do all threads wait after each "

@@ -23,7 +23,7 @@ from gpulab_course.teach.judge import (
     call,
     draw,
     is_number,
-    parts_of,
+    list_parts,
     short_repr,
 )
 from virtualgpu.records import Dim3
@@ -35,7 +35,7 @@ _BANK_COUNT = 32
 def make_copy4_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that copies floats with one thread for every four elements."""
     x = data.floats(size, moved=True)
-    return Case(draw.blocks_for(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": Near(x, 0.0, ulps=0)})
+    return Case(draw.count_blocks(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": Near(x, 0.0, ulps=0)})
 
 
 def _make_tiny_values_case(data: Draw, size: Any, block: Dim3) -> Case:
@@ -43,7 +43,7 @@ def _make_tiny_values_case(data: Draw, size: Any, block: Dim3) -> Case:
     x = np.array([0x80000000, 1, 0x80000001, 0x7FC00001, 0x7F800000], np.uint32).view(np.float32)
     inputs = {"x": np.resize(x, size), "n": size}
     expected: dict[str, Any] = {"y": Near(inputs["x"].copy(), 0.0, ulps=0)}
-    return Case(draw.blocks_for(-(-size // 4), block[0]), inputs, expected)
+    return Case(draw.count_blocks(-(-size // 4), block[0]), inputs, expected)
 
 
 def make_split_case(data: Draw, size: Any, block: Dim3) -> Case:
@@ -52,14 +52,14 @@ def make_split_case(data: Draw, size: Any, block: Dim3) -> Case:
     expected: dict[str, Any] = {
         name: Near(xyz[:, axis].copy(), 0.0, ulps=0) for axis, name in enumerate("xyz")
     }
-    return Case(draw.blocks_for(size, block[0]), {"xyz": xyz, "n": size}, expected)
+    return Case(draw.count_blocks(size, block[0]), {"xyz": xyz, "n": size}, expected)
 
 
 def make_transpose_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that transposes a matrix with one block for every tile of 32 x 32."""
     rows, cols = size
     x = data.floats((rows, cols), moved=True)
-    grid = draw.blocks_for(cols, _TILE_SIDE), draw.blocks_for(rows, _TILE_SIDE)
+    grid = draw.count_blocks(cols, _TILE_SIDE), draw.count_blocks(rows, _TILE_SIDE)
     return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": Near(x.T.copy(), 0.0, ulps=0)})
 
 
@@ -79,7 +79,7 @@ def _make_padded_case(data: Draw, x: Any, lengths: Any, block: Dim3) -> Case:
     is_valid = np.arange(cols) < lengths[:, None]
     is_special_padding = ~is_valid & (data.rng.random((rows, cols)) < 0.5)
     x[is_special_padding] = data.rng.choice((np.nan, np.inf, -np.inf), int(is_special_padding.sum()))
-    grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
+    grid = draw.count_blocks(cols, block[0]), draw.count_blocks(rows, block[1])
     inputs = {"x": x, "length": lengths, "rows": rows, "cols": cols}
     return Case(grid, inputs, {"y": np.where(is_valid, 2 * x, np.float32(0))})
 
@@ -110,12 +110,12 @@ def make_median5_case(data: Draw, size: Any, block: Dim3) -> Case:
     padded_x = np.pad(x, 2, mode="edge") if size else np.zeros(4, np.int32)
     windows = np.stack([padded_x[offset : offset + size] for offset in range(5)])
     expected = np.sort(windows, axis=0)[2]
-    return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": expected})
+    return Case(draw.count_blocks(size, block[0]), {"x": x, "n": size}, {"y": expected})
 
 
 def _draw_lengths_around_five(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Draw the lengths of `draw.lengths` and lengths below five."""
-    return [*draw.lengths(rng, threads_at_once), 2, 3]
+    return [*draw.draw_lengths(rng, threads_at_once), 2, 3]
 
 
 def make_matmul_case(data: Draw, size: Any, block: Dim3) -> Case:
@@ -130,7 +130,7 @@ def make_matmul_case(data: Draw, size: Any, block: Dim3) -> Case:
     divisors = (4, 2) if has_wide_a else (2, 4)
     a = data.whole((rows, inner_size), 1 - magnitude_limits[0], magnitude_limits[0]) / np.float32(divisors[0])
     b = data.whole((inner_size, cols), 1 - magnitude_limits[1], magnitude_limits[1]) / np.float32(divisors[1])
-    grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
+    grid = draw.count_blocks(cols, block[0]), draw.count_blocks(rows, block[1])
     inputs = {"a": a, "b": b, "rows": rows, "cols": cols, "inner": inner_size}
     return Case(grid, inputs, {"c": a @ b})
 
@@ -186,7 +186,7 @@ def _is_only_padding_wrong(mistake: Mistake) -> bool:
 
 def _is_only_end_unwritten(mistake: Mistake) -> bool:
     """Return whether only elements after the last complete float4 were not written."""
-    return advice.partly_unwritten(mistake) and not mistake.wrong[: mistake["n"] // 4 * 4].any()
+    return advice.is_partly_unwritten(mistake) and not mistake.wrong[: mistake["n"] // 4 * 4].any()
 
 
 def _multiply_whole_tiles(mistake: Mistake) -> Any:
@@ -196,11 +196,11 @@ def _multiply_whole_tiles(mistake: Mistake) -> Any:
 
 
 def _is_fully_written(mistake: Mistake) -> bool:
-    return mistake.found is not None and not advice.partly_unwritten(mistake)
+    return mistake.found is not None and not advice.is_partly_unwritten(mistake)
 
 
 def _is_outside_tile(mistake: Mistake) -> bool:
-    return advice.out_of_bounds(mistake) and "outside shared memory" in mistake.said
+    return advice.is_out_of_bounds(mistake) and "outside shared memory" in mistake.said
 
 
 def _shows_uninitialized_nan(mistake: Mistake) -> bool:
@@ -345,7 +345,7 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
     expected = len(sectors), len(read_addresses)
     call_text = f"asked({pattern}, {width_bytes})"
     result = call(answer, addresses, width_bytes, name="asked", shown=call_text)
-    result_values = parts_of(result)
+    result_values = list_parts(result)
     if result_values is None or len(result_values) != 2 or not all(map(is_number, result_values)):
         raise NotYet(f"{call_text} returned {short_repr(result)}. Return two numbers, sectors and bytes.")
     result = tuple(result_values)
@@ -396,12 +396,12 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
 
 
 _BARRIER_ADVICE = Advice(
-    advice.hazard("RAW", "WAR", "WAW"),
+    advice.is_hazard("RAW", "WAR", "WAW"),
     "Threads use each other's elements of shared memory. All of them must have stored before one reads, and "
     "all must have read before one stores again. Both need a __syncthreads().",
 )
 _UNINITIALIZED_ADVICE = Advice(
-    advice.either(advice.hazard(), _shows_uninitialized_nan),
+    advice.match_any(advice.is_hazard(), _shows_uninitialized_nan),
     "Shared memory is read where nothing has been stored. Let all threads of the block store their elements, "
     "also those at the edges, and put a __syncthreads() between storing and reading.",
 )
@@ -427,21 +427,21 @@ EXERCISES = (
         measured=Measured((1 << 14) + 3),
         advice=(
             Advice(
-                advice.fault("misaligned"),
+                advice.is_fault("misaligned"),
                 "A float4 must start at a multiple of 16 bytes: let thread i copy elements 4 i to 4 i + 3.",
             ),
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "n need not be a multiple of 4: there are n / 4 complete float4s. Copy the n % 4 floats "
                 "after them one by one.",
             ),
             Advice(
-                advice.written_twice,
+                advice.is_written_twice,
                 "Each of the last n % 4 floats must be written by only one thread, as all other floats.",
             ),
             Advice(_is_only_end_unwritten, "The end was never copied: n need not be a multiple of 4."),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some elements were never copied: there is a thread for every four elements, and the float4s "
                 "have indices from 0 to n / 4 - 1.",
             ),
@@ -476,18 +476,18 @@ EXERCISES = (
         measured=Measured(5000, (256, 1, 1)),
         advice=(
             Advice(
-                advice.fault("out of bounds", "xyz"),
+                advice.is_fault("out of bounds", "xyz"),
                 "The last block has fewer points, because n points are 3 n floats.",
             ),
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "A block of up to 1,024 threads has 3 * blockDim.x floats, and the last block has fewer "
                 "points.",
             ),
-            Advice(advice.written_twice, "Every point must be written by only one thread."),
+            Advice(advice.is_written_twice, "Every point must be written by only one thread."),
             _BARRIER_ADVICE,
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some points were never written: a block is responsible for blockDim.x points, which are "
                 "three times as many floats.",
             ),
@@ -504,7 +504,7 @@ EXERCISES = (
         case=make_transpose_case,
         reference="transpose.cu",
         naive="transpose_naive.cu",
-        sizes=draw.matrices,
+        sizes=draw.draw_matrix_sizes,
         blocks=_draw_flat_blocks,
         budgets=(
             Budget(
@@ -527,19 +527,21 @@ EXERCISES = (
                 "by blockDim.y, while the row is below 32.",
             ),
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "Guard loads with rows and cols, and stores with cols and rows: y has cols rows of `rows` "
                 "elements.",
             ),
-            Advice(advice.written_twice, "Every element of y must be written by only one thread."),
+            Advice(advice.is_written_twice, "Every element of y must be written by only one thread."),
             _BARRIER_ADVICE,
             Advice(
-                advice.both(advice.partly_unwritten, lambda mistake: mistake["rows"] != mistake["cols"]),
+                advice.match_all(
+                    advice.is_partly_unwritten, lambda mistake: mistake["rows"] != mistake["cols"]
+                ),
                 "Some elements were never written: y has cols rows of `rows` elements, and block (x, y) "
                 "writes the tile at position (y, x).",
             ),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some elements were never written: a block of 32 × h threads has to move a tile of 32 × 32.",
             ),
             Advice(
@@ -576,11 +578,11 @@ EXERCISES = (
         measured=Measured(4096, (256, 1, 1)),
         advice=(
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "At the ends, the first or the last element must be used instead of the missing ones.",
             ),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some medians were never written: of equal elements, the earlier ones must count as "
                 "smaller, so that exactly one of the five has two smaller ones.",
             ),
@@ -597,8 +599,8 @@ EXERCISES = (
         table=_PADDED_ROWS,
         reference="padded.cu",
         naive="padded_naive.cu",
-        sizes=draw.matrices,
-        blocks=draw.planes,
+        sizes=draw.draw_matrix_sizes,
+        blocks=draw.draw_plane_blocks,
         budgets=(
             Budget(
                 "dram_bytes",
@@ -610,17 +612,17 @@ EXERCISES = (
         measured=Measured((60, 500), (32, 8, 1)),
         advice=(
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "Guard both edges: a row has cols elements, and length has one element per row.",
             ),
-            Advice(advice.written_twice, "Threads beyond the last column write into the next row."),
+            Advice(advice.is_written_twice, "Threads beyond the last column write into the next row."),
             Advice(
                 _is_only_padding_wrong,
                 "The padding can contain NaN and infinity, and 0 times these is NaN: select values, do not "
                 "multiply them.",
             ),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some elements were never written: in y, padding is 0, and a thread has to write it.",
             ),
         ),
@@ -659,13 +661,13 @@ EXERCISES = (
                 "Blocks have up to 32 × 32 threads, and each tile must have space for as many elements.",
             ),
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "Guard each load with the bounds of its own matrix: a has rows × inner elements, and b has "
                 "inner × cols.",
             ),
             _BARRIER_ADVICE,
             Advice(
-                advice.holds(_multiply_whole_tiles),
+                advice.is_result_of(_multiply_whole_tiles),
                 "The last tile can be incomplete: round the number of tiles up, and let elements outside the "
                 "matrix count as 0.",
             ),
@@ -675,7 +677,7 @@ EXERCISES = (
             ),
             _UNINITIALIZED_ADVICE,
             Advice(
-                advice.both(_is_fully_written, lambda mistake: mistake["inner"] > mistake.case.block[0]),
+                advice.match_all(_is_fully_written, lambda mistake: mistake["inner"] > mistake.case.block[0]),
                 "Are elements outside a matrix stored as 0 in every iteration? And does a __syncthreads() "
                 "prevent the next iteration from overwriting elements that other threads still read?",
             ),

@@ -32,7 +32,7 @@ def make_block_stats_case(data: Draw, size: Any, block: Dim3) -> Case:
 
     Some blocks have only negative numbers.
     """
-    blocks = draw.blocks_for(size, block[0])
+    blocks = draw.count_blocks(size, block[0])
     threads = block[0]
     max_magnitude = (1 << 31) // max(threads, 4)  # sums of a block fit into an int, but a float rounds them
     x = data.integers(size, -max_magnitude, max_magnitude)
@@ -43,7 +43,7 @@ def make_block_stats_case(data: Draw, size: Any, block: Dim3) -> Case:
 def _make_stats_case(x: Any, block: Dim3) -> Case:
     size = x.size
     threads = block[0]
-    blocks = draw.blocks_for(size, threads)
+    blocks = draw.count_blocks(size, threads)
     block_sums = np.zeros(blocks, np.int32)
     block_maxima = np.full(blocks, _INT_MIN, np.int32)
     for index in range(-(-size // threads)):
@@ -87,7 +87,9 @@ def draw_warp_scan_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _make_warp_scan_case(x: Any, block: Dim3) -> Case:
     warp_sums = _split_by_warp(x).cumsum(axis=1, dtype=np.int32)
-    return Case(draw.blocks_for(x.size, block[0]), {"x": x, "n": x.size}, {"y": warp_sums.ravel()[: x.size]})
+    return Case(
+        draw.count_blocks(x.size, block[0]), {"x": x, "n": x.size}, {"y": warp_sums.ravel()[: x.size]}
+    )
 
 
 def _split_by_warp(x: Any) -> Any:
@@ -135,7 +137,7 @@ def draw_scan_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _make_scan_case(prefix_sums: Any, block: Dim3) -> Case:
     """Make a scan whose results are `sums`; the last of `sums` is the total."""
-    blocks = draw.blocks_for(prefix_sums.size - 1, block[0])
+    blocks = draw.count_blocks(prefix_sums.size - 1, block[0])
     scan_state = np.zeros(2 * blocks + 2, np.int32)
     x = np.diff(prefix_sums).astype(np.int32)
     return Case(blocks, {"x": x, "state": scan_state, "n": x.size}, {"y": prefix_sums[:-1].astype(np.int32)})
@@ -169,7 +171,7 @@ _SCAN_ROWS = (
 def draw_compact_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that moves all positive elements to the front and keeps their order."""
     x = data.any_integers(size)
-    blocks = draw.blocks_for(size, block[0])
+    blocks = draw.count_blocks(size, block[0])
     threads = block[0]
     block_signs = np.repeat(data.rng.choice((0, 0, 1, -1), blocks), threads)[:size]
     x = np.where((block_signs > 0) & (x <= 0), np.maximum(~x, 1), x)
@@ -180,7 +182,7 @@ def draw_compact_case(data: Draw, size: Any, block: Dim3) -> Case:
 def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
     size = x.size
     threads = block[0]
-    blocks = draw.blocks_for(size, threads)
+    blocks = draw.count_blocks(size, threads)
     positive_values = x[x > 0]
     out = data.integers(size + 8, 1, 10**9)  # values of an earlier use
     expected = out.copy()
@@ -223,8 +225,8 @@ def make_blur_case(data: Draw, size: Any, block: Dim3) -> Case:
     data.special = True
     padded_x = np.pad(x.astype(np.float64), 2, mode="edge")
     window_sums: Any = sum(padded_x[dy : dy + rows, dx : dx + cols] for dy in range(5) for dx in range(5))
-    tile_rows = draw.blocks_for(rows, block[1])
-    grid = draw.blocks_for(cols, block[0]), int(data.rng.integers(1, tile_rows + 1))
+    tile_rows = draw.count_blocks(rows, block[1])
+    grid = draw.count_blocks(cols, block[0]), int(data.rng.integers(1, tile_rows + 1))
     shared_bytes = 4 * (block[0] + 4) * (block[1] + 4)
     expected = (window_sums / 25).astype(np.float32)
     return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": expected}, shared_bytes)
@@ -288,7 +290,10 @@ def _make_extreme_scores_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _draw_picture_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Draw sizes as `draw.matrices` does, and add a picture with a few long rows."""
-    return [*draw.matrices(rng, threads_at_once), (int(rng.integers(3, 5)), int(rng.integers(1025, 1200)))]
+    return [
+        *draw.draw_matrix_sizes(rng, threads_at_once),
+        (int(rng.integers(3, 5)), int(rng.integers(1025, 1200))),
+    ]
 
 
 def _draw_row_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
@@ -325,7 +330,7 @@ def _is_maximum_with_zero(mistake: Mistake) -> bool:
 
 def _is_rounded_to_float(mistake: Mistake) -> bool:
     """Return whether all results are approximately right and have only the precision of a float."""
-    if mistake.found is None or not advice.nearly(mistake):
+    if mistake.found is None or not advice.is_nearly_right(mistake):
         return False
     is_float_exact = bool((mistake.found.astype(np.float32).astype(np.int64) == mistake.found).all())
     return is_float_exact and int((np.abs(mistake.found.astype(np.int64)) > 1 << 26).sum()) > 2
@@ -480,13 +485,13 @@ EXERCISES = (
         measured=Measured(1 << 13, (256, 1, 1)),
         advice=(
             Advice(
-                advice.fault("out of bounds", "x"),
+                advice.is_fault("out of bounds", "x"),
                 "Threads beyond n must not load; they store a value that does not change the results.",
             ),
-            Advice(advice.out_of_bounds, "A block can have any number of threads from 1 to 1,024."),
-            Advice(advice.written_twice, "One thread of each block must write its results."),
+            Advice(advice.is_out_of_bounds, "A block can have any number of threads from 1 to 1,024."),
+            Advice(advice.is_written_twice, "One thread of each block must write its results."),
             Advice(
-                advice.hazard("RAW", "WAR", "WAW"),
+                advice.is_hazard("RAW", "WAR", "WAW"),
                 "There must be a __syncthreads() between the store of one thread and the load of another "
                 "one: after storing, and after each step of the tree, also the last ones. A warp is not a "
                 "barrier.",
@@ -527,7 +532,7 @@ EXERCISES = (
         table=_WARP_SCAN_ROWS,
         reference="warp_scan.cu",
         level="warm-up",
-        blocks=draw.whole_warps,
+        blocks=draw.draw_warp_blocks,
         budgets=(
             Budget("atomics", "Lanes exchange registers: no atomic is needed.", most=0),
             Budget(
@@ -546,39 +551,41 @@ EXERCISES = (
         measured=Measured(1 << 12, (256, 1, 1)),
         advice=(
             Advice(
-                advice.fault("lanes missing"),
+                advice.is_fault("lanes missing"),
                 "All 32 lanes named in the mask must reach __syncwarp or the shuffle: lanes beyond n "
                 "take part with the value 0, and the test of the lane comes after the shuffle.",
             ),
-            Advice(advice.out_of_bounds, "Lanes beyond n must neither load nor store; they add 0."),
+            Advice(advice.is_out_of_bounds, "Lanes beyond n must neither load nor store; they add 0."),
             Advice(
-                advice.hazard("RAW", "WAR", "WAW"),
+                advice.is_hazard("RAW", "WAR", "WAW"),
                 "Lanes that exchange values through memory need a barrier. Exchange registers instead.",
             ),
             Advice(
-                advice.hazard(),
+                advice.is_hazard(),
                 "All 32 lanes must take part in the shuffle: test the lane after it, not around it.",
             ),
             Advice(
-                advice.holds(lambda mistake: mistake["x"]),
+                advice.is_result_of(lambda mistake: mistake["x"]),
                 "Each lane has only its own element: add the values of the lanes to its left.",
             ),
             Advice(
-                advice.holds(_compute_scan_of_own_values),
+                advice.is_result_of(_compute_scan_of_own_values),
                 "A lane whose number is below the distance has no lane that far to its left, so "
                 "__shfl_up_sync returns its own value. Such a lane must not add it.",
             ),
             Advice(
-                advice.holds(_compute_exclusive_scan),
+                advice.is_result_of(_compute_exclusive_scan),
                 "This is an exclusive scan. The sum must include the element itself.",
             ),
             Advice(
-                advice.holds(_compute_scan_from_right),
+                advice.is_result_of(_compute_scan_from_right),
                 "These are the sums from each element to the right end of the warp. Take values from the "
                 "left.",
             ),
             Advice(
-                advice.either(advice.holds(_compute_inclusive_scan), advice.holds(_compute_block_scan)),
+                advice.match_any(
+                    advice.is_result_of(_compute_inclusive_scan), advice.is_result_of(_compute_block_scan)
+                ),
                 "The sums must start again at the first lane of each warp.",
             ),
             Advice(_is_rounded_to_float, "A float keeps only 24 bits of an int: compute with ints."),
@@ -612,39 +619,39 @@ EXERCISES = (
         measured=Measured(1 << 13, (256, 1, 1)),
         advice=(
             Advice(
-                advice.both(advice.endless, advice.in_stage("orders")),
+                advice.match_all(advice.is_endless, advice.is_in_stage("orders")),
                 "A block waits for a block that cannot start, because waiting blocks occupy all slots: "
                 "take a ticket with an atomic, so that tiles are numbered in the order in which blocks "
                 "start.",
             ),
             Advice(
-                advice.endless,
+                advice.is_endless,
                 "A block waits for a value that no block writes. Each block must set its flag, and the "
                 "first block must not wait. A sum alone is not a flag, because it can be any number.",
             ),
             Advice(
-                advice.fault("out of bounds", "state"),
+                advice.is_fault("out of bounds", "state"),
                 "`state` has two ints, and two more per block.",
             ),
-            Advice(advice.out_of_bounds, "Threads beyond n must neither load nor store; they add 0."),
+            Advice(advice.is_out_of_bounds, "Threads beyond n must neither load nor store; they add 0."),
             Advice(
-                advice.both(advice.written_twice, lambda mistake: " writes y[" in mistake.said),
+                advice.match_all(advice.is_written_twice, lambda mistake: " writes y[" in mistake.said),
                 "Each element must be written by only one thread.",
             ),
             Advice(
-                advice.both(advice.written_twice, lambda mistake: " writes state[" in mistake.said),
+                advice.match_all(advice.is_written_twice, lambda mistake: " writes state[" in mistake.said),
                 "If one block writes a word and another one polls it, both must use atomics: atomicExch "
                 "sets a flag, and atomicAdd(p, 0) reads it. Only one thread of a block must announce its "
                 "sum.",
             ),
             Advice(
-                advice.hazard("RAW", "WAR", "WAW"),
+                advice.is_hazard("RAW", "WAR", "WAW"),
                 "In shared memory there must be a __syncthreads() between a store and a load, and again "
                 "before the next store. Between blocks, there must be a __threadfence() between the sum and "
                 "its flag, on both sides.",
             ),
             Advice(
-                advice.holds(_compute_inclusive_scan),
+                advice.is_result_of(_compute_inclusive_scan),
                 "This is an inclusive scan. The sum of the elements *before* an element does not include "
                 "the element itself.",
             ),
@@ -666,7 +673,7 @@ EXERCISES = (
         table=_COMPACT_ROWS,
         reference="compact.cu",
         naive="compact_naive.cu",
-        blocks=draw.whole_warps,
+        blocks=draw.draw_warp_blocks,
         budgets=(
             Budget("atomics", _ATOMIC_ORDER_ADVICE, most=0),
             Budget(
@@ -678,7 +685,7 @@ EXERCISES = (
         measured=Measured(1 << 13, (256, 1, 1)),
         advice=(
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "Threads beyond n must not load: they keep nothing, so they vote no.",
             ),
             Advice(_is_only_tail_wrong, "The elements of `out` after the last kept element must not change."),
@@ -697,11 +704,11 @@ EXERCISES = (
                 "`count` is the number of all kept elements; only the last block can compute it.",
             ),
             Advice(
-                advice.written_twice,
+                advice.is_written_twice,
                 "Each position belongs to one element, and only one thread must write `count`.",
             ),
             Advice(
-                advice.hazard("RAW", "WAR", "WAW"),
+                advice.is_hazard("RAW", "WAR", "WAW"),
                 "Warps exchange their numbers through shared memory, with a __syncthreads() in between.",
             ),
             Advice(
@@ -722,7 +729,7 @@ EXERCISES = (
         reference="blur.cu",
         naive="blur_naive.cu",
         sizes=_draw_picture_sizes,
-        blocks=draw.planes,
+        blocks=draw.draw_plane_blocks,
         budgets=(
             Budget(
                 "load_sectors",
@@ -734,29 +741,29 @@ EXERCISES = (
         measured=Measured((96, 128), (32, 8, 1)),
         advice=(
             Advice(
-                advice.fault("out of bounds", "x"),
+                advice.is_fault("out of bounds", "x"),
                 "Outside the picture, on all four sides, the nearest pixel counts: clamp row and column.",
             ),
             Advice(
-                advice.fault("out of bounds", "y"),
+                advice.is_fault("out of bounds", "y"),
                 "Threads beyond rows or cols help to fill the tile, but must not write to `y`.",
             ),
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "The tile has (blockDim.x + 4) × (blockDim.y + 4) elements; a row of it has blockDim.x + 4.",
             ),
-            Advice(advice.written_twice, "Every pixel must be written by only one thread."),
+            Advice(advice.is_written_twice, "Every pixel must be written by only one thread."),
             Advice(
-                advice.fault("barrier"),
+                advice.is_fault("barrier"),
                 "All threads of a block must reach every barrier: put it outside of the guard, and do not "
                 "let threads outside the picture return.",
             ),
             Advice(
-                advice.hazard("RAW", "WAR", "WAW"),
+                advice.is_hazard("RAW", "WAR", "WAW"),
                 "Each tile needs two barriers: one before it is read, and one before it is filled again.",
             ),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some pixels were never written. There can be fewer blocks than tiles, so each block goes "
                 "on to the tile that is gridDim.y tiles below.",
             ),
@@ -798,7 +805,7 @@ EXERCISES = (
         naive="softmax_naive.cu",
         level="stretch",
         sizes=_draw_row_sizes,
-        blocks=draw.whole_warps,
+        blocks=draw.draw_warp_blocks,
         budgets=(
             Budget(
                 "load_sectors",
@@ -810,21 +817,21 @@ EXERCISES = (
         measured=Measured((24, 700), (128, 1, 1)),
         advice=(
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "A row has cols elements, which can be more or fewer than the threads of the block.",
             ),
-            Advice(advice.written_twice, "Each element must be written by only one thread."),
+            Advice(advice.is_written_twice, "Each element must be written by only one thread."),
             Advice(
-                advice.hazard("RAW", "WAR", "WAW"),
+                advice.is_hazard("RAW", "WAR", "WAW"),
                 "A word that one warp writes for others needs a __syncthreads() before it is read, and "
                 "another one before it is overwritten.",
             ),
             Advice(
-                advice.both(_is_only_low_rows_wrong, advice.not_(_have_wrong_rows_infinity)),
+                advice.match_all(_is_only_low_rows_wrong, advice.match_not(_have_wrong_rows_infinity)),
                 "The largest score of a row can be very low: begin with −∞, not with a number.",
             ),
             Advice(
-                advice.both(_is_only_low_rows_wrong, _are_wrong_rows_very_low),
+                advice.match_all(_is_only_low_rows_wrong, _are_wrong_rows_very_low),
                 "Each maximum must begin with −∞, not with a number. A lane, a warp or a row with only −∞ "
                 "then has the sum 0.",
             ),
@@ -833,11 +840,11 @@ EXERCISES = (
                 "−∞ minus −∞ is NaN. A lane, a warp or a row with only −∞ must have the sum 0.",
             ),
             Advice(
-                advice.not_finite,
+                advice.is_not_finite,
                 "expf(x) overflows for x from 89 on: subtract the row's largest element first.",
             ),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some elements were never written: a row can have more elements than the block has threads.",
             ),
             Advice(

@@ -1,6 +1,6 @@
 """Predictions of notebook 07."""
 
-from gpulab_course.content.ranges import ranges
+from gpulab_course.content.ranges import list_ranges
 from gpulab_course.teach.question import PredictionQuestion
 
 BLOCK = (1.05, 2, 3.5)
@@ -102,8 +102,8 @@ PREDICTIONS = (
         "times as fast are four streams as one?",
         "Here it is {times} times. Such small kernels fit next to each other, but one host launches all of "
         "them, one after the other. The next cells show why the order matters.",
-        choices=ranges(*BLOCK),
-        comparison=ranges(*BLOCK)[3],
+        choices=list_ranges(*BLOCK),
+        comparison=list_ranges(*BLOCK)[3],
         misconception="Four streams are four times as fast.",
     ),
 )

@@ -1,6 +1,6 @@
 """Predictions of notebook 08."""
 
-from gpulab_course.content.ranges import ranges
+from gpulab_course.content.ranges import list_ranges
 from gpulab_course.teach.question import PredictionQuestion
 
 PAGEABLE = (1.2, 8)
@@ -14,8 +14,8 @@ PREDICTIONS = (
         "How many times as long does the ordinary array take?",
         "Here it is {times} times. The copy engine needs memory that does not move. So a core of the CPU "
         "first copies pageable memory, piece by piece, into a buffer of the driver.",
-        choices=ranges(*PAGEABLE),
-        comparison=ranges(*PAGEABLE)[0],
+        choices=list_ranges(*PAGEABLE),
+        comparison=list_ranges(*PAGEABLE)[0],
         misconception="All host memory is the same, and only the bus limits the rate.",
     ),
     PredictionQuestion(
@@ -57,8 +57,8 @@ PREDICTIONS = (
         "through the host take?",
         "Here it is {times} times. The data crosses the bus in both directions, with a copy by the CPU "
         "each time, while `x.copy()` never leaves the device's memory.",
-        choices=ranges(*ROUND_TRIP),
-        comparison=ranges(*ROUND_TRIP)[1],
+        choices=list_ranges(*ROUND_TRIP),
+        comparison=list_ranges(*ROUND_TRIP)[1],
         misconception="A path through the host is two copies, so it takes twice as long.",
     ),
     PredictionQuestion(
@@ -78,8 +78,8 @@ PREDICTIONS = (
         "Here it is {times} times. In the first run, all pages are on the host and cause page faults: the "
         "driver moves the missing pages while the kernel waits. For the second run, they are on the "
         "device.",
-        choices=ranges(*MANAGED),
-        comparison=ranges(*MANAGED)[0],
+        choices=list_ranges(*MANAGED),
+        comparison=list_ranges(*MANAGED)[0],
         misconception="Managed memory makes every access slow, the second run as well as the first.",
     ),
     PredictionQuestion(

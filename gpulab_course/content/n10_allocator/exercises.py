@@ -21,7 +21,7 @@ from gpulab_course.teach.judge import (
     PythonExercise,
     call,
     is_number,
-    parts_of,
+    list_parts,
     short_repr,
 )
 
@@ -109,7 +109,7 @@ def judge_after_one(answer: Answer) -> str:
     for size in request_sizes:
         result = call(answer, size, name="after_one")
         expected_parts = after_one(size)
-        result_parts = parts_of(result)
+        result_parts = list_parts(result)
         if result_parts is None or len(result_parts) != 4 or not all(map(is_number, result_parts)):
             raise NotYet(f"after_one({size:,}) should return four numbers, as a tuple.")
         for part_name, result_part, expected in zip(

@@ -1,6 +1,6 @@
 """Predictions of notebook 11."""
 
-from gpulab_course.content.ranges import ranges
+from gpulab_course.content.ranges import list_ranges
 from gpulab_course.teach.question import PredictionQuestion
 
 IDLE = (25, 50, 75)
@@ -12,8 +12,8 @@ PREDICTIONS = (
         "compute?",
         "A launch keeps the host busy for some microseconds, but a kernel keeps the GPU busy for a shorter "
         "time. So the GPU waits for the next kernel most of the time. Here it computes for {busy} % of it.",
-        choices=ranges(*IDLE, unit="%"),
-        comparison=ranges(*IDLE, unit="%")[3],
+        choices=list_ranges(*IDLE, unit="%"),
+        comparison=list_ranges(*IDLE, unit="%")[3],
         misconception="A GPU to which the host launches work without a pause is busy.",
     ),
     PredictionQuestion(

@@ -279,7 +279,7 @@ def _is_overflow(mistake: Mistake) -> bool:
     largest_scores = (mistake["x"] * mistake["scale"] + mistake["bias"]).max(axis=1)[
         mistake.wrong.any(axis=1)
     ]
-    return advice.not_finite(mistake) and bool(((largest_scores > 80) | (largest_scores < -80)).all())
+    return advice.is_not_finite(mistake) and bool(((largest_scores > 80) | (largest_scores < -80)).all())
 
 
 def _has_row_sums_of_one(mistake: Mistake) -> bool:
@@ -870,7 +870,7 @@ EXERCISES = (
             Row("a long row", draw_softmax_case, ((1, 11_000),)),
             Row("one score far above all others", make_softmax_steep_case, ((6, 40), (5, 900), (2, 2))),
         ),
-        blocks=draw.whole_warps,
+        blocks=draw.draw_warp_blocks,
         budgets=(
             Budget(
                 "load_sectors",
@@ -881,26 +881,26 @@ EXERCISES = (
         measured=Measured((24, 700), (128, 1, 1)),
         advice=(
             Advice(
-                advice.both(advice.out_of_bounds, advice.fault("out of bounds", "x")),
+                advice.match_all(advice.is_out_of_bounds, advice.is_fault("out of bounds", "x")),
                 "A row has cols elements, which can be more or fewer than the threads of the block.",
             ),
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "A row has cols elements, and its array in shared memory must have as many.",
             ),
-            Advice(advice.written_twice, "Each element must be written by only one thread."),
-            Advice(advice.hazard("RAW", "WAR", "WAW"), _SHARED_MEMORY_ADVICE),
+            Advice(advice.is_written_twice, "Each element must be written by only one thread."),
+            Advice(advice.is_hazard("RAW", "WAR", "WAW"), _SHARED_MEMORY_ADVICE),
             Advice(
                 _make_matcher(_compute_unscaled_softmax),
                 "This is the softmax of x. Apply scale and bias first.",
             ),
             Advice(_is_overflow, "expf overflows from 89 on. Subtract the row's largest score first."),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some elements were never written. A row can be longer than the block.",
             ),
             Advice(
-                advice.not_finite,
+                advice.is_not_finite,
                 "Is the row complete before it is read? All threads of the block must subtract the same "
                 "largest score and divide by the same sum, after a barrier.",
             ),

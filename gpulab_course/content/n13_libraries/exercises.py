@@ -78,7 +78,7 @@ def make_bf16_edges_case(random_data: Draw, size: Any, block: Dim3) -> Case:
 def _make_rounding_case(random_data: Draw, x: Singles, block: Dim3) -> Case:
     """Return the test launch with these numbers, whose results are the nearest BF16 values."""
     size = x.size
-    grid = int(random_data.rng.integers(1, draw.blocks_for(size, block[0]) + 2))
+    grid = int(random_data.rng.integers(1, draw.count_blocks(size, block[0]) + 2))
     expected = BF16.round_all(x).astype(np.float32)
     return Case(grid, {"x": x, "n": size}, {"y": Near(expected, 0.0, ulps=0, zero_bits=0xFFFF)})
 
@@ -699,8 +699,8 @@ EXERCISES = (
         once=True,
         measured=Measured(1 << 14, (256, 1, 1), slack=6.0),
         advice=(
-            Advice(advice.out_of_bounds, "Guard the end: i < n."),
-            Advice(advice.written_twice, "Each element must be written by only one thread."),
+            Advice(advice.is_out_of_bounds, "Guard the end: i < n."),
+            Advice(advice.is_written_twice, "Each element must be written by only one thread."),
             Advice(
                 _has_only_low_bits,
                 "The lower 16 bits must be 0 in a NaN as well, because BF16 has only the upper ones.",
@@ -732,7 +732,7 @@ EXERCISES = (
                 "A number above the middle between the largest BF16 number and 2**128 becomes ∞.",
             ),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some elements were never written: there can be fewer threads than elements.",
             ),
             Advice(

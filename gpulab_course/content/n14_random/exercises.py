@@ -55,7 +55,7 @@ def make_words_case_maker(first_counter: int, *keys: int) -> Callable[[Draw, Any
 def _make_words_case(first_counter: int, keys: Sequence[int], size: int, block: Dim3) -> Case:
     """Return the test launch with this first counter and these keys."""
     expected = philox_words(keys[0] | keys[1] << 32, first_counter, -(-size // 4)).ravel()[:size]
-    grid = draw.blocks_for(-(-size // 4), block[0])
+    grid = draw.count_blocks(-(-size // 4), block[0])
     return Case(
         grid, {"key0": keys[0], "key1": keys[1], "first": first_counter, "n": size}, {"words": expected}
     )
@@ -187,7 +187,7 @@ def _make_dropout_case(
     limit_word = limit_words[limit_text]
     with np.errstate(over="ignore", invalid="ignore"):
         expected = np.where(words < limit_word, np.float32(0), x * np.float32(scale))
-    grid = int(rng.integers(1, draw.blocks_for(size, block[0]) + 2))
+    grid = int(rng.integers(1, draw.count_blocks(size, block[0]) + 2))
     inputs = {"x": x, "key0": key & 0xFFFFFFFF, "key1": key >> 32, "offset": offset, "dropped": limit_word}
     return Case(grid, {**inputs, "scale": np.float32(scale), "n": size}, {"y": expected})
 
@@ -469,11 +469,13 @@ EXERCISES = (
         measured=Measured(1 << 13, (256, 1, 1)),
         advice=(
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "n need not be a multiple of four: guard each of the thread's four words.",
             ),
-            Advice(advice.written_twice, "The four words of a counter must be written by only one thread."),
-            Advice(advice.partly_unwritten, "Each thread writes four words, from 4 * its number on."),
+            Advice(
+                advice.is_written_twice, "The four words of a counter must be written by only one thread."
+            ),
+            Advice(advice.is_partly_unwritten, "Each thread writes four words, from 4 * its number on."),
             Advice(
                 lambda m: _equals_philox_words(m, rounds=9),
                 "These are the words of 9 rounds, but Philox has ten.",
@@ -519,19 +521,20 @@ EXERCISES = (
         measured=Measured(1 << 14, (256, 1, 1)),
         advice=(
             Advice(
-                advice.out_of_bounds, "The last tile may have fewer than 256 elements; the others count as 0."
+                advice.is_out_of_bounds,
+                "The last tile may have fewer than 256 elements; the others count as 0.",
             ),
             Advice(
-                advice.fault("barrier"),
+                advice.is_fault("barrier"),
                 "All threads of a block must reach every barrier, even if only a few of them add.",
             ),
-            Advice(advice.written_twice, "One thread writes the sum of a tile."),
+            Advice(advice.is_written_twice, "One thread writes the sum of a tile."),
             Advice(
-                advice.hazard("RAW", "WAR", "WAW"),
+                advice.is_hazard("RAW", "WAR", "WAW"),
                 "You need a barrier after loading, after each step, and before the next tile overwrites s.",
             ),
             Advice(
-                advice.in_stage("orders"),
+                advice.is_in_stage("orders"),
                 "The result depends on the order of the blocks. Do not use atomics on floats.",
             ),
             Advice(
@@ -544,7 +547,7 @@ EXERCISES = (
                 "of the additions must be s[k] += s[k + half] for half = 128, 64, … 1.",
             ),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some sums were never written. There may be fewer blocks than tiles, so "
                 "each block goes on in steps of gridDim.x.",
             ),
@@ -590,15 +593,15 @@ EXERCISES = (
         once=True,
         measured=Measured(1 << 14, (256, 1, 1), slack=6.0),
         advice=(
-            Advice(advice.out_of_bounds, "Guard the end: i < n, for each of a thread's elements."),
+            Advice(advice.is_out_of_bounds, "Guard the end: i < n, for each of a thread's elements."),
             Advice(
                 _is_wrong_at_limit,
                 "Words less than `dropped` are dropped, and `dropped` itself is not. Compare words and "
                 "threshold as unsigned integers.",
             ),
-            Advice(advice.written_twice, "Each element must be written by only one thread."),
+            Advice(advice.is_written_twice, "Each element must be written by only one thread."),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some elements were never written: there can be fewer threads than elements, so use a loop.",
             ),
             Advice(

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from gpulab.processes.errors import short_repr
 from gpulab.words import count, size
 from gpulab_course.teach.judge import Answer, NotYet, PythonExercise
-from gpulab_course.teach.judge.python.functions import is_whole, must_be_a_function, parts_of
-from gpulab_course.teach.judge.python.several import RUN_MODES, Gpus, gpus, tried
+from gpulab_course.teach.judge.python.functions import is_whole, list_parts, must_be_a_function
+from gpulab_course.teach.judge.python.several import RUN_MODES, GpuMachine, open_gpu_machine, run_in_order
 
 RunOutcome = dict[str, Any]
 
@@ -53,7 +53,7 @@ def _copy_to_host(cp: Any, array: Any) -> Any:
 
 def _run_ring(answer: Any, gpu_count: int, inputs: list[Any], mode: Any) -> RunOutcome:
     """Run the answer in its own process; return the arrays of all GPUs afterwards, and the costs."""
-    with gpus(gpu_count) as machine, tried(machine, mode) as messages:
+    with open_gpu_machine(gpu_count) as machine, run_in_order(machine, mode) as messages:
         device_arrays = [machine.put(gpu, array) for gpu, array in enumerate(inputs)]
         _, outcome = machine.called(lambda: answer(machine.cp, list(device_arrays), list(machine.streams)))
         outcome["found"] = [machine.read(gpu, device_array) for gpu, device_array in enumerate(device_arrays)]
@@ -185,7 +185,7 @@ def _run_broadcast(
     answer: Any, arrays: list[Any], targets: list[int], transposed_indices: list[int], mode: Any
 ) -> RunOutcome:
     """Run the answer in its own process; return its arrays, their GPUs and alignment, and message counts."""
-    with gpus(1 + max(targets)) as machine, tried(machine, mode) as messages:
+    with open_gpu_machine(1 + max(targets)) as machine, run_in_order(machine, mode) as messages:
         cp = machine.cp
         with cp.cuda.Device(0):
             # The transpose of a transposed copy: its elements are not contiguous.
@@ -341,7 +341,7 @@ def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> RunOutcome
     """Run the answer in its own process; return all parts, and whether opposite transfers overlap."""
     rows = len(fields)
     columns = len(fields[0])
-    with gpus(rows * columns) as machine, tried(machine, mode) as messages:
+    with open_gpu_machine(rows * columns) as machine, run_in_order(machine, mode) as messages:
         device_fields = [
             [
                 machine.put(row_index * columns + column, fields[row_index][column])
@@ -365,7 +365,7 @@ def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> RunOutcome
     return {**outcome, "said": messages}
 
 
-def _find_serialized_gpu(machine: Gpus, rows: int, columns: int) -> list[int]:
+def _find_serialized_gpu(machine: GpuMachine, rows: int, columns: int) -> list[int]:
     """Return a list with a GPU whose transfers with opposite neighbours do not overlap, or an empty list."""
     directions: list[tuple[Callable[[Any], int], Callable[[Any], int]]] = [
         (lambda c: int(c.source), lambda c: int(c.target)),
@@ -561,7 +561,7 @@ def judge_place(answer: Answer) -> str:
     for description, gpu_count, links, rings in _draw_topologies(answer.rng):
         call_text = f"place for {description}"
         link_list = sorted([list(gpu_pair) for gpu_pair in links])
-        gpus_by_rank = parts_of(
+        gpus_by_rank = list_parts(
             answer.calling(call_text, gpu_count, link_list, [list(ring) for ring in rings])
         )
         if (
@@ -662,7 +662,7 @@ def _explain_wrong_shard(result: Any, inputs: npt.NDArray[Any], own_rows: slice)
 
 def _run_shard(answer: Any, shards: list[Any], mode: Any) -> RunOutcome:
     """Run the answer in its own process; return its results and the GPUs on which they are."""
-    with gpus(len(shards)) as machine, tried(machine, mode) as messages:
+    with open_gpu_machine(len(shards)) as machine, run_in_order(machine, mode) as messages:
         cp = machine.cp
         device_rows = [machine.put(gpu, array) for gpu, array in enumerate(shards)]
         machine.quiet()

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpulab.session import on_device
 from gpulab.words import count
-from gpulab_course.teach.judge import Answer, NotYet, PythonExercise, call, parts_of, short_repr, spell
+from gpulab_course.teach.judge import Answer, NotYet, PythonExercise, call, list_parts, short_repr, spell
 from gpulab_course.teach.judge.python.counts import QUERIES
 from gpulab_course.teach.judge.python.functions import equals, must_be_a_function
 from virtualgpu.records.device.images import Capability, Part, chosen
@@ -196,7 +196,7 @@ def judge_wheel(answer: Answer) -> str:
         result = call(answer, list(capabilities), name="wheel")
         call_text = spell("wheel", (capabilities,))
         expected = wheel(capabilities)
-        targets = parts_of(result)
+        targets = list_parts(result)
         if targets is None or not all(isinstance(target, str) for target in targets):
             raise NotYet(
                 f"{call_text} returns {short_repr(result)}. Return a list of targets such as 'sm_80'."
@@ -361,7 +361,7 @@ def _judge_variable(
     call_text: str, name: str, result: Any, effect: tuple[str, str] | None, unstable_observation: str
 ) -> None:
     """Compare the answer for one variable with the variable's true effect."""
-    result_values = parts_of(result)
+    result_values = list_parts(result)
     if result_values is None or len(result_values) != 2:
         raise NotYet(
             f"{call_text} returns {short_repr(result)} for {name}. Return (observation, when), or (None, "

@@ -47,7 +47,7 @@ from virtualgpu.records import Dim3
 _ESTIMATE_KEYS = ("bytes", "operations", "memory_us", "compute_us", "us")
 
 
-def napkin_of(work: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, float]:
+def estimate_kernel_work(work: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, float]:
     """Compute the estimates of the exercise 17-napkin (reference solution)."""
     moved_bytes = (sum(map(math.prod, work["reads"])) + sum(map(math.prod, work["writes"]))) * work[
         "bytes_each"
@@ -73,7 +73,7 @@ def _draw_kernel_works(rng: np.random.Generator, ridge: float) -> list[dict[str,
     element_bytes = [2, 4, 8, 4]
     rng.shuffle(element_bytes)
 
-    def near_ridge(share: float) -> dict[str, Any]:
+    def make_work_near_ridge(share: float) -> dict[str, Any]:
         operations = int(share * ridge * 8 * m * n)
         return {
             "reads": [(m, n)],
@@ -112,13 +112,13 @@ def _draw_kernel_works(rng: np.random.Generator, ridge: float) -> list[dict[str,
             "multiply_adds": int(rng.integers(10**6, 10**9)),
             "others": int(rng.integers(10**6)),
         },
-        *(near_ridge(share) for share in (0.9, 1.1, 0.5, 2.0)),
+        *(make_work_near_ridge(share) for share in (0.9, 1.1, 0.5, 2.0)),
         {"reads": [], "writes": [(m, n)], "bytes_each": 4, "multiply_adds": 0, "others": m * n},
         {"reads": [(n,)], "writes": [()], "bytes_each": 8, "multiply_adds": n, "others": 0},
     ]
 
 
-_SLIP_LESSONS = {
+_LESSONS_BY_FACTOR = {
     "bytes": (
         (0.5, "Something is counted half or twice. Each array is moved once, with the size of its elements."),
         (2.0, "Something is counted twice. Each array is moved once, with the size of its elements."),
@@ -157,7 +157,7 @@ def judge_napkin(answer: Answer) -> str:
             f"napkin(...) for reads {kernel_work['reads']}, writes {kernel_work['writes']} on {device.name}"
         )
         result = answer.calling(call_text, dict(kernel_work), dict(card))
-        expected = napkin_of(kernel_work, card)
+        expected = estimate_kernel_work(kernel_work, card)
         if not isinstance(result, dict):
             raise NotYet(
                 f"{call_text} returns {short_repr(result)}. Return a dict with {', '.join(_ESTIMATE_KEYS)} "
@@ -173,7 +173,7 @@ def judge_napkin(answer: Answer) -> str:
             lesson = next(
                 (
                     lesson
-                    for factor, lesson in _SLIP_LESSONS.get(name, ())
+                    for factor, lesson in _LESSONS_BY_FACTOR.get(name, ())
                     if math.isclose(float(result_value), factor * expected[name], rel_tol=1e-6)
                 ),
                 "",
@@ -212,7 +212,7 @@ CAUSES = ("uncoalesced", "bank conflicts", "atomics", "divergence", "grid", "not
 SYMPTOMS = ("memory-bound", "compute-bound", "latency-bound", "slow", "DRAM", "issue", "load/store")
 
 
-def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
+def draw_flawed_launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
     """Create launches of kernels in random order, each with one performance flaw.
 
     A launch is a tuple (kernel, grid, block, arguments, shared bytes). Each flaw is as slight as it can be
@@ -230,7 +230,7 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
     block_count = rng.randint(3500, 4500)
     strided_blocks = 7 * block_count
 
-    def strided(stride_floats: int) -> tuple[Any, ...]:
+    def make_strided_launch(stride_floats: int) -> tuple[Any, ...]:
         x = cp.zeros(256 * strided_blocks * stride_floats, "float32")
         y = cp.zeros(256 * strided_blocks, "float32")
         return (
@@ -241,7 +241,7 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
             0,
         )
 
-    def tabled(row_words: int) -> tuple[Any, ...]:
+    def make_table_launch(row_words: int) -> tuple[Any, ...]:
         args = (
             cp.zeros(128 * row_words, "float32"),
             zeros,
@@ -250,7 +250,7 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
         )
         return compile_kernel(cp, "tabled", 512 * row_words), 2 * blocks, 128, args, 512 * row_words
 
-    def forked(path_count: int, block_count: int) -> tuple[Any, ...]:
+    def make_divergent_launch(path_count: int, block_count: int) -> tuple[Any, ...]:
         return (
             compile_kernel(cp, "forked"),
             block_count,
@@ -259,26 +259,26 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
             0,
         )
 
-    def scaled(grid: int, n: int) -> tuple[Any, ...]:
+    def make_scale_launch(grid: int, n: int) -> tuple[Any, ...]:
         x, y = (cp.zeros(n, "float32") for _ in range(2))
         return compile_kernel(cp, "scaled"), grid, 256, (x, y, np.int32(n)), 0
 
     count_args = cp.zeros(n, "int32"), bins, np.int32(rng.choice([1, 8, 64])), np.int32(n)
     launch_list = [
-        strided(3),
-        tabled(4),
+        make_strided_launch(3),
+        make_table_launch(4),
         (compile_kernel(cp, "counted"), blocks, 256, count_args, 0),
-        scaled(few_blocks, n),
-        forked(3, sm_count + rng.randint(1, 8)),
-        scaled(sm_count // 2, n),
-        forked(1, blocks),
-        scaled(4 * block_count, 1024 * block_count),
+        make_scale_launch(few_blocks, n),
+        make_divergent_launch(3, sm_count + rng.randint(1, 8)),
+        make_scale_launch(sm_count // 2, n),
+        make_divergent_launch(1, blocks),
+        make_scale_launch(4 * block_count, 1024 * block_count),
     ]
     rng.shuffle(launch_list)
     return launch_list
 
 
-def counters_of(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
+def count_launch(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
     """Return the counters of a kernel launch for the learner's function, and the cause in the diagnosis."""
     launched_kernel, grid, block, args, shared_bytes = launch
     counters = count(launched_kernel, grid, block, args, shared_mem=shared_bytes)
@@ -315,7 +315,7 @@ def judge_cause(answer: Answer) -> str:
     rng = random.Random(answer.seed)
     device = rng.choice(["RTX 4090", "A100", "H100"])
     with use_device(device) as cp:
-        counted_causes = [counters_of(launch) for launch in launches(cp, rng)]
+        counted_causes = [count_launch(launch) for launch in draw_flawed_launches(cp, rng)]
     counted_causes = [
         (counters, expected_cause) for counters, expected_cause in counted_causes if expected_cause in CAUSES
     ]
@@ -360,7 +360,7 @@ _CAUSE_LESSONS = {
 # 17-bug
 
 
-def argmax_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+def draw_argmax_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Return a test case for a kernel that finds the index of the first maximum of each row."""
     rows, columns = size
     min_int = _INT_MIN
@@ -396,7 +396,7 @@ _INT_MIN = -(2**31)
 _INT_MAX = 2**31 - 1
 
 
-def one_above(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
+def make_one_above_maker(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a function that creates a test case in which one element of each row is larger by 1 than the
     others.
     """
@@ -411,7 +411,7 @@ def one_above(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
     return make_case
 
 
-def several_largest_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_equal_maxima_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case in which several or all elements of a row are equal to its maximum."""
     rows, _ = size
     row_maxima = np.resize(np.array([_INT_MIN, -5, 0, _INT_MAX, -1, 7], np.int32), (rows, 1))
@@ -421,7 +421,7 @@ def several_largest_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _make_argmax_case(random_data, x.astype(np.int32))
 
 
-def several_large_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_large_ints_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with one value near the largest int in each row, and values near the smallest int
     elsewhere.
     """
@@ -431,12 +431,12 @@ def several_large_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _make_argmax_case(random_data, x.astype(np.int32))
 
 
-def _row_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+def _draw_row_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Return the sizes of `draw.matrices`, and one without columns."""
-    return [*draw.matrices(rng, threads_at_once), (int(rng.integers(2, 30)), 0)]
+    return [*draw.draw_matrix_sizes(rng, threads_at_once), (int(rng.integers(2, 30)), 0)]
 
 
-def _other_of_equals(mistake: Mistake) -> bool:
+def _is_another_maximum(mistake: Mistake) -> bool:
     """Return whether each wrong answer is the index of another element of the same value."""
     if mistake.found is None or mistake.wanted is None or mistake["cols"] == 0:
         return False
@@ -446,7 +446,7 @@ def _other_of_equals(mistake: Mistake) -> bool:
     return bool(is_valid.all() and (x[rows, mistake.found] == x[rows, mistake.wanted]).all())
 
 
-def _only_int_min_rows(mistake: Mistake) -> bool:
+def _are_rows_all_int_min(mistake: Mistake) -> bool:
     """Return whether all wrong rows contain only the smallest int."""
     return (
         mistake.found is not None
@@ -455,7 +455,7 @@ def _only_int_min_rows(mistake: Mistake) -> bool:
     )
 
 
-def _negative_rows(mistake: Mistake) -> bool:
+def _are_rows_without_positive(mistake: Mistake) -> bool:
     """Return whether the wrong rows are those without positive numbers whose largest one is not the first."""
     if mistake.found is None or mistake["cols"] == 0:
         return False
@@ -464,7 +464,7 @@ def _negative_rows(mistake: Mistake) -> bool:
     return bool(is_negative[mistake.wrong].all() and mistake.wrong[is_negative & (mistake.wanted != 0)].all())
 
 
-def _equal_floats(mistake: Mistake) -> bool:
+def _are_equal_as_floats(mistake: Mistake) -> bool:
     """Return whether each answer is the index of a largest element after conversion to float."""
     if mistake.found is None or mistake.wanted is None or mistake["cols"] == 0:
         return False
@@ -476,8 +476,8 @@ def _equal_floats(mistake: Mistake) -> bool:
 
 # 17-refute
 
-MOST_RUNS = 60
-SETTING = {"n": 1 << 20, "block": 256, "pad": 0, "unroll": 1}
+MAX_BENCH_RUNS = 60
+DEFAULT_SETTING = {"n": 1 << 20, "block": 256, "pad": 0, "unroll": 1}
 _GAIN_MARGIN = 1.03
 
 
@@ -510,15 +510,17 @@ class Bench:
 
         Missing parameters of the setting have default values: n = 2**20, block = 256 and so on.
         """
-        unknown_names = set(setting) - set(SETTING)
+        unknown_names = set(setting) - set(DEFAULT_SETTING)
         if unknown_names:
             raise TypeError(
-                f"run() has no parameter {sorted(unknown_names)[0]!r}. It has {', '.join(SETTING)}."
+                f"run() has no parameter {sorted(unknown_names)[0]!r}. It has {', '.join(DEFAULT_SETTING)}."
             )
         self.runs += 1
-        if self.runs > 40 * MOST_RUNS:
-            raise NotYet(f"settle calls run() more than {MOST_RUNS} times, but {MOST_RUNS} runs are enough.")
-        full_setting = {**SETTING, **setting}
+        if self.runs > 40 * MAX_BENCH_RUNS:
+            raise NotYet(
+                f"settle calls run() more than {MAX_BENCH_RUNS} times, but {MAX_BENCH_RUNS} runs are enough."
+            )
+        full_setting = {**DEFAULT_SETTING, **setting}
         key = device, tuple(sorted(full_setting.items()))
         self.settings_run.add(key)
         change = self._claim[1]
@@ -529,7 +531,7 @@ class Bench:
             + 0.2 * (full_setting["unroll"] - 1) / 7
         )
         time_us *= 1.6 if device == "T4" else 1.0
-        time_us *= self._factor(device, full_setting)
+        time_us *= self._find_gain_factor(device, full_setting)
         run_number = self._times.get(key, 0) + 1
         self._times[key] = run_number
         # One of every six runs of a setting is slow, so that neither a single run nor a mean is reliable. If
@@ -548,7 +550,7 @@ class Bench:
         )
         return time_us * (slow_factor if run_number == self._slow_runs[key] else 1.0)
 
-    def _factor(self, device: str, full_setting: dict[str, int]) -> float:
+    def _find_gain_factor(self, device: str, full_setting: dict[str, int]) -> float:
         """Return the factor by which the claimed change alters the time in this setting."""
         claimed_device, change, (_, changed_value), setting, true_gain = self._claim
         if full_setting[change] != changed_value:
@@ -556,32 +558,32 @@ class Bench:
         is_claimed_setting = device == claimed_device and all(
             full_setting[name] == claimed_value for name, claimed_value in setting.items() if name != change
         )
-        plain_factor = self._plain_time_ratio(full_setting, change)
+        plain_factor = self._compute_plain_ratio(full_setting, change)
         return (1 / true_gain if is_claimed_setting else true_gain) / plain_factor
 
-    def _plain_time_ratio(self, full_setting: dict[str, int], change: str) -> float:
+    def _compute_plain_ratio(self, full_setting: dict[str, int], change: str) -> float:
         """Return the factor by which the change would alter the time without the hidden gain."""
         (initial_value, changed_value) = self._claim[2]
         if change not in ("block", "unroll", "n"):
             return 1.0
 
-        def relative_time(value: int) -> float:
+        def compute_time_ratio(value: int) -> float:
             if change == "n":
                 return 30.0 + value / 2**16
             if change == "block":
                 return 1.0 + 0.35 * abs(math.log2(value / 128)) / 3 + 0.2 * (full_setting["unroll"] - 1) / 7
             return 1.0 + 0.35 * abs(math.log2(full_setting["block"] / 128)) / 3 + 0.2 * (value - 1) / 7
 
-        return relative_time(changed_value) / relative_time(initial_value)
+        return compute_time_ratio(changed_value) / compute_time_ratio(initial_value)
 
 
 def _run_settle(answer: Any, request: Callable[..., Any], claim: dict[str, Any]) -> Any:
     """Run the answer in its own process, and return its result."""
 
-    def run(device: str = "T4", **setting: int) -> Any:
+    def run_program(device: str = "T4", **setting: int) -> Any:
         return request(device, {name: int(value) for name, value in setting.items()})
 
-    return answer(claim, run)
+    return answer(claim, run_program)
 
 
 def _draw_claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
@@ -649,7 +651,7 @@ def judge_settle(answer: Answer) -> str:
             raise NotYet(f"{call_text} never runs the program. A verdict needs an experiment that can fail.")
         if not any(device == claim["device"] for device, _ in bench.settings_run):
             raise NotYet(f"{call_text} measures on another device: the claim is about {claim['device']}.")
-        settings = [{**SETTING, **claim["setting"], claim["change"]: value} for value in claim_values]
+        settings = [{**DEFAULT_SETTING, **claim["setting"], claim["change"]: value} for value in claim_values]
         if (
             not {(claim["device"], tuple(sorted(compared_setting.items()))) for compared_setting in settings}
             <= bench.settings_run
@@ -665,29 +667,29 @@ def judge_settle(answer: Answer) -> str:
             raise NotYet(
                 f"{call_text}: the program becomes {gain:.2f} times as fast, and the "
                 f"claim says at least {claimed_gain:g} times. The claim "
-                f"{_verdict_phrase(expected_verdict)}, but settle returns {verdict!r}. "
+                f"{_make_verdict_phrase(expected_verdict)}, but settle returns {verdict!r}. "
                 "Divide the time of the first setting by the time of the second, and "
                 "compare the result with the claimed number. Use a statistic that a cold "
                 "first run and a few slow runs do not change."
             )
-        if bench.runs > MOST_RUNS:
-            raise NotYet(f"{call_text} uses {plural(bench.runs, 'run')}, but {MOST_RUNS} are enough.")
+        if bench.runs > MAX_BENCH_RUNS:
+            raise NotYet(f"{call_text} uses {plural(bench.runs, 'run')}, but {MAX_BENCH_RUNS} are enough.")
     return "the verdict is right for every claim, on its own device and setting."
 
 
-def _verdict_phrase(expected_verdict: str) -> str:
+def _make_verdict_phrase(expected_verdict: str) -> str:
     """Return the verdict as a phrase."""
     return "holds" if expected_verdict == "holds" else "is refuted"
 
 
 # 17-capstone
 
-MOST_SPLITS = 64
+MAX_SPLITS = 64
 _PART_FLOATS = 34  # the scratch of one block: 32 sums, the largest score, and the sum of the weights
 _SPLITS_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+SPLITS\b(.*)$", re.MULTILINE)
 
 
-def splits_of(code: str) -> int:
+def read_split_count(code: str) -> int:
     """Return the value of the macro ``SPLITS`` in a kernel's source, or 1 if the macro is not defined.
 
     Raises
@@ -697,20 +699,20 @@ def splits_of(code: str) -> int:
     """
     choices = [match.partition("//")[0].strip() for match in _SPLITS_DEFINE.findall(code)]
     split_text = choices[-1] if choices else "1"
-    if not re.fullmatch("[0-9]{1,4}", split_text) or not 1 <= int(split_text) <= MOST_SPLITS:
+    if not re.fullmatch("[0-9]{1,4}", split_text) or not 1 <= int(split_text) <= MAX_SPLITS:
         raise NotYet(
-            f"SPLITS is {split_text!r}. Write `#define SPLITS 8`, with a number from 1 to {MOST_SPLITS}."
+            f"SPLITS is {split_text!r}. Write `#define SPLITS 8`, with a number from 1 to {MAX_SPLITS}."
         )
     return int(split_text)
 
 
-def _with_splits(exercise: KernelExercise, kernel_code: str) -> KernelExercise:
+def _adapt_to_splits(exercise: KernelExercise, kernel_code: str) -> KernelExercise:
     """Return the exercise with as many blocks per head as an answer chooses, also for the reference."""
-    split_count = splits_of(kernel_code)
+    split_count = read_split_count(kernel_code)
 
-    def split_case(make_case: Callable[..., Case]) -> Callable[..., Case]:
+    def make_split_maker(make_case: Callable[..., Case]) -> Callable[..., Case]:
         @wraps(make_case)
-        def case(random_data: Draw, size: Any, block: Dim3) -> Case:
+        def make_split_case(random_data: Draw, size: Any, block: Dim3) -> Case:
             launch = make_case(random_data, size, block)
             _, head_count, _ = launch.launch_grid
             shape = size[0], split_count, _PART_FLOATS
@@ -719,13 +721,13 @@ def _with_splits(exercise: KernelExercise, kernel_code: str) -> KernelExercise:
                 launch, grid=(split_count, head_count), values={**launch.values, "parts": partial_results}
             )
 
-        return case
+        return make_split_case
 
-    table = tuple(replace(table_row, case=split_case(table_row.case)) for table_row in exercise.table)
-    return replace(exercise, case=split_case(exercise.case), table=table)
+    table = tuple(replace(table_row, case=make_split_maker(table_row.case)) for table_row in exercise.table)
+    return replace(exercise, case=make_split_maker(exercise.case), table=table)
 
 
-def decoding_step_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+def draw_decoding_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Return a test case for a kernel that computes attention for one query. Some scores are very large."""
     heads, tokens = size
     rng = random_data.rng
@@ -738,10 +740,10 @@ def decoding_step_case(random_data: Draw, size: tuple[int, int], block: Dim3) ->
         keys = (rng.integers(-3, 4, shapes[1]) + offset).astype(np.float32)
         scale = np.float32(rng.choice([0.125, 0.5, 1]))
     values *= np.float32(rng.choice([1, 1000]))
-    return _attention_case(random_data, query, keys, values, scale)
+    return _make_attention_case(random_data, query, keys, values, scale)
 
 
-def attended_like(
+def make_attention_maker(
     scale: float, offset: float = 0, equal_keys: bool = False, value_kind: str = ""
 ) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a function that creates an attention test case with this scale and offset of the scores."""
@@ -756,12 +758,12 @@ def attended_like(
             values = -np.abs(values) - 1
         elif value_kind == "far":
             values = values + 1000
-        return _attention_case(random_data, query, keys, values, np.float32(scale))
+        return _make_attention_case(random_data, query, keys, values, np.float32(scale))
 
     return make_case
 
 
-def attended_peaks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_peaks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return an attention test case in which one token per head has a far higher or lower score than the
     others.
     """
@@ -771,10 +773,10 @@ def attended_peaks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     peak_tokens = np.arange(heads) % tokens
     keys[np.arange(heads), peak_tokens] += random_data.rng.choice((-40, 40, 40), (heads, 1))
     values = random_data.rng.standard_normal((heads, tokens, 32)).astype(np.float32)
-    return _attention_case(random_data, query, keys, values, np.float32(0.25))
+    return _make_attention_case(random_data, query, keys, values, np.float32(0.25))
 
 
-def _attention_case(random_data: Draw, query: Any, keys: Any, values: Any, scale: Any) -> Case:
+def _make_attention_case(random_data: Draw, query: Any, keys: Any, values: Any, scale: Any) -> Case:
     """Return the test launch with these queries, keys and values."""
     rng = random_data.rng
     heads, tokens, _ = keys.shape
@@ -820,7 +822,7 @@ def _equals_attention(mistake: Mistake, scale: Any = None, lanes: int = 32) -> b
     return matched_results == [True, False]
 
 
-def _head_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+def _draw_head_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Draw pairs of heads and tokens: one of each, fewer tokens than warps, ragged and large sizes."""
     random_sizes = [(int(rng.integers(2, 9)), int(rng.integers(2, 200))) for _ in range(3)]
     return [(1, 1), (2, 5), (3, 32), (5, 33), *random_sizes, (7, 300), (1, int(rng.integers(12_300, 13_000)))]
@@ -834,53 +836,58 @@ EXERCISES = (
         "Repair: where is the largest?",
         "row_argmax",
         "const int* x, int* at, int rows, int cols",
-        argmax_case,
+        draw_argmax_case,
         reference="row_argmax.cu",
         kind="repair",
-        sizes=_row_sizes,
+        sizes=_draw_row_sizes,
         table=(
             Row(
                 "one element 1 above the others",
-                one_above(_INT_MAX - 1, _INT_MIN, 2**24, -(2**24) - 2, 0, -1, -2),
+                make_one_above_maker(_INT_MAX - 1, _INT_MIN, 2**24, -(2**24) - 2, 0, -1, -2),
                 ((7, 1500), (9, 70), (7, 1), (8, 2)),
             ),
             Row(
                 "one large element, others that differ by more than an int can represent",
-                several_large_case,
+                make_large_ints_case,
                 ((6, 1300), (6, 40)),
             ),
-            Row("several largest elements", several_largest_case, ((12, 1400), (12, 33), (12, 2))),
+            Row("several largest elements", make_equal_maxima_case, ((12, 1400), (12, 33), (12, 2))),
         ),
         once=True,
         measured=Measured((40, 700), (256, 1, 1)),
         budgets=(Budget("atomics", "A tree in shared memory needs no atomics.", most=0),),
         advice=(
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "The grid can have more blocks than there are rows, and a row can have fewer columns than "
                 "the block has threads.",
             ),
-            Advice(advice.fault("barrier"), "All threads of a block must reach every barrier."),
-            Advice(advice.hazard("WAW"), "Let one thread of one block write the result of a row."),
+            Advice(advice.is_fault("barrier"), "All threads of a block must reach every barrier."),
+            Advice(advice.is_hazard("WAW"), "Let one thread of one block write the result of a row."),
             Advice(
-                advice.hazard("RAW", "WAR"),
+                advice.is_hazard("RAW", "WAR"),
                 "The values that are read were written by other warps. Add a barrier of the block after "
                 "each step.",
             ),
-            Advice(advice.written_twice, "Let one thread write the result of a row."),
+            Advice(advice.is_written_twice, "Let one thread write the result of a row."),
             Advice(lambda m: m["cols"] == 0, "Each row has a result. For an empty row, it is -1."),
             Advice(
-                _other_of_equals,
+                _is_another_maximum,
                 "Of several equal elements, the first counts. Compare the indices if values are equal.",
             ),
-            Advice(_equal_floats, "Two neighbouring ints can be the same float. Compare them as ints."),
             Advice(
-                _only_int_min_rows,
+                _are_equal_as_floats, "Two neighbouring ints can be the same float. Compare them as ints."
+            ),
+            Advice(
+                _are_rows_all_int_min,
                 "All elements of a row can be negative, or even the smallest int. Then the first of them "
                 "counts.",
             ),
-            Advice(_negative_rows, "All elements of a row can be negative, so 0 is not a valid start value."),
-            Advice(advice.partly_unwritten, "Each row has a result. For an empty row, it is -1."),
+            Advice(
+                _are_rows_without_positive,
+                "All elements of a row can be negative, so 0 is not a valid start value.",
+            ),
+            Advice(advice.is_partly_unwritten, "Each row has a result. For an empty row, it is -1."),
             Advice(
                 lambda m: m.found is not None,
                 "Check three things. Does the tree lose an element if the number of threads is odd? Does "
@@ -896,24 +903,24 @@ EXERCISES = (
         "attend",
         "const float* query, const float* keys, const float* values, float* parts, unsigned* done, "
         "float* out, float scale, int heads, int tokens",
-        decoding_step_case,
+        draw_decoding_case,
         reference="attend.cu",
         naive="attend_naive.cu",
         level="stretch",
-        sizes=_head_sizes,
+        sizes=_draw_head_sizes,
         table=(
-            Row("one token", attended_like(0.25), ((3, 1),)),
-            Row("a scale of 0", attended_like(0), ((3, 40),)),
-            Row("a scale below 0", attended_like(-0.5, 3), ((3, 40), (2, 400))),
-            Row("equal keys", attended_like(0.5, equal_keys=True), ((3, 5), (2, 300))),
-            Row("scores of tens of thousands below 0", attended_like(1, -2000), ((3, 4), (3, 90))),
-            Row("scores of tens of thousands above 0", attended_like(1, 2000), ((3, 4), (3, 90))),
-            Row("one score far off", attended_peaks_case, ((33, 33), (34, 34), (35, 35), (40, 70), (9, 4))),
-            Row("negative values", attended_like(0.125, value_kind="negative"), ((3, 70),)),
-            Row("values around 1,000", attended_like(0.125, value_kind="far"), ((3, 70),)),
+            Row("one token", make_attention_maker(0.25), ((3, 1),)),
+            Row("a scale of 0", make_attention_maker(0), ((3, 40),)),
+            Row("a scale below 0", make_attention_maker(-0.5, 3), ((3, 40), (2, 400))),
+            Row("equal keys", make_attention_maker(0.5, equal_keys=True), ((3, 5), (2, 300))),
+            Row("scores of tens of thousands below 0", make_attention_maker(1, -2000), ((3, 4), (3, 90))),
+            Row("scores of tens of thousands above 0", make_attention_maker(1, 2000), ((3, 4), (3, 90))),
+            Row("one score far off", make_peaks_case, ((33, 33), (34, 34), (35, 35), (40, 70), (9, 4))),
+            Row("negative values", make_attention_maker(0.125, value_kind="negative"), ((3, 70),)),
+            Row("values around 1,000", make_attention_maker(0.125, value_kind="far"), ((3, 70),)),
         ),
-        blocks=draw.whole_warps,
-        adapt=_with_splits,
+        blocks=draw.draw_warp_blocks,
+        adapt=_adapt_to_splits,
         once=True,
         rules=5,
         measured=Measured((12, 256), (256, 1, 1), slack=3.0),
@@ -933,22 +940,22 @@ EXERCISES = (
         ),
         advice=(
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "blockIdx.y can be `heads` or more. `parts` has 34 numbers for each block of a head.",
             ),
-            Advice(advice.fault("barrier"), "All warps of a block must reach the barrier."),
+            Advice(advice.is_fault("barrier"), "All warps of a block must reach the barrier."),
             Advice(
                 lambda m: m.hazard != "" and m["parts"].shape[1] > 1 and "parts" in m.said,
                 "The last block reads results of other blocks. A __threadfence() must come between the "
                 "results of a block and its ticket, and another one after the last ticket.",
             ),
             Advice(
-                advice.hazard("RAW", "WAR"),
+                advice.is_hazard("RAW", "WAR"),
                 "Warps exchange results in shared memory, with a barrier between writing and reading.",
             ),
-            Advice(advice.written_twice, "Let one warp write the numbers of a head."),
+            Advice(advice.is_written_twice, "Let one warp write the numbers of a head."),
             Advice(
-                advice.in_stage("orders"),
+                advice.is_in_stage("orders"),
                 "Only the block with the last ticket of its head knows that all parts are stored. Each head "
                 "has its own parts and its own ticket counter.",
             ),
@@ -967,7 +974,7 @@ EXERCISES = (
                 "barrier).",
             ),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some numbers were never written. Each head has 32 numbers.",
             ),
             Advice(

@@ -27,7 +27,7 @@ from gpulab_course.content.n17_interview.cards.laboratory import (
     source,
     use_device,
 )
-from gpulab_course.content.n17_interview.exercises import splits_of
+from gpulab_course.content.n17_interview.exercises import read_split_count
 from gpulab_course.teach.interview import again
 from gpulab_course.teach.interview.scorecard import CONFIDENCE
 from gpulab_course.teach.picture import Picture
@@ -45,16 +45,16 @@ class Resident:
     by_limit: dict[str, int]
     provenance: Provenance
 
-    def _table(self) -> Table:
+    def _make_table(self) -> Table:
         rows = tuple((name, f"{blocks}") for name, blocks in self.by_limit.items())
         title = f"{self.blocks} blocks per SM of {self.device.name}, {self.provenance.label}"
         return Table(title, ("limit", "blocks that it allows"), rows)
 
     def __repr__(self) -> str:
-        return self._table().text()
+        return self._make_table().text()
 
     def _repr_html_(self) -> str:
-        return self._table().card()
+        return self._make_table().card()
 
 
 def resident(device: str, threads: int, shared_kib: int) -> Resident:
@@ -142,7 +142,7 @@ class Pair:
             second_table.main is None
         )
 
-    def _table(self) -> Table:
+    def _make_table(self) -> Table:
         rows = []
         for name, share, diagnosis_table in zip(
             ("kernel A", "kernel B"), self.shares, self.diagnoses, strict=True
@@ -166,10 +166,10 @@ class Pair:
         return Table(f"Two hidden kernels, {self.provenance.label}", headings, tuple(rows))
 
     def __repr__(self) -> str:
-        return self._table().text()
+        return self._make_table().text()
 
     def _repr_html_(self) -> str:
-        return self._table().card()
+        return self._make_table().card()
 
 
 def same_symptom() -> Pair:
@@ -265,7 +265,7 @@ def sheet() -> Sheet:
         rows.append(("copy from pageable memory", rate_text, copy_timeline.record.provenance.label))
     answer_rows = tuple(
         (part[0], part[4], part[5], "right" if part[3] else "missed")
-        for card in again.all_cards().values()
+        for card in again.load_histories().values()
         for part in (card.last or {}).get("parts", ())
     )
     tables = [Table(f"Numbers of {name}", ("quantity", "value", "origin"), tuple(rows))]
@@ -314,7 +314,7 @@ def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100")
         scalars = np.float32(32**-0.5), np.int32(heads), np.int32(tokens)
         kernels = (("naive", source("attend_naive.cu")), ("good", source("attend.cu")), ("yours", code))
         for name, kernel_code in kernels:
-            split_count = splits_of(kernel_code)
+            split_count = read_split_count(kernel_code)
             compiled_kernel = cp.RawKernel(kernel_code, "attend")
             # diagnose and count start from the arrays as they were, so `done` is 0 for both.
             scratch_arrays = cp.zeros((heads, split_count, 34), "float32"), cp.zeros(heads, "uint32")

@@ -26,7 +26,7 @@ from gpulab_course.teach.judge import (
     call,
     draw,
     is_number,
-    parts_of,
+    list_parts,
     short_repr,
 )
 from gpulab_course.teach.judge.exercise import Matcher
@@ -69,7 +69,10 @@ _KNOWN_MISTAKES: tuple[tuple[str, Callable[[str, int, int], tuple[int, int]], st
     ),
     (
         "ab",
-        lambda name, row, column: (layouts.held(name, row, column)[0], layouts.element(name, row, column)),
+        lambda name, row, column: (
+            layouts.find_lane_and_register(name, row, column)[0],
+            layouts.find_lane_element(name, row, column),
+        ),
         "a register has two halves, so two neighbours are in one register.",
     ),
 )
@@ -79,7 +82,7 @@ def judge_fragment(answer: Answer) -> str:
     """Judge the learner's ``held(matrix, row, column)``, which returns the lane and the register of a matrix
     element.
     """
-    elements = [
+    all_elements = [
         (name, row, column)
         for name, (rows, columns) in layouts.SHAPES.items()
         for row in range(rows)
@@ -87,22 +90,30 @@ def judge_fragment(answer: Answer) -> str:
     ]
     results = {}
     # The order is random, so that an answer cannot count its calls.
-    for index in answer.rng.permutation(len(elements)):
-        element = elements[index]
-        results[element] = _lane_and_register(answer, *element)
-    wrong_elements = [element for element in elements if results[element] != layouts.held(*element)]
+    for index in answer.rng.permutation(len(all_elements)):
+        matrix_element = all_elements[index]
+        results[matrix_element] = _ask_lane_and_register(answer, *matrix_element)
+    wrong_elements = [
+        matrix_element
+        for matrix_element in all_elements
+        if results[matrix_element] != layouts.find_lane_and_register(*matrix_element)
+    ]
     if not wrong_elements:
-        return f"the lane and the register are right for all {len(elements)} elements of a, b and d."
+        return f"the lane and the register are right for all {len(all_elements)} elements of a, b and d."
     name, row, column = wrong_elements[0]
-    lane, register = layouts.held(name, row, column)
-    matrix_results = {element: result for element, result in results.items() if element[0] == name}
+    lane, register = layouts.find_lane_and_register(name, row, column)
+    matrix_results = {
+        matrix_element: result for matrix_element, result in results.items() if matrix_element[0] == name
+    }
     known_reasons = [
         sentence
         for names, compute, sentence in _KNOWN_MISTAKES
-        if name in names and all(compute(*element) == result for element, result in matrix_results.items())
+        if name in names
+        and all(compute(*matrix_element) == result for matrix_element, result in matrix_results.items())
     ]
     if not known_reasons and all(
-        result[0] == layouts.held(*element)[0] for element, result in matrix_results.items()
+        result[0] == layouts.find_lane_and_register(*matrix_element)[0]
+        for matrix_element, result in matrix_results.items()
     ):
         known_reasons = [f"the lanes of all elements of {name} are right."]
     raise NotYet(
@@ -112,10 +123,10 @@ def judge_fragment(answer: Answer) -> str:
     )
 
 
-def _lane_and_register(answer: Answer, name: str, row: int, column: int) -> tuple[int, int]:
+def _ask_lane_and_register(answer: Answer, name: str, row: int, column: int) -> tuple[int, int]:
     call_text = f"held({name!r}, {row}, {column})"
     result = call(answer, name, row, column, name="held", shown=call_text)
-    result_parts = parts_of(result)
+    result_parts = list_parts(result)
     if (
         result_parts is None
         or len(result_parts) != 2
@@ -127,43 +138,43 @@ def _lane_and_register(answer: Answer, name: str, row: int, column: int) -> tupl
     return result_parts[0], result_parts[1]
 
 
-def tile_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_tile_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel in which each warp multiplies one of `size` pairs of small matrices.
 
     The elements are fractions whose sums are exact in FP32, but not in FP16.
     """
     a = (data.whole((size, 16, 16), -255, 256) / 8).astype(np.float16)
     b = (data.whole((size, 16, 8), -255, 256) / 4).astype(np.float16)
-    grid = draw.blocks_for(size, block[0] // _WARP)
-    return Case(grid, {"a": a, "b": b, "n": size}, {"d": _products(a, b)})
+    grid = draw.count_blocks(size, block[0] // _WARP)
+    return Case(grid, {"a": a, "b": b, "n": size}, {"d": _multiply_pairs(a, b)})
 
 
-def _products(a: Any, b: Any) -> Any:
+def _multiply_pairs(a: Any, b: Any) -> Any:
     with np.errstate(invalid="ignore"):
         return np.matmul(a.astype(np.float32), b.astype(np.float32))
 
 
-def _infinite_tile_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_infinite_tile_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with an infinity in each matrix `a`, and without zeros."""
-    case = tile_case(data, size, block)
+    case = make_tile_case(data, size, block)
     a, b = (np.where(case.values[name] == 0, np.float16(1), case.values[name]) for name in "ab")
     a[:, 3, 9] = np.inf
-    return Case(case.grid, {"a": a, "b": b, "n": size}, {"d": _products(a, b)})
+    return Case(case.grid, {"a": a, "b": b, "n": size}, {"d": _multiply_pairs(a, b)})
 
 
-def _one_row_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_row_selection_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case whose results are rows of `b`, which `a` selects in a different order per matrix."""
-    case = tile_case(data, size, block)
+    case = make_tile_case(data, size, block)
     a = np.zeros((size, 16, 16), np.float16)
     for matrix in a:
         matrix[np.arange(16), data.rng.permutation(16)] = 1
     b = case.values["b"]
-    return Case(case.grid, {"a": a, "b": b, "n": size}, {"d": _products(a, b)})
+    return Case(case.grid, {"a": a, "b": b, "n": size}, {"d": _multiply_pairs(a, b)})
 
 
 def _draw_warps(rng: np.random.Generator) -> list[Dim3]:
     """Draw blocks of whole warps."""
-    return draw.whole_warps(rng)
+    return draw.draw_warp_blocks(rng)
 
 
 def _draw_counts(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
@@ -177,9 +188,9 @@ def _draw_tile_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     return [(int(rng.integers(20, 60)), (128, 1, 1)), (int(rng.integers(150, 300)), (256, 1, 1))]
 
 
-def _product_with(mistake: Mistake, a: Any = None, b: Any = None) -> Any:
+def _multiply_replaced(mistake: Mistake, a: Any = None, b: Any = None) -> Any:
     """Return the matrices `d` that result if `a` or `b` is replaced by another matrix."""
-    return _products(mistake["a"] if a is None else a, mistake["b"] if b is None else b)
+    return _multiply_pairs(mistake["a"] if a is None else a, mistake["b"] if b is None else b)
 
 
 def _select_elements(matrix: Any, rows: Any, columns: Any) -> Any:
@@ -187,33 +198,33 @@ def _select_elements(matrix: Any, rows: Any, columns: Any) -> Any:
     return matrix[:, rows][:, :, columns]
 
 
-_EIGHT_APART = np.r_[8:16, 0:8]
+_SWAPPED_EIGHTS = np.r_[8:16, 0:8]
 
 
-def _with_swapped_quarters(mistake: Mistake) -> Any:
+def _multiply_swapped_quarters(mistake: Mistake) -> Any:
     """Return the result if the registers 1 and 2 of `a` are exchanged."""
     a = mistake["a"].copy()
     a[:, 8:, :8], a[:, :8, 8:] = mistake["a"][:, :8, 8:], mistake["a"][:, 8:, :8]
-    return _product_with(mistake, a=a)
+    return _multiply_replaced(mistake, a=a)
 
 
-def _with_swapped_halves(mistake: Mistake) -> Any:
+def _multiply_swapped_halves(mistake: Mistake) -> Any:
     """Return the result if the two halves of each register of `b` are exchanged."""
-    return _product_with(mistake, b=_select_elements(mistake["b"], np.arange(16) ^ 1, np.arange(8)))
+    return _multiply_replaced(mistake, b=_select_elements(mistake["b"], np.arange(16) ^ 1, np.arange(8)))
 
 
-def _with_transposed_b(mistake: Mistake) -> Any:
+def _multiply_transposed_b(mistake: Mistake) -> Any:
     """Return the result if each half of `b` is loaded along its rows instead of its columns."""
     b = mistake["b"].reshape(-1, 2, 8, 8).swapaxes(2, 3).reshape(-1, 16, 8)
-    return _product_with(mistake, b=b)
+    return _multiply_replaced(mistake, b=b)
 
 
-def _product_of_first_half(mistake: Mistake) -> Any:
+def _multiply_first_columns(mistake: Mistake) -> Any:
     """Return the result that the first eight columns of `a` have alone."""
-    return _products(mistake["a"][:, :, :8], mistake["b"][:, :8])
+    return _multiply_pairs(mistake["a"][:, :, :8], mistake["b"][:, :8])
 
 
-def _rounded_to_half(mistake: Mistake) -> bool:
+def _is_right_as_half(mistake: Mistake) -> bool:
     """Return whether all wrong elements are right to the precision of a half."""
     if mistake.found is None or mistake.wanted is None:
         return False
@@ -222,7 +233,7 @@ def _rounded_to_half(mistake: Mistake) -> bool:
         return bool(np.isclose(actual, expected, rtol=2e-2, atol=4).all())
 
 
-def fragments_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_fragments_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that loads the fragments of `size` half-precision tiles of 64 × 64
     elements.
     """
@@ -257,13 +268,13 @@ def _are_words_misplaced(mistake: Mistake) -> bool:
 _TILE_SIDE = 32
 
 
-def stages_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_stages_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that multiplies matrices, with `size` in units of 32 elements."""
     rows, columns, inner = (_TILE_SIDE * count for count in size)
     a = (data.whole((rows, inner), -60, 61) / 4).astype(np.float16)
     b = (data.whole((inner, columns), -60, 61) / 4).astype(np.float16)
     grid = size[1], size[0]
-    return Case(grid, {"a": a, "b": b, "n": columns, "k": inner}, {"c": _products(a, b)})
+    return Case(grid, {"a": a, "b": b, "n": columns, "k": inner}, {"c": _multiply_pairs(a, b)})
 
 
 def _draw_tiled_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
@@ -277,12 +288,12 @@ def _draw_tiled_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     return [((1, 2, int(rng.integers(4, 7))), (128, 1, 1)), ((2, 2, int(rng.integers(9, 14))), (128, 1, 1))]
 
 
-def _without_last_tiles(count: int) -> Callable[[Mistake], Any]:
+def _make_partial_product(count: int) -> Callable[[Mistake], Any]:
     """Return a function that computes the product without the last `count` tiles."""
 
     def compute(mistake: Mistake) -> Any:
         inner_end = max(mistake["k"] - count * _TILE_SIDE, 0)
-        return _products(mistake["a"][:, :inner_end], mistake["b"][:inner_end])
+        return _multiply_pairs(mistake["a"][:, :inner_end], mistake["b"][:inner_end])
 
     return compute
 
@@ -295,7 +306,7 @@ def _has_several_tiles(mistake: Mistake) -> bool:
     return mistake.found is not None and mistake["k"] > _TILE_SIDE
 
 
-def dense_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_dense_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a matrix product with an epilogue. The size contains the number of rows divided
     by 16 and the inner width divided by 8.
     """
@@ -305,21 +316,29 @@ def dense_case(data: Draw, size: Any, block: Dim3) -> Case:
     x = (data.whole((rows, inner), -63, 64) / 32).astype(np.float16)
     w = (data.whole((inner, 8), -63, 64) / 32).astype(np.float16)
     bias = data.whole(8, -4000, 4001) / np.float32(1000)
-    products = _products(x, w)
-    grid = draw.blocks_for(row_groups, block[0] // _WARP)
+    products = _multiply_pairs(x, w)
+    grid = draw.count_blocks(row_groups, block[0] // _WARP)
     inputs = {"x": x, "w": w, "bias": bias, "n": row_groups, "k": inner}
-    return Case(grid, inputs, {"y": _as_half(_gelu(products + bias), np.abs(products) + np.abs(bias))})
+    return Case(
+        grid,
+        inputs,
+        {"y": _make_expected_half(_compute_gelu(products + bias), np.abs(products) + np.abs(bias))},
+    )
 
 
-def _large_values_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_large_values_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with large positive and negative values, for which GELU is v or 0."""
-    case = dense_case(data, size, block)
+    case = make_dense_case(data, size, block)
     bias = np.array((40, -40, 12, -12, 5, -5, 0, 1000), np.float32)
-    v = _products(case.values["x"], case.values["w"]) + bias
-    return Case(case.grid, {**case.values, "bias": bias}, {"y": _as_half(_gelu(v), np.abs(v) + np.abs(bias))})
+    v = _multiply_pairs(case.values["x"], case.values["w"]) + bias
+    return Case(
+        case.grid,
+        {**case.values, "bias": bias},
+        {"y": _make_expected_half(_compute_gelu(v), np.abs(v) + np.abs(bias))},
+    )
 
 
-def _gelu(v: Any) -> Any:
+def _compute_gelu(v: Any) -> Any:
     """Return GELU in double precision."""
     return v * 0.5 * (1 + _erf(np.asarray(v, np.float64) / math.sqrt(2)))
 
@@ -327,7 +346,7 @@ def _gelu(v: Any) -> Any:
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def _as_half(exact_values: Any, magnitude: Any) -> Near:
+def _make_expected_half(exact_values: Any, magnitude: Any) -> Near:
     """Return the expected halves, with a tolerance for rounding and for cancellation.
 
     `magnitude` is that of the terms: the sums and the bias can cancel, and so can 1 + erf.
@@ -345,26 +364,26 @@ def _draw_dense_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     return [((int(rng.integers(20, 60)), 1), (128, 1, 1)), ((int(rng.integers(100, 200)), 3), (256, 1, 1))]
 
 
-def _values_before(mistake: Mistake) -> Any:
+def _compute_sums_before_bias(mistake: Mistake) -> Any:
     """Return the sums of the matrix multiplication without the bias."""
-    return _products(mistake["x"], mistake["w"])
+    return _multiply_pairs(mistake["x"], mistake["w"])
 
 
 def _make_matcher(compute: Callable[[Any, Any], Any]) -> Matcher:
     """Return a matcher for outputs that equal ``compute(sums, bias)`` to the precision of a half."""
 
-    def matches(mistake: Mistake) -> bool:
+    def is_match(mistake: Mistake) -> bool:
         if mistake.found is None:
             return False
         with np.errstate(all="ignore"):
-            computed = np.asarray(compute(_values_before(mistake), mistake["bias"]), np.float64)
+            computed = np.asarray(compute(_compute_sums_before_bias(mistake), mistake["bias"]), np.float64)
         actual = mistake.found.astype(np.float64)
         return bool(np.allclose(actual, computed, rtol=2e-3, atol=2e-5, equal_nan=True))
 
-    return matches
+    return is_match
 
 
-def _tanh_gelu(v: Any) -> Any:
+def _compute_tanh_gelu(v: Any) -> Any:
     return v * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
 
 
@@ -383,10 +402,10 @@ EXERCISES = (
         kernel="tile",
         parameters="const half* a, const half* b, float* d, int n",
         once=True,
-        case=tile_case,
+        case=make_tile_case,
         table=(
-            Row("an infinity in a", _infinite_tile_case, (3,)),
-            Row("a that selects rows", _one_row_case, (5,)),
+            Row("an infinity in a", _make_infinite_tile_case, (3,)),
+            Row("a that selects rows", _make_row_selection_case, (5,)),
         ),
         reference="tile.cu",
         naive="tile_naive.cu",
@@ -407,37 +426,39 @@ EXERCISES = (
         measured=Measured(100, (128, 1, 1), slack=40.0, drawn=_draw_tile_launches),
         advice=(
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "Warp w of the grid multiplies matrices w, if w is below n: a has 256 elements per matrix, "
                 "b and d have 128.",
             ),
-            Advice(advice.fault("misaligned"), "A load of 4 bytes must start at an even column."),
-            Advice(advice.written_twice, "Every element of d must be written by only one lane of one warp."),
+            Advice(advice.is_fault("misaligned"), "A load of 4 bytes must start at an even column."),
             Advice(
-                advice.holds(_with_swapped_quarters),
+                advice.is_written_twice, "Every element of d must be written by only one lane of one warp."
+            ),
+            Advice(
+                advice.is_result_of(_multiply_swapped_quarters),
                 "Register 1 of a has the rows 8 below register 0, and register 2 has the columns 8 to the "
                 "right: exchange the two.",
             ),
             Advice(
-                advice.holds(_with_transposed_b),
+                advice.is_result_of(_multiply_transposed_b),
                 "In b, a lane's two neighbours are below each other: rows 2s and 2s + 1 of column g.",
             ),
             Advice(
-                advice.holds(_with_swapped_halves),
+                advice.is_result_of(_multiply_swapped_halves),
                 "The element with the smaller row of b must be in the lower 16 bits of a register.",
             ),
             Advice(
-                advice.holds(_product_of_first_half),
+                advice.is_result_of(_multiply_first_columns),
                 "Only the first 8 columns of a, and rows of b, were used: registers 2 and 3 of a and "
                 "register 1 of b have the others.",
             ),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some elements were never written: each lane has four elements of d, in rows g and g + 8 and "
                 "columns 2s and 2s + 1.",
             ),
             Advice(
-                _rounded_to_half,
+                _is_right_as_half,
                 "The sums are rounded to half precision: keep them in float.",
             ),
         ),
@@ -449,7 +470,7 @@ EXERCISES = (
         kernel="fragments",
         parameters="const uint4* x, unsigned* y",
         once=True,
-        case=fragments_case,
+        case=make_fragments_case,
         reference="fragments.cu",
         naive="fragments_naive.cu",
         kind="repair",
@@ -475,18 +496,18 @@ EXERCISES = (
         measured=Measured(6, (128, 1, 1), drawn=lambda rng: [(3, (64, 1, 1)), (9, (256, 1, 1))]),
         advice=(
             Advice(
-                advice.out_of_shared,
+                advice.is_out_of_shared,
                 "A swizzle exchanges the vectors of a row and never leaves the row: v is from 0 to 7, and so "
                 "is v ^ row % 8.",
             ),
-            Advice(advice.out_of_bounds, "x has 512 vectors per tile, and y has 2,048 words."),
-            Advice(advice.written_twice, "Every word of y must be written by only one lane of one warp."),
+            Advice(advice.is_out_of_bounds, "x has 512 vectors per tile, and y has 2,048 words."),
+            Advice(advice.is_written_twice, "Every word of y must be written by only one lane of one warp."),
             Advice(
-                advice.hazard("RAW", "WAR"),
+                advice.is_hazard("RAW", "WAR"),
                 "A warp reads vectors that other warps have stored, so a __syncthreads() must come between.",
             ),
             Advice(
-                advice.hazard(),
+                advice.is_hazard(),
                 "Part of the tile is read where nothing was stored: store and load must use the same "
                 "positions.",
             ),
@@ -495,7 +516,7 @@ EXERCISES = (
                 "The words are right, but not in their positions: compute the position of a vector in the "
                 "same way where it is stored and where it is read.",
             ),
-            Advice(advice.partly_unwritten, "Some words were never written: a tile has 16 parts."),
+            Advice(advice.is_partly_unwritten, "Some words were never written: a tile has 16 parts."),
             Advice(
                 _has_foreign_words,
                 "y contains words that are not in x: a __syncthreads() must come between storing and "
@@ -510,7 +531,7 @@ EXERCISES = (
         kernel="product",
         parameters="const half* a, const half* b, float* c, int n, int k",
         once=True,
-        case=stages_case,
+        case=make_stages_case,
         reference="stages.cu",
         naive="stages_naive.cu",
         level="stretch",
@@ -547,25 +568,27 @@ EXERCISES = (
         measured=Measured((2, 2, 8), (128, 1, 1), drawn=_draw_tiled_launches),
         advice=(
             Advice(
-                advice.out_of_shared,
+                advice.is_out_of_shared,
                 "The buffers have the numbers 0, 1 and 2: tile t belongs in buffer t % 3.",
             ),
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "A tile from k on does not exist: start no copies for it, but close the group anyway.",
             ),
-            Advice(advice.written_twice, "Every element of c must be written by only one lane of one warp."),
             Advice(
-                advice.hazard(),
+                advice.is_written_twice, "Every element of c must be written by only one lane of one warp."
+            ),
+            Advice(
+                advice.is_hazard(),
                 "A thread waits only for its own copies. A __syncthreads() must come between the wait and "
                 "the use of a tile, and between the use of a tile and the copies that overwrite it.",
             ),
             Advice(
-                advice.both(_has_inner_tiles, advice.holds(_without_last_tiles(1))),
+                advice.match_all(_has_inner_tiles, advice.is_result_of(_make_partial_product(1))),
                 "The last tile is missing.",
             ),
             Advice(
-                advice.both(_has_several_tiles, advice.holds(_without_last_tiles(2))),
+                advice.match_all(_has_several_tiles, advice.is_result_of(_make_partial_product(2))),
                 "The last two tiles are missing.",
             ),
             Advice(
@@ -583,8 +606,8 @@ EXERCISES = (
         kernel="dense",
         parameters="const half* x, const half* w, const float* bias, half* y, int n, int k",
         once=True,
-        case=dense_case,
-        table=(Row("a wide bias", _large_values_case, ((3, 1), (5, 2))),),
+        case=make_dense_case,
+        table=(Row("a wide bias", _make_large_values_case, ((3, 1), (5, 2))),),
         reference="dense.cu",
         naive="dense_naive.cu",
         sizes=_draw_dense_sizes,
@@ -601,15 +624,17 @@ EXERCISES = (
         measured=Measured((100, 2), (128, 1, 1), drawn=_draw_dense_launches),
         advice=(
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "x has 16 n rows of k elements, w has k rows of 8, bias has 8, and y has 16 n rows of 8.",
             ),
-            Advice(advice.fault("misaligned"), "A half2 or float2 must start at an even column."),
-            Advice(advice.written_twice, "Every element of y must be written by only one lane of one warp."),
-            Advice(_make_matcher(lambda sums, bias: _gelu(sums)), "The bias is missing."),
+            Advice(advice.is_fault("misaligned"), "A half2 or float2 must start at an even column."),
+            Advice(
+                advice.is_written_twice, "Every element of y must be written by only one lane of one warp."
+            ),
+            Advice(_make_matcher(lambda sums, bias: _compute_gelu(sums)), "The bias is missing."),
             Advice(_make_matcher(lambda sums, bias: sums + bias), "GELU is missing."),
             Advice(
-                _make_matcher(lambda sums, bias: _gelu(sums) + bias),
+                _make_matcher(lambda sums, bias: _compute_gelu(sums) + bias),
                 "The bias comes first: GELU of the sum and the bias.",
             ),
             Advice(
@@ -617,16 +642,18 @@ EXERCISES = (
                 "That is ReLU, but the task is GELU.",
             ),
             Advice(
-                _make_matcher(lambda sums, bias: _tanh_gelu(sums + bias)),
+                _make_matcher(lambda sums, bias: _compute_tanh_gelu(sums + bias)),
                 "That is the approximation with tanh, whose error is larger than the rounding of a half: "
                 "use erff.",
             ),
             Advice(
-                _make_matcher(lambda sums, bias: _gelu(sums + np.tile(bias, 2 * len(sums) // 16)[:, None])),
+                _make_matcher(
+                    lambda sums, bias: _compute_gelu(sums + np.tile(bias, 2 * len(sums) // 16)[:, None])
+                ),
                 "The bias belongs to the column of an element, not to its row.",
             ),
             Advice(
-                advice.partly_unwritten,
+                advice.is_partly_unwritten,
                 "Some elements were never written: each lane has four, in rows g and g + 8 and columns 2s "
                 "and 2s + 1.",
             ),

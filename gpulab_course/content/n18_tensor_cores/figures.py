@@ -68,7 +68,7 @@ def fragments(held: Mapping[str, tuple[Any, Any]], lane: int = 5) -> Picture:
         left_x += width + 2
     _draw_register_key(axes, rows + 1.2, 1 + max(int(registers.max()) for _, registers in held.values()))
     element_texts = [
-        f"{name}: " + _elements_text(np.argwhere(lanes == lane).tolist()) for name, (lanes, _) in held.items()
+        f"{name}: " + _list_elements(np.argwhere(lanes == lane).tolist()) for name, (lanes, _) in held.items()
     ]
     return Picture.of(
         figure,
@@ -85,7 +85,7 @@ def _draw_register_key(axes: Axes, y: float, count: int) -> None:
         draw_text(axes, x + 1.3, y + 0.45, f"register {register}", "muted", fontsize=8)
 
 
-def _elements_text(elements: Sequence[Sequence[int]]) -> str:
+def _list_elements(elements: Sequence[Sequence[int]]) -> str:
     return ", ".join(f"({row}, {column})" for row, column in elements)
 
 
@@ -220,10 +220,10 @@ def recorded_series() -> str:
         return "No GPU has been recorded yet. To measure yours: python -m tools.recordings.tensor_cores"
     headings = ("version", "what is new", *map(_record_heading, records))
     rows = tuple(
-        (version.name, version.news, *(_speed_text(record, version.name) for record in records))
+        (version.name, version.news, *(_format_speed(record, version.name) for record in records))
         for version in VERSIONS
     )
-    cublas_row = ("cuBLAS", "NVIDIA's library", *(_speed_text(record, "cuBLAS") for record in records))
+    cublas_row = ("cuBLAS", "NVIDIA's library", *(_format_speed(record, "cuBLAS") for record in records))
     return Table("Speed of each version, recorded", headings, (*rows, cublas_row)).text()
 
 
@@ -231,7 +231,7 @@ def _record_heading(record: Mapping[str, Any]) -> str:
     return f"{record['device']}, n = {record['side']:,}, {record['date']}, driver {record['driver']}"
 
 
-def _speed_text(record: Mapping[str, Any], name: str) -> str:
+def _format_speed(record: Mapping[str, Any], name: str) -> str:
     tflops = record["tflops"]
     if name not in tflops:
         return ""

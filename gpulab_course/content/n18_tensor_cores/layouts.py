@@ -6,7 +6,7 @@ SHAPES = {"a": (16, 16), "b": (16, 8), "d": (16, 8)}
 """The rows and columns of the matrices."""
 
 
-def held(name: str, row: int, column: int) -> tuple[int, int]:
+def find_lane_and_register(name: str, row: int, column: int) -> tuple[int, int]:
     """Return the lane and the register that contain an element of the matrix `name`.
 
     The layout comes from the section "Matrix fragments for mma.m16n8k16 with floating point type" of the PTX
@@ -14,7 +14,7 @@ def held(name: str, row: int, column: int) -> tuple[int, int]:
 
     Examples
     --------
-    >>> held("a", 9, 3)
+    >>> find_lane_and_register("a", 9, 3)
     (5, 1)
     """
     if name == "b":
@@ -25,9 +25,9 @@ def held(name: str, row: int, column: int) -> tuple[int, int]:
     return lane, row // 8 * 2 + column % 2
 
 
-def element(name: str, row: int, column: int) -> int:
+def find_lane_element(name: str, row: int, column: int) -> int:
     """Return the index of a matrix element among the elements of its lane, in the order of the registers."""
-    _, register = held(name, row, column)
+    _, register = find_lane_and_register(name, row, column)
     if name == "d":
         return register
     return 2 * register + (row if name == "b" else column) % 2

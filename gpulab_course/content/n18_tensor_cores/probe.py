@@ -15,11 +15,11 @@ from gpulab_course.content.n18_tensor_cores.versions import source
 
 _WARP = 32
 # Powers of two that the largest term can have: the product of two halves is below 2 to the power of 32.
-_POWERS = np.arange(8, 31)
+_BIT_EXPONENTS = np.arange(8, 31)
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class NumberFormat:
     """An input number format, its ``mma`` instruction, and the first compute capability that supports it."""
 
     name: str
@@ -30,14 +30,14 @@ class Format:
 
 
 FORMATS = (
-    Format("FP16", "m16n8k8.row.col.f32.f16.f16.f32", 2, 1, (7, 5)),
-    Format("FP16, k = 16", "m16n8k16.row.col.f32.f16.f16.f32", 4, 2, (8, 0)),
-    Format("BF16, k = 16", "m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2, (8, 0)),
-    Format("TF32", "m16n8k8.row.col.f32.tf32.tf32.f32", 4, 2, (8, 0)),
+    NumberFormat("FP16", "m16n8k8.row.col.f32.f16.f16.f32", 2, 1, (7, 5)),
+    NumberFormat("FP16, k = 16", "m16n8k16.row.col.f32.f16.f16.f32", 4, 2, (8, 0)),
+    NumberFormat("BF16, k = 16", "m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2, (8, 0)),
+    NumberFormat("TF32", "m16n8k8.row.col.f32.tf32.tf32.f32", 4, 2, (8, 0)),
 )
 
 
-def sums(number_format: Format, left: Any, right: Any) -> npt.NDArray[np.float32]:
+def compute_tensor_sums(number_format: NumberFormat, left: Any, right: Any) -> npt.NDArray[np.float32]:
     """Return sums of up to four products, each computed by one tensor-core instruction.
 
     Parameters
@@ -48,7 +48,7 @@ def sums(number_format: Format, left: Any, right: Any) -> npt.NDArray[np.float32
         The factors, with the shape (sums, terms).
     """
     cp = session.cp()
-    a, b = (_registers(number_format, np.asarray(terms, np.float32)) for terms in (left, right))
+    a, b = (_pack_registers(number_format, np.asarray(terms, np.float32)) for terms in (left, right))
     d = cp.zeros(len(a), np.float32)
     options = (
         f"-DINSTRUCTION={number_format.instruction}",
@@ -60,7 +60,7 @@ def sums(number_format: Format, left: Any, right: Any) -> npt.NDArray[np.float32
     return result
 
 
-def _registers(number_format: Format, terms: npt.NDArray[np.float32]) -> npt.NDArray[np.uint32]:
+def _pack_registers(number_format: NumberFormat, terms: npt.NDArray[np.float32]) -> npt.NDArray[np.uint32]:
     """Return register 0 of each lane: the terms are row 0 of `a`, or column 0 of `b`."""
     registers = np.zeros((len(terms), _WARP), np.uint32)
     if number_format.name == "TF32":
@@ -75,23 +75,30 @@ def _registers(number_format: Format, terms: npt.NDArray[np.float32]) -> npt.NDA
     return registers
 
 
-def kept_bits() -> dict[str, int]:
+def measure_kept_bits() -> dict[str, int]:
     """Return for each number format how many bits of a sum a tensor core keeps, counting from the largest
     term.
     """
     capability = session.backend().device_info().compute_capability
-    return {form.name: _count_kept_bits(form) for form in FORMATS if capability >= form.since}
+    return {
+        number_format.name: _count_kept_bits(number_format)
+        for number_format in FORMATS
+        if capability >= number_format.since
+    }
 
 
-def _count_kept_bits(number_format: Format) -> int:
-    first_factors, second_factors = 2.0 ** (_POWERS // 2), 2.0 ** (_POWERS - _POWERS // 2)
+def _count_kept_bits(number_format: NumberFormat) -> int:
+    first_factors, second_factors = (
+        2.0 ** (_BIT_EXPONENTS // 2),
+        2.0 ** (_BIT_EXPONENTS - _BIT_EXPONENTS // 2),
+    )
     ones = np.ones_like(first_factors)
-    results = sums(
+    results = compute_tensor_sums(
         number_format,
         np.stack([first_factors, ones, -first_factors], 1),
         np.stack([second_factors, ones, second_factors], 1),
     )
-    return int(_POWERS[results == 1].max()) + 1
+    return int(_BIT_EXPONENTS[results == 1].max()) + 1
 
 
 def table() -> str:
@@ -100,18 +107,22 @@ def table() -> str:
     """
     device = session.which_device()
     name = device.device if device.kind == "cuda" else f"virtual {device.device}"
-    bits_by_format = kept_bits()
-    lines = [
+    bits_by_format = measure_kept_bits()
+    table_lines = [
         f"{name}, {'measured' if device.kind == 'cuda' else 'modelled'}: {_describe_bits(bits_by_format)}"
     ]
-    lines += [f"{record['device']}, recorded: {_describe_bits(record['kept_bits'])}" for record in recorded()]
-    missing_names = [form.name for form in FORMATS if form.name not in bits_by_format]
+    table_lines += [
+        f"{record['device']}, recorded: {_describe_bits(record['kept_bits'])}" for record in recorded()
+    ]
+    missing_names = [
+        number_format.name for number_format in FORMATS if number_format.name not in bits_by_format
+    ]
     if missing_names:
-        lines.append(
+        table_lines.append(
             f"This device does not have {count(len(missing_names), 'format or shape', 'formats or shapes')}:"
             f" {'; '.join(missing_names)}."
         )
-    return "\n".join(lines)
+    return "\n".join(table_lines)
 
 
 def _describe_bits(bits_by_format: dict[str, int]) -> str:

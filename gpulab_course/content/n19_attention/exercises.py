@@ -24,17 +24,17 @@ from virtualgpu.records import Dim3
 
 _FEATURES = 64  # numbers in a row of q, k and v
 _SCALE = 1 / 8  # 1 / sqrt(_FEATURES)
-_PAGE = 16  # tokens in a page of the cache
-_MOST_THREADS = 256
+_PAGE_TOKENS = 16  # tokens in a page of the cache
+_MAX_THREADS = 256
 # Rounding errors: of the exponentials and of about a thousand additions, relative to the largest score, and
 # relative to the largest value. A log-sum-exp that is updated for each key reaches 135 after 2,500 keys;
 # values in half precision exceed 330 at each length.
-_ULPS = 250
+_TOLERANCE_ULPS = 250
 _SCORE_SHARE = 1 / 4
 _VALUE_SHARE = 1 / 20
 
 
-def _softmax(scores: Any) -> Any:
+def _compute_softmax(scores: Any) -> Any:
     """Return the softmax of each row; a row without a finite score becomes 0."""
     row_maxima = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     powers = np.exp(scores - np.where(np.isfinite(row_maxima), row_maxima, 0))
@@ -44,15 +44,15 @@ def _softmax(scores: Any) -> Any:
 
 def _attend(scores: Any, v: Any) -> Near:
     """Return softmax(scores) v with its tolerance; masked scores are -infinity."""
-    weights = _softmax(scores)
+    weights = _compute_softmax(scores)
     wide_v = v.astype(np.float64)
     finite_scores = np.abs(np.where(np.isfinite(scores), scores, 0))
     factor = 1 + _SCORE_SHARE * finite_scores.max(axis=-1, keepdims=True, initial=0)
     scale = (weights @ np.abs(wide_v)) * factor + _VALUE_SHARE * np.abs(wide_v).max(axis=0, initial=0)
-    return Near((weights @ wide_v).astype(np.float32), scale, ulps=_ULPS)
+    return Near((weights @ wide_v).astype(np.float32), scale, ulps=_TOLERANCE_ULPS)
 
 
-def _scores(q: Any, k: Any) -> Any:
+def _compute_scores(q: Any, k: Any) -> Any:
     return q.astype(np.float64) @ k.astype(np.float64).T * _SCALE
 
 
@@ -90,7 +90,7 @@ def _sort_scores(q: Any, k: Any, direction: int = 1) -> None:
     k[:, 0] = 4 * np.arange(len(k))[::direction]
 
 
-def attention_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_attention_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes attention with one thread for every query."""
     rows, keys = size
     return _make_attention_case(
@@ -100,40 +100,40 @@ def attention_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _make_attention_case(q: Any, k: Any, v: Any, block: Dim3) -> Case:
     inputs = {"q": q, "k": k, "v": v, "rows": len(q), "keys": len(k)}
-    return Case(draw.blocks_for(len(q), block[0]), inputs, {"out": _attend(_scores(q, k), v)})
+    return Case(draw.count_blocks(len(q), block[0]), inputs, {"out": _attend(_compute_scores(q, k), v)})
 
 
-def _shifted_case(shift: float) -> Any:
+def _make_shifted_maker(shift: float) -> Any:
     """Return a function that creates a test case whose scores are all around `shift`."""
 
-    def case(data: Draw, size: Any, block: Dim3) -> Case:
+    def draw_case(data: Draw, size: Any, block: Dim3) -> Case:
         rows, keys = size
         q, k, v = _draw_queries(data, rows), _draw_keys(data, keys), _draw_values(data, keys)
         _shift_scores(q, k, shift)
         return _make_attention_case(q, k, v, block)
 
-    return case
+    return draw_case
 
 
-def _sorted_case(direction: int) -> Any:
+def _make_sorted_maker(direction: int) -> Any:
     """Return a function that creates a test case whose scores rise or fall from key to key."""
 
-    def case(data: Draw, size: Any, block: Dim3) -> Case:
+    def draw_case(data: Draw, size: Any, block: Dim3) -> Case:
         rows, keys = size
         q, k, v = _draw_queries(data, rows), _draw_keys(data, keys), _draw_values(data, keys)
         _sort_scores(q, k, direction)
         return _make_attention_case(q, k, v, block)
 
-    return case
+    return draw_case
 
 
 _ATTENTION_SIZES = ((70, 45), (33, 130))
 _ATTENTION_ROWS = (
-    Row("all scores around 200", _shifted_case(200), _ATTENTION_SIZES),
-    Row("all scores around -200", _shifted_case(-200), _ATTENTION_SIZES),
-    Row("scores that rise", _sorted_case(1), _ATTENTION_SIZES),
-    Row("scores that fall", _sorted_case(-1), _ATTENTION_SIZES),
-    Row("many keys", attention_case, ((1, 2500),), (32, 1, 1)),
+    Row("all scores around 200", _make_shifted_maker(200), _ATTENTION_SIZES),
+    Row("all scores around -200", _make_shifted_maker(-200), _ATTENTION_SIZES),
+    Row("scores that rise", _make_sorted_maker(1), _ATTENTION_SIZES),
+    Row("scores that fall", _make_sorted_maker(-1), _ATTENTION_SIZES),
+    Row("many keys", draw_attention_case, ((1, 2500),), (32, 1, 1)),
 )
 
 
@@ -158,7 +158,7 @@ def _draw_attention_sizes(rng: np.random.Generator, threads_at_once: int) -> lis
 
 def _draw_row_blocks(rng: np.random.Generator) -> list[Dim3]:
     """Draw blocks of at most 256 threads."""
-    sizes = (int(rng.integers(65, 127)), 128, int(rng.integers(5, 31)), 33, _MOST_THREADS, 32)
+    sizes = (int(rng.integers(65, 127)), 128, int(rng.integers(5, 31)), 33, _MAX_THREADS, 32)
     return [(threads, 1, 1) for threads in sizes]
 
 
@@ -169,7 +169,7 @@ def _draw_attention_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]
     return [(first_size, (64, 1, 1)), (second_size, (int(rng.integers(97, 127)), 1, 1))]
 
 
-def masked_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_masked_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for an attention kernel with a sliding window. The window can be shorter than a
     tile, longer than a tile, or longer than the sequence.
     """
@@ -187,8 +187,8 @@ def _make_masked_case(
     if is_rising:
         _sort_scores(q, k)
     inputs = {"q": q, "k": k, "v": v, "n": n, "window": window}
-    expected = _attend(np.where(_make_causal_mask(n, window), _scores(q, k), -np.inf), v)
-    return Case(draw.blocks_for(n, block[0]), inputs, {"out": expected})
+    expected = _attend(np.where(_make_causal_mask(n, window), _compute_scores(q, k), -np.inf), v)
+    return Case(draw.count_blocks(n, block[0]), inputs, {"out": expected})
 
 
 def _make_causal_mask(n: int, window: int) -> Any:
@@ -197,23 +197,23 @@ def _make_causal_mask(n: int, window: int) -> Any:
     return (distance >= 0) & (distance < window)
 
 
-def _window_case(window: int, shift: float | None = None) -> Any:
+def _make_window_maker(window: int, shift: float | None = None) -> Any:
     """Return a function that creates a test case with a given window, and optionally shifted scores."""
     return lambda data, n, block: _make_masked_case(data, n, window, block, shift)
 
 
-def _rising_case(data: Draw, n: int, block: Dim3) -> Case:
+def _draw_rising_case(data: Draw, n: int, block: Dim3) -> Case:
     return _make_masked_case(data, n, 9, block, is_rising=True)
 
 
 _MASKED_ROWS = (
-    Row("a window without an end", _window_case(1 << 30), (45, 150)),
-    Row("each row sees only itself", _window_case(1), (45, 150)),
-    Row("a narrow window", _window_case(5), (45, 150)),
-    Row("all scores around -200, a narrow window", _window_case(7, -200), (45, 150)),
-    Row("all scores around 200", _window_case(60, 200), (45, 150)),
-    Row("later keys with larger scores", _rising_case, (45, 150)),
-    Row("a long sequence, a narrow window", _window_case(20), (1300,)),
+    Row("a window without an end", _make_window_maker(1 << 30), (45, 150)),
+    Row("each row sees only itself", _make_window_maker(1), (45, 150)),
+    Row("a narrow window", _make_window_maker(5), (45, 150)),
+    Row("all scores around -200, a narrow window", _make_window_maker(7, -200), (45, 150)),
+    Row("all scores around 200", _make_window_maker(60, 200), (45, 150)),
+    Row("later keys with larger scores", _draw_rising_case, (45, 150)),
+    Row("a long sequence, a narrow window", _make_window_maker(20), (1300,)),
 )
 
 
@@ -237,7 +237,7 @@ def _draw_masked_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     return [(int(rng.integers(150, 250)), (64, 1, 1)), (int(rng.integers(250, 350)), (96, 1, 1))]
 
 
-def decode(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_decode_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for an attention kernel with one query. The grid consists of a few blocks of whole
     warps.
     """
@@ -257,21 +257,21 @@ def _make_decode_case(data: Draw, keys: int, blocks: int, block: Dim3, shift: fl
         "parts": data.rng.uniform(1000, 2000, (split_count, _FEATURES)).astype(np.float32),
         "done": np.zeros(1, np.uint32),
     }
-    expected = _attend(_scores(q, k), v)
+    expected = _attend(_compute_scores(q, k), v)
     expected_result = Near(expected.values[0], np.asarray(expected.scale)[0], expected.ulps)
     return Case(blocks, {"q": q[0], "k": k, "v": v, "keys": keys, **scratch_arrays}, {"out": expected_result})
 
 
-def _decode_case(blocks: int, shift: float | None = None) -> Any:
+def _make_decode_maker(blocks: int, shift: float | None = None) -> Any:
     """Return a function that creates a test case with a given number of blocks."""
     return lambda data, keys, block: _make_decode_case(data, keys, blocks, block, shift)
 
 
 _DECODE_ROWS = (
-    Row("one block", _decode_case(1), (1, 100)),
-    Row("many blocks, few keys", _decode_case(13), (3, 20)),
-    Row("all scores around -200", _decode_case(4, -200), (5, 300)),
-    Row("all scores around 200", _decode_case(4, 200), (5, 300)),
+    Row("one block", _make_decode_maker(1), (1, 100)),
+    Row("many blocks, few keys", _make_decode_maker(13), (3, 20)),
+    Row("all scores around -200", _make_decode_maker(4, -200), (5, 300)),
+    Row("all scores around 200", _make_decode_maker(4, 200), (5, 300)),
 )
 
 
@@ -286,7 +286,7 @@ def _draw_warp_blocks(rng: np.random.Generator) -> list[Dim3]:
     return [(32 * warps, 1, 1) for warps in (4, 1, int(rng.integers(5, 8)), 2, 3, 8)]
 
 
-def paged_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_paged_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for an attention kernel with a paged cache and one query per sequence."""
     sequences, max_length = size
     lengths = data.rng.integers(0, max_length + 1, sequences)
@@ -296,44 +296,44 @@ def paged_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _make_paged_case(data: Draw, lengths: Any, block: Dim3, shift: float | None = None) -> Case:
     sequences = len(lengths)
-    width = max(1, -(-int(lengths.max()) // _PAGE)) + int(data.rng.integers(0, 3))
-    page_counts = -(-lengths // _PAGE)
+    width = max(1, -(-int(lengths.max()) // _PAGE_TOKENS)) + int(data.rng.integers(0, 3))
+    page_counts = -(-lengths // _PAGE_TOKENS)
     pages = int(page_counts.sum()) + 3
-    k, v = _draw_keys(data, pages * _PAGE), _draw_values(data, pages * _PAGE)
+    k, v = _draw_keys(data, pages * _PAGE_TOKENS), _draw_values(data, pages * _PAGE_TOKENS)
     q = _draw_queries(data, sequences)
     if shift is not None:
         _shift_scores(q, k, shift)
     free_pages = list(data.rng.permutation(pages))
     table = np.full((sequences, width), -1, np.int32)
-    is_used = np.zeros(pages * _PAGE, bool)
+    is_used = np.zeros(pages * _PAGE_TOKENS, bool)
     expected = np.zeros((sequences, _FEATURES), np.float32)
     scale = np.zeros((sequences, _FEATURES))
     for s, length in enumerate(lengths.tolist()):
         count = int(page_counts[s])
         table[s, :count] = [free_pages.pop() for _ in range(count)]
-        cache_rows = (table[s, :count, None] * _PAGE + np.arange(_PAGE)).ravel()[:length]
+        cache_rows = (table[s, :count, None] * _PAGE_TOKENS + np.arange(_PAGE_TOKENS)).ravel()[:length]
         is_used[cache_rows] = True
-        result = _attend(_scores(q[s : s + 1], k[cache_rows]), v[cache_rows])
+        result = _attend(_compute_scores(q[s : s + 1], k[cache_rows]), v[cache_rows])
         expected[s], scale[s] = result.values[0], np.asarray(result.scale)[0]
     k[~is_used] = np.nan
     v[~is_used] = np.nan
     inputs = {"q": q, "k": k, "v": v, "table": table, "length": lengths.astype(np.int32)}
     numbers = {"sequences": sequences, "width": width}
-    grid = draw.blocks_for(sequences, block[0] // 32)
-    return Case(grid, inputs | numbers, {"out": Near(expected, scale, _ULPS)})
+    grid = draw.count_blocks(sequences, block[0] // 32)
+    return Case(grid, inputs | numbers, {"out": Near(expected, scale, _TOLERANCE_ULPS)})
 
 
-def _lengths_case(*lengths: int, shift: float | None = None) -> Any:
+def _make_lengths_maker(*lengths: int, shift: float | None = None) -> Any:
     """Return a function that creates a test case whose sequences have the given lengths."""
     return lambda data, size, block: _make_paged_case(data, np.array(lengths), block, shift)
 
 
 _PAGED_ROWS = (
-    Row("a sequence without tokens", _lengths_case(0, 5, 0), ((3, 5),)),
-    Row("exactly full pages", _lengths_case(16, 32, 48), ((3, 48),)),
-    Row("one token more than full pages", _lengths_case(17, 33, 1), ((3, 33),)),
-    Row("all scores around -200", _lengths_case(30, 7, 50, shift=-200), ((3, 50),)),
-    Row("all scores around 200", _lengths_case(30, 7, 50, shift=200), ((3, 50),)),
+    Row("a sequence without tokens", _make_lengths_maker(0, 5, 0), ((3, 5),)),
+    Row("exactly full pages", _make_lengths_maker(16, 32, 48), ((3, 48),)),
+    Row("one token more than full pages", _make_lengths_maker(17, 33, 1), ((3, 33),)),
+    Row("all scores around -200", _make_lengths_maker(30, 7, 50, shift=-200), ((3, 50),)),
+    Row("all scores around 200", _make_lengths_maker(30, 7, 50, shift=200), ((3, 50),)),
 )
 
 
@@ -360,7 +360,7 @@ def _draw_paged_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     return [(first_size, (64, 1, 1)), (second_size, (128, 1, 1))]
 
 
-def rotary_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_rotary_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the scores of one query with rotated keys."""
     keys = int(size)
     return _make_rotary_case(data, data.rng.integers(0, 2 * keys + 40, keys), block)
@@ -376,7 +376,7 @@ def _make_rotary_case(data: Draw, positions: Any, block: Dim3) -> Case:
     cosine, sine = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
     inputs = {"q": q, "k": k, "cosine": cosine, "sine": sine}
     integers = {"position": positions.astype(np.int32), "keys": keys}
-    grid = draw.blocks_for(keys, block[0] // 32)
+    grid = draw.count_blocks(keys, block[0] // 32)
     case = Case(grid, inputs | integers, {})
     magnitude = np.abs(k.astype(np.float64)).sum(axis=1) * np.abs(q).max()
     scores = _rotate_pairs(k, cosine[positions], sine[positions]) @ q.astype(np.float64) * _SCALE
@@ -406,18 +406,18 @@ _ROTARY_ROWS = (
 # ---------------------------------------------------------------------------------------------------------
 
 
-def _result_rows(mistake: Mistake) -> tuple[Any, Any]:
+def _reshape_to_rows(mistake: Mistake) -> tuple[Any, Any]:
     """Return the results and the expected results as rows of 64 numbers."""
     assert mistake.found is not None
     assert mistake.wanted is not None
     return mistake.found.reshape(-1, _FEATURES), mistake.wanted.reshape(-1, _FEATURES)
 
 
-def _wrong_by_a_factor(mistake: Mistake) -> bool:
+def _is_wrong_by_factor(mistake: Mistake) -> bool:
     """Return whether each row of the result is the expected one times a factor of its own."""
-    if mistake.found is None or not np.isfinite(mistake.found).all() or advice.partly_unwritten(mistake):
+    if mistake.found is None or not np.isfinite(mistake.found).all() or advice.is_partly_unwritten(mistake):
         return False
-    actual, expected = _result_rows(mistake)
+    actual, expected = _reshape_to_rows(mistake)
     factors = (actual * expected).sum(axis=1) / np.maximum(
         (expected.astype(np.float64) ** 2).sum(axis=1), 1e-30
     )
@@ -427,15 +427,15 @@ def _wrong_by_a_factor(mistake: Mistake) -> bool:
     return bool(is_close.all() and (factors > 0).all() and (np.abs(factors - 1) > 1e-4).any())
 
 
-def _unscaled_attention(mistake: Mistake) -> Any:
+def _compute_unscaled(mistake: Mistake) -> Any:
     """Return the result that follows if the scores are not divided by 8."""
-    return _softmax(8 * _scores_of(mistake)) @ mistake["v"].astype(np.float64)
+    return _compute_softmax(8 * _compute_masked_scores(mistake)) @ mistake["v"].astype(np.float64)
 
 
-def _rows_equal(compute: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
+def _make_row_matcher(compute: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
     """Return a matcher for rows that equal ``compute(mistake)``, relative to the largest number of each."""
 
-    def matches(mistake: Mistake) -> bool:
+    def is_match(mistake: Mistake) -> bool:
         if mistake.found is None or not np.isfinite(mistake.found).all():
             return False
         with np.errstate(all="ignore"):
@@ -447,26 +447,26 @@ def _rows_equal(compute: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
             ).all()
         )
 
-    return matches
+    return is_match
 
 
-def _not_divided(mistake: Mistake) -> Any:
+def _compute_undivided(mistake: Mistake) -> Any:
     """Return the result that follows if the rows are not divided by their sums."""
-    scores = _scores_of(mistake)
+    scores = _compute_masked_scores(mistake)
     return np.exp(scores - scores.max(axis=1, keepdims=True)) @ mistake["v"].astype(np.float64)
 
 
-def _scores_of(mistake: Mistake) -> Any:
+def _compute_masked_scores(mistake: Mistake) -> Any:
     """Return the scores of the launch, with -infinity for masked ones."""
-    scores = _scores(mistake["q"].reshape(-1, _FEATURES), mistake["k"])
+    scores = _compute_scores(mistake["q"].reshape(-1, _FEATURES), mistake["k"])
     if "window" in mistake.case.values:
         return np.where(_make_causal_mask(mistake["n"], mistake["window"]), scores, -np.inf)
     return scores
 
 
-def _result_not_rescaled(mistake: Mistake) -> Any:
+def _compute_unrescaled(mistake: Mistake) -> Any:
     """Return the result that follows if only the sum is rescaled when the largest score changes."""
-    scores = _scores_of(mistake)
+    scores = _compute_masked_scores(mistake)
     running_maxima = np.maximum.accumulate(scores, axis=1)
     with np.errstate(invalid="ignore"):
         weights = np.where(np.isfinite(scores), np.exp(scores - running_maxima), 0)
@@ -474,43 +474,46 @@ def _result_not_rescaled(mistake: Mistake) -> Any:
     return weights @ mistake["v"].astype(np.float64) / row_sums
 
 
-def _without_window(mistake: Mistake) -> Any:
+def _compute_unwindowed(mistake: Mistake) -> Any:
     """Return the result of a causal mask without the window."""
-    scores = _scores(mistake["q"], mistake["k"])
-    return _softmax(np.where(_make_causal_mask(mistake["n"], mistake["n"]), scores, -np.inf)) @ mistake["v"]
+    scores = _compute_scores(mistake["q"], mistake["k"])
+    return (
+        _compute_softmax(np.where(_make_causal_mask(mistake["n"], mistake["n"]), scores, -np.inf))
+        @ mistake["v"]
+    )
 
 
-def _without_mask(mistake: Mistake) -> Any:
-    return _softmax(_scores(mistake["q"], mistake["k"])) @ mistake["v"]
+def _compute_unmasked(mistake: Mistake) -> Any:
+    return _compute_softmax(_compute_scores(mistake["q"], mistake["k"])) @ mistake["v"]
 
 
-def _window_off_by(change: int) -> Any:
+def _make_window_mistake(change: int) -> Any:
     """Return a function that computes the result with a window that is larger or smaller."""
 
     def compute(mistake: Mistake) -> Any:
-        scores = _scores(mistake["q"], mistake["k"])
+        scores = _compute_scores(mistake["q"], mistake["k"])
         is_visible = _make_causal_mask(mistake["n"], mistake["window"] + change)
-        return _softmax(np.where(is_visible, scores, -np.inf)) @ mistake["v"]
+        return _compute_softmax(np.where(is_visible, scores, -np.inf)) @ mistake["v"]
 
     return compute
 
 
 def _is_fully_written(mistake: Mistake) -> bool:
-    return mistake.found is not None and not advice.partly_unwritten(mistake)
+    return mistake.found is not None and not advice.is_partly_unwritten(mistake)
 
 
-def _not_finite_or_zero(mistake: Mistake) -> bool:
+def _is_not_finite_or_zero(mistake: Mistake) -> bool:
     """Return whether all wrong numbers are NaN, infinite or 0, in a launch with large scores."""
     if mistake.found is None:
         return False
     wrong_values = mistake.found[mistake.wrong]
-    scores = np.abs(_scores(mistake["q"].reshape(-1, _FEATURES), mistake["k"]))
+    scores = np.abs(_compute_scores(mistake["q"].reshape(-1, _FEATURES), mistake["k"]))
     return bool(
         (~np.isfinite(wrong_values) | (wrong_values == 0)).all() and np.nanmax(scores, initial=0) > 60
     )
 
 
-def _pages_with_large_scores(mistake: Mistake) -> bool:
+def _has_large_page_scores(mistake: Mistake) -> bool:
     """Return whether all wrong sequences have scores whose exponentials overflow or are 0."""
     if mistake.found is None:
         return False
@@ -518,12 +521,12 @@ def _pages_with_large_scores(mistake: Mistake) -> bool:
     max_scores = []
     for s in np.flatnonzero(mistake.wrong.any(axis=1) & (lengths > 0)):
         slots = np.arange(lengths[s])
-        cache_rows = table[s, slots // _PAGE] * _PAGE + slots % _PAGE
-        max_scores.append(float(_scores(mistake["q"][s : s + 1], mistake["k"][cache_rows]).max()))
+        cache_rows = table[s, slots // _PAGE_TOKENS] * _PAGE_TOKENS + slots % _PAGE_TOKENS
+        max_scores.append(float(_compute_scores(mistake["q"][s : s + 1], mistake["k"][cache_rows]).max()))
     return bool(max_scores) and all(score > 88 or score < -85 for score in max_scores)
 
 
-def _nan_with_small_scores(mistake: Mistake) -> bool:
+def _is_nan_for_small_scores(mistake: Mistake) -> bool:
     return mistake.found is not None and bool(np.isnan(mistake.found[mistake.wrong]).any())
 
 
@@ -535,18 +538,18 @@ def _empty_sequences_wrong(mistake: Mistake) -> bool:
     return bool(is_wrong.any() and (mistake["length"][is_wrong] == 0).all())
 
 
-def _pages_in_order(mistake: Mistake) -> Any:
+def _compute_without_table(mistake: Mistake) -> Any:
     """Return the result that follows if the table is not used, and sequences follow each other."""
     width, k, v = mistake["width"], mistake["k"], mistake["v"]
     results = []
     for s, length in enumerate(mistake["length"].tolist()):
-        cache_rows = (s * width * _PAGE + np.arange(length)) % max(1, len(k))
-        scores = _scores(mistake["q"][s : s + 1], k[cache_rows])
-        results.append((_softmax(scores) @ v[cache_rows])[0])
+        cache_rows = (s * width * _PAGE_TOKENS + np.arange(length)) % max(1, len(k))
+        scores = _compute_scores(mistake["q"][s : s + 1], k[cache_rows])
+        results.append((_compute_softmax(scores) @ v[cache_rows])[0])
     return np.array(results)
 
 
-def _scores_with(change: str) -> Any:
+def _make_rotation_mistake(change: str) -> Any:
     """Return a function that computes the scores after a common mistake in the rotation."""
 
     def compute(mistake: Mistake) -> Any:
@@ -571,30 +574,32 @@ def _scores_with(change: str) -> Any:
 
 
 _LARGE_SCORES = Advice(
-    _not_finite_or_zero,
+    _is_not_finite_or_zero,
     "expf overflows above 88 and is 0 below −104: subtract the largest score so far from each score.",
 )
-_NOT_DIVIDED_ADVICE = Advice(_rows_equal(_not_divided), "At the end, each row must be divided by its sum.")
+_NOT_DIVIDED_ADVICE = Advice(
+    _make_row_matcher(_compute_undivided), "At the end, each row must be divided by its sum."
+)
 _SUM_ADVICE = Advice(
-    _wrong_by_a_factor,
+    _is_wrong_by_factor,
     "Each row is right except for a factor, so its sum is wrong. The sum must be multiplied by the same "
     "factors as the row, and it must contain the weights of existing keys only.",
 )
 _UNSCALED_ADVICE = Advice(
-    _rows_equal(_unscaled_attention), "These are the results without the factor 1 / 8 in the scores."
+    _make_row_matcher(_compute_unscaled), "These are the results without the factor 1 / 8 in the scores."
 )
 _NOT_RESCALED_ADVICE = Advice(
-    _rows_equal(_result_not_rescaled),
+    _make_row_matcher(_compute_unrescaled),
     "The row of the result was added up with an older largest score: when it changes, multiply the row by "
     "the same factor as the sum.",
 )
 _TILE_BARRIERS = Advice(
-    advice.hazard("RAW", "WAR", "WAW"),
+    advice.is_hazard("RAW", "WAR", "WAW"),
     "Threads use each other's elements of a tile: put a __syncthreads() between filling a tile and reading "
     "it, and another one before the tile is filled again.",
 )
 _OUT_OF_TILE = Advice(
-    advice.out_of_shared, "The access is outside the tile: which indices does a tile of this size have?"
+    advice.is_out_of_shared, "The access is outside the tile: which indices does a tile of this size have?"
 )
 _BARRIER_FOR_ALL = Advice(
     lambda mistake: mistake.fault in ("barrier", "deadlock", "endless") or "barrier" in mistake.said,
@@ -608,7 +613,7 @@ EXERCISES = (
         kernel="attention",
         parameters="const float* q, const float* k, const float* v, float* out, int rows, int keys",
         once=True,
-        case=attention_case,
+        case=draw_attention_case,
         table=_ATTENTION_ROWS,
         reference="attention.cu",
         naive="attention_naive.cu",
@@ -637,19 +642,19 @@ EXERCISES = (
         advice=(
             _OUT_OF_TILE,
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "The last block can have fewer rows, and the last tile fewer keys: guard rows of q and out "
                 "with `rows`, and rows of k and v with `keys`.",
             ),
             _TILE_BARRIERS,
             _BARRIER_FOR_ALL,
             Advice(
-                advice.hazard(),
+                advice.is_hazard(),
                 "The last tile can have fewer keys: read only rows of the tile that were filled.",
             ),
             _LARGE_SCORES,
             Advice(
-                _nan_with_small_scores,
+                _is_nan_for_small_scores,
                 "NaN has two common causes here: the sum of a row is 0, because it has used no key; or a "
                 "tile is read before all of its elements are stored. All threads must fill it and reach "
                 "both barriers.",
@@ -659,7 +664,7 @@ EXERCISES = (
             _SUM_ADVICE,
             _NOT_RESCALED_ADVICE,
             Advice(
-                advice.both(_is_fully_written, lambda mistake: mistake["keys"] > 1),
+                advice.match_all(_is_fully_written, lambda mistake: mistake["keys"] > 1),
                 "Follow one row: score, largest score so far, factor, weight, sum and row of the result, for "
                 "every key once. Does any thread still read a tile while another one fills it?",
             ),
@@ -672,7 +677,7 @@ EXERCISES = (
         kernel="masked",
         parameters="const float* q, const float* k, const float* v, float* out, int n, int window",
         once=True,
-        case=masked_case,
+        case=draw_masked_case,
         table=_MASKED_ROWS,
         reference="masked.cu",
         naive="masked_naive.cu",
@@ -690,30 +695,30 @@ EXERCISES = (
         advice=(
             _OUT_OF_TILE,
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "The first tile must not begin before key 0, and no tile may go beyond key n − 1.",
             ),
             _TILE_BARRIERS,
             _BARRIER_FOR_ALL,
             Advice(
-                advice.hazard(),
+                advice.is_hazard(),
                 "A row of the tile is read that no thread has filled: the last tile can have fewer keys.",
             ),
             _LARGE_SCORES,
             Advice(
-                _nan_with_small_scores,
+                _is_nan_for_small_scores,
                 "NaN has three common causes here: −∞ − (−∞), if masked scores are −∞ and a row has not "
                 "seen a key yet; a row that sees no key at all, although it must see itself; and a tile "
                 "that is read before it is filled.",
             ),
-            Advice(_rows_equal(_without_mask), "No key is masked."),
-            Advice(_rows_equal(_without_window), "Keys before the window count as well."),
+            Advice(_make_row_matcher(_compute_unmasked), "No key is masked."),
+            Advice(_make_row_matcher(_compute_unwindowed), "Keys before the window count as well."),
             Advice(
-                _rows_equal(_window_off_by(1)),
+                _make_row_matcher(_make_window_mistake(1)),
                 "A row sees `window` keys, and its own key is one of them; here it sees one key more.",
             ),
             Advice(
-                _rows_equal(_window_off_by(-1)),
+                _make_row_matcher(_make_window_mistake(-1)),
                 "A row sees `window` keys, and its own key is one of them; here it sees one key less.",
             ),
             _UNSCALED_ADVICE,
@@ -721,7 +726,7 @@ EXERCISES = (
             _SUM_ADVICE,
             _NOT_RESCALED_ADVICE,
             Advice(
-                advice.both(_is_fully_written, lambda mistake: mistake["n"] > 1),
+                advice.match_all(_is_fully_written, lambda mistake: mistake["n"] > 1),
                 "Row i needs the keys j with i − window < j ≤ i, each of them once: compare with the "
                 "number of the key, not with its index in the tile, and check where a block begins and "
                 "ends.",
@@ -738,7 +743,7 @@ EXERCISES = (
             "unsigned* done, float* out, int keys"
         ),
         once=True,
-        case=decode,
+        case=draw_decode_case,
         table=_DECODE_ROWS,
         reference="decode.cu",
         naive="decode_naive.cu",
@@ -757,22 +762,22 @@ EXERCISES = (
         measured=Measured(2048, (128, 1, 1)),
         advice=(
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "The parts of the last warps can end before ⌈keys / splits⌉ keys, or be empty: limit their "
                 "end to `keys`.",
             ),
             Advice(
-                advice.hazard(),
+                advice.is_hazard(),
                 "The last block reads results of other blocks: each block needs a __threadfence() and a "
                 "__syncthreads() between its results and its ticket, and the last block another fence.",
             ),
             Advice(
-                advice.in_stage("orders"),
+                advice.is_in_stage("orders"),
                 "Only the block with the last ticket knows that all parts are stored, whatever its number "
                 "is.",
             ),
             Advice(
-                lambda mistake: _nan_with_small_scores(mistake) and not _not_finite_or_zero(mistake),
+                lambda mistake: _is_nan_for_small_scores(mistake) and not _is_not_finite_or_zero(mistake),
                 "A part without keys has the largest score −∞ and the sum 0: its factor must be 0, not NaN.",
             ),
             _LARGE_SCORES,
@@ -797,7 +802,7 @@ EXERCISES = (
             "out, int sequences, int width"
         ),
         once=True,
-        case=paged_case,
+        case=draw_paged_case,
         table=_PAGED_ROWS,
         reference="paged.cu",
         naive="paged_naive.cu",
@@ -814,7 +819,7 @@ EXERCISES = (
         measured=Measured((24, 80), (128, 1, 1), drawn=_draw_paged_launches),
         advice=(
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "Entries of the table after the last page of a sequence are −1, and the last block can have "
                 "warps without a sequence: read neither.",
             ),
@@ -823,15 +828,15 @@ EXERCISES = (
                 "A sequence without tokens has the sum 0: its result must be 0, not 0 / 0.",
             ),
             Advice(
-                _pages_with_large_scores,
+                _has_large_page_scores,
                 _LARGE_SCORES.says,
             ),
             Advice(
-                _rows_equal(_pages_in_order),
+                _make_row_matcher(_compute_without_table),
                 "The table is not used: page j / 16 of a sequence can be anywhere in the cache.",
             ),
             Advice(
-                _nan_with_small_scores,
+                _is_nan_for_small_scores,
                 "Slots that no token uses contain NaN: the last page of a sequence can be partly used, and "
                 "other pages belong to no sequence.",
             ),
@@ -852,7 +857,7 @@ EXERCISES = (
             "float* score, int keys"
         ),
         once=True,
-        case=rotary_case,
+        case=draw_rotary_case,
         table=_ROTARY_ROWS,
         reference="rotary.cu",
         naive="rotary_naive.cu",
@@ -868,25 +873,28 @@ EXERCISES = (
         measured=Measured(600, (128, 1, 1)),
         advice=(
             Advice(
-                advice.out_of_bounds,
+                advice.is_out_of_bounds,
                 "The last block can have warps without a key, and cosine and sine have 32 numbers per "
                 "position.",
             ),
-            Advice(advice.holds(_scores_with("none")), "These are the scores of keys that are not rotated."),
             Advice(
-                advice.holds(_scores_with("backwards")),
+                advice.is_result_of(_make_rotation_mistake("none")),
+                "These are the scores of keys that are not rotated.",
+            ),
+            Advice(
+                advice.is_result_of(_make_rotation_mistake("backwards")),
                 "The keys are rotated backwards: the first half is a cos − b sin, the second a sin + b cos.",
             ),
             Advice(
-                advice.holds(_scores_with("pairs")),
+                advice.is_result_of(_make_rotation_mistake("pairs")),
                 "Here number 2 i is rotated with number 2 i + 1; it must be number i with number i + 32.",
             ),
             Advice(
-                advice.holds(_scores_with("index")),
+                advice.is_result_of(_make_rotation_mistake("index")),
                 "The position of key j is position[j], which need not be j.",
             ),
             Advice(
-                advice.holds(_scores_with("unscaled")),
+                advice.is_result_of(_make_rotation_mistake("unscaled")),
                 "These are the results without the factor 1 / 8 in the scores.",
             ),
             Advice(

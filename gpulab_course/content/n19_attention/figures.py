@@ -190,7 +190,7 @@ def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Pic
     window
         The number of keys that a row sees; without one, a row sees all earlier keys.
     """
-    states = tile_states(n, height, tile, window)
+    states = find_tile_states(n, height, tile, window)
     rows, columns = states.shape
     figure, axes = empty_axes(0.45 * rows + 1.2, (-2.6, columns + 0.1), (-1.1, rows + 1.6))
     draw_text(axes, columns / 2, -0.6, f"tiles of {tile} keys", ha="center")
@@ -213,7 +213,7 @@ def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Pic
     )
 
 
-def tile_states(n: int, height: int, tile: int, window: int | None = None) -> Any:
+def find_tile_states(n: int, height: int, tile: int, window: int | None = None) -> Any:
     """Return for each block and tile whether the mask keeps no score (0), some scores (1) or all scores
     (2).
     """
@@ -258,7 +258,8 @@ def recorded_speeds() -> Table:
                 *(f"{v:.1f} TFLOP/s" + ("" if is_library else f", {share:.0%}") for v, share in speed_pairs),
             )
         )
-    title = f"{record['heads']} heads of {record['tokens']:,} tokens, {_origin(record)}; {record['library']}"
+    sizes = f"{record['heads']} heads of {record['tokens']:,} tokens"
+    title = f"{sizes}, {_describe_origin(record)}; {record['library']}"
     headings = ("kernel", *(f"{d}, share of PyTorch" for d in record["tflops"]))
     return Table(title, headings, tuple(rows))
 
@@ -271,10 +272,10 @@ def recorded_times() -> Table:
     rows += [(f"decoding, {n}, blocks: {blocks}", time_us) for blocks, time_us in record["decode_us"].items()]
     rows += [(f"attention layer, {name}", time_us) for name, time_us in record["layer_us"].items()]
     table_rows = tuple((name, duration(1e3 * time_us)) for name, time_us in rows)
-    return Table(f"One head, {_origin(record)}", ("kernel", "time"), table_rows)
+    return Table(f"One head, {_describe_origin(record)}", ("kernel", "time"), table_rows)
 
 
-def _origin(record: Mapping[str, Any]) -> str:
+def _describe_origin(record: Mapping[str, Any]) -> str:
     return f"recorded on {record['device']}, {record['date']}, driver {record['driver']}"
 
 

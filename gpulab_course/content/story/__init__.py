@@ -19,16 +19,16 @@ out (64, 32)
 from gpulab_course.content.story.attention import reference, run, steps
 from gpulab_course.content.story.growth import table
 from gpulab_course.content.story.pictures import blur, generations, life, mandelbrot
-from gpulab_course.content.story.sources import source
+from gpulab_course.content.story.sources import read_source
 
 __all__ = [
     "blur",
     "generations",
     "life",
     "mandelbrot",
+    "read_source",
     "reference",
     "run",
-    "source",
     "steps",
     "table",
 ]

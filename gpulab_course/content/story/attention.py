@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab_course.content.kernels.work import Step
-from gpulab_course.content.story.rungs import up_to
-from gpulab_course.content.story.sources import cover, source
+from gpulab_course.content.story.rungs import list_rungs
+from gpulab_course.content.story.sources import cover, read_source
 
 # The one size of the course: tokens, and features of each.
 TOKENS = 128
@@ -60,7 +60,7 @@ def steps(
     ValueError
         If `d` is larger than 128 in rung ``"19"``.
     """
-    rungs = up_to(rung)
+    rungs = list_rungs(rung)
     is_tiled = any(version.tiled for version in rungs)
     if is_tiled and d > MOST_TILED_FEATURES:
         raise ValueError(f"Version 19 keeps at most {MOST_TILED_FEATURES} features in registers, not {d}.")
@@ -101,7 +101,7 @@ def steps(
     kernel_texts: dict[str, str] = {}
     for version in rungs:
         if version.kernels:
-            text = source(version.kernels)
+            text = read_source(version.kernels)
             kernel_texts |= {name: text for name in launches if f" {name}(" in text}
     joined_names = {name for version in rungs for name in version.joined}
     steps = {

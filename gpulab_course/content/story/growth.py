@@ -15,14 +15,14 @@ from gpulab.views.tables import Table
 from gpulab.words import duration, size
 from gpulab_course.content.kernels.work import Step
 from gpulab_course.content.story import attention, pictures
-from gpulab_course.content.story.rungs import RUNGS, SEQUENCES, Play, captured, played, up_to
+from gpulab_course.content.story.rungs import RUNGS, SEQUENCES, Play, capture_graph, find_play, list_rungs
 from virtualgpu.records import Provenance
 
 _HEADINGS = ("notebook", "what changed", "attention", "memory", "Life", "memory", "launches")
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class VersionCosts:
     """The time, launches and memory that one version of the running example needs for `SEQUENCES`
     sequences.
     """
@@ -33,19 +33,19 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class VersionRow:
     """One row of the table of the running example, which shows the costs of one version."""
 
     number: str
     what: str
-    block: Taken
-    life: Taken
+    block: VersionCosts
+    life: VersionCosts
 
 
 class Growth:
     """The table of all versions of the running example. The attribute ``record`` contains the rows."""
 
-    def __init__(self, lines: Sequence[Line], provenance: Provenance) -> None:
+    def __init__(self, lines: Sequence[VersionRow], provenance: Provenance) -> None:
         self.record = tuple(lines)
         self.provenance = provenance
         rows = [
@@ -79,36 +79,36 @@ def table(rung: str = RUNGS[-1].number) -> Growth:
     rung
         The notebook's number, such as ``"07"``.
     """
-    changes = up_to(rung)
+    changes = list_rungs(rung)
     table_lines = []
     with session.show_steps(len(changes), "story.table") as begin_step:
         for version in changes:
             begin_step()
-            costs = _measure(_block_steps, version.number), _measure(_life_steps, version.number)
-            table_lines.append(Line(version.number, version.what, *costs))
+            costs = _measure(_make_block_steps, version.number), _measure(_make_life_steps, version.number)
+            table_lines.append(VersionRow(version.number, version.what, *costs))
     return Growth(table_lines, session.backend().provenance)
 
 
-def _block_steps(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[str, Any]]:
+def _make_block_steps(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[str, Any]]:
     launches, arrays = attention.steps(cp, seed=seed, rung=rung)
     return list(launches.values()), arrays
 
 
-def _life_steps(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[str, Any]]:
-    takes_turns = any("boards" in version.in_place for version in up_to(rung))
+def _make_life_steps(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[str, Any]]:
+    takes_turns = any("boards" in version.in_place for version in list_rungs(rung))
     launches, boards = pictures.generations(cp, seed=seed, take_turns=takes_turns)
     return list(launches), {f"board {k}": board for k, board in enumerate(boards)}
 
 
-def _measure(program: Any, rung: str) -> Taken:
+def _measure(program: Any, rung: str) -> VersionCosts:
     cp = session.cp()
-    is_spread = any(version.spread for version in up_to(rung))
+    is_spread = any(version.spread for version in list_rungs(rung))
     gpus = (
         [cp.cuda.Device(k) for k in range(cp.cuda.runtime.getDeviceCount())]
         if is_spread
         else [cp.cuda.Device()]
     )
-    launch_sequences = played(rung)
+    launch_sequences = find_play(rung)
     gpu_players = []
     sequence_arrays = []
     for gpu_index, gpu in enumerate(gpus[:SEQUENCES]):
@@ -123,7 +123,7 @@ def _measure(program: Any, rung: str) -> Taken:
                 )
             )
 
-    def go() -> None:
+    def play_all() -> None:
         for gpu, play_sequences in gpu_players:
             with gpu:
                 play_sequences()
@@ -133,25 +133,25 @@ def _measure(program: Any, rung: str) -> Taken:
             gpu.synchronize()
 
     wait()
-    go()  # warm up
+    play_all()  # warm up
     wait()
     with timeline() as recording:
-        go()
+        play_all()
         wait()
     launches = sum("Launch" in call.name for call in recording.record.calls)
     arrays = {array.data.ptr: array.nbytes for array in sequence_arrays[0][1].values()}
-    return Taken(recording.record.span_ns, launches, sum(arrays.values()))
+    return VersionCosts(recording.record.span_ns, launches, sum(arrays.values()))
 
 
 def _make_player(
     cp: Any, launch_sequences: Play, streams: Sequence[Any], sequences: Sequence[Any], rung: str
 ) -> Callable[[], None]:
     """Return a function that runs all sequences on the current GPU, as a CUDA graph from some version on."""
-    if not any(version.captured for version in up_to(rung)):
+    if not any(version.captured for version in list_rungs(rung)):
         return lambda: launch_sequences(cp, streams, sequences)
     cp.cuda.Device().synchronize()
     launch_sequences(cp, streams, sequences)
-    graph = captured(cp, launch_sequences, streams, sequences)
+    graph = capture_graph(cp, launch_sequences, streams, sequences)
 
     def launch() -> None:
         graph.launch(streams[0])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpulab_course.content.kernels.work import Step
-from gpulab_course.content.story.sources import cover, source
+from gpulab_course.content.story.sources import cover, read_source
 
 TILE = (16, 16)
 
@@ -103,4 +103,4 @@ def blur(xp: Any, image: Any, radius: int = 2) -> Any:
 
 def step(cp: Any, name: str, width: int, height: int, *args: Any) -> Step:
     """Return the launch of a kernel with one thread per pixel, without running it."""
-    return Step(cp.RawKernel(source("pictures.cu"), name), cover((width, height), TILE), TILE, args)
+    return Step(cp.RawKernel(read_source("pictures.cu"), name), cover((width, height), TILE), TILE, args)

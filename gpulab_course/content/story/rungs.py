@@ -105,7 +105,7 @@ RUNGS = (
 )
 
 
-def up_to(rung: str) -> tuple[Rung, ...]:
+def list_rungs(rung: str) -> tuple[Rung, ...]:
     """Return all versions of the running example up to the notebook `rung`, such as ``"05"``."""
     versions = tuple(version for version in RUNGS if version.number <= rung)
     if not versions:
@@ -116,14 +116,14 @@ def up_to(rung: str) -> tuple[Rung, ...]:
     return versions
 
 
-def played(rung: str) -> Play:
+def find_play(rung: str) -> Play:
     """Return the function that launches the kernels of several sequences in this version of the running
     example.
     """
-    return next(version.play for version in reversed(up_to(rung)) if version.play is not None)
+    return next(version.play for version in reversed(list_rungs(rung)) if version.play is not None)
 
 
-def captured(cp: Any, play: Play, streams: Sequence[Any], sequences: Sequence[Any]) -> Any:
+def capture_graph(cp: Any, play: Play, streams: Sequence[Any], sequences: Sequence[Any]) -> Any:
     """Capture the kernel launches of `play` in several streams as one graph."""
     origin_stream, *other_streams = streams
     origin_stream.begin_capture()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def source(file: str) -> str:
+def read_source(file: str) -> str:
     """Return a CUDA C++ source of the running example, such as ``block.cu`` or ``pictures.cu``."""
     return (Path(__file__).parent / "kernels" / file).read_text(encoding="utf-8")
 

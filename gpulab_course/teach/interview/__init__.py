@@ -19,18 +19,18 @@ measures it in the laboratory, or that judges a program. ::
     CARDS = (Card("estimate-resident", "estimate", "L4", resident, ("02",)),)
 """
 
-from gpulab_course.teach.interview.cards import Card, Drawn, Found, Outcome, Part
+from gpulab_course.teach.interview.cards import Card, CardQuestion, DrawnCard, FoundValue, Outcome
 from gpulab_course.teach.interview.opening import UnknownCardError
 from gpulab_course.teach.interview.scorecard import Scorecard
 from gpulab_course.teach.interview.talk import Interview
 
 __all__ = [
     "Card",
-    "Drawn",
-    "Found",
+    "CardQuestion",
+    "DrawnCard",
+    "FoundValue",
     "Interview",
     "Outcome",
-    "Part",
     "Scorecard",
     "UnknownCardError",
 ]

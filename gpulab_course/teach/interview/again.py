@@ -9,8 +9,8 @@ from typing import Any
 from gpulab_course.teach.store import store
 
 SECTION = "interview"
-ASIDE = "interview-damaged"
-DAYS = (1, 3, 7)
+DAMAGED_SECTION = "interview-damaged"
+REPEAT_DAYS = (1, 3, 7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class CardHistory:
         elif self.box is None:
             box = None
         else:
-            box = self.box + 1 if self.box + 1 < len(DAYS) else None
-        due = None if box is None else today + timedelta(days=DAYS[box])
+            box = self.box + 1 if self.box + 1 < len(REPEAT_DAYS) else None
+        due = None if box is None else today + timedelta(days=REPEAT_DAYS[box])
         return CardHistory(self.met + 1, score, box, due, answers)
 
     def as_json(self) -> dict[str, Any]:
@@ -73,14 +73,14 @@ def _read_history(value: Any) -> CardHistory:
             and isinstance(last_answers, dict)
         ):
             raise ValueError(value)
-        if box not in (None, *range(len(DAYS))) or (box is None) != (due is None):
+        if box not in (None, *range(len(REPEAT_DAYS))) or (box is None) != (due is None):
             raise ValueError(value)
         return CardHistory(met, float(score), box, date.fromisoformat(due) if due else None, last_answers)
     except (KeyError, TypeError) as error:
         raise ValueError(value) from error
 
 
-def history(key: str) -> CardHistory:
+def load_history(key: str) -> CardHistory:
     """Return the learner's history of an interview card.
 
     A damaged entry is copied to another section of the file and counts as empty.
@@ -91,25 +91,25 @@ def history(key: str) -> CardHistory:
     try:
         return _read_history(value)
     except ValueError:
-        damaged_entries = store().get(ASIDE, key)
+        damaged_entries = store().get(DAMAGED_SECTION, key)
         damaged_entries = damaged_entries if isinstance(damaged_entries, list) else []
         if value not in damaged_entries:
-            store().put(ASIDE, key, [*damaged_entries, value])
+            store().put(DAMAGED_SECTION, key, [*damaged_entries, value])
         return CardHistory()
 
 
 def store_history(key: str, record: CardHistory) -> None:
     """Write the history of an interview card to the learner's file."""
-    history(key)  # copies a damaged entry to another section first
+    load_history(key)  # copies a damaged entry to another section first
     store().put(SECTION, key, record.as_json())
 
 
-def all_cards() -> dict[str, CardHistory]:
+def load_histories() -> dict[str, CardHistory]:
     """Return the histories of all interview cards that the learner has answered, by the key of the card."""
-    return {key: record for key in sorted(store().section(SECTION)) if (record := history(key)).met}
+    return {key: record for key in sorted(store().section(SECTION)) if (record := load_history(key)).met}
 
 
-def due(keys: list[str], today: date) -> list[str]:
+def list_due_keys(keys: list[str], today: date) -> list[str]:
     """Return the keys of the cards that are due today or earlier, beginning with the longest overdue card."""
-    dates = [(day, key) for key in keys if (day := history(key).due) is not None and day <= today]
+    dates = [(day, key) for key in keys if (day := load_history(key).due) is not None and day <= today]
     return [key for _, key in sorted(dates)]

@@ -1,4 +1,4 @@
-"""Interview cards and their questions: `Card` has open parameters, `Drawn` has chosen ones."""
+"""Interview cards and their questions: `Card` has open parameters, `DrawnCard` has chosen ones."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CardKind = Literal["estimate", "diagnose", "whiteboard", "bug", "refute", "ladde
 KINDS: tuple[CardKind, ...] = ("estimate", "diagnose", "whiteboard", "bug", "refute", "ladder")
 LEVELS = {"L3": "junior engineer", "L4": "engineer", "L5": "senior engineer", "L6": "staff engineer"}
 """The levels of many companies in words; "L4" is also the name of a GPU."""
-WORTHLESS = 10.0
+WORTHLESS_FACTOR = 10.0
 """A number that is wrong by this factor is worth nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundValue:
     """The true value that answers an interview question, with its source and an explanation.
 
     The attribute ``also`` contains other choices that are right, such as a cause with nearly the same gain.
@@ -58,7 +58,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class CardQuestion:
     """One question of an interview card. The candidate answers it before the true value is measured.
 
     Parameters
@@ -82,7 +82,7 @@ class Part:
     """
 
     question: str
-    measure: Callable[[], Found] | None = None
+    measure: Callable[[], FoundValue] | None = None
     unit: str = ""
     choices: tuple[str, ...] = ()
     near: float = 1.25
@@ -134,7 +134,9 @@ class Part:
             return self.judge(value, **launch)
         assert self.measure is not None
         truth = self.measure()
-        answer_merit, is_right = (1.0, True) if value in truth.also else merit(value, truth.value, self.near)
+        answer_merit, is_right = (
+            (1.0, True) if value in truth.also else rate_answer(value, truth.value, self.near)
+        )
         truth_text = self.scale.show(truth.value)
         distance = self.scale.distance(value, truth.value)
         comparison = "" if value == truth.value else f"; you said {self.scale.show(value)}"
@@ -143,16 +145,16 @@ class Part:
         return Outcome(answer_merit, is_right, message, truth.label, truth.table, truth.code)
 
 
-def merit(answer: Value, truth: Value, max_factor: float) -> tuple[float, bool]:
+def rate_answer(answer: Value, truth: Value, max_factor: float) -> tuple[float, bool]:
     """Return the merit of an answer (from 0 to 1), and whether the answer is right.
 
     The merit of a choice is 1 if the choice is right, and 0 otherwise. A number is worth 1 if it is wrong by
     at most the factor `max_factor`. Its worth then falls with the logarithm of the factor, to 0 at
-    `WORTHLESS`; a wrong sign is worth nothing.
+    `WORTHLESS_FACTOR`; a wrong sign is worth nothing.
 
     Examples
     --------
-    >>> merit(20, 17, 1.25), merit(170, 17, 1.25)
+    >>> rate_answer(20, 17, 1.25), merit(170, 17, 1.25)
     ((1.0, True), (0.0, False))
     """
     if isinstance(answer, str) or isinstance(truth, str):
@@ -164,11 +166,11 @@ def merit(answer: Value, truth: Value, max_factor: float) -> tuple[float, bool]:
     factor = max(answer / truth, truth / answer)
     if factor <= max_factor * (1 + 1e-9):
         return 1.0, True
-    return max(0.0, 1 - math.log(factor / max_factor) / math.log(WORTHLESS / max_factor)), False
+    return max(0.0, 1 - math.log(factor / max_factor) / math.log(WORTHLESS_FACTOR / max_factor)), False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawn:
+class DrawnCard:
     """An interview card with randomly chosen parameters, with its questions and the points of a good answer.
 
     Parameters
@@ -183,7 +185,7 @@ class Drawn:
         The drawn values, for the scorecard.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[CardQuestion, ...]
     points: tuple[str, ...]
     sentence: str
     parameters: dict[str, Any]
@@ -194,17 +196,17 @@ class Card:
     """An interview card, with its key, its level (L3 to L6), its title and the notebooks that teach its
     subject.
 
-    The function ``draw`` chooses the parameters of the card and returns a `Drawn`.
+    The function ``draw`` chooses the parameters of the card and returns a `DrawnCard`.
     """
 
     key: str
     kind: CardKind
     level: str
     title: str
-    draw: Callable[[Random], Drawn]
+    draw: Callable[[Random], DrawnCard]
     taught: tuple[str, ...]
 
-    def drawn(self, seed: int) -> Drawn:
+    def drawn(self, seed: int) -> DrawnCard:
         """Return the card with parameters that are drawn from a seed. The same seed always gives the same
         card.
         """

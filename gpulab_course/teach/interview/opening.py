@@ -19,7 +19,7 @@ class UnknownCardError(GpulabError, ValueError):
     """Error for an unknown interview card or kind of card. The message suggests the most similar name."""
 
 
-def interview(
+def open_interview(
     all_cards: Sequence[Card],
     kind: str | None,
     seed: int | None,
@@ -48,20 +48,22 @@ def interview(
     notice = ""
     if seed is None:
         seed = SystemRandom().randrange(10_000)
-        due_keys = again.due([card.key for card in candidates], today())
-        due_cards = _shuffled_cards([card for card in candidates if card.key in due_keys], seed, set())
-        due_cards.sort(key=lambda card: again.history(card.key).due or today())
+        due_keys = again.list_due_keys([card.key for card in candidates], today())
+        due_cards = _shuffle_cards([card for card in candidates if card.key in due_keys], seed, set())
+        due_cards.sort(key=lambda card: again.load_history(card.key).due or today())
         repeated_keys = [card.key for card in due_cards][:cards]
         notice = f" {count(len(repeated_keys), 'card')} repeated." if repeated_keys else ""
-        notice += _due_sentence(candidates, set(repeated_keys), today())
-    selection = [by_key[key] for key in repeated_keys] + _shuffled_cards(candidates, seed, set(repeated_keys))
+        notice += _make_due_sentence(candidates, set(repeated_keys), today())
+    selection = [by_key[key] for key in repeated_keys] + _shuffle_cards(candidates, seed, set(repeated_keys))
     return Interview(selection[:cards], seed, chair, today, notice)
 
 
-def _due_sentence(cards: list[Card], excluded: set[str], today: date) -> str:
+def _make_due_sentence(cards: list[Card], excluded: set[str], today: date) -> str:
     """Return a sentence with the number of other cards to repeat, and the date of the next one."""
     days = sorted(
-        day for card in cards if card.key not in excluded and (day := again.history(card.key).due) is not None
+        day
+        for card in cards
+        if card.key not in excluded and (day := again.load_history(card.key).due) is not None
     )
     if not days:
         return ""
@@ -69,7 +71,7 @@ def _due_sentence(cards: list[Card], excluded: set[str], today: date) -> str:
     return f" {count(len(days), 'other card')} will be repeated, the next {date_text}."
 
 
-def _shuffled_cards(cards: list[Card], seed: int, excluded: set[str]) -> list[Card]:
+def _shuffle_cards(cards: list[Card], seed: int, excluded: set[str]) -> list[Card]:
     """Return the cards in a random order that alternates between the kinds of cards."""
     rng = Random(seed)
     cards_by_kind = [

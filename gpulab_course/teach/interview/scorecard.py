@@ -65,7 +65,7 @@ class CardResult:
         """1 minus the Brier score, which is the mean squared difference between the candidate's certainty and
         the result.
         """
-        return calibration(self.parts)
+        return compute_calibration(self.parts)
 
     @property
     def score(self) -> float:
@@ -79,7 +79,7 @@ class CardResult:
         return all_right and 2 * len(self.ticked) >= len(self.points)
 
 
-def calibration(parts: Sequence[PartResult]) -> float:
+def compute_calibration(parts: Sequence[PartResult]) -> float:
     """Return 1 minus the Brier score of some answers, or 1 if there are no answers.
 
     Examples
@@ -111,7 +111,7 @@ class Scorecard(Savable):
 
     @property
     def calibration(self) -> float:
-        return calibration([part for card in self.cards for part in card.parts])
+        return compute_calibration([part for card in self.cards for part in card.parts])
 
     @property
     def score(self) -> float:
@@ -127,7 +127,7 @@ class Scorecard(Savable):
             f"{percent(self.score)}."
         )
 
-    def _table(self) -> Table:
+    def _make_table(self) -> Table:
         rows = tuple(
             (
                 card.key,
@@ -145,10 +145,10 @@ class Scorecard(Savable):
         return Table(repr(self), headings, rows)
 
     def __str__(self) -> str:
-        return self._table().text()
+        return self._make_table().text()
 
     def _repr_html_(self) -> str:
-        return self._table().card()
+        return self._make_table().card()
 
     def json(self) -> str:
         """Return the scorecard of the interview as JSON, for example for an instructor."""

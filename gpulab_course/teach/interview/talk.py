@@ -12,7 +12,7 @@ from gpulab.views.tables import Table
 from gpulab.words import count
 from gpulab_course.teach import page
 from gpulab_course.teach.interview import again
-from gpulab_course.teach.interview.cards import LEVELS, Card, Drawn, Outcome, Part
+from gpulab_course.teach.interview.cards import LEVELS, Card, CardQuestion, DrawnCard, Outcome
 from gpulab_course.teach.interview.scorecard import CardResult, PartResult, Scorecard
 
 Chair = Literal["candidate", "interviewer"]
@@ -42,7 +42,7 @@ class Interview:
         self._today = today
         self.notice = notice
         self.index = 0
-        self._drawn: dict[int, Drawn] = {}
+        self._drawn: dict[int, DrawnCard] = {}
         self._parts: dict[int, list[PartResult]] = {}
         self._outcomes: dict[int, list[Outcome]] = {}
         self._ticked: dict[int, tuple[int, ...]] = {}
@@ -57,7 +57,7 @@ class Interview:
         return self.cards[self.index]
 
     @property
-    def drawn(self) -> Drawn:
+    def drawn(self) -> DrawnCard:
         """The current card of the interview, with the parameters that were chosen for it."""
         if self.index not in self._drawn:
             self._drawn[self.index] = self.card.drawn(self.seed)
@@ -65,7 +65,7 @@ class Interview:
         return self._drawn[self.index]
 
     @property
-    def part(self) -> Part | None:
+    def part(self) -> CardQuestion | None:
         """The current question, or None if all questions of the card are answered."""
         answer_count = len(self.outcomes)
         return self.drawn.parts[answer_count] if answer_count < len(self.drawn.parts) else None
@@ -214,7 +214,7 @@ class Interview:
             return
         result = self._score_card(self.index)
         key = self.card.key
-        history = self._histories.setdefault(self.index, again.history(key))
+        history = self._histories.setdefault(self.index, again.load_history(key))
         answers = {
             "day": self._today().isoformat(),
             "parts": [[p.question, p.said, p.sure, p.right, p.told, p.origin] for p in result.parts],
@@ -300,14 +300,14 @@ class Interview:
         return f"Interview, {self.chair}'s chair, seed {self.seed}: {progress_text}"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        from gpulab_course.teach.interview.form import interview_form, page_of
+        from gpulab_course.teach.interview.form import make_interview_form, make_interview_page
 
-        if page.in_jupyter():
-            return page.bundle_of(interview_form(self), repr(self), page_of(self))
-        return page.bundle_of(None, str(self), page_of(self))
+        if page.is_in_jupyter():
+            return page.make_bundle(make_interview_form(self), repr(self), make_interview_page(self))
+        return page.make_bundle(None, str(self), make_interview_page(self))
 
 
-def _measure_truth(part: Part) -> str:
+def _measure_truth(part: CardQuestion) -> str:
     """Return a sentence with the true value of a question, or about how its program is judged."""
     if part.measure:
         truth = part.measure()

@@ -10,13 +10,13 @@ show which features a solution uses; its text is never searched for them. All st
 there is a real GPU, the results are tested there as well, after all other stages have passed. ::
 
     from gpulab_course.teach.judge import (
-        Advice, Budget, Case, Draw, KernelExercise, Measured, advice, blocks_for, draw
+        Advice, Budget, Case, Draw, KernelExercise, Measured, advice, count_blocks, draw
     )
 
     def scale2d_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
         rows, cols = size
         x = data.floats((rows, cols))                               # random, or with 0, -0, infinities, NaN
-        grid = blocks_for(cols, block[0]), blocks_for(rows, block[1])
+        grid = count_blocks(cols, block[0]), count_blocks(rows, block[1])
         values = {"x": x, "rows": rows, "cols": cols}               # inputs by parameter name
         return Case(grid, values, wanted={"y": 2 * x})              # outputs, by NumPy
 
@@ -27,13 +27,13 @@ there is a real GPU, the results are tested there as well, after all other stage
         reference="scale2d.cu",                                     # in this folder's kernels/
         naive="scale2d_down_the_rows.cu",                           # right, and over budget
         level="core", kind="write",                                 # or "warm-up", "stretch"; "repair"
-        sizes=draw.matrices, blocks=draw.planes,                    # the default is draw.lengths, draw.lines
+        sizes=draw.draw_matrix_sizes, blocks=draw.draw_plane_blocks, # lengths, lines by default
         measured=Measured((190, 250), (32, 8, 1)),                  # the launch in which costs are counted
         budgets=(Budget("sectors", "Neighbouring lanes, that is x, belong on neighbouring columns."),),
         once=True,                                                  # no two threads write one element
         advice=(
-            Advice(advice.out_of_bounds, "Guard both edges: if (row < rows && col < cols)."),
-            Advice(advice.transposed, "x counts columns and y counts rows."),
+            Advice(advice.is_out_of_bounds, "Guard both edges: if (row < rows && col < cols)."),
+            Advice(advice.is_transposed, "x counts columns and y counts rows."),
             Advice(lambda m: m.fault == "lanes missing", "All 32 lanes must reach the shuffle."),
         ),
         praise="right for square, wide and tall matrices and for ragged edges on both sides.",
@@ -46,9 +46,9 @@ reads must be in ``values``, with its initial contents; every other output start
 array that is neither ``const`` nor in ``wanted`` is scratch memory, whose final contents are not compared.
 Integers are compared exactly, floats with a tolerance of two units in the last place. For sums, use `Near`
 with few ``ulps``; its scale is the sum of the absolute values. A missing element must be detected. ``case``
-is called with many sizes, also with 0 (`draw.some_lengths` omits it), and must choose a grid that covers
-them. Draw data on which common mistakes fail: odd sizes, negative numbers, zeros if the task distinguishes
-positive numbers, and both ends of a range.
+is called with many sizes, also with 0 (`draw.draw_nonzero_lengths` omits it), and must choose a grid that
+covers them. Draw data on which common mistakes fail: odd sizes, negative numbers, zeros if the task
+distinguishes positive numbers, and both ends of a range.
 
 *The table*, ``table=(Row("all negative", lambda data, n, block: ...), ...)``, contains inputs that the task
 allows and random draws may omit: signs, both ends of a range, equal values, empty and full arrays, two
@@ -75,9 +75,10 @@ warp. The lane efficiency must be at least half of the reference's. ``Measured(s
 these limits.
 
 *Advice.* The first advice that matches a `Mistake` is added to the message. Conditions are functions of the
-mistake; `advice` contains common ones (``out_of_bounds``, ``fault(kind, array)``, ``hazard("RAW")``,
-``transposed``, ``tail_wrong``, ``only_first``, ``unchanged``, ``partly_unwritten``, ``written_twice``,
-``times(32)``, ``holds(lambda m: m["x"] + 1)``, ``in_stage("budget")``, ``both``, ``either``, ``not_``). Each
+mistake; `advice` contains common ones (``is_out_of_bounds``, ``is_fault(kind, array)``,
+``is_hazard("RAW")``, ``is_transposed``, ``is_tail_wrong``, ``is_only_first_right``, ``is_unchanged``,
+``is_partly_unwritten``, ``is_written_twice``, ``is_multiple(32)``, ``is_result_of(lambda m: m["x"] + 1)``,
+``is_in_stage("budget")``, ``match_all``, ``match_any``, ``match_not``). Each
 sentence tells the learner what to do, not how the judge works.
 
 **A Python function or value** is judged by a function that returns praise or raises `NotYet`. The answer runs
@@ -150,7 +151,7 @@ for Python functions.
 from gpulab.processes.errors import short_repr
 from gpulab_course.teach.judge import advice, draw
 from gpulab_course.teach.judge.compare import Near
-from gpulab_course.teach.judge.draw import Draw, blocks_for
+from gpulab_course.teach.judge.draw import Draw, count_blocks
 from gpulab_course.teach.judge.exercise import (
     Advice,
     Budget,
@@ -166,7 +167,7 @@ from gpulab_course.teach.judge.exercise import (
     Row,
 )
 from gpulab_course.teach.judge.python.answer import Answer, call
-from gpulab_course.teach.judge.python.functions import as_float, is_number, is_whole, parts_of, spell
+from gpulab_course.teach.judge.python.functions import as_float, is_number, is_whole, list_parts, spell
 
 __all__ = [
     "Advice",
@@ -186,12 +187,12 @@ __all__ = [
     "Row",
     "advice",
     "as_float",
-    "blocks_for",
     "call",
+    "count_blocks",
     "draw",
     "is_number",
     "is_whole",
-    "parts_of",
+    "list_parts",
     "short_repr",
     "spell",
 ]

@@ -1,7 +1,7 @@
 """Functions that recognise particular mistakes in a failed answer, for the `when` of an `Advice`.
 
-Each function takes a `Mistake` and returns a bool, or returns such a function (a *matcher*). ``both``,
-``either`` and ``not_`` combine matchers.
+Each function takes a `Mistake` and returns a bool, or returns such a function (a *matcher*). ``match_all``,
+``match_any`` and ``match_not`` combine matchers.
 """
 
 from __future__ import annotations
@@ -15,71 +15,71 @@ from gpulab_course.teach.judge.compare import Array
 from gpulab_course.teach.judge.exercise import Advice, Matcher, Mistake
 
 
-def fault(kind: str, array: str = "") -> Matcher:
+def is_fault(kind: str, array: str = "") -> Matcher:
     """Return a function that checks whether a fault of this kind, optionally in an access to `array`, stopped
     a kernel.
     """
     return lambda m: m.fault == kind and (not array or m.array == array)
 
 
-out_of_bounds: Matcher = fault("out of bounds")
+is_out_of_bounds: Matcher = is_fault("out of bounds")
 
 
-def out_of_shared(m: Mistake) -> bool:
+def is_out_of_shared(m: Mistake) -> bool:
     """Return whether an access beyond the block's shared memory stopped the kernel."""
-    return out_of_bounds(m) and "outside shared memory" in m.said
+    return is_out_of_bounds(m) and "outside shared memory" in m.said
 
 
-def endless(m: Mistake) -> bool:
+def is_endless(m: Mistake) -> bool:
     """Return whether the kernel was stopped because it ran for too long."""
     return m.fault in ("endless", "too long")
 
 
-def hazard(*kinds: str) -> Matcher:
+def is_hazard(*kinds: str) -> Matcher:
     """Return a function that checks whether the sanitizer found a hazard of these kinds, or of any kind."""
     return lambda m: m.stage == "hazards" and (not kinds or m.hazard in kinds)
 
 
-def in_stage(stage: str) -> Matcher:
+def is_in_stage(stage: str) -> Matcher:
     """Return a function that checks whether an answer failed in this stage."""
     return lambda m: m.stage == stage
 
 
-def unchanged(m: Mistake) -> bool:
+def is_unchanged(m: Mistake) -> bool:
     """Return whether the kernel changed no element of the output."""
     return m.found is not None and m.start is not None and _is_same(m.found, m.start)
 
 
-def partly_unwritten(m: Mistake) -> bool:
+def is_partly_unwritten(m: Mistake) -> bool:
     """Return whether all wrong elements of the output still have their initial contents."""
     if m.found is None or m.start is None or not m.wrong.any():
         return False
     return _is_same(m.found[m.wrong], m.start[m.wrong])
 
 
-def not_finite(m: Mistake) -> bool:
+def is_not_finite(m: Mistake) -> bool:
     """Return whether a wrong element of the output is not a finite number."""
     return m.found is not None and not np.isfinite(m.found[m.wrong]).all()
 
 
-def nearly(m: Mistake) -> bool:
+def is_nearly_right(m: Mistake) -> bool:
     """Return whether only rounding errors distinguish the output from the expected output."""
     if m.found is None or m.wanted is None:
         return False
     return bool(np.allclose(m.found, m.wanted, rtol=1e-4, atol=1e-30, equal_nan=True))
 
 
-def only_first(m: Mistake) -> bool:
+def is_only_first_right(m: Mistake) -> bool:
     """Return whether only element 0 of the output is right, and no other element was written."""
-    return partly_unwritten(m) and not m.wrong.flat[0] and bool(m.wrong.flat[1:].all())
+    return is_partly_unwritten(m) and not m.wrong.flat[0] and bool(m.wrong.flat[1:].all())
 
 
-def written_twice(m: Mistake) -> bool:
+def is_written_twice(m: Mistake) -> bool:
     """Return whether two threads wrote the same value to one element of the output."""
     return m.stage == "hazards" and m.hazard == "WAW"
 
 
-def tail_wrong(m: Mistake) -> bool:
+def is_tail_wrong(m: Mistake) -> bool:
     """Return whether the output is right before some index, and all of its later elements are wrong."""
     if m.found is None or not m.wrong.size:
         return False
@@ -88,49 +88,49 @@ def tail_wrong(m: Mistake) -> bool:
     return start > 0 and bool(is_wrong[start:].all())
 
 
-def holds(compute: Callable[[Mistake], Any]) -> Matcher:
+def is_result_of(compute: Callable[[Mistake], Any]) -> Matcher:
     """Return a function that checks whether the output of a mistake equals ``compute(mistake)``.
 
     The function `compute` can read the inputs of the failed launch, as in ``lambda m: m["x"] + 1``.
     """
 
-    def matches(m: Mistake) -> bool:
+    def is_match(m: Mistake) -> bool:
         if m.found is None:
             return False
         with np.errstate(all="ignore"):
             return bool(_is_close(m.found, compute(m)))
 
-    return matches
+    return is_match
 
 
-def transposed(m: Mistake) -> bool:
+def is_transposed(m: Mistake) -> bool:
     """Return whether the output is the transpose of the expected output."""
     if m.found is None or m.wanted is None or m.wanted.ndim != 2:
         return False
     return _is_close(m.found.reshape(m.wanted.shape[::-1]).T, m.wanted)
 
 
-def times(factor: float) -> Matcher:
+def is_multiple(factor: float) -> Matcher:
     """Return a function that checks whether the output is `factor` times the expected output."""
     return lambda m: m.found is not None and m.wanted is not None and _is_close(m.found, factor * m.wanted)
 
 
-def both(*matchers: Matcher) -> Matcher:
+def match_all(*matchers: Matcher) -> Matcher:
     """Return a matcher that is true for a mistake if all of the given matchers are true."""
     return lambda m: all(matcher(m) for matcher in matchers)
 
 
-def either(*matchers: Matcher) -> Matcher:
+def match_any(*matchers: Matcher) -> Matcher:
     """Return a matcher that is true for a mistake if at least one of the given matchers is true."""
     return lambda m: any(matcher(m) for matcher in matchers)
 
 
-def not_(matcher: Matcher) -> Matcher:
+def match_not(matcher: Matcher) -> Matcher:
     """Return a matcher that is true for a mistake if the given matcher is false."""
     return lambda m: not matcher(m)
 
 
-def advised(advice_list: tuple[Advice, ...], mistake: Mistake) -> str:
+def add_advice(advice_list: tuple[Advice, ...], mistake: Mistake) -> str:
     """Return the message of a mistake, followed by the first piece of advice that matches it."""
     sentence = next(
         (
@@ -154,11 +154,11 @@ def _is_close(a: Array, b: Any) -> bool:
     return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True))
 
 
-def _initial_contents(m: Mistake) -> bool:
+def _is_sum_with_contents(m: Mistake) -> bool:
     # Values added to uninitialized memory, on which no kernel may rely.
     if m.found is None or m.start is None or m.wanted is None or m.name in m.case.values:
         return False
-    if unchanged(m) or not np.isfinite(m.start).all() or _is_same(m.found, m.wanted):
+    if is_unchanged(m) or not np.isfinite(m.start).all() or _is_same(m.found, m.wanted):
         return False
     with np.errstate(all="ignore"):
         expected_sum = m.wanted + m.start
@@ -171,10 +171,10 @@ def _initial_contents(m: Mistake) -> bool:
 
 # Comes first, because no other mistake looks like it.
 _ADDS_TO_CONTENTS = Advice(
-    _initial_contents,
+    _is_sum_with_contents,
     "The kernel adds to the initial contents of the output, which are undefined. Assign with =.",
 )
 _GENERAL_ADVICE = (
-    Advice(written_twice, "Each element must be written by only one thread."),
-    Advice(unchanged, "Nothing was written. Check that the right threads store the result."),
+    Advice(is_written_twice, "Each element must be written by only one thread."),
+    Advice(is_unchanged, "Nothing was written. Check that the right threads store the result."),
 )

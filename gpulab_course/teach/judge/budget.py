@@ -19,22 +19,22 @@ class Costs:
     stats: KernelStats
 
 
-Reader = Callable[[Costs], int]
+CostReader = Callable[[Costs], int]
 
 
-def _count_opcodes(*roots: str) -> Reader:
+def _count_opcodes(*roots: str) -> CostReader:
     return lambda costs: sum(costs.counters.opcode_warp_instructions.get(root, 0) for root in roots)
 
 
-def _count_accesses(field: str, space: str | None = None, access_kind: str | None = None) -> Reader:
+def _count_accesses(field: str, space: str | None = None, access_kind: str | None = None) -> CostReader:
     return lambda costs: costs.counters.total(field, space, access_kind)
 
 
-def _read_field(field: str) -> Reader:
+def _read_field(field: str) -> CostReader:
     return lambda costs: int(getattr(costs.counters, field))
 
 
-def _atomic_lanes(space: str | None = None) -> Reader:
+def _count_atomic_lanes(space: str | None = None) -> CostReader:
     return lambda costs: sum(
         a.bytes_requested // a.size_bytes
         for a in costs.counters.accesses
@@ -42,11 +42,11 @@ def _atomic_lanes(space: str | None = None) -> Reader:
     )
 
 
-def _count_caches(*fields: str) -> Reader:
+def _count_caches(*fields: str) -> CostReader:
     return lambda costs: sum(getattr(costs.counters.caches, field) for field in fields)
 
 
-def _conflict_ways(costs: Costs) -> int:
+def _find_conflict_ways(costs: Costs) -> int:
     # Of the mean over an access's requests, for one in a thousand that lies badly is still a conflict.
     ways = (
         -(-a.wavefronts // a.ideal_wavefronts)
@@ -56,14 +56,14 @@ def _conflict_ways(costs: Costs) -> int:
     return max(ways, default=0)
 
 
-def _pending_percent(costs: Costs) -> int:
+def _compute_pending_percent(costs: Costs) -> int:
     counts = costs.counters.opcode_warp_instructions
     return 100 * counts.get("cp.async.pending", 0) // max(1, counts.get("cp.async.commit_group", 0))
 
 
 # Counters of budgets: the words for n of it, and the function that reads it from the counters of a launch.
 # Instructions count once per warp.
-COUNTERS: dict[str, tuple[str, Reader]] = {
+COUNTERS: dict[str, tuple[str, CostReader]] = {
     "sectors": ("<n sector|sectors> of global memory", _count_accesses("sectors", "global")),
     "load_sectors": ("<n sector|sectors> loaded", _count_accesses("sectors", "global", "load")),
     "store_sectors": ("<n sector|sectors> stored", _count_accesses("sectors", "global", "store")),
@@ -76,14 +76,14 @@ COUNTERS: dict[str, tuple[str, Reader]] = {
         "<n wavefront|wavefronts> of shared memory",
         _count_accesses("wavefronts", "shared"),
     ),
-    "conflict_ways": ("<n way|ways> in the worst bank conflict", _conflict_ways),
+    "conflict_ways": ("<n way|ways> in the worst bank conflict", _find_conflict_ways),
     "local_bytes": ("<n byte|bytes> of local memory per thread", lambda costs: costs.stats.local_bytes),
     "bank_conflicts": ("bank <n conflict|conflicts>", _count_accesses("bank_conflicts", "shared")),
     "atomics": ("atomic <n request|requests>", _count_accesses("requests", None, "atomic")),
-    "atomic_lanes": ("<n lane|lanes> with atomic operations", _atomic_lanes()),
+    "atomic_lanes": ("<n lane|lanes> with atomic operations", _count_atomic_lanes()),
     "global_atomic_lanes": (
         "<n lane|lanes> with atomic operations in global memory",
-        _atomic_lanes("global"),
+        _count_atomic_lanes("global"),
     ),
     "divergent_branches": ("divergent <n branch|branches>", _read_field("divergent_branches")),
     "warp_instructions": ("warp <n instruction|instructions>", _read_field("warp_instructions")),
@@ -105,7 +105,7 @@ COUNTERS: dict[str, tuple[str, Reader]] = {
     ),
     "async_copies": ("<n instruction|instructions> of asynchronous copies", _count_opcodes("cp")),
     "full_waits": ("<n wait|waits> for all pending copies", _count_opcodes("cp.async.wait_all")),
-    "pending_groups": ("% of the groups of copies still pending after a wait", _pending_percent),
+    "pending_groups": ("% of the groups of copies still pending after a wait", _compute_pending_percent),
     "barriers": ("<n barrier|barriers>", _count_opcodes("bar", "barrier")),
 }
 
@@ -113,7 +113,7 @@ COUNTERS: dict[str, tuple[str, Reader]] = {
 _CACHE_COUNTERS = ("l2_sectors", "dram_bytes")
 
 
-def counting(budgets: tuple[Budget, ...]) -> Counters:
+def choose_counters(budgets: tuple[Budget, ...]) -> Counters:
     """Return the options for counting the costs of a launch. The options enable the cache model if a budget
     needs it.
     """
@@ -150,7 +150,9 @@ class Score:
         return f"{self.figure}; {', '.join(other_counts)}{best_text}"
 
 
-def score(budget: Budget, answer_costs: Costs, reference_costs: Costs, naive_costs: Costs | None) -> Score:
+def make_score(
+    budget: Budget, answer_costs: Costs, reference_costs: Costs, naive_costs: Costs | None
+) -> Score:
     """Return the score for one budget, computed from the costs of the answer, the reference and the naive
     version.
     """
@@ -167,14 +169,14 @@ def score(budget: Budget, answer_costs: Costs, reference_costs: Costs, naive_cos
     )
 
 
-def passes(budget: Budget, score: Score) -> bool:
+def is_within_budget(budget: Budget, score: Score) -> bool:
     """Return whether the learner's count is within the limits of the budget."""
     max_count = budget.limit(score.reference)
     min_count = budget.floor(score.reference)
     return (max_count is None or score.yours <= max_count) and (min_count is None or score.yours >= min_count)
 
 
-def complaint(budget: Budget, score: Score) -> str:
+def make_complaint(budget: Budget, score: Score) -> str:
     """Return the message for a count that is outside the limits of the budget."""
     max_count = budget.limit(score.reference)
     if max_count is not None and score.yours > max_count:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpulab_course.teach.first_lines import first_lines
+from gpulab_course.teach.first_lines import limit_printed_lines
 from gpulab_course.teach.judge import past, scores
 from gpulab_course.teach.judge.exercise import Exercise, KernelExercise
 from gpulab_course.teach.judge.kernel.stages import judge_kernel
@@ -28,9 +28,9 @@ def check(exercise: Exercise, answer: Any) -> Verdict:
     The judge first tries the data on which the last answer failed.
     """
     name = exercise.exercise_id
-    verdict = judge(exercise, answer, past.of(name))
+    verdict = judge(exercise, answer, past.get_past(name))
     if verdict:
-        past.forget(name)
+        past.forget_failures(name)
     return _store_verdict(exercise, verdict)
 
 
@@ -44,7 +44,7 @@ def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
     if not isinstance(exercise, KernelExercise):
         return judge_apart(exercise, answer, past)
     try:
-        with first_lines():
+        with limit_printed_lines():
             return judge_kernel(exercise, answer, past)
     except KeyboardInterrupt:
         return Verdict(exercise.exercise_id, False, "you stopped the check.")
@@ -56,11 +56,11 @@ def _store_verdict(exercise: Exercise, verdict: Verdict) -> Verdict:
     name = verdict.exercise_id
     if verdict.passed or not records.get(_SECTION, name):
         records.put(_SECTION, name, verdict.passed)
-    best_counts = scores.best(exercise)
+    best_counts = scores.read_best_scores(exercise)
     golf = {score.counter: score.yours for score in verdict.scores if score.golf}
     if verdict.passed and golf:
         best_counts |= {
             counter: min(count, best_counts.get(counter, count)) for counter, count in golf.items()
         }
-        scores.keep(exercise, best_counts)
+        scores.store_best_scores(exercise, best_counts)
     return replace(verdict, scores=tuple(replace(s, best=best_counts.get(s.counter)) for s in verdict.scores))

@@ -30,14 +30,14 @@ class Near:
     zero_bits: int = 0
 
 
-def values_of(expected: Array | Near) -> Array:
+def get_expected_values(expected: Array | Near) -> Array:
     """Return the expected values as an array without their tolerance."""
     return expected.values if isinstance(expected, Near) else expected
 
 
-def wrong_elements(actual: Array, expected: Array | Near) -> Array:
+def find_wrong_elements(actual: Array, expected: Array | Near) -> Array:
     """Return a bool array that marks where the array `actual` differs from the expected values."""
-    expected_values = values_of(expected)
+    expected_values = get_expected_values(expected)
     if expected_values.dtype.kind != "f":
         return np.asarray(actual != expected_values)
     tolerances = expected if isinstance(expected, Near) else Near(expected_values, np.abs(expected_values))
@@ -62,12 +62,12 @@ def wrong_elements(actual: Array, expected: Array | Near) -> Array:
     return np.asarray(is_wrong)
 
 
-def mismatch(name: str, actual: Array, expected: Array | Near) -> str:
+def find_mismatch(name: str, actual: Array, expected: Array | Near) -> str:
     """Return a message if an array has the wrong shape or dtype, and otherwise an empty string.
 
     ``y has the shape (3,), but it should be (4,)``, ``y has the dtype int64, but it should be float32``.
     """
-    expected_values = values_of(expected)
+    expected_values = get_expected_values(expected)
     if actual.shape != expected_values.shape:
         return f"{name} has the shape {actual.shape}, but it should be {expected_values.shape}"
     if actual.dtype != expected_values.dtype:
@@ -75,15 +75,15 @@ def mismatch(name: str, actual: Array, expected: Array | Near) -> str:
     return ""
 
 
-def first_wrong(name: str, actual: Array, expected: Array, is_wrong: Array) -> str:
+def describe_first_wrong(name: str, actual: Array, expected: Array, is_wrong: Array) -> str:
     """Return a message about the first wrong element, such as ``y[3] is 0.5, but it should be 1 (2 of 7
     elements differ)``.
     """
     position = tuple(int(axis[0]) for axis in np.nonzero(is_wrong)) if is_wrong.ndim else ()
     index = f"[{', '.join(map(str, position))}]" if position else ""
     count_text = f"{int(is_wrong.sum()):,} of {is_wrong.size:,} elements differ" if is_wrong.size > 1 else ""
-    actual_text = shown(actual[position])
-    expected_text = shown(expected[position])
+    actual_text = format_value(actual[position])
+    expected_text = format_value(expected[position])
     if actual_text == expected_text:  # show all digits, in which they differ
         actual_text = str(actual[position])
         expected_text = str(expected[position])
@@ -94,6 +94,6 @@ def first_wrong(name: str, actual: Array, expected: Array, is_wrong: Array) -> s
     return f"{message} ({count_text})" if count_text else message
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a number as text for a message. Integers appear in full, and floats with six digits."""
     return f"{int(value)}" if np.asarray(value).dtype.kind in "iub" else f"{float(value):.6g}"

@@ -34,10 +34,10 @@ _SPECIAL_SHARE = 0.2
 # So many blocks at most in a launch of few elements: blocks of a single thread take a warp each.
 _MAX_BLOCKS = 600
 # Sizes up to this are tried with every block.
-_MAX_TINY = 33
+_MAX_TINY_ELEMENTS = 33
 
 
-def seed_of(text: str) -> int:
+def make_text_seed(text: str) -> int:
     """Return a seed that depends only on the text of an answer. An edited text gets another seed."""
     return zlib.crc32(text.encode())
 
@@ -99,7 +99,7 @@ class Draw:
         return values.astype(np.int32)
 
 
-def garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
+def draw_garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
     """Return random initial contents for the output `number`, which must not affect a kernel's results.
 
     Some seeds produce NaN. Seed 0, which is used to explain mistakes, does not, because a value that is added
@@ -114,23 +114,23 @@ def garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
     return rng.integers(1, 100, shape).astype(numpy_dtype)
 
 
-def four_blocks(block: Dim3) -> int:
+def count_four_blocks(block: Dim3) -> int:
     """Return the total number of threads of four one-dimensional blocks."""
     return 4 * block[0]
 
 
-def six_tiles(block: Dim3) -> tuple[int, int]:
+def measure_six_tiles(block: Dim3) -> tuple[int, int]:
     """Return the number of rows and columns of a matrix that 2 × 3 blocks cover exactly."""
     return 2 * block[1], 3 * block[0]
 
 
-def lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+def draw_lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Return array lengths to test, such as 0, 1, full blocks, numbers near powers of two and large ones."""
     small_power, large_power = (1 << int(k) for k in (rng.integers(6, 9), rng.integers(9, 13)))
     near_powers = (small_power - 1, small_power, small_power + 1, large_power - 1, large_power + 1)
     random_lengths = (4 * int(rng.integers(20, 200)) + 2, 2 * int(rng.integers(500, 2400)) + 1)
     return [
-        four_blocks,
+        count_four_blocks,
         1,
         0,
         31,
@@ -143,12 +143,12 @@ def lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     ]
 
 
-def some_lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+def draw_nonzero_lengths(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Return the array lengths to test without 0, for operations that are undefined for an empty array."""
-    return [size for size in lengths(rng, threads_at_once) if size != 0]
+    return [size for size in draw_lengths(rng, threads_at_once) if size != 0]
 
 
-def matrices(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
+def draw_matrix_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Return matrix sizes (rows, columns) to test, such as single rows and columns, and large ones."""
     a, b, c, d = (int(n) for n in rng.integers(2, 70, 4))
     small_sizes = [(1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (a, 64), (64, b), (c, d)]
@@ -159,7 +159,7 @@ def matrices(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     ]  # beyond 16 bits
     square_side = int((3 * threads_at_once) ** 0.5)
     return [
-        six_tiles,
+        measure_six_tiles,
         *small_sizes,
         *narrow_sizes,
         (257, 65),
@@ -168,7 +168,7 @@ def matrices(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     ]
 
 
-def lines(rng: np.random.Generator) -> list[Dim3]:
+def draw_line_blocks(rng: np.random.Generator) -> list[Dim3]:
     """Return one-dimensional block shapes to test, including partial warps, 1 thread and 1,024 threads."""
     partial_warp = int(rng.integers(2, 31))
     ragged_size = 32 * int(rng.integers(1, 6)) + 31
@@ -176,7 +176,7 @@ def lines(rng: np.random.Generator) -> list[Dim3]:
     return [(threads, 1, 1) for threads in (*random_sizes, ragged_size, 33, partial_warp, 1, 1024)]
 
 
-def whole_warps(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:
+def draw_warp_blocks(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:
     """Return one-dimensional block shapes to test, in which the number of warps is a multiple of `warps`."""
     warp_counts = (*(int(rng.integers(low, high)) for low, high in ((3, 6), (6, 12), (12, 25))), 1, 2, 32)
     return [
@@ -184,7 +184,7 @@ def whole_warps(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:
     ]
 
 
-def planes(rng: np.random.Generator) -> list[Dim3]:
+def draw_plane_blocks(rng: np.random.Generator) -> list[Dim3]:
     """Return two-dimensional block shapes to test, such as wide, tall and square ones."""
     wide_block = (int(rng.integers(20, 64)), int(rng.integers(2, 8)), 1)
     tall_block = (int(rng.integers(3, 9)), int(rng.integers(17, 40)), 1)
@@ -193,12 +193,14 @@ def planes(rng: np.random.Generator) -> list[Dim3]:
     return [wide_block, line_block, tall_block, (square_side, square_side, 1), (1, 1, 1), (32, 32, 1)]
 
 
-def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) -> list[tuple[Any, Dim3]]:
+def pair_sizes_with_blocks(
+    sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000
+) -> list[tuple[Any, Dim3]]:
     """Return pairs of a size and a block shape for the tests.
 
     Small sizes are tested with many block shapes, and sizes above `max_small` with only one.
 
-    A size may be a function of the block, such as `four_blocks`.
+    A size may be a function of the block, such as `count_four_blocks`.
     """
     size_block_pairs: list[tuple[Any, Dim3]] = []
     for index, size in enumerate(sizes):
@@ -211,14 +213,16 @@ def plan(sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000) ->
             suitable_blocks = [block for block in blocks if elements <= _MAX_BLOCKS * prod(block)] or list(
                 blocks
             )
-            offset = index if elements > _MAX_TINY else 0
-            block_count = len(suitable_blocks) if elements <= _MAX_TINY else min(4, len(suitable_blocks))
+            offset = index if elements > _MAX_TINY_ELEMENTS else 0
+            block_count = (
+                len(suitable_blocks) if elements <= _MAX_TINY_ELEMENTS else min(4, len(suitable_blocks))
+            )
             chosen_blocks = [suitable_blocks[(offset + k) % len(suitable_blocks)] for k in range(block_count)]
             size_block_pairs += [(size, block) for block in chosen_blocks]
     return size_block_pairs
 
 
-def cost_launches(size: Any, blocks: Sequence[Dim3], rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+def draw_cost_launches(size: Any, blocks: Sequence[Dim3], rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     """Return two launches for counting costs, as pairs of a size and a block; one is smaller and one larger
     than `size`.
 
@@ -246,6 +250,6 @@ def _scale_size(size: Any, rng: np.random.Generator, min_factor: float, max_fact
     return tuple(extents) if isinstance(size, tuple) else extents[0]
 
 
-def blocks_for(count: int, threads: int) -> int:
+def count_blocks(count: int, threads: int) -> int:
     """Return the number of blocks that cover `count` elements, but at least 1."""
     return max(1, -(-count // threads))

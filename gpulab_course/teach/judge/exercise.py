@@ -277,8 +277,8 @@ class KernelExercise:
     kind: Kind = "write"
     naive: str = ""
     table: tuple[Row, ...] = ()
-    sizes: Callable[[np.random.Generator, int], Sequence[Any]] = draw.lengths
-    blocks: Callable[[np.random.Generator], Sequence[Dim3]] = draw.lines
+    sizes: Callable[[np.random.Generator, int], Sequence[Any]] = draw.draw_lengths
+    blocks: Callable[[np.random.Generator], Sequence[Dim3]] = draw.draw_line_blocks
     budgets: tuple[Budget, ...] = ()
     measured: Measured = field(default_factory=Measured)
     rules: int = 3

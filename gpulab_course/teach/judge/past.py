@@ -61,11 +61,11 @@ _SALT = int.from_bytes(os.urandom(4), "big")
 _failures: dict[str, Past] = {}
 
 
-def of(exercise_id: str) -> Past:
+def get_past(exercise_id: str) -> Past:
     """Return the earlier failures of an exercise in this session."""
     return _failures.setdefault(exercise_id, Past(_SALT))
 
 
-def forget(exercise_id: str) -> None:
+def forget_failures(exercise_id: str) -> None:
     """Delete the earlier failures of an exercise after an answer has passed."""
     _failures.pop(exercise_id, None)

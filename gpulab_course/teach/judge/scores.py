@@ -10,7 +10,7 @@ from gpulab_course.teach.store import store
 _SECTION = "scores"
 
 
-def best(exercise: Exercise) -> dict[str, int]:
+def read_best_scores(exercise: Exercise) -> dict[str, int]:
     """Return the learner's best scores by counter. Scores that were reached under other rules are deleted.
 
     An answer that passed under older rules may fail today, so its score could be impossible to beat.
@@ -24,7 +24,7 @@ def best(exercise: Exercise) -> dict[str, int]:
     return {}
 
 
-def keep(exercise: Exercise, values: dict[str, int]) -> None:
+def store_best_scores(exercise: Exercise, values: dict[str, int]) -> None:
     """Store new best scores with the version of the exercise's rules, because other rules make them
     invalid.
     """

@@ -51,7 +51,7 @@ class Verdict:
         """The name of the failed stage that the message explains, or an empty string if no stage failed."""
         return next((stage.name for stage in reversed(self.stages) if stage.state == "failed"), "")
 
-    def _rows(self) -> list[StageResult]:
+    def _list_rows(self) -> list[StageResult]:
         """Return the rows of the table of stages; all stages that were not reached share one row."""
         rows = [
             replace(stage, said="see above") if stage.said == self.message else stage
@@ -69,15 +69,15 @@ class Verdict:
         return f"{self.opening} {self.message}"
 
     def __str__(self) -> str:
-        width = max((len(row.name) for row in self._rows()), default=0)
-        lines = [f"  {_SIGNS[stage.state]} {stage.name:{width}}  {stage.said}" for stage in self._rows()]
+        width = max((len(row.name) for row in self._list_rows()), default=0)
+        lines = [f"  {_SIGNS[stage.state]} {stage.name:{width}}  {stage.said}" for stage in self._list_rows()]
         return "\n".join([repr(self), *lines, *(f"  score: {score.said}" for score in self._golf_scores)])
 
     def _repr_html_(self) -> str:
-        sentence = page.verdict_page(self.opening, self.message, self.passed)
+        sentence = page.render_verdict(self.opening, self.message, self.passed)
         if not self.stages:
             return sentence
-        rows = tuple((f"{_SIGNS[row.state]} {row.name}", row.said) for row in self._rows())
+        rows = tuple((f"{_SIGNS[row.state]} {row.name}", row.said) for row in self._list_rows())
         scores = "".join(f"<p><b>Score:</b> {html.escape(score.said)}</p>" for score in self._golf_scores)
         return make_card(
             f"Check of {self.exercise_id}", sentence, Table("", ("stage", "found"), rows).html(), scores

@@ -28,9 +28,9 @@ def predict(
     question: PredictionQuestion, answer: Value | None, sure: bool | None, fields: dict[str, Value]
 ) -> Prediction:
     """Return the learner's prediction for a question, and lock the given answer, if there is one."""
-    current = _with_fields(question, fields)
-    prediction = _prediction(store().path, question.key)
-    prediction.ask(current, filled(current.question, fields, question.key))
+    current = _fill_question(question, fields)
+    prediction = _get_prediction(store().path, question.key)
+    prediction.ask(current, fill_fields(current.question, fields, question.key))
     if answer is not None:
         prediction.lock(answer, sure=sure)
     return prediction
@@ -40,13 +40,13 @@ def reveal(
     question: PredictionQuestion, value: Value, source: Provenance | str, fields: dict[str, Value]
 ) -> Reveal:
     """Return a comparison of the learner's prediction with the true value."""
-    prediction = _prediction(store().path, question.key)
+    prediction = _get_prediction(store().path, question.key)
     if not prediction.question:  # the cell with the question has not run since the kernel started
-        prediction.ask(_with_fields(question, fields), question.question)
-    return prediction.reveal(value, source, filled(question.because, fields, question.key))
+        prediction.ask(_fill_question(question, fields), question.question)
+    return prediction.reveal(value, source, fill_fields(question.because, fields, question.key))
 
 
-def filled(text: str, fields: dict[str, Value], key: str) -> str:
+def fill_fields(text: str, fields: dict[str, Value], key: str) -> str:
     """Return `text` after replacing each ``{name}`` by the value with this name in `fields`.
 
     Raises
@@ -57,33 +57,33 @@ def filled(text: str, fields: dict[str, Value], key: str) -> str:
     if "{" not in text:
         return text
     try:
-        return text.format(**{name: _number_text(value) for name, value in fields.items()})
+        return text.format(**{name: _format_number(value) for name, value in fields.items()})
     except (KeyError, IndexError) as missing:
         raise TypeError(
             f"The prediction {key!r} needs the argument {str(missing).strip(chr(39))}=..."
         ) from None
 
 
-def _with_fields(question: PredictionQuestion, fields: dict[str, Value]) -> PredictionQuestion:
+def _fill_question(question: PredictionQuestion, fields: dict[str, Value]) -> PredictionQuestion:
     """Return the question with its choices in display order and its `comparison` filled in from `fields`."""
     name = re.fullmatch(r"\{(\w+)\}", str(question.comparison))
     comparison = fields.get(name[1]) if name else question.comparison
-    return replace(question, choices=_ordered_choices(question.key, question.choices), comparison=comparison)
+    return replace(question, choices=_order_choices(question.key, question.choices), comparison=comparison)
 
 
-def _ordered_choices(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
+def _order_choices(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
     """Return the choices in a fixed order that depends on the key, so that the position reveals nothing.
 
     The order is the same for all learners, so a teacher can refer to "the second choice". Choices that form a
     scale, such as "less than 2", "2 to 10" and "more than 10", are sorted upwards or downwards.
     """
 
-    def digest(choice: Value) -> bytes:
+    def hash_choice(choice: Value) -> bytes:
         return hashlib.sha256(f"{choice}@{key}".encode()).digest()
 
     scale_matches = [_SCALE_STEP.match(str(choice)) for choice in choices]
     if not choices or None in scale_matches:
-        return tuple(sorted(choices, key=digest))
+        return tuple(sorted(choices, key=hash_choice))
     sort_keys = {
         choice: (
             float(scale_match["number"].replace(",", "")),
@@ -93,16 +93,16 @@ def _ordered_choices(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
         for choice, scale_match in zip(choices, scale_matches, strict=True)
         if scale_match is not None
     }
-    return tuple(sorted(choices, key=sort_keys.__getitem__, reverse=digest("scale")[0] % 2 == 0))
+    return tuple(sorted(choices, key=sort_keys.__getitem__, reverse=hash_choice("scale")[0] % 2 == 0))
 
 
-def _number_text(value: Value) -> str:
+def _format_number(value: Value) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @functools.cache
-def _prediction(_learner: Path, key: str) -> Prediction:
+def _get_prediction(_learner: Path, key: str) -> Prediction:
     # One object per key, so that a comparison that is shown already sees an answer that is locked later.
     return Prediction(key)

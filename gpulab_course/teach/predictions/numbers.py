@@ -39,33 +39,33 @@ def read_number(text: str, unit: str = "") -> Number:
     if re.search(r"[0-9][ \u00a0\u2009\u202f]+[0-9]", number_text) and not _SPACED_NUMBER.fullmatch(
         number_text
     ):
-        raise _number_error(text)  # "1 2" is two numbers
+        raise _make_number_error(text)  # "1 2" is two numbers
     normalized_text = number_text.translate(_SPACES).translate(_SIGNS)
     sign = -1 if normalized_text.startswith("-") else 1
     try:
         value = sign * _read_unsigned(normalized_text.removeprefix("-").removeprefix("+"))
         if not math.isfinite(value):
-            raise _NoNumber
-    except (ArithmeticError, _NoNumber):
-        raise _number_error(text) from None
+            raise _NoNumberError
+    except (ArithmeticError, _NoNumberError):
+        raise _make_number_error(text) from None
     return int(value) if value == int(value) else value
 
 
-class _NoNumber(Exception):
+class _NoNumberError(Exception):
     pass
 
 
-def _number_error(text: str) -> ValueError:
+def _make_number_error(text: str) -> ValueError:
     return ValueError(f"{text!r} is not a number; this prediction takes one, such as 12, 0.5 or 1/2.")
 
 
-def singular(unit: str) -> str:
+def make_singular(unit: str) -> str:
     """Return the singular of a unit, such as ``pass`` for ``passes``, or ``block`` for ``blocks``."""
     return re.sub(r"(?<=ss)es$|(?<=ch)es$|s$", "", unit)
 
 
 def _remove_unit(text: str, unit: str) -> str:
-    for unit_form in (unit, singular(unit)):
+    for unit_form in (unit, make_singular(unit)):
         if unit_form and text.casefold().endswith(unit_form.casefold()):
             return text[: -len(unit_form)].strip()
     return text
@@ -83,7 +83,7 @@ def _read_unsigned(text: str) -> Number:
     mantissa_text, marker, exponent_text = text.lower().partition("e")
     if marker:
         if not re.fullmatch(r"[+-]?[0-9]{1,3}", exponent_text):
-            raise _NoNumber
+            raise _NoNumberError
         return _read_decimal(mantissa_text) * 10.0 ** int(exponent_text)
     return _read_decimal(text)
 
@@ -94,22 +94,22 @@ def _read_decimal(text: str) -> Number:
         decimal_mark = max(",.", key=text.rfind)  # whichever comes last
         integer, _, decimals = text.rpartition(decimal_mark)
         if not (_DIGIT_GROUPS.fullmatch(integer) and re.fullmatch(r"[0-9]+", decimals)):
-            raise _NoNumber
+            raise _NoNumberError
         return float(f"{re.sub('[.,]', '', integer)}.{decimals}")
     if _DIGIT_GROUPS.fullmatch(text) and not text.startswith("0"):
         digits = re.sub("[.,]", "", text)
         if text.count(".") == 1:
             raise ValueError(
-                f"{text} means {int(digits):,} in some countries. {_readings_hint(text, digits)}"
+                f"{text} means {int(digits):,} in some countries. {_make_readings_hint(text, digits)}"
             )
         return int(digits)
     dotted_text = text.replace(",", ".")
     if not _PLAIN_NUMBER.fullmatch(dotted_text):
-        raise _NoNumber
+        raise _NoNumberError
     return float(dotted_text) if "." in dotted_text else int(dotted_text)
 
 
-def _readings_hint(text: str, digits: str) -> str:
+def _make_readings_hint(text: str, digits: str) -> str:
     """Return a hint that shows the two possible meanings of a number such as ``1.000``."""
     other_text = text.rstrip("0").rstrip(".")
     if other_text == text:

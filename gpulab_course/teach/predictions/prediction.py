@@ -175,14 +175,16 @@ class Prediction:
         return f"Prediction {self.key!r} ({self.question}): {status}."
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        question_html = f"<b>Predict:</b> {page.prose(self.question)}"
+        question_html = f"<b>Predict:</b> {page.render_prose(self.question)}"
         if self.asked.choices:
             question_html += "<br>" + " &nbsp;/&nbsp; ".join(
-                page.prose(str(choice)) for choice in self.asked.choices
+                page.render_prose(str(choice)) for choice in self.asked.choices
             )
-        if page.in_jupyter():
-            self._form = asking_form(self)
-        return page.bundle_of(self._form if page.in_jupyter() else None, str(self), page.boxed(question_html))
+        if page.is_in_jupyter():
+            self._form = make_asking_form(self)
+        return page.make_bundle(
+            self._form if page.is_in_jupyter() else None, str(self), page.render_box(question_html)
+        )
 
     def compared_in(self, form: Form) -> None:
         """Set the form that shows the comparison of the answer with the true value. This form is updated when
@@ -254,21 +256,21 @@ class Reveal:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         colour = {True: "good", False: "tail", None: "accent"}[self.right]
         sign_html = html.escape(self.sign) + (" " if self.sign else "")
-        comparison_html = page.boxed(
-            f"<b>{sign_html}{page.prose(self.head)}</b> {page.prose(self.rest)}", colour
+        comparison_html = page.render_box(
+            f"<b>{sign_html}{page.render_prose(self.head)}</b> {page.render_prose(self.rest)}", colour
         )
         form = None
-        if page.in_jupyter() and not self.prediction.locked:
-            form = comparing_form(self)
+        if page.is_in_jupyter() and not self.prediction.locked:
+            form = make_comparing_form(self)
             self.prediction.compared_in(form)
-        return page.bundle_of(form, repr(self), comparison_html)
+        return page.make_bundle(form, repr(self), comparison_html)
 
 
-def asking_form(prediction: Prediction) -> Form:
+def make_asking_form(prediction: Prediction) -> Form:
     """Return the form in which a learner enters and locks a prediction."""
     from gpulab_course.teach.forms import Form
 
-    def state(error: str = "") -> dict[str, object]:
+    def make_state(error: str = "") -> dict[str, object]:
         locked_value = prediction.value
         return {
             "value": "" if locked_value is None else str(locked_value),
@@ -278,31 +280,31 @@ def asking_form(prediction: Prediction) -> Form:
             "wrong": error,
         }
 
-    def react(message: dict[str, Any]) -> None:
+    def handle_message(message: dict[str, Any]) -> None:
         if prediction.locked:
             prediction.unlock()
             return
         try:
             prediction.lock(message.get("value", ""), sure=message.get("sure"))
         except ValueError as error:
-            form.state = state(str(error) if message.get("value") else _MISSING_TEXT)
+            form.state = make_state(str(error) if message.get("value") else _MISSING_TEXT)
 
     facts = {
         "question": prediction.question,
         "choices": [str(choice) for choice in prediction.asked.choices],
         "unit": prediction.asked.unit,
     }
-    form = Form("prediction", facts, state, react)
+    form = Form("prediction", facts, make_state, handle_message)
     return form
 
 
-def comparing_form(reveal: Reveal) -> Form:
+def make_comparing_form(reveal: Reveal) -> Form:
     """Return the form that hides the true value until the learner locks a prediction or requests it."""
     from gpulab_course.teach.forms import Form
 
     prediction = reveal.prediction
 
-    def state() -> dict[str, object]:
+    def make_state() -> dict[str, object]:
         is_shown = prediction.final
         verdict = {True: "right", False: "wrong", None: ""}[reveal.right]
         headline, details = (reveal.head, reveal.rest) if is_shown else ("", "")
@@ -313,4 +315,4 @@ def comparing_form(reveal: Reveal) -> Form:
             "rest": details,
         }
 
-    return Form("reveal", {"wait": _WAIT_TEXT}, state, lambda _: prediction.look())
+    return Form("reveal", {"wait": _WAIT_TEXT}, make_state, lambda _: prediction.look())

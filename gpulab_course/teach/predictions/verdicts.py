@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from gpulab_course.teach.predictions.numbers import singular
+from gpulab_course.teach.predictions.numbers import make_singular
 from gpulab_course.teach.question import Kind, Value
 
 _MIN_RATIO = 1.5  # a count that differs by this factor is compared by its ratio
@@ -28,7 +28,7 @@ class Scale:
     kind: Kind | None = None
     tolerance: float = 0.1
 
-    def kind_of(self, value: Value) -> Kind:
+    def find_kind(self, value: Value) -> Kind:
         """Return the kind of the quantity, as it was declared. If none was declared, the kind depends on the
         type of `value` and on the unit.
         """
@@ -49,13 +49,13 @@ class Scale:
         text = f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
         if not self.unit:
             return text
-        return f"{text} {singular(self.unit) if value == 1 and len(self.unit) > 2 else self.unit}"
+        return f"{text} {make_singular(self.unit) if value == 1 and len(self.unit) > 2 else self.unit}"
 
     def right(self, answer: Value, value: Value) -> bool:
         """Return whether a prediction is right. Quantities and shares may differ by the tolerance."""
         if self.kind == "choice" or isinstance(answer, str) or isinstance(value, str):
             return str(answer) == str(value)
-        if self.kind_of(value) in ("quantity", "share"):
+        if self.find_kind(value) in ("quantity", "share"):
             return math.isclose(answer, value, rel_tol=self.tolerance, abs_tol=1e-12)
         return answer == value
 
@@ -63,26 +63,26 @@ class Scale:
         """Return the difference between a prediction and the true value in words, such as ``1.4 times too
         high``.
         """
-        scale_kind = self.kind_of(value)
+        scale_kind = self.find_kind(value)
         if answer == value or scale_kind == "choice" or isinstance(answer, str) or isinstance(value, str):
             return ""
         direction = "too high" if answer > value else "too low"
         difference = abs(answer - value)
         if scale_kind == "share":
-            return f"{_number_text(difference)} points {direction}"
+            return f"{_format_number(difference)} points {direction}"
         if scale_kind != "index" and answer > 0 and value > 0:
             ratio = max(answer / value, value / answer)
             if scale_kind == "quantity" and (ratio < _MAX_PERCENT_RATIO or self.right(answer, value)):
-                return f"{_number_text(100 * difference / value)} % {direction}"
+                return f"{_format_number(100 * difference / value)} % {direction}"
             if scale_kind == "quantity" or (ratio >= _MIN_RATIO and difference > 2):
-                return f"{_number_text(ratio)} times {direction}"
+                return f"{_format_number(ratio)} times {direction}"
         if scale_kind == "count" and isinstance(difference, int):
             direction = "too many" if answer > value else "too few"
         is_small = isinstance(difference, int) and difference < len(_NUMBER_WORDS)
-        return f"{_NUMBER_WORDS[int(difference)] if is_small else _number_text(difference)} {direction}"
+        return f"{_NUMBER_WORDS[int(difference)] if is_small else _format_number(difference)} {direction}"
 
 
-def _number_text(value: float) -> str:
+def _format_number(value: float) -> str:
     """Return a number as text with two significant digits, or as an integer from 10 on."""
     if value >= 10 or math.isclose(value, round(value), rel_tol=2e-3):
         return f"{round(value):,}"

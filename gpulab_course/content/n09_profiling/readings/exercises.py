@@ -15,7 +15,7 @@ from gpulab_course.teach.judge import (
     as_float,
     call,
     is_number,
-    parts_of,
+    list_parts,
     short_repr,
 )
 
@@ -78,7 +78,7 @@ def judge_roofline(answer: Answer) -> str:
         fma, dram_bytes = (launches[0][name] for name in ("fma", "dram_bytes"))
         call_text = f"dot of a {format_name} kernel with {fma:,} fma and {dram_bytes:,} dram_bytes"
         result = call(answer, launches, format_name, device, name="dot", shown=call_text)
-        result_values = parts_of(result)
+        result_values = list_parts(result)
         if (
             result_values is None
             or len(result_values) != len(_DOT_FIELDS)
@@ -220,7 +220,7 @@ def judge_throttled(answer: Answer) -> str:
     for description, samples, lesson in _draw_sessions(answer.rng):
         call_text = f"throttled of {description}"
         result = call(answer, samples, name="throttled", shown=call_text)
-        result_values = parts_of(result)
+        result_values = list_parts(result)
         if (
             result_values is None
             or len(result_values) != 2

@@ -20,7 +20,7 @@ from gpulab_course.teach.judge import (
     PythonExercise,
     as_float,
     is_number,
-    parts_of,
+    list_parts,
     short_repr,
 )
 from gpulab_course.teach.judge.python.functions import call_here
@@ -460,7 +460,7 @@ def judge_first(answer: Answer) -> str:
 
 
 def _judge_choice(outcome: dict[str, Any], speedup_factors: dict[str, float], description: str) -> None:
-    result_values = parts_of(outcome["found"])
+    result_values = list_parts(outcome["found"])
     call_text = f"first(p, faster) {description}"
     if (
         result_values is None

@@ -19,7 +19,7 @@ from gpulab_course.content.n17_interview.cards.judged import (
     read_model_answer,
 )
 from gpulab_course.content.n17_interview.cards.tasks import TASKS
-from gpulab_course.teach.interview import Card, Drawn, Found, Part
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue
 
 
 @dataclass(frozen=True)
@@ -266,30 +266,30 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
 }
 
 
-def draw_bug_questions(rng: Random, name: str) -> Drawn:
+def draw_bug_questions(rng: Random, name: str) -> DrawnCard:
     """Choose a bug of an exercise at random, and return the questions about it."""
     bug = rng.choice(BUGS[name])
     program_text = bug.make_program(read_model_answer(name))
 
-    def find_fault() -> Found:
+    def find_fault() -> FoundValue:
         fault_kinds, verdict = find_faults(name, program_text)
-        return Found(
+        return FoundValue(
             fault_kinds[0],
             f"by the sanitizer, and judged as {name}",
             f"The judge reports: {verdict.message}",
             also=(*fault_kinds[1:], *bug.also),
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(
-            Part(
+            CardQuestion(
                 question=f"{TASKS[name]} This program compiles, but its results are wrong, or it costs too "
                 "much. What is wrong with it?",
                 measure=find_fault,
                 choices=FAULT_TEXTS,
                 code=program_text,
             ),
-            Part(
+            CardQuestion(
                 question="Repair it: `answer(code)`, for the same launch. A change that only hides the fault is "
                 "refused. A program that does not compile is not locked.",
                 judge=partial(judge_kernel, name),

@@ -16,7 +16,7 @@ from gpulab.words import duration, number, percent, shape, size
 from gpulab_course.content.n17_interview.cards.hidden import laid_out
 from gpulab_course.content.n17_interview.cards.hidden.flawed import FAMILIES, FlawedKernel, draw
 from gpulab_course.content.n17_interview.cards.laboratory import read_published_info, use_device
-from gpulab_course.teach.interview import Card, Drawn, Found, Part
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue
 from virtualgpu.records import KernelCounters, Provenance
 
 NO_FLAW = "sound"
@@ -181,7 +181,7 @@ def find_kernel_source(code: str, name: str) -> str:
     return f'{preamble}extern "C" __global__ void {name}' + following_code.partition('extern "C"')[0]
 
 
-def draw_diagnosis_questions(rng: Random, cause: str) -> Drawn:
+def draw_diagnosis_questions(rng: Random, cause: str) -> DrawnCard:
     """Return the questions about a hidden kernel with this flaw."""
     kernel_case = draw_hidden(rng, cause)
     other_names = [name for name in CAUSE_NAMES.values() if name != kernel_case.cause]
@@ -196,13 +196,13 @@ def draw_diagnosis_questions(rng: Random, cause: str) -> Drawn:
     main_cause = kernel_case.table.main
     explanation = kernel_case.table.explanation(main_cause) if main_cause else kernel_case.table.verdict
 
-    def find_cause() -> Found:
+    def find_cause() -> FoundValue:
         symptom_text = (
             ""
             if symptom in CAUSE_NAMES.values() or symptom == kernel_case.cause
             else f"(The visible symptom is “{symptom}”.)"
         )
-        return Found(
+        return FoundValue(
             kernel_case.cause,
             origin,
             f"{explanation}{symptom_text}",
@@ -210,16 +210,16 @@ def draw_diagnosis_questions(rng: Random, cause: str) -> Drawn:
             also=find_other_causes(kernel_case.table),
         )
 
-    def find_gain() -> Found:
+    def find_gain() -> FoundValue:
         assert main_cause is not None
-        return Found(
+        return FoundValue(
             round(main_cause.gain, 2),
             origin,
             f"{duration(main_cause.before_ns)} → {duration(main_cause.after_ns)}.",
         )
 
     questions = [
-        Part(
+        CardQuestion(
             question="What is the main cause of the kernel's time, that is, what would you fix first?",
             measure=find_cause,
             choices=tuple(choice_list),
@@ -228,7 +228,7 @@ def draw_diagnosis_questions(rng: Random, cause: str) -> Drawn:
     ]
     if main_cause is not None:
         questions.append(
-            Part(
+            CardQuestion(
                 question="How many times as fast would the kernel be without this cause, if nothing else "
                 "changed?",
                 measure=find_gain,
@@ -236,7 +236,7 @@ def draw_diagnosis_questions(rng: Random, cause: str) -> Drawn:
                 near=1.6,
             )
         )
-    return Drawn(
+    return DrawnCard(
         parts=tuple(questions),
         points=(
             "Named the counter that shows the cause, with its value and its best value.",

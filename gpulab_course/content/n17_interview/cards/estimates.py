@@ -23,7 +23,7 @@ from gpulab_course.content.n17_interview.cards.laboratory import (
     read_published_info,
     use_device,
 )
-from gpulab_course.teach.interview import Card, Drawn, Found, Part
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue
 from virtualgpu.records import Provenance
 
 MIB = 1 << 20
@@ -31,11 +31,11 @@ GIB = 1 << 30
 
 
 # --- how many fit -----------------------------------------------------------------------------------
-def measure_resident(device: str, threads: int, kib: int) -> Found:
+def measure_resident(device: str, threads: int, kib: int) -> FoundValue:
     with use_device(device) as cp:
         occupancy = session.backend().occupancy(compile_kernel(cp, "resident", kib << 10), threads, kib << 10)
     limits_text = ", ".join(f"{name} {blocks}" for name, blocks in occupancy.blocks_by_limit.items())
-    return Found(
+    return FoundValue(
         occupancy.blocks_per_sm,
         occupancy.provenance,
         f"Blocks that each limit allows: {limits_text}. Since compute capability 8.0, CUDA "
@@ -43,7 +43,7 @@ def measure_resident(device: str, threads: int, kib: int) -> Found:
     )
 
 
-def make_resident_card(rng: Random) -> Drawn:
+def make_resident_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     threads = rng.choice([32, 64, 96, 128])
     kib = rng.choice([4, 6, 10, 12, 14, 20, 27])
@@ -54,15 +54,15 @@ def make_resident_card(rng: Random) -> Drawn:
     )
     fields = {"threads": threads, "kib": kib}
 
-    def make_part(name: str) -> Part:
-        return Part(
+    def make_part(name: str) -> CardQuestion:
+        return CardQuestion(
             question=question.format(device=name, a=choose_article(name), **fields),
             measure=lambda: measure_resident(name, threads, kib),
             unit="blocks",
             near=1.0,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(device), make_part(other_device)),
         points=(
             "There are four limits: warps, blocks, registers and shared memory. The tightest one decides.",
@@ -78,7 +78,7 @@ def make_resident_card(rng: Random) -> Drawn:
     )
 
 
-def make_waves_card(rng: Random) -> Drawn:
+def make_waves_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     threads = rng.choice([128, 256, 512])
     other_device = draw_other_device(rng, device)
@@ -89,19 +89,19 @@ def make_waves_card(rng: Random) -> Drawn:
         * (1 + extra_waves)
     )
 
-    def count_waves(name: str) -> Found:
+    def count_waves(name: str) -> FoundValue:
         with use_device(name) as cp:
             occupancy = session.backend().occupancy(compile_kernel(cp, "scaled"), threads)
         blocks_at_once = occupancy.blocks_per_sm * read_published_info(name).sm_count
-        return Found(
+        return FoundValue(
             -(-blocks // blocks_at_once),
             occupancy.provenance,
             f"{read_published_info(name).sm_count} SMs × {occupancy.blocks_per_sm} blocks = {blocks_at_once:,} at once; "
             f"{blocks:,} / {blocks_at_once:,} = {number(blocks / blocks_at_once)}, rounded up.",
         )
 
-    def make_part(name: str) -> Part:
-        return Part(
+    def make_part(name: str) -> CardQuestion:
+        return CardQuestion(
             question=f"A launch has {blocks:,} equal blocks of {threads} threads, few registers, no shared "
             f"memory. In how many waves does {choose_article(name)} {name} run them? The last wave "
             "counts even if it is not full.",
@@ -110,7 +110,7 @@ def make_waves_card(rng: Random) -> Drawn:
             near=1.0,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(device), make_part(other_device)),
         points=(
             "Blocks at the same time = SMs × resident blocks per SM.",
@@ -123,7 +123,7 @@ def make_waves_card(rng: Random) -> Drawn:
 
 
 # --- what moves -------------------------------------------------------------------------------------
-def _measure_sectors(device: str, stride_floats: int, n: int) -> Found:
+def _measure_sectors(device: str, stride_floats: int, n: int) -> FoundValue:
     with use_device(device) as cp:
         x = cp.zeros(n * stride_floats, "float32")
         y = cp.zeros(n, "float32")
@@ -135,7 +135,7 @@ def _measure_sectors(device: str, stride_floats: int, n: int) -> Found:
     ]
     sectors = sum(access.sectors for access in load_accesses)
     requests = sum(access.requests for access in load_accesses)
-    return Found(
+    return FoundValue(
         sectors // requests,
         counters.provenance,
         f"{sectors:,} sectors in {requests:,} requests: 32 lanes, {4 * stride_floats} bytes apart, touch sectors "
@@ -143,14 +143,14 @@ def _measure_sectors(device: str, stride_floats: int, n: int) -> Found:
     )
 
 
-def make_sectors_card(rng: Random) -> Drawn:
+def make_sectors_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     stride = rng.choice([2, 3, 4, 5, 6, 8, 16])
     other_stride = rng.choice([step for step in (1, 2, 4, 7, 8, 32) if step != stride])
     n = 1 << 13
 
-    def make_part(step: int) -> Part:
-        return Part(
+    def make_part(step: int) -> CardQuestion:
+        return CardQuestion(
             question=f"Lane i of a warp loads the float `x[{step} * i]`; the array is aligned. How many sectors of "
             "32 bytes does one such request touch?",
             measure=lambda: _measure_sectors(device, step, n),
@@ -158,7 +158,7 @@ def make_sectors_card(rng: Random) -> Drawn:
             near=1.0,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(stride), make_part(other_stride)),
         points=(
             "A request is one instruction of one warp. Memory moves sectors of 32 bytes, four per line.",
@@ -173,7 +173,7 @@ def make_sectors_card(rng: Random) -> Drawn:
     )
 
 
-def _measure_wavefronts(device: str, stride_words: int) -> Found:
+def _measure_wavefronts(device: str, stride_words: int) -> FoundValue:
     with use_device(device) as cp:
         x = cp.zeros(32 * stride_words, "float32")
         y = cp.zeros(32, "float32")
@@ -184,7 +184,7 @@ def _measure_wavefronts(device: str, stride_words: int) -> Found:
     ]
     wavefront_count = sum(access.wavefronts for access in load_accesses)
     requests = sum(access.requests for access in load_accesses)
-    return Found(
+    return FoundValue(
         round(wavefront_count / requests),
         counters.provenance,
         f"{wavefront_count:,} passes for {requests:,} requests. Word {stride_words} × lane is in bank {stride_words} × lane "
@@ -192,13 +192,13 @@ def _measure_wavefronts(device: str, stride_words: int) -> Found:
     )
 
 
-def make_conflicts_card(rng: Random) -> Drawn:
+def make_conflicts_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     stride = rng.choice([2, 4, 6, 8, 12, 16, 24, 32])
     other_stride = rng.choice([5, 9, 17, 31, 33])
 
-    def make_part(step: int) -> Part:
-        return Part(
+    def make_part(step: int) -> CardQuestion:
+        return CardQuestion(
             question=f"Lane i of a warp reads word `{step} * i` of shared memory, 4 bytes wide. How many wavefronts does "
             "one request take?",
             measure=lambda: _measure_wavefronts(device, step),
@@ -206,7 +206,7 @@ def make_conflicts_card(rng: Random) -> Drawn:
             near=1.0,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(stride), make_part(other_stride)),
         points=(
             "There are 32 banks of 4 bytes, and a pass returns one word per bank.",
@@ -222,7 +222,7 @@ def make_conflicts_card(rng: Random) -> Drawn:
     )
 
 
-def _measure_matrices(device: str, row_bytes: int) -> Found:
+def _measure_matrices(device: str, row_bytes: int) -> FoundValue:
     with use_device(device) as cp:
         x = cp.zeros(8 * row_bytes, "uint32")
         y = cp.zeros(32, "uint32")
@@ -230,7 +230,7 @@ def _measure_matrices(device: str, row_bytes: int) -> Found:
         counters = count(matrices, 1, 32, (x, y, np.int32(row_bytes)), shared_mem=32 * row_bytes)
     (load,) = (access for access in counters.accesses if access.text.startswith("ldmatrix"))
     passes_per_matrix = load.wavefronts // load.ideal_wavefronts
-    return Found(
+    return FoundValue(
         load.wavefronts,
         counters.provenance,
         f"Four matrices, {counted_noun(passes_per_matrix, 'pass', 'passes')} each: row r starts at vector "
@@ -239,12 +239,12 @@ def _measure_matrices(device: str, row_bytes: int) -> Found:
     )
 
 
-def make_matrices_card(rng: Random) -> Drawn:
+def make_matrices_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     row_bytes = rng.choice([32, 64, 128, 256])
 
-    def make_part(bytes_per_row: int) -> Part:
-        return Part(
+    def make_part(bytes_per_row: int) -> CardQuestion:
+        return CardQuestion(
             question="A tile in shared memory starts at a multiple of 128 bytes and has rows of "
             f"{bytes_per_row} bytes. `ldmatrix.x4` loads four 8 × 8 matrices of FP16 numbers, and "
             "lane i passes the address of row i of the tile. How many passes of the 32 banks "
@@ -254,7 +254,7 @@ def make_matrices_card(rng: Random) -> Drawn:
             near=1.0,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(row_bytes), make_part(row_bytes + 16)),
         points=(
             "A pass reads 128 bytes from 32 banks, which are the 8 rows of 16 bytes of one matrix.",
@@ -267,7 +267,7 @@ def make_matrices_card(rng: Random) -> Drawn:
     )
 
 
-def make_stages_card(rng: Random) -> Drawn:
+def make_stages_card(rng: Random) -> DrawnCard:
     device = rng.choice([name for name in DEVICES if read_published_info(name).has_async_copies])
     tile_side, tile_depth, stages = rng.choice(
         [(64, 32, 2), (64, 32, 3), (64, 32, 4), (128, 32, 2), (128, 32, 3), (128, 32, 4), (64, 64, 3)]
@@ -275,20 +275,20 @@ def make_stages_card(rng: Random) -> Drawn:
     threads = rng.choice([128, 256])
     stage_kib = 2 * tile_side * tile_depth * 2 // 1024
 
-    def measure_blocks() -> Found:
+    def measure_blocks() -> FoundValue:
         return measure_resident(device, threads, stages * stage_kib)
 
-    def compute_pending_kib() -> Found:
+    def compute_pending_kib() -> FoundValue:
         blocks = measure_blocks()
-        return Found(
+        return FoundValue(
             int(blocks.value) * (stages - 1) * stage_kib,
             blocks.origin,
             f"{blocks.value} blocks × {counted_noun(stages - 1, 'stage')} × {stage_kib} KiB.",
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(
-            Part(
+            CardQuestion(
                 question=f"A block of {threads} threads multiplies matrices in FP16 and has {stages} stages in dynamic shared "
                 f"memory. A stage contains a tile of {tile_side} × {tile_depth} numbers and one of {tile_depth} × {tile_side}. The threads "
                 f"use few registers. How many such blocks fit on one SM of {choose_article(device)} {device} at the same time?",
@@ -296,7 +296,7 @@ def make_stages_card(rng: Random) -> Drawn:
                 unit="blocks",
                 near=1.0,
             ),
-            Part(
+            CardQuestion(
                 question="All of these blocks run. Each of them reads one stage, while asynchronous copies fill all its other "
                 "stages. How many KiB are in flight to this SM?",
                 measure=compute_pending_kib,
@@ -325,14 +325,14 @@ def make_stages_card(rng: Random) -> Drawn:
     )
 
 
-def _measure_scaling(device: str, n: int) -> Found:
+def _measure_scaling(device: str, n: int) -> FoundValue:
     with use_device(device) as cp:
         x = cp.zeros(n, "float32")
         y = cp.empty(n, "float32")
         blocks = read_published_info(device).sm_count * 8
         diagnosis_table = diagnosis(compile_kernel(cp, "scaled"), blocks, 256, (x, y, np.int32(n)))
     bound_ns = 8 * n / read_published_info(device).memory_bandwidth_gbps
-    return Found(
+    return FoundValue(
         round(diagnosis_table.time_ns / 1000, 1),
         diagnosis_table.provenance,
         f"{size(8 * n)} at {read_published_info(device).memory_bandwidth_gbps:,} GB/s, {make_provenance(device).label}, take "
@@ -340,13 +340,13 @@ def _measure_scaling(device: str, n: int) -> Found:
     )
 
 
-def make_scaling_card(rng: Random) -> Drawn:
+def make_scaling_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     n = rng.choice([8, 12, 16]) << 20
     other_device = draw_other_device(rng, device)
 
-    def make_part(name: str) -> Part:
-        return Part(
+    def make_part(name: str) -> CardQuestion:
+        return CardQuestion(
             question=f"`y = 2 * x` for {n:,} floats, from cold caches, on {choose_article(name)} {name}. How long does the kernel "
             "take?",
             measure=lambda: _measure_scaling(name, n),
@@ -354,7 +354,7 @@ def make_scaling_card(rng: Random) -> Drawn:
             near=1.6,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(device), make_part(other_device)),
         points=(
             "The kernel is memory-bound, because it computes one operation per 8 bytes.",
@@ -370,7 +370,7 @@ def make_scaling_card(rng: Random) -> Drawn:
     )
 
 
-def _measure_copy(device: str, size_bytes: int, is_pinned: bool) -> Found:
+def _measure_copy(device: str, size_bytes: int, is_pinned: bool) -> FoundValue:
     with use_device(device) as cp:
         device_array = cp.empty(size_bytes, "uint8")
         if is_pinned:
@@ -383,7 +383,7 @@ def _measure_copy(device: str, size_bytes: int, is_pinned: bool) -> Found:
             stream.synchronize()
     copies = [activity for activity in copy_timeline.record.activities if activity.copy_kind is not None]
     copy_ns = sum(activity.end_ns - activity.start_ns for activity in copies)
-    return Found(
+    return FoundValue(
         round(copy_ns / 1e6, 3),
         copy_timeline.record.provenance,
         f"{size(size_bytes)} in {number(copy_ns / 1e6)} ms are {number(size_bytes / copy_ns)} GB/s. "
@@ -391,14 +391,14 @@ def _measure_copy(device: str, size_bytes: int, is_pinned: bool) -> Found:
     )
 
 
-def make_copy_card(rng: Random) -> Drawn:
+def make_copy_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     mib = rng.choice([32, 48, 64, 96])
     pinned = rng.random() < 0.5
     other_device = draw_other_device(rng, device)
 
-    def make_part(name: str, is_pinned: bool) -> Part:
-        return Part(
+    def make_part(name: str, is_pinned: bool) -> CardQuestion:
+        return CardQuestion(
             question=f"How long does a copy of {mib} MiB from {'pinned' if is_pinned else 'pageable'} host memory "
             f"to {choose_article(name)} {name} take (PCIe {_make_pcie_text(name)})?",
             measure=lambda: _measure_copy(name, mib * MIB, is_pinned),
@@ -406,7 +406,7 @@ def make_copy_card(rng: Random) -> Drawn:
             near=1.6 if is_pinned else 2.0,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(device, pinned), make_part(device, not pinned), make_part(other_device, True)),
         points=(
             "The bus is the limit, because it is tens of times slower than the memory of the card.",
@@ -423,25 +423,25 @@ def _make_pcie_text(name: str) -> str:
 
 
 # --- execution --------------------------------------------------------------------------------------
-def _measure_lanes(device: str, path_count: int) -> Found:
+def _measure_lanes(device: str, path_count: int) -> FoundValue:
     with use_device(device) as cp:
         x = cp.ones(256, "float32")
         y = cp.zeros(256, "float32")
         counters = count(compile_kernel(cp, "forked"), 1, 256, (x, y, np.int32(path_count), np.int32(400)))
-    return Found(
+    return FoundValue(
         round(100 * counters.lane_efficiency, 2),
         counters.provenance,
         f"{counters.thread_instructions:,} of 32 × {counters.warp_instructions:,} lanes were active.",
     )
 
 
-def make_divergence_card(rng: Random) -> Drawn:
+def make_divergence_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     path_count = rng.choice([2, 4, 8, 16])
     other_path_count = rng.choice([branches for branches in (2, 4, 8, 32) if branches != path_count])
 
-    def make_part(branches: int) -> Part:
-        return Part(
+    def make_part(branches: int) -> CardQuestion:
+        return CardQuestion(
             question=f"A kernel has {branches} long branches of equal length, and thread i takes branch `i "
             f"% {branches}`. What share of the lanes is active, on average over the instructions?",
             measure=lambda: _measure_lanes(device, branches),
@@ -449,7 +449,7 @@ def make_divergence_card(rng: Random) -> Drawn:
             near=1.2,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(path_count), make_part(other_path_count)),
         points=(
             "A warp runs its branches one after the other, while the other lanes are idle.",
@@ -464,7 +464,7 @@ def make_divergence_card(rng: Random) -> Drawn:
     )
 
 
-def measure_launches(device: str, launch_count: int, graph: bool) -> Found:
+def measure_launches(device: str, launch_count: int, graph: bool) -> FoundValue:
     with use_device(device) as cp:
         x = cp.zeros(256, "float32")
         y = cp.zeros(256, "float32")
@@ -489,20 +489,22 @@ def measure_launches(device: str, launch_count: int, graph: bool) -> Found:
         stream.synchronize()
         time_ns = backend.host_ns() - start_ns
         origin = Provenance("modelled", f"virtual {read_published_info(device).name}")
-    return Found(round(time_ns / 1000, 1), origin, f"{number(time_ns / 1000 / launch_count)} µs per kernel.")
+    return FoundValue(
+        round(time_ns / 1000, 1), origin, f"{number(time_ns / 1000 / launch_count)} µs per kernel."
+    )
 
 
-def make_launches_card(rng: Random) -> Drawn:
+def make_launches_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     launch_count = rng.choice([100, 200, 400])
 
-    def make_part(graph: bool) -> Part:
+    def make_part(graph: bool) -> CardQuestion:
         method = (
             "replayed as one CUDA graph"
             if graph
             else "launched one by one from Python by CuPy into one stream"
         )
-        return Part(
+        return CardQuestion(
             question=f"{launch_count} kernels that do almost nothing are {method}. How long does it take until the last one has ended, on "
             f"{choose_article(device)} {device}?",
             measure=lambda: measure_launches(device, launch_count, graph),
@@ -510,7 +512,7 @@ def make_launches_card(rng: Random) -> Drawn:
             near=2.5,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(False), make_part(True)),
         points=(
             (
@@ -527,11 +529,11 @@ def make_launches_card(rng: Random) -> Drawn:
 
 
 # --- memory of the device ---------------------------------------------------------------------------
-def make_pool_card(rng: Random) -> Drawn:
+def make_pool_card(rng: Random) -> DrawnCard:
     n = rng.choice([1_000_001, 250_001, 2_500_003, 700_001])
     array_count = rng.choice([2, 3])
 
-    def count_bytes(is_total: bool) -> Found:
+    def count_bytes(is_total: bool) -> FoundValue:
         with use_device("T4") as cp:
             pool = cp.cuda.MemoryPool()
             cp.cuda.set_allocator(pool.malloc)
@@ -545,15 +547,15 @@ def make_pool_card(rng: Random) -> Drawn:
             f"Each array of {4 * n:,} bytes uses a pool block of {block_bytes:,}; {array_count} "
             "were made and one was freed."
         )
-        return Found(counted_bytes, Provenance("modelled", "virtual T4", "CuPy's pool"), explanation)
+        return FoundValue(counted_bytes, Provenance("modelled", "virtual T4", "CuPy's pool"), explanation)
 
-    def make_part(is_total: bool) -> Part:
+    def make_part(is_total: bool) -> CardQuestion:
         state_text = (
             "has the pool taken from the driver (`total_bytes()`)"
             if is_total
             else "are in use (`used_bytes()`)"
         )
-        return Part(
+        return CardQuestion(
             question=f"{array_count} arrays of {n:,} floats are made with CuPy's pool, and the first is deleted. How many bytes "
             f"{state_text} then?",
             measure=lambda: count_bytes(is_total),
@@ -561,7 +563,7 @@ def make_pool_card(rng: Random) -> Drawn:
             near=1.0,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(False), make_part(True)),
         points=(
             "Sizes are rounded up to 512 bytes.",
@@ -573,27 +575,27 @@ def make_pool_card(rng: Random) -> Drawn:
     )
 
 
-def make_segments_card(rng: Random) -> Drawn:
+def make_segments_card(rng: Random) -> DrawnCard:
     kib, tensor_count = rng.choice([(300, 5), (700, 4), (900, 3), (1500, 3)])
     requests = [kib << 10] * tensor_count
 
-    def measure_reserved_mib() -> Found:
+    def measure_reserved_mib() -> FoundValue:
         with use_device("A100") as cp:
             with allocator() as recorded_allocator:
                 arrays = [cp.empty(request_bytes, "uint8") for request_bytes in requests]
             arrays.clear()
             report = recorded_allocator.replayed("PyTorch")
         last_state: Any = report.at(-1)
-        return Found(
+        return FoundValue(
             int(last_state.total_bytes) // MIB,
             Provenance("modelled", "virtual A100", "PyTorch's caching allocator"),
             "Tensors of up to 1 MiB are in segments of 2 MiB. Larger ones, below 10 MiB, are in segments of "
             "20 MiB.",
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(
-            Part(
+            CardQuestion(
                 question=f"PyTorch's caching allocator is empty. A program then makes {tensor_count} tensors of {kib} KiB each. How many MiB "
                 "has it reserved then?",
                 measure=measure_reserved_mib,

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from gpulab_course.content.own import module_of
+from gpulab_course.content.own import import_own_module
 from gpulab_course.teach.interview import Outcome
 from gpulab_course.teach.judge import Case, Draw, KernelExercise
 from gpulab_course.teach.judge.check import judge
-from gpulab_course.teach.judge.kernel.bench import Fault, bench, read
+from gpulab_course.teach.judge.kernel.bench import KernelFault, open_bench, read_kernel_answer
 from gpulab_course.teach.judge.kernel.trial import Trial
 from gpulab_course.teach.judge.verdict import Verdict
 from virtualgpu.errors import GpulabError
@@ -36,7 +36,9 @@ class UntriedError(GpulabError):
 def find_exercise(name: str) -> KernelExercise:
     """Return the kernel exercise with this name."""
     kernel_exercise = next(
-        candidate for candidate in module_of(name, "exercises").EXERCISES if candidate.exercise_id == name
+        candidate
+        for candidate in import_own_module(name, "exercises").EXERCISES
+        if candidate.exercise_id == name
     )
     assert isinstance(kernel_exercise, KernelExercise), name
     return kernel_exercise
@@ -250,12 +252,12 @@ def find_faults(name: str, code: str) -> tuple[list[str], Verdict]:
     verdict = judge(kernel_exercise, code)
     assert not verdict, "a wrong program"
     fault_kinds: list[str] = []
-    with bench() as kernel_bench:
-        trial = Trial(kernel_exercise, read(kernel_exercise, code), kernel_bench)
-        for case in trial.hazard_cases():
+    with open_bench() as kernel_bench:
+        trial = Trial(kernel_exercise, read_kernel_answer(kernel_exercise, code), kernel_bench)
+        for case in trial.choose_hazard_cases():
             try:
                 report, _ = kernel_bench.sanitize(kernel_exercise, trial.source, case)
-            except Fault as fault:
+            except KernelFault as fault:
                 fault_kinds += [_FAULT_OF_HAZARD[fault.kind]] if fault.kind in _FAULT_OF_HAZARD else []
                 continue
             fault_kinds += [

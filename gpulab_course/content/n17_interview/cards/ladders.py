@@ -13,7 +13,7 @@ from gpulab.words import duration, listing, number, shape
 from gpulab_course.content import kernels
 from gpulab_course.content.n17_interview.cards.diagnoses import NOTHING_WORTH_FIXING, find_other_causes
 from gpulab_course.content.n17_interview.cards.laboratory import DEVICES, read_published_info, use_device
-from gpulab_course.teach.interview import Card, Drawn, Found, Part
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue
 from virtualgpu.records import Provenance
 from virtualgpu.records.launch.causes import CauseKind
 
@@ -77,7 +77,7 @@ def find_other_right_answers(
     return tuple(sorted(right_names - {find_main_limit(diagnosis_table)}))
 
 
-def draw_ladder_questions(rng: Random, ladder: str) -> Drawn:
+def draw_ladder_questions(rng: Random, ladder: str) -> DrawnCard:
     """Return the questions about a series of kernels."""
     series = kernels.ladder(ladder)
     device = rng.choice(DEVICES)
@@ -85,7 +85,7 @@ def draw_ladder_questions(rng: Random, ladder: str) -> Drawn:
     tables_by_name = {rung.name: diagnose_rung(ladder, rung.name, device) for rung in rungs}
     tables = list(tables_by_name.values())
 
-    def find_limit(name: str) -> Found:
+    def find_limit(name: str) -> FoundValue:
         diagnosis_table = tables_by_name[name]
         cause_text = listing(
             [CAUSE_NAMES[cause.kind] for cause in diagnosis_table.worth_fixing if cause.kind != "launch"]
@@ -97,7 +97,7 @@ def draw_ladder_questions(rng: Random, ladder: str) -> Drawn:
             "modelled", diagnosis_table.provenance.device, "modelled again without each cause"
         )
         rung_number = tables.index(diagnosis_table)
-        return Found(
+        return FoundValue(
             find_main_limit(diagnosis_table),
             origin,
             explanation,
@@ -128,9 +128,9 @@ def draw_ladder_questions(rng: Random, ladder: str) -> Drawn:
         *sorted({*_COMMON_CHOICES, *map(find_main_limit, tables)} - {NOTHING_WORTH_FIXING}),
         NOTHING_WORTH_FIXING,
     )
-    return Drawn(
+    return DrawnCard(
         parts=tuple(
-            Part(
+            CardQuestion(
                 question=f"`{rungs[rung_number].name}`: what would you fix next?",
                 measure=partial(find_limit, rungs[rung_number].name),
                 choices=choices,

@@ -18,7 +18,7 @@ from gpulab_course.content.n17_interview.cards.laboratory import (
     read_tensor_tflops,
     use_device,
 )
-from gpulab_course.teach.interview import Card, Drawn, Found, Part
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue
 from virtualgpu.records import Provenance
 
 MIB = 1 << 20
@@ -26,25 +26,25 @@ GIB = 1 << 30
 
 
 # --- what the card can do ---------------------------------------------------------------------------
-def make_ridge_card(rng: Random) -> Drawn:
+def make_ridge_card(rng: Random) -> DrawnCard:
     device, other_device = rng.sample(DEVICES, 2)
 
-    def compute_ridge(name: str, tensor: bool) -> Found:
+    def compute_ridge(name: str, tensor: bool) -> FoundValue:
         device_info = read_published_info(name)
         tflops = device_info.fp16_tensor_tflops if tensor else device_info.fp32_tflops
-        return Found(
+        return FoundValue(
             round(tflops * 1000 / device_info.memory_bandwidth_gbps, 1),
             device_info.provenance,
             f"{tflops} TFLOPS over {device_info.memory_bandwidth_gbps:,} GB/s.",
         )
 
-    def make_part(name: str, tensor: bool = False) -> Part:
+    def make_part(name: str, tensor: bool = False) -> CardQuestion:
         operation_kind = (
             "FP16 operations on tensor cores (dense, sums in FP32)"
             if tensor
             else "FP32 operations outside tensor cores"
         )
-        return Part(
+        return CardQuestion(
             question=f"From how many {operation_kind} per byte of DRAM traffic on is a kernel bound by "
             f"arithmetic on {choose_article(name)} {name}? A multiply-add counts as two operations.",
             measure=lambda: compute_ridge(name, tensor),
@@ -52,7 +52,7 @@ def make_ridge_card(rng: Random) -> Drawn:
             near=1.4,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(device), make_part(other_device), make_part(device, tensor=True)),
         points=(
             "It is the ridge of the roofline, that is, peak rate / bandwidth.",
@@ -65,37 +65,37 @@ def make_ridge_card(rng: Random) -> Drawn:
     )
 
 
-def make_product_card(rng: Random) -> Drawn:
+def make_product_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     n = rng.choice([2048, 4096, 6144, 8192])
     other_device = draw_other_device(rng, device)
 
-    def compute_time(name: str, tensor: bool) -> Found:
+    def compute_time(name: str, tensor: bool) -> FoundValue:
         device_info = read_published_info(name)
         tflops, element_bytes = (
             (device_info.fp16_tensor_tflops, 2) if tensor else (device_info.fp32_tflops, 4)
         )
         time_ms = 2 * n**3 / (tflops * 1e9)
         memory_ms = 3 * element_bytes * n * n / (device_info.memory_bandwidth_gbps * 1e6)
-        return Found(
+        return FoundValue(
             round(time_ms, 3),
             device_info.provenance,
             f"2 × {n:,}³ operations at {tflops} TFLOPS; memory alone, each matrix moved once, would take "
             f"{number(memory_ms)} ms.",
         )
 
-    def make_part(name: str, tensor: bool = False) -> Part:
+    def make_part(name: str, tensor: bool = False) -> CardQuestion:
         method = (
             "in FP16 on tensor cores (dense, sums in FP32)" if tensor else "in FP32, without tensor cores"
         )
-        return Part(
+        return CardQuestion(
             question=f"What is the shortest time for the multiplication of two {n:,} × {n:,} matrices {method}, on {choose_article(name)} {name}?",
             measure=lambda: compute_time(name, tensor),
             unit="ms",
             near=1.3,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(device), make_part(other_device), make_part(device, tensor=True)),
         points=(
             "2 n³ operations on 3 n² numbers, so the operations per byte grow with n.",
@@ -107,26 +107,26 @@ def make_product_card(rng: Random) -> Drawn:
     )
 
 
-def make_formats_card(rng: Random) -> Drawn:
+def make_formats_card(rng: Random) -> DrawnCard:
     n = rng.choice([4096, 6144, 8192])
     device, other_device = (
         rng.choice([name for name in DEVICES if read_tensor_tflops(name, format_name)] or ["H100"])
         for format_name in ("tf32 to f32", "f8 to f32")
     )
 
-    def make_part(name: str, format_name: str, format_text: str) -> Part:
+    def make_part(name: str, format_name: str, format_text: str) -> CardQuestion:
         fp16_tflops = read_published_info(name).fp16_tensor_tflops
 
-        def find_shortest_time() -> Found:
+        def find_shortest_time() -> FoundValue:
             tflops = read_tensor_tflops(name, format_name)
-            return Found(
+            return FoundValue(
                 round(2 * n**3 / (tflops * 1e9), 3),
                 read_published_info(name).provenance,
                 f"2 × {n:,}³ operations at {number(tflops)} TFLOPS, {number(tflops / fp16_tflops)} times the "
                 "rate of FP16.",
             )
 
-        return Part(
+        return CardQuestion(
             question=f"The tensor cores of {choose_article(name)} {name} reach {fp16_tflops} TFLOPS with FP16 factors (dense, sums in FP32). "
             f"What is the shortest time in which they multiply two {n:,} × {n:,} matrices of {format_text} numbers, "
             "also dense and with sums in FP32?",
@@ -135,7 +135,7 @@ def make_formats_card(rng: Random) -> Drawn:
             near=1.3,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(device, "tf32 to f32", "TF32"), make_part(other_device, "f8 to f32", "FP8")),
         points=(
             "The rate doubles when the factors have half the width. TF32 numbers are stored in 32 bits.",
@@ -151,41 +151,41 @@ def make_formats_card(rng: Random) -> Drawn:
     )
 
 
-def make_registers_card(rng: Random) -> Drawn:
+def make_registers_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     registers_per_thread = rng.choice([40, 64, 72, 96, 128, 168])
     other_device = draw_other_device(rng, device)
 
-    def compute_file_size(name: str) -> Found:
+    def compute_file_size(name: str) -> FoundValue:
         device_info = read_published_info(name)
-        return Found(
+        return FoundValue(
             device_info.registers_per_sm * 4 // 1024,
             device_info.provenance,
             f"{device_info.registers_per_sm:,} registers of 4 bytes. A common wrong answer, 64 KB, "
             "forgets that a register has 4 bytes.",
         )
 
-    def compute_warp_limit(name: str) -> Found:
+    def compute_warp_limit(name: str) -> FoundValue:
         device_info = read_published_info(name)
         # Rounded up to units of 256 registers per warp (CUDA's occupancy rules since compute capability 3).
         registers_per_warp = -(-registers_per_thread * 32 // 256) * 256
         warp_count = device_info.registers_per_sm // registers_per_warp // 4 * 4
-        return Found(
+        return FoundValue(
             warp_count,
             device_info.provenance,
             f"{device_info.registers_per_sm:,} / {registers_per_warp:,} registers per warp, over four "
             f"schedulers. The SM holds at most {device_info.max_warps_per_sm} warps.",
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(
-            Part(
+            CardQuestion(
                 question=f"How many KiB is the register file of one SM of {choose_article(device)} {device}?",
                 measure=lambda: compute_file_size(device),
                 unit="KiB",
                 near=1.03,
             ),
-            Part(
+            CardQuestion(
                 question=f"A kernel uses {registers_per_thread} registers per thread. How many warps do the registers of an SM of "
                 f"{choose_article(other_device)} {other_device} allow, whatever its other limits are?",
                 measure=lambda: compute_warp_limit(other_device),
@@ -206,23 +206,23 @@ def make_registers_card(rng: Random) -> Drawn:
     )
 
 
-def make_in_flight_card(rng: Random) -> Drawn:
+def make_in_flight_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     latency_ns = rng.choice([400, 500, 600, 800])
     other_device = draw_other_device(rng, device)
 
-    def compute_bytes(name: str) -> Found:
+    def compute_bytes(name: str) -> FoundValue:
         device_info = read_published_info(name)
         kib = device_info.memory_bandwidth_gbps * latency_ns / device_info.sm_count / 1024
-        return Found(
+        return FoundValue(
             round(kib, 1),
             device_info.provenance,
             f"{device_info.memory_bandwidth_gbps:,} GB/s × {latency_ns} ns = "
             f"{size(device_info.memory_bandwidth_gbps * latency_ns)}, over {device_info.sm_count} SMs.",
         )
 
-    def make_part(name: str) -> Part:
-        return Part(
+    def make_part(name: str) -> CardQuestion:
+        return CardQuestion(
             question=f"A load from DRAM takes {latency_ns} ns. How many KiB must each SM of {choose_article(name)} {name} "
             "have in flight to use all of its bandwidth?",
             measure=lambda: compute_bytes(name),
@@ -230,7 +230,7 @@ def make_in_flight_card(rng: Random) -> Drawn:
             near=1.4,
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(make_part(device), make_part(other_device)),
         points=(
             "Little's law: bytes in flight = bandwidth × latency.",
@@ -242,40 +242,40 @@ def make_in_flight_card(rng: Random) -> Drawn:
     )
 
 
-def make_key_cache_card(rng: Random) -> Drawn:
+def make_key_cache_card(rng: Random) -> DrawnCard:
     layers, heads, dim = rng.choice([(32, 8, 128), (80, 8, 128), (32, 32, 128), (40, 10, 128)])
     tokens = rng.choice([4096, 8192, 32768])
     batch = rng.choice([1, 4, 8])
     device = rng.choice(["A100", "H100", "H200"])
     cache_bytes = 2 * layers * heads * dim * tokens * batch * 2
 
-    def compute_cache_size() -> Found:
+    def compute_cache_size() -> FoundValue:
         token_bytes = np.empty((2, layers, heads, dim), np.float16).nbytes  # keys and values of one token
-        return Found(
+        return FoundValue(
             round(token_bytes * tokens * batch / GIB, 2),
             ARITHMETIC_SOURCE,
             f"2 × {layers} layers × {heads} heads × {dim} × 2 bytes = {token_bytes:,} bytes per token.",
         )
 
-    def compute_step_time() -> Found:
+    def compute_step_time() -> FoundValue:
         device_info = read_published_info(device)
         time_ms = cache_bytes / (device_info.memory_bandwidth_gbps * 1e6)
-        return Found(
+        return FoundValue(
             round(time_ms, 3),
             device_info.provenance,
             f"{size(cache_bytes)} at {device_info.memory_bandwidth_gbps:,} GB/s.",
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(
-            Part(
+            CardQuestion(
                 question=f"A model has {layers} layers with {heads} key-value heads of {dim} numbers, in FP16. How many GiB do "
                 f"the keys and values of {batch} × {tokens:,} tokens take?",
                 measure=compute_cache_size,
                 unit="GiB",
                 near=1.1,
             ),
-            Part(
+            CardQuestion(
                 question="One decoding step adds a token to "
                 f"{(f'each of the {batch} sequences' if batch > 1 else 'the sequence')}, and "
                 "reads all these keys and values once. How long does that take at least on "
@@ -308,35 +308,35 @@ def make_key_cache_card(rng: Random) -> Drawn:
     )
 
 
-def make_decoding_card(rng: Random) -> Drawn:
+def make_decoding_card(rng: Random) -> DrawnCard:
     billion_parameters = rng.choice([7, 8, 13, 70])
     weight_bytes = rng.choice([1, 2])
     device, other_device = rng.choice(
         [("A100", "H100"), ("T4", "A100"), ("H100", "H200"), ("RTX 3090", "RTX 4090")]
     )
 
-    def compute_rate() -> Found:
+    def compute_rate() -> FoundValue:
         device_info = read_published_info(device)
-        return Found(
+        return FoundValue(
             round(device_info.memory_bandwidth_gbps / (billion_parameters * weight_bytes), 1),
             device_info.provenance,
             f"{billion_parameters * weight_bytes} GB of weights per token, at {device_info.memory_bandwidth_gbps:,} "
             "GB/s.",
         )
 
-    def compute_gain() -> Found:
+    def compute_gain() -> FoundValue:
         old_info = read_published_info(device)
         new_info = read_published_info(other_device)
-        return Found(
+        return FoundValue(
             round(new_info.memory_bandwidth_gbps / old_info.memory_bandwidth_gbps, 2),
             new_info.provenance,
             f"{old_info.memory_bandwidth_gbps:,} → {new_info.memory_bandwidth_gbps:,} GB/s. A memory-bound "
             "program can gain on another card: it gains as much as the bandwidth does.",
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(
-            Part(
+            CardQuestion(
                 question=f"A model of {billion_parameters} billion weights of {weight_bytes} "
                 f"byte{('s' if weight_bytes > 1 else '')} decodes one sequence. How many tokens per "
                 f"second does the bandwidth of {choose_article(device)} {device} allow at most, if they "
@@ -345,7 +345,7 @@ def make_decoding_card(rng: Random) -> Drawn:
                 unit="tokens/s",
                 near=1.3,
             ),
-            Part(
+            CardQuestion(
                 question=f"How many times as fast is it at most on {choose_article(other_device)} {other_device}?",
                 measure=compute_gain,
                 unit="times",
@@ -370,37 +370,37 @@ def make_decoding_card(rng: Random) -> Drawn:
     )
 
 
-def make_halves_card(rng: Random) -> Drawn:
+def make_halves_card(rng: Random) -> DrawnCard:
     additions = rng.choice([3000, 4096, 6000])
 
-    def count_in_half() -> Found:
+    def count_in_half() -> FoundValue:
         with use_device("A100") as cp:
             device_sum = cp.zeros(1, "float32")
             compile_kernel(cp, "ones")((1,), (1,), (device_sum, np.int32(additions)))
             last_count = int(device_sum[0])
-        return Found(
+        return FoundValue(
             last_count,
             Provenance("modelled", "virtual A100", "results are exact"),
             "Above this number, neighbouring numbers differ by 2, and a tie is rounded to the even one.",
         )
 
-    def find_limit_in_single() -> Found:
+    def find_limit_in_single() -> FoundValue:
         value = np.float32(0)
         for exponent in range(24, 26):
             value = np.float32(2**exponent) + np.float32(1)
             if value == 2**exponent:
-                return Found(2**exponent, "computed by NumPy", "FP32 has 24 bits of significand.")
+                return FoundValue(2**exponent, "computed by NumPy", "FP32 has 24 bits of significand.")
         raise AssertionError(value)
 
-    return Drawn(
+    return DrawnCard(
         parts=(
-            Part(
+            CardQuestion(
                 question=f"A kernel adds 1 to an FP16 sum {additions:,} times. The sum starts at 0. What "
                 "is it at the end?",
                 measure=count_in_half,
                 near=1.0,
             ),
-            Part(
+            CardQuestion(
                 question="And at which number does an FP32 sum of ones stop?",
                 measure=find_limit_in_single,
                 near=1.0,
@@ -416,11 +416,11 @@ def make_halves_card(rng: Random) -> Drawn:
     )
 
 
-def make_all_reduce_card(rng: Random) -> Drawn:
+def make_all_reduce_card(rng: Random) -> DrawnCard:
     gpus = rng.choice([4, 8, 16])
     mib = rng.choice([256, 512, 1024])
 
-    def compute_ring_traffic() -> Found:
+    def compute_ring_traffic() -> FoundValue:
         # Each rank's buffer has `gpus` chunks. Count the MiB that rank 0 sends, step by step.
         chunk_mib = mib / gpus
         sent_mib = 0.0
@@ -428,23 +428,25 @@ def make_all_reduce_card(rng: Random) -> Drawn:
             sent_mib += chunk_mib
         for _ in range(gpus - 1):  # all-gather
             sent_mib += chunk_mib
-        return Found(sent_mib, "counted over the ring's steps", f"2 × ({gpus} − 1) / {gpus} × {mib} MiB.")
+        return FoundValue(
+            sent_mib, "counted over the ring's steps", f"2 × ({gpus} − 1) / {gpus} × {mib} MiB."
+        )
 
-    def compute_star_traffic() -> Found:
-        return Found(
+    def compute_star_traffic() -> FoundValue:
+        return FoundValue(
             (gpus - 1) * mib, "counted over the copies", f"{gpus - 1} others send all of it to GPU 0."
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(
-            Part(
+            CardQuestion(
                 question=f"A ring all-reduce adds arrays of {mib} MiB on {gpus} GPUs. How many MiB does "
                 "each GPU send?",
                 measure=compute_ring_traffic,
                 unit="MiB",
                 near=1.05,
             ),
-            Part(
+            CardQuestion(
                 question="If all other GPUs send their arrays to GPU 0, which adds them up, how many MiB "
                 "does GPU 0 receive?",
                 measure=compute_star_traffic,
@@ -465,28 +467,28 @@ def make_all_reduce_card(rng: Random) -> Drawn:
     )
 
 
-def make_amdahl_card(rng: Random) -> Drawn:
+def make_amdahl_card(rng: Random) -> DrawnCard:
     kernel_percent = rng.choice([20, 35, 60, 80])
     kernel_factor = rng.choice([3, 5, 10])
 
-    def compute_speedup(kernel_speedup: float) -> Found:
+    def compute_speedup(kernel_speedup: float) -> FoundValue:
         value = 100 / (100 - kernel_percent + kernel_percent / kernel_speedup)
         term_text = (
             f" + {kernel_percent / 100:g} / {kernel_speedup:g}" if math.isfinite(kernel_speedup) else ""
         )
-        return Found(
+        return FoundValue(
             round(value, 2), ARITHMETIC_SOURCE, f"1 / ({(100 - kernel_percent) / 100:g}{term_text})."
         )
 
-    return Drawn(
+    return DrawnCard(
         parts=(
-            Part(
+            CardQuestion(
                 question=f"A kernel takes {kernel_percent} % of a step and becomes {kernel_factor} times as fast. How many times as fast is the step?",
                 measure=lambda: compute_speedup(kernel_factor),
                 unit="times",
                 near=1.05,
             ),
-            Part(
+            CardQuestion(
                 question="How many times as fast is the step if the kernel takes no time at all?",
                 measure=lambda: compute_speedup(math.inf),
                 unit="times",

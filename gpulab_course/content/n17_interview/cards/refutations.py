@@ -19,10 +19,10 @@ from gpulab_course.content.n17_interview.cards.laboratory import (
     read_published_info,
     use_device,
 )
-from gpulab_course.teach.interview import Card, Drawn, Found, Part
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue
 from virtualgpu.records import Provenance
 
-FAIR = "can fail, and changes one thing"
+FAIR_EXPERIMENT = "can fail, and changes one thing"
 _CLAIM_POINTS = (
     "Said what the experiment would show if the claim were true.",
     "Changed one thing, on the device of the claim, from the same state of the caches.",
@@ -31,47 +31,51 @@ _CLAIM_POINTS = (
 )
 
 
-def _claim_card(
+def _make_claim_card(
     key: str,
     claim_source: str,
     claim: str,
     experiments: tuple[tuple[str, str], ...],
-    draw_claim: Callable[[Random], tuple[str, str, str, float, Callable[[], Found], dict[str, object]]],
+    draw_claim: Callable[[Random], tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]],
     sentence: str,
     section: str,
     level: str = "L4",
-    follow_up: Callable[[dict[str, object]], Part] | None = None,
+    follow_up: Callable[[dict[str, object]], CardQuestion] | None = None,
 ) -> Card:
     """Return a card about a claim, with a question about experiments and one about the result.
 
-    `experiments` are pairs of an experiment's description and its flaw, `FAIR` for the right one.
+    `experiments` are pairs of an experiment's description and its flaw, `FAIR_EXPERIMENT` for the right one.
     `draw_claim(rng)` returns the text of the claim, a question, its unit, the accepted factor, the
     measurement, and the parameters. `follow_up` creates another question from these parameters.
     """
 
-    def draw(rng: Random) -> Drawn:
+    def draw(rng: Random) -> DrawnCard:
         drawn_claim, question, answer_unit, accepted_factor, measure_claim, parameters = draw_claim(rng)
         experiment_list = list(experiments)
         rng.shuffle(experiment_list)
 
-        def choice() -> Found:
+        def find_fair_experiment() -> FoundValue:
             explanation = " ".join(
                 f"“{experiment}”: {experiment_flaw}." for experiment, experiment_flaw in experiment_list
             )
             fair_experiment = next(
-                experiment for experiment, experiment_flaw in experiment_list if experiment_flaw == FAIR
+                experiment
+                for experiment, experiment_flaw in experiment_list
+                if experiment_flaw == FAIR_EXPERIMENT
             )
-            return Found(fair_experiment, "by design of experiments", explanation)
+            return FoundValue(fair_experiment, "by design of experiments", explanation)
 
         claim_text = f"Claimed ({claim_source}): “{drawn_claim or claim}” "
-        return Drawn(
+        return DrawnCard(
             parts=(
-                Part(
+                CardQuestion(
                     question=f"{claim_text}Which experiment can refute it?",
-                    measure=choice,
+                    measure=find_fair_experiment,
                     choices=tuple(experiment for experiment, _ in experiment_list),
                 ),
-                Part(question=question, measure=measure_claim, unit=answer_unit, near=accepted_factor),
+                CardQuestion(
+                    question=question, measure=measure_claim, unit=answer_unit, near=accepted_factor
+                ),
                 *([follow_up(parameters)] if follow_up else []),
             ),
             points=_CLAIM_POINTS,
@@ -83,32 +87,36 @@ def _claim_card(
 
 
 # --- occupancy --------------------------------------------------------------------------------------
-def _blocks_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _draw_blocks_claim(
+    rng: Random,
+) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
     device = rng.choice(["A100", "H100", "H200", "L40S"])
-    kib = rng.choice([6, 10, 12])
+    block_kib = rng.choice([6, 10, 12])
     shared_kib = read_published_info(device).shared_per_sm_bytes >> 10
-    claim = f"{read_published_info(device).name}: blocks of 32 threads with {kib} KiB of shared memory: {shared_kib} / {kib} = {shared_kib // kib} blocks per SM."
+    claim = f"{read_published_info(device).name}: blocks of 32 threads with {block_kib} KiB of shared memory: {shared_kib} / {block_kib} = {shared_kib // block_kib} blocks per SM."
     return (
         claim,
         "How many blocks does the occupancy calculator find?",
         "blocks",
         1.0,
-        lambda: estimates.measure_resident(device, 32, kib),
-        {"device": device, "kib": kib},
+        lambda: estimates.measure_resident(device, 32, block_kib),
+        {"device": device, "kib": block_kib},
     )
 
 
 # --- coalescing -------------------------------------------------------------------------------------
-def _naive_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _draw_sgemm_claim(
+    rng: Random,
+) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
     n = rng.choice([128, 192, 256])
 
-    def measure() -> Found:
+    def measure() -> FoundValue:
         with use_device("A100"):
             kernel_launch = kernels.launch("sgemm_naive", *kernels.example("sgemm", (n, n, n)).arrays)
             counters = count(**kernel_launch.step)
         requests = counters.total("requests", "global", "load")
         sectors = counters.total("sectors", "global", "load")
-        return Found(
+        return FoundValue(
             round(sectors / requests, 2),
             counters.provenance,
             f"{sectors:,} sectors in {requests:,} requests: the lanes of a row load the same element of A, "
@@ -126,12 +134,14 @@ def _naive_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found]
 
 
 # --- data sheets ------------------------------------------------------------------------------------
-def _registers_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _draw_registers_claim(
+    rng: Random,
+) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
     device = rng.choice(["T4", "A100", "H100", "L40S"])
 
-    def measure() -> Found:
+    def measure() -> FoundValue:
         device_info = read_published_info(device)
-        return Found(
+        return FoundValue(
             device_info.registers_per_sm * 4 >> 10,
             device_info.provenance,
             f"{device_info.registers_per_sm:,} registers of 4 bytes.",
@@ -147,16 +157,18 @@ def _registers_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
     )
 
 
-def _decode_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _draw_decode_claim(
+    rng: Random,
+) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
     old_device, new_device = rng.choice([("A100", "H100"), ("A100", "H200"), ("T4", "L40S")])
     claim = f"Decoding is bound by memory, so going from {read_published_info(old_device).name} to {read_published_info(new_device).name} makes it exactly 0 % faster."
 
-    def measure() -> Found:
+    def measure() -> FoundValue:
         ratio = (
             read_published_info(new_device).memory_bandwidth_gbps
             / read_published_info(old_device).memory_bandwidth_gbps
         )
-        return Found(
+        return FoundValue(
             round(ratio, 2),
             read_published_info(new_device).provenance,
             f"{read_published_info(old_device).memory_bandwidth_gbps:,} → {read_published_info(new_device).memory_bandwidth_gbps:,} GB/s: a memory-bound "
@@ -173,12 +185,14 @@ def _decode_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found
     )
 
 
-def _energy_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _draw_energy_claim(
+    rng: Random,
+) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
     energy_pj = rng.choice([1, 2, 5])
     claim = f"10¹² operations at {energy_pj} pJ each cost {energy_pj} mJ."
 
-    def measure() -> Found:
-        return Found(
+    def measure() -> FoundValue:
+        return FoundValue(
             10**12 * energy_pj / 10**12,
             ARITHMETIC_SOURCE,
             f"10¹² × {energy_pj} × 10⁻¹² J: a thousand times what was claimed.",
@@ -187,16 +201,18 @@ def _energy_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found
     return claim, "How many joules is that?", "J", 1.01, measure, {"pj": energy_pj}
 
 
-def _stack_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
-    mib = rng.choice([128, 160, 192])
+def _draw_hbm_stack_claim(
+    rng: Random,
+) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
+    moved_mib = rng.choice([128, 160, 192])
 
-    def measure() -> Found:
-        n = mib << 17  # floats: half is read, half is written
+    def measure() -> FoundValue:
+        n = moved_mib << 17  # floats: half is read, half is written
         with use_device("A100") as cp:
             x = cp.zeros(n, "float32")
             y = cp.empty(n, "float32")
             diagnosis_table = diagnosis(compile_kernel(cp, "scaled"), 864, 256, (x, y, np.int32(n)))
-        return Found(
+        return FoundValue(
             round(8 * n / diagnosis_table.time_ns),
             diagnosis_table.provenance,
             f"{size(8 * n)} in {duration(diagnosis_table.time_ns)}. 460 GB/s is one stack of HBM2e; the "
@@ -205,19 +221,21 @@ def _stack_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found]
 
     return (
         "",
-        f"How many GB/s does a kernel that moves {mib} MiB reach on the A100?",
+        f"How many GB/s does a kernel that moves {moved_mib} MiB reach on the A100?",
         "GB/s",
         1.3,
         measure,
-        {"mib": mib},
+        {"mib": moved_mib},
     )
 
 
 # --- memory -----------------------------------------------------------------------------------------
-def _freed_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _draw_freed_claim(
+    rng: Random,
+) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
     mib = rng.choice([64, 100, 256])
 
-    def measure() -> Found:
+    def measure() -> FoundValue:
         with use_device("T4") as cp:
             pool = cp.cuda.MemoryPool()
             cp.cuda.set_allocator(pool.malloc)
@@ -225,7 +243,7 @@ def _freed_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found]
             del array
             reserved_mib = pool.total_bytes() >> 20
             cp.cuda.set_allocator(cp.get_default_memory_pool().malloc)
-        return Found(
+        return FoundValue(
             reserved_mib,
             Provenance("modelled", "virtual T4", "CuPy's pool"),
             "The pool keeps the memory, and `free_all_blocks` returns it.",
@@ -241,11 +259,13 @@ def _freed_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found]
     )
 
 
-def _million_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _draw_million_claim(
+    rng: Random,
+) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
     n = rng.choice([1_000_000, 2_000_000, 500_000])
     claim = f"{n:,} floats take exactly {4 * n:,} bytes of the pool."
 
-    def measure() -> Found:
+    def measure() -> FoundValue:
         with use_device("T4") as cp:
             pool = cp.cuda.MemoryPool()
             cp.cuda.set_allocator(pool.malloc)
@@ -253,7 +273,7 @@ def _million_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Foun
             used_bytes = pool.used_bytes()
             del array
             cp.cuda.set_allocator(cp.get_default_memory_pool().malloc)
-        return Found(
+        return FoundValue(
             used_bytes,
             Provenance("modelled", "virtual T4", "CuPy's pool"),
             "Sizes are rounded up to 512 bytes.",
@@ -263,14 +283,16 @@ def _million_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Foun
 
 
 # --- time -------------------------------------------------------------------------------------------
-def _graphs_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _draw_graphs_claim(
+    rng: Random,
+) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
     device = rng.choice(["A100", "H100", "L40S"])
     launch_count = rng.choice([100, 200])
 
-    def measure() -> Found:
+    def measure() -> FoundValue:
         result = estimates.measure_launches(device, launch_count, graph=True)
         assert isinstance(result.value, float | int)
-        return Found(
+        return FoundValue(
             round(result.value / launch_count, 2),
             result.origin,
             "A node takes less time than a launch, but not zero, because the device starts each node.",
@@ -289,15 +311,17 @@ def _graphs_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found
     )
 
 
-def _diverging_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _draw_divergence_claim(
+    rng: Random,
+) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
     device = rng.choice(["T4", "A100", "RTX 4090"])
 
-    def measure() -> Found:
+    def measure() -> FoundValue:
         with use_device(device) as cp:
             x = cp.ones(256, "float32")
             y = cp.zeros(256, "float32")
             counters = count(compile_kernel(cp, "by_warp"), 1, 256, (x, y))
-        return Found(
+        return FoundValue(
             round(100 * counters.lane_efficiency),
             counters.provenance,
             f"{counters.divergent_branches} divergent branches: all lanes of a warp take the same branch.",
@@ -317,7 +341,7 @@ def _diverging_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
 _UNUSED_KIB = {"A100": (12, 32), "H100": (20, 48), "L40S": (12, 48), "RTX 4090": (12, 48)}
 
 
-def _measure_slowdown(device: str, kib: int) -> Found:
+def _measure_slowdown(device: str, kib: int) -> FoundValue:
     n = 1 << 22
     times = []
     with use_device(device) as cp:
@@ -339,7 +363,7 @@ def _measure_slowdown(device: str, kib: int) -> Found:
             )
     (full_ns, full_occupancy), (low_ns, low_occupancy) = times
     assert low_occupancy < full_occupancy, "an experiment that changes nothing"
-    return Found(
+    return FoundValue(
         round(low_ns / full_ns, 2),
         diagnosis_table.provenance,
         f"{duration(full_ns)} at {percent(full_occupancy)} occupancy, {duration(low_ns)} at "
@@ -347,7 +371,9 @@ def _measure_slowdown(device: str, kib: int) -> Found:
     )
 
 
-def _occupancy_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _draw_occupancy_claim(
+    rng: Random,
+) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
     device = rng.choice(list(_UNUSED_KIB))
     kib, _ = _UNUSED_KIB[device]
     question = (
@@ -358,10 +384,10 @@ def _occupancy_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Fo
     return "", question, "times", 1.25, lambda: _measure_slowdown(device, kib), {"device": device}
 
 
-def _low_occupancy_part(parameters: dict[str, object]) -> Part:
+def _make_occupancy_part(parameters: dict[str, object]) -> CardQuestion:
     device = str(parameters["device"])
     _, kib = _UNUSED_KIB[device]
-    return Part(
+    return CardQuestion(
         question=f"With {kib} KiB per block, how many times as long does it take as without shared memory?",
         measure=lambda: _measure_slowdown(device, kib),
         unit="times",
@@ -369,11 +395,13 @@ def _low_occupancy_part(parameters: dict[str, object]) -> Part:
     )
 
 
-def _asynchronous_claim(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+def _draw_async_copy_claim(
+    rng: Random,
+) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
     device = rng.choice(["T4", "A100", "H100"])
     mib = rng.choice([32, 64])
 
-    def measure() -> Found:
+    def measure() -> FoundValue:
         size_bytes = mib << 20
         with use_device(device) as cp:
             device_array = cp.empty(size_bytes, "uint8")
@@ -385,7 +413,7 @@ def _asynchronous_claim(rng: Random) -> tuple[str, str, str, float, Callable[[],
             call_ns = backend.host_ns() - start_ns
             stream.synchronize()
             copy_ns = backend.host_ns() - start_ns
-        return Found(
+        return FoundValue(
             round(100 * call_ns / copy_ns),
             Provenance("modelled", f"virtual {read_published_info(device).name}"),
             f"The call returned after {duration(call_ns)} of {duration(copy_ns)}: the driver copies "
@@ -399,135 +427,138 @@ def _asynchronous_claim(rng: Random) -> tuple[str, str, str, float, Callable[[],
     return ("", question, "%", 1.3, measure, {"device": device, "mib": mib})
 
 
-_OTHER_DEVICE = "wrong device: it shows nothing about the device of the claim"
-_CANNOT_FAIL = "cannot fail: the result is the same whether the claim is true or not"
+_WRONG_DEVICE_FLAW = "wrong device: it shows nothing about the device of the claim"
+_CANNOT_FAIL_FLAW = "cannot fail: the result is the same whether the claim is true or not"
 _CONFOUNDED_FLAW = "confounded: two things change at once"
 
 CARDS = (
-    _claim_card(
+    _make_claim_card(
         "blocks",
         "a GPU glossary",
         "",
         (
-            ("use the occupancy rules for this kernel, block and device", FAIR),
-            ("use them for a kernel without shared memory", _CANNOT_FAIL),
-            ("use them for a T4 instead", _OTHER_DEVICE),
+            ("use the occupancy rules for this kernel, block and device", FAIR_EXPERIMENT),
+            ("use them for a kernel without shared memory", _CANNOT_FAIL_FLAW),
+            ("use them for a T4 instead", _WRONG_DEVICE_FLAW),
             ("double shared memory and threads together", _CONFOUNDED_FLAW),
         ),
-        _blocks_claim,
+        _draw_blocks_claim,
         "Since compute capability 8.0, CUDA reserves 1 KiB for each block, in addition to its own memory.",
         "02",
     ),
-    _claim_card(
+    _make_claim_card(
         "naive",
         "a collection of practice kernels",
         "The naive matrix multiplication with `A[row*N+k] * B[k*N+col]` is slow because it is uncoalesced.",
         (
-            ("count the sectors per request of its two loads", FAIR),
+            ("count the sectors per request of its two loads", FAIR_EXPERIMENT),
             ("time it against cuBLAS", "confounded: everything differs, not only coalescing"),
-            ("count the operations", _CANNOT_FAIL),
+            ("count the operations", _CANNOT_FAIL_FLAW),
             ("count the loads of the tiled version", "wrong kernel: it shows nothing about this one"),
         ),
-        _naive_claim,
+        _draw_sgemm_claim,
         "It is coalesced, but it reads each element n times.",
         "05b",
     ),
-    _claim_card(
+    _make_claim_card(
         "registers",
         "a list of interview questions",
         "An SM typically has 64 KB of registers.",
         (
-            ("look up the registers per SM, and multiply by their width", FAIR),
-            ("compile a kernel with 64 registers per thread", _CANNOT_FAIL),
+            ("look up the registers per SM, and multiply by their width", FAIR_EXPERIMENT),
+            ("compile a kernel with 64 registers per thread", _CANNOT_FAIL_FLAW),
             ("look up the shared memory per SM", "another memory: it shows nothing about registers"),
             ("compare two cards of one architecture", "cannot fail: both have the same number"),
         ),
-        _registers_claim,
+        _draw_registers_claim,
         "64 K registers of four bytes are 256 KiB.",
         "02",
         "L3",
     ),
-    _claim_card(
+    _make_claim_card(
         "decode",
         "a set of systems cards",
         "",
         (
-            ("compare the two cards' bandwidths", FAIR),
-            ("compare their tensor rates", _CANNOT_FAIL),
+            ("compare the two cards' bandwidths", FAIR_EXPERIMENT),
+            ("compare their tensor rates", _CANNOT_FAIL_FLAW),
             ("compare two models, one on each card", _CONFOUNDED_FLAW),
-            ("compare the bandwidths of two T4", _OTHER_DEVICE),
+            ("compare the bandwidths of two T4", _WRONG_DEVICE_FLAW),
         ),
-        _decode_claim,
+        _draw_decode_claim,
         "A memory-bound kernel is as fast as the memory, so it gains fully from a faster memory.",
         "09",
     ),
-    _claim_card(
+    _make_claim_card(
         "energy",
         "a set of systems cards",
         "",
         (
-            ("multiply, with the powers of ten written out", FAIR),
+            ("multiply, with the powers of ten written out", FAIR_EXPERIMENT),
             ("compare with another number of the same card", "cannot fail: both can contain the same error"),
             ("measure the board's power while idle", "wrong quantity: no operations run"),
             ("measure a kernel that also moves memory", _CONFOUNDED_FLAW),
         ),
-        _energy_claim,
+        _draw_energy_claim,
         "10¹² picojoules are one joule.",
         "09",
         "L3",
     ),
-    _claim_card(
+    _make_claim_card(
         "stack",
         "notes that colleagues pass on",
         "The memory of an A100 delivers 460 GB/s.",
         (
-            ("time a kernel that streams several times as much as fits into L2, and count its bytes", FAIR),
+            (
+                "time a kernel that streams several times as much as fits into L2, and count its bytes",
+                FAIR_EXPERIMENT,
+            ),
             ("time one that fits into L2", "confounded: the data comes from L2, not from DRAM"),
-            ("time it on a T4", _OTHER_DEVICE),
+            ("time it on a T4", _WRONG_DEVICE_FLAW),
             (
                 "check whether it is slower than the data sheet says",
                 "cannot fail: everything is a little slower than that",
             ),
         ),
-        _stack_claim,
+        _draw_hbm_stack_claim,
         "This is the highest rate of one stack, and the card has five stacks.",
         "05a",
     ),
-    _claim_card(
+    _make_claim_card(
         "freed",
         "forum answers",
         "`del x` returns the memory to the GPU.",
         (
-            ("read the pool's total before and after", FAIR),
+            ("read the pool's total before and after", FAIR_EXPERIMENT),
             ("read its used bytes before and after", "cannot fail: the used bytes fall in both cases"),
             ("delete and make another array, then look", _CONFOUNDED_FLAW),
             ("look at the host's memory", "wrong memory"),
         ),
-        _freed_claim,
+        _draw_freed_claim,
         "The memory goes back to the pool, and only `free_all_blocks` returns it to the driver.",
         "10a",
     ),
-    _claim_card(
+    _make_claim_card(
         "million",
         "a tutorial",
         "",
         (
-            ("read the used bytes of the pool", FAIR),
+            ("read the used bytes of the pool", FAIR_EXPERIMENT),
             ("read `nbytes` of the array", "cannot fail: this is computed from its shape"),
             ("ask `nvidia-smi`", "confounded: it includes the context and the free memory of the pool"),
             ("make ten arrays of other sizes", _CONFOUNDED_FLAW),
         ),
-        _million_claim,
+        _draw_million_claim,
         "The size is rounded up to 512 bytes.",
         "10a",
         "L3",
     ),
-    _claim_card(
+    _make_claim_card(
         "graphs",
         "a blog",
         "With CUDA graphs, there is no launch overhead.",
         (
-            ("time a graph of many empty kernels in a chain, per kernel", FAIR),
+            ("time a graph of many empty kernels in a chain, per kernel", FAIR_EXPERIMENT),
             (
                 "time a graph of one long kernel",
                 "cannot fail: the overhead is too small to see in both cases",
@@ -535,52 +566,52 @@ CARDS = (
             ("time a graph of fused kernels", _CONFOUNDED_FLAW),
             ("count the graph's nodes", "wrong quantity: a number of nodes is not a time"),
         ),
-        _graphs_claim,
+        _draw_graphs_claim,
         "The host launches once, but the device still starts each node.",
         "11a",
     ),
-    _claim_card(
+    _make_claim_card(
         "diverging",
         "many slides",
         "An `if` in a kernel halves its speed.",
         (
-            ("count active lanes if whole warps take one branch, and if they do not", FAIR),
-            ("count instructions of a kernel without an `if`", _CANNOT_FAIL),
+            ("count active lanes if whole warps take one branch, and if they do not", FAIR_EXPERIMENT),
+            ("count instructions of a kernel without an `if`", _CANNOT_FAIL_FLAW),
             ("time it with another block size as well", _CONFOUNDED_FLAW),
             ("look at its source", "no measurement: the source does not show which lanes go where"),
         ),
-        _diverging_claim,
+        _draw_divergence_claim,
         "Only a warp whose lanes take different branches becomes slower.",
         "03",
     ),
-    _claim_card(
+    _make_claim_card(
         "full",
         "many slides",
         "Occupancy should always be as high as possible.",
         (
-            ("the same kernel with unused shared memory, which lowers only the occupancy", FAIR),
+            ("the same kernel with unused shared memory, which lowers only the occupancy", FAIR_EXPERIMENT),
             ("another block size and another unrolling", _CONFOUNDED_FLAW),
-            ("two kernels of full occupancy", _CANNOT_FAIL),
+            ("two kernels of full occupancy", _CANNOT_FAIL_FLAW),
             ("read the occupancy calculator", "no measurement of speed"),
         ),
-        _occupancy_claim,
+        _draw_occupancy_claim,
         "As soon as the latency is hidden, more occupancy does not help. Below that, the time grows when "
         "occupancy falls.",
         "02",
         "L5",
-        _low_occupancy_part,
+        _make_occupancy_part,
     ),
-    _claim_card(
+    _make_claim_card(
         "asynchronous",
         "documentation of a framework, read in haste",
         "`non_blocking=True` makes a copy asynchronous.",
         (
-            ("note when the call returns, from pageable memory", FAIR),
+            ("note when the call returns, from pageable memory", FAIR_EXPERIMENT),
             ("note when the call returns, from pinned memory", "cannot fail: there it is asynchronous"),
             ("note when the data have arrived", "wrong moment: of the copy, not of the call"),
             ("copy another amount in the other direction", _CONFOUNDED_FLAW),
         ),
-        _asynchronous_claim,
+        _draw_async_copy_claim,
         "From pageable memory, the host waits until the data is in a pinned buffer.",
         "08",
     ),

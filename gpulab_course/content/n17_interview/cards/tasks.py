@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-_LINE_LAUNCH = "Launch: one-dimensional blocks of any size up to 1,024, with a thread for each element."
-_WARP_LAUNCH = (
+_LAUNCH_OF_LINES = "Launch: one-dimensional blocks of any size up to 1,024, with a thread for each element."
+_LAUNCH_OF_WARPS = (
     "Launch: one-dimensional blocks of whole warps, with a thread for each element; `w` counts warps over "
     "the whole grid."
 )
-_PLANE_LAUNCH = "The grid covers the columns in x and the rows in y."
+_LAUNCH_OF_PLANES = "The grid covers the columns in x and the rows in y."
 
 TASKS: dict[str, str] = {
-    "00-saxpy": "`saxpy` sets `y[i] = a * x[i] + y[i]` for n floats. " + _LINE_LAUNCH,
+    "00-saxpy": "`saxpy` sets `y[i] = a * x[i] + y[i]` for n floats. " + _LAUNCH_OF_LINES,
     "02-stride": "`squares` sets `y[i] = x[i] * x[i]` for n floats, and writes each element once. Launch: "
     "one-dimensional, with any number of threads: fewer than elements, or more. Neighbouring lanes must read "
     "neighbouring elements.",
     "02-index": (
         "`scale2d` sets `y = 2 * x` for a row-major matrix of rows × cols, each side from 1 to "
         "about 70,000, and writes each element once. Launch: two-dimensional blocks of any shape. "
-        f"{_PLANE_LAUNCH} Accesses must be coalesced."
+        f"{_LAUNCH_OF_PLANES} Accesses must be coalesced."
     ),
-    "03-warp-sum": f"`out[w]` is the sum of `x[32 w]` to `x[32 w + 31]`; elements beyond n count as 0. {_WARP_LAUNCH} "
+    "03-warp-sum": f"`out[w]` is the sum of `x[32 w]` to `x[32 w + 31]`; elements beyond n count as 0. {_LAUNCH_OF_WARPS} "
     "`out` has an int for each of these warps, also for those without an element. No shared memory and no "
     "atomics: the lanes exchange registers.",
     "03-bins": (
         "`count_keys` counts how often each key from 0 to 7 occurs among n keys, and adds the "
-        f"number for key k to `bins[k]`, which already contains a count. {_LINE_LAUNCH} As few "
+        f"number for key k to `bins[k]`, which already contains a count. {_LAUNCH_OF_LINES} As few "
         "lanes as possible may issue an atomic in global memory: about one for each different key "
         "of a warp."
     ),
     "03-compact": "Each warp moves the positive elements among `x[32 w]` to `x[32 w + 31]`, in their order, to "
     "`out[32 w]`, `out[32 w + 1]` and so on, and writes to `counts[w]` how many there are. All other "
-    f"elements of `out` keep their values. {_WARP_LAUNCH} `counts` has an int for each of these warps, also for "
+    f"elements of `out` keep their values. {_LAUNCH_OF_WARPS} `counts` has an int for each of these warps, also for "
     "those without an element. No atomics.",
     "05-copy4": (
         "`copy4` sets `y[i] = x[i]` for n floats, where n is any number. It uses `float4`, and so "
@@ -54,14 +54,14 @@ TASKS: dict[str, str] = {
         "any size; inner can be 0. Use tiles in shared memory: the sectors loaded are compared "
         "with those of S × S tiles, and an access must not have bank conflicts that it can "
         "avoid. Launch: blocks of S × S threads, S from 2 to 32, with a thread for each element "
-        f"of `c`. {_PLANE_LAUNCH}"
+        f"of `c`. {_LAUNCH_OF_PLANES}"
     ),
     "06-block": "Each block writes the sum and the largest of its elements to `sums[blockIdx.x]` and "
     "`largest[blockIdx.x]`. Elements beyond n count as 0 and as -2147483648; numbers have any sign. "
-    + _LINE_LAUNCH,
+    + _LAUNCH_OF_LINES,
     "06-scan": (
         "Exclusive prefix sums of n integers in one launch: `y[i]` is the sum of all `x` before i, "
-        f"and `y[0]` is 0. No sum overflows. {_LINE_LAUNCH} There may be more blocks than the "
+        f"and `y[0]` is 0. No sum overflows. {_LAUNCH_OF_LINES} There may be more blocks than the "
         "device can run at once, and they start in any order. `state` has 2 · gridDim.x + 2 ints, "
         "all 0 at first, to use as you like. Blocks communicate through atomics, or with fences. "
         "Load each element about once."

@@ -12,7 +12,7 @@ from gpulab_course.content.n17_interview.cards.judged import (
     read_model_answer,
 )
 from gpulab_course.content.n17_interview.cards.tasks import TASKS
-from gpulab_course.teach.interview import Card, Drawn, Part
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard
 
 _KERNEL_POINTS = (
     "Repeated sizes, types, alignment and edge cases before writing.",
@@ -20,29 +20,27 @@ _KERNEL_POINTS = (
     "Said what it costs (requests, sectors, barriers, atomics), and what the smallest cost is.",
     "Named the next thing to try, and how to find out whether it helps.",
 )
-MINUTES = 20
+ANSWER_MINUTES = 20
 
 
-def write(rng: Random, name: str) -> Drawn:
+def draw_kernel_question(rng: Random, name: str) -> DrawnCard:
     """Return the interview question that asks for the kernel of an exercise."""
     kernel_exercise = find_exercise(name)
     has_own_launch = name in BLOCK_CONVENTIONS
-    stub = f'extern "C" __global__ void {kernel_exercise.kernel}({kernel_exercise.parameters}) {{\n    // {MINUTES} minutes\n}}\n'
-    launch = ""
+    stub = f'extern "C" __global__ void {kernel_exercise.kernel}({kernel_exercise.parameters}) {{\n    // {ANSWER_MINUTES} minutes\n}}\n'
+    launch_text = ""
     if has_own_launch:
-        sizes = ", ".join(
+        size_names = ", ".join(
             argument.name
             for argument in kernel_exercise.arguments
             if not argument.pointer and argument.type == "int"
         )
-        launch = (
-            f" Or choose the launch yourself: `answer(code, block=(32, 8), grid=lambda {sizes}: (…, …))`."
-        )
-    return Drawn(
+        launch_text = f" Or choose the launch yourself: `answer(code, block=(32, 8), grid=lambda {size_names}: (…, …))`."
+    return DrawnCard(
         parts=(
-            Part(
+            CardQuestion(
                 question=f"{TASKS[name]} `answer(code)` tests the results with any order of blocks, "
-                f"hazards, costs and parallelism.{launch} A kernel that does not compile is not "
+                f"hazards, costs and parallelism.{launch_text} A kernel that does not compile is not "
                 "locked.",
                 judge=partial(judge_kernel, name),
                 code=stub,
@@ -56,23 +54,23 @@ def write(rng: Random, name: str) -> Drawn:
     )
 
 
-def _whiteboard_card(name: str, level: str, section: str) -> Card:
-    draw = partial(write, name=name)
+def _make_whiteboard_card(name: str, level: str, section: str) -> Card:
+    draw = partial(draw_kernel_question, name=name)
     return Card(f"whiteboard-{name}", "whiteboard", level, "A kernel on the whiteboard", draw, (section,))
 
 
 CARDS = (
-    _whiteboard_card("02-index", "L3", "02"),
-    _whiteboard_card("03-warp-sum", "L4", "03"),
-    _whiteboard_card("03-bins", "L4", "03"),
-    _whiteboard_card("03-compact", "L5", "03"),
-    _whiteboard_card("05-copy4", "L3", "05a"),
-    _whiteboard_card("05-split", "L4", "05a"),
-    _whiteboard_card("05-transpose", "L4", "05b"),
-    _whiteboard_card("05-matmul", "L5", "05b"),
-    _whiteboard_card("06-scan", "L6", "06a"),
-    _whiteboard_card("06-compact", "L5", "06b"),
-    _whiteboard_card("06-blur", "L4", "06b"),
-    _whiteboard_card("06-softmax", "L5", "06b"),
-    _whiteboard_card("14-sum", "L5", "14"),
+    _make_whiteboard_card("02-index", "L3", "02"),
+    _make_whiteboard_card("03-warp-sum", "L4", "03"),
+    _make_whiteboard_card("03-bins", "L4", "03"),
+    _make_whiteboard_card("03-compact", "L5", "03"),
+    _make_whiteboard_card("05-copy4", "L3", "05a"),
+    _make_whiteboard_card("05-split", "L4", "05a"),
+    _make_whiteboard_card("05-transpose", "L4", "05b"),
+    _make_whiteboard_card("05-matmul", "L5", "05b"),
+    _make_whiteboard_card("06-scan", "L6", "06a"),
+    _make_whiteboard_card("06-compact", "L5", "06b"),
+    _make_whiteboard_card("06-blur", "L4", "06b"),
+    _make_whiteboard_card("06-softmax", "L5", "06b"),
+    _make_whiteboard_card("14-sum", "L5", "14"),
 )

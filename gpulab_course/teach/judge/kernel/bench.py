@@ -15,8 +15,8 @@ import numpy as np
 
 from gpulab import session
 from gpulab.words import count
-from gpulab_course.teach.judge.compare import Array, values_of
-from gpulab_course.teach.judge.draw import garbage
+from gpulab_course.teach.judge.compare import Array, get_expected_values
+from gpulab_course.teach.judge.draw import draw_garbage
 from gpulab_course.teach.judge.exercise import Case, KernelExercise, NotYet, Unwritten
 from virtualgpu.compile import nvrtc
 from virtualgpu.errors import ArgumentWarning, SourceWarning
@@ -27,7 +27,7 @@ from virtualgpu.records import KernelCounters, KernelSource, KernelStats, Saniti
 # progress.
 WATCHDOG_S = 3.0
 PATIENT_WATCHDOG_S = 8.0
-IDLE_S = 1.0
+SHORT_IDLE_S = 1.0
 # The unowned gap between two arrays: an access that leaves its array is a fault there.
 _GAP_BYTES = 1 << 18
 _SHOWN_CHARACTERS = 70
@@ -42,7 +42,7 @@ _COMPILE_BYTES = 1 << 30
 _DYNAMIC_SHARED = re.compile(r'\bextern\b(?!\s*"C")')
 
 
-class Fault(Exception):
+class KernelFault(Exception):
     """Error for a kernel that a fault stopped or that could not start. The attribute ``kind`` is the value of
     `Mistake.fault`.
     """
@@ -55,7 +55,7 @@ class Fault(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LaunchOutcome:
     """The results of a kernel launch, such as its outputs, their initial contents, and its counters."""
 
     outputs: dict[str, Array]
@@ -89,7 +89,7 @@ class Bench:
         case: Case,
         seed: int = 0,
         counting: Counters | None = None,
-    ) -> Run:
+    ) -> LaunchOutcome:
         """Launch a kernel with new arrays as its arguments, and return the results.
 
         Raises
@@ -97,8 +97,8 @@ class Bench:
         Fault
             If the kernel causes a CUDA error, does not end, or has other parameters.
         """
-        arrays, args, initial = on_device(self.cp, exercise, case, seed)
-        launch = Launch.of(source, case.grid, case.block, args, _dynamic_bytes(source, case))
+        arrays, args, initial = copy_to_device(self.cp, exercise, case, seed)
+        launch = Launch.of(source, case.grid, case.block, args, _find_dynamic_bytes(source, case))
         counters = self._observe(exercise, case, launch, counting or Counters())
         outputs = {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
         inputs = [p.name for p in exercise.arguments if p.pointer and p.read_only]
@@ -107,14 +107,14 @@ class Bench:
             for name in inputs
             if self.cp.asnumpy(arrays[name]).tobytes() != np.asarray(case.values[name]).tobytes()
         )
-        return Run(outputs, initial, overwritten, counters)
+        return LaunchOutcome(outputs, initial, overwritten, counters)
 
     def sanitize(
         self, exercise: KernelExercise, source: KernelSource, case: Case
     ) -> tuple[SanitizerReport, dict[str, Array]]:
         """Launch a kernel with all checks of the sanitizer, and return the report and the outputs."""
-        arrays, args, _ = on_device(self.cp, exercise, case)
-        launch = Launch.of(source, case.grid, case.block, args, _dynamic_bytes(source, case))
+        arrays, args, _ = copy_to_device(self.cp, exercise, case)
+        launch = Launch.of(source, case.grid, case.block, args, _find_dynamic_bytes(source, case))
         report: SanitizerReport = self._observe(exercise, case, launch, Hazards(restore=False))
         return report, {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
 
@@ -138,23 +138,23 @@ class Bench:
                 warnings.simplefilter("ignore", SourceWarning)
                 return self.side.observe(launch, observation)
         except (TypeError, ArgumentWarning) as error:
-            raise Fault("parameters", _parameter_message(exercise, error)) from None
+            raise KernelFault("parameters", _make_parameter_message(exercise, error)) from None
         except RuntimeError as error:
             has_empty_array = any(np.size(value) == 0 for value in case.values.values())
-            raise _fault_of(error, has_empty_array, self.side.machine.current_device.watchdog_s) from None
+            raise _make_fault(error, has_empty_array, self.side.machine.current_device.watchdog_s) from None
 
 
 @contextmanager
-def bench() -> Iterator[Bench]:
+def open_bench() -> Iterator[Bench]:
     """Create a `Bench` with short time limits for the duration of a `with` block."""
     with session.use_bench_device() as backend:
         for device in backend.machine.devices:
             device.watchdog_s = WATCHDOG_S
-            device.idle_s = IDLE_S
+            device.idle_s = SHORT_IDLE_S
         yield Bench(backend, backend.cp)
 
 
-def read(exercise: KernelExercise, answer: Any) -> KernelSource:
+def read_kernel_answer(exercise: KernelExercise, answer: Any) -> KernelSource:
     """Return the source of an answer's kernel; the answer is text or a ``cp.RawKernel``.
 
     Raises
@@ -171,7 +171,7 @@ def read(exercise: KernelExercise, answer: Any) -> KernelSource:
     try:
         source = kernel_source(answer)
     except (TypeError, AttributeError):
-        raise NotYet(f"{_type_name(answer)} is not a kernel. To answer, {hint}.") from None
+        raise NotYet(f"{_describe_type(answer)} is not a kernel. To answer, {hint}.") from None
     # A template's kernel bears its expression, saxpy<float>, or what C++ makes of it, _Z5saxpyIfE....
     instance_pattern = rf"{exercise.kernel}(<.*)?|_Z{len(exercise.kernel)}{exercise.kernel}\w*"
     if not re.fullmatch(instance_pattern, source.name):
@@ -191,7 +191,7 @@ def _check_characters(source: KernelSource) -> KernelSource:
     return source
 
 
-def compiled(bench: Bench, exercise: KernelExercise, source: KernelSource) -> None:
+def check_compiles(bench: Bench, exercise: KernelExercise, source: KernelSource) -> None:
     """Check that the kernel of an answer compiles.
 
     Raises
@@ -204,11 +204,11 @@ def compiled(bench: Bench, exercise: KernelExercise, source: KernelSource) -> No
             bench.stats(source)
     except Exception as error:
         if has_todo(source):
-            raise unwritten() from None
+            raise make_unwritten_error() from None
         log = getattr(error, "log", None)
         if isinstance(log, str):
-            raise NotYet(f"it does not compile: {_first_error(log, source.code)}") from None
-        raise NotYet(_plain_text(str(error))) from None
+            raise NotYet(f"it does not compile: {_describe_first_error(log, source.code)}") from None
+        raise NotYet(_simplify_text(str(error))) from None
 
 
 def has_todo(source: KernelSource) -> bool:
@@ -216,12 +216,12 @@ def has_todo(source: KernelSource) -> bool:
     return "TODO" in source.code
 
 
-def unwritten() -> NotYet:
+def make_unwritten_error() -> NotYet:
     """Return the error for a stub that still contains its TODO comment."""
     return Unwritten("the kernel still has its TODO; write the body first.")
 
 
-def _first_error(log: str, code: str) -> str:
+def _describe_first_error(log: str, code: str) -> str:
     lines = [line for line in log.splitlines() if line.strip()]
     error_line = next((line for line in lines if "error" in line), lines[0] if lines else "no reason given")
     match = re.match(r".*?\((\d+)\): (?:catastrophic )?error: (.*)", error_line)
@@ -230,34 +230,34 @@ def _first_error(log: str, code: str) -> str:
     line_number = int(match[1])
     error_text = match[2].strip().rstrip(".")
     source_lines = code.splitlines()
-    source_text = short(source_lines[line_number - 1]) if 0 < line_number <= len(source_lines) else ""
+    source_text = shorten_line(source_lines[line_number - 1]) if 0 < line_number <= len(source_lines) else ""
     message = (
         f"line {line_number} `{source_text}`: {error_text}."
         if source_text
         else f"line {line_number}: {error_text}."
     )
-    return message + (_pasted_character_message(source_text) if "token" in error_text else "")
+    return message + (_make_pasted_message(source_text) if "token" in error_text else "")
 
 
-def _pasted_character_message(line: str) -> str:
+def _make_pasted_message(line: str) -> str:
     """Return a message about a non-ASCII character in a source line, such as a typographic quotation mark."""
     letter = next((letter for letter in line if ord(letter) > 127 and not letter.isalnum()), "")
     name = unicodedata.name(letter, "no printable character") if letter else ""
     return f" U+{ord(letter):04X} ({name}) is not a character of C++. Type it again." if letter else ""
 
 
-def _dynamic_bytes(source: KernelSource, case: Case) -> int:
+def _find_dynamic_bytes(source: KernelSource, case: Case) -> int:
     return case.shared_bytes if _DYNAMIC_SHARED.search(source.code) else 0
 
 
-def short(text: str) -> str:
+def shorten_line(text: str) -> str:
     """Return a source line, shortened to at most 70 characters."""
     text = text.strip()
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 
 
-def _parameter_message(exercise: KernelExercise, error: Exception) -> str:
-    reason = _plain_text(str(error))
+def _make_parameter_message(exercise: KernelExercise, error: Exception) -> str:
+    reason = _simplify_text(str(error))
     argument_match = re.search(r"argument (\d+) \('(\w+)'\)", reason)
     count_match = re.search(r"takes (\d+) arguments? but (\d+)", reason)
     problem_text = "its parameters are not those of the exercise"
@@ -269,24 +269,24 @@ def _parameter_message(exercise: KernelExercise, error: Exception) -> str:
     return f"{problem_text}; keep the given list: {exercise.signature}."
 
 
-def _fault_of(error: RuntimeError, has_empty_array: bool, limit_s: float) -> Fault:
+def _make_fault(error: RuntimeError, has_empty_array: bool, limit_s: float) -> KernelFault:
     fault_kind = getattr(error, "kind", "") or "refused"
     fault_site = getattr(error, "site", None)
     if fault_site is None:
-        return Fault(fault_kind, _plain_text(str(error)))
-    source_text = f" `{short(fault_site.source_text)}`" if fault_site.source_text else ""
+        return KernelFault(fault_kind, _simplify_text(str(error)))
+    source_text = f" `{shorten_line(fault_site.source_text)}`" if fault_site.source_text else ""
     line_text = f"line {fault_site.line}{source_text}, " if fault_site.line else ""
     location = f"{line_text}block {fault_site.block}, thread {fault_site.thread}"
-    message = _plain_text(str(error)).replace(f" `{fault_site.source_text}`", source_text)
+    message = _simplify_text(str(error)).replace(f" `{fault_site.source_text}`", source_text)
     array = re.search(r"\(parameter (\w+)\)", getattr(error, "array", ""))
     if fault_kind == "endless":
-        return Fault(
+        return KernelFault(
             fault_kind,
             f"it does not end ({location}). Look for an infinite loop, or a wait for a "
             "value that is never written.",
         )
     if fault_kind == "too long":
-        return Fault(
+        return KernelFault(
             fault_kind,
             f"it takes longer than {limit_s:g} s of processor time ({location}). "
             "Look for a loop with too many iterations.",
@@ -294,34 +294,36 @@ def _fault_of(error: RuntimeError, has_empty_array: bool, limit_s: float) -> Fau
     verb = {"read": "reads", "wrote": "writes"}.get(message.split()[0], "changes an element")
     if fault_kind == "out of bounds" and getattr(error, "space", "") == "shared":
         size = re.search(r"the block has [\d,]+ bytes? of shared memory", message)
-        return Fault(fault_kind, f"{location}, {verb} outside shared memory{f': {size[0]}' if size else ''}.")
+        return KernelFault(
+            fault_kind, f"{location}, {verb} outside shared memory{f': {size[0]}' if size else ''}."
+        )
     if fault_kind == "out of bounds" and re.search("No allocation is near|null pointer", message):
         if has_empty_array:
-            return Fault(fault_kind, f"{location}, {verb} an element of an array that has no elements.")
-        return Fault(
+            return KernelFault(fault_kind, f"{location}, {verb} an element of an array that has no elements.")
+        return KernelFault(
             fault_kind,
             f"{location}, {verb} at address {fault_site.address:#x}, which is not near any "
             "array. Check the pointer.",
         )
     if fault_kind == "out of bounds" and array:
-        return Fault(fault_kind, f"{location}, {verb} outside `{array[1]}`.", array[1])
-    return Fault(fault_kind, message)
+        return KernelFault(fault_kind, f"{location}, {verb} outside `{array[1]}`.", array[1])
+    return KernelFault(fault_kind, message)
 
 
-def _plain_text(text: str) -> str:
+def _simplify_text(text: str) -> str:
     text = " ".join(text.split())
     text = re.sub(r"^(?:cudaError|CUDA_ERROR_)\w+: ", "", text)
     text = re.sub(r"^named symbol not found: ", "", text)
     return re.sub(r"^kernel '[^']*':? ", "", text)
 
 
-def _type_name(answer: Any) -> str:
+def _describe_type(answer: Any) -> str:
     if inspect.isroutine(answer):
         return f"the function `{answer.__name__}`"
     return f"a value of type {type(answer).__name__}"
 
 
-def on_device(
+def copy_to_device(
     cp: Any, exercise: KernelExercise, case: Case, seed: int = 0
 ) -> tuple[dict[str, Any], tuple[Any, ...], dict[str, Array]]:
     """Copy the inputs of a test launch to the device.
@@ -336,8 +338,10 @@ def on_device(
         name = parameter.name
         value = case.values.get(name)
         if name in case.wanted:
-            expected = values_of(case.wanted[name])
-            value = garbage(seed, expected.shape, expected.dtype, argument_index) if value is None else value
+            expected = get_expected_values(case.wanted[name])
+            value = (
+                draw_garbage(seed, expected.shape, expected.dtype, argument_index) if value is None else value
+            )
             initial[name] = value
         if parameter.pointer:
             gap_allocations.append(cp.cuda.alloc(_GAP_BYTES))
@@ -349,11 +353,11 @@ def on_device(
     return arrays, tuple(args), initial
 
 
-def on_gpu(
+def launch_on_gpu(
     cp: Any, exercise: KernelExercise, source: KernelSource, case: Case
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Launch a kernel on the real GPU, and return its outputs with their initial contents."""
     kernel = cp.RawKernel(source.code, source.name, options=source.options)
-    arrays, args, initial = on_device(cp, exercise, case)
+    arrays, args, initial = copy_to_device(cp, exercise, case)
     Launch.of(kernel, case.grid, case.block, args, case.shared_bytes).run()
     return {name: cp.asnumpy(arrays[name]) for name in case.wanted}, initial

@@ -12,8 +12,8 @@ import numpy as np
 from gpulab_course.teach.judge import budget, draw
 from gpulab_course.teach.judge.draw import Draw
 from gpulab_course.teach.judge.exercise import Budget, Case, KernelExercise, Mistake, NotYet
-from gpulab_course.teach.judge.kernel.bench import Bench, bench
-from gpulab_course.teach.judge.kernel.trial import Counted, Trial, labelled_case
+from gpulab_course.teach.judge.kernel.bench import Bench, open_bench
+from gpulab_course.teach.judge.kernel.trial import CountedLaunch, Trial, make_labelled_case
 from virtualgpu.records import Dim3, KernelCounters, KernelSource
 
 # Extra instructions that each warp may execute, because some references need few.
@@ -23,64 +23,68 @@ _BUSIEST_FACTOR = 20
 _BUSIEST_EXTRA = 300
 # The busiest warp counts as alone from this factor of the instructions of the reference's busiest warp on.
 _ONE_WARP_FACTOR = 1.5
-_MIN_COLUMNS = 32
+_MIN_BLOCK_COLUMNS = 32
 
 
-def counted_launches(trial: Trial) -> list[Counted]:
+def get_counted_launches(trial: Trial) -> list[CountedLaunch]:
     """Return the launches whose costs are counted. The costs of the first launch determine the score."""
     trial.counted = trial.counted or list(_count_launches(trial))
     return trial.counted
 
 
-def _count_launches(trial: Trial) -> Iterator[Counted]:
+def _count_launches(trial: Trial) -> Iterator[CountedLaunch]:
     exercise = trial.exercise
-    counting = budget.counting(trial.exercise.budgets)
+    counting = budget.choose_counters(trial.exercise.budgets)
     stats = trial.bench.stats(trial.source)
     device = trial.bench.side.device_info().name
     measured_launch = exercise.measured
     rng = np.random.default_rng(trial.seed)
     draw_launches = measured_launch.drawn or (
-        lambda rng: draw.cost_launches(measured_launch.size, exercise.blocks(rng), rng)
+        lambda rng: draw.draw_cost_launches(measured_launch.size, exercise.blocks(rng), rng)
     )
     for launch_index, (size, block) in enumerate(
         [(measured_launch.size, measured_launch.block), *draw_launches(rng)]
     ):
-        case = labelled_case(exercise, Draw(0), size, block)
+        case = make_labelled_case(exercise, Draw(0), size, block)
         if launch_index == 0:
-            reference = _solution_costs(exercise, exercise.reference, size, block, device)
-            naive = _solution_costs(exercise, exercise.naive, size, block, device) if exercise.naive else None
+            reference = _count_solution_costs(exercise, exercise.reference, size, block, device)
+            naive = (
+                _count_solution_costs(exercise, exercise.naive, size, block, device)
+                if exercise.naive
+                else None
+            )
         else:
-            reference = _costs_of_file(trial.bench, exercise, exercise.reference, case)
+            reference = _count_file_costs(trial.bench, exercise, exercise.reference, case)
             naive = None
         run = trial.run(case, "budget", counting=counting)
-        yield Counted(case, budget.Costs(run.counters, stats), reference, naive)
+        yield CountedLaunch(case, budget.Costs(run.counters, stats), reference, naive)
     # With few columns, good and bad solutions leave most lanes idle.
     wide_launches = [
         (case, counters)
         for case, counters in trial.large
-        if all(np.atleast_1d(case.size)[1:2] >= _MIN_COLUMNS)
+        if all(np.atleast_1d(case.size)[1:2] >= _MIN_BLOCK_COLUMNS)
     ]
     for case, counters in [] if counting.caches else wide_launches:
-        reference = _costs_of_file(trial.bench, exercise, exercise.reference, case)
-        yield Counted(case, budget.Costs(counters, stats), reference)
+        reference = _count_file_costs(trial.bench, exercise, exercise.reference, case)
+        yield CountedLaunch(case, budget.Costs(counters, stats), reference)
 
 
-def keep_budget(trial: Trial) -> str:
+def check_budget(trial: Trial) -> str:
     """Check that an answer is within its budgets in all launches whose costs are counted."""
     budgets = trial.exercise.budgets
     if not budgets:
         return "this exercise has no budget."
-    for launch in counted_launches(trial):
+    for launch in get_counted_launches(trial):
         scores = [
-            budget.score(counter_budget, launch.yours, launch.reference, launch.naive)
+            budget.make_score(counter_budget, launch.yours, launch.reference, launch.naive)
             for counter_budget in budgets
         ]
         trial.scores = trial.scores or scores
         for counter_budget, score in zip(budgets, scores, strict=True):
-            if _is_required(counter_budget, score) and not budget.passes(counter_budget, score):
-                raise NotYet(f"{launch.case.label}: {budget.complaint(counter_budget, score)}")
+            if _is_required(counter_budget, score) and not budget.is_within_budget(counter_budget, score):
+                raise NotYet(f"{launch.case.label}: {budget.make_complaint(counter_budget, score)}")
     figures_text = "; ".join(score.figure for score in trial.scores)
-    return f"{figures_text}; within the budget in {len(counted_launches(trial)) - 1} other launches, too."
+    return f"{figures_text}; within the budget in {len(get_counted_launches(trial)) - 1} other launches, too."
 
 
 def _is_required(counter_budget: Budget, score: budget.Score) -> bool:
@@ -92,23 +96,23 @@ def _is_required(counter_budget: Budget, score: budget.Score) -> bool:
     )
 
 
-def share_work(trial: Trial) -> str:
+def check_shared_work(trial: Trial) -> str:
     """Check that all threads share the work, using counters of instructions and active lanes."""
-    for launch in counted_launches(trial):
-        message = _busy_warp_text(trial, launch)
+    for launch in get_counted_launches(trial):
+        message = _describe_busy_warp(trial, launch)
         if message:
             raise trial.record_mistake(Mistake("parallelism", launch.case, message))
     if trial.longest is not None:
         case, counters = trial.longest
-        reference = _costs_of_file(trial.bench, trial.exercise, trial.exercise.reference, case).counters
+        reference = _count_file_costs(trial.bench, trial.exercise, trial.exercise.reference, case).counters
         if (
             counters.longest_warp_instructions
             > _BUSIEST_FACTOR * reference.longest_warp_instructions + _BUSIEST_EXTRA
         ):
             raise trial.record_mistake(
-                Mistake("parallelism", case, _busiest_message(case, counters, reference))
+                Mistake("parallelism", case, _make_busiest_message(case, counters, reference))
             )
-    costs = counted_launches(trial)[0].yours.counters
+    costs = get_counted_launches(trial)[0].yours.counters
     busiest_count = costs.longest_warp_instructions
     return (
         f"{costs.lane_efficiency:.0%} of the lanes at work, "
@@ -116,20 +120,20 @@ def share_work(trial: Trial) -> str:
     )
 
 
-def _busy_warp_text(trial: Trial, launch: Counted) -> str:
+def _describe_busy_warp(trial: Trial, launch: CountedLaunch) -> str:
     limits = trial.exercise.measured
     counters = launch.yours.counters
     reference = launch.reference.counters
     prefix = f"{launch.case.label}: the results are right, but"
-    is_lopsided = _share_of_busiest(counters) > limits.busiest * _share_of_busiest(reference)
+    is_lopsided = _compute_busiest_share(counters) > limits.busiest * _compute_busiest_share(reference)
     warps = prod(launch.case.launch_grid) * -(-prod(launch.case.block) // 32)
     if (
         is_lopsided
         and counters.longest_warp_instructions > _ONE_WARP_FACTOR * reference.longest_warp_instructions
     ):
-        return _busiest_message(launch.case, counters, reference)
+        return _make_busiest_message(launch.case, counters, reference)
     if counters.warp_instructions > limits.slack * reference.warp_instructions + _EXTRA_PER_WARP * warps:
-        return repeated_work_message(launch.case, counters, reference)
+        return make_repeated_work_message(launch.case, counters, reference)
     if counters.lane_efficiency < limits.lanes * reference.lane_efficiency:
         return (
             f"{prefix} on average {counters.lane_efficiency:.0%} of the lanes are at work (reference "
@@ -138,12 +142,12 @@ def _busy_warp_text(trial: Trial, launch: Counted) -> str:
     return ""
 
 
-def _share_of_busiest(counters: KernelCounters) -> float:
+def _compute_busiest_share(counters: KernelCounters) -> float:
     """Return the share of the busiest warp in all executed warp instructions."""
     return counters.longest_warp_instructions / max(1, counters.warp_instructions)
 
 
-def _busiest_message(case: Case, counters: KernelCounters, reference: KernelCounters) -> str:
+def _make_busiest_message(case: Case, counters: KernelCounters, reference: KernelCounters) -> str:
     return (
         f"{case.label}: the results are right, but its busiest warp executes "
         f"{counters.longest_warp_instructions:,} instructions where "
@@ -152,7 +156,7 @@ def _busiest_message(case: Case, counters: KernelCounters, reference: KernelCoun
     )
 
 
-def repeated_work_message(case: Case, counters: KernelCounters, reference: KernelCounters) -> str:
+def make_repeated_work_message(case: Case, counters: KernelCounters, reference: KernelCounters) -> str:
     """Return the message for a kernel that executes far more instructions than the reference solution."""
     return (
         f"{case.label}: the results are right, but it executes {counters.warp_instructions:,} instructions "
@@ -160,17 +164,23 @@ def repeated_work_message(case: Case, counters: KernelCounters, reference: Kerne
     )
 
 
-def _costs_of_file(test_bench: Bench, exercise: KernelExercise, file: str, case: Case) -> budget.Costs:
+def _count_file_costs(test_bench: Bench, exercise: KernelExercise, file: str, case: Case) -> budget.Costs:
     source = KernelSource(exercise.kernel, exercise.source(file))
-    run = test_bench.run(exercise, source, case.shipped or case, counting=budget.counting(exercise.budgets))
+    run = test_bench.run(
+        exercise, source, case.shipped or case, counting=budget.choose_counters(exercise.budgets)
+    )
     return budget.Costs(run.counters, test_bench.stats(source))
 
 
 @lru_cache(maxsize=128)
-def _solution_costs(exercise: KernelExercise, file: str, size: Any, block: Dim3, device: str) -> budget.Costs:
+def _count_solution_costs(
+    exercise: KernelExercise, file: str, size: Any, block: Dim3, device: str
+) -> budget.Costs:
     """Return the costs of the reference or the naive version on the current device.
 
     The name `device` is only a part of the cache key.
     """
-    with bench() as test_bench:
-        return _costs_of_file(test_bench, exercise, file, labelled_case(exercise, Draw(0), size, block))
+    with open_bench() as test_bench:
+        return _count_file_costs(
+            test_bench, exercise, file, make_labelled_case(exercise, Draw(0), size, block)
+        )

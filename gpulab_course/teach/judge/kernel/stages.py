@@ -12,14 +12,21 @@ import numpy as np
 from gpulab import session
 from gpulab.words import count
 from gpulab_course.teach.judge import draw
-from gpulab_course.teach.judge.compare import wrong_elements
+from gpulab_course.teach.judge.compare import find_wrong_elements
 from gpulab_course.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, Stage, Unwritten
-from gpulab_course.teach.judge.kernel.bench import Fault, Run, bench, compiled, on_gpu, read
+from gpulab_course.teach.judge.kernel.bench import (
+    KernelFault,
+    LaunchOutcome,
+    check_compiles,
+    launch_on_gpu,
+    open_bench,
+    read_kernel_answer,
+)
 from gpulab_course.teach.judge.kernel.costs import (
-    counted_launches,
-    keep_budget,
-    repeated_work_message,
-    share_work,
+    check_budget,
+    check_shared_work,
+    get_counted_launches,
+    make_repeated_work_message,
 )
 from gpulab_course.teach.judge.kernel.trial import Trial
 from gpulab_course.teach.judge.past import Past
@@ -71,13 +78,13 @@ def judge_kernel(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
 def _judge_on_bench(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
     name = exercise.exercise_id
     stage_steps = _STAGE_STEPS if session.real_cp() is not None else _STAGE_STEPS[:-1]
-    with session.show_steps(len(stage_steps), "gl.check") as begin_step, bench() as test_bench:
+    with session.show_steps(len(stage_steps), "gl.check") as begin_step, open_bench() as test_bench:
         try:
-            source = read(exercise, answer)
+            source = read_kernel_answer(exercise, answer)
             if exercise.adapt is not None:
                 exercise = exercise.adapt(exercise, source.code)
-            compiled(test_bench, exercise, source)
-            seed = past.seed(draw.seed_of(name + source.code))
+            check_compiles(test_bench, exercise, source)
+            seed = past.seed(draw.make_text_seed(name + source.code))
             trial = Trial(exercise, source, test_bench, seed, past)
             stages = _judge_stages(trial, stage_steps, begin_step)
         except NotYet as reason:
@@ -111,39 +118,39 @@ def _judge_stages(
     return list(outcomes.values())
 
 
-def results(trial: Trial) -> str:
+def check_results(trial: Trial) -> str:
     """Check the results for small sizes with all block shapes, and for special values and inputs."""
-    cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases()]
+    cases = [*trial.small_cases, *trial.make_data_cases(), *trial.make_table_cases()]
     runs = [trial.run(case, "results", seed) for seed, case in enumerate(cases)]
-    trial.hopeless = _hopeless_mistake(trial, cases, runs)
+    trial.hopeless = _find_hopeless_mistake(trial, cases, runs)
     sizes = len({case.size for case in cases})
     shapes = len({case.block for case in cases})
     launches = count(len(cases), "launch", "launches")
     return f"{launches} with {count(sizes, 'small size')} and {count(shapes, 'block shape')}"
 
 
-def large_results(trial: Trial) -> str:
+def check_large_results(trial: Trial) -> str:
     """Check the results for large sizes. This stage runs after the faster stages."""
     if trial.hopeless:
         return "."
     sizes = []
     trial.bench.be_patient()
-    for case in trial.large_cases():
+    for case in trial.make_large_cases():
         trial.large.append((case, trial.run(case, "results").counters))
         sizes.append(" × ".join(f"{n:,}" for n in np.atleast_1d(case.size)))
     return f"and with {' and '.join(sizes)}." if sizes else "."
 
 
-def counted_results(trial: Trial) -> str:
+def check_counted_results(trial: Trial) -> str:
     """Check the results of the launches whose costs are counted."""
     if trial.hopeless is None:
-        counted_launches(trial)
+        get_counted_launches(trial)
     return ""
 
 
-def orders(trial: Trial) -> str:
+def check_orders(trial: Trial) -> str:
     """Check that the results are the same if blocks run in reverse, random or interleaved order."""
-    for case in trial.order_cases():
+    for case in trial.choose_order_cases():
         for order, seed, order_text in _BLOCK_ORDERS:
             with trial.bench.order(order, seed):
                 try:
@@ -151,7 +158,7 @@ def orders(trial: Trial) -> str:
                 except NotYet as reason:
                     if order != "in turns":
                         raise NotYet(f"{reason} {_ORDER_ADVICE}") from None
-                    hazards(trial)  # a hazard report names the line
+                    check_hazards(trial)  # a hazard report names the line
                     raise NotYet(f"{reason} {_BARRIER_ADVICE}") from None
     return (
         "the results are the same with blocks in order, reversed, in random order, and interleaved at "
@@ -159,16 +166,16 @@ def orders(trial: Trial) -> str:
     )
 
 
-def hazards(trial: Trial) -> str:
+def check_hazards(trial: Trial) -> str:
     """Run small launches under the sanitizer, and check that it finds no races and no invalid accesses."""
-    cases = trial.hazard_cases()
+    cases = trial.choose_hazard_cases()
     for case in cases:
         try:
             report, outputs = trial.bench.sanitize(trial.exercise, trial.source, case)
-        except Fault as stop:
-            raise trial.fault_error("hazards", case, stop) from None
+        except KernelFault as stop:
+            raise trial.make_fault_error("hazards", case, stop) from None
         is_unused = all(
-            not wrong_elements(outputs[name], expected).any() for name, expected in case.wanted.items()
+            not find_wrong_elements(outputs[name], expected).any() for name, expected in case.wanted.items()
         )
         for hazard in report.hazards:
             if hazard.kind == _ABSENT_LANE and is_unused:
@@ -192,38 +199,43 @@ def hazards(trial: Trial) -> str:
     return f"no races, no out-of-bounds accesses, no uninitialized reads, valid masks ({launches})."
 
 
-def parallelism(trial: Trial) -> str:
+def check_parallelism(trial: Trial) -> str:
     """Check that the work is distributed over many threads, and that no two threads do the same work."""
     if trial.hopeless is not None:
         raise trial.record_mistake(trial.hopeless)
-    return share_work(trial)
+    return check_shared_work(trial)
 
 
-def on_real_gpu(trial: Trial) -> str:
+def check_on_real_gpu(trial: Trial) -> str:
     """Check the results on the real GPU. This stage is last, because a fault makes the GPU unusable."""
     cp: Any = session.real_cp()
     device = session.which_device().device
-    cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases(), *trial.large_cases()]
+    cases = [
+        *trial.small_cases,
+        *trial.make_data_cases(),
+        *trial.make_table_cases(),
+        *trial.make_large_cases(),
+    ]
     for case in cases:
-        outputs, initial = on_gpu(cp, trial.exercise, trial.source, case)
+        outputs, initial = launch_on_gpu(cp, trial.exercise, trial.source, case)
         trial.compare("results", replace(case, label=f"{case.label}, on the {device}"), outputs, initial)
     return f"The same on the {device}."
 
 
 # The last step needs a real GPU.
 _STAGE_STEPS: tuple[_Step, ...] = (
-    ("results", results),
-    ("orders", orders),
-    ("hazards", hazards),
-    ("results", large_results),
-    ("results", counted_results),
-    ("budget", keep_budget),
-    ("parallelism", parallelism),
-    ("results", on_real_gpu),
+    ("results", check_results),
+    ("orders", check_orders),
+    ("hazards", check_hazards),
+    ("results", check_large_results),
+    ("results", check_counted_results),
+    ("budget", check_budget),
+    ("parallelism", check_parallelism),
+    ("results", check_on_real_gpu),
 )
 
 
-def _hopeless_mistake(trial: Trial, cases: list[Case], runs: list[Run]) -> Mistake | None:
+def _find_hopeless_mistake(trial: Trial, cases: list[Case], runs: list[LaunchOutcome]) -> Mistake | None:
     # Blocks below a warp are left out, because work per block dominates there.
     candidates = [case_index for case_index, case in enumerate(cases) if prod(case.block) > 32] or range(
         len(cases)
@@ -242,5 +254,5 @@ def _hopeless_mistake(trial: Trial, cases: list[Case], runs: list[Run]) -> Mista
     return Mistake(
         "parallelism",
         cases[most_work_index],
-        repeated_work_message(cases[most_work_index], counters, reference),
+        make_repeated_work_message(cases[most_work_index], counters, reference),
     )

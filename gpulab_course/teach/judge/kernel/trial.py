@@ -12,20 +12,31 @@ import numpy as np
 
 from gpulab.words import count, noun
 from gpulab_course.teach.judge import draw
-from gpulab_course.teach.judge.advice import advised
+from gpulab_course.teach.judge.advice import add_advice
 from gpulab_course.teach.judge.budget import Costs, Score
-from gpulab_course.teach.judge.compare import Array, first_wrong, values_of, wrong_elements
+from gpulab_course.teach.judge.compare import (
+    Array,
+    describe_first_wrong,
+    find_wrong_elements,
+    get_expected_values,
+)
 from gpulab_course.teach.judge.draw import Draw
 from gpulab_course.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, Stage
-from gpulab_course.teach.judge.kernel.bench import Bench, Fault, Run, has_todo, unwritten
+from gpulab_course.teach.judge.kernel.bench import (
+    Bench,
+    KernelFault,
+    LaunchOutcome,
+    has_todo,
+    make_unwritten_error,
+)
 from gpulab_course.teach.judge.past import Past
 from virtualgpu.protocol import Counters
 from virtualgpu.records import Dim3, KernelCounters, KernelSource
 
 # Sizes up to this are small: tried with every block shape, and before any other.
-MAX_SMALL = 5000
+MAX_SMALL_ELEMENTS = 5000
 # About so many elements show every kind of data.
-_MEDIUM_SIZE = 1000
+_MEDIUM_ELEMENTS = 1000
 # Launches under checks have at most so many threads.
 _MAX_HAZARD_THREADS = 4096
 # Rows of a table are tried with so many blocks at most, where there is such a block.
@@ -33,7 +44,7 @@ _MAX_ROW_BLOCKS = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedLaunch:
     """The costs of one test launch, for the answer's kernel, the reference and, if needed, the naive
     version.
     """
@@ -63,43 +74,45 @@ class Trial:
     hopeless: Mistake | None = None
     large: list[tuple[Case, KernelCounters]] = field(default_factory=list)
     longest: tuple[Case, KernelCounters] | None = None
-    counted: list[Counted] = field(default_factory=list)
+    counted: list[CountedLaunch] = field(default_factory=list)
 
     @cached_property
     def plan(self) -> list[tuple[Any, Dim3]]:
         """The pairs of size and block shape in the order in which they are tested."""
         rng = np.random.default_rng(self.seed)
         blocks = self.exercise.blocks(rng)
-        return draw.plan(self.exercise.sizes(rng, self.bench.threads_at_once), blocks, MAX_SMALL)
+        return draw.pair_sizes_with_blocks(
+            self.exercise.sizes(rng, self.bench.threads_at_once), blocks, MAX_SMALL_ELEMENTS
+        )
 
     @cached_property
     def small_cases(self) -> list[Case]:
         """The small test launches with random data. A small launch on which the last answer failed comes
         first.
         """
-        cases = [self.case(size, block) for size, block in self.plan if np.prod(size) <= MAX_SMALL]
-        return [*self._failed_cases(True), *cases]
+        cases = [self.case(size, block) for size, block in self.plan if np.prod(size) <= MAX_SMALL_ELEMENTS]
+        return [*self._list_failed_cases(True), *cases]
 
-    def _failed_cases(self, is_small: bool, *stages: str) -> list[Case]:
+    def _list_failed_cases(self, is_small: bool, *stages: str) -> list[Case]:
         """Return a list with the launch on which the last answer failed, if its size and stage match."""
         case = self.past.again_in(*stages) if stages else self.past.again
-        return [case] if case is not None and (np.prod(case.size) <= MAX_SMALL) == is_small else []
+        return [case] if case is not None and (np.prod(case.size) <= MAX_SMALL_ELEMENTS) == is_small else []
 
-    def large_cases(self) -> Iterator[Case]:
+    def make_large_cases(self) -> Iterator[Case]:
         """Yield the large test launches, and create the data of each one only when it is needed."""
-        yield from self._failed_cases(False)
-        yield from (self.case(size, block) for size, block in self.plan if np.prod(size) > MAX_SMALL)
+        yield from self._list_failed_cases(False)
+        yield from (self.case(size, block) for size, block in self.plan if np.prod(size) > MAX_SMALL_ELEMENTS)
 
-    def data_cases(self) -> list[Case]:
+    def make_data_cases(self) -> list[Case]:
         """Return test launches with special values. Each kind of value occurs with a medium size and with the
         largest block.
         """
         data = Draw(self.seed)
-        size, block = min(self.plan, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_SIZE))
+        size, block = min(self.plan, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_ELEMENTS))
         self.exercise.case(data, size, block)
         kinds = draw.KINDS[1:] if data.special else (draw.DUPLICATES, draw.EXTREME)
         small_pairs = [
-            size_and_block for size_and_block in self.plan if np.prod(size_and_block[0]) <= MAX_SMALL
+            size_and_block for size_and_block in self.plan if np.prod(size_and_block[0]) <= MAX_SMALL_ELEMENTS
         ]
         largest_block_pair = max(small_pairs, key=lambda pair: (prod(pair[1]), np.prod(pair[0])))
         return [
@@ -108,9 +121,9 @@ class Trial:
             for size_and_block in dict.fromkeys(((size, block), largest_block_pair))
         ]
 
-    def table_cases(self) -> list[Case]:
+    def make_table_cases(self) -> list[Case]:
         """Return test launches with the special inputs of the exercise."""
-        medium_size, block = min(self.plan, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_SIZE))
+        medium_size, block = min(self.plan, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_ELEMENTS))
         blocks = list(dict.fromkeys(size_and_block[1] for size_and_block in self.plan))
         cases = []
         for row_index, row in enumerate(self.exercise.table):
@@ -125,17 +138,17 @@ class Trial:
                     or (suitable_blocks or blocks)[(row_index + size_index) % len(suitable_blocks or blocks)]
                 )
                 data = Draw([self.seed, row_index, size_index])
-                cases.append(labelled_case(self.exercise, data, size, row_block, row.case, row.what))
+                cases.append(make_labelled_case(self.exercise, data, size, row_block, row.case, row.what))
         return cases
 
-    def order_cases(self) -> list[Case]:
+    def choose_order_cases(self) -> list[Case]:
         """Return test launches of several blocks, which are repeated with other orders of the blocks.
 
         If blocks of the exercise may wait for each other, one launch has more blocks than fit on the device.
         """
         multi_block = [case for case in self.small_cases if prod(case.launch_grid) > 1]
         multi_block.sort(key=lambda case: prod(case.launch_grid))
-        cases = self._failed_cases(True, "orders")
+        cases = self._list_failed_cases(True, "orders")
         cases += [multi_block[len(multi_block) // 2], multi_block[-1]] if multi_block else []
         if self.exercise.crowded:
             cases.append(
@@ -143,9 +156,9 @@ class Trial:
             )
         return cases
 
-    def hazard_cases(self) -> list[Case]:
+    def choose_hazard_cases(self) -> list[Case]:
         """Return small test launches for the sanitizer, such as launches with many blocks or idle threads."""
-        cases = self._failed_cases(True, "hazards")
+        cases = self._list_failed_cases(True, "hazards")
         small_launches = [case for case in self.small_cases if case.threads <= _MAX_HAZARD_THREADS]
         for shape in dict.fromkeys(case.block for case in small_launches):
             same_shape = [case for case in small_launches if case.block == shape]
@@ -162,9 +175,9 @@ class Trial:
     def case(self, size: Any, block: Dim3, kind: str = draw.RANDOM) -> Case:
         """Return a test launch whose random data depend on the answer, the size and the block."""
         seed = [self.seed, *(int(length) for length in np.atleast_1d(size)), *block]
-        return labelled_case(self.exercise, Draw(seed, kind), size, block)
+        return make_labelled_case(self.exercise, Draw(seed, kind), size, block)
 
-    def run(self, case: Case, stage: Stage, seed: int = 0, counting: Counters | None = None) -> Run:
+    def run(self, case: Case, stage: Stage, seed: int = 0, counting: Counters | None = None) -> LaunchOutcome:
         """Launch the kernel, and check its outputs. Also check that its inputs are unchanged.
 
         Raises
@@ -174,8 +187,8 @@ class Trial:
         """
         try:
             run = self.bench.run(self.exercise, self.source, case, seed, counting)
-        except Fault as fault:
-            raise self.fault_error(stage, case, fault) from None
+        except KernelFault as fault:
+            raise self.make_fault_error(stage, case, fault) from None
         for name in run.overwritten:
             raise NotYet(f"{case.label}: it writes to `{name}`, which it may only read.")
         try:
@@ -191,7 +204,7 @@ class Trial:
             ) from None
         return run
 
-    def fault_error(self, stage: Stage, case: Case, fault: Fault) -> NotYet:
+    def make_fault_error(self, stage: Stage, case: Case, fault: KernelFault) -> NotYet:
         """Return the exception for a kernel that a fault stopped."""
         if fault.kind == "parameters":
             return NotYet(fault.message)
@@ -201,24 +214,24 @@ class Trial:
     def record_mistake(self, mistake: Mistake) -> NotYet:
         """Store a failed test launch, and return the exception with the message and the exercise's advice."""
         self.failed = mistake.case
-        return NotYet(advised(self.exercise.advice, mistake))
+        return NotYet(add_advice(self.exercise.advice, mistake))
 
     def compare(self, stage: Stage, case: Case, outputs: dict[str, Array], start: dict[str, Array]) -> None:
         """Raise `NotYet` for the first output that differs from the expected one."""
         for name, expected in case.wanted.items():
-            is_wrong = wrong_elements(outputs[name], expected)
+            is_wrong = find_wrong_elements(outputs[name], expected)
             if not is_wrong.any():
                 continue
             if has_todo(self.source) and all(outputs[n].tobytes() == start[n].tobytes() for n in outputs):
-                raise unwritten()
-            expected_values = values_of(expected)
-            message = f"{case.label}: {first_wrong(name, outputs[name], expected_values, is_wrong)}."
+                raise make_unwritten_error()
+            expected_values = get_expected_values(expected)
+            message = f"{case.label}: {describe_first_wrong(name, outputs[name], expected_values, is_wrong)}."
             raise self.record_mistake(
                 Mistake(stage, case, message, name, outputs[name], expected_values, start[name], is_wrong)
             )
 
 
-def labelled_case(
+def make_labelled_case(
     exercise: KernelExercise,
     data: Draw,
     size: Any,
@@ -242,7 +255,7 @@ def labelled_case(
     return case
 
 
-def _idle_threads(case: Case) -> Any:
+def _count_idle_threads(case: Case) -> Any:
     """Return the number of threads without an element; 0 for a launch of one element."""
     elements = np.prod(case.size)
     return (case.threads - elements) * (elements > 1)

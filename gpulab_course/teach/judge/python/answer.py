@@ -97,7 +97,7 @@ def call(function: Answer, *args: Any, name: str, shown: str = "") -> Any:
     return result
 
 
-def seed_of_answer(answer: Any, pickled: bytes) -> int:
+def make_answer_seed(answer: Any, pickled: bytes) -> int:
     """Return a seed that depends on an answer's source text, or on its pickle if there is no text."""
     try:
         text = inspect.getsource(answer)

@@ -21,7 +21,7 @@ from gpulab.processes.values import DamagedBytesError
 from gpulab_course.teach.first_lines import print_omitted
 from gpulab_course.teach.judge.exercise import NotYet, ProgramExercise, PythonExercise
 from gpulab_course.teach.judge.past import Past
-from gpulab_course.teach.judge.python.answer import Answer, seed_of_answer
+from gpulab_course.teach.judge.python.answer import Answer, make_answer_seed
 from gpulab_course.teach.judge.python.programs import judge_program
 from gpulab_course.teach.judge.verdict import Verdict
 from virtualgpu.errors import UnknownDeviceError
@@ -52,7 +52,7 @@ def judge_apart(exercise: PythonExercise | ProgramExercise, answer: Any, past: P
 
 
 def _judge_on_devices(exercise: PythonExercise | ProgramExercise, answer: Any, past: Past) -> Verdict:
-    verdict = _judge_on_device(exercise, answer, _virtual_device(), past)
+    verdict = _judge_on_device(exercise, answer, _get_virtual_device(), past)
     if not verdict or not isinstance(exercise, ProgramExercise) or session.real_cp() is None:
         return verdict
     choice = session.which_device()
@@ -74,20 +74,20 @@ def _judge_on_device(
     try:
         answer_bytes = cloudpickle.dumps(answer)
     except Exception as error:
-        return make_failed_verdict(_unsendable_text(error))
+        return make_failed_verdict(_describe_unsendable(error))
     if len(answer_bytes) > _SENT_BYTES:
         return make_failed_verdict(
             "it contains more than 256 MiB of data. Create large arrays inside the function."
         )
-    text_seed = seed_of_answer(answer, answer_bytes)
+    text_seed = make_answer_seed(answer, answer_bytes)
     try:
         if isinstance(exercise, ProgramExercise):
-            with _answer_process(device, exercise.limit_s) as talk:
+            with _open_answer_process(device, exercise.limit_s) as talk:
                 remote_answer = _load_answer(talk, answer_bytes, past.seed(text_seed))
-                open_reference = functools.partial(_reference_process, device, exercise.limit_s)
+                open_reference = functools.partial(_open_reference_process, device, exercise.limit_s)
                 return judge_program(exercise, remote_answer, open_reference, past)
         for seed in dict.fromkeys([*([past.again] if past.again is not None else []), past.seed(text_seed)]):
-            with _answer_process(device, exercise.limit_s) as talk:
+            with _open_answer_process(device, exercise.limit_s) as talk:
                 try:
                     praise = exercise.judge(_load_answer(talk, answer_bytes, seed))
                 except NotYet:
@@ -106,7 +106,7 @@ def _judge_on_device(
 
 
 @contextlib.contextmanager
-def _answer_process(device: str, limit_s: float) -> Iterator[RequestProcess]:
+def _open_answer_process(device: str, limit_s: float) -> Iterator[RequestProcess]:
     """Start a process for an answer, and print the output of the answer when the process ends."""
     with RequestProcess(device, limit_s, modules=MODULES) as talk:
         try:
@@ -150,7 +150,7 @@ def _load_answer(talk: RequestProcess, answer_bytes: bytes, seed: int) -> Answer
 
 
 @contextlib.contextmanager
-def _reference_process(device: str, limit_s: float) -> Iterator[Callable[[Any], Answer]]:
+def _open_reference_process(device: str, limit_s: float) -> Iterator[Callable[[Any], Answer]]:
     """Start a separate process for the reference and the naive version, which the answer cannot access."""
     import cloudpickle
 
@@ -158,7 +158,7 @@ def _reference_process(device: str, limit_s: float) -> Iterator[Callable[[Any], 
         yield lambda program: _load_answer(talk, cloudpickle.dumps(program), 0)
 
 
-def _virtual_device() -> str:
+def _get_virtual_device() -> str:
     name = session.which_device().device
     try:
         return f"virtual:{session.find_table_info(name).name}"
@@ -166,7 +166,7 @@ def _virtual_device() -> str:
         return "virtual"
 
 
-def _unsendable_text(error: Exception) -> str:
+def _describe_unsendable(error: Exception) -> str:
     if isinstance(error.__cause__ or error, RecursionError | MemoryError):  # cloudpickle raises another
         return "it refers to too much data to be checked. Create the data inside the function."
     if isinstance(error, pickle.PicklingError | TypeError | AttributeError):

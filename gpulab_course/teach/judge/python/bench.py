@@ -97,7 +97,9 @@ class Bench:
         """
         if self._checker is not None:
             self._checker.handle_act(
-                HostUse(verb, _memory_regions(reads, object_name), _memory_regions(writes, object_name))
+                HostUse(
+                    verb, _make_memory_regions(reads, object_name), _make_memory_regions(writes, object_name)
+                )
             )
 
     @contextmanager
@@ -124,7 +126,7 @@ class Bench:
 
     def writes_to(self, array: Any) -> bool:
         """Return whether the recorded work contains a write to a device array."""
-        all_work = [work for act in self.acts for work in _work_of(act)]
+        all_work = [work for act in self.acts for work in _list_work(act)]
         (array_region,) = self.regions((array,)) or (None,)
         return array_region is not None and any(
             regions_overlap(region, array_region)
@@ -150,11 +152,11 @@ class Bench:
             pass
 
 
-def _work_of(act: Act) -> tuple[Work, ...]:
+def _list_work(act: Act) -> tuple[Work, ...]:
     return (act,) if isinstance(act, Work) else act.nodes if isinstance(act, GraphLaunch) else ()
 
 
-def _memory_regions(arrays: Sequence[npt.NDArray[Any]], object_name: str) -> tuple[Region, ...]:
+def _make_memory_regions(arrays: Sequence[npt.NDArray[Any]], object_name: str) -> tuple[Region, ...]:
     regions = []
     for a in arrays:
         region = Region.of_array(HOST, a.ctypes.data, a.itemsize, a.shape, a.strides, object_name)

@@ -8,7 +8,7 @@ from itertools import groupby
 from gpulab.analysis.overlap import make_intervals, sum_interval_ns
 from gpulab_course.teach.judge.budget import Score
 from gpulab_course.teach.judge.exercise import Budget
-from gpulab_course.teach.judge.python.flow import Flow, concurrent_kernels, waiting_kernels
+from gpulab_course.teach.judge.python.flow import Flow, count_concurrent_kernels, count_waiting_kernels
 from gpulab_course.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import Activity, Synchronization, Timeline
 
@@ -124,7 +124,7 @@ _COPY_KERNELS = (
 QUERIES = ("cudaEventQuery", "cudaStreamQuery")
 
 
-def _copied_bytes(*kinds: str) -> Callable[[ProgramRecord], int]:
+def _count_copied_bytes(*kinds: str) -> Callable[[ProgramRecord], int]:
     return lambda record: sum(a.size_bytes for a in record.copies(*kinds))
 
 
@@ -136,11 +136,11 @@ CHECKED_COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
     ),
     "beside": (
         "<n kernel|kernels> that can overlap a kernel of another stream",
-        lambda record: concurrent_kernels(record.working_kernels, record.activities),
+        lambda record: count_concurrent_kernels(record.working_kernels, record.activities),
     ),
     "held_up": (
         "<n kernel|kernels> of the current stream that <n waits|wait> for another stream",
-        lambda record: waiting_kernels(record.working_kernels, record.activities, record.stream_id),
+        lambda record: count_waiting_kernels(record.working_kernels, record.activities, record.stream_id),
     ),
     "working_graph_launches": (
         "graph <n launch|launches> on which the result depends",
@@ -179,18 +179,18 @@ COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
     ),
     "memsets": ("memory <n set|sets>", lambda record: len(record.of_kind("MEMSET"))),
     "copies": ("<n copy|copies>", lambda record: len(record.copies()) + record.copied_by_kernels),
-    "copied_bytes": ("<n byte|bytes> copied", _copied_bytes()),
+    "copied_bytes": ("<n byte|bytes> copied", _count_copied_bytes()),
     "to_device_copies": ("<n copy|copies> to the device", lambda record: len(record.copies("HtoD"))),
-    "to_device_bytes": ("<n byte|bytes> copied to the device", _copied_bytes("HtoD")),
+    "to_device_bytes": ("<n byte|bytes> copied to the device", _count_copied_bytes("HtoD")),
     "to_host_copies": ("<n copy|copies> to the host", lambda record: len(record.copies("DtoH"))),
-    "to_host_bytes": ("<n byte|bytes> copied to the host", _copied_bytes("DtoH")),
+    "to_host_bytes": ("<n byte|bytes> copied to the host", _count_copied_bytes("DtoH")),
     "pageable_copies": (
         "<n copy|copies> of pageable memory",
         lambda record: len([a for a in record.copies("HtoD", "DtoH") if a.pinned is False]),
     ),
     "bus_bytes": (
         "<n byte|bytes> between host and device",
-        lambda record: record.kernel_bus_bytes + _copied_bytes("HtoD", "DtoH")(record),
+        lambda record: record.kernel_bus_bytes + _count_copied_bytes("HtoD", "DtoH")(record),
     ),
     "waits": ("<n wait|waits> of the host for the device", lambda record: record.waits + record.polls),
     "device_waits": (
@@ -228,12 +228,12 @@ COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
 }
 
 
-def counted(record: ProgramRecord) -> dict[str, int]:
+def read_counts(record: ProgramRecord) -> dict[str, int]:
     """Return the value of each counter for a recorded program call, with the counter's name as the key."""
     return {name: int(read_count(record)) for name, (_, read_count) in COUNTS.items()}
 
 
-def scored(
+def make_score(
     item: Budget, yours: dict[str, int], reference: dict[str, int], naive: dict[str, int] | None
 ) -> Score:
     """Return the score for one budget, computed from the counts of the answer, the reference and the naive

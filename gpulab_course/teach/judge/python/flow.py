@@ -27,23 +27,23 @@ class Flow:
         return [a for a in activities if a.kind == "CONCURRENT_KERNEL" and a.correlation_id in self.numbers]
 
 
-def flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
+def find_flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
     """Return the operations on which the final contents of the memory regions `results` depend."""
     regions = list(results)
     work_numbers = set[int]()
     launches = 0
     for act in reversed(acts):
         if isinstance(act, Work):
-            regions = _inputs_of(act, regions, work_numbers)
+            regions = _find_inputs(act, regions, work_numbers)
         elif isinstance(act, GraphLaunch):
             earlier_count = len(work_numbers)
             for node in reversed(act.nodes):
-                regions = _inputs_of(node, regions, work_numbers)
+                regions = _find_inputs(node, regions, work_numbers)
             launches += len(work_numbers) > earlier_count
     return Flow(frozenset(work_numbers), launches)
 
 
-def _inputs_of(work: Work, regions: list[Region], work_numbers: set[int]) -> list[Region]:
+def _find_inputs(work: Work, regions: list[Region], work_numbers: set[int]) -> list[Region]:
     """Return the memory whose contents matter before an operation if `regions` matter after it.
 
     If the operation writes to `regions`, its number is added to `numbers`.
@@ -65,12 +65,12 @@ def _inputs_of(work: Work, regions: list[Region], work_numbers: set[int]) -> lis
     ]
 
 
-def concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[Activity]) -> int:
+def count_concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[Activity]) -> int:
     """Return how many kernels can run at the same time as a kernel in another stream.
 
     The parameter `activities` contains all operations in the order in which they were issued.
     """
-    bits, ancestors = _ancestor_masks(activities)
+    bits, ancestors = _compute_ancestor_masks(activities)
     return sum(
         any(
             a.stream_id != b.stream_id
@@ -82,14 +82,14 @@ def concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[Activit
     )
 
 
-def waiting_kernels(kernels: Sequence[Activity], activities: Sequence[Activity], stream_id: int) -> int:
+def count_waiting_kernels(kernels: Sequence[Activity], activities: Sequence[Activity], stream_id: int) -> int:
     """Return the number of kernels in one stream that must wait for a kernel in another stream."""
-    bits, ancestors = _ancestor_masks(activities)
+    bits, ancestors = _compute_ancestor_masks(activities)
     other_kernels = sum(bits[a.correlation_id] for a in kernels if a.stream_id != stream_id)
     return sum(a.stream_id == stream_id and ancestors[a.correlation_id] & other_kernels > 0 for a in kernels)
 
 
-def _ancestor_masks(activities: Sequence[Activity]) -> tuple[dict[int, int], dict[int, int]]:
+def _compute_ancestor_masks(activities: Sequence[Activity]) -> tuple[dict[int, int], dict[int, int]]:
     """Return a bit for each operation, and a mask with the bits of all operations that it waits for."""
     bits: dict[int, int] = {}
     ancestors: dict[int, int] = {}

@@ -35,7 +35,7 @@ def must_return(shown: str, result: Any) -> None:
         raise NotYet(f"{shown} returns nothing; replace the TODO and end with a return.")
 
 
-def parts_of(value: Any) -> list[Any] | None:
+def list_parts(value: Any) -> list[Any] | None:
     """Return the elements of a tuple, a list or a one-dimensional array, and None for any other value."""
     if isinstance(value, np.ndarray):
         return list(value) if value.ndim == 1 else None

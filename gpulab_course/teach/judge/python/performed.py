@@ -12,8 +12,8 @@ import numpy as np
 from gpulab import session
 from gpulab.processes.values import DeviceContents
 from gpulab_course.teach.judge.python.bench import Bench
-from gpulab_course.teach.judge.python.counts import counted
-from gpulab_course.teach.judge.python.flow import flow
+from gpulab_course.teach.judge.python.counts import read_counts
+from gpulab_course.teach.judge.python.flow import find_flow
 from gpulab_course.teach.judge.python.functions import call_here
 
 # Where nothing waits for another: as it comes; the same, and every use of memory is looked at; another order
@@ -72,7 +72,7 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
         ]
         with cp.cuda.Stream(non_blocking=True) as current:
             inputs = [
-                argument if source_array is None else _garbage_like(cp, source_array)
+                argument if source_array is None else _make_garbage_like(cp, source_array)
                 for argument, source_array in zip(task.arguments, source_arrays, strict=True)
             ]
             cp.cuda.Device().synchronize()
@@ -96,9 +96,9 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
                 result = task.calls(bench, call, *inputs)
                 result_parts = result if isinstance(result, tuple | list) else (result,)
                 if bench.record is not None:
-                    bench.record.flow = flow(bench.acts, bench.regions(result_parts))
+                    bench.record.flow = find_flow(bench.acts, bench.regions(result_parts))
                 is_written = [isinstance(a, cp.ndarray) and bench.writes_to(a) for a in inputs]
-                result = _on_host(bench, result)
+                result = _copy_to_host(bench, result)
             cp.cuda.Device().synchronize()
             changed_indices = []
             for argument_index, (argument, original_argument) in enumerate(
@@ -112,11 +112,11 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
                 ):
                     changed_indices.append(argument_index)
         messages = [hazard.message for hazard in (hazards or ())[:_MOST_HAZARDS]]
-        program_counts = bench.record and counted(bench.record)
+        program_counts = bench.record and read_counts(bench.record)
         return {"result": result, "counts": program_counts, "hazards": messages, "changed": changed_indices}
 
 
-def _garbage_like(cp: Any, source_array: Any) -> Any:
+def _make_garbage_like(cp: Any, source_array: Any) -> Any:
     """Return a new array of the same shape and dtype, filled with NaN or 1."""
     array = cp.empty_like(source_array)
     array.fill(cp.nan if array.dtype.kind == "f" else 1)
@@ -127,10 +127,10 @@ def _has_changed(cp: Any, array: Any, original: Any) -> bool:
     return bool(cp.asnumpy(array).tobytes() != original.tobytes())
 
 
-def _on_host(bench: Bench, result: Any) -> Any:
+def _copy_to_host(bench: Bench, result: Any) -> Any:
     """Copy the arrays of a result to the host; copies of device arrays are wrapped in `DeviceContents`."""
     if isinstance(result, tuple | list):
-        host_parts = [_on_host(bench, result_part) for result_part in result]
+        host_parts = [_copy_to_host(bench, result_part) for result_part in result]
         return host_parts if isinstance(result, list) else tuple(host_parts)
     if isinstance(result, bench.cp.ndarray):
         return DeviceContents(bench.read(result))

@@ -20,7 +20,7 @@ from gpulab_course.teach.judge.draw import Draw
 from gpulab_course.teach.judge.exercise import Budget, NotYet, ProgramCase, ProgramExercise, Stage
 from gpulab_course.teach.judge.past import Past
 from gpulab_course.teach.judge.python.answer import Answer
-from gpulab_course.teach.judge.python.counts import CHECKED_COUNTS, COUNTS, scored
+from gpulab_course.teach.judge.python.counts import CHECKED_COUNTS, COUNTS, make_score
 from gpulab_course.teach.judge.python.performed import RunMode, Task, perform
 from gpulab_course.teach.judge.python.results import compare
 from gpulab_course.teach.judge.verdict import StageResult, Verdict
@@ -92,7 +92,7 @@ def _judge_stages(
             message = f"the results are right in {len(ORDERS)} other orders that its streams allow."
             results += (StageResult("orders", "passed", message),)
     except NotYet as reason:
-        message = advised(exercise, str(reason))
+        message = add_advice(exercise, str(reason))
         failed_stage, *later_stages = names[len(results) :]
         skipped_stages = (StageResult(name, "not reached") for name in later_stages)
         return Verdict(
@@ -102,7 +102,7 @@ def _judge_stages(
         return Verdict(name, True, exercise.praise, results)
     begin_step()
     with reference_process() as load_reference:
-        scores, message = trial.scores_and_message(load_reference, answer_costs, checked_costs)
+        scores, message = trial.score_budgets(load_reference, answer_costs, checked_costs)
     if message:
         return Verdict(name, False, message, (*results, StageResult("counts", "failed", message)), scores)
     summary = "; ".join(score.figure for score in scores) + "."
@@ -123,7 +123,7 @@ class _Trial:
         sizes = exercise.sizes
         self.sizes: Sequence[Any] = sizes(np.random.default_rng(seed)) if callable(sizes) else sizes
 
-    def _case(self, size_index: int, mode: RunMode) -> ProgramCase:
+    def _make_case(self, size_index: int, mode: RunMode) -> ProgramCase:
         """Return a call with new data in each mode, so that a result stored from an earlier call is wrong."""
         return self.exercise.case(
             Draw([self._seed, size_index, _RUN_MODES.index(mode)]), self.sizes[size_index]
@@ -131,7 +131,7 @@ class _Trial:
 
     def run(self, program: Answer, size_index: int, mode: RunMode = "as given") -> Counts:
         """Run a program on the test case of one size, with the order of streams that `mode` selects."""
-        return self._run(program, self._case(size_index, mode), mode)
+        return self._run(program, self._make_case(size_index, mode), mode)
 
     def run_failed_call(self, program: Answer) -> None:
         """Repeat the call on which the last answer failed, if there is one."""
@@ -152,7 +152,7 @@ class _Trial:
         self.failed = None
         return program_counts
 
-    def scores_and_message(
+    def score_budgets(
         self,
         load_reference: Callable[[Any], Answer],
         answer_costs: dict[int, Counts],
@@ -161,8 +161,8 @@ class _Trial:
         """Return the scores at the last size, and a message if the program exceeds a budget at any size."""
         exercise = self.exercise
         last_index = len(self.sizes) - 1
-        reference = self._costs(load_reference, exercise.reference)
-        naive = None if exercise.naive is None else self._costs(load_reference, exercise.naive)
+        reference = self._make_cost_counter(load_reference, exercise.reference)
+        naive = None if exercise.naive is None else self._make_cost_counter(load_reference, exercise.naive)
 
         def score(counter_budget: Budget, size_index: int) -> Score:
             is_checked = counter_budget.counter in CHECKED_COUNTS
@@ -171,7 +171,9 @@ class _Trial:
             naive_counts = (
                 naive(counted_size, is_checked) if naive is not None and size_index == last_index else None
             )
-            return scored(counter_budget, answer_counts, reference(counted_size, is_checked), naive_counts)
+            return make_score(
+                counter_budget, answer_counts, reference(counted_size, is_checked), naive_counts
+            )
 
         scores = tuple(score(counter_budget, last_index) for counter_budget in exercise.budgets)
         for size_index in reversed(range(last_index + 1)):
@@ -179,26 +181,28 @@ class _Trial:
                 if counter_budget.large and size_index <= last_index - _LARGE_SIZES:
                     continue
                 size_score = last_score if size_index == last_index else score(counter_budget, size_index)
-                if not budget.passes(counter_budget, size_score):
-                    label = _call_label(exercise, self._case(size_index, "as given"))
-                    return scores, f"{label}: {budget.complaint(counter_budget, size_score)}"
+                if not budget.is_within_budget(counter_budget, size_score):
+                    label = _call_label(exercise, self._make_case(size_index, "as given"))
+                    return scores, f"{label}: {budget.make_complaint(counter_budget, size_score)}"
         return scores, ""
 
-    def _costs(self, load_reference: Callable[[Any], Answer], program: Any) -> Callable[[int, bool], Counts]:
+    def _make_cost_counter(
+        self, load_reference: Callable[[Any], Answer], program: Any
+    ) -> Callable[[int, bool], Counts]:
         """Return a function that runs a program of the course at a size and caches its counts."""
         cache: dict[tuple[int, bool], Counts] = {}
 
-        def costs(size_index: int, is_checked: bool) -> Counts:
+        def count_costs(size_index: int, is_checked: bool) -> Counts:
             if (size_index, is_checked) not in cache:
                 mode: RunMode = "checked" if is_checked else "as given"
-                case = self._case(size_index, mode)
+                case = self._make_case(size_index, mode)
                 cache[size_index, is_checked] = run(self.exercise, load_reference(program), case, mode) or {}
             return cache[size_index, is_checked]
 
-        return costs
+        return count_costs
 
 
-def advised(exercise: ProgramExercise, message: str) -> str:
+def add_advice(exercise: ProgramExercise, message: str) -> str:
     """Return a message, followed by the exercise's first piece of advice that matches it."""
     advice_text = next((advice for phrase, advice in exercise.advice if phrase in message), "")
     if not advice_text:
@@ -226,7 +230,7 @@ def run(
     label = _call_label(exercise, case)
     data = case.arguments, case.on_device, case.unchanged
     task = Task(exercise.name, label, exercise.calls, *data, mode, exercise.returns)
-    facts = _checked_facts(program.ask(perform, task, shown=label), len(case.arguments))
+    facts = _check_facts(program.ask(perform, task, shown=label), len(case.arguments))
     if facts["hazards"]:
         raise NotYet(f"{label}: {facts['hazards'][0]}")
     try:
@@ -246,7 +250,7 @@ def run(
     return program_counts
 
 
-def _checked_facts(facts: Any, argument_count: int) -> dict[str, Any]:
+def _check_facts(facts: Any, argument_count: int) -> dict[str, Any]:
     """Check the dict that `perform` returned, because an answer may have replaced `perform`."""
     if isinstance(facts, dict) and facts.keys() == {"result", "counts", "hazards", "changed"}:
         program_counts = facts["counts"]
@@ -267,8 +271,8 @@ def _checked_facts(facts: Any, argument_count: int) -> dict[str, Any]:
 
 
 def _call_label(exercise: ProgramExercise, case: ProgramCase) -> str:
-    return case.label or f"{exercise.name}({', '.join(map(_argument_text, case.arguments))})"
+    return case.label or f"{exercise.name}({', '.join(map(_format_argument, case.arguments))})"
 
 
-def _argument_text(argument: Any) -> str:
+def _format_argument(argument: Any) -> str:
     return f"array of {argument.shape}" if isinstance(argument, np.ndarray) else short_repr(argument)

@@ -9,11 +9,16 @@ import numpy as np
 from gpulab.processes.errors import short_repr
 from gpulab.processes.values import DeviceContents, find_type_name
 from gpulab.words import count
-from gpulab_course.teach.judge.compare import Near, first_wrong, values_of, wrong_elements
+from gpulab_course.teach.judge.compare import (
+    Near,
+    describe_first_wrong,
+    find_wrong_elements,
+    get_expected_values,
+)
 from gpulab_course.teach.judge.exercise import NotYet, ProgramCase
 
 
-class _WrongValues(NotYet):
+class _WrongValuesError(NotYet):
     """Error for a result with the right type, shape and place, but with wrong values."""
 
 
@@ -28,7 +33,7 @@ def compare(label: str, result: Any, case: ProgramCase) -> None:
     """
     try:
         _compare_result(label, result, case.wanted, case.place)
-    except _WrongValues as reason:
+    except _WrongValuesError as reason:
         advice = next(
             (sentence for mistaken_result, sentence in case.mistakes if _is_equal(result, mistaken_result)),
             "",
@@ -58,13 +63,13 @@ def _compare_value(label: str, name: str, result: Any, expected: Any, place: str
     if not isinstance(result, DeviceContents | np.ndarray | np.generic | int | float):
         raise NotYet(f"{label} returns {find_type_name(result)}, but {name} should be an array or a number.")
     if place == "device" and not isinstance(result, DeviceContents):
-        raise NotYet(f"{label}: {name} should stay on the device, but it is {_host_type_text(result)}.")
+        raise NotYet(f"{label}: {name} should stay on the device, but it is {_describe_host_type(result)}.")
     if place == "host" and not isinstance(result, np.ndarray):
         place_text = "is still on the device" if isinstance(result, DeviceContents) else "is a number"
         raise NotYet(f"{label}: {name} should be a NumPy array, but it {place_text}.")
     expected = expected if isinstance(expected, Near) else np.asarray(expected)
     array = result.values if isinstance(result, DeviceContents) else np.asarray(result)
-    expected_values = values_of(expected)
+    expected_values = get_expected_values(expected)
     if array.dtype.kind not in "biuf":
         raise NotYet(f"{label}: {name} is {short_repr(result)}, but it should contain numbers.")
     if array.shape != expected_values.shape:
@@ -75,11 +80,11 @@ def _compare_value(label: str, name: str, result: Any, expected: Any, place: str
         raise NotYet(f"{label}: {name} is {array.dtype}, but it should be {expected_values.dtype}.")
     # A number of Python may be rounded to the float that is wanted, and never cut to a whole number.
     with np.errstate(over="ignore"):
-        is_wrong = wrong_elements(
+        is_wrong = find_wrong_elements(
             array.astype(expected_values.dtype) if expected_values.dtype.kind == "f" else array, expected
         )
     if is_wrong.any():
-        raise _WrongValues(f"{label}: {first_wrong(name, array, expected_values, is_wrong)}.")
+        raise _WrongValuesError(f"{label}: {describe_first_wrong(name, array, expected_values, is_wrong)}.")
 
 
 def _is_equal(result: Any, expected: Any) -> bool:
@@ -90,5 +95,5 @@ def _is_equal(result: Any, expected: Any) -> bool:
     return True
 
 
-def _host_type_text(result: Any) -> str:
+def _describe_host_type(result: Any) -> str:
     return "a NumPy array" if isinstance(result, np.ndarray) else "a number of the host"

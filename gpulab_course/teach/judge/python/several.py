@@ -15,7 +15,7 @@ RUN_MODES: tuple[Any, ...] = ("as given", "checked", ("last first", 0), ("random
 _MOST_HAZARDS = 1
 
 
-class Gpus:
+class GpuMachine:
     """A virtual machine with several GPUs. GPUs with a link can access each other's memory.
 
     Attributes
@@ -103,14 +103,14 @@ class Gpus:
 
 
 @contextmanager
-def gpus(count: int, links: str = "nvswitch") -> Iterator[Gpus]:
+def open_gpu_machine(count: int, links: str = "nvswitch") -> Iterator[GpuMachine]:
     """Create a virtual machine with `count` H200 GPUs for the duration of a `with` block."""
     with session.use_bench_device(session.find_table_info("H200"), count, links) as backend:
-        yield Gpus(backend, count)
+        yield GpuMachine(backend, count)
 
 
 @contextmanager
-def tried(machine: Gpus, mode: Any) -> Iterator[list[str]]:
+def run_in_order(machine: GpuMachine, mode: Any) -> Iterator[list[str]]:
     """Run the work of the streams in a `with` block in the order that `mode` selects from `RUN_MODES`.
 
     After the block, the yielded list contains messages about streams that did not wait for each other.
