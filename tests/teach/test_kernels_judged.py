@@ -664,3 +664,14 @@ def test_costs_are_counted_once_in_the_launch_of_the_score_two_drawn_and_the_lar
             len(costs.get_counted_launches(trial(Place(), exercise, large=[(flat, counters())])))
             == 3 + changes
         )
+
+
+def test_orders_are_tried_with_several_blocks() -> None:
+    cases = trial().order_cases()
+    grids = [prod(case.launch_grid) for case in cases]
+    every = sorted(prod(c.launch_grid) for c in trial().small_cases if prod(c.launch_grid) > 1)
+    assert grids == [every[len(every) // 2], every[-1]]
+    crowded = trial(exercise=replace(EXERCISE, crowded=True)).order_cases()
+    assert [case.size for case in crowded][2:] == [20_000]
+    alone = trial(exercise=replace(EXERCISE, sizes=lambda rng, n: (1,)))
+    assert alone.order_cases() == []

@@ -89,6 +89,14 @@ class TestFolding:
         assert self.folded("aaaaaaaa") == ["8 × a"], "the shortest pattern"
         assert self.folded("aabaab") == ["2 × 3 nodes"], "the one that covers most"
 
+    def test_patterns_are_twelve_nodes_long_at_most(self) -> None:
+        assert self.folded("abcdefghijkl" * 2) == ["2 × 12 nodes"]
+        assert self.folded("abcdefghijklm" * 2) == [*"abcdefghijklm" * 2]
+
+    def test_different_shapes_are_not_the_same(self) -> None:
+        record = graph(*(kernel(n, grid=1 + n) for n in range(30)))
+        assert len(fold_groups(record)[0]) == 30
+
     def test_nodes_that_stay_alone(self) -> None:
         assert self.folded("aaaaaaaaa", frozenset({4})) == ["4 × a", "a", "4 × a"]
         edges = [(0, n) for n in range(1, 8)]
