@@ -14,7 +14,6 @@ import pytest
 from tests.virtual import test_generated
 from tests.virtual.test_generated import (  # noqa: F401  (collects these tests here too)
     test_axes_of_a_reduction,
-    test_booleans,
     test_complex_arithmetic,
     test_empty_reductions,
     test_every_element_type,
