@@ -16,7 +16,7 @@ from nbconvert.exporters import HTMLExporter
 
 
 class DescribedHTMLExporter(HTMLExporter):
-    """An exporter to HTML, in which the descriptions of pictures become their alternative texts."""
+    """An exporter to HTML that writes the descriptions of pictures as their alternative texts."""
 
     export_from_notebook = "HTML with Descriptions of Pictures"
 

@@ -16,10 +16,10 @@ class _PicklableError:
     """Base class of errors that are pickled with their message and attributes, not by their constructor."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt_error, (type(self), self.args, self.__dict__)  # type: ignore[attr-defined]
+        return _rebuild_error, (type(self), self.args, self.__dict__)  # type: ignore[attr-defined]
 
 
-def _rebuilt_error(
+def _rebuild_error(
     error_class: type[Exception], args: tuple[Any, ...], attributes: dict[str, Any]
 ) -> Exception:
     error = error_class.__new__(error_class, *args)

@@ -77,7 +77,7 @@ def fragments(
     lines = sorted({trace.of(execution).line for execution in trace.executions})
     if line is not None and line not in lines:
         raise ValueError(
-            f"On line {line} of the kernel, this warp executed no matrix instruction and no access to shared "
-            f"memory. The warp executed some on these lines: {', '.join(map(str, lines))}."
+            f"On line {line} of the kernel, this warp neither executed a matrix instruction nor accessed "
+            f"shared memory. Lines on which it did: {', '.join(map(str, lines))}."
         )
     return views.FragmentView(trace, line=line, note=observed.note)

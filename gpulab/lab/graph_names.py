@@ -50,7 +50,7 @@ def make_array_record(name: str, array: Any, is_output: bool = False) -> GraphAr
 def find_named_arrays(
     fn: Callable[..., Any], arrays: tuple[Any, ...], caller: FrameType, ndarray: type
 ) -> tuple[NamedArray, ...]:
-    """Return the arrays that a function receives or uses from outside, with their names in the program.
+    """Return the arrays that a function uses (arguments and global variables), with their names.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def encode(value: Any) -> bytes:
     json_bytes = json.dumps(encoder.convert(value, 0)).encode()
     encoded_value = len(json_bytes).to_bytes(_LENGTH_BYTES, "big") + json_bytes + b"".join(array_parts)
     if len(encoded_value) > MAX_VALUE_BYTES:
-        raise ValueTooLargeError(f"more than {MAX_VALUE_BYTES >> 20} MiB")
+        raise ValueTooLargeError(f"it has more than {MAX_VALUE_BYTES >> 20} MiB")
     return encoded_value
 
 
@@ -84,7 +84,7 @@ class _TreeEncoder:
     def convert(self, value: Any, depth: int) -> Any:
         self._free_parts -= 1
         if self._free_parts < 0 or depth > _MAX_DEPTH:
-            raise ValueTooLargeError("too many parts")
+            raise ValueTooLargeError("it has too many parts")
         value_type = type(value)  # the real type, which `__class__` can hide
         if value is None or value_type is bool:
             return value
@@ -93,7 +93,7 @@ class _TreeEncoder:
         if issubclass(value_type, int):
             integer = int.__add__(value, 0)
             if integer.bit_length() > _MAX_INTEGER_BITS:
-                raise ValueTooLargeError("a number with thousands of digits")
+                raise ValueTooLargeError("it contains a number with thousands of digits")
             return ["int", hex(integer)]
         if issubclass(value_type, float):
             return ["float", float.__float__(value).hex()]
@@ -122,7 +122,7 @@ class _TreeEncoder:
             return ["other", array.dtype.name]
         self._array_bytes += array.nbytes
         if self._array_bytes > MAX_VALUE_BYTES:
-            raise ValueTooLargeError(f"more than {MAX_VALUE_BYTES >> 20} MiB")
+            raise ValueTooLargeError(f"it has more than {MAX_VALUE_BYTES >> 20} MiB")
         buffer = io.BytesIO()
         np.lib.format.write_array(buffer, array, allow_pickle=False)
         self._arrays.append(buffer.getvalue())

@@ -161,7 +161,7 @@ def _read_learner(path: Path, name: Path) -> Learner:
         If it is not a progress file.
     """
     if path.stat().st_size > _MAX_BYTES:
-        raise ValueError(f"more than {_MAX_BYTES >> 20} MiB")
+        raise ValueError(f"the file has more than {_MAX_BYTES >> 20} MiB")
     record = json.loads(path.read_text(encoding="utf-8-sig"))
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT!r}")

@@ -18,7 +18,7 @@ _TEACH_FILES = files("gpulab_course.teach")
 
 
 class Form(anywidget.AnyWidget):
-    """A form in JupyterLab with constant data and a changing state, which receives input as messages.
+    """A form in JupyterLab that receives the learner's input as messages.
 
     Parameters
     ----------

@@ -139,7 +139,7 @@ def _decode_sections(data: bytes) -> Sections:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(sections, dict) or not all(isinstance(values, dict) for values in sections.values()):
-        raise ValueError("not a table of sections")
+        raise ValueError("the progress file has no sections")
     return sections
 
 

@@ -235,4 +235,4 @@ def test_a_file_is_read_up_to_its_limit(
     assert events.index("read") < events.index("and then")
     if module is report:
         assert events[-2].startswith("a.json is left out: ")
-        assert "damaged (more than 16 MiB)" in events[-2]
+        assert "damaged (the file has more than 16 MiB)" in events[-2]

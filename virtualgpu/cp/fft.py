@@ -23,7 +23,7 @@ __all__ = [
 _ONE_KERNEL_ELEMENTS = 4096
 
 
-def _passes(long_passes: float, short_passes: float) -> _Callable[..., float]:
+def _make_pass_count(long_passes: float, short_passes: float) -> _Callable[..., float]:
     """Return a function that computes how many times a transform moves the bytes of its array.
 
     The numbers come from times on an H200: `long_passes` from one transform of 2^23 elements, `short_passes`
@@ -36,19 +36,19 @@ def _passes(long_passes: float, short_passes: float) -> _Callable[..., float]:
     return passes
 
 
-def _two_pass_bytes(*_: _Any, **__: _Any) -> float:
+def _count_two_passes(*_: _Any, **__: _Any) -> float:
     return 3.9  # rows, then columns; CuPy 14.2 on an H200, 4,096 by 4,096
 
 
 # Inverse transforms are divided by their length in a separate pass; CuPy 14.2 on an H200.
-fft = lift_to_device(np.fft.fft, passes=_passes(4.2, 1.4))
-ifft = lift_to_device(np.fft.ifft, passes=_passes(4.9, 2.1))
-rfft = lift_to_device(np.fft.rfft, passes=_passes(5.9, 1.4))
-irfft = lift_to_device(np.fft.irfft, passes=_passes(9.2, 2.1))
-fft2 = lift_to_device(np.fft.fft2, passes=_two_pass_bytes)
-ifft2 = lift_to_device(np.fft.ifft2, passes=_two_pass_bytes)
-fftn = lift_to_device(np.fft.fftn, passes=_two_pass_bytes)
-ifftn = lift_to_device(np.fft.ifftn, passes=_two_pass_bytes)
+fft = lift_to_device(np.fft.fft, passes=_make_pass_count(4.2, 1.4))
+ifft = lift_to_device(np.fft.ifft, passes=_make_pass_count(4.9, 2.1))
+rfft = lift_to_device(np.fft.rfft, passes=_make_pass_count(5.9, 1.4))
+irfft = lift_to_device(np.fft.irfft, passes=_make_pass_count(9.2, 2.1))
+fft2 = lift_to_device(np.fft.fft2, passes=_count_two_passes)
+ifft2 = lift_to_device(np.fft.ifft2, passes=_count_two_passes)
+fftn = lift_to_device(np.fft.fftn, passes=_count_two_passes)
+ifftn = lift_to_device(np.fft.ifftn, passes=_count_two_passes)
 rfft2 = lift_to_device(np.fft.rfft2)
 irfft2 = lift_to_device(np.fft.irfft2)
 rfftn = lift_to_device(np.fft.rfftn)

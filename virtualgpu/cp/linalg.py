@@ -31,7 +31,7 @@ __all__ = [
 LinAlgError = np.linalg.LinAlgError
 
 
-def _minimum_ns(fixed_us: float, column_us: float = 0.0) -> _Callable[..., float]:
+def _make_minimum_ns(fixed_us: float, column_us: float = 0.0) -> _Callable[..., float]:
     """Return a function that computes the minimum time of a factorization with dependent columns.
 
     The numbers come from times of CuPy 14.2 on an H200 with matrices of 64 rows and, if `column_us` is given,
@@ -41,17 +41,17 @@ def _minimum_ns(fixed_us: float, column_us: float = 0.0) -> _Callable[..., float
 
 
 norm = lift_to_device(np.linalg.norm)
-det = lift_to_device(np.linalg.det, least_ns=_minimum_ns(315, 1.26))
-slogdet = lift_to_device(np.linalg.slogdet, least_ns=_minimum_ns(315, 1.26))
+det = lift_to_device(np.linalg.det, least_ns=_make_minimum_ns(315, 1.26))
+slogdet = lift_to_device(np.linalg.slogdet, least_ns=_make_minimum_ns(315, 1.26))
 pinv = lift_to_device(np.linalg.pinv)
-inv = lift_to_device(np.linalg.inv, least_ns=_minimum_ns(72, 2.14))
+inv = lift_to_device(np.linalg.inv, least_ns=_make_minimum_ns(72, 2.14))
 matrix_power = lift_to_device(np.linalg.matrix_power)
-solve = lift_to_device(np.linalg.solve, operand_count=2, least_ns=_minimum_ns(70, 1.89))
+solve = lift_to_device(np.linalg.solve, operand_count=2, least_ns=_make_minimum_ns(70, 1.89))
 lstsq = lift_to_device(np.linalg.lstsq, operand_count=2)
-cholesky = lift_to_device(np.linalg.cholesky, least_ns=_minimum_ns(84))
-qr = lift_to_device(np.linalg.qr, least_ns=_minimum_ns(282))
-svd = lift_to_device(np.linalg.svd, least_ns=_minimum_ns(2514))
-eigh = lift_to_device(np.linalg.eigh, least_ns=_minimum_ns(773))
+cholesky = lift_to_device(np.linalg.cholesky, least_ns=_make_minimum_ns(84))
+qr = lift_to_device(np.linalg.qr, least_ns=_make_minimum_ns(282))
+svd = lift_to_device(np.linalg.svd, least_ns=_make_minimum_ns(2514))
+eigh = lift_to_device(np.linalg.eigh, least_ns=_make_minimum_ns(773))
 eigvalsh = lift_to_device(np.linalg.eigvalsh)
 matrix_rank = lift_to_device(np.linalg.matrix_rank)
 eig = lift_to_device(np.linalg.eig)

@@ -34,17 +34,17 @@ _NO_STATE_REMEDY = (
 )
 
 
-def _shape_of(size: Any) -> tuple[int, ...]:
+def _parse_size(size: Any) -> tuple[int, ...]:
     if size is None:
         return ()
     return (int(size),) if np.ndim(size) == 0 else tuple(int(n) for n in size)
 
 
-def _host_parameter(value: Any) -> Any:
+def _convert_parameter(value: Any) -> Any:
     return value._host if isinstance(value, ndarray) else value
 
 
-def _check_capture() -> None:
+def _check_no_capture() -> None:
     """Raise CuPy's error if a stream captures a graph, because the graph would repeat the same numbers."""
     if is_capturing():
         raise NotImplementedError(
@@ -53,13 +53,13 @@ def _check_capture() -> None:
         )
 
 
-def _device_array(host: Any, dtype: Any, name: str) -> ndarray:
-    _check_capture()
+def _make_device_array(host: Any, dtype: Any, name: str) -> ndarray:
+    _check_no_capture()
     host_values = np.asarray(host, dtype=check_dtype(dtype))
     return ndarray._from_library_kernel(f"curand_{name}", host_values, lambda: host_values)
 
 
-def _float_dtype(dtype: Any) -> np.dtype[Any]:
+def _check_float_dtype(dtype: Any) -> np.dtype[Any]:
     float_dtype: np.dtype[Any] = np.dtype(dtype)
     if float_dtype.char not in "fd":
         raise TypeError("cupy.random only supports float32 and float64")
@@ -109,17 +109,17 @@ class RandomState:
         self._host = np.random.Generator(np.random.Philox(seed))
 
     def _draw(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
-        values = tuple(_host_parameter(parameter) for parameter in parameters)
-        shape = None if size is None and any(np.ndim(v) for v in values) else _shape_of(size)
+        values = tuple(_convert_parameter(parameter) for parameter in parameters)
+        shape = None if size is None and any(np.ndim(v) for v in values) else _parse_size(size)
         if shape is not None:
             check_free_memory(math.prod(shape) * np.dtype(dtype).itemsize)
-        return _device_array(getattr(self._host, name)(*values, size=shape), dtype, name)
+        return _make_device_array(getattr(self._host, name)(*values, size=shape), dtype, name)
 
     def _draw_float(self, name: str, size: Any, dtype: Any) -> ndarray:
-        float_dtype = _float_dtype(dtype)
-        shape = _shape_of(size)
+        float_dtype = _check_float_dtype(dtype)
+        shape = _parse_size(size)
         check_free_memory(math.prod(shape) * float_dtype.itemsize)
-        return _device_array(getattr(self._host, name)(size=shape, dtype=float_dtype), float_dtype, name)
+        return _make_device_array(getattr(self._host, name)(size=shape, dtype=float_dtype), float_dtype, name)
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
         """Draw samples from a normal distribution with mean `loc` and standard deviation `scale`."""
@@ -177,15 +177,15 @@ class RandomState:
         """Return the numbers of ``arange(a)`` in random order, or a copy of an array shuffled along its first
         axis.
         """
-        host = self._host.permutation(_host_parameter(a))
-        return _device_array(host, host.dtype, "permutation")
+        host = self._host.permutation(_convert_parameter(a))
+        return _make_device_array(host, host.dtype, "permutation")
 
     def shuffle(self, a: ndarray) -> None:
         """Shuffle an array along its first axis, in place."""
         if not isinstance(a, ndarray):
             raise TypeError("The array must be cupy.ndarray")
         check_device(a)
-        _check_capture()
+        _check_no_capture()
         name = "curand_shuffle"
         moved_bytes = 2 * a.nbytes
         device = _machine.current().current_device
@@ -193,8 +193,10 @@ class RandomState:
 
     def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> ndarray:
         """Return a random sample of ``arange(a)`` or of a one-dimensional array."""
-        host = np.asarray(self._host.choice(_host_parameter(a), _shape_of(size), replace, _host_parameter(p)))
-        return _device_array(host, host.dtype, "choice")
+        host = np.asarray(
+            self._host.choice(_convert_parameter(a), _parse_size(size), replace, _convert_parameter(p))
+        )
+        return _make_device_array(host, host.dtype, "choice")
 
     def random_sample(self, size: Any = None, dtype: Any = float) -> ndarray:
         """Draw samples from the uniform distribution over ``[0, 1)``."""
@@ -218,9 +220,9 @@ class RandomState:
             low, high = 0, low
         integer_dtype: Any = np.dtype(dtype)
         host = self._host.integers(
-            _host_parameter(low), _host_parameter(high), _shape_of(size), dtype=integer_dtype
+            _convert_parameter(low), _convert_parameter(high), _parse_size(size), dtype=integer_dtype
         )
-        return _device_array(host, integer_dtype, "randint")
+        return _make_device_array(host, integer_dtype, "randint")
 
 
 def default_rng(seed: Any = None) -> Generator:
@@ -254,7 +256,7 @@ def reset_states() -> None:
     _machine.current().random_states.clear()
 
 
-def _function_of(name: str) -> Callable[..., Any]:
+def _make_function(name: str) -> Callable[..., Any]:
     """Return a function that calls a method of the current device's `RandomState`."""
     method = getattr(RandomState, name)
 
@@ -269,25 +271,25 @@ def _function_of(name: str) -> Callable[..., Any]:
     return draw
 
 
-seed = _function_of("seed")
-rand = _function_of("rand")
-randn = _function_of("randn")
-randint = _function_of("randint")
-random = random_sample = ranf = sample = _function_of("random")
-uniform = _function_of("uniform")
-normal = _function_of("normal")
-standard_normal = _function_of("standard_normal")
-exponential = _function_of("exponential")
-poisson = _function_of("poisson")
-binomial = _function_of("binomial")
-lognormal = _function_of("lognormal")
-laplace = _function_of("laplace")
-gamma = _function_of("gamma")
-beta = _function_of("beta")
-geometric = _function_of("geometric")
-permutation = _function_of("permutation")
-shuffle = _function_of("shuffle")
-choice = _function_of("choice")
+seed = _make_function("seed")
+rand = _make_function("rand")
+randn = _make_function("randn")
+randint = _make_function("randint")
+random = random_sample = ranf = sample = _make_function("random")
+uniform = _make_function("uniform")
+normal = _make_function("normal")
+standard_normal = _make_function("standard_normal")
+exponential = _make_function("exponential")
+poisson = _make_function("poisson")
+binomial = _make_function("binomial")
+lognormal = _make_function("lognormal")
+laplace = _make_function("laplace")
+gamma = _make_function("gamma")
+beta = _make_function("beta")
+geometric = _make_function("geometric")
+permutation = _make_function("permutation")
+shuffle = _make_function("shuffle")
+choice = _make_function("choice")
 
 __all__ = [
     *("BitGenerator", "Generator", "MRG32k3a", "Philox4x3210", "RandomState", "XORWOW"),

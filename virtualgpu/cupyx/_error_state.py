@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from virtualgpu.model import machine as _machine
 
-_DEFAULTS: dict[str, str | None] = {
+_DEFAULT_SETTINGS: dict[str, str | None] = {
     "divide": None,
     "over": None,
     "under": None,
@@ -18,7 +18,7 @@ _DEFAULTS: dict[str, str | None] = {
 
 def geterr() -> dict[str, str | None]:
     """Return the error settings of the calling thread. As in CuPy, only the setting ``linalg`` exists."""
-    return dict(getattr(_machine.current().thread, "error_state", _DEFAULTS))
+    return dict(getattr(_machine.current().thread, "error_state", _DEFAULT_SETTINGS))
 
 
 def seterr(
@@ -40,13 +40,16 @@ def seterr(
     NotImplementedError
         For any other setting, as in CuPy.
     """
-    previous = geterr()
+    previous_settings = geterr()
     if any(setting is not None for setting in (divide, over, under, invalid)):
         raise NotImplementedError("only `linalg` can be set: arithmetic on a GPU does not raise errors")
     if linalg not in (None, "ignore", "raise"):
         raise NotImplementedError(f'linalg must be "ignore" or "raise", not {linalg!r}')
-    _machine.current().thread.error_state = {**previous, "linalg": linalg or previous["linalg"]}
-    return previous
+    _machine.current().thread.error_state = {
+        **previous_settings,
+        "linalg": linalg or previous_settings["linalg"],
+    }
+    return previous_settings
 
 
 @contextmanager

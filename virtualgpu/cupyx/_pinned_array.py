@@ -30,10 +30,12 @@ def empty_like_pinned(
     if subok is not None:
         raise TypeError("subok is not supported yet")
     # An array of the same shape and strides over one element of memory, from which NumPy derives the layout.
-    layout = np.lib.stride_tricks.as_strided(np.empty(1, a.dtype), a.shape, a.strides, writeable=False)
-    template = np.empty_like(layout, dtype, order, False, shape)
-    memory: Any = cp.cuda.alloc_pinned_memory(template.nbytes)
-    return np.ndarray(template.shape, template.dtype, buffer=memory, strides=template.strides)
+    layout_array = np.lib.stride_tricks.as_strided(np.empty(1, a.dtype), a.shape, a.strides, writeable=False)
+    template_array = np.empty_like(layout_array, dtype, order, False, shape)
+    memory: Any = cp.cuda.alloc_pinned_memory(template_array.nbytes)
+    return np.ndarray(
+        template_array.shape, template_array.dtype, buffer=memory, strides=template_array.strides
+    )
 
 
 def zeros_pinned(shape: Any, dtype: Any = float, order: Any = "C") -> np.ndarray[Any, Any]:

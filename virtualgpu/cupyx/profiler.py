@@ -16,7 +16,7 @@ from virtualgpu.model import machine as _machine
 
 __all__ = ["benchmark", "profile", "time_range"]
 
-_NANOSECONDS = 1e-9
+_SECONDS_PER_NS = 1e-9
 
 
 class BenchmarkResult:
@@ -120,18 +120,18 @@ def benchmark(
     for device in devices:
         cp.cuda.Device(device).synchronize()
     clock = _machine.current().clock
-    rows = []
+    time_rows = []
     start_ns = clock.now_ns
     for _ in range(n_repeat):
         start_events = _record_events(devices)
         call_ns = clock.now_ns
         func(*args, **kwargs)
-        cpu_s = (clock.now_ns - call_ns) * _NANOSECONDS
+        cpu_s = (clock.now_ns - call_ns) * _SECONDS_PER_NS
         end_events = _record_events(devices)
         for end_event in end_events:
             end_event.synchronize()
         event_pairs = zip(start_events, end_events, strict=True)
-        rows.append(
+        time_rows.append(
             [
                 cpu_s,
                 *(
@@ -140,9 +140,9 @@ def benchmark(
                 ),
             ]
         )
-        if (clock.now_ns - start_ns) * _NANOSECONDS > max_duration:
+        if (clock.now_ns - start_ns) * _SECONDS_PER_NS > max_duration:
             break
-    return BenchmarkResult(name, np.array(rows, np.float64).T, devices)
+    return BenchmarkResult(name, np.array(time_rows, np.float64).T, devices)
 
 
 def _record_events(devices: tuple[int, ...]) -> list[cp.cuda.Event]:

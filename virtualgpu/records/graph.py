@@ -87,8 +87,8 @@ class GraphNode:
         return tuple(address for parameter in self.parameters for address in parameter.addresses)
 
     def moved(self, moves: Mapping[int, int]) -> GraphNode:
-        """Return the node with the old addresses among its parameters replaced. The dictionary `moves` maps
-        old addresses to new ones.
+        """Return the node with new addresses in its parameters. The dictionary `moves` maps old addresses to
+        new ones.
         """
         parameters = tuple(parameter.moved(moves) for parameter in self.parameters)
         return self if parameters == self.parameters else replace(self, parameters=parameters)

@@ -153,7 +153,7 @@ def make_site(
         acquires=bool(opcode_parts & {"acquire", "acq_rel"}) or opcode.startswith("mbarrier"),
         stores_scalar=access_kind == "store" and memory_ops.vector_width(i) == 1,
         is_swap="cas" in opcode_parts,
-        copies=async_ops.COPYING in opcode_parts,
+        copies=async_ops.ASYNC_COPY_MARK in opcode_parts,
         is_bulk_copy=opcode.startswith("cp.async.bulk"),
         awaits_mbarrier=opcode.startswith(_WAIT_OPCODES),
         low_address=bounds[0],

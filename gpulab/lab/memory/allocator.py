@@ -88,7 +88,9 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
             f"{Path(path).name} has no data of device {device}. It has data of these devices: {device_list}."
         )
     if not traces_of_devices:
-        raise GpulabError(f"{Path(path).name} contains no data of a device, because no memory was allocated.")
+        raise GpulabError(
+            f"{Path(path).name} contains no data, because the program allocated no memory on a device."
+        )
     traces = traces_of_devices.values() if device is None else [traces_of_devices[device]]
     return AllocatorReport(max(traces, key=lambda trace: (len(trace.events), trace.first.total_bytes)))
 

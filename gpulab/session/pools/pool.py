@@ -49,7 +49,7 @@ def find_provenance() -> Provenance:
 def make_block_map(pool: Any) -> tuple[BlockMap, str]:
     """Return the present blocks of a memory pool, and a note about information that is not available.
 
-    The pool of the virtual GPU reports its blocks. CuPy's pool does not, so only the blocks of existing
+    The virtual GPU's pool can list all of its blocks. CuPy's pool cannot, so only the blocks of existing
     arrays are known.
     """
     cp = current.cp()

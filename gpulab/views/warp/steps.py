@@ -12,7 +12,7 @@ from virtualgpu.records.warp.steps import TraceSteps, group_equal_rows
 
 
 class WarpSteps(TraceSteps):
-    """The steps of a warp, with texts about their locations, active lanes, memory accesses and stops."""
+    """The steps of a warp, with texts that describe the location, lanes, accesses and stops of each step."""
 
     def __init__(self, trace: WarpTrace) -> None:
         super().__init__(trace)

@@ -37,8 +37,9 @@ COUNTERS: Mapping[str, Callable[[KernelCounters], int]] = {
 class Rung:
     """One version of a kernel in a series of increasingly optimized versions.
 
-    This version lowers the counter ``mends`` (one of `COUNTERS`) from ``before`` to ``after``. A virtual GPU
-    counted both values at the size of the series. For the first version, ``mends`` is empty. ``tuned``
+    The field ``mends`` names the counter (one of `COUNTERS`) that this version improves, from ``before`` to
+    ``after``. A virtual GPU counted both values at the size of the series. For the first version, ``mends``
+    is empty. ``tuned``
     contains values for macros of the source that were the fastest on an H200. A real GPU uses them. A virtual
     GPU uses the defaults in the source, which compile faster.
     """

@@ -130,8 +130,8 @@ def _judge_shape(answer: Answer, n: int, info: DeviceInfo, condition: str) -> No
         )
     if idle_threads >= threads:
         raise NotYet(
-            f"{message}: {idle_threads:,} threads have no element, which is a whole block or more. "
-            "Round up only if there is a remainder."
+            f"{message}: {idle_threads:,} threads have no element, so at least one whole block is "
+            "unnecessary. Round up only if there is a remainder."
         )
 
 

@@ -154,7 +154,7 @@ def run_conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeli
 
 
 def find_early_kernels(record: Timeline) -> list[tuple[int, int]]:
-    """Return the index pairs of a copy to the device and a kernel that started before this copy ended."""
+    """Return pairs of indices: a copy to the device, and a kernel that started before this copy ended."""
     copies = [index for index, a in enumerate(record.activities) if a.copy_kind == "HtoD"]
     kernels = [index for index, a in enumerate(record.activities) if a.kind == "CONCURRENT_KERNEL"]
 

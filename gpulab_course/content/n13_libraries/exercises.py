@@ -429,8 +429,8 @@ def judge_tf32x3(answer: Answer) -> str:
         magnitude = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
         if np.isfinite(result).all() and not _is_sum_of_products(result, products, magnitude):
             raise NotYet(
-                f"{call_text} does not return a sum of results of product: "
-                "all multiplications must be done by the tensor cores."
+                f"{call_text} does not return a sum of matrices that product returned. All multiplications "
+                "must be done by the tensor cores."
             )
         result_error = measure_error_in_u(result, a, b)
         reference_error = measure_error_in_u(three_products(a, b), a, b)

@@ -32,14 +32,18 @@ def as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
     low_offset = sum(min(extent, 0) for extent in axis_extents)
     high_offset = sum(max(extent, 0) for extent in axis_extents) + x.itemsize
     if 0 not in extents:
-        start = x.data.ptr
-        memory = x.data.mem
-        if start + low_offset < memory.ptr or start + high_offset > memory.ptr + memory.size:
+        start_address = x.data.ptr
+        base_memory = x.data.mem
+        if (
+            start_address + low_offset < base_memory.ptr
+            or start_address + high_offset > base_memory.ptr + base_memory.size
+        ):
             raise ValueError(
                 f"A view with the shape {extents} and the strides {byte_strides} would extend from byte "
-                f"{start + low_offset - memory.ptr:,} to {start + high_offset - memory.ptr:,} of an "
-                f"allocation that has {memory.size:,} bytes. Use the strides of x (x.strides), and a shape "
-                "that ends within x."
+                f"{start_address + low_offset - base_memory.ptr:,} to "
+                f"{start_address + high_offset - base_memory.ptr:,} of an allocation that has "
+                f"{base_memory.size:,} bytes. Use the strides of x (x.strides), and a shape that ends "
+                "within x."
             )
     return x._make_view(np.lib.stride_tricks.as_strided(x._host, extents, byte_strides))
 
@@ -68,10 +72,10 @@ def sliding_window_view(
         raise NotImplementedError("Writeable views are not supported.")
     source_array = array(x, copy=False, subok=subok)
     # NumPy checks the arguments and computes shape and strides, on an array without memory.
-    flat = np.lib.stride_tricks.as_strided(
+    host_view = np.lib.stride_tricks.as_strided(
         np.empty(0, source_array.dtype), source_array.shape, source_array.strides
     )
-    windows = np.lib.stride_tricks.sliding_window_view(flat, window_shape, axis)
+    windows = np.lib.stride_tricks.sliding_window_view(host_view, window_shape, axis)
     return as_strided(source_array, windows.shape, windows.strides)
 
 

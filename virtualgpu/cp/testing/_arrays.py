@@ -11,11 +11,11 @@ import numpy.typing as npt
 from virtualgpu.cp._core.array import ndarray
 
 
-def _module(xp: Any) -> Any:
+def _select_module(xp: Any) -> Any:
     return ndarray._module if xp is None else xp
 
 
-def _integers_as(integers: npt.NDArray[Any], dtype: Any, shape: Any) -> npt.NDArray[Any]:
+def _convert_integers(integers: npt.NDArray[Any], dtype: Any, shape: Any) -> npt.NDArray[Any]:
     """Convert integers to a dtype: even numbers become True, complex numbers have two equal parts."""
     target_dtype = np.dtype(dtype)
     if target_dtype.kind == "b":
@@ -25,18 +25,20 @@ def _integers_as(integers: npt.NDArray[Any], dtype: Any, shape: Any) -> npt.NDAr
     return integers.astype(target_dtype).reshape(shape)
 
 
-def _element_count(shape: Any) -> int:
+def _count_elements(shape: Any) -> int:
     return math.prod(shape) if isinstance(shape, (tuple, list)) else int(shape)
 
 
 def shaped_arange(shape: Any, xp: Any = None, dtype: Any = np.float32, order: str = "C") -> Any:
     """Return an array with the numbers 1, 2, 3 and so on. For bool arrays, False and True alternate."""
-    return _module(xp).array(_integers_as(np.arange(1, _element_count(shape) + 1), dtype, shape), order=order)
+    return _select_module(xp).array(
+        _convert_integers(np.arange(1, _count_elements(shape) + 1), dtype, shape), order=order
+    )
 
 
 def shaped_reverse_arange(shape: Any, xp: Any = None, dtype: Any = np.float32) -> Any:
     """Return an array with the numbers n, n - 1, ..., 1, where n is its number of elements."""
-    return _module(xp).array(_integers_as(np.arange(_element_count(shape), 0, -1), dtype, shape))
+    return _select_module(xp).array(_convert_integers(np.arange(_count_elements(shape), 0, -1), dtype, shape))
 
 
 def shaped_random(
@@ -60,7 +62,7 @@ def shaped_random(
         if target_dtype.kind == "c":
             values = values + 1j * generator.random_sample(shape)
         values = values * scale
-    return _module(xp).asarray(values, dtype=target_dtype, order=order)
+    return _select_module(xp).asarray(values, dtype=target_dtype, order=order)
 
 
 def shaped_linspace(start: float, stop: float, shape: Any, xp: Any = None, dtype: Any = np.float32) -> Any:
@@ -70,8 +72,8 @@ def shaped_linspace(start: float, stop: float, shape: Any, xp: Any = None, dtype
         start = max(start, 0)
     if target_dtype.kind == "b":
         stop = min(stop, 1)
-    return _module(xp).array(
-        np.linspace(start, stop, _element_count(shape)).astype(target_dtype).reshape(shape)
+    return _select_module(xp).array(
+        np.linspace(start, stop, _count_elements(shape)).astype(target_dtype).reshape(shape)
     )
 
 
@@ -85,7 +87,7 @@ def generate_matrix(shape: Any, xp: Any = None, dtype: Any = np.float32, *, sing
     singular_values : array_like
         Non-negative real values, as many as the smaller of the last two axes; further axes select the matrix.
     """
-    module = _module(xp)
+    module = _select_module(xp)
     target_dtype = np.dtype(dtype)
     if len(shape) < 2:
         raise ValueError(f"a matrix needs at least two axes, but the shape is {shape}")

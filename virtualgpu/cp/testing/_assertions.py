@@ -11,7 +11,7 @@ from unittest import mock
 from virtualgpu.cp._routines.creation import asnumpy
 
 
-def _device_assertion(name: str, operand_count: int = 2) -> Callable[..., None]:
+def _make_device_assertion(name: str, operand_count: int = 2) -> Callable[..., None]:
     def check(*args: Any, **kwargs: Any) -> None:
         import numpy.testing  # imported late, since its import takes as long as NumPy's
 
@@ -23,12 +23,12 @@ def _device_assertion(name: str, operand_count: int = 2) -> Callable[..., None]:
     return check
 
 
-assert_allclose = _device_assertion("assert_allclose")
-assert_array_almost_equal = _device_assertion("assert_array_almost_equal")
-assert_array_almost_equal_nulp = _device_assertion("assert_array_almost_equal_nulp")
-assert_array_less = _device_assertion("assert_array_less")
-assert_array_max_ulp = _device_assertion("assert_array_max_ulp")
-_equal = _device_assertion("assert_array_equal")
+assert_allclose = _make_device_assertion("assert_allclose")
+assert_array_almost_equal = _make_device_assertion("assert_array_almost_equal")
+assert_array_almost_equal_nulp = _make_device_assertion("assert_array_almost_equal_nulp")
+assert_array_less = _make_device_assertion("assert_array_less")
+assert_array_max_ulp = _make_device_assertion("assert_array_max_ulp")
+_assert_equal = _make_device_assertion("assert_array_equal")
 
 
 def assert_array_equal(
@@ -41,7 +41,7 @@ def assert_array_equal(
     strides_check: bool = False,
 ) -> None:
     """Check that two arrays are equal. With `strides_check`, the strides must also be equal."""
-    _equal(actual, desired, err_msg=err_msg, verbose=verbose, strict=strict)
+    _assert_equal(actual, desired, err_msg=err_msg, verbose=verbose, strict=strict)
     if strides_check and actual.strides != desired.strides:
         raise AssertionError(f"The strides {actual.strides} are not {desired.strides}. {err_msg}".rstrip())
 

@@ -15,8 +15,8 @@ from virtualgpu.cp.exceptions import AxisError
 from virtualgpu.cp.testing import _assertions
 from virtualgpu.errors import NotSupportedError
 
-Test = Callable[..., Any]
-Check = Callable[[Any, Any], None]
+DecoratedTest = Callable[..., Any]
+CheckFunction = Callable[[Any, Any], None]
 
 # Errors that a program can distinguish: both sides must raise the same of them.
 _ERROR_CLASSES = (
@@ -31,7 +31,7 @@ _ERROR_CLASSES = (
 )
 
 
-def without_arguments(impl: Test, names: Sequence[str], call: Test) -> Test:
+def hide_arguments(impl: DecoratedTest, names: Sequence[str], call: DecoratedTest) -> DecoratedTest:
     """Hide test arguments that `call` supplies, so that pytest does not treat them as fixtures."""
     wrapper = functools.wraps(impl)(call)
     signature = inspect.signature(impl)
@@ -40,14 +40,14 @@ def without_arguments(impl: Test, names: Sequence[str], call: Test) -> Test:
     return wrapper
 
 
-def _try_test(impl: Test, args: Any, kwargs: Any) -> tuple[Any, Exception | None]:
+def _try_test(impl: DecoratedTest, args: Any, kwargs: Any) -> tuple[Any, Exception | None]:
     try:
         return impl(*args, **kwargs), None
     except Exception as error:
         return None, error
 
 
-def _module_arguments(
+def _make_module_arguments(
     name: str, sp_name: str | None, scipy_name: str | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return two dicts of keyword arguments for a test: one with ``cp``, one with NumPy."""
@@ -79,31 +79,33 @@ def _check_errors(device_error: Exception | None, host_error: Exception | None, 
         ) from device_error
 
 
-def _as_tuple(result: Any) -> tuple[Any, ...]:
+def _convert_to_tuple(result: Any) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
-def _comparison_decorator(
-    check: Check,
+def _make_comparison_decorator(
+    check: CheckFunction,
     name: str,
     sp_name: str | None,
     scipy_name: str | None,
     accept_error: Any,
     type_check: bool,
     contiguous_check: bool = False,
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Return a decorator that runs a test with ``cp`` and with NumPy, and compares the returned arrays."""
 
-    def decorate(impl: Test) -> Test:
+    def decorate(impl: DecoratedTest) -> DecoratedTest:
         def test(*args: Any, **kwargs: Any) -> None:
-            device_modules, host_modules = _module_arguments(name, sp_name, scipy_name)
+            device_modules, host_modules = _make_module_arguments(name, sp_name, scipy_name)
             device_result, device_error = _try_test(impl, args, kwargs | device_modules)
             host_result, host_error = _try_test(impl, args, kwargs | host_modules)
             if device_error is not None or host_error is not None:
                 _check_errors(device_error, host_error, accept_error)
                 return
             assert device_result is not None, "The test must return the values to compare."
-            result_pairs = list(zip(_as_tuple(device_result), _as_tuple(host_result), strict=True))
+            result_pairs = list(
+                zip(_convert_to_tuple(device_result), _convert_to_tuple(host_result), strict=True)
+            )
             for device_item, host_item in result_pairs:
                 if contiguous_check and isinstance(host_item, np.ndarray):
                     for order in ("c_contiguous", "f_contiguous"):
@@ -122,9 +124,7 @@ def _comparison_decorator(
             for device_item, host_item in result_pairs:
                 check(device_item, host_item)
 
-        return without_arguments(
-            impl, [argument for argument in (name, sp_name, scipy_name) if argument], test
-        )
+        return hide_arguments(impl, [argument for argument in (name, sp_name, scipy_name) if argument], test)
 
     return decorate
 
@@ -140,7 +140,7 @@ def numpy_cupy_allclose(
     sp_name: str | None = None,
     scipy_name: str | None = None,
     contiguous_check: bool = True,
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test that returns arrays. The results with ``cp`` and with NumPy must agree within
     tolerances.
 
@@ -158,17 +158,19 @@ def numpy_cupy_allclose(
 
     def check(device_item: Any, host_item: Any) -> None:
         dtype_class = asnumpy(device_item).dtype.type
-        relative, absolute = (
+        relative_tolerance, absolute_tolerance = (
             tolerance.get(dtype_class, tolerance.get("default", default))
             if isinstance(tolerance, dict)
             else tolerance
             for tolerance, default in ((rtol, 1e-7), (atol, 0))
         )
         _assertions.assert_allclose(
-            device_item, host_item, relative, absolute, err_msg=err_msg, verbose=verbose
+            device_item, host_item, relative_tolerance, absolute_tolerance, err_msg=err_msg, verbose=verbose
         )
 
-    return _comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check, contiguous_check)
+    return _make_comparison_decorator(
+        check, name, sp_name, scipy_name, accept_error, type_check, contiguous_check
+    )
 
 
 def numpy_cupy_array_almost_equal(
@@ -180,7 +182,7 @@ def numpy_cupy_array_almost_equal(
     accept_error: Any = False,
     sp_name: str | None = None,
     scipy_name: str | None = None,
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `numpy_cupy_allclose`. The results must agree to a given number of decimal
     places.
     """
@@ -190,7 +192,7 @@ def numpy_cupy_array_almost_equal(
             device_item, host_item, decimal, err_msg=err_msg, verbose=verbose
         )
 
-    return _comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _make_comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_array_almost_equal_nulp(
@@ -200,7 +202,7 @@ def numpy_cupy_array_almost_equal_nulp(
     accept_error: Any = False,
     sp_name: str | None = None,
     scipy_name: str | None = None,
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `numpy_cupy_allclose`. The results may differ by `nulp` units in the last place of
     the larger value.
     """
@@ -208,7 +210,7 @@ def numpy_cupy_array_almost_equal_nulp(
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_almost_equal_nulp(device_item, host_item, nulp)
 
-    return _comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _make_comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_array_max_ulp(
@@ -219,7 +221,7 @@ def numpy_cupy_array_max_ulp(
     accept_error: Any = False,
     sp_name: str | None = None,
     scipy_name: str | None = None,
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `numpy_cupy_allclose`. The results may be at most `maxulp` representable values
     apart.
     """
@@ -227,7 +229,7 @@ def numpy_cupy_array_max_ulp(
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_max_ulp(device_item, host_item, maxulp, dtype)
 
-    return _comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _make_comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_array_equal(
@@ -239,13 +241,13 @@ def numpy_cupy_array_equal(
     sp_name: str | None = None,
     scipy_name: str | None = None,
     strides_check: bool = False,
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `numpy_cupy_allclose`. The results must be equal."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_equal(device_item, host_item, err_msg, verbose, strides_check=strides_check)
 
-    return _comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _make_comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_array_list_equal(
@@ -254,13 +256,13 @@ def numpy_cupy_array_list_equal(
     name: str = "xp",
     sp_name: str | None = None,
     scipy_name: str | None = None,
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test that returns a list of arrays. The arrays from ``cp`` and NumPy must be equal."""
 
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_equal(device_item, host_item, err_msg, verbose)
 
-    return _comparison_decorator(check, name, sp_name, scipy_name, False, False)
+    return _make_comparison_decorator(check, name, sp_name, scipy_name, False, False)
 
 
 def numpy_cupy_array_less(
@@ -271,7 +273,7 @@ def numpy_cupy_array_less(
     accept_error: Any = False,
     sp_name: str | None = None,
     scipy_name: str | None = None,
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `numpy_cupy_allclose`. The results of ``cp`` must be less than the results of
     NumPy.
     """
@@ -279,47 +281,43 @@ def numpy_cupy_array_less(
     def check(device_item: Any, host_item: Any) -> None:
         _assertions.assert_array_less(device_item, host_item, err_msg=err_msg, verbose=verbose)
 
-    return _comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _make_comparison_decorator(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_equal(
     name: str = "xp", sp_name: str | None = None, scipy_name: str | None = None
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test that returns a value such as a number. The value from ``cp`` must be equal to the value
     from NumPy.
     """
 
-    def decorate(impl: Test) -> Test:
+    def decorate(impl: DecoratedTest) -> DecoratedTest:
         def test(*args: Any, **kwargs: Any) -> None:
-            device_modules, host_modules = _module_arguments(name, sp_name, scipy_name)
+            device_modules, host_modules = _make_module_arguments(name, sp_name, scipy_name)
             device_result = impl(*args, **kwargs, **device_modules)
             host_result = impl(*args, **kwargs, **host_modules)
             if device_result != host_result:
                 raise AssertionError(f"The results differ. cp: {device_result!r}, NumPy: {host_result!r}")
 
-        return without_arguments(
-            impl, [argument for argument in (name, sp_name, scipy_name) if argument], test
-        )
+        return hide_arguments(impl, [argument for argument in (name, sp_name, scipy_name) if argument], test)
 
     return decorate
 
 
 def numpy_cupy_raises(
     name: str = "xp", sp_name: str | None = None, scipy_name: str | None = None, accept_error: Any = Exception
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test that must raise errors with ``cp`` and NumPy. Programs must not be able to distinguish
     the two errors by their classes.
     """
 
-    def decorate(impl: Test) -> Test:
+    def decorate(impl: DecoratedTest) -> DecoratedTest:
         def test(*args: Any, **kwargs: Any) -> None:
-            device_modules, host_modules = _module_arguments(name, sp_name, scipy_name)
+            device_modules, host_modules = _make_module_arguments(name, sp_name, scipy_name)
             device_error = _try_test(impl, args, kwargs | device_modules)[1]
             host_error = _try_test(impl, args, kwargs | host_modules)[1]
             _check_errors(device_error, host_error, accept_error)
 
-        return without_arguments(
-            impl, [argument for argument in (name, sp_name, scipy_name) if argument], test
-        )
+        return hide_arguments(impl, [argument for argument in (name, sp_name, scipy_name) if argument], test)
 
     return decorate

@@ -65,7 +65,7 @@ def slow(*args: Any, **kwargs: Any) -> Any:
 
 
 @contextmanager
-def _fixed_random() -> Iterator[None]:
+def _use_fixed_random() -> Iterator[None]:
     """Fix the random numbers on host and device, and restore the states of the generators afterwards."""
     states = _machine.current().random_states
     saved_states = random.getstate(), np.random.get_state(), dict(states)
@@ -94,7 +94,7 @@ def fix_random() -> Callable[[Any], Any]:
             import pytest
 
             def fixed(self: Any) -> Iterator[None]:
-                with _fixed_random():
+                with _use_fixed_random():
                     yield
 
             test._virtualgpu_fixed_random = pytest.fixture(autouse=True)(fixed)  # type: ignore[attr-defined]
@@ -102,7 +102,7 @@ def fix_random() -> Callable[[Any], Any]:
 
         @functools.wraps(test)
         def run(*args: Any, **kwargs: Any) -> Any:
-            with _fixed_random():
+            with _use_fixed_random():
                 return test(*args, **kwargs)
 
         return run

@@ -10,90 +10,94 @@ from typing import Any
 
 import numpy as np
 
-from virtualgpu.cp.testing._both import Test, without_arguments
+from virtualgpu.cp.testing._both import DecoratedTest, hide_arguments
 
-_SIGNED = tuple(np.dtype(code).type for code in "bhilq")
-_UNSIGNED = tuple(np.dtype(code).type for code in "BHILQ")
-_FLOATS = (np.float64, np.float32, np.float16)
-_COMPLEX = (np.complex64, np.complex128)
+_SIGNED_TYPES = tuple(np.dtype(code).type for code in "bhilq")
+_UNSIGNED_TYPES = tuple(np.dtype(code).type for code in "BHILQ")
+_FLOAT_TYPES = (np.float64, np.float32, np.float16)
+_COMPLEX_TYPES = (np.complex64, np.complex128)
 
 
-def _for_choices(names: Sequence[str], choices: Iterable[Sequence[Any]]) -> Callable[[Test], Test]:
+def _make_choice_decorator(
+    names: Sequence[str], choices: Iterable[Sequence[Any]]
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Return a decorator that calls a test once for each choice of values of some arguments."""
     argument_sets = [dict(zip(names, choice, strict=True)) for choice in choices]
 
-    def decorate(impl: Test) -> Test:
+    def decorate(impl: DecoratedTest) -> DecoratedTest:
         def test(*args: Any, **kwargs: Any) -> None:
             for argument_set in argument_sets:
                 try:
                     impl(*args, **kwargs, **argument_set)
                 except BaseException as error:
                     error.add_note(
-                        ", ".join(f"{name} is {_display_name(value)}" for name, value in argument_set.items())
+                        ", ".join(f"{name} is {_format_value(value)}" for name, value in argument_set.items())
                     )
                     raise
 
-        return without_arguments(impl, names, test)
+        return hide_arguments(impl, names, test)
 
     return decorate
 
 
-def _display_name(value: Any) -> str:
+def _format_value(value: Any) -> str:
     name = getattr(value, "__name__", None)
     return name if isinstance(name, str) else repr(value)
 
 
-def _all_dtypes(no_float16: bool, no_bool: bool, no_complex: bool) -> tuple[Any, ...]:
-    floats = _FLOATS[: 2 if no_float16 else 3]
+def _list_all_dtypes(no_float16: bool, no_bool: bool, no_complex: bool) -> tuple[Any, ...]:
+    floats = _FLOAT_TYPES[: 2 if no_float16 else 3]
     return (
         *floats,
-        *_SIGNED,
-        *_UNSIGNED,
+        *_SIGNED_TYPES,
+        *_UNSIGNED_TYPES,
         *(() if no_bool else (np.bool_,)),
-        *(() if no_complex else _COMPLEX),
+        *(() if no_complex else _COMPLEX_TYPES),
     )
 
 
-def for_dtypes(dtypes: Sequence[Any], name: str = "dtype") -> Callable[[Test], Test]:
+def for_dtypes(dtypes: Sequence[Any], name: str = "dtype") -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test so that it is called with each of the given dtypes, as scalar types."""
-    return _for_choices([name], [(np.dtype(dtype).type,) for dtype in dtypes])
+    return _make_choice_decorator([name], [(np.dtype(dtype).type,) for dtype in dtypes])
 
 
 def for_all_dtypes(
     name: str = "dtype", no_float16: bool = False, no_bool: bool = False, no_complex: bool = False
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `for_dtypes`, with all dtypes of device arrays."""
-    return for_dtypes(_all_dtypes(no_float16, no_bool, no_complex), name)
+    return for_dtypes(_list_all_dtypes(no_float16, no_bool, no_complex), name)
 
 
-def for_float_dtypes(name: str = "dtype", no_float16: bool = False) -> Callable[[Test], Test]:
+def for_float_dtypes(
+    name: str = "dtype", no_float16: bool = False
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `for_dtypes`, with the real floating-point types."""
-    return for_dtypes(_FLOATS[: 2 if no_float16 else 3], name)
+    return for_dtypes(_FLOAT_TYPES[: 2 if no_float16 else 3], name)
 
 
-def for_signed_dtypes(name: str = "dtype") -> Callable[[Test], Test]:
+def for_signed_dtypes(name: str = "dtype") -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `for_dtypes`, with all signed integer types."""
-    return for_dtypes(_SIGNED, name)
+    return for_dtypes(_SIGNED_TYPES, name)
 
 
-def for_unsigned_dtypes(name: str = "dtype") -> Callable[[Test], Test]:
+def for_unsigned_dtypes(name: str = "dtype") -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `for_dtypes`, with all unsigned integer types."""
-    return for_dtypes(_UNSIGNED, name)
+    return for_dtypes(_UNSIGNED_TYPES, name)
 
 
-def for_int_dtypes(name: str = "dtype", no_bool: bool = False) -> Callable[[Test], Test]:
+def for_int_dtypes(name: str = "dtype", no_bool: bool = False) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `for_dtypes`, with all integer types and, unless `no_bool` is set, with bool."""
-    return for_dtypes((*_SIGNED, *_UNSIGNED, *(() if no_bool else (np.bool_,))), name)
+    return for_dtypes((*_SIGNED_TYPES, *_UNSIGNED_TYPES, *(() if no_bool else (np.bool_,))), name)
 
 
-def for_complex_dtypes(name: str = "dtype") -> Callable[[Test], Test]:
+def for_complex_dtypes(name: str = "dtype") -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `for_dtypes`, with the complex types."""
-    return for_dtypes(_COMPLEX, name)
+    return for_dtypes(_COMPLEX_TYPES, name)
 
 
 def for_dtypes_combination(
     types: Sequence[Any], names: Sequence[str] = ("dtype",), full: bool | None = None
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test so that it is called with combinations of dtypes. With `full`, all combinations of
     dtypes are used.
 
@@ -101,7 +105,7 @@ def for_dtypes_combination(
     """
     dtypes = [np.dtype(dtype).type for dtype in types]
     if full:
-        return _for_choices(names, itertools.product(dtypes, repeat=len(names)))
+        return _make_choice_decorator(names, itertools.product(dtypes, repeat=len(names)))
     dtype_count = len(dtypes)
     shifts = {0, 1 % dtype_count, dtype_count // 2}
     combinations = [
@@ -109,7 +113,7 @@ def for_dtypes_combination(
         for shift in sorted(shifts)
         for first_index in range(dtype_count)
     ]
-    return _for_choices(names, dict.fromkeys(combinations))
+    return _make_choice_decorator(names, dict.fromkeys(combinations))
 
 
 def for_all_dtypes_combination(
@@ -118,49 +122,49 @@ def for_all_dtypes_combination(
     no_bool: bool = False,
     full: bool | None = None,
     no_complex: bool = False,
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `for_dtypes_combination`, with all dtypes."""
-    return for_dtypes_combination(_all_dtypes(no_float16, no_bool, no_complex), names, full)
+    return for_dtypes_combination(_list_all_dtypes(no_float16, no_bool, no_complex), names, full)
 
 
 def for_signed_dtypes_combination(
     names: Sequence[str] = ("dtype",), full: bool | None = None
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `for_dtypes_combination`, with all signed integer types."""
-    return for_dtypes_combination(_SIGNED, names, full)
+    return for_dtypes_combination(_SIGNED_TYPES, names, full)
 
 
 def for_unsigned_dtypes_combination(
     names: Sequence[str] = ("dtype",), full: bool | None = None
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `for_dtypes_combination`, with all unsigned integer types."""
-    return for_dtypes_combination(_UNSIGNED, names, full)
+    return for_dtypes_combination(_UNSIGNED_TYPES, names, full)
 
 
 def for_int_dtypes_combination(
     names: Sequence[str] = ("dtype",), no_bool: bool = False, full: bool | None = None
-) -> Callable[[Test], Test]:
+) -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test like `for_dtypes_combination`, with all integer types and, unless `no_bool` is set,
     with bool.
     """
-    dtypes = (*_SIGNED, *_UNSIGNED, *(() if no_bool else (np.bool_,)))
+    dtypes = (*_SIGNED_TYPES, *_UNSIGNED_TYPES, *(() if no_bool else (np.bool_,)))
     return for_dtypes_combination(dtypes, names, full)
 
 
-def for_orders(orders: Iterable[Any], name: str = "order") -> Callable[[Test], Test]:
+def for_orders(orders: Iterable[Any], name: str = "order") -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test so that it is called with each of the given memory orders."""
-    return _for_choices([name], [(order,) for order in orders])
+    return _make_choice_decorator([name], [(order,) for order in orders])
 
 
-def for_CF_orders(name: str = "order") -> Callable[[Test], Test]:  # noqa: N802 - CuPy's name
+def for_CF_orders(name: str = "order") -> Callable[[DecoratedTest], DecoratedTest]:  # noqa: N802 - CuPy's name
     """Decorate a test like `for_orders`, with C and Fortran order."""
     return for_orders([None, "C", "F", "c", "f"], name)
 
 
-def for_contiguous_axes(name: str = "axis") -> Callable[[Test], Test]:
+def for_contiguous_axes(name: str = "axis") -> Callable[[DecoratedTest], DecoratedTest]:
     """Decorate a test method so that it runs once for each tuple of contiguous axes."""
 
-    def decorate(impl: Test) -> Test:
+    def decorate(impl: DecoratedTest) -> DecoratedTest:
         def test(self: Any, *args: Any, **kwargs: Any) -> None:
             axis_count = len(self.shape)
             is_fortran_order = self.order in ("f", "F")
@@ -172,7 +176,7 @@ def for_contiguous_axes(name: str = "axis") -> Callable[[Test], Test]:
                 )
                 impl(self, *args, **kwargs, **{name: axis})
 
-        return without_arguments(impl, [name], test)
+        return hide_arguments(impl, [name], test)
 
     return decorate
 
@@ -196,10 +200,10 @@ def product_dict(*parameters: Iterable[Mapping[str, Any]]) -> list[dict[str, Any
     ]
 
 
-def _test_classes(cls: type, sets: Sequence[Mapping[str, Any]]) -> type:
+def _create_test_classes(cls: type, attribute_sets: Sequence[Mapping[str, Any]]) -> type:
     """Create a `unittest` class for each set of attributes, and add the classes to the module."""
     module = sys.modules[cls.__module__]
-    for set_index, attributes in enumerate(sets):
+    for set_index, attributes in enumerate(attribute_sets):
 
         def initialize(
             self: Any, *args: Any, attributes: Mapping[str, Any] = attributes, **kwargs: Any
@@ -238,15 +242,15 @@ def parameterize(*params: Mapping[str, Any], _ids: bool = True) -> Callable[[typ
 
         sets = [dict(attributes) for attributes in params]
         if issubclass(cls, unittest.TestCase):
-            return _test_classes(cls, sets)
+            return _create_test_classes(cls, sets)
         test_class = type(cls.__name__, (cls,), {fixture: pytest.fixture(autouse=True)(set_attributes)})
         test_class.__module__ = cls.__module__
         test_class.__qualname__ = cls.__qualname__
         test_class.__doc__ = cls.__doc__
-        ids = [
-            ", ".join(f"{key}={_display_name(value)}"[:100] for key, value in attributes.items())[:500]
+        test_ids = [
+            ", ".join(f"{key}={_format_value(value)}"[:100] for key, value in attributes.items())[:500]
             for attributes in sets
         ]
-        return pytest.mark.parametrize(argument, sets, ids=ids if _ids else None)(test_class)
+        return pytest.mark.parametrize(argument, sets, ids=test_ids if _ids else None)(test_class)
 
     return decorate

@@ -11,9 +11,9 @@ from virtualgpu.cp.cuda import nccl
 from virtualgpu.cp.cuda._nccl.cliques import Clique, get_thread_group, get_world
 from virtualgpu.cp.cuda.stream import get_current_stream
 
-_HOST = "127.0.0.1"
-_PORT = 13333
-_DTYPES = {
+_DEFAULT_HOST = "127.0.0.1"
+_DEFAULT_PORT = 13333
+_NCCL_DTYPES = {
     "b": nccl.NCCL_INT8,
     "B": nccl.NCCL_UINT8,
     "i": nccl.NCCL_INT32,
@@ -28,7 +28,7 @@ _DTYPES = {
     "F": nccl.NCCL_FLOAT32,
     "D": nccl.NCCL_FLOAT64,  # two elements each
 }
-_OPS = {"sum": nccl.NCCL_SUM, "prod": nccl.NCCL_PROD, "max": nccl.NCCL_MAX, "min": nccl.NCCL_MIN}
+_NCCL_OPS = {"sum": nccl.NCCL_SUM, "prod": nccl.NCCL_PROD, "max": nccl.NCCL_MAX, "min": nccl.NCCL_MIN}
 
 
 def init_process_group(
@@ -71,9 +71,9 @@ def init_process_group(
     if backend != "nccl":
         raise ValueError(f"{backend} is not supported")
     if host is None:
-        host = os.environ.get("CUPYX_DISTRIBUTED_HOST", _HOST)
+        host = os.environ.get("CUPYX_DISTRIBUTED_HOST", _DEFAULT_HOST)
     if port is None:
-        port = int(os.environ.get("CUPYX_DISTRIBUTED_PORT", _PORT))
+        port = int(os.environ.get("CUPYX_DISTRIBUTED_PORT", _DEFAULT_PORT))
     return NCCLBackend(n_devices, rank, host, port, use_mpi)
 
 
@@ -88,25 +88,30 @@ class NCCLBackend:
     """
 
     def __init__(
-        self, n_devices: int, rank: int, host: str = _HOST, port: int = _PORT, use_mpi: bool = False
+        self,
+        n_devices: int,
+        rank: int,
+        host: str = _DEFAULT_HOST,
+        port: int = _DEFAULT_PORT,
+        use_mpi: bool = False,
     ) -> None:
         self._n_devices = n_devices
         self.rank = rank
-        self._comm = nccl.NcclCommunicator(n_devices, _group_id(n_devices, rank, host, port), rank)
+        self._comm = nccl.NcclCommunicator(n_devices, _get_group_id(n_devices, rank, host, port), rank)
 
     # Collective calls
 
     def all_reduce(self, in_array: Any, out_array: Any, op: str = "sum", stream: Any = None) -> None:
         """Reduce the arrays of all ranks with `op`, by default a sum, and write the result to every rank."""
         _check_contiguous(in_array, out_array)
-        dtype, element_count = _dtype_and_count(in_array)
+        dtype, element_count = _find_dtype_and_count(in_array)
         self._comm.allReduce(
             in_array.data.ptr,
             out_array.data.ptr,
             element_count,
             dtype,
-            _op_number(op, in_array),
-            _stream_handle(stream),
+            _find_op(op, in_array),
+            _get_stream_handle(stream),
         )
 
     def reduce(
@@ -114,23 +119,28 @@ class NCCLBackend:
     ) -> None:
         """Reduce the arrays of all ranks with `op`, by default a sum, and write the result to rank `root`."""
         _check_contiguous(in_array, *([out_array] if self.rank == root else []))
-        dtype, element_count = _dtype_and_count(in_array)
+        dtype, element_count = _find_dtype_and_count(in_array)
         self._comm.reduce(
             in_array.data.ptr,
             out_array.data.ptr,
             element_count,
             dtype,
-            _op_number(op, in_array),
+            _find_op(op, in_array),
             root,
-            _stream_handle(stream),
+            _get_stream_handle(stream),
         )
 
     def broadcast(self, in_out_array: Any, root: int = 0, stream: Any = None) -> None:
         """Copy the array of rank `root` to all ranks."""
         _check_contiguous(in_out_array)
-        dtype, element_count = _dtype_and_count(in_out_array)
+        dtype, element_count = _find_dtype_and_count(in_out_array)
         self._comm.broadcast(
-            in_out_array.data.ptr, in_out_array.data.ptr, element_count, dtype, root, _stream_handle(stream)
+            in_out_array.data.ptr,
+            in_out_array.data.ptr,
+            element_count,
+            dtype,
+            root,
+            _get_stream_handle(stream),
         )
 
     def reduce_scatter(
@@ -140,33 +150,33 @@ class NCCLBackend:
         result to each rank.
         """
         _check_contiguous(in_array, out_array)
-        dtype, count = _dtype_and_count(in_array, count)
+        dtype, count = _find_dtype_and_count(in_array, count)
         self._comm.reduceScatter(
             in_array.data.ptr,
             out_array.data.ptr,
             count,
             dtype,
-            _op_number(op, in_array),
-            _stream_handle(stream),
+            _find_op(op, in_array),
+            _get_stream_handle(stream),
         )
 
     def all_gather(self, in_array: Any, out_array: Any, count: int, stream: Any = None) -> None:
         """Copy `count` elements of every rank to all ranks, in the order of the ranks."""
         _check_contiguous(in_array, out_array)
-        dtype, count = _dtype_and_count(in_array, count)
-        self._comm.allGather(in_array.data.ptr, out_array.data.ptr, count, dtype, _stream_handle(stream))
+        dtype, count = _find_dtype_and_count(in_array, count)
+        self._comm.allGather(in_array.data.ptr, out_array.data.ptr, count, dtype, _get_stream_handle(stream))
 
     # Point-to-point calls
 
     def send(self, array: Any, peer: int, stream: Any = None) -> None:
         """Send an array to rank `peer`, which must call `recv`."""
         _check_contiguous(array)
-        self._send(array, peer, _stream_handle(stream))
+        self._send(array, peer, _get_stream_handle(stream))
 
     def recv(self, out_array: Any, peer: int, stream: Any = None) -> None:
         """Receive an array from rank `peer`, which must call `send`."""
         _check_contiguous(out_array)
-        self._recv(out_array, peer, _stream_handle(stream))
+        self._recv(out_array, peer, _get_stream_handle(stream))
 
     def send_recv(self, in_array: Any, out_array: Any, peer: int, stream: Any = None) -> None:
         """Send an array to rank `peer`, and receive one from it at the same time."""
@@ -177,15 +187,15 @@ class NCCLBackend:
         """Send one row of rank `root`'s array to each rank."""
         self._check_rows("scatter", "in_array", in_array)
         _check_contiguous(in_array, out_array)
-        sends = [(row, peer) for peer, row in enumerate(in_array)] if self.rank == root else []
-        self._run_grouped(sends, [(out_array, root)], stream)
+        send_rows = [(row, peer) for peer, row in enumerate(in_array)] if self.rank == root else []
+        self._run_grouped(send_rows, [(out_array, root)], stream)
 
     def gather(self, in_array: Any, out_array: Any, root: int = 0, stream: Any = None) -> None:
         """Collect the arrays of all ranks as the rows of an array in rank `root`."""
         self._check_rows("gather", "out_array", out_array)
         _check_contiguous(in_array, out_array)
-        receives = [(row, peer) for peer, row in enumerate(out_array)] if self.rank == root else []
-        self._run_grouped([(in_array, root)], receives, stream)
+        receive_rows = [(row, peer) for peer, row in enumerate(out_array)] if self.rank == root else []
+        self._run_grouped([(in_array, root)], receive_rows, stream)
 
     def all_to_all(self, in_array: Any, out_array: Any, stream: Any = None) -> None:
         """Send row r of every rank's array to rank r. Each rank stores the rows that it receives in
@@ -207,7 +217,7 @@ class NCCLBackend:
     def _run_grouped(
         self, sends: Sequence[tuple[Any, int]], receives: Sequence[tuple[Any, int]], stream: Any
     ) -> None:
-        handle = _stream_handle(stream)
+        handle = _get_stream_handle(stream)
         thread_group = get_thread_group()
         call_count = len(thread_group.calls)
         nccl.groupStart()
@@ -223,11 +233,11 @@ class NCCLBackend:
         nccl.groupEnd()
 
     def _send(self, array: Any, peer: int, stream: int) -> None:
-        dtype, element_count = _dtype_and_count(array)
+        dtype, element_count = _find_dtype_and_count(array)
         self._comm.send(array.data.ptr, element_count, dtype, peer, stream)
 
     def _recv(self, array: Any, peer: int, stream: int) -> None:
-        dtype, element_count = _dtype_and_count(array)
+        dtype, element_count = _find_dtype_and_count(array)
         self._comm.recv(array.data.ptr, element_count, dtype, peer, stream)
 
     def _check_rows(self, call_name: str, parameter: str, array: Any) -> None:
@@ -238,7 +248,7 @@ class NCCLBackend:
             )
 
 
-def _group_id(n_devices: int, rank: int, host: str, port: int) -> bytes:
+def _get_group_id(n_devices: int, rank: int, host: str, port: int) -> bytes:
     """Return the id shared by the ranks with this host and port, or a new id if their group is complete."""
     nccl_world = get_world()
     key = (host, port)
@@ -251,7 +261,7 @@ def _group_id(n_devices: int, rank: int, host: str, port: int) -> bytes:
         return unique_id
 
 
-def _dtype_and_count(array: Any, count: int | None = None) -> tuple[int, int]:
+def _find_dtype_and_count(array: Any, count: int | None = None) -> tuple[int, int]:
     """Return NCCL's data type and the number of elements of an array; complex elements count twice."""
     char = getattr(getattr(array, "dtype", None), "char", None)
     if not isinstance(array, ndarray):
@@ -259,21 +269,21 @@ def _dtype_and_count(array: Any, count: int | None = None) -> tuple[int, int]:
             f"cupyx.distributed takes arrays on a GPU, not {type(array).__name__}. "
             "Convert the array with cp.asarray(a)."
         )
-    if char not in _DTYPES:
+    if char not in _NCCL_DTYPES:
         raise TypeError(f"Unknown dtype {array.dtype} for NCCL")
     count = array.size if count is None else count
-    return _DTYPES[char], 2 * count if char in "FD" else count
+    return _NCCL_DTYPES[char], 2 * count if char in "FD" else count
 
 
-def _op_number(op: str, array: Any) -> int:
-    if op not in _OPS:
+def _find_op(op: str, array: Any) -> int:
+    if op not in _NCCL_OPS:
         raise RuntimeError(f"Unknown op {op} for NCCL")
     if array.dtype.char in "FD" and op != "sum":
         raise ValueError("Only nccl.SUM is supported for complex arrays")
-    return _OPS[op]
+    return _NCCL_OPS[op]
 
 
-def _stream_handle(stream: Any) -> int:
+def _get_stream_handle(stream: Any) -> int:
     return int((get_current_stream() if stream is None else stream).ptr)
 
 

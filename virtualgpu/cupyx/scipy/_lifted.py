@@ -16,7 +16,7 @@ _MISSING_MESSAGE = (
 _PLACE_NOTE = "Like SciPy's function of the same name, but for device arrays. The result stays on the device."
 
 
-def lifted(
+def make_lifted_getattr(
     part: str,
     names: Mapping[str, int],
     namespace: dict[str, Any],

@@ -45,7 +45,7 @@ __all__ = [
     "rfftfreq",
     "rfftn",
 ]
-_PRIMES = (2, 3, 5, 7)
+_FAST_PRIMES = (2, 3, 5, 7)
 
 
 def next_fast_len(target: int, real: bool = False) -> int:
@@ -73,13 +73,13 @@ def next_fast_len(target: int, real: bool = False) -> int:
     if target < 0:
         raise ValueError("Target length must be positive.")
     length = max(int(target), 1) if target else 0
-    while length > 1 and not _is_fast(length):
+    while length > 1 and not _is_fast_length(length):
         length += 1
     return length
 
 
-def _is_fast(length: int) -> bool:
-    for prime in _PRIMES:
+def _is_fast_length(length: int) -> bool:
+    for prime in _FAST_PRIMES:
         while length % prime == 0:
             length //= prime
     return length == 1

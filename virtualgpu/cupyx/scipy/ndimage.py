@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from virtualgpu.cp.cuda.stream import get_current_stream
-from virtualgpu.cupyx.scipy._lifted import lifted
+from virtualgpu.cupyx.scipy._lifted import make_lifted_getattr
 
-_ONE_ARRAY = (
+_ONE_ARRAY_FUNCTIONS = (
     "gaussian_filter gaussian_filter1d gaussian_gradient_magnitude gaussian_laplace uniform_filter "
     "uniform_filter1d median_filter maximum_filter percentile_filter rank_filter sobel "
     "minimum_filter laplace label zoom rotate shift prewitt spline_filter binary_dilation binary_erosion "
@@ -17,10 +17,10 @@ _ONE_ARRAY = (
     "sum_labels maximum minimum variance standard_deviation center_of_mass fourier_gaussian "
     "fourier_shift fourier_uniform"
 )
-_TWO_ARRAYS = "convolve convolve1d correlate correlate1d map_coordinates affine_transform"
+_TWO_ARRAY_FUNCTIONS = "convolve convolve1d correlate correlate1d map_coordinates affine_transform"
 
 
-def _with_python_count(function: Callable[..., Any]) -> Callable[..., Any]:
+def _convert_label_count(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate `label` so that it returns the number of features as a Python int; the host waits for it."""
 
     @functools.wraps(function)
@@ -32,9 +32,9 @@ def _with_python_count(function: Callable[..., Any]) -> Callable[..., Any]:
     return label
 
 
-__getattr__ = lifted(
+__getattr__ = make_lifted_getattr(
     "ndimage",
-    {**dict.fromkeys(_ONE_ARRAY.split(), 1), **dict.fromkeys(_TWO_ARRAYS.split(), 2)},
+    {**dict.fromkeys(_ONE_ARRAY_FUNCTIONS.split(), 1), **dict.fromkeys(_TWO_ARRAY_FUNCTIONS.split(), 2)},
     globals(),
-    {"label": _with_python_count},
+    {"label": _convert_label_count},
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from virtualgpu.cupyx.scipy._lifted import lifted
+from virtualgpu.cupyx.scipy._lifted import make_lifted_getattr
 
-_TWO_ARRAYS = "convolve convolve2d correlate correlate2d fftconvolve oaconvolve sepfir2d"
-_ONE_ARRAY = "detrend hilbert medfilt medfilt2d resample savgol_filter wiener"
+_TWO_ARRAY_FUNCTIONS = "convolve convolve2d correlate correlate2d fftconvolve oaconvolve sepfir2d"
+_ONE_ARRAY_FUNCTIONS = "detrend hilbert medfilt medfilt2d resample savgol_filter wiener"
 
-__getattr__ = lifted(
-    "signal", {**dict.fromkeys(_ONE_ARRAY.split(), 1), **dict.fromkeys(_TWO_ARRAYS.split(), 2)}, globals()
+__getattr__ = make_lifted_getattr(
+    "signal",
+    {**dict.fromkeys(_ONE_ARRAY_FUNCTIONS.split(), 1), **dict.fromkeys(_TWO_ARRAY_FUNCTIONS.split(), 2)},
+    globals(),
 )

@@ -163,9 +163,7 @@ def find_l2_entry(player: ReplayState, first_entry: int, line: int) -> int:
 
 
 def find_partial_sectors(state: int) -> int:
-    """Return a mask of the sectors to which only some bytes were stored. The other bytes of such a sector are
-    unknown.
-    """
+    """Return a mask of the sectors of which only some bytes are known, because stores wrote only these."""
     return (state >> DIRTY_SHIFT) & 15 & ~state
 
 

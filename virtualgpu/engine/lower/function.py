@@ -360,7 +360,9 @@ class FunctionCompiler(WarpCode):
             if self.options.observe:
                 self.observe_synchronisation(instruction)
             return
-        nan_input_lanes = nan_trap.inputs(self, instruction) if nan_trap.watches(self, instruction) else ""
+        nan_input_lanes = (
+            nan_trap.emit_input_test(self, instruction) if nan_trap.is_watched(self, instruction) else ""
+        )
         for module in _EMITTER_MODULES:
             if instruction.root in module.ROOTS and module.emit(self, instruction):
                 break
@@ -370,7 +372,7 @@ class FunctionCompiler(WarpCode):
                 "GPU, or write it without this instruction."
             )
         if nan_input_lanes:
-            nan_trap.check(self, instruction, nan_input_lanes)
+            nan_trap.emit_result_check(self, instruction, nan_input_lanes)
         if self.options.trace:
             self.trace_value(instruction)
 

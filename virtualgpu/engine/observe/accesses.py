@@ -104,7 +104,9 @@ def find_shared_accesses(launch: RunningLaunch) -> SharedAccesses:
 
 def _find_shared_kind(i: ir.Instruction) -> int:
     """Return the kind of an access to shared memory as an index into `SHARED_ACCESS_KINDS`."""
-    return SHARED_ACCESS_KINDS.index("copy" if async_ops.COPYING in i.parts else memory_ops.kind_of(i))
+    return SHARED_ACCESS_KINDS.index(
+        "copy" if async_ops.ASYNC_COPY_MARK in i.parts else memory_ops.kind_of(i)
+    )
 
 
 def make_access_trace(launch: RunningLaunch, counters: KernelCounters, request: TraceRequest) -> AccessTrace:

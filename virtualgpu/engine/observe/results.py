@@ -74,7 +74,7 @@ def compute_kernel_amounts(kernel: GeneratedKernel) -> KernelAmounts:
         for instruction in functions[function].instructions[block.first : block.end]:
             amounts.lines.add(instruction.line, block_index)
             amounts.opcodes.add(instruction.root, block_index)
-            for name, amount in async_ops.group_counts(instruction).items():
+            for name, amount in async_ops.find_group_changes(instruction).items():
                 amounts.opcodes.add(name, block_index, amount)
             number_type, operations_per_lane = count_operations(instruction)
             if number_type:

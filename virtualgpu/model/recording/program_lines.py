@@ -100,7 +100,7 @@ class ProgramLines:
         return cls.__module__.partition(".")[0] not in (*_PACKAGES, *sys.stdlib_module_names)
 
     def belongs(self, name: str, module: str) -> bool:
-        """Return whether a file belongs to the program, instead of Python, a library or this project.
+        """Return whether a file belongs to the program, and not to Python, a library or this project.
 
         Code that was compiled from a string has no file and is identified by its module. The helpers that the
         course's notebooks call belong to the program, too. Cython code, such as CuPy's, has no frames.

@@ -29,7 +29,8 @@ CauseKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """A factor that lengthens a launch, such as bank conflicts, with the modelled times with and without it.
+    """A cause that makes a launch slower, such as bank conflicts, and the modelled times before and after its
+    removal.
 
     Attributes
     ----------

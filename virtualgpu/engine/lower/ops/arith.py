@@ -20,13 +20,13 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     if handler is None:
         return False
     if instruction.type in ("f16x2", "bf16x2"):
-        _apply_to_halves(code, instruction)
+        _emit_for_halves(code, instruction)
     else:
         handler(code, instruction)
     return True
 
 
-class _Half:
+class _HalfView:
     """A wrapper of a compiler that reads and writes one half of packed operands."""
 
     def __init__(self, code: WarpCode, half: int) -> None:
@@ -44,8 +44,8 @@ class _Half:
         packed_word = self.compiler.get(operand, "b32")
         if self.half:
             packed_word = emitter.binary("lshr", "i32", packed_word, constant("i32", 16))
-        short = emitter.cast(packed_word, "i32", "i16")
-        return emitter.cast(short, "i16", llvm_of(ptx_type))
+        half_bits = emitter.cast(packed_word, "i32", "i16")
+        return emitter.cast(half_bits, "i16", llvm_of(ptx_type))
 
     def set(self, operand: ir.Operand | None, value: str, ptx_type: str) -> None:
         emitter = self.compiler.emitter
@@ -53,7 +53,7 @@ class _Half:
         self.result = emitter.cast(short, "i16", "i32")
 
 
-def _apply_to_halves(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_for_halves(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit an instruction on 16-bit numbers for both halves of 32-bit registers."""
     if instruction.root not in ("add", "sub", "mul", "fma", "neg", "abs", "min", "max", "ex2", "tanh", "set"):
         raise NotSupportedError(
@@ -75,7 +75,7 @@ def _apply_to_halves(code: WarpCode, instruction: ir.Instruction) -> None:
     )
     halves = []
     for half in (0, 1):
-        view = _Half(code, half)
+        view = _HalfView(code, half)
         HANDLERS[instruction.root](view, scalar_instruction)  # type: ignore[arg-type]
         halves.append(view.result)
     upper_half = code.emitter.binary("shl", "i32", halves[1], constant("i32", 16))
@@ -88,7 +88,9 @@ def _apply_to_halves(code: WarpCode, instruction: ir.Instruction) -> None:
 # -- integers with a carry ---------------------------------------------------------------------------
 
 
-def _with_carry(code: WarpCode, instruction: ir.Instruction, a: str, b: str, subtract: bool) -> None:
+def _emit_with_carry(
+    code: WarpCode, instruction: ir.Instruction, a: str, b: str, is_subtraction: bool
+) -> None:
     """Emit add/sub with carry in (…c) and carry out (.cc); the flag is kept as an i1 vector.
 
     A difference is the sum with the complement plus one, so its flag is set where there was no
@@ -96,13 +98,13 @@ def _with_carry(code: WarpCode, instruction: ir.Instruction, a: str, b: str, sub
     """
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
-    if subtract:
+    if is_subtraction:
         b = emitter.binary("xor", llvm, b, constant(llvm, -1))
     sum_value = emitter.binary("add", llvm, a, b)
     carry_out = emitter.compare("ult", llvm, sum_value, a)
-    if subtract or instruction.root in ("addc", "madc"):
-        carry = code.carry if instruction.root in ("addc", "subc", "madc") else constant("i1", 1)
-        with_carry = emitter.binary("add", llvm, sum_value, emitter.convert("zext", "i1", carry, llvm))
+    if is_subtraction or instruction.root in ("addc", "madc"):
+        carry_in = code.carry if instruction.root in ("addc", "subc", "madc") else constant("i1", 1)
+        with_carry = emitter.binary("add", llvm, sum_value, emitter.convert("zext", "i1", carry_in, llvm))
         carry_out = emitter.binary("or", "i1", carry_out, emitter.compare("ult", llvm, with_carry, sum_value))
         sum_value = with_carry
     if "cc" in instruction.parts:
@@ -110,30 +112,30 @@ def _with_carry(code: WarpCode, instruction: ir.Instruction, a: str, b: str, sub
     code.set(instruction.operands[0], sum_value, instruction.type)
 
 
-def _add(code: WarpCode, instruction: ir.Instruction) -> None:
-    subtract = instruction.root in ("sub", "subc")
+def _emit_add(code: WarpCode, instruction: ir.Instruction) -> None:
+    is_subtraction = instruction.root in ("sub", "subc")
     if floats.is_float(instruction.type):
-        floats.binary(code, instruction, "fsub" if subtract else "fadd")
+        floats.emit_binary(code, instruction, "fsub" if is_subtraction else "fadd")
         return
     a = code.get(instruction.operands[1], instruction.type)
     b = code.get(instruction.operands[2], instruction.type)
     if "cc" in instruction.parts or instruction.root in ("addc", "subc"):
-        _with_carry(code, instruction, a, b, subtract)
+        _emit_with_carry(code, instruction, a, b, is_subtraction)
     elif "sat" in instruction.parts:
         code.set(
             instruction.operands[0],
-            code.emitter.intrinsic("ssub.sat" if subtract else "sadd.sat", "i32", a, b),
+            code.emitter.intrinsic("ssub.sat" if is_subtraction else "sadd.sat", "i32", a, b),
             instruction.type,
         )
     else:
         code.set(
             instruction.operands[0],
-            code.emitter.binary("sub" if subtract else "add", llvm_of(instruction.type), a, b),
+            code.emitter.binary("sub" if is_subtraction else "add", llvm_of(instruction.type), a, b),
             instruction.type,
         )
 
 
-def _integer_product(code: WarpCode, instruction: ir.Instruction) -> tuple[str, str]:
+def _emit_integer_product(code: WarpCode, instruction: ir.Instruction) -> tuple[str, str]:
     """Return the integer product of an instruction (lower, upper or all bits) and its PTX type."""
     emitter = code.emitter
     ptx_type = instruction.type
@@ -141,44 +143,47 @@ def _integer_product(code: WarpCode, instruction: ir.Instruction) -> tuple[str, 
     b = code.get(instruction.operands[2], ptx_type)
     llvm = llvm_of(ptx_type)
     width = bits(llvm_of(ptx_type))
-    extend = "sext" if ptx_type[0] == "s" else "zext"
+    extension = "sext" if ptx_type[0] == "s" else "zext"
     if instruction.root in ("mul24", "mad24"):
         unused_bits = constant("i32", 8)
-        shift = "ashr" if ptx_type[0] == "s" else "lshr"
+        shift_opcode = "ashr" if ptx_type[0] == "s" else "lshr"
         a, b = (
-            emitter.binary(shift, "i32", emitter.binary("shl", "i32", v, unused_bits), unused_bits)
+            emitter.binary(shift_opcode, "i32", emitter.binary("shl", "i32", v, unused_bits), unused_bits)
             for v in (a, b)
         )
     if "wide" in instruction.parts or "hi" in instruction.parts:
-        double = f"i{2 * width}"
+        double_type = f"i{2 * width}"
         wide_product = emitter.binary(
-            "mul", double, emitter.convert(extend, llvm, a, double), emitter.convert(extend, llvm, b, double)
+            "mul",
+            double_type,
+            emitter.convert(extension, llvm, a, double_type),
+            emitter.convert(extension, llvm, b, double_type),
         )
         if "wide" in instruction.parts:
             return wide_product, f"{ptx_type[0]}{2 * width}"
         # The 24-bit kinds have a product of 48 bits, of which the upper 32 are returned.
         low_bits = 16 if instruction.root in ("mul24", "mad24") else width
-        upper_bits = emitter.binary("lshr", double, wide_product, constant(double, low_bits))
-        return emitter.convert("trunc", double, upper_bits, llvm), ptx_type
+        upper_bits = emitter.binary("lshr", double_type, wide_product, constant(double_type, low_bits))
+        return emitter.convert("trunc", double_type, upper_bits, llvm), ptx_type
     return emitter.binary("mul", llvm, a, b), ptx_type
 
 
-def _mul(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_mul(code: WarpCode, instruction: ir.Instruction) -> None:
     if floats.is_float(instruction.type):
-        floats.binary(code, instruction, "fmul")
+        floats.emit_binary(code, instruction, "fmul")
         return
-    value, ptx_type = _integer_product(code, instruction)
+    value, ptx_type = _emit_integer_product(code, instruction)
     code.set(instruction.operands[0], value, ptx_type)
 
 
-def _mad(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_mad(code: WarpCode, instruction: ir.Instruction) -> None:
     if floats.is_float(instruction.type):
-        _fma(code, instruction)
+        _emit_fma(code, instruction)
         return
-    value, ptx_type = _integer_product(code, instruction)
+    value, ptx_type = _emit_integer_product(code, instruction)
     addend = code.get(instruction.operands[3], ptx_type)
     if "cc" in instruction.parts or instruction.root == "madc":
-        _with_carry(code, instruction, value, addend, False)
+        _emit_with_carry(code, instruction, value, addend, False)
     elif "sat" in instruction.parts:
         code.set(instruction.operands[0], code.emitter.intrinsic("sadd.sat", "i32", value, addend), ptx_type)
     else:
@@ -187,21 +192,21 @@ def _mad(code: WarpCode, instruction: ir.Instruction) -> None:
         )
 
 
-def _fma(code: WarpCode, instruction: ir.Instruction) -> None:
-    llvm, (a, b, d) = floats.inputs(code, instruction, 3)
+def _emit_fma(code: WarpCode, instruction: ir.Instruction) -> None:
+    llvm, (a, b, d) = floats.read_inputs(code, instruction, 3)
     if NEGATED_PRODUCT in instruction.parts:
         a = code.emitter.op(f"fneg <32 x {llvm}> {a}")
     if NEGATED_ADDEND in instruction.parts:
         d = code.emitter.op(f"fneg <32 x {llvm}> {d}")
-    value = floats.fused(code, instruction.type, a, b, d, floats.rounding(instruction))
+    value = floats.emit_fused(code, instruction.type, a, b, d, floats.find_rounding_mode(instruction))
     if "relu" in instruction.parts:
-        value = floats.relu(code, llvm, value)
-    floats.result(code, instruction, llvm, value)
+        value = floats.emit_relu(code, llvm, value)
+    floats.write_result(code, instruction, llvm, value)
 
 
-def _div(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_div(code: WarpCode, instruction: ir.Instruction) -> None:
     if floats.is_float(instruction.type):
-        floats.binary(code, instruction, "fdiv")
+        floats.emit_binary(code, instruction, "fdiv")
         return
     emitter = code.emitter
     ptx_type = instruction.type
@@ -214,22 +219,22 @@ def _div(code: WarpCode, instruction: ir.Instruction) -> None:
     divisor = emitter.select(llvm, is_zero, constant(llvm, 1), b)
     if bits(llvm) <= 32:
         # Exact: a double holds every 32-bit quotient's integer part.
-        to_double, to_integer = ("sitofp", "fptosi") if is_signed else ("uitofp", "fptoui")
+        to_double_opcode, to_integer_opcode = ("sitofp", "fptosi") if is_signed else ("uitofp", "fptoui")
         float_quotient = emitter.binary(
             "fdiv",
             "double",
-            emitter.convert(to_double, llvm, a, "double"),
-            emitter.convert(to_double, llvm, divisor, "double"),
+            emitter.convert(to_double_opcode, llvm, a, "double"),
+            emitter.convert(to_double_opcode, llvm, divisor, "double"),
         )
         quotient = emitter.convert(
-            "trunc", "i64", emitter.convert(to_integer, "double", float_quotient, "i64"), llvm
+            "trunc", "i64", emitter.convert(to_integer_opcode, "double", float_quotient, "i64"), llvm
         )
     elif is_signed:
-        overflow = emitter.compare("eq", llvm, divisor, constant(llvm, -1))
-        safe_divisor = emitter.select(llvm, overflow, constant(llvm, 1), divisor)
+        is_overflow = emitter.compare("eq", llvm, divisor, constant(llvm, -1))
+        safe_divisor = emitter.select(llvm, is_overflow, constant(llvm, 1), divisor)
         int_quotient = emitter.binary("sdiv", llvm, a, safe_divisor)
         quotient = emitter.select(
-            llvm, overflow, emitter.binary("sub", llvm, constant(llvm, 0), a), int_quotient
+            llvm, is_overflow, emitter.binary("sub", llvm, constant(llvm, 0), a), int_quotient
         )
     else:
         quotient = emitter.binary("udiv", llvm, a, divisor)
@@ -238,17 +243,17 @@ def _div(code: WarpCode, instruction: ir.Instruction) -> None:
     code.set(instruction.operands[0], emitter.select(llvm, is_zero, constant(llvm, -1), quotient), ptx_type)
 
 
-def _abs_neg(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_abs_neg(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     ptx_type = instruction.type
     if floats.is_float(ptx_type):
-        llvm, (a,) = floats.inputs(code, instruction, 1)
+        llvm, (a,) = floats.read_inputs(code, instruction, 1)
         value = (
             emitter.intrinsic("fabs", llvm, a)
             if instruction.root == "abs"
             else emitter.op(f"fneg <32 x {llvm}> {a}")
         )
-        floats.result(code, instruction, llvm, value)
+        floats.write_result(code, instruction, llvm, value)
         return
     llvm = llvm_of(ptx_type)
     a = code.get(instruction.operands[1], ptx_type)
@@ -258,7 +263,7 @@ def _abs_neg(code: WarpCode, instruction: ir.Instruction) -> None:
     code.set(instruction.operands[0], result, ptx_type)
 
 
-def _min_max(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_min_max(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     ptx_type = instruction.type
     if not floats.is_float(ptx_type):
@@ -271,17 +276,17 @@ def _min_max(code: WarpCode, instruction: ir.Instruction) -> None:
         )
         code.set(instruction.operands[0], value, ptx_type)
         return
-    llvm, values = floats.inputs(code, instruction, len(instruction.operands) - 1)
+    llvm, values = floats.read_inputs(code, instruction, len(instruction.operands) - 1)
     # Without .NaN the other operand wins over a NaN, and -0 is below +0.
     name = instruction.root + ("imum" if "NaN" in instruction.parts else "imumnum")
     if llvm == "half":
-        values = [floats.widen_half(code, value) for value in values]
+        values = [floats.emit_half_to_float(code, value) for value in values]
     wide_type = "float" if llvm == "half" else llvm
     product_sign = ""
     if (
         "xorsign" in instruction.parts
     ):  # the minimum or maximum of the absolute values, with the product's sign
-        product_sign = _sign_of_product(code, wide_type, values)
+        product_sign = _emit_product_sign(code, wide_type, values)
         values = [emitter.intrinsic("fabs", wide_type, value) for value in values]
     result = values[0]
     for value in values[1:]:
@@ -289,13 +294,13 @@ def _min_max(code: WarpCode, instruction: ir.Instruction) -> None:
     if product_sign:
         result = emitter.intrinsic("copysign", wide_type, result, product_sign)
     if "NaN" in instruction.parts:
-        result = floats.canonical_nan(code, wide_type, result)
+        result = floats.emit_canonical_nan(code, wide_type, result)
     if llvm == "half":
-        result = floats.narrow_half(code, result)
-    floats.result(code, instruction, llvm, result)
+        result = floats.emit_float_to_half(code, result)
+    floats.write_result(code, instruction, llvm, result)
 
 
-def _sign_of_product(code: WarpCode, llvm: str, values: Sequence[str]) -> str:
+def _emit_product_sign(code: WarpCode, llvm: str, values: Sequence[str]) -> str:
     """Emit numbers whose sign is that of the product of two numbers."""
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
@@ -303,44 +308,50 @@ def _sign_of_product(code: WarpCode, llvm: str, values: Sequence[str]) -> str:
     return emitter.convert("bitcast", integer, emitter.binary("xor", integer, first_bits, second_bits), llvm)
 
 
-def _copysign(code: WarpCode, instruction: ir.Instruction) -> None:
-    llvm, (a, b) = floats.inputs(code, instruction, 2)
+def _emit_copysign(code: WarpCode, instruction: ir.Instruction) -> None:
+    llvm, (a, b) = floats.read_inputs(code, instruction, 2)
     code.set(instruction.operands[0], code.emitter.intrinsic("copysign", llvm, b, a), instruction.type)
 
 
-_APPROXIMATE = ("sin", "cos", "ex2", "lg2", "tanh")
+_APPROXIMATE_ROOTS = ("sin", "cos", "ex2", "lg2", "tanh")
 
 
-def _unary_function(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_unary_function(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``sqrt``, ``rcp``, ``rsqrt`` or an approximate function.
 
     The results are at least as accurate as those of the hardware.
     """
     emitter = code.emitter
-    llvm, (a,) = floats.inputs(code, instruction, 1)
+    llvm, (a,) = floats.read_inputs(code, instruction, 1)
     if instruction.root == "rcp":
-        float_one = float_constant(llvm, floats.ONE[llvm])
-        if floats.rounding(instruction) != "rn":
-            value = emit_directed(code, "fdiv", floats.rounding(instruction), llvm, llvm, float_one, a)
+        float_one = float_constant(llvm, floats.ONE_BITS[llvm])
+        if floats.find_rounding_mode(instruction) != "rn":
+            value = emit_directed(
+                code, "fdiv", floats.find_rounding_mode(instruction), llvm, llvm, float_one, a
+            )
         else:
             value = emitter.binary("fdiv", llvm, float_one, a)
     elif instruction.root == "rsqrt":
         double_value = emitter.convert("fpext", llvm, a, "double") if llvm != "double" else a
         square_root = emitter.intrinsic("sqrt", "double", double_value)
-        value = emitter.binary("fdiv", "double", float_constant("double", floats.ONE["double"]), square_root)
+        value = emitter.binary(
+            "fdiv", "double", float_constant("double", floats.ONE_BITS["double"]), square_root
+        )
         value = emitter.convert("fptrunc", "double", value, llvm) if llvm != "double" else value
-    elif instruction.root == "sqrt" and floats.rounding(instruction) != "rn":
-        value = emit_directed(code, "sqrt", floats.rounding(instruction), llvm, llvm, a)
+    elif instruction.root == "sqrt" and floats.find_rounding_mode(instruction) != "rn":
+        value = emit_directed(code, "sqrt", floats.find_rounding_mode(instruction), llvm, llvm, a)
     elif instruction.root == "sqrt":
         value = emitter.intrinsic("sqrt", llvm, a)
     elif llvm == "half":
-        value = floats.narrow_half(code, _approximate(code, instruction.root, floats.widen_half(code, a)))
+        value = floats.emit_float_to_half(
+            code, _emit_approximate(code, instruction.root, floats.emit_half_to_float(code, a))
+        )
     else:
-        value = _approximate(code, instruction.root, a)
-    floats.result(code, instruction, llvm, value)
+        value = _emit_approximate(code, instruction.root, a)
+    floats.write_result(code, instruction, llvm, value)
 
 
-def _approximate(code: WarpCode, root: str, value: str) -> str:
+def _emit_approximate(code: WarpCode, root: str, value: str) -> str:
     name, function_text = approximate.make_function(root)
     code.add_support(name, function_text)
     return code.emitter.op(f"call <32 x float> @{name}(<32 x float> {value})")
@@ -351,21 +362,23 @@ def _approximate(code: WarpCode, root: str, value: str) -> str:
 _UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
-def compare(code: WarpCode, comparison: str, kind: str, a: str, b: str, flush_inputs: bool = False) -> str:
+def emit_comparison(
+    code: WarpCode, comparison: str, kind: str, a: str, b: str, flush_inputs: bool = False
+) -> str:
     """Emit a PTX comparison, whose result is an i1 vector."""
     emitter = code.emitter
     llvm = llvm_of(kind)
     if floats.is_float(kind):
         if kind == "bf16":
-            a = floats.widen_bf16(code, a)
-            b = floats.widen_bf16(code, b)
+            a = floats.emit_bf16_to_float(code, a)
+            b = floats.emit_bf16_to_float(code, b)
             llvm = "float"
         if flush_inputs:
-            a = floats.flush(code, llvm, a)
-            b = floats.flush(code, llvm, b)
+            a = floats.emit_flush(code, llvm, a)
+            b = floats.emit_flush(code, llvm, b)
         if kind == "f16":
-            a = floats.widen_half(code, a)
-            b = floats.widen_half(code, b)
+            a = floats.emit_half_to_float(code, a)
+            b = floats.emit_half_to_float(code, b)
             llvm = "float"
         if comparison in ("num", "nan"):
             return emitter.compare("ord" if comparison == "num" else "uno", llvm, a, b)
@@ -378,8 +391,8 @@ def compare(code: WarpCode, comparison: str, kind: str, a: str, b: str, flush_in
     return emitter.compare(comparison, llvm, a, b)
 
 
-def _comparison(code: WarpCode, instruction: ir.Instruction, ptx_type: str) -> str:
-    test = compare(
+def _emit_combined_comparison(code: WarpCode, instruction: ir.Instruction, ptx_type: str) -> str:
+    comparison_value = emit_comparison(
         code,
         instruction.parts[1],
         ptx_type,
@@ -387,18 +400,22 @@ def _comparison(code: WarpCode, instruction: ir.Instruction, ptx_type: str) -> s
         code.get(instruction.operands[2], ptx_type),
         "ftz" in instruction.parts,
     )
-    combine = next((modifier for modifier in instruction.parts[2:] if modifier in ("and", "or", "xor")), None)
-    if combine:
-        test = code.emitter.binary(combine, "i1", test, code.get(instruction.operands[3], "pred"))
-    return test
+    combining_operation = next(
+        (modifier for modifier in instruction.parts[2:] if modifier in ("and", "or", "xor")), None
+    )
+    if combining_operation:
+        comparison_value = code.emitter.binary(
+            combining_operation, "i1", comparison_value, code.get(instruction.operands[3], "pred")
+        )
+    return comparison_value
 
 
-def _setp(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_setp(code: WarpCode, instruction: ir.Instruction) -> None:
     destination = instruction.operands[0]
     combine = next((modifier for modifier in instruction.parts[2:] if modifier in ("and", "or", "xor")), None)
     if isinstance(destination, ir.Pair):
         a, b = (code.get(operand, instruction.type) for operand in instruction.operands[1:3])
-        test = compare(code, instruction.parts[1], instruction.type, a, b, "ftz" in instruction.parts)
+        test = emit_comparison(code, instruction.parts[1], instruction.type, a, b, "ftz" in instruction.parts)
         opposite = code.emitter.binary("xor", "i1", test, constant("i1", 1))
         if combine:
             other_predicate = code.get(instruction.operands[3], "pred")
@@ -409,16 +426,16 @@ def _setp(code: WarpCode, instruction: ir.Instruction) -> None:
         if destination.second is not None:
             code.set(destination.second, opposite, "pred")
         return
-    code.set(destination, _comparison(code, instruction, instruction.type), "pred")
+    code.set(destination, _emit_combined_comparison(code, instruction, instruction.type), "pred")
 
 
-def _set(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_set(code: WarpCode, instruction: ir.Instruction) -> None:
     source_type = instruction.parts[-1]
     target_type = instruction.parts[-2]
-    test = _comparison(code, instruction, source_type)
+    test = _emit_combined_comparison(code, instruction, source_type)
     llvm = llvm_of(target_type)
     if floats.is_float(target_type):
-        true_value = 0x3F80 if target_type == "bf16" else floats.ONE[llvm]
+        true_value = 0x3F80 if target_type == "bf16" else floats.ONE_BITS[llvm]
         if_true = constant(llvm, true_value) if target_type == "bf16" else float_constant(llvm, true_value)
         if_false = constant(llvm, 0) if target_type == "bf16" else float_constant(llvm, 0)
     else:
@@ -427,7 +444,7 @@ def _set(code: WarpCode, instruction: ir.Instruction) -> None:
     code.set(instruction.operands[0], code.emitter.select(llvm, test, if_true, if_false), target_type)
 
 
-def _selp(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_selp(code: WarpCode, instruction: ir.Instruction) -> None:
     a = code.get(instruction.operands[1], instruction.type)
     b = code.get(instruction.operands[2], instruction.type)
     predicate = code.get(instruction.operands[3], "pred")
@@ -438,26 +455,26 @@ def _selp(code: WarpCode, instruction: ir.Instruction) -> None:
     )
 
 
-def _slct(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_slct(code: WarpCode, instruction: ir.Instruction) -> None:
     ptx_type = instruction.parts[-2]
     test_kind = instruction.parts[-1]
     zero = float_constant("float", 0) if test_kind == "f32" else constant("i32", 0)
     value = code.get(instruction.operands[3], test_kind)
     if "ftz" in instruction.parts:
-        value = floats.flush(code, "float", value)
+        value = floats.emit_flush(code, "float", value)
     test = code.emitter.compare("oge" if test_kind == "f32" else "sge", llvm_of(test_kind), value, zero)
     a = code.get(instruction.operands[1], ptx_type)
     b = code.get(instruction.operands[2], ptx_type)
     code.set(instruction.operands[0], code.emitter.select(llvm_of(ptx_type), test, a, b), ptx_type)
 
 
-def _testp(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_testp(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
     a = code.get(instruction.operands[1], instruction.type)
     magnitude = emitter.intrinsic("fabs", llvm, a)
-    infinity = float_constant(llvm, floats.INFINITY[llvm])
-    smallest_normal = float_constant(llvm, floats.SMALLEST_NORMAL[llvm])
+    infinity = float_constant(llvm, floats.INFINITY_BITS[llvm])
+    smallest_normal = float_constant(llvm, floats.SMALLEST_NORMAL_BITS[llvm])
     category = instruction.parts[1]
     if category == "finite":
         test = emitter.compare("olt", llvm, magnitude, infinity)
@@ -482,31 +499,31 @@ def _testp(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
-    "add": _add,
-    "addc": _add,
-    "sub": _add,
-    "subc": _add,
-    "mul": _mul,
-    "mul24": _mul,
-    "mad": _mad,
-    "madc": _mad,
-    "mad24": _mad,
-    "fma": _fma,
-    "div": _div,
-    "rem": _div,
-    "abs": _abs_neg,
-    "neg": _abs_neg,
-    "min": _min_max,
-    "max": _min_max,
-    "copysign": _copysign,
-    "rcp": _unary_function,
-    "rsqrt": _unary_function,
-    "sqrt": _unary_function,
-    **dict.fromkeys(_APPROXIMATE, _unary_function),
-    "setp": _setp,
-    "set": _set,
-    "selp": _selp,
-    "slct": _slct,
-    "testp": _testp,
+    "add": _emit_add,
+    "addc": _emit_add,
+    "sub": _emit_add,
+    "subc": _emit_add,
+    "mul": _emit_mul,
+    "mul24": _emit_mul,
+    "mad": _emit_mad,
+    "madc": _emit_mad,
+    "mad24": _emit_mad,
+    "fma": _emit_fma,
+    "div": _emit_div,
+    "rem": _emit_div,
+    "abs": _emit_abs_neg,
+    "neg": _emit_abs_neg,
+    "min": _emit_min_max,
+    "max": _emit_min_max,
+    "copysign": _emit_copysign,
+    "rcp": _emit_unary_function,
+    "rsqrt": _emit_unary_function,
+    "sqrt": _emit_unary_function,
+    **dict.fromkeys(_APPROXIMATE_ROOTS, _emit_unary_function),
+    "setp": _emit_setp,
+    "set": _emit_set,
+    "selp": _emit_selp,
+    "slct": _emit_slct,
+    "testp": _emit_testp,
 }
 ROOTS = HANDLERS.keys()

@@ -16,11 +16,11 @@ from virtualgpu.records.access import Rule
 
 # An mbarrier's 64 bits: 20 for pending arrivals, 20 for expected arrivals, 3 for completed phases, 21 for
 # bytes that copies must still deliver.
-_FIELD = (1 << 20) - 1
-_PHASES = 7
+_COUNT_FIELD_MASK = (1 << 20) - 1
+_PHASE_MASK = 7
 # Marks the store of a copy, whose data arrive later, among the parts of its opcode.
-COPYING = "async"
-_RULES: tuple[Rule, Rule] = ("load", "store")
+ASYNC_COPY_MARK = "async"
+_ACCESS_RULES: tuple[Rule, Rule] = ("load", "store")
 
 
 ROOTS = {"cp", "mbarrier"}
@@ -29,15 +29,15 @@ ROOTS = {"cp", "mbarrier"}
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit LLVM IR for ``cp.async`` or ``mbarrier``. Return False for an instruction of any other kind."""
     if instruction.root == "cp" and instruction.parts[1] == "async":
-        _copy(code, instruction)
+        _emit_copy(code, instruction)
     elif instruction.root == "mbarrier":
-        _mbarrier(code, instruction)
+        _emit_mbarrier(code, instruction)
     else:
         return False
     return True
 
 
-def group_counts(instruction: ir.Instruction) -> dict[str, int]:
+def find_group_changes(instruction: ir.Instruction) -> dict[str, int]:
     """Return the changes that an instruction makes to the counters for ``cp.async`` copy groups.
 
     The class ``KernelCounters`` describes these counters.
@@ -52,35 +52,35 @@ def group_counts(instruction: ir.Instruction) -> dict[str, int]:
     return {name: 1} if name in ("cp.async.commit_group", "cp.async.wait_all") else {}
 
 
-def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``cp.async``: a copy of 4, 8 or 16 bytes per lane from global to shared memory.
 
     Bytes beyond the source size are set to zero.
     """
     emitter = code.emitter
-    mask = code.executed_mask(instruction)
+    executed_lanes = code.executed_mask(instruction)
     if instruction.parts[2] == "bulk" and instruction.parts[3] in ("commit_group", "wait_group"):
         return  # copies from shared memory complete at once
     code.tables.copies += 1
     if instruction.parts[2] == "commit_group":
-        emitter.raw(f"call void @{copy_queue.make_commit_function(code)}(ptr %ctx, i32 {mask})")
+        emitter.raw(f"call void @{copy_queue.make_commit_function(code)}(ptr %ctx, i32 {executed_lanes})")
         return
     if instruction.parts[2] in ("wait_group", "wait_all"):
         count_operand = instruction.operands[0] if instruction.operands else None
         if instruction.parts[2] == "wait_all":
-            emitter.raw(f"call void @{copy_queue.make_commit_function(code)}(ptr %ctx, i32 {mask})")
+            emitter.raw(f"call void @{copy_queue.make_commit_function(code)}(ptr %ctx, i32 {executed_lanes})")
         elif not isinstance(count_operand, ir.Immediate):
             raise PtxError(f"{instruction.text!r} (line {instruction.line}) needs a number of groups.")
         pending_groups = count_operand.value if isinstance(count_operand, ir.Immediate) else 0
         emitter.raw(
-            f"call void @{copy_queue.make_wait_function(code)}(ptr %ctx, i32 {mask}, i32 {pending_groups & 0x7FFFFFFF})"
+            f"call void @{copy_queue.make_wait_function(code)}(ptr %ctx, i32 {executed_lanes}, i32 {pending_groups & 0x7FFFFFFF})"
         )
         return
     if "bulk" in instruction.parts:
-        _bulk_copy(code, instruction)
+        _emit_bulk_copy(code, instruction)
         return
     if "mbarrier" in instruction.parts:
-        _arrive_after_copies(code, instruction)
+        _emit_arrival_after_copies(code, instruction)
         return
     size_operand = instruction.operands[2]
     assert isinstance(size_operand, ir.Immediate)
@@ -89,14 +89,14 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
         raise PtxError(
             f"{instruction.text!r} (line {instruction.line}) copies {size} bytes. Copy 4, 8 or 16 bytes."
         )
-    destination = memory_ops.address_of(code, instruction.operands[0], "shared")
+    shared_address = memory_ops.address_of(code, instruction.operands[0], "shared")
     source_address = memory_ops.address_of(code, instruction.operands[1], "global")
     from_host = memory_ops.host_addresses(
         code, memory_ops.as_access(instruction, "ld", "global", size), source_address, "global", size
     )
     store = memory_ops.as_access(instruction, "st", "shared", size)
-    store = dataclasses.replace(store, parts=("st", COPYING, *store.parts[1:]))
-    to_host = memory_ops.host_addresses(code, store, destination, "shared", size)
+    store = dataclasses.replace(store, parts=("st", ASYNC_COPY_MARK, *store.parts[1:]))
+    to_host = memory_ops.host_addresses(code, store, shared_address, "shared", size)
     access_index = len(code.tables.accesses) - 1
     size_limit = instruction.operands[3] if len(instruction.operands) > 3 else None
     source_bytes = code.get(size_limit, "u32") if isinstance(size_limit, ir.Register | ir.Immediate) else None
@@ -106,31 +106,31 @@ def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
         code.allocas.append(alloca_line)
     for byte in range(0, size, 4):
         address = emitter.binary("add", "i64", from_host, constant("i64", byte))
-        value = memory_ops.gather(code, address, mask, "b32")
+        value = memory_ops.gather(code, address, executed_lanes, "b32")
         if source_bytes is not None:
             has_source = emitter.compare("ugt", "i32", source_bytes, constant("i32", byte))
             value = emitter.select("i32", has_source, value, constant("i32", 0))
         row_pointer = emitter.op(f"getelementptr i8, ptr {copied_words}, i64 {32 * byte}")
         emitter.raw(f"store <32 x i32> {value}, ptr {row_pointer}, align 64")
     emitter.raw(
-        f"call void @{copy_queue.make_begin_function(code)}(ptr %ctx, <32 x i64> {to_host}, i32 {mask}, ptr {copied_words}, "
+        f"call void @{copy_queue.make_begin_function(code)}(ptr %ctx, <32 x i64> {to_host}, i32 {executed_lanes}, ptr {copied_words}, "
         f"i32 {size // 4}, i32 {access_index}, i64 0)"
     )
 
 
-def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``cp.async.bulk``: a copy of a range of bytes per lane to or from shared memory.
 
     Copies to shared memory signal an mbarrier.
     """
     emitter = code.emitter
     mask = code.executed_mask(instruction)
-    spaces = [
+    state_spaces = [
         modifier.split("::")[0]
         for modifier in instruction.parts
         if modifier.split("::")[0] in ("shared", "global")
     ]
-    if instruction.parts[3] not in ("shared::cta", "shared::cluster", "global") or sorted(spaces) != [
+    if instruction.parts[3] not in ("shared::cta", "shared::cluster", "global") or sorted(state_spaces) != [
         "global",
         "shared",
     ]:
@@ -143,31 +143,33 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
             f"The virtual GPU does not support {instruction.opcode}. It has no clusters of blocks. Let each "
             "block copy its own data."
         )
-    to_shared = spaces[0] == "shared"
+    to_shared = state_spaces[0] == "shared"
     size = bulk_ir.PIECE_BYTES
     addresses = []
-    for operand, space in zip(instruction.operands[:2], spaces, strict=True):
+    for operand, space in zip(instruction.operands[:2], state_spaces, strict=True):
         address = memory_ops.address_of(code, operand, space)
         addresses.append(emitter.cast(address, "i32", "i64") if space == "shared" else address)
-    sizes = emitter.cast(code.get(instruction.operands[2], "u32"), "i32", "i64")
+    size_lanes = emitter.cast(code.get(instruction.operands[2], "u32"), "i32", "i64")
     host = "zeroinitializer"
     barrier_access = memory_ops.as_access(instruction, "atom", "shared", 8)
-    barrier = ""
+    barrier_address = ""
     if to_shared:
-        barrier = memory_ops.address_of(code, instruction.operands[3], "shared")
-        host = memory_ops.host_addresses(code, barrier_access, barrier, "shared", 8)
+        barrier_address = memory_ops.address_of(code, instruction.operands[3], "shared")
+        host = memory_ops.host_addresses(code, barrier_access, barrier_address, "shared", 8)
     barrier_site = len(code.tables.accesses) - 1
-    load, store = (
+    load_access, store_access = (
         memory_ops.as_access(instruction, *root_and_space, size)
-        for root_and_space in (("ld", spaces[1]), ("st", spaces[0]))
+        for root_and_space in (("ld", state_spaces[1]), ("st", state_spaces[0]))
     )
     if to_shared:
-        store = dataclasses.replace(store, parts=("st", COPYING, *store.parts[1:]))
-    sites = code.number_access(load), code.number_access(store)
+        store_access = dataclasses.replace(
+            store_access, parts=("st", ASYNC_COPY_MARK, *store_access.parts[1:])
+        )
+    sites = code.number_access(load_access), code.number_access(store_access)
     name = "bulk_to_shared" if to_shared else "bulk_to_global"
     if name not in code.tables.support_functions:
         check_functions = []
-        for space, rule in zip(reversed(spaces), _RULES, strict=True):
+        for space, rule in zip(reversed(state_spaces), _ACCESS_RULES, strict=True):
             check_of_space = checks.make_shared_check if space == "shared" else checks.make_global_check
             check_functions.append(check_of_space(size, code.options.with_counters, rule))
         for check in check_functions:
@@ -175,24 +177,30 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         code.add_support(*lanes.make_gather("i32"))
         code.add_support(*lanes.make_scatter("i32"))
         check_names = check_functions[0][0], check_functions[1][0]
-        begin = copy_queue.make_begin_function(code) if to_shared else ""
-        complete = _update(code) if to_shared else ""
+        begin_function = copy_queue.make_begin_function(code) if to_shared else ""
+        complete_function = _make_update_function(code) if to_shared else ""
         code.add_support(
             name,
             bulk_ir.make_bulk_copy(
-                name, to_shared, code.options.observe, code.options.trace, check_names, begin, complete
+                name,
+                to_shared,
+                code.options.observe,
+                code.options.trace,
+                check_names,
+                begin_function,
+                complete_function,
             ),
         )
     failed = emitter.op(
-        f"call i1 @{name}(ptr %ctx, <32 x i64> {addresses[0]}, <32 x i64> {addresses[1]}, <32 x i64> {sizes}, "
+        f"call i1 @{name}(ptr %ctx, <32 x i64> {addresses[0]}, <32 x i64> {addresses[1]}, <32 x i64> {size_lanes}, "
         f"<32 x i64> {host}, i32 {mask}, i32 {code.index}, i32 {instruction.pc}, i32 {sites[0]}, i32 {sites[1]})"
     )
     code.leave_on_fault(failed)
     if to_shared and code.options.observe:  # the copied data are ordered before the barrier's phase
-        code.observe(barrier_site, emitter.cast(barrier, "i32", "i64"), mask)
+        code.observe(barrier_site, emitter.cast(barrier_address, "i32", "i64"), mask)
 
 
-def _arrive_after_copies(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_arrival_after_copies(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``cp.async.mbarrier.arrive``: the lanes' copies complete with the phase of the mbarrier.
 
     With ``.noinc``, the lanes arrive. Without it, the barrier also expects one more arrival, so that
@@ -210,13 +218,13 @@ def _arrive_after_copies(code: WarpCode, instruction: ir.Instruction) -> None:
     access = memory_ops.as_access(instruction, "atom", space, 8)
     host = memory_ops.host_addresses(code, access, address, space, 8, prepare=bind)
     if "noinc" in instruction.parts:
-        _arrive(code, host, mask, constant("i64", 1), drop=False)
+        _emit_arrivals(code, host, mask, constant("i64", 1), drop=False)
 
 
 _UPDATE_PARAMETERS = "ptr %ctx, <32 x i64> %a, i32 %mask, <32 x i64> %count, i64 %drop, <32 x i64> %bytes"
 # Lanes arrive `count` times and change the pending bytes; a phase is over when no arrivals or bytes are
 # pending.
-_UPDATE = (
+_UPDATE_TEMPLATE = (
     """
 declare i64 @llvm.smax.i64(i64, i64)
 define internal <32 x i64> @mbarrier_update(GIVEN) noinline {
@@ -277,11 +285,11 @@ done:
   %r = load <32 x i64>, ptr %os
   ret <32 x i64> %r
 }
-""".replace("FIELD", str(_FIELD))
-    .replace("PHASES", str(_PHASES))
+""".replace("FIELD", str(_COUNT_FIELD_MASK))
+    .replace("PHASES", str(_PHASE_MASK))
     .replace("GIVEN", _UPDATE_PARAMETERS)
 )
-_LAND = """  br i1 %last, label %over.now, label %on
+_LAND_TEXT = """  br i1 %last, label %over.now, label %on
 over.now:
   call void @{land}(ptr %ctx, i64 %i)
   br label %on
@@ -297,21 +305,21 @@ def _binds_copies(code: WarpCode) -> bool:
     )
 
 
-def _update(code: WarpCode) -> str:
+def _make_update_function(code: WarpCode) -> str:
     """Return the name of the LLVM function that counts arrivals and bytes of mbarriers."""
     if "mbarrier_update" not in code.tables.support_functions:
         limits_size = _binds_copies(code)
-        function_text = _UPDATE.replace("FROM", "on" if limits_size else "lane")
+        function_text = _UPDATE_TEMPLATE.replace("FROM", "on" if limits_size else "lane")
         code.add_support(
             "mbarrier_update",
             function_text.replace(
-                "LAND", _LAND.format(land=copy_queue.make_land_function(code)) if limits_size else ""
+                "LAND", _LAND_TEXT.format(land=copy_queue.make_land_function(code)) if limits_size else ""
             ),
         )
     return "mbarrier_update"
 
 
-def _arrive(
+def _emit_arrivals(
     code: WarpCode, host: str, mask: str, count: str, *, drop: bool, expected_bytes: str = "zeroinitializer"
 ) -> str:
     """Emit arrivals at mbarriers, `count` per lane, and return the old states of the mbarriers.
@@ -319,7 +327,7 @@ def _arrive(
     `expected_bytes` is added to the bytes for which each mbarrier waits.
     """
     old_states = code.emitter.op(
-        f"call <32 x i64> @{_update(code)}(ptr %ctx, <32 x i64> {host}, i32 {mask}, <32 x i64> {count}, "
+        f"call <32 x i64> @{_make_update_function(code)}(ptr %ctx, <32 x i64> {host}, i32 {mask}, <32 x i64> {count}, "
         f"i64 {int(drop)}, <32 x i64> {expected_bytes})"
     )
     if code.options.trace:
@@ -327,7 +335,7 @@ def _arrive(
     return old_states
 
 
-_MBARRIER = (
+_MBARRIER_OPERATIONS = (
     "init",
     "inval",
     "arrive",
@@ -340,15 +348,17 @@ _MBARRIER = (
 )
 
 
-def _mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     operation = instruction.parts[1]
-    if operation not in _MBARRIER:
+    if operation not in _MBARRIER_OPERATIONS:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     operands = list(instruction.operands)
     if operation == "pending_count":
-        pending = emitter.binary("and", "i64", code.get(operands[1], "b64"), constant("i64", _FIELD))
-        code.set(operands[0], emitter.cast(pending, "i64", "i32"), "u32")
+        pending_count = emitter.binary(
+            "and", "i64", code.get(operands[1], "b64"), constant("i64", _COUNT_FIELD_MASK)
+        )
+        code.set(operands[0], emitter.cast(pending_count, "i64", "i32"), "u32")
         return
     destination = None if isinstance(operands[0], ir.Address) else operands.pop(0)
     if len(operands) and not isinstance(operands[0], ir.Address):
@@ -379,7 +389,7 @@ def _mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
         if "expect_tx" in instruction.parts:  # the operand after the address is a number of bytes
             expected_bytes = arrival_count
             arrival_count = constant("i64", 1)
-        old_states = _arrive(
+        old_states = _emit_arrivals(
             code, host, mask, arrival_count, drop=operation == "arrive_drop", expected_bytes=expected_bytes
         )
         if isinstance(destination, ir.Register):
@@ -388,15 +398,15 @@ def _mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
         expected_bytes = emitter.cast(code.get(operands[1], "u32"), "i32", "i64")
         if operation == "complete_tx":
             expected_bytes = emitter.binary("sub", "i64", constant("i64", 0), expected_bytes)
-        _arrive(code, host, mask, constant("i64", 0), drop=False, expected_bytes=expected_bytes)
+        _emit_arrivals(code, host, mask, constant("i64", 0), drop=False, expected_bytes=expected_bytes)
     else:
-        shift = constant("i64", 40)
-        phase = emitter.binary("lshr", "i64", memory_ops.gather(code, host, mask, "b64"), shift)
-        phase = emitter.binary("and", "i64", phase, constant("i64", _PHASES))
+        phase_shift = constant("i64", 40)
+        phase = emitter.binary("lshr", "i64", memory_ops.gather(code, host, mask, "b64"), phase_shift)
+        phase = emitter.binary("and", "i64", phase, constant("i64", _PHASE_MASK))
         if "parity" in instruction.parts:
             phase = emitter.binary("and", "i64", phase, constant("i64", 1))
             awaited_phase = emitter.cast(code.get(operands[1], "u32"), "i32", "i64")
         else:
-            awaited_phase = emitter.binary("lshr", "i64", code.get(operands[1], "b64"), shift)
-            awaited_phase = emitter.binary("and", "i64", awaited_phase, constant("i64", _PHASES))
+            awaited_phase = emitter.binary("lshr", "i64", code.get(operands[1], "b64"), phase_shift)
+            awaited_phase = emitter.binary("and", "i64", awaited_phase, constant("i64", _PHASE_MASK))
         code.set(destination, emitter.compare("ne", "i64", phase, awaited_phase), "pred")

@@ -21,14 +21,14 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     return True
 
 
-def _logic(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_logic(code: WarpCode, instruction: ir.Instruction) -> None:
     llvm = llvm_of(instruction.type)
     a = code.get(instruction.operands[1], instruction.type)
     b = code.get(instruction.operands[2], instruction.type)
     code.set(instruction.operands[0], code.emitter.binary(instruction.root, llvm, a, b), instruction.type)
 
 
-def _not(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_not(code: WarpCode, instruction: ir.Instruction) -> None:
     llvm = llvm_of(instruction.type)
     a = code.get(instruction.operands[1], instruction.type)
     if instruction.root == "cnot":
@@ -40,23 +40,23 @@ def _not(code: WarpCode, instruction: ir.Instruction) -> None:
         )
 
 
-def _lop3(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_lop3(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``lop3``, any function of three bits, as the union of the minterms in its truth table."""
     emitter = code.emitter
     inputs = [code.get(operand, "b32") for operand in instruction.operands[1:4]]
-    table = instruction.operands[4]
-    assert isinstance(table, ir.Immediate)
+    truth_table = instruction.operands[4]
+    assert isinstance(truth_table, ir.Immediate)
     inverted_inputs = [emitter.binary("xor", "i32", v, constant("i32", -1)) for v in inputs]
     result = constant("i32", 0)
     for row_index in range(8):
-        if table.value >> row_index & 1:
+        if truth_table.value >> row_index & 1:
             a, b, d = (inputs[k] if row_index >> (2 - k) & 1 else inverted_inputs[k] for k in range(3))
             minterm = emitter.binary("and", "i32", emitter.binary("and", "i32", a, b), d)
             result = emitter.binary("or", "i32", result, minterm)
     code.set(instruction.operands[0], result, "b32")
 
 
-def _shift(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_shift(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``shl`` or ``shr``: amounts of at least the width return 0 (or the sign), as PTX defines."""
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
@@ -78,12 +78,12 @@ def _shift(code: WarpCode, instruction: ir.Instruction) -> None:
     clamped_amount = emitter.intrinsic("umin", "i32", amount, last_bit)
     value = emitter.binary(operation, llvm, a, emitter.cast(clamped_amount, "i32", llvm))
     if operation != "ashr":
-        too_large = emitter.compare("ugt", "i32", amount, last_bit)
-        value = emitter.select(llvm, too_large, constant(llvm, 0), value)
+        is_too_large = emitter.compare("ugt", "i32", amount, last_bit)
+        value = emitter.select(llvm, is_too_large, constant(llvm, 0), value)
     code.set(instruction.operands[0], value, instruction.type)
 
 
-def _funnel(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_funnel_shift(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     a, b, amount = (code.get(operand, "b32") for operand in instruction.operands[1:4])
     shifts_left = "l" in instruction.parts
@@ -95,7 +95,7 @@ def _funnel(code: WarpCode, instruction: ir.Instruction) -> None:
     code.set(instruction.operands[0], value, "b32")
 
 
-def _field_mask(code: WarpCode, llvm: str, length: str) -> str:
+def _emit_field_mask(code: WarpCode, llvm: str, length: str) -> str:
     """Emit (1 << length) - 1 for a length from 0 to 255, and all ones if it is at least the width."""
     emitter = code.emitter
     width = bits(llvm)
@@ -107,7 +107,7 @@ def _field_mask(code: WarpCode, llvm: str, length: str) -> str:
     )
 
 
-def _shift_by(code: WarpCode, operation: str, llvm: str, value: str, amount: str) -> str:
+def _emit_shift_by(code: WarpCode, operation: str, llvm: str, value: str, amount: str) -> str:
     emitter = code.emitter
     width = bits(llvm)
     clamped_amount = emitter.intrinsic("umin", "i32", amount, constant("i32", width - 1))
@@ -118,7 +118,7 @@ def _shift_by(code: WarpCode, operation: str, llvm: str, value: str, amount: str
     return emitter.select(llvm, too_large, constant(llvm, 0), shifted)
 
 
-def _field_number(code: WarpCode, operand: ir.Operand | None, width: int) -> str:
+def _emit_field_number(code: WarpCode, operand: ir.Operand | None, width: int) -> str:
     """Return the position or the length of a bit field, at most 255.
 
     PTX leaves larger values undefined. An H200 uses their lowest byte if the field is in 32 bits, and the
@@ -130,43 +130,45 @@ def _field_number(code: WarpCode, operand: ir.Operand | None, width: int) -> str
     return code.emitter.intrinsic("umin", "i32", field_value, constant("i32", 0xFF))
 
 
-def _bfe(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_bfe(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
     width = bits(llvm)
     a = code.get(instruction.operands[1], instruction.type)
-    position, length = (_field_number(code, operand, width) for operand in instruction.operands[2:4])
-    mask = _field_mask(code, llvm, length)
-    shift = "ashr" if instruction.type[0] == "s" else "lshr"
-    value = emitter.binary("and", llvm, _shift_by(code, shift, llvm, a, position), mask)
+    position, length = (_emit_field_number(code, operand, width) for operand in instruction.operands[2:4])
+    mask = _emit_field_mask(code, llvm, length)
+    shift_opcode = "ashr" if instruction.type[0] == "s" else "lshr"
+    value = emitter.binary("and", llvm, _emit_shift_by(code, shift_opcode, llvm, a, position), mask)
     if instruction.type[0] == "s":
         last_bit = emitter.binary("add", "i32", position, length)
         last_bit = emitter.binary("sub", "i32", last_bit, constant("i32", 1))
         last_bit = emitter.intrinsic("umin", "i32", last_bit, constant("i32", width - 1))
         sign_bits = emitter.binary("lshr", llvm, a, emitter.cast(last_bit, "i32", llvm))
-        negative = emitter.compare(
+        is_negative = emitter.compare(
             "ne", llvm, emitter.binary("and", llvm, sign_bits, constant(llvm, 1)), constant(llvm, 0)
         )
-        filled = emitter.binary("or", llvm, value, emitter.binary("xor", llvm, mask, constant(llvm, -1)))
-        value = emitter.select(llvm, negative, filled, value)
-        empty = emitter.compare("eq", "i32", length, constant("i32", 0))
-        value = emitter.select(llvm, empty, constant(llvm, 0), value)
+        sign_filled = emitter.binary("or", llvm, value, emitter.binary("xor", llvm, mask, constant(llvm, -1)))
+        value = emitter.select(llvm, is_negative, sign_filled, value)
+        is_empty = emitter.compare("eq", "i32", length, constant("i32", 0))
+        value = emitter.select(llvm, is_empty, constant(llvm, 0), value)
     code.set(instruction.operands[0], value, instruction.type)
 
 
-def _bfi(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_bfi(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
     a = code.get(instruction.operands[1], instruction.type)
     b = code.get(instruction.operands[2], instruction.type)
-    position, length = (_field_number(code, operand, bits(llvm)) for operand in instruction.operands[3:5])
-    mask = _shift_by(code, "shl", llvm, _field_mask(code, llvm, length), position)
-    inserted = emitter.binary("and", llvm, _shift_by(code, "shl", llvm, a, position), mask)
+    position, length = (
+        _emit_field_number(code, operand, bits(llvm)) for operand in instruction.operands[3:5]
+    )
+    mask = _emit_shift_by(code, "shl", llvm, _emit_field_mask(code, llvm, length), position)
+    inserted_bits = emitter.binary("and", llvm, _emit_shift_by(code, "shl", llvm, a, position), mask)
     other_bits = emitter.binary("and", llvm, b, emitter.binary("xor", llvm, mask, constant(llvm, -1)))
-    code.set(instruction.operands[0], emitter.binary("or", llvm, inserted, other_bits), instruction.type)
+    code.set(instruction.operands[0], emitter.binary("or", llvm, inserted_bits, other_bits), instruction.type)
 
 
-def _bmsk(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_bmsk(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``bmsk``, a sequence of one bits (PTX ISA, 9.7.1).
 
     ``clamp`` removes bits above 31, ``wrap`` uses both operands modulo 32.
@@ -178,8 +180,8 @@ def _bmsk(code: WarpCode, instruction: ir.Instruction) -> None:
     end_bit = emitter.binary("add", "i32", first_bit, length)
     is_cut = emitter.compare("ugt", "i32", end_bit, constant("i32", 31))
     if "clamp" in instruction.parts:
-        long = emitter.compare("ugt", "i32", bit_count, constant("i32", 31))
-        is_cut = emitter.binary("or", "i1", is_cut, long)
+        is_too_long = emitter.compare("ugt", "i32", bit_count, constant("i32", 31))
+        is_cut = emitter.binary("or", "i1", is_cut, is_too_long)
         is_start_outside = emitter.compare("ugt", "i32", start_bit, constant("i32", 31))
         bits_from_start = emitter.select("i32", is_start_outside, constant("i32", 0), bits_from_start)
     end_bit = emitter.binary("and", "i32", end_bit, constant("i32", 31))
@@ -195,17 +197,17 @@ def _bmsk(code: WarpCode, instruction: ir.Instruction) -> None:
     )
 
 
-def _szext(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_szext(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``szext``: the lowest bits of a number, extended with its sign or with zeros (PTX ISA, 9.7.1)."""
     emitter = code.emitter
     value = code.get(instruction.operands[1], instruction.type)
     width = code.get(instruction.operands[2], "u32")
     length = emitter.binary("and", "i32", width, constant("i32", 31))
-    unused = emitter.binary(
+    unused_bits = emitter.binary(
         "and", "i32", emitter.binary("sub", "i32", constant("i32", 32), length), constant("i32", 31)
     )
     shift = "ashr" if instruction.type == "s32" else "lshr"
-    result = emitter.binary(shift, "i32", emitter.binary("shl", "i32", value, unused), unused)
+    result = emitter.binary(shift, "i32", emitter.binary("shl", "i32", value, unused_bits), unused_bits)
     is_empty = emitter.compare("eq", "i32", length, constant("i32", 0))
     result = emitter.select("i32", is_empty, constant("i32", 0), result)
     if "clamp" in instruction.parts:
@@ -215,7 +217,7 @@ def _szext(code: WarpCode, instruction: ir.Instruction) -> None:
     code.set(instruction.operands[0], result, instruction.type)
 
 
-def _count_bits(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_bit_count(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
     a = code.get(instruction.operands[1], instruction.type)
@@ -229,7 +231,7 @@ def _count_bits(code: WarpCode, instruction: ir.Instruction) -> None:
     code.set(instruction.operands[0], emitter.cast(value, llvm, "i32"), "u32")
 
 
-def _bfind(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_bfind(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``bfind``: the position of the highest bit that is set (signed: unlike the sign), or all ones."""
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
@@ -237,17 +239,17 @@ def _bfind(code: WarpCode, instruction: ir.Instruction) -> None:
     a = code.get(instruction.operands[1], instruction.type)
     if instruction.type[0] == "s":
         a = emitter.binary("xor", llvm, a, emitter.binary("ashr", llvm, a, constant(llvm, width - 1)))
-    zeros = emitter.cast(emitter.intrinsic("ctlz", llvm, a, extra=("i1 false",)), llvm, "i32")
+    leading_zeros = emitter.cast(emitter.intrinsic("ctlz", llvm, a, extra=("i1 false",)), llvm, "i32")
     no_bit = emitter.compare("eq", llvm, a, constant(llvm, 0))
     value = (
-        zeros
+        leading_zeros
         if "shiftamt" in instruction.parts
-        else emitter.binary("sub", "i32", constant("i32", width - 1), zeros)
+        else emitter.binary("sub", "i32", constant("i32", width - 1), leading_zeros)
     )
     code.set(instruction.operands[0], emitter.select("i32", no_bit, constant("i32", -1), value), "u32")
 
 
-def _prmt(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_prmt(code: WarpCode, instruction: ir.Instruction) -> None:
     if len(instruction.parts) > 2:
         raise NotSupportedError(
             f"The virtual GPU does not support {instruction.opcode}. It supports prmt only without a mode."
@@ -277,7 +279,7 @@ def _prmt(code: WarpCode, instruction: ir.Instruction) -> None:
     code.set(instruction.operands[0], result, "b32")
 
 
-def _dot_product(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_dot_product(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``dp4a`` or ``dp2a``: products of packed bytes (or half words and bytes), added to a word."""
     emitter = code.emitter
     kind_a = instruction.parts[-2]
@@ -301,7 +303,7 @@ def _dot_product(code: WarpCode, instruction: ir.Instruction) -> None:
     code.set(instruction.operands[0], dot_product, "b32")
 
 
-def _sad(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_sad(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
     a, b, addend = (code.get(operand, instruction.type) for operand in instruction.operands[1:4])
@@ -316,26 +318,26 @@ def _sad(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
-    "and": _logic,
-    "or": _logic,
-    "xor": _logic,
-    "not": _not,
-    "cnot": _not,
-    "lop3": _lop3,
-    "shl": _shift,
-    "shr": _shift,
-    "shf": _funnel,
-    "bfe": _bfe,
-    "bmsk": _bmsk,
-    "szext": _szext,
-    "bfi": _bfi,
-    "popc": _count_bits,
-    "clz": _count_bits,
-    "brev": _count_bits,
-    "bfind": _bfind,
-    "prmt": _prmt,
-    "dp4a": _dot_product,
-    "dp2a": _dot_product,
-    "sad": _sad,
+    "and": _emit_logic,
+    "or": _emit_logic,
+    "xor": _emit_logic,
+    "not": _emit_not,
+    "cnot": _emit_not,
+    "lop3": _emit_lop3,
+    "shl": _emit_shift,
+    "shr": _emit_shift,
+    "shf": _emit_funnel_shift,
+    "bfe": _emit_bfe,
+    "bmsk": _emit_bmsk,
+    "szext": _emit_szext,
+    "bfi": _emit_bfi,
+    "popc": _emit_bit_count,
+    "clz": _emit_bit_count,
+    "brev": _emit_bit_count,
+    "bfind": _emit_bfind,
+    "prmt": _emit_prmt,
+    "dp4a": _emit_dot_product,
+    "dp2a": _emit_dot_product,
+    "sad": _emit_sad,
 }
 ROOTS = HANDLERS.keys()

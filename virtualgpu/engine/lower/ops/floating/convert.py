@@ -22,15 +22,15 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     return True
 
 
-_ROUND_TO_INTEGER = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
+_INTRINSIC_BY_ROUNDING = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
-def _cvt(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_cvt(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     if narrow.emit_conversion(code, instruction):
         return
     if instruction.parts[-1] in ("f16x2", "bf16x2") or instruction.parts[-2] in ("f16x2", "bf16x2"):
-        _cvt_pack(code, instruction)
+        _emit_cvt_pack(code, instruction)
         return
     target_type = instruction.parts[-2]
     source_type = instruction.parts[-1]
@@ -38,41 +38,41 @@ def _cvt(code: WarpCode, instruction: ir.Instruction) -> None:
     target_llvm = llvm_of(target_type)
     source_llvm = llvm_of(source_type)
     if source_type == "bf16":
-        value = floats.widen_bf16(code, value)
+        value = floats.emit_bf16_to_float(code, value)
         source_type = "f32"
         source_llvm = "float"
     elif source_type == "f16":
-        value = floats.widen_half(code, value)
+        value = floats.emit_half_to_float(code, value)
         source_llvm = "float"
     if floats.is_float(source_type) and "ftz" in instruction.parts and source_type == "f32":
-        value = floats.flush(code, source_llvm, value)
+        value = floats.emit_flush(code, source_llvm, value)
     is_from_float = floats.is_float(source_type)
     to_float = floats.is_float(target_type)
-    rounding = next((modifier for modifier in instruction.parts if modifier in _ROUND_TO_INTEGER), None)
+    rounding = next((modifier for modifier in instruction.parts if modifier in _INTRINSIC_BY_ROUNDING), None)
     if is_from_float and rounding:
-        value = emitter.intrinsic(_ROUND_TO_INTEGER[rounding], source_llvm, value)
+        value = emitter.intrinsic(_INTRINSIC_BY_ROUNDING[rounding], source_llvm, value)
     if is_from_float and to_float:
-        value = _float_to_float(code, instruction, value, source_llvm, target_type)
+        value = _emit_float_to_float(code, instruction, value, source_llvm, target_type)
     elif is_from_float:
-        value = _float_to_integer(code, value, source_llvm, target_type)
+        value = _emit_float_to_integer(code, value, source_llvm, target_type)
     elif to_float:
-        value = _integer_to_float(code, instruction, value, source_type, target_type)
+        value = _emit_integer_to_float(code, instruction, value, source_type, target_type)
     else:
         if "sat" in instruction.parts:
-            value = _saturate_integer(code, value, source_type, target_type)
+            value = _emit_saturation(code, value, source_type, target_type)
         value = emitter.cast(value, source_llvm, target_llvm, source_type[0] == "s")
     code.set(instruction.operands[0], value, target_type)
 
 
-def _float_to_float(
+def _emit_float_to_float(
     code: WarpCode, instruction: ir.Instruction, value: str, source_type: str, target_type: str
 ) -> str:
     """Emit a conversion between types of floats with the rounding of the instruction."""
     emitter = code.emitter
     llvm = "float" if target_type == "bf16" else llvm_of(target_type)
-    mode = floats.rounding(instruction)
+    mode = floats.find_rounding_mode(instruction)
     if source_type == "double" and target_type in ("f16", "bf16"):  # LLVM has no function for it here
-        value = floats.odd_float(code, value)
+        value = floats.emit_odd_float(code, value)
         source_type = "float"
     if bits(source_type) < bits(llvm):
         value = emitter.convert("fpext", source_type, value, llvm)
@@ -81,24 +81,26 @@ def _float_to_float(
     elif bits(source_type) > bits(llvm):
         nearest_value = emitter.convert("fptrunc", source_type, value, llvm)
         if mode != "rn":
-            widened = emitter.convert("fpext", llvm, nearest_value, source_type)
+            widened_value = emitter.convert("fpext", llvm, nearest_value, source_type)
             is_below, is_above = (
-                emitter.compare(predicate, source_type, value, widened) for predicate in ("olt", "ogt")
+                emitter.compare(predicate, source_type, value, widened_value) for predicate in ("olt", "ogt")
             )
-            nearest_value = floats.correct_rounding(code, llvm, nearest_value, is_below, is_above, mode)
+            nearest_value = floats.emit_rounding_correction(
+                code, llvm, nearest_value, is_below, is_above, mode
+            )
         value = nearest_value
     if "sat" in instruction.parts:
-        value = floats.saturate(code, llvm, value)
+        value = floats.emit_saturation(code, llvm, value)
     if "relu" in instruction.parts:
-        value = floats.relu(code, llvm, value)
+        value = floats.emit_relu(code, llvm, value)
     if target_type == "f32" and "ftz" in instruction.parts:
-        value = floats.flush(code, llvm, value)
+        value = floats.emit_flush(code, llvm, value)
     if target_type == "bf16":
-        value = floats.narrow_bf16(code, value, mode)
+        value = floats.emit_float_to_bf16(code, value, mode)
     return value
 
 
-def _float_to_integer(code: WarpCode, value: str, source_type: str, target_type: str) -> str:
+def _emit_float_to_integer(code: WarpCode, value: str, source_type: str, target_type: str) -> str:
     """Emit a saturating conversion of floats to integers.
 
     NaN becomes 0, or only the sign bit if either type has 64 bits.
@@ -107,42 +109,42 @@ def _float_to_integer(code: WarpCode, value: str, source_type: str, target_type:
     llvm = llvm_of(target_type)
     name = "fptosi.sat" if target_type[0] == "s" else "fptoui.sat"
     suffix = {"half": "f16", "float": "f32", "double": "f64"}[source_type]
-    full = f"llvm.{name}.v32{llvm}.v32{suffix}"
-    emitter.declared.add(f"declare <32 x {llvm}> @{full}(<32 x {source_type}>)")
-    result = emitter.op(f"call <32 x {llvm}> @{full}(<32 x {source_type}> {value})")
+    full_name = f"llvm.{name}.v32{llvm}.v32{suffix}"
+    emitter.declared.add(f"declare <32 x {llvm}> @{full_name}(<32 x {source_type}>)")
+    result = emitter.op(f"call <32 x {llvm}> @{full_name}(<32 x {source_type}> {value})")
     if bits(llvm) == 64 or source_type == "double":
-        nan = emitter.compare("uno", source_type, value, value)
-        result = emitter.select(llvm, nan, constant(llvm, 1 << (bits(llvm) - 1)), result)
+        is_nan = emitter.compare("uno", source_type, value, value)
+        result = emitter.select(llvm, is_nan, constant(llvm, 1 << (bits(llvm) - 1)), result)
     return result
 
 
-def _integer_to_float(
+def _emit_integer_to_float(
     code: WarpCode, instruction: ir.Instruction, value: str, source_type: str, target_type: str
 ) -> str:
     """Emit a conversion of integers to floats with the rounding of the instruction."""
     emitter = code.emitter
     integer_type = llvm_of(source_type)
-    conversion = "sitofp" if source_type[0] == "s" else "uitofp"
-    mode = floats.rounding(instruction)
+    conversion_opcode = "sitofp" if source_type[0] == "s" else "uitofp"
+    mode = floats.find_rounding_mode(instruction)
     if target_type in ("f32", "f64"):
         llvm = llvm_of(target_type)
         if mode != "rn":
             value = emit_directed_from_integer(code, mode, llvm, source_type, value)
         else:
-            value = emitter.convert(conversion, integer_type, value, llvm)
-        return floats.saturate(code, llvm, value) if "sat" in instruction.parts else value
+            value = emitter.convert(conversion_opcode, integer_type, value, llvm)
+        return floats.emit_saturation(code, llvm, value) if "sat" in instruction.parts else value
     if bits(integer_type) <= 16:
-        as_float = emitter.convert(conversion, integer_type, value, "float")
+        as_float = emitter.convert(conversion_opcode, integer_type, value, "float")
     else:
         truncated = emit_directed_from_integer(code, "rz", "float", source_type, value)
-        restored_integer = _float_to_integer(code, truncated, "float", source_type)
-        as_float = floats.make_odd(
+        restored_integer = _emit_float_to_integer(code, truncated, "float", source_type)
+        as_float = floats.emit_odd_correction(
             code, truncated, emitter.compare("ne", integer_type, restored_integer, value)
         )
-    return _float_to_float(code, instruction, as_float, "float", target_type)
+    return _emit_float_to_float(code, instruction, as_float, "float", target_type)
 
 
-def _saturate_integer(code: WarpCode, value: str, source_type: str, target_type: str) -> str:
+def _emit_saturation(code: WarpCode, value: str, source_type: str, target_type: str) -> str:
     """Emit integers that are limited to the range of the target type."""
     emitter = code.emitter
     llvm = llvm_of(source_type)
@@ -159,7 +161,7 @@ def _saturate_integer(code: WarpCode, value: str, source_type: str, target_type:
     return value
 
 
-def _cvt_pack(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_cvt_pack(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit two floats, rounded and packed into one word; the first source is the upper half."""
     target_type = instruction.parts[-2]
     source_type = instruction.parts[-1]
@@ -167,7 +169,7 @@ def _cvt_pack(code: WarpCode, instruction: ir.Instruction) -> None:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     halves = []
     for operand in instruction.operands[1:3]:
-        value = _float_to_float(code, instruction, code.get(operand, "f32"), "float", target_type[:-2])
+        value = _emit_float_to_float(code, instruction, code.get(operand, "f32"), "float", target_type[:-2])
         halves.append(
             code.emitter.cast(code.emitter.cast(value, llvm_of(target_type[:-2]), "i16"), "i16", "i32")
         )
@@ -175,7 +177,7 @@ def _cvt_pack(code: WarpCode, instruction: ir.Instruction) -> None:
     code.set(instruction.operands[0], code.emitter.binary("or", "i32", upper_half, halves[1]), "b32")
 
 
-def _mov(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_mov(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     destination = instruction.operands[0]
     source_operand = instruction.operands[1]
@@ -205,39 +207,46 @@ def _mov(code: WarpCode, instruction: ir.Instruction) -> None:
         code.set(destination, code.get(source_operand, instruction.type), instruction.type)
 
 
-_TAGS = {"shared": layout.SHARED_TAG, "local": layout.LOCAL_TAG}
+_ADDRESS_TAGS = {"shared": layout.SHARED_TAG, "local": layout.LOCAL_TAG}
 
 
-def _cvta(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_cvta(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit a conversion between addresses of a state space and generic addresses (a tag in the top byte)."""
     emitter = code.emitter
     value = code.get(instruction.operands[1], "u64")
     space = next(
-        (modifier.split("::")[0] for modifier in instruction.parts if modifier.split("::")[0] in _TAGS), None
+        (
+            modifier.split("::")[0]
+            for modifier in instruction.parts
+            if modifier.split("::")[0] in _ADDRESS_TAGS
+        ),
+        None,
     )
     if space:
-        tag = _TAGS[space]
+        address_tag = _ADDRESS_TAGS[space]
         if "to" in instruction.parts:
             value = emitter.binary(
-                "and", "i64", value, constant("i64", tag - 1 if space == "shared" else (1 << 56) - 1)
+                "and", "i64", value, constant("i64", address_tag - 1 if space == "shared" else (1 << 56) - 1)
             )
         else:
-            value = emitter.binary("or", "i64", value, constant("i64", tag))
+            value = emitter.binary("or", "i64", value, constant("i64", address_tag))
     code.set(instruction.operands[0], value, instruction.type)
 
 
-def _isspacep(code: WarpCode, instruction: ir.Instruction) -> None:
+def _emit_isspacep(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     space = instruction.parts[1].split("::")[0]
     tag = emitter.binary("lshr", "i64", code.get(instruction.operands[1], "u64"), constant("i64", 56))
-    expected = {"shared": 1, "local": 2}.get(space, 0)
-    code.set(instruction.operands[0], emitter.compare("eq", "i64", tag, constant("i64", expected)), "pred")
+    expected_tag = {"shared": 1, "local": 2}.get(space, 0)
+    code.set(
+        instruction.operands[0], emitter.compare("eq", "i64", tag, constant("i64", expected_tag)), "pred"
+    )
 
 
 HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
-    "cvt": _cvt,
-    "mov": _mov,
-    "cvta": _cvta,
-    "isspacep": _isspacep,
+    "cvt": _emit_cvt,
+    "mov": _emit_mov,
+    "cvta": _emit_cvta,
+    "isspacep": _emit_isspacep,
 }
 ROOTS = HANDLERS.keys()

@@ -8,19 +8,19 @@ from virtualgpu.engine.lower.ops.floating.rounding import emit_directed
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
-_FLOATS = ("f16", "f32", "f64", "bf16")
-_DIRECTED = {"rz", "rm", "rp"}
-ONE = {"half": 0x3C00, "float": 0x3F800000, "double": 0x3FF0000000000000}
-SMALLEST_NORMAL = {"half": 0x0400, "float": 0x00800000, "double": 0x0010000000000000}
-INFINITY = {"half": 0x7C00, "float": 0x7F800000, "double": 0x7FF0000000000000}
+_FLOAT_TYPES = ("f16", "f32", "f64", "bf16")
+_DIRECTED_MODES = {"rz", "rm", "rp"}
+ONE_BITS = {"half": 0x3C00, "float": 0x3F800000, "double": 0x3FF0000000000000}
+SMALLEST_NORMAL_BITS = {"half": 0x0400, "float": 0x00800000, "double": 0x0010000000000000}
+INFINITY_BITS = {"half": 0x7C00, "float": 0x7F800000, "double": 0x7FF0000000000000}
 
 
 def is_float(ptx_type: str) -> bool:
     """Return whether a PTX type is a floating-point type."""
-    return ptx_type in _FLOATS
+    return ptx_type in _FLOAT_TYPES
 
 
-def inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tuple[str, list[str]]:
+def read_inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tuple[str, list[str]]:
     """Return the operands of an instruction, converted to the type that the computation uses. Operands of
     type bf16 are converted to float.
 
@@ -29,26 +29,26 @@ def inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tuple[str
     llvm = llvm_of(instruction.type)
     values = [code.get(operand, instruction.type) for operand in instruction.operands[1 : 1 + count]]
     if instruction.type == "bf16":
-        return "float", [widen_bf16(code, v) for v in values]
+        return "float", [emit_bf16_to_float(code, v) for v in values]
     if "ftz" in instruction.parts:
-        values = [flush(code, llvm, v) for v in values]
+        values = [emit_flush(code, llvm, v) for v in values]
     return llvm, values
 
 
-def result(code: WarpCode, instruction: ir.Instruction, llvm: str, value: str) -> None:
+def write_result(code: WarpCode, instruction: ir.Instruction, llvm: str, value: str) -> None:
     """Write a floating-point result. The result is first flushed and saturated if the instruction requires
     this.
     """
     if "ftz" in instruction.parts and instruction.type != "bf16":
-        value = flush(code, llvm, value)
+        value = emit_flush(code, llvm, value)
     if "sat" in instruction.parts:
-        value = saturate(code, llvm, value)
+        value = emit_saturation(code, llvm, value)
     if instruction.type == "bf16":
-        value = narrow_bf16(code, value)
+        value = emit_float_to_bf16(code, value)
     code.set(instruction.operands[0], value, instruction.type)
 
 
-def widen_bf16(code: WarpCode, value: str) -> str:
+def emit_bf16_to_float(code: WarpCode, value: str) -> str:
     """Emit code that converts bf16 lanes to float. The conversion is exact."""
     extended_bits = code.emitter.convert("zext", "i16", value, "i32")
     return code.emitter.convert(
@@ -56,74 +56,79 @@ def widen_bf16(code: WarpCode, value: str) -> str:
     )
 
 
-def narrow_bf16(code: WarpCode, value: str, mode: str = "rn") -> str:
+def emit_float_to_bf16(code: WarpCode, value: str, mode: str = "rn") -> str:
     """Emit code that rounds float lanes to bf16. A NaN becomes 0x7FFF."""
     emitter = code.emitter
-    raw = emitter.convert("bitcast", "float", value, "i32")
-    upper_half = emitter.binary("lshr", "i32", raw, constant("i32", 16))
+    float_bits = emitter.convert("bitcast", "float", value, "i32")
+    upper_half = emitter.binary("lshr", "i32", float_bits, constant("i32", 16))
     if mode == "rn":
         last_bit = emitter.binary("and", "i32", upper_half, constant("i32", 1))
-        raw = emitter.binary(
-            "add", "i32", emitter.binary("add", "i32", raw, constant("i32", 0x7FFF)), last_bit
+        float_bits = emitter.binary(
+            "add", "i32", emitter.binary("add", "i32", float_bits, constant("i32", 0x7FFF)), last_bit
         )
-        upper_half = emitter.binary("lshr", "i32", raw, constant("i32", 16))
+        upper_half = emitter.binary("lshr", "i32", float_bits, constant("i32", 16))
     elif mode != "rz":
-        rounds_away = emitter.compare("slt" if mode == "rm" else "sge", "i32", raw, constant("i32", 0))
-        rounded_up = emitter.binary(
-            "add", "i32", raw, emitter.select("i32", rounds_away, constant("i32", 0xFFFF), constant("i32", 0))
+        rounds_away = emitter.compare("slt" if mode == "rm" else "sge", "i32", float_bits, constant("i32", 0))
+        rounded_up_bits = emitter.binary(
+            "add",
+            "i32",
+            float_bits,
+            emitter.select("i32", rounds_away, constant("i32", 0xFFFF), constant("i32", 0)),
         )
-        upper_half = emitter.binary("lshr", "i32", rounded_up, constant("i32", 16))
-    nan = emitter.compare("uno", "float", value, value)
-    upper_half = emitter.select("i32", nan, constant("i32", 0x7FFF), upper_half)
+        upper_half = emitter.binary("lshr", "i32", rounded_up_bits, constant("i32", 16))
+    is_nan = emitter.compare("uno", "float", value, value)
+    upper_half = emitter.select("i32", is_nan, constant("i32", 0x7FFF), upper_half)
     return emitter.convert("trunc", "i32", upper_half, "i16")
 
 
-def widen_half(code: WarpCode, value: str) -> str:
+def emit_half_to_float(code: WarpCode, value: str) -> str:
     """Emit code that converts half-precision lanes to float. The conversion is exact."""
     return code.emitter.convert("fpext", "half", value, "float")
 
 
-def narrow_half(code: WarpCode, value: str) -> str:
+def emit_float_to_half(code: WarpCode, value: str) -> str:
     """Emit code that converts float lanes to half precision, with rounding."""
     return code.emitter.convert("fptrunc", "float", value, "half")
 
 
-def flush(code: WarpCode, llvm: str, value: str) -> str:
+def emit_flush(code: WarpCode, llvm: str, value: str) -> str:
     """Emit code that replaces subnormal lanes by zero of the same sign."""
     emitter = code.emitter
     if llvm == "half":
         raw = emitter.convert("bitcast", "half", value, "i16")
-        exponent = emitter.binary("and", "i16", raw, constant("i16", INFINITY["half"]))
+        exponent = emitter.binary("and", "i16", raw, constant("i16", INFINITY_BITS["half"]))
         is_subnormal = emitter.compare("eq", "i16", exponent, constant("i16", 0))
         signed_zero = emitter.binary("and", "i16", raw, constant("i16", 0x8000))
         return emitter.convert(
             "bitcast", "i16", emitter.select("i16", is_subnormal, signed_zero, raw), "half"
         )
     magnitude = emitter.intrinsic("fabs", llvm, value)
-    is_subnormal = emitter.compare("olt", llvm, magnitude, float_constant(llvm, SMALLEST_NORMAL[llvm]))
+    is_subnormal = emitter.compare("olt", llvm, magnitude, float_constant(llvm, SMALLEST_NORMAL_BITS[llvm]))
     signed_zero = emitter.intrinsic("copysign", llvm, float_constant(llvm, 0), value)
     return emitter.select(llvm, is_subnormal, signed_zero, value)
 
 
-def saturate(code: WarpCode, llvm: str, value: str) -> str:
+def emit_saturation(code: WarpCode, llvm: str, value: str) -> str:
     """Emit code that clamps lanes to the interval from 0 to 1. NaN and -0 become 0."""
     if llvm == "half":
-        return narrow_half(code, saturate(code, "float", widen_half(code, value)))
+        return emit_float_to_half(code, emit_saturation(code, "float", emit_half_to_float(code, value)))
     positive = code.emitter.intrinsic("maximumnum", llvm, value, float_constant(llvm, 0))
-    return code.emitter.intrinsic("minimumnum", llvm, positive, float_constant(llvm, ONE[llvm]))
+    return code.emitter.intrinsic("minimumnum", llvm, positive, float_constant(llvm, ONE_BITS[llvm]))
 
 
-def relu(code: WarpCode, llvm: str, value: str) -> str:
+def emit_relu(code: WarpCode, llvm: str, value: str) -> str:
     """Emit code that replaces negative lanes and -0 by 0.
 
     NaN stays NaN, with the bits that an H200 writes.
     """
     if llvm == "half":
-        return narrow_half(code, relu(code, "float", widen_half(code, value)))
-    return canonical_nan(code, llvm, code.emitter.intrinsic("maximum", llvm, value, float_constant(llvm, 0)))
+        return emit_float_to_half(code, emit_relu(code, "float", emit_half_to_float(code, value)))
+    return emit_canonical_nan(
+        code, llvm, code.emitter.intrinsic("maximum", llvm, value, float_constant(llvm, 0))
+    )
 
 
-def canonical_nan(code: WarpCode, llvm: str, value: str) -> str:
+def emit_canonical_nan(code: WarpCode, llvm: str, value: str) -> str:
     """Emit code that replaces every NaN by the NaN that the hardware's min and max instructions return."""
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
@@ -131,12 +136,14 @@ def canonical_nan(code: WarpCode, llvm: str, value: str) -> str:
     return emitter.select(llvm, emitter.compare("uno", llvm, value, value), nan, value)
 
 
-def rounding(instruction: ir.Instruction) -> str:
+def find_rounding_mode(instruction: ir.Instruction) -> str:
     """Return the rounding mode of an instruction. The default mode is ``rn``."""
-    return next((modifier for modifier in instruction.parts[1:] if modifier in _DIRECTED), "rn")
+    return next((modifier for modifier in instruction.parts[1:] if modifier in _DIRECTED_MODES), "rn")
 
 
-def correct_rounding(code: WarpCode, llvm: str, nearest: str, is_below: str, is_above: str, mode: str) -> str:
+def emit_rounding_correction(
+    code: WarpCode, llvm: str, nearest: str, is_below: str, is_above: str, mode: str
+) -> str:
     """Emit code that corrects rounded results by one unit in the last place if the rounding mode requires it.
 
     The masks `is_below` and `is_above` select lanes whose exact result is below or above the rounded one.
@@ -144,29 +151,29 @@ def correct_rounding(code: WarpCode, llvm: str, nearest: str, is_below: str, is_
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
     raw = emitter.convert("bitcast", llvm, nearest, integer)
-    negative = emitter.compare("slt", integer, raw, constant(integer, 0))
+    is_negative = emitter.compare("slt", integer, raw, constant(integer, 0))
     positive = emitter.compare("sge", integer, raw, constant(integer, 0))
     one_unit = constant(integer, 1)
     next_away = emitter.binary("add", integer, raw, one_unit)
     next_toward_zero = emitter.binary("sub", integer, raw, one_unit)
     if mode == "rz":
-        too_large = emitter.binary(
+        is_too_large = emitter.binary(
             "or",
             "i1",
             emitter.binary("and", "i1", is_below, positive),
-            emitter.binary("and", "i1", is_above, negative),
+            emitter.binary("and", "i1", is_above, is_negative),
         )
-        result = emitter.select(integer, too_large, next_toward_zero, raw)
+        result = emitter.select(integer, is_too_large, next_toward_zero, raw)
     else:
         on_wrong_side = is_below if mode == "rm" else is_above
-        moves_away = negative if mode == "rm" else positive
+        moves_away = is_negative if mode == "rm" else positive
         result = emitter.select(
             integer, on_wrong_side, emitter.select(integer, moves_away, next_away, next_toward_zero), raw
         )
     return emitter.convert("bitcast", integer, result, llvm)
 
 
-def two_sum(code: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
+def emit_two_sum(code: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
     """Emit the sum of two numbers, rounded to nearest, and its exact error by Knuth's method."""
     emitter = code.emitter
     s = emitter.binary("fadd", llvm, a, b)
@@ -175,7 +182,7 @@ def two_sum(code: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
     return s, emitter.binary("fadd", llvm, error_of_a, emitter.binary("fsub", llvm, b, t))
 
 
-def fused(code: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
+def emit_fused(code: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
     """Emit a multiplication and an addition that are rounded only once.
 
     For bf16, the result is a float that rounds to the correct bf16 number.
@@ -186,29 +193,29 @@ def fused(code: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
         wide_type = "float" if kind == "f16" else "double"
         wide_values = [emitter.convert("fpext", llvm, v, wide_type) for v in (a, b, d)]
         product = emitter.binary("fmul", wide_type, wide_values[0], wide_values[1])  # exact
-        odd_rounded_sum = odd_sum(code, wide_type, product, wide_values[2])
+        odd_rounded_sum = emit_odd_sum(code, wide_type, product, wide_values[2])
         if kind == "f16":
             return emitter.convert("fptrunc", "float", odd_rounded_sum, "half")
-        return odd_float(code, odd_rounded_sum)
+        return emit_odd_float(code, odd_rounded_sum)
     if mode == "rn":
         return emitter.intrinsic("fma", llvm, a, b, d)
     return emit_directed(code, "fma", mode, llvm, llvm, a, b, d)
 
 
-def odd_float(code: WarpCode, value: str) -> str:
+def emit_odd_float(code: WarpCode, value: str) -> str:
     """Emit code that rounds doubles to floats with the mode round-to-odd. A later rounding to 16 bits then
     gives the correctly rounded result.
     """
     emitter = code.emitter
     truncated = emit_directed(code, "fptrunc", "rz", "float", "double", value)
-    return make_odd(
+    return emit_odd_correction(
         code,
         truncated,
         emitter.compare("one", "double", emitter.convert("fpext", "float", truncated, "double"), value),
     )
 
 
-def make_odd(code: WarpCode, value: str, inexact: str) -> str:
+def emit_odd_correction(code: WarpCode, value: str, inexact: str) -> str:
     """Emit code that sets the last bit of each float whose rounding toward zero was inexact."""
     emitter = code.emitter
     raw = emitter.convert("bitcast", "float", value, "i32")
@@ -216,37 +223,37 @@ def make_odd(code: WarpCode, value: str, inexact: str) -> str:
     return emitter.convert("bitcast", "i32", raw, "float")
 
 
-def odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
+def emit_odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
     """Emit a sum with the rounding mode round-to-odd. A later rounding to a shorter type then gives the
     correctly rounded result.
     """
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
     zero, one, minus_one = (constant(integer, n) for n in (0, 1, -1))
-    s, error = two_sum(code, llvm, a, b)
+    s, error = emit_two_sum(code, llvm, a, b)
     raw = emitter.convert("bitcast", llvm, s, integer)
-    inexact = emitter.compare("one", llvm, error, float_constant(llvm, 0))
+    is_inexact = emitter.compare("one", llvm, error, float_constant(llvm, 0))
     is_even = emitter.compare("eq", integer, emitter.binary("and", integer, raw, one), zero)
     error_bits = emitter.convert("bitcast", llvm, error, integer)
     same_sign = emitter.compare("sge", integer, emitter.binary("xor", integer, raw, error_bits), zero)
-    changes = emitter.binary("and", "i1", inexact, is_even)
+    needs_change = emitter.binary("and", "i1", is_inexact, is_even)
     raw = emitter.select(
         integer,
-        changes,
+        needs_change,
         emitter.binary("add", integer, raw, emitter.select(integer, same_sign, one, minus_one)),
         raw,
     )
     return emitter.convert("bitcast", integer, raw, llvm)
 
 
-def binary(code: WarpCode, instruction: ir.Instruction, operation: str) -> None:
+def emit_binary(code: WarpCode, instruction: ir.Instruction, operation: str) -> None:
     """Emit an addition, subtraction, multiplication or division with any rounding mode."""
-    llvm, (a, b) = inputs(code, instruction, 2)
-    mode = rounding(instruction)
+    llvm, (a, b) = read_inputs(code, instruction, 2)
+    mode = find_rounding_mode(instruction)
     emitter = code.emitter
     if llvm == "half":  # a float has enough bits that rounding twice equals rounding once
-        value = narrow_half(
-            code, emitter.binary(operation, "float", widen_half(code, a), widen_half(code, b))
+        value = emit_float_to_half(
+            code, emitter.binary(operation, "float", emit_half_to_float(code, a), emit_half_to_float(code, b))
         )
     elif mode == "rn":
         value = emitter.binary(operation, llvm, a, b)
@@ -254,4 +261,4 @@ def binary(code: WarpCode, instruction: ir.Instruction, operation: str) -> None:
         value = emit_directed(code, operation, mode, llvm, llvm, a, b)
     else:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
-    result(code, instruction, llvm, value)
+    write_result(code, instruction, llvm, value)

@@ -26,43 +26,43 @@ _NAN_PRODUCERS = {
 }
 
 
-def watches(code: WarpCode, instruction: ir.Instruction) -> bool:
+def is_watched(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Return whether the NaN trap checks the results of an instruction."""
     return code.options.trap_nan and instruction.root in _NAN_PRODUCERS and floats.is_float(instruction.type)
 
 
-def _is_nan(code: WarpCode, operand: ir.Operand | None, kind: str) -> str:
+def _emit_nan_test(code: WarpCode, operand: ir.Operand | None, kind: str) -> str:
     value = code.get(operand, kind)
     llvm = llvm_of(kind)
     if kind == "bf16":
-        value = floats.widen_bf16(code, value)
+        value = floats.emit_bf16_to_float(code, value)
         llvm = "float"
     elif kind == "f16":
-        value = floats.widen_half(code, value)
+        value = floats.emit_half_to_float(code, value)
         llvm = "float"
     return code.emitter.compare("uno", llvm, value, value)
 
 
-def inputs(code: WarpCode, instruction: ir.Instruction) -> str:
+def emit_input_test(code: WarpCode, instruction: ir.Instruction) -> str:
     """Emit code that finds the lanes in which an operand is NaN.
 
     Call this function before the result overwrites an operand.
     """
-    masks = [
-        code.emitter.mask_bits(_is_nan(code, operand, instruction.type))
+    nan_masks = [
+        code.emitter.mask_bits(_emit_nan_test(code, operand, instruction.type))
         for operand in instruction.operands[1:]
     ]
-    nan_lanes = masks[0]
-    for mask in masks[1:]:
+    nan_lanes = nan_masks[0]
+    for mask in nan_masks[1:]:
         nan_lanes = code.emitter.op(f"or i32 {nan_lanes}, {mask}")
     return nan_lanes
 
 
-def check(code: WarpCode, instruction: ir.Instruction, nan_inputs: str) -> None:
+def emit_result_check(code: WarpCode, instruction: ir.Instruction, nan_inputs: str) -> None:
     """Emit a fault for active lanes whose result is NaN although no operand is NaN."""
     emitter = code.emitter
     nan_results = emitter.op(
-        f"and i32 {emitter.mask_bits(_is_nan(code, instruction.operands[0], instruction.type))}, {code.executed_mask(instruction)}"
+        f"and i32 {emitter.mask_bits(_emit_nan_test(code, instruction.operands[0], instruction.type))}, {code.executed_mask(instruction)}"
     )
     code.emit_fault_if(
         emitter.op(f"and i32 {nan_results}, {emitter.op(f'xor i32 {nan_inputs}, -1')}"),

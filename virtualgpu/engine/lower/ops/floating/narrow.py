@@ -156,10 +156,14 @@ def _convert_to_halves(warp_code: WarpCode, instruction: ir.Instruction, source_
             scaled_bits = emitter.cast(
                 emitter.binary("shl", "i32", magnitude, constant("i32", 7)), "i32", "i16"
             )
-            value = floats.widen_half(warp_code, emitter.convert("bitcast", "i16", scaled_bits, "half"))
+            value = floats.emit_half_to_float(
+                warp_code, emitter.convert("bitcast", "i16", scaled_bits, "half")
+            )
             value = emitter.binary("fmul", "float", value, float_constant("float", 0x43800000))  # 2^8
             half_bits = emitter.cast(
-                emitter.convert("bitcast", "half", floats.narrow_half(warp_code, value), "i16"), "i16", "i32"
+                emitter.convert("bitcast", "half", floats.emit_float_to_half(warp_code, value), "i16"),
+                "i16",
+                "i32",
             )
             is_nan = emitter.compare("eq", "i32", magnitude, constant("i32", 0x7F))
         half_code = emitter.binary("or", "i32", half_bits, sign_bits)
