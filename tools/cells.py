@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parent.parent
 _MAGIC = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 
 
-def notebooks() -> list[Path]:
+def list_notebooks() -> list[Path]:
     """The course's notebooks, in order."""
     return sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
-def cells(path: Path) -> Iterator[str]:
+def read_cells(path: Path) -> Iterator[str]:
     """Return the code cells of a notebook. Exercises are replaced by their folded solutions."""
     sources = [
         (cell.cell_type, cell.source) for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells

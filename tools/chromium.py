@@ -12,8 +12,8 @@ import shutil
 import subprocess
 import sys
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-PACKAGES = ("chromium", "fonts-dejavu-core")
+BROWSER_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+APT_PACKAGES = ("chromium", "fonts-dejavu-core")
 
 
 def find() -> str | None:
@@ -21,10 +21,10 @@ def find() -> str | None:
     configured_path = os.environ.get("GPULAB_CHROMIUM")
     if configured_path:
         return shutil.which(configured_path)
-    return next((path for path in map(shutil.which, NAMES) if path), None)
+    return next((path for path in map(shutil.which, BROWSER_NAMES) if path), None)
 
 
-def apt_prefix() -> list[str] | None:
+def find_apt_prefix() -> list[str] | None:
     """Return the prefix for calling apt-get without a password: [] as root, ["sudo", "-n"], or None."""
     if shutil.which("apt-get") is None or os.environ.get("GPULAB_NO_APT"):
         return None
@@ -40,14 +40,14 @@ def install(prefix: list[str]) -> None:
     print("Installing Chromium for the browser tests (apt-get) ...", file=sys.stderr, flush=True)
     apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
     subprocess.run([*apt, "update"], stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
-    command = [*apt, "install", "--no-install-recommends", *PACKAGES]
+    command = [*apt, "install", "--no-install-recommends", *APT_PACKAGES]
     subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
 
 
 def main() -> None:
     """Print the path of Chromium."""
     path = find()
-    prefix = apt_prefix() if path is None else None
+    prefix = find_apt_prefix() if path is None else None
     if prefix is not None:
         install(prefix)
         path = find()

@@ -28,7 +28,7 @@ from gpulab_course.content.courses import (
     find_opening_ids,
     read_courses,
 )
-from tools.cells import notebooks
+from tools.cells import list_notebooks
 
 # Courses with slides and a handout.
 SHORT_COURSES = ("two-hours", "half-day", "two-half-days")
@@ -36,23 +36,23 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 @cache
-def path_of(number: str) -> Path:
+def find_notebook(number: str) -> Path:
     """Return the path of a notebook by its number, such as ``"05a"``."""
-    return next(path for path in notebooks() if path.name.startswith(f"{number}_"))
+    return next(path for path in list_notebooks() if path.name.startswith(f"{number}_"))
 
 
 @cache
-def cells_of(number: str) -> list[Any]:
+def read_notebook_cells(number: str) -> list[Any]:
     """Return the cells of a notebook; their sources and outputs are strings."""
-    cells: list[Any] = nbformat.read(path_of(number), as_version=4).cells
+    cells: list[Any] = nbformat.read(find_notebook(number), as_version=4).cells
     return cells
 
 
-def part_minutes(part: SessionPart, *, opens: bool) -> float:
+def sum_part_minutes(part: SessionPart, *, opens: bool) -> float:
     """Return the minutes of a part. The first part of a notebook also contains its objectives."""
     if not part.notebook:
         return part.minutes
-    cells = cells_of(part.notebook)
+    cells = read_notebook_cells(part.notebook)
     answers = find_solutions(cells)
     ids = find_chosen_ids(cells, part) | (find_opening_ids(cells) if opens else set())
     total_min = 0.0
@@ -67,17 +67,17 @@ def part_minutes(part: SessionPart, *, opens: bool) -> float:
     return total_min
 
 
-def clock(session: CourseSession, seen: set[str]) -> Iterator[tuple[float, float, SessionPart]]:
+def schedule_parts(session: CourseSession, seen: set[str]) -> Iterator[tuple[float, float, SessionPart]]:
     """Yield the start and the length of each part in minutes; `seen` collects the notebooks that are open."""
     start_min = 0.0
     for part in session.parts:
-        length_min = part_minutes(part, opens=part.notebook not in seen)
+        length_min = sum_part_minutes(part, opens=part.notebook not in seen)
         seen.add(part.notebook)
         yield start_min, length_min, part
         start_min += length_min
 
 
-def page(course: Course) -> str:
+def make_page(course: Course) -> str:
     """Return the page of a course as Markdown."""
     lines = [
         f"# Course: {course.title.lower()}",
@@ -107,14 +107,14 @@ def page(course: Course) -> str:
             "|---|---|---|---|---|",
         ]
         end_min = 0.0
-        for start_min, length_min, part in clock(session, opened_notebooks):
+        for start_min, length_min, part in schedule_parts(session, opened_notebooks):
             end_min = start_min + length_min
             start_text = f"{int(start_min) // 60}:{int(start_min) % 60:02}"
             in_class, for_home = (
                 ", ".join(f"`{name}`" for name in names) for names in (part.exercises, part.home)
             )
             lines.append(
-                f"| {start_text} | {round(length_min)} | {_part_title(part)} | {in_class} | {for_home} |"
+                f"| {start_text} | {round(length_min)} | {_make_part_title(part)} | {in_class} | {for_home} |"
             )
         session_min = session.length_min
         spare_min = round(session_min - end_min)
@@ -124,16 +124,16 @@ def page(course: Course) -> str:
             f"minutes, so {spare_min} minutes remain for questions or for the homework.",
             "",
         ]
-        if home_min := _home_minutes(session):
+        if home_min := _sum_home_minutes(session):
             lines += [f"Learners need about {home_min} minutes for the homework.", ""]
-    return "\n".join(lines + _unused_sections(course)) + "\n"
+    return "\n".join(lines + _describe_unused(course)) + "\n"
 
 
-def _home_minutes(session: CourseSession) -> int:
+def _sum_home_minutes(session: CourseSession) -> int:
     """Return the minutes of the exercises for home, to the next five."""
     total_min = 0.0
     for part in session.parts:
-        cells = cells_of(part.notebook) if part.home else []
+        cells = read_notebook_cells(part.notebook) if part.home else []
         for cell in cells:
             check = CHECK_CALL_PATTERN.search(cell["source"])
             if check and check["id"] in part.home:
@@ -141,21 +141,21 @@ def _home_minutes(session: CourseSession) -> int:
     return 5 * round(total_min / 5)
 
 
-def _part_title(part: SessionPart) -> str:
+def _make_part_title(part: SessionPart) -> str:
     if not part.notebook:
         return part.title
-    link = f"[{part.notebook}](../notebooks/{path_of(part.notebook).name})"
+    link = f"[{part.notebook}](../notebooks/{find_notebook(part.notebook).name})"
     section_numbers = [name for name in part.sections if name.isdigit()]
     titles = [
         section.title
-        for section in split_sections(cells_of(part.notebook))
+        for section in split_sections(read_notebook_cells(part.notebook))
         if section.number in section_numbers
     ]
     topics = "; ".join([*titles, *(name for name in part.sections if not name.isdigit())])
     return f"{link}: {topics}"
 
 
-def _unused_sections(course: Course) -> list[str]:
+def _describe_unused(course: Course) -> list[str]:
     """Return the section of a page that names what the course leaves out of its notebooks."""
     lines = ["## Left out", "", "The course does not use these sections of its notebooks:", ""]
     for notebook_number in course.notebooks:
@@ -163,7 +163,7 @@ def _unused_sections(course: Course) -> list[str]:
         used_sections = {name for part in parts for name in part.sections}
         unused_titles = [
             section.title
-            for section in split_sections(cells_of(notebook_number))
+            for section in split_sections(read_notebook_cells(notebook_number))
             if section.number.isdigit() and section.number not in used_sections
         ]
         if unused_titles:
@@ -171,16 +171,16 @@ def _unused_sections(course: Course) -> list[str]:
     return lines if len(lines) > 4 else []
 
 
-def pages() -> dict[Path, str]:
+def make_pages() -> dict[Path, str]:
     """Return the text of each course's page by its path."""
-    return {DOCS / f"course-{course.name}.md": page(course) for course in read_courses().values()}
+    return {DOCS / f"course-{course.name}.md": make_page(course) for course in read_courses().values()}
 
 
 def main() -> None:
     """Print the pages, or write them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the pages into docs/")
-    for path, text in (texts_by_path := pages()).items():
+    for path, text in (texts_by_path := make_pages()).items():
         if parser.parse_args().write:
             path.write_text(text, encoding="utf-8")
         else:

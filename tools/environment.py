@@ -29,18 +29,18 @@ STAMP = "gpulab-environment.json"
 PACKAGES = ("virtualgpu", "gpulab", "gpulab_course")
 
 
-def project_files(root: Path = ROOT) -> list[Path]:
+def list_project_files(root: Path = ROOT) -> list[Path]:
     """Return the pyproject.toml files of the workspace and its packages."""
     return [root / "pyproject.toml", *(root / name / "pyproject.toml" for name in PACKAGES)]
 
 
-def fingerprint(files: Iterable[bytes], python: str, cuda_extra: str, root: str) -> str:
+def make_fingerprint(files: Iterable[bytes], python: str, cuda_extra: str, root: str) -> str:
     """Return a hash of the files and versions on which the environment depends."""
     hashed_parts = (*files, python.encode(), cuda_extra.encode(), root.encode())
     return hashlib.sha256(b"\0".join(hashed_parts)).hexdigest()
 
 
-def missing_groups(stamp: dict[str, object] | None, key: str, groups: set[str]) -> set[str] | None:
+def find_missing_groups(stamp: dict[str, object] | None, key: str, groups: set[str]) -> set[str] | None:
     """Return the dependency groups to install, or None when the stamped environment has them all."""
     if stamp is None or stamp.get("key") != key:
         return groups
@@ -49,7 +49,7 @@ def missing_groups(stamp: dict[str, object] | None, key: str, groups: set[str]) 
     return None if groups <= installed_groups else groups | installed_groups
 
 
-def requirements(groups: Iterable[str], cuda_extra: str) -> list[str]:
+def list_requirements(groups: Iterable[str], cuda_extra: str) -> list[str]:
     """Return pip's arguments: the packages in editable mode, then the requirements of the groups."""
     table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     arguments: list[str] = []
@@ -70,12 +70,12 @@ def read_stamp(venv: Path) -> dict[str, object] | None:
     return stamp if isinstance(stamp, dict) else None
 
 
-def python_of(venv: Path) -> Path:
+def find_python(venv: Path) -> Path:
     """Return the environment's interpreter."""
     return venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
-def version_of(venv: Path) -> str | None:
+def read_version(venv: Path) -> str | None:
     """The version of an environment's Python, such as ``3.11``; None if there is no environment."""
     try:
         match = re.search(r"^version\s*=\s*(\d+\.\d+)", (venv / "pyvenv.cfg").read_text(), re.MULTILINE)
@@ -84,7 +84,7 @@ def version_of(venv: Path) -> str | None:
     return match[1] if match else None
 
 
-def works(python: Path) -> bool:
+def is_working(python: Path) -> bool:
     """Whether the environment's Python starts and has pip (a moved environment has neither)."""
     try:
         process = subprocess.run([python, "-m", "pip", "--version"], capture_output=True, timeout=60)
@@ -120,22 +120,22 @@ def main(arguments: list[str] | None = None) -> None:
     venv = Path(options.venv).absolute()
     cuda_extra, reason = pick_cuda.choose(pick_cuda.from_libcuda() or pick_cuda.from_nvidia_smi(), os.environ)
     python_version = ".".join(str(part) for part in sys.version_info[:2])
-    existing_version = version_of(venv)
+    existing_version = read_version(venv)
     if existing_version and options.keep_python:
         python_version = existing_version
-    files = [file.read_bytes() for file in project_files()]
-    key = fingerprint(files, python_version, cuda_extra, str(ROOT))
+    files = [file.read_bytes() for file in list_project_files()]
+    key = make_fingerprint(files, python_version, cuda_extra, str(ROOT))
     group_names = {name for name in options.groups.split(",") if name}
-    python = python_of(venv)
-    groups_to_install = missing_groups(read_stamp(venv) if python.exists() else None, key, group_names)
+    python = find_python(venv)
+    groups_to_install = find_missing_groups(read_stamp(venv) if python.exists() else None, key, group_names)
     if groups_to_install is None:
         return
-    if existing_version != python_version or not works(python):
+    if existing_version != python_version or not is_working(python):
         create(venv)
     print(reason, flush=True)
     print("Installing gpulab (the first time takes a few minutes) ...", flush=True)
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-qq"]
-    pip += requirements(groups_to_install, cuda_extra)
+    pip += list_requirements(groups_to_install, cuda_extra)
     if subprocess.run(pip).returncode != 0:
         raise SystemExit("pip could not install gpulab (its message is above). Run the same command again.")
     (venv / STAMP).write_text(json.dumps({"key": key, "groups": sorted(groups_to_install)}, indent=1) + "\n")

@@ -104,25 +104,25 @@ class Page:
     picture: str = ""
 
 
-def readme_pages(folder: Path, names: list[str]) -> list[Page]:
+def save_readme_pages(folder: Path, names: list[str]) -> list[Page]:
     """Save the README's views, from the same cells as its pictures."""
     os.environ["GPULAB_DEVICE"] = DEVICE
     names_of_cells: dict[str, Any] = {}
     exec(SETUP, names_of_cells)
-    return saved_pages(folder, {name: last_value(CELLS[name], names_of_cells) for name in names})
+    return save_pages(folder, {name: run_cell(CELLS[name], names_of_cells) for name in names})
 
 
-def saved_pages(folder: Path, views: Mapping[str, Any]) -> list[Page]:
+def save_pages(folder: Path, views: Mapping[str, Any]) -> list[Page]:
     """Save the README's views by name, and return their pages."""
     pages = []
     for name, view in views.items():
         view.save(folder / f"{name}.html")
         title, page_text, task = TEXTS[name]
-        pages.append(Page(f"{name}.html", title, repr(view), page_text, task, _picture_address(name, folder)))
+        pages.append(Page(f"{name}.html", title, repr(view), page_text, task, _find_picture(name, folder)))
     return pages
 
 
-def last_value(code: str, names: dict[str, Any]) -> Any:
+def run_cell(code: str, names: dict[str, Any]) -> Any:
     """Run a cell, and return the value of its last expression, or None if it does not end in one."""
     tree = ast.parse(code)
     last_statement = tree.body[-1] if tree.body else None
@@ -133,7 +133,7 @@ def last_value(code: str, names: dict[str, Any]) -> Any:
     return eval(compile(ast.Expression(last_statement.value), "<cell>", "eval"), names)
 
 
-def course_pages(folder: Path, notebook: Path) -> list[Page]:
+def save_course_pages(folder: Path, notebook: Path) -> list[Page]:
     """Run a notebook in a separate process, and save the views at the end of its cells."""
     command = [sys.executable, "-m", "tools.gallery", str(folder), "--one", str(notebook)]
     environment = {**os.environ, "GPULAB_DEVICE": DEVICE, "GPULAB_HOME": str(folder / ".learner")}
@@ -145,7 +145,7 @@ def course_pages(folder: Path, notebook: Path) -> list[Page]:
 
 
 def run_notebook(folder: Path, notebook: Path) -> list[Page]:
-    """Run a notebook in this process, and save its views (see `course_pages`)."""
+    """Run a notebook in this process, and save its views (see `save_course_pages`)."""
     from IPython.core.interactiveshell import InteractiveShell
 
     shell: Any = InteractiveShell.instance()
@@ -174,10 +174,10 @@ def run_notebook(folder: Path, notebook: Path) -> list[Page]:
 
 def write_index(folder: Path, pages: list[Page]) -> None:
     """Write the page that links to all others."""
-    (folder / "index.html").write_text(index(pages), encoding="utf-8")
+    (folder / "index.html").write_text(make_index(pages), encoding="utf-8")
 
 
-def index(pages: list[Page]) -> str:
+def make_index(pages: list[Page]) -> str:
     """Return the page that links to all others, by relative names."""
     cards = "\n".join(
         f'<article><a href="{html.escape(page.file)}">'
@@ -187,8 +187,8 @@ def index(pages: list[Page]) -> str:
             else ""
         )
         + f"<h2>{html.escape(page.title)}</h2></a>"
-        + (f"<p><b>What you can see.</b> {_text_html(page.content)}</p>" if page.content else "")
-        + (f"<p><b>Try this.</b> {_text_html(page.task)}</p>" if page.task else "")
+        + (f"<p><b>What you can see.</b> {_render_text(page.content)}</p>" if page.content else "")
+        + (f"<p><b>Try this.</b> {_render_text(page.task)}</p>" if page.task else "")
         + f"<p><small>{html.escape(page.sentence)}</small></p></article>"
         for page in pages
     )
@@ -203,12 +203,12 @@ def index(pages: list[Page]) -> str:
     )
 
 
-def _text_html(text: str) -> str:
+def _render_text(text: str) -> str:
     """Return a text as HTML, with code in backticks."""
     return re.sub("`(.*?)`", r"<code>\1</code>", html.escape(text))
 
 
-def _picture_address(name: str, folder: Path) -> str:
+def _find_picture(name: str, folder: Path) -> str:
     """Return the picture's address for the index; copy it if the gallery is outside the checkout."""
     picture = IMAGES / f"{name}.png"
     if folder.is_relative_to(ROOT):
@@ -238,10 +238,10 @@ def main(arguments: list[str] | None = None) -> None:
             pages = run_notebook(folder, options.one)
         print(json.dumps([asdict(page) for page in pages]))
         return
-    pages = readme_pages(folder, options.only)
+    pages = save_readme_pages(folder, options.only)
     for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
         if "all" in options.course or path.stem.split("_")[0] in options.course:
-            pages += course_pages(folder, path)
+            pages += save_course_pages(folder, path)
             print(f"{path.name}: {len(pages)} pages so far", flush=True)
     write_index(folder, pages)
     print(f"{len(pages)} pages and an index in {options.out}")

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 from gpulab_course.content.courses import Course, find_course
 from tools import chromium
-from tools.courses import SHORT_COURSES, cells_of
+from tools.courses import SHORT_COURSES, read_notebook_cells
 
 _PROGRAM = '''\
 import gpulab as gl
@@ -45,12 +45,12 @@ CROWDED_NOTEBOOKS = 4
 """A handout about more notebooks has smaller letters."""
 
 
-def page(of: Course) -> str:
+def make_handout(of: Course) -> str:
     """Return the handout of a course as an HTML page."""
     render = MarkdownIt().render
     sections = []
     for notebook_number in of.notebooks:
-        cells = cells_of(notebook_number)
+        cells = read_notebook_cells(notebook_number)
         title = cells[0].source.splitlines()[0].removeprefix("# ")
         summary = next(cell.source for cell in cells if cell.source.startswith("## What to remember"))
         sections.append(f"<h2>{html.escape(title)}</h2>{render(summary.partition(chr(10))[2])}")
@@ -96,7 +96,7 @@ def main() -> None:
     program = chromium.find()
     for name in SHORT_COURSES:
         path = folder / f"handout-{name}.html"
-        path.write_text(page(find_course(name)), encoding="utf-8")
+        path.write_text(make_handout(find_course(name)), encoding="utf-8")
         print(print_pdf(path, program) if program else path)
     if program is None:
         print(

@@ -11,7 +11,7 @@ import textwrap
 from virtualgpu.engine.lower.function import list_supported_roots
 
 
-def text() -> str:
+def list_instructions() -> str:
     """Return text that lists the supported PTX instructions by module."""
     instructions = {module: " ".join(sorted(roots)) for module, roots in list_supported_roots().items()}
     return "\n".join(
@@ -21,4 +21,4 @@ def text() -> str:
 
 
 if __name__ == "__main__":
-    print(text())
+    print(list_instructions())

@@ -25,7 +25,7 @@ _SCRIPT = re.compile(
 )
 
 
-def code_lines(text: str, kind: str) -> int:
+def count_code_lines(text: str, kind: str) -> int:
     """Count the lines of code in a file, without empty lines, comments and docstrings.
 
     Parameters
@@ -54,7 +54,7 @@ def code_lines(text: str, kind: str) -> int:
     return len(code_line_numbers)
 
 
-def rooms(package: Path) -> dict[str, Counter[str]]:
+def count_by_folder(package: Path) -> dict[str, Counter[str]]:
     """Count lines of code by folder and kind of file: path -> ``{".py": 120, "files": 3}``."""
     counts_by_folder: dict[str, Counter[str]] = {}
     for path in sorted(package.rglob("*")):
@@ -62,7 +62,7 @@ def rooms(package: Path) -> dict[str, Counter[str]]:
             folder_counts = counts_by_folder.setdefault(
                 path.parent.relative_to(package.parent).as_posix(), Counter()
             )
-            folder_counts[path.suffix] += code_lines(path.read_text(encoding="utf-8"), path.suffix)
+            folder_counts[path.suffix] += count_code_lines(path.read_text(encoding="utf-8"), path.suffix)
             folder_counts["files"] += 1
     return counts_by_folder
 
@@ -71,7 +71,7 @@ def main() -> None:
     """Print lines of code per folder and package."""
     print(f"{'room':38}{'files':>6}{'py':>8}{'js':>7}{'css':>7}")
     for package in PACKAGES:
-        counts_by_folder = rooms(ROOT / package)
+        counts_by_folder = count_by_folder(ROOT / package)
         counts_by_folder[f"{package} in all"] = sum(counts_by_folder.values(), Counter())
         for name, folder_counts in counts_by_folder.items():
             print(

@@ -14,11 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tools.environment import PACKAGES, python_of
+from tools.environment import PACKAGES, find_python
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv-lowest"
-PYTHON = python_of(VENV)
+PYTHON = find_python(VENV)
 
 
 def call(*command: str | Path, folder: Path = ROOT, home: Path = ROOT) -> None:

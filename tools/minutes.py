@@ -18,7 +18,7 @@ import nbformat
 
 from gpulab_course.content import cells
 from gpulab_course.content.cells import HEADING_PATTERN
-from tools.cells import notebooks
+from tools.cells import list_notebooks
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -31,51 +31,51 @@ _ROW = r"^(\| {number} [^|]*\| )(\d*)( \|)"
 
 
 @dataclass
-class Spent:
+class SectionMinutes:
     """The minutes of a section of a notebook."""
 
     title: str
     minutes: float
 
 
-def sections(notebook: Any) -> Iterator[Spent]:
+def measure_sections(notebook: Any) -> Iterator[SectionMinutes]:
     """Yield the minutes of a notebook's sections; the cells before the first heading belong to ``""``."""
     answers = cells.find_solutions(notebook.cells)
     for section in cells.split_sections(notebook.cells):
-        yield Spent(section.title, cells.estimate_section_minutes(section, answers))
+        yield SectionMinutes(section.title, cells.estimate_section_minutes(section, answers))
 
 
-def total(notebook: Any) -> int:
+def sum_minutes(notebook: Any) -> int:
     """Return the minutes of a notebook, rounded to a multiple of 5."""
-    return 5 * round(sum(section.minutes for section in sections(notebook)) / 5)
+    return 5 * round(sum(section.minutes for section in measure_sections(notebook)) / 5)
 
 
-def pause(notebook: Any) -> int | None:
+def find_pause(notebook: Any) -> int | None:
     """Return the number of the section to pause after, or None if the notebook takes one sitting."""
-    if total(notebook) <= SITTING_MIN:
+    if sum_minutes(notebook) <= SITTING_MIN:
         return None
     minutes = 0.0
     end_minutes = {}
-    for section in sections(notebook):
+    for section in measure_sections(notebook):
         minutes += section.minutes
         if section.title[:1].isdigit():
             end_minutes[int(section.title.split(" ")[0])] = minutes
     return min(end_minutes, key=lambda section_number: abs(end_minutes[section_number] - minutes / 2))
 
 
-def said(notebook: Any) -> int | None:
+def read_said_minutes(notebook: Any) -> int | None:
     """Return the minutes that the notebook's opening states."""
     match = _OPENING.search(notebook.cells[0].source)
     return int(match["minutes"]) if match else None
 
 
-def said_pause(notebook: Any) -> int | None:
+def read_said_pause(notebook: Any) -> int | None:
     """Return the section after which the notebook's opening suggests a pause."""
     match = _OPENING.search(notebook.cells[0].source)
     return int(match["pause"]) if match and match["pause"] else None
 
 
-def said_by_section(notebook: Any) -> dict[str, int]:
+def read_section_minutes(notebook: Any) -> dict[str, int]:
     """Return the minutes in the headings of a notebook, by the title of the section."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     return {
@@ -85,7 +85,7 @@ def said_by_section(notebook: Any) -> dict[str, int]:
     }
 
 
-def said_in_readme(number: str) -> int | None:
+def read_readme_minutes(number: str) -> int | None:
     """Return the minutes of a notebook in the README's table of the course."""
     match = re.search(_ROW.format(number=number), README.read_text(encoding="utf-8"), re.MULTILINE)
     return int(match[2]) if match and match[2] else None
@@ -99,9 +99,9 @@ def number(path: Path) -> str:
 def write(path: Path) -> None:
     """Put the minutes into a notebook's opening and headings, and into the README."""
     notebook = nbformat.read(path, as_version=4)
-    minutes = {section.title: max(round(section.minutes), 1) for section in sections(notebook)}
-    total_minutes = total(notebook)
-    section_number = pause(notebook)
+    minutes = {section.title: max(round(section.minutes), 1) for section in measure_sections(notebook)}
+    total_minutes = sum_minutes(notebook)
+    section_number = find_pause(notebook)
     sittings_text = f" in two sittings (pause after section {section_number})" if section_number else ""
     notebook.cells[0].source = _OPENING.sub(
         f"**{total_minutes} minutes{sittings_text}", notebook.cells[0].source, count=1
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put them into the notebooks and the README")
     parser.add_argument("prefixes", nargs="*", help="first letters of notebook names")
     options = parser.parse_args()
-    for path in notebooks():
+    for path in list_notebooks():
         if not path.name[0].isdigit():  # the glossary
             continue
         if options.prefixes and not path.name.startswith(tuple(options.prefixes)):
@@ -135,8 +135,8 @@ def main() -> None:
         if options.write:
             write(path)
         notebook = nbformat.read(path, as_version=4)
-        print(f"{number(path):4} {total(notebook):4} min, said: {said(notebook)}")
-        for section in sections(notebook):
+        print(f"{number(path):4} {sum_minutes(notebook):4} min, said: {read_said_minutes(notebook)}")
+        for section in measure_sections(notebook):
             print(f"     {section.minutes:5.1f}  {section.title or '(opening)'}")
 
 

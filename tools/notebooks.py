@@ -15,7 +15,7 @@ from typing import Any
 
 import nbformat
 
-from tools.suite import stage_environment
+from tools.suite import make_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -31,12 +31,14 @@ def clean(notebook: Any) -> Any:
         cell.metadata = {key: cell.metadata[key] for key in ("tags", "jupyter") if key in cell.metadata}
         if cell.cell_type != "code":
             continue
-        outputs = with_pictures(cell.outputs)
-        cell.outputs = joined([output for output in map(clean_output, outputs) if output is not None])
+        outputs = merge_pictures(cell.outputs)
+        cell.outputs = join_printed_text(
+            [output for output in map(clean_output, outputs) if output is not None]
+        )
     return notebook
 
 
-def with_pictures(outputs: list[Any]) -> list[Any]:
+def merge_pictures(outputs: list[Any]) -> list[Any]:
     """Return outputs in which each view contains its picture, instead of a separate output with it."""
     views = [output for output in outputs if WIDGET_VIEW in output.get("data", {})]
     merged_outputs = []
@@ -52,7 +54,7 @@ def with_pictures(outputs: list[Any]) -> list[Any]:
     return merged_outputs
 
 
-def joined(outputs: list[Any]) -> list[Any]:
+def join_printed_text(outputs: list[Any]) -> list[Any]:
     """Return outputs with consecutive printed text merged: a kernel splits it differently each time."""
     merged: list[Any] = []
     for output in outputs:
@@ -101,7 +103,7 @@ def main() -> None:
     parser.add_argument("prefixes", nargs="*", help="first letters of notebook names")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch_folder:
-        os.environ.update(stage_environment(scratch_folder))
+        os.environ.update(make_environment(scratch_folder))
         for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
             if options.prefixes and not path.name.startswith(tuple(options.prefixes)):
                 continue

@@ -26,7 +26,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from tools.chromium import find
-from tools.suite import stage_environment
+from tools.suite import make_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "notebooks" / "images"
@@ -191,12 +191,12 @@ if len(pages) == len(gallery.CELLS):
 DIGEST = "Page-SHA-256"
 
 
-def page_digest(name: str) -> str:
+def compute_page_digest(name: str) -> str:
     """Return the digest of a page of the gallery."""
     return hashlib.sha256((GALLERY / f"{name}.html").read_bytes()).hexdigest()
 
 
-def digest_in(name: str) -> str | None:
+def read_digest(name: str) -> str | None:
     """Return the digest of the page that was saved with a picture; None if the picture has none."""
     with Image.open(IMAGES / f"{name}.png") as picture:
         return picture.info.get(DIGEST)
@@ -206,7 +206,7 @@ def add_digest(name: str) -> None:
     """Add the digest of its page to a picture."""
     path = IMAGES / f"{name}.png"
     png_texts = PngInfo()
-    png_texts.add_text(DIGEST, page_digest(name))
+    png_texts.add_text(DIGEST, compute_page_digest(name))
     with Image.open(path) as picture:
         picture.load()
         picture.save(path, pnginfo=png_texts, optimize=True)
@@ -220,7 +220,7 @@ def silence_news(folder: Path) -> None:
 
 
 @contextmanager
-def jupyterlab(folder: Path, environment: dict[str, str]) -> Iterator[str]:
+def serve_jupyterlab(folder: Path, environment: dict[str, str]) -> Iterator[str]:
     """Serve a folder with JupyterLab on a free port; yield its address with the token."""
     log = folder / "jupyter.log"
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--port=0"]
@@ -258,7 +258,7 @@ def run_all(page: Any) -> None:
     raise SystemExit("JupyterLab did not run the cells.")
 
 
-def take(page: Any, address: str, names: list[str]) -> None:
+def take_pictures(page: Any, address: str, names: list[str]) -> None:
     """Run the notebook and photograph the named cells' output."""
     page.goto(address.replace("/lab?", "/lab/tree/pictures.ipynb?"))
     page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=CELL_TIMEOUT_MS)
@@ -306,10 +306,13 @@ def main() -> None:
     try:
         nbformat.write(notebook, folder / "pictures.ipynb")
         silence_news(folder)
-        with jupyterlab(folder, stage_environment(str(folder))) as address, sync_playwright() as playwright:
+        with (
+            serve_jupyterlab(folder, make_environment(str(folder))) as address,
+            sync_playwright() as playwright,
+        ):
             browser = playwright.chromium.launch(executable_path=browser_path, args=CHROMIUM_OPTIONS)
             page = browser.new_page(viewport={"width": 1400, "height": 1600}, device_scale_factor=1)
-            take(page, address, names)
+            take_pictures(page, address, names)
             browser.close()
         for name in names:
             add_digest(name)

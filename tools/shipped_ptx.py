@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tools.cells import ROOT, cells, notebooks, run
+from tools.cells import ROOT, list_notebooks, read_cells, run
 
 DEVICE = "virtual:A100"
 # A kernel of notebook 02 is told how many blocks an SM of this device can hold.
@@ -52,7 +52,7 @@ class CompiledImage:
     lowered_names: dict[str, str]
 
 
-def of_files() -> list[Request]:
+def list_file_requests() -> list[Request]:
     """Return the requests of kernel files: corpus, course folders, helper, and random numbers."""
     from tools.corpus import CASES
     from tools.corpus.workloads import WORKLOADS
@@ -61,41 +61,41 @@ def of_files() -> list[Request]:
 
     requests = [Request(case.code, (*case.options, *nvrtc.CUPY_OPTIONS)) for case in CASES]
     requests += [Request(workload.code, nvrtc.CUPY_OPTIONS) for workload in WORKLOADS]
-    requests += [Request(kernel_code, nvrtc.CUPY_OPTIONS) for kernel_code in course_kernels()]
+    requests += [Request(kernel_code, nvrtc.CUPY_OPTIONS) for kernel_code in read_course_kernels()]
     for kernel_code, options in map(bits.load_source, bits.STRUCT_NAMES):
         requests.append(Request(kernel_code, (*options, *nvrtc.CUPY_OPTIONS)))
     return list({request.key(0): request for request in requests}.values())
 
 
-def of_course() -> dict[str, list[Request]]:
+def collect_requests() -> dict[str, list[Request]]:
     """Return the requests of each notebook on each of its devices, and those of doctor and README."""
     from gpulab import session
 
     images_by_name: dict[str, list[CompiledImage]] = {}
-    with kernels_alone():
-        with recorded(images_by_name.setdefault("doctor and README", [])):
-            doctor_and_readme()
-        for path in notebooks():
-            for device in devices(path.name):
+    with judge_kernels_only():
+        with record_images(images_by_name.setdefault("doctor and README", [])):
+            run_doctor_and_readme()
+        for path in list_notebooks():
+            for device in list_devices(path.name):
                 session.use_device("virtual:V100")
                 session.use_device(device)  # a fresh one, whose pool holds nothing of the notebook before
                 forget()
-                with recorded(images_by_name.setdefault(title(path.name, device), [])):
-                    run(list(cells(path)), path.name)
+                with record_images(images_by_name.setdefault(make_title(path.name, device), [])):
+                    run(list(read_cells(path)), path.name)
     return {name: [image.request for image in images] for name, images in images_by_name.items()}
 
 
-def devices(name: str) -> tuple[str, ...]:
+def list_devices(name: str) -> tuple[str, ...]:
     """Return the devices for which a notebook's kernels are compiled. Others use the same images."""
     return (*ELSEWHERE.get(name[:2], ()), DEVICE)
 
 
-def title(name: str, device: str) -> str:
+def make_title(name: str, device: str) -> str:
     """Return the name under which `COMPILED` lists a notebook on a device."""
     return f"{name} on {device.removeprefix('virtual:')}"
 
 
-def doctor_and_readme() -> None:
+def run_doctor_and_readme() -> None:
     """Run the commands that a learner may run before the first notebook."""
     from gpulab import session
     from gpulab.diagnosis import doctor
@@ -115,19 +115,19 @@ def forget() -> None:
     nvrtc._compile_both.cache_clear()
 
 
-def course_kernels() -> list[str]:
+def read_course_kernels() -> list[str]:
     """Return the kernel files of the corpus, of the course's folders and of the helper."""
     from gpulab_course import folders
-    from tools.corpus import kernel_code, kernel_files
+    from tools.corpus import list_kernel_files, read_kernel_code
 
     helper_kernels = [
         file.read_text(encoding="utf-8") for file in sorted((ROOT / "gpulab" / "lab").rglob("*.cu"))
     ]
-    return [*map(kernel_code, kernel_files()), *folders.read_kernels().values(), *helper_kernels]
+    return [*map(read_kernel_code, list_kernel_files()), *folders.read_kernels().values(), *helper_kernels]
 
 
 @contextlib.contextmanager
-def recorded(images: list[CompiledImage]) -> Iterator[None]:
+def record_images(images: list[CompiledImage]) -> Iterator[None]:
     """Append every source that is compiled in a `with` block to `images`."""
     from virtualgpu.compile import nvrtc
 
@@ -152,7 +152,7 @@ def recorded(images: list[CompiledImage]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def kernels_alone() -> Iterator[None]:
+def judge_kernels_only() -> Iterator[None]:
     """Let ``gl.check`` judge only kernels in a `with` block, because other answers use other processes."""
     import gpulab
     from gpulab_course import folders
@@ -175,10 +175,14 @@ def main() -> int:
     """Write the list of requests and the shipped images."""
     with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch_folder:
         os.environ.update(GPULAB_HOME=scratch_folder, GPULAB_DEVICE=DEVICE, MPLBACKEND="Agg")
-        course = of_course()
-        lines = [f"{name}\t{key}\n" for name, requests in course.items() for key in sorted(own(requests))]
+        course = collect_requests()
+        lines = [
+            f"{name}\t{key}\n" for name, requests in course.items() for key in sorted(find_own_keys(requests))
+        ]
         COMPILED.write_text("".join(lines), encoding="utf-8")
-        return write([*of_files(), *(request for requests in course.values() for request in requests)])
+        return write(
+            [*list_file_requests(), *(request for requests in course.values() for request in requests)]
+        )
 
 
 def write(requests: Sequence[Request]) -> int:
@@ -209,24 +213,24 @@ def write(requests: Sequence[Request]) -> int:
 
 
 @functools.cache
-def keys_of_files() -> frozenset[str]:
+def list_file_keys() -> frozenset[str]:
     """Return the keys of the requests of kernel files."""
-    return frozenset(request.key(0) for request in of_files())
+    return frozenset(request.key(0) for request in list_file_requests())
 
 
-def own(requests: Sequence[Request]) -> set[str]:
+def find_own_keys(requests: Sequence[Request]) -> set[str]:
     """Return the keys of requests that are not in kernel files."""
-    return {request.key(0) for request in requests} - keys_of_files()
+    return {request.key(0) for request in requests} - list_file_keys()
 
 
-def same_compiler() -> bool:
+def has_same_compiler() -> bool:
     """Return whether images compiled here can be compared with the shipped ones."""
     from virtualgpu.compile import nvrtc, shipped
 
     return nvrtc.is_available() and ".".join(map(str, nvrtc.read_version())) == shipped.get_compiler_version()
 
 
-def compiled_by() -> dict[str, set[str]]:
+def read_compiled_keys() -> dict[str, set[str]]:
     """Return the keys of requests in the file `COMPILED`, by the name in its first column."""
     keys_by_name: dict[str, set[str]] = {}
     for line in COMPILED.read_text(encoding="utf-8").splitlines():
@@ -235,12 +239,12 @@ def compiled_by() -> dict[str, set[str]]:
     return keys_by_name
 
 
-def problems(name: str, images: Sequence[CompiledImage]) -> list[str]:
+def find_problems(name: str, images: Sequence[CompiledImage]) -> list[str]:
     """Return the differences between the shipped files and the images that were just compiled."""
     from virtualgpu.compile import shipped
 
-    listed_keys = compiled_by().get(name, set())
-    own_keys = own([compiled.request for compiled in images])
+    listed_keys = read_compiled_keys().get(name, set())
+    own_keys = find_own_keys([compiled.request for compiled in images])
     messages = []
     for description, wrong_keys in (
         ("are missing", own_keys - listed_keys),
@@ -250,7 +254,7 @@ def problems(name: str, images: Sequence[CompiledImage]) -> list[str]:
             messages.append(
                 f"{len(wrong_keys)} of the sources of {name} {description}: run `make shipped-ptx`"
             )
-    is_same_compiler = same_compiler()
+    is_same_compiler = has_same_compiler()
     for compiled in images:
         location = f"{compiled.request.code.strip()[:60]!r} for {compiled.target}: run `make shipped-ptx`"
         # A device of another compute capability takes the image of one before.

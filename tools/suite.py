@@ -47,12 +47,14 @@ class Result:
 Show = Callable[[str], None]
 
 
-def shown(text: str) -> None:
+def print_text(text: str) -> None:
     """Print text, and flush the output immediately."""
     print(text, flush=True)
 
 
-def tee(command: list[str], environment: dict[str, str], show: Show = shown) -> tuple[int, list[str], float]:
+def tee(
+    command: list[str], environment: dict[str, str], show: Show = print_text
+) -> tuple[int, list[str], float]:
     """Run a command with its output shown as it comes; return its status, lines and processor time."""
     show(f"\n$ {' '.join(command)}".replace(sys.executable, "python"))
     lines: list[str] = []
@@ -78,7 +80,7 @@ def tee(command: list[str], environment: dict[str, str], show: Show = shown) -> 
     return process.returncode, lines, spent_s
 
 
-def counts(line: str) -> dict[str, int]:
+def read_counts(line: str) -> dict[str, int]:
     """Return the counts in a line of pytest's summary, such as ``3 passed, 1 skipped in 0.5s``."""
     counts_by_name: Counter[str] = Counter()
     for count_text, name in PYTEST_COUNT.findall(line):
@@ -86,7 +88,7 @@ def counts(line: str) -> dict[str, int]:
     return dict(counts_by_name)
 
 
-def pytest(*arguments: str) -> list[str]:
+def make_pytest_command(*arguments: str) -> list[str]:
     """Return a pytest command line."""
     return [sys.executable, "-m", "pytest", *arguments]
 
@@ -96,23 +98,23 @@ def notebooks() -> list[str]:
     return [str(path.relative_to(ROOT)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Return the number of parallel test processes: 1 on a GPU, so that tests do not disturb each other."""
     on_gpu = os.environ.get("GPULAB_DEVICE", "").startswith("cuda")
     return 1 if on_gpu else min(os.cpu_count() or 1, 8)
 
 
-def workers() -> list[str]:
+def make_worker_options() -> list[str]:
     """Return pytest options for parallel tests, with a worker for each core.
 
     Tests often wait, but other stages run at the same time, and each worker collects all tests again.
     """
-    if cores() == 1 or importlib.util.find_spec("xdist") is None:
+    if count_cores() == 1 or importlib.util.find_spec("xdist") is None:
         return []
-    return ["-n", str(cores()), "--dist", "worksteal"]
+    return ["-n", str(count_cores()), "--dist", "worksteal"]
 
 
-def lint() -> list[list[str]]:
+def make_lint_commands() -> list[list[str]]:
     ruff = [sys.executable, "-m", "ruff"]
     checked_folders = [
         name
@@ -132,33 +134,41 @@ def site() -> list[list[str]]:
     ]
 
 
-def types() -> list[list[str]]:
+def make_type_commands() -> list[list[str]]:
     return [[sys.executable, "-m", "mypy"]]
 
 
-def unit() -> list[list[str]]:
+def make_unit_commands() -> list[list[str]]:
     # All tests in `tests/gpu` need a GPU. Collecting them would cost each worker seconds.
-    return [pytest(*workers(), "-m", "not browser", "--without-gpu", "--ignore=tests/gpu", "tests")]
+    return [
+        make_pytest_command(
+            *make_worker_options(), "-m", "not browser", "--without-gpu", "--ignore=tests/gpu", "tests"
+        )
+    ]
 
 
-def speed() -> list[list[str]]:
+def make_speed_commands() -> list[list[str]]:
     """Return the command that compares processor times with their limits."""
     return [[sys.executable, "-m", "tools.bench.table", "--check"]]
 
 
-def fast() -> list[list[str]]:
-    return [pytest(*workers(), "-m", "not browser and not slow", "--without-gpu", "tests")]
+def make_fast_commands() -> list[list[str]]:
+    return [
+        make_pytest_command(
+            *make_worker_options(), "-m", "not browser and not slow", "--without-gpu", "tests"
+        )
+    ]
 
 
 def notebook_cells() -> list[list[str]]:
     # Lax: a cell must run; its output is compared only where the cell asks for it (NBVAL_CHECK_OUTPUT).
     options = ("--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "-p", "no:cacheprovider")
     paths = notebooks()
-    return [pytest("-p", "tests.kernels", *options, *paths)] if paths else []
+    return [make_pytest_command("-p", "tests.kernels", *options, *paths)] if paths else []
 
 
-def browser() -> list[list[str]]:
-    return [pytest("-m", "browser", "tests/browser")]
+def make_browser_commands() -> list[list[str]]:
+    return [make_pytest_command("-m", "browser", "tests/browser")]
 
 
 # Tests for a GPU of which a stand-in can pass most, and which no other place tests.
@@ -177,15 +187,15 @@ ON_THE_STAND_IN = (
 )
 
 
-def fake_gpu() -> list[list[str]]:
+def make_fake_gpu_commands() -> list[list[str]]:
     """Return the command that tests the code for real GPUs on a virtual GPU."""
     plugin = ("-p", "tests.real.fake_gpu", "--fake-gpu", "-p", "no:cacheprovider")
     gpu_tests = [f"tests/gpu/test_{name}.py" for name in ON_THE_STAND_IN]
-    return [pytest(*plugin, "-m", "gpu", "tests/real", "tests/session", *gpu_tests)]
+    return [make_pytest_command(*plugin, "-m", "gpu", "tests/real", "tests/session", *gpu_tests)]
 
 
-def gpu() -> list[list[str]]:
-    return [pytest("-m", "gpu", "tests")]
+def make_gpu_commands() -> list[list[str]]:
+    return [make_pytest_command("-m", "gpu", "tests")]
 
 
 # What a processor decides beside each instruction alone, which `test_every_instruction` takes to
@@ -200,7 +210,7 @@ OF_THE_LOWEST_LEVEL = (
 )
 
 
-def processors() -> list[list[str]]:
+def make_processor_commands() -> list[list[str]]:
     """Return commands that test the processor-specific code, for the most common processor levels."""
     from virtualgpu.engine.machine import processor
 
@@ -222,11 +232,11 @@ def processors() -> list[list[str]]:
             *(f"tests/{name}" for name in OF_PROCESSORS),
             *(f"tests/{name}" for name in OF_THE_LOWEST_LEVEL if level == levels[0] or not sample.is_on()),
         )
-        commands.append(pytest(*pytest_options))
+        commands.append(make_pytest_command(*pytest_options))
     return commands
 
 
-def oldest() -> list[list[str]]:
+def make_oldest_commands() -> list[list[str]]:
     """Return commands that test the wheels with the oldest allowed packages."""
     test_groups = (("session", "teach/test_store.py"), ("views", "ptx", "teach/test_widgets.py"))
     test_paths = [f"tests/{name}" for group in sample.part(test_groups, 2) for name in group]
@@ -237,7 +247,7 @@ def oldest() -> list[list[str]]:
         "not (processor_time or check_streams or stream_orders or graph_capture)",
         *pytest_options,
     )
-    run_tests = pytest("-p", "no:cacheprovider", *pytest_options)
+    run_tests = make_pytest_command("-p", "no:cacheprovider", *pytest_options)
     return [[sys.executable, "-m", "tools.lowest"], [str(lowest.PYTHON), *run_tests[1:]]]
 
 
@@ -261,22 +271,22 @@ NEEDS = {
 SPREAD = ("unit", "fast", "gpu")
 IN_FRONT = "browser"
 STAGES: dict[str, Callable[[], list[list[str]]]] = {
-    "lint": lint,
+    "lint": make_lint_commands,
     "site": site,
-    "types": types,
-    "speed": speed,
-    "unit": unit,
-    "fast": fast,
+    "types": make_type_commands,
+    "speed": make_speed_commands,
+    "unit": make_unit_commands,
+    "fast": make_fast_commands,
     "notebooks": notebook_cells,
-    "browser": browser,
-    "fake-gpu": fake_gpu,
-    "gpu": gpu,
-    "processors": processors,
-    "lowest": oldest,
+    "browser": make_browser_commands,
+    "fake-gpu": make_fake_gpu_commands,
+    "gpu": make_gpu_commands,
+    "processors": make_processor_commands,
+    "lowest": make_oldest_commands,
 }
 
 
-def stage_environment(scratch: str) -> dict[str, str]:
+def make_environment(scratch: str) -> dict[str, str]:
     """Return environment variables that separate tests from the learner's files, with one shared cache."""
     environment = dict(os.environ)
     environment["GPULAB_HOME"] = str(Path(scratch) / "gpulab")
@@ -297,7 +307,7 @@ def stage_environment(scratch: str) -> dict[str, str]:
     return environment
 
 
-def kernel_obstacle(environment: dict[str, str]) -> str:
+def find_kernel_obstacle(environment: dict[str, str]) -> str:
     """Return the reason why gpulab cannot be used in a notebook, or an empty string if it can."""
     command = [sys.executable, "-c", "from gpulab import cp; cp.arange(3)"]
     process = subprocess.run(command, cwd=ROOT / "notebooks", env=environment, capture_output=True, text=True)
@@ -307,20 +317,20 @@ def kernel_obstacle(environment: dict[str, str]) -> str:
     return f"Nothing can run: {sys.executable} cannot use gpulab in a notebook ({last_line})"
 
 
-def lacking(name: str) -> list[str]:
+def list_missing_packages(name: str) -> list[str]:
     """Return the names of the packages that a stage needs and that are not installed."""
     return [package for package in NEEDS[name] if importlib.util.find_spec(package) is None]
 
 
 def run(
-    name: str, environment: dict[str, str], show: Show = shown, commands: list[list[str]] | None = None
+    name: str, environment: dict[str, str], show: Show = print_text, commands: list[list[str]] | None = None
 ) -> Result:
     """Run one stage, or some of its commands."""
     show(f"\n=== {name} " + "=" * (90 - len(name)))
     start_s = time.perf_counter()
-    if missing_packages := lacking(name):
+    if missing_packages := list_missing_packages(name):
         return Result(name, False, 0.0, f"pip install {' '.join(missing_packages)}")
-    if name in ("gpu", "notebooks") and (reason := kernel_obstacle(environment)):
+    if name in ("gpu", "notebooks") and (reason := find_kernel_obstacle(environment)):
         show(reason)
         return Result(name, False, 0.0, reason)
     ok = True
@@ -331,7 +341,7 @@ def run(
         spent_s += processor_s
         if "pytest" in command:
             summaries.append(
-                next((line.strip("= ") for line in reversed(lines) if counts(line)), "no test ran")
+                next((line.strip("= ") for line in reversed(lines) if read_counts(line)), "no test ran")
             )
             ok &= status in (0, NO_TESTS_COLLECTED)
         else:
@@ -339,15 +349,15 @@ def run(
     return Result(name, ok, time.perf_counter() - start_s, "; ".join(summaries), spent_s)
 
 
-def parts(name: str) -> list[list[list[str]]]:
+def split_stage(name: str) -> list[list[list[str]]]:
     """Return the commands of a stage in groups that can run independently of each other."""
-    if lacking(name):
+    if list_missing_packages(name):
         return [[]]
     commands = STAGES[name]()
     return [[command] for command in commands] if name == "processors" and commands else [commands]
 
 
-def merged(results: list[Result]) -> Result:
+def merge_results(results: list[Result]) -> Result:
     """Combine the results of the parts of a stage."""
     return Result(
         results[0].name,
@@ -358,7 +368,7 @@ def merged(results: list[Result]) -> Result:
     )
 
 
-def aside(command: list[str]) -> list[str]:
+def make_nice_command(command: list[str]) -> list[str]:
     """Return a command that runs with a lower priority."""
     return ["nice", *command] if shutil.which("nice") else command
 
@@ -366,22 +376,24 @@ def aside(command: list[str]) -> list[str]:
 def run_all(stages: Sequence[str], environment: dict[str, str]) -> list[Result]:
     """Run stages in parallel. The output of background stages is shown when they have ended."""
     names = list(dict.fromkeys(stages))
-    lower_priority = aside if IN_FRONT in names and len(names) > 1 else list
+    lower_priority = make_nice_command if IN_FRONT in names and len(names) > 1 else list
     results_by_name: dict[str, list[Result]] = {name: [] for name in names}
     waiting_jobs = deque(
         (name, [lower_priority(command) for command in commands])
         for name in names
         if name not in (*SPREAD, IN_FRONT)
-        for commands in parts(name)
+        for commands in split_stage(name)
     )
-    is_live = len(names) == 1 or cores() == 1
+    is_live = len(names) == 1 or count_cores() == 1
     output_lock = threading.Lock()
 
     def run_stage(name: str, commands: list[list[str]] | None = None) -> None:
         messages: list[str] = []
-        results_by_name[name].append(run(name, environment, shown if is_live else messages.append, commands))
+        results_by_name[name].append(
+            run(name, environment, print_text if is_live else messages.append, commands)
+        )
         with output_lock:
-            shown("\n".join(messages))
+            print_text("\n".join(messages))
 
     def run_jobs() -> None:
         while True:
@@ -391,20 +403,20 @@ def run_all(stages: Sequence[str], environment: dict[str, str]) -> list[Result]:
                 return
             run_stage(name, commands)
 
-    with ThreadPoolExecutor(cores() + 2) as executor:
+    with ThreadPoolExecutor(count_cores() + 2) as executor:
         futures = [executor.submit(run_stage, IN_FRONT)] if IN_FRONT in names else []
         try:
-            futures += [executor.submit(run_jobs) for _ in range(cores() > 1)]
+            futures += [executor.submit(run_jobs) for _ in range(count_cores() > 1)]
             for name in names:
                 if name in SPREAD:
                     commands = [lower_priority(command) for command in STAGES[name]()]
-                    results_by_name[name].append(run(name, environment, shown, commands))
-            futures += [executor.submit(run_jobs) for _ in range(max(cores() - 1, 1))]
+                    results_by_name[name].append(run(name, environment, print_text, commands))
+            futures += [executor.submit(run_jobs) for _ in range(max(count_cores() - 1, 1))]
             for future in futures:
                 future.result()
         finally:
             waiting_jobs.clear()
-    return [merged(results_by_name[name]) for name in names]
+    return [merge_results(results_by_name[name]) for name in names]
 
 
 def summarise(results: list[Result]) -> str:
@@ -415,7 +427,7 @@ def summarise(results: list[Result]) -> str:
         state_text = "ok" if result.ok else "FAILED"
         time_text = f"{result.seconds:6.0f} s {result.processor_s:6.0f} s of processors"
         lines.append(f"{result.name:10} {state_text:7} {time_text}  {result.closing}")
-        result_counts = counts(result.closing)
+        result_counts = read_counts(result.closing)
         outcome_counts["passed"] += result_counts.get("passed", 0)
         outcome_counts["failed"] += result_counts.get("failed", 0) + result_counts.get("error", 0)
         outcome_counts["skipped"] += result_counts.get("skipped", 0)
@@ -432,10 +444,12 @@ def main() -> None:
     parser.add_argument("stages", nargs="+", choices=list(STAGES))
     stages = parser.parse_args().stages
     with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
-        environment = stage_environment(scratch)
+        environment = make_environment(scratch)
         if sample.VARIABLE in environment:
             os.environ[sample.VARIABLE] = environment[sample.VARIABLE]  # commands of stages are made here
-            shown("Tests that are much alike are tried in a fixed sample; make test-all tries all of them.")
+            print_text(
+                "Tests that are much alike are tried in a fixed sample; make test-all tries all of them."
+            )
         results = run_all(stages, environment)
     print(summarise(results), flush=True)
     raise SystemExit(0 if all(result.ok for result in results) else 1)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.allocators.torch_side import ModelSide, Scripted
 from tools.recordings import FOLDER
-from tools.recordings.torch_pools import COLUMNS, Recording, digest, program
+from tools.recordings.torch_pools import COLUMNS, Recording, compute_checksum, program
 
 FILES = [FOLDER / f"torch_pools_{part}.npz.xz" for part in ("default", "expandable")]
 
@@ -43,7 +43,7 @@ def differences(recording: Recording, index: int, *, own_addresses: bool = False
     result, events = side.finish()
     if result != recording.layouts[index]:
         return f"seed {about['seeds'][index]} ({settings}): blocks at the end"
-    if digest(events) != recording.digests[index]:
+    if compute_checksum(events) != recording.digests[index]:
         return f"seed {about['seeds'][index]} ({settings}): events"
     return ""
 

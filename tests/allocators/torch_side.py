@@ -9,7 +9,7 @@ from typing import Any
 from gpulab.allocators.replay import OutOfMemory
 from gpulab.allocators.torch import Settings, TorchAllocator
 from gpulab.allocators.torch.device import Device
-from tools.recordings.torch_pools import COLUMNS, Step, layout
+from tools.recordings.torch_pools import COLUMNS, Step, list_layout
 from virtualgpu.records.memory import Action
 
 # codes of recorded events
@@ -131,4 +131,4 @@ class ModelSide:
                         (block.address, number, segment.pool == "large", segment.is_expandable, blocks)
                     )
                 blocks.append((block.size_bytes, _STATES[block.state]))
-        return layout(pieces), self.events
+        return list_layout(pieces), self.events

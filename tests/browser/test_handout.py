@@ -19,6 +19,6 @@ def test_a_handout_is_one_page(name: str, tmp_path: Path) -> None:
     if program is None:
         pytest.skip("needs Chromium")
     path = tmp_path / "handout.html"
-    path.write_text(handout.page(find_course(name)), encoding="utf-8")
+    path.write_text(handout.make_handout(find_course(name)), encoding="utf-8")
     pdf = handout.print_pdf(path, program).read_bytes()
     assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tools.corpus import kernel_code, kernel_files
+from tools.corpus import list_kernel_files, read_kernel_code
 from virtualgpu.records import Dim3
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -43,7 +43,11 @@ class CounterCase:
 
 def source(file: str) -> str:
     """Return the CUDA C++ code of a file of the course or of this folder."""
-    return kernel_code(file) if file in kernel_files() else (KERNELS / file).read_text(encoding="utf-8")
+    return (
+        read_kernel_code(file)
+        if file in list_kernel_files()
+        else (KERNELS / file).read_text(encoding="utf-8")
+    )
 
 
 def words(seed: int, count: int) -> npt.NDArray[np.uint32]:

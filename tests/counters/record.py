@@ -203,7 +203,7 @@ def _machine(images: Path) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": {
             "driver": smi[0] if smi else "",
-            "ncu": nsight.version(),
+            "ncu": nsight.read_version(),
             "CuPy": cp.__version__,
             "NVRTC": (images / "nvrtc.txt").read_text(),
         },

@@ -68,7 +68,7 @@ def difference(row: list[float | None], column: int) -> float:
 def test_the_card_has_what_was_recorded() -> None:
     launches = {
         (kernel, int(size))
-        for kernel, sizes in caches.recorded()["kernels"].items()
+        for kernel, sizes in caches.load_recording()["kernels"].items()
         for size, rows in sizes.items()
         if "cold" in rows
     }
@@ -91,7 +91,7 @@ def test_hit_rates_are_within_five_points() -> None:
 
 def test_l2_keeps_what_an_earlier_launch_left_there() -> None:
     """For launches whose data an H200 finds nearly completely or hardly at all in L2."""
-    data = caches.recorded()
+    data = caches.load_recording()
     launches = (("add_words", 1 << 18), ("turn_naive", 512), ("rows_by_warp", 1024), ("read_all", 48))
     for kernel, size in launches:
         case = next(c for c in CASES if c.kernel == kernel)
@@ -101,10 +101,10 @@ def test_l2_keeps_what_an_earlier_launch_left_there() -> None:
             for suffix in ("", "_lookup_hit")
         )
         hits = hit_sectors / requested
-        result = caches.modelled(case, size, "warm")
+        result = caches.model_caches(case, size, "warm")
         assert result.start == "warm"
         assert result.l2_hit_rate == pytest.approx(hits, abs=0.06)
-        assert abs(hits - (caches.modelled(case, size).l2_hit_rate or 0)) > 0.1 or size == 48
+        assert abs(hits - (caches.model_caches(case, size).l2_hit_rate or 0)) > 0.1 or size == 48
 
 
 def test_bytes_read_are_within_a_tenth() -> None:
@@ -126,7 +126,7 @@ def test_the_card_tells_what_the_model_says(case: caches.CacheCase) -> None:
     for size in case.sizes:
         if (case.kernel, size) not in rows or (case.kernel, size) in SLOW:
             continue
-        result = caches.modelled(case, size)
+        result = caches.model_caches(case, size)
         l1, l2, read, written = rows[case.kernel, size][1::2]
         assert 100 * (result.l1_hit_rate or 0) == pytest.approx(l1 or 0, abs=0.3)
         assert 100 * (result.l2_hit_rate or 0) == pytest.approx(l2, abs=0.5)

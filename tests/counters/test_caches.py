@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from tools.corpus.caching import CASES, case, code
+from tools.corpus.caching import CASES, find_case, read_code
 from virtualgpu.engine.caches import notes, replay
 from virtualgpu.launch import caching
 from virtualgpu.model.architectures import ARCHITECTURES
@@ -26,11 +26,11 @@ WAYS = 16
 
 def counted(kernel: str, size: int, start: Start = "cold", times: int = 1) -> KernelCounters:
     cp = session.cp()
-    c = case(kernel)
+    c = find_case(kernel)
     shape = c.launch(size)
     values = shape.arguments(cp)
     for _ in range(times):
-        launch = Launch.of(KernelSource(kernel, code()), shape.grid, shape.block, values)
+        launch = Launch.of(KernelSource(kernel, read_code()), shape.grid, shape.block, values)
         counters = session.backend().observe(launch, Counters(start))
     return counters
 
@@ -156,9 +156,9 @@ def test_l2_keeps_what_an_earlier_launch_left() -> None:
 
 
 def test_plain_counts_have_no_caches() -> None:
-    shape = case("copy_words").launch(1 << 14)
+    shape = find_case("copy_words").launch(1 << 14)
     launch = Launch.of(
-        KernelSource("copy_words", code()), shape.grid, shape.block, shape.arguments(session.cp())
+        KernelSource("copy_words", read_code()), shape.grid, shape.block, shape.arguments(session.cp())
     )
     plain = session.backend().observe(launch, Counters())
     assert plain.caches is None
@@ -208,8 +208,10 @@ def test_constant_memory_serves_different_words_one_after_another() -> None:
 def test_notes_are_the_sectors_that_are_counted(kernel: str) -> None:
     """The engine's counters and the notes of lines see the same addresses."""
     backend = session.backend()
-    shape = case(kernel).launch(case(kernel).sizes[0])
-    launch = Launch.of(KernelSource(kernel, code()), shape.grid, shape.block, shape.arguments(session.cp()))
+    shape = find_case(kernel).launch(find_case(kernel).sizes[0])
+    launch = Launch.of(
+        KernelSource(kernel, read_code()), shape.grid, shape.block, shape.arguments(session.cp())
+    )
     prepared = backend.prepared(launch)
     watch = caching.start_cache_recorder(replace(prepared, cold=True))
     finished = prepared.run(replace(prepared.options, observer=watch.notes))

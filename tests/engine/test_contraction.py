@@ -13,7 +13,7 @@ import pytest
 
 from gpulab import session
 from tests.engine import arithmetic, ptx_runner
-from tools.corpus import kernel_code, kernel_files
+from tools.corpus import list_kernel_files, read_kernel_code
 from virtualgpu.compile import nvrtc, sass
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.contract import contract_products, find_fusions
@@ -82,9 +82,9 @@ def test_everyday_kernels_fuse_what_their_machine_code_fuses(target: int) -> Non
 
 
 @needs_nvdisasm
-@pytest.mark.parametrize("file", [f for f in kernel_files() if "float" in kernel_code(f)])
+@pytest.mark.parametrize("file", [f for f in list_kernel_files() if "float" in read_kernel_code(f)])
 def test_kernels_of_the_course_fuse_what_their_machine_code_fuses(file: str) -> None:
-    assert compared(kernel_code(file), 80)[2] == []
+    assert compared(read_kernel_code(file), 80)[2] == []
 
 
 def random_kernel(seed: int) -> str:

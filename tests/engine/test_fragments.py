@@ -530,8 +530,8 @@ def test_wmma_has_the_elements_that_an_h200_has(kind: str, shape: tuple[int, int
     """`recorded` also compares results with NumPy after each x[i] was replaced."""
     known = json.loads(wmma_layouts.LAYOUTS_PATH.read_text(encoding="utf-8"))
     assert known["device"] == "NVIDIA H200"
-    case = next(case for case in recording.cases(kind) if case.shape == shape)
-    layouts = dict(recording.recorded(recording.kernels([case])[0], case))
+    case = next(case for case in recording.list_cases(kind) if case.shape == shape)
+    layouts = dict(recording.record_layouts(recording.compile_kernels([case])[0], case))
     assert len(layouts) == 3
     assert layouts == {name: known["layouts"][name] for name in layouts}
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from tools.recordings.call_cases import CallCase, cases
+from tools.recordings.call_cases import CallCase, list_cases
 from tools.recordings.calls import _LIBRARIES, _run_case
 from tools.recordings.library_calls import LibraryCalls
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.gpu
 
 
 def case(package: str, name: str, dtype: str = "float32") -> CallCase:
-    return next(each for each in cases(package) if (each.name, each.dtype) == (name, dtype))
+    return next(each for each in list_cases(package) if (each.name, each.dtype) == (name, dtype))
 
 
 @pytest.fixture(scope="module")

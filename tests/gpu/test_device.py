@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tools.corpus import case
+from tools.corpus import find_case
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.protocol import Counters, Launch
@@ -82,7 +82,7 @@ def test_every_reading_has_a_value_or_a_reason(cuda: CudaBackend) -> None:
 
 @pytest.mark.parametrize("name", ["vector_add", "matmul_tiled", "warp_sum", "maze", "softmax"])
 def test_occupancy_rules_agree_with_the_driver(cuda: CudaBackend, cp: Any, name: str) -> None:
-    c = case(name)
+    c = find_case(name)
     kernel = cp.RawKernel(c.code, c.kernel)
     driver = cp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
     for threads in (1, 32, 48, 64, 96, 128, 192, 256, 384, 512, 640, 768, 1000, 1024):

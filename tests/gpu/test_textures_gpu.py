@@ -14,7 +14,7 @@ RECORDED = textures.read(FOLDER / textures.FILE)
 
 
 @pytest.mark.parametrize(
-    "case", [c for c in textures.cases() if c.name in RECORDED], ids=lambda case: case.name
+    "case", [c for c in textures.make_cases() if c.name in RECORDED], ids=lambda case: case.name
 )
 def test_fetches_are_those_recorded(cp: Any, case: textures.TextureCase) -> None:
     assert textures.run(cp, case).tobytes() == RECORDED[case.name].tobytes()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tools.corpus import CASES, Case, case
-from tools.recordings.record import SEED, WARP_TRACES, device_arguments
+from tools.corpus import CASES, Case, find_case
+from tools.recordings.record import SEED, WARP_TRACES, copy_arguments
 from virtualgpu.protocol import Blocks, Launch, Warp
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ def outputs_of(c: Case, values: tuple[Any, ...], cp: Any) -> list[bytes]:
 
 @pytest.mark.parametrize("name", [c.name for c in CASES])
 def test_probes_leave_results_alone(cuda: CudaBackend, cp: Any, name: str) -> None:
-    c = case(name)
+    c = find_case(name)
     kernel = kernel_of(c, cp)
-    fresh = [device_arguments(c.make_args(SEED), cp) for _ in range(3)]
+    fresh = [copy_arguments(c.make_args(SEED), cp) for _ in range(3)]
     kernel(c.grid, c.block, fresh[0], shared_mem=c.shared_bytes)
     blocks = cuda.observe(Launch.of(kernel, c.grid, c.block, fresh[1], c.shared_bytes), Blocks())
     warp = cuda.observe(Launch.of(kernel, c.grid, c.block, fresh[2], c.shared_bytes), Warp())
@@ -59,7 +59,7 @@ def test_probes_leave_results_alone(cuda: CudaBackend, cp: Any, name: str) -> No
 
 def test_many_blocks_spread_over_every_sm(cuda: CudaBackend, cp: Any) -> None:
     n = 1 << 22
-    c = case("vector_add")
+    c = find_case("vector_add")
     a, b, out = (cp.ones(n, dtype=cp.float32) for _ in range(3))
     trace = cuda.observe(Launch.of(kernel_of(c, cp), n // 256, 256, (a, b, out, np.int32(n))), Blocks())
     assert len(set(trace.sm_id.tolist())) == trace.sm_count
@@ -79,8 +79,8 @@ def test_many_blocks_spread_over_every_sm(cuda: CudaBackend, cp: Any) -> None:
 
 
 def test_restore_puts_arrays_back(cuda: CudaBackend, cp: Any) -> None:
-    c = case("bitonic_sort")
-    (data,) = device_arguments(c.make_args(SEED), cp)
+    c = find_case("bitonic_sort")
+    (data,) = copy_arguments(c.make_args(SEED), cp)
     before = data.get()
     launch = Launch.of(kernel_of(c, cp), c.grid, c.block, (data,), c.shared_bytes)
     cuda.observe(launch, Blocks(restore=True))
@@ -143,8 +143,8 @@ def test_three_dimensional_blocks_find_their_warp(cuda: CudaBackend, cp: Any) ->
 
 
 def test_full_buffers_say_so(cuda: CudaBackend, cp: Any) -> None:
-    c = case("maze")
-    values = device_arguments(c.make_args(SEED), cp)
+    c = find_case("maze")
+    values = copy_arguments(c.make_args(SEED), cp)
     trace = cuda.observe(Launch.of(kernel_of(c, cp), c.grid, c.block, values), Warp(max_steps=5))
     assert len(trace) == 5
     assert trace.truncated
@@ -154,7 +154,7 @@ def test_ptx_of_a_newer_compiler_loads(cuda: CudaBackend, cp: Any) -> None:
     from gpulab.real.modules import load_probe
     from virtualgpu.compile.instrument import instrument_blocks
 
-    c = case("vector_add")
+    c = find_case("vector_add")
     ptx = cuda.ptx(kernel_of(c, cp))
     first = ptx.index(".version")
     newer = ptx[:first] + ".version 9.7" + ptx[ptx.index("\n", first) :]
@@ -168,9 +168,9 @@ def test_masks_equal_the_virtual_gpus(cuda: CudaBackend, cp: Any, name: str) -> 
     from gpulab import session
     from virtualgpu.launch.copies import ArgumentCopies
 
-    c = case(name)
+    c = find_case(name)
     kernel = kernel_of(c, cp)
-    values = device_arguments(c.make_args(SEED), cp)
+    values = copy_arguments(c.make_args(SEED), cp)
     twin = session.find_twin()
     assert twin is not None
     launch = Launch.of(kernel, c.grid, c.block, values, c.shared_bytes)

@@ -22,7 +22,7 @@ def end_in(path: Path) -> str:
 
 
 def begin() -> None:
-    _open.enter_context(shipped_ptx.recorded(_made))
+    _open.enter_context(shipped_ptx.record_images(_made))
 
 
 def end(path: str) -> None:

@@ -23,7 +23,7 @@ HOURS = {"two-hours": [2], "half-day": [4], "two-half-days": [4, 4], "semester":
 
 
 def reduced(course: str, number: str, *, solutions: bool = True) -> Any:
-    return copies.make_copy(pages.path_of(number), COURSES[course], solutions=solutions)
+    return copies.make_copy(pages.find_notebook(number), COURSES[course], solutions=solutions)
 
 
 def test_the_courses_have_the_promised_hours() -> None:
@@ -38,14 +38,14 @@ def test_the_parts_fit_their_session_and_no_part_is_long_without_a_break(name: s
     seen: set[str] = set()
     for session in COURSES[name].sessions:
         since_break_min = 0.0
-        for start_min, length_min, part in pages.clock(session, seen):
+        for start_min, length_min, part in pages.schedule_parts(session, seen):
             since_break_min = 0.0 if part.title == "Break" else since_break_min + length_min
             assert since_break_min <= 100, (session.title, part)
             assert start_min + length_min <= session.length_min, (session.title, part)
 
 
 def test_the_pages_are_current() -> None:
-    for path, text in pages.pages().items():
+    for path, text in pages.make_pages().items():
         assert path.read_text(encoding="utf-8") == text, "python -m tools.courses --write"
 
 
@@ -92,7 +92,7 @@ def test_no_notebook_of_a_course_needs_an_answer_that_it_leaves_out(name: str, n
 
 
 def test_a_part_that_names_what_its_notebook_lacks_is_an_error() -> None:
-    cells = pages.cells_of("02")
+    cells = pages.read_notebook_cells("02")
     for part in (
         SessionPart("02", sections=("19",)),
         SessionPart("02", exercises=("00-saxpy",)),

@@ -19,10 +19,10 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path
 def test_promised_minutes_are_those_that_it_takes(path: Path) -> None:
     notebook = read(path)
     advice = f"python -m tools.minutes --write {number(path)}"
-    assert minutes.said(notebook) == minutes.total(notebook), advice
-    assert minutes.said_in_readme(number(path)) == minutes.total(notebook), advice
-    promised = minutes.said_by_section(notebook)
-    spent = {section.title: max(round(section.minutes), 1) for section in minutes.sections(notebook)}
+    assert minutes.read_said_minutes(notebook) == minutes.sum_minutes(notebook), advice
+    assert minutes.read_readme_minutes(number(path)) == minutes.sum_minutes(notebook), advice
+    promised = minutes.read_section_minutes(notebook)
+    spent = {section.title: max(round(section.minutes), 1) for section in minutes.measure_sections(notebook)}
     numbered = {title for title in spent if title[:1].isdigit()}
     assert promised == {title: spent[title] for title in promised.keys() | numbered}, advice
 
@@ -30,8 +30,10 @@ def test_promised_minutes_are_those_that_it_takes(path: Path) -> None:
 @each_notebook
 def test_a_long_notebook_names_a_pause(path: Path) -> None:
     notebook = read(path)
-    assert minutes.said_pause(notebook) == minutes.pause(notebook)
-    assert (minutes.said_pause(notebook) is not None) == (minutes.total(notebook) > minutes.SITTING_MIN)
+    assert minutes.read_said_pause(notebook) == minutes.find_pause(notebook)
+    assert (minutes.read_said_pause(notebook) is not None) == (
+        minutes.sum_minutes(notebook) > minutes.SITTING_MIN
+    )
 
 
 SOLUTION = """<details><summary>Hint for 00-x</summary>
@@ -50,7 +52,9 @@ SOLUTION = """<details><summary>Hint for 00-x</summary>
 
 
 def spent(*cells: Any) -> float:
-    return sum(section.minutes for section in minutes.sections(nbformat.v4.new_notebook(cells=list(cells))))
+    return sum(
+        section.minutes for section in minutes.measure_sections(nbformat.v4.new_notebook(cells=list(cells)))
+    )
 
 
 def test_the_rule() -> None:

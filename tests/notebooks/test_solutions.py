@@ -42,9 +42,9 @@ def run(notebook: Any, folder: Path) -> Any:
     ("path", "device"),
     sample.part(
         [
-            pytest.param(path, device, id=shipped_ptx.title(path.stem, device))
+            pytest.param(path, device, id=shipped_ptx.make_title(path.stem, device))
             for path in NOTEBOOKS
-            for device in shipped_ptx.devices(path.name)
+            for device in shipped_ptx.list_devices(path.name)
         ],
         9,
         lambda case: str(case.id),
@@ -63,7 +63,7 @@ def test_the_notebook_runs_with_its_solutions(
         notebook.cells.insert(position, nbformat.v4.new_code_cell(source))
     for name, cell in exercises(run(notebook, path.parent)).items():
         assert output_text(cell).startswith(f"{name}: passed: "), output_text(cell)
-    assert not shipped_ptx.problems(shipped_ptx.title(path.name, device), compiling.noted(noted))
+    assert not shipped_ptx.find_problems(shipped_ptx.make_title(path.name, device), compiling.noted(noted))
 
 
 @functools.cache

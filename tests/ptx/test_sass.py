@@ -11,7 +11,7 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from gpulab.views.tables.as_run import AsRunTable
-from tools.corpus import kernel_code, kernel_files
+from tools.corpus import list_kernel_files, read_kernel_code
 from virtualgpu.compile import nvrtc, sass
 from virtualgpu.compile.as_run import convert_counts
 from virtualgpu.compile.ptx.flow.regions import find_regions
@@ -68,9 +68,9 @@ EVERY = os.environ.get("GPULAB_FUZZ") == "all"
 def test_every_memory_instruction_comes_from_one_of_the_ptx(target: int) -> None:
     memory_instruction = re.compile(r"\b(?:ld|st|atom|red)\.")
     count = 0
-    files = kernel_files() if EVERY else kernel_files()[TARGETS.index(target) :: len(TARGETS)]
+    files = list_kernel_files() if EVERY else list_kernel_files()[TARGETS.index(target) :: len(TARGETS)]
     for file in files:
-        code = kernel_code(file)
+        code = read_kernel_code(file)
         ptx = nvrtc.compile_ptx(code, target=target, options=nvrtc.CUPY_OPTIONS).ptx.splitlines()
         cubin = nvrtc.compile_cubin(code, target=target, options=("-lineinfo", *nvrtc.CUPY_OPTIONS)).cubin
         for instructions in sass.disassemble(cubin).values():
@@ -257,7 +257,7 @@ def test_the_blocks_a_branch_decides_about() -> None:
 @pytest.fixture
 def tiled() -> KernelSource:
     session.use_device("virtual:H200")
-    return KernelSource("matmul_tiled", kernel_code("matmul.cu"))
+    return KernelSource("matmul_tiled", read_kernel_code("matmul.cu"))
 
 
 def launch(kernel: KernelSource) -> AsRunTable:

@@ -14,8 +14,8 @@ import pytest
 from gpulab import session
 from gpulab.diagnosis.checks import check_nvrtc, check_virtual_gpu
 from tools import sample, shipped_ptx
-from tools.cells import notebooks
-from tools.corpus import CASES, Case, kernel_code, kernel_files
+from tools.cells import list_notebooks
+from tools.corpus import CASES, Case, list_kernel_files, read_kernel_code
 from tools.recordings.record import run_case
 from virtualgpu.compile import nvrtc, shipped
 from virtualgpu.compile.ptx.parser import parse
@@ -43,32 +43,34 @@ def test_doctor_and_readme_compile_what_ships(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("GPULAB_HOME", str(tmp_path))
     images: list[shipped_ptx.CompiledImage] = []
     try:
-        with shipped_ptx.recorded(images):
-            shipped_ptx.doctor_and_readme()
+        with shipped_ptx.record_images(images):
+            shipped_ptx.run_doctor_and_readme()
     finally:
         session.use_device("auto")
     assert images
-    assert not shipped_ptx.problems("doctor and README", images)
+    assert not shipped_ptx.find_problems("doctor and README", images)
     other = replace(images[0], ptx=images[0].ptx + "// and more\n.visible .entry more() { ret; }\n")
     unknown = replace(images[0], request=replace(images[0].request, code="// of nobody\nint k;"))
     for problems in (
         [unknown, *images],
         images[1:],
-        *([[other, *images[1:]]] if shipped_ptx.same_compiler() else []),
+        *([[other, *images[1:]]] if shipped_ptx.has_same_compiler() else []),
     ):
-        assert shipped_ptx.problems("doctor and README", problems)
+        assert shipped_ptx.find_problems("doctor and README", problems)
 
 
 def test_nothing_else_ships() -> None:
-    asked = shipped_ptx.keys_of_files().union(*shipped_ptx.compiled_by().values())
+    asked = shipped_ptx.list_file_keys().union(*shipped_ptx.read_compiled_keys().values())
     assert len(shipped.list_keys()) == len(asked) * len(shipped.TARGETS), "run `make shipped-ptx`"
     of = [
-        shipped_ptx.title(path.name, each) for path in notebooks() for each in shipped_ptx.devices(path.name)
+        shipped_ptx.make_title(path.name, each)
+        for path in list_notebooks()
+        for each in shipped_ptx.list_devices(path.name)
     ]
-    assert shipped_ptx.compiled_by().keys() <= {*of, "doctor and README"}
+    assert shipped_ptx.read_compiled_keys().keys() <= {*of, "doctor and README"}
 
 
-FROM_FILES = shipped_ptx.of_files()
+FROM_FILES = shipped_ptx.list_file_requests()
 
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC, to compare with")
@@ -78,15 +80,15 @@ def test_what_files_hold_ships(number: int) -> None:
     assert {request.key(each) for each in others} <= shipped.list_keys(), "run `make shipped-ptx`"
     image = shipped.get_image(request.key(target))
     assert image is not None, "run `make shipped-ptx`"
-    if shipped_ptx.same_compiler():
+    if shipped_ptx.has_same_compiler():
         now = nvrtc.compile_ptx(request.code, target=target, options=request.options)
         assert image.ptx == shipped.strip_ptx(now.ptx)
 
 
 @pytest.mark.parametrize("target", shipped.TARGETS)
-@pytest.mark.parametrize("file", kernel_files())
+@pytest.mark.parametrize("file", list_kernel_files())
 def test_the_corpus_is_there_for_every_target(file: str, target: int) -> None:
-    image = shipped.find_image(kernel_code(file), target=target, options=nvrtc.CUPY_OPTIONS)
+    image = shipped.find_image(read_kernel_code(file), target=target, options=nvrtc.CUPY_OPTIONS)
     assert image is not None, "run `make shipped-ptx`"
     module = parse(image.ptx)
     assert set(module.entries) == set(image.resources)
@@ -113,7 +115,7 @@ def test_the_corpus_runs_without_nvrtc(c: Case) -> None:
 
 @pytest.mark.usefixtures("without_nvrtc")
 def test_registers_and_occupancy_are_known_without_nvrtc() -> None:
-    source = KernelSource("matmul_tiled", kernel_code("matmul.cu"))
+    source = KernelSource("matmul_tiled", read_kernel_code("matmul.cu"))
     stats = session.backend().kernel_stats(source)
     assert stats.static_shared_bytes == 2048
     assert stats.registers_per_thread > 16
@@ -129,13 +131,13 @@ def test_every_device_finds_a_target_without_nvrtc(device: str) -> None:
     cp = session.cp()
     a = cp.arange(300, dtype=cp.float32)
     c = cp.zeros(300, dtype=cp.float32)
-    cp.RawKernel(kernel_code("vector_add.cu"), "vector_add")((2,), (256,), (a, a, c, np.int32(300)))
+    cp.RawKernel(read_kernel_code("vector_add.cu"), "vector_add")((2,), (256,), (a, a, c, np.int32(300)))
     np.testing.assert_array_equal(cp.asnumpy(c), 2 * np.arange(300, dtype=np.float32))
 
 
 @pytest.mark.usefixtures("without_nvrtc")
 def test_a_changed_kernel_says_where_it_can_be_compiled() -> None:
-    code = kernel_code("vector_add.cu")
+    code = read_kernel_code("vector_add.cu")
     changed = session.cp().RawKernel(code.replace("+", "-", 1), "vector_add")
     with pytest.raises(nvrtc.NvrtcMissingError, match=r"pip install nvidia-cuda-nvrtc.*Binder"):
         changed.compile()
@@ -163,7 +165,7 @@ def test_the_doctor_says_what_runs_without_nvrtc() -> None:
     ],
 )
 def test_only_comments_may_differ(change: Any, same: bool) -> None:
-    code = kernel_code("vector_add.cu")
+    code = read_kernel_code("vector_add.cu")
     assert code.startswith("//")
     image = shipped.find_image(change(code), target=80, options=nvrtc.CUPY_OPTIONS)
     assert (image is not None) is same
@@ -188,7 +190,7 @@ def test_names_that_hold_a_process_number_are_made_alike() -> None:
 
 
 def test_what_is_stripped() -> None:
-    code = "#include <cooperative_groups.h>\n" + kernel_code("vector_add.cu")
+    code = "#include <cooperative_groups.h>\n" + read_kernel_code("vector_add.cu")
     ptx = nvrtc.compile_ptx(code, target=90).ptx
     stripped = shipped.strip_ptx(ptx)
     assert ".section" not in stripped
@@ -200,7 +202,7 @@ def test_what_is_stripped() -> None:
 
 
 def test_the_file_is_read_back_as_it_was_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    image = shipped.find_image(kernel_code("saxpy.cu"), target=75, options=nvrtc.CUPY_OPTIONS)
+    image = shipped.find_image(read_kernel_code("saxpy.cu"), target=75, options=nvrtc.CUPY_OPTIONS)
     assert image is not None
     packed = shipped.pack_images([("key", image)], "13.0")
     monkeypatch.setattr(shipped, "_load_store", lambda: shipped.unpack_images(packed))

@@ -16,14 +16,14 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from tools.recordings import calls
-from tools.recordings.call_cases import LARGE, MEDIUM, CallCase, cases
+from tools.recordings.call_cases import LARGE, MEDIUM, CallCase, list_cases
 from tools.recordings.library_calls import LibraryCalls
 from virtualgpu.records.libraries.known import read_known_calls
 from virtualgpu.records.libraries.operations import operation_of
 
 # Operations of several steps, copies of the driver, and kernels of the virtual GPU's own.
 UNTOLD = {"copy", "transpose copy", "softmax by hand", "Generator.random"}
-BY_NAME = {case.name: case for case in cases("cupy") if case.size == "small" or case.name == "where"}
+BY_NAME = {case.name: case for case in list_cases("cupy") if case.size == "small" or case.name == "where"}
 
 
 @pytest.mark.parametrize("name", sorted(set(BY_NAME) - UNTOLD))
@@ -50,7 +50,7 @@ def test_cases_of_libraries_come_before_elementwise_ones(package: str) -> None:
         "cupy": ["sparse by vector", "sparse by matrix", "random"],
         "torch": ["conv2d", "sparse by matrix", "addmm, gelu", "attention"],
     }
-    names = [case.name for case in cases(package)]
+    names = [case.name for case in list_cases(package)]
     assert names.index("add") > max(names.index(name) for name in (*common, *own[package]))
 
 
@@ -87,7 +87,7 @@ cusparseCreateCsr cudnnBackendSetAttribute cudnnBackendFinalize curandSetStream
 
 def test_routines_that_only_prepare_are_left_out() -> None:
     called = Counter([*PREPARING.split(), *WORKING.split()])
-    assert [name for name, _ in calls.working(called)] == WORKING.split()
+    assert [name for name, _ in calls.filter_working_routines(called)] == WORKING.split()
 
 
 def line(case: CallCase, **values: Any) -> str:
@@ -95,8 +95,8 @@ def line(case: CallCase, **values: Any) -> str:
 
 
 def test_complete_lines_of_output_that_was_cut_off_are_kept() -> None:
-    first, second, *_ = cases("cupy")
-    failing = cases("torch")[0]
+    first, second, *_ = list_cases("cupy")
+    failing = list_cases("torch")[0]
     data = calls.join(
         [
             json.dumps({"device": "NVIDIA Test", "date": "2026-01-02", "versions": {"CuPy": "14"}}),
@@ -115,7 +115,7 @@ def test_complete_lines_of_output_that_was_cut_off_are_kept() -> None:
 
 
 def test_large_cases_leave_out_slow_operations() -> None:
-    large = {case.name for case in cases("torch") if case.size == LARGE}
+    large = {case.name for case in list_cases("torch") if case.size == LARGE}
     assert "solve" in large
     assert not large & {"svd", "eigh", "pinv"}
-    assert {case.size for case in cases("torch") if case.name == "svd"} == {"small", MEDIUM}
+    assert {case.size for case in list_cases("torch") if case.name == "svd"} == {"small", MEDIUM}

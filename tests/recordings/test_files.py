@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpulab.lab.recorded import load_launch_records, load_record
-from tools.recordings import load_recording, nsight, pack_output, parse_recording, recording_names
+from tools.recordings import list_recordings, load_recording, nsight, pack_output, parse_recording
 from virtualgpu.records import LaunchTrace, WarpTrace
 
 TRACES = sorted(record.name for record in load_launch_records())
@@ -30,7 +30,7 @@ def test_output_arrays_survive_packing() -> None:
 
 
 def test_a_shipped_recording_names_its_device_and_day() -> None:
-    assert "h200" in recording_names()
+    assert "h200" in list_recordings()
     recording = load_recording("h200")
     assert recording.provenance.source == "recorded"
     assert recording.provenance.device == "NVIDIA H200"

@@ -12,9 +12,9 @@ import pytest
 from gpulab import session
 from gpulab.lab.recorded import load_record
 from tests.recordings.masks import lane_visits, visits
-from tools.corpus import CASES, Case, case
-from tools.recordings import Recording, digest
-from tools.recordings.record import WARP_TRACES, device_arguments, inputs_digest, run_case
+from tools.corpus import CASES, Case, find_case
+from tools.recordings import Recording, compute_digest
+from tools.recordings.record import WARP_TRACES, compute_inputs_digest, copy_arguments, run_case
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.engine import TraceRequest
 from virtualgpu.launch.compiled import compile_module
@@ -67,7 +67,7 @@ def kernel_of(c: Case) -> Any:
 
 
 def counters_of(c: Case, seed: int) -> KernelCounters:
-    values = device_arguments(c.make_args(seed), session.cp())
+    values = copy_arguments(c.make_args(seed), session.cp())
     launch = Launch.of(kernel_of(c), c.grid, c.block, values, c.shared_bytes)
     return session.backend().observe(launch, Counters())
 
@@ -79,13 +79,13 @@ def test_enough_is_recorded(h200: Recording) -> None:
 
 @pytest.mark.parametrize("name", [c.name for c in CASES])
 def test_inputs_are_those_recorded(h200: Recording, name: str) -> None:
-    assert inputs_digest(case(name).make_args(h200.seed)) == h200.cases[name].inputs_sha256
+    assert compute_inputs_digest(find_case(name).make_args(h200.seed)) == h200.cases[name].inputs_sha256
 
 
 @pytest.mark.parametrize("name", [c.name for c in CASES if c.reference])
 def test_results_agree_with_the_reference(h200: Recording, name: str) -> None:
     """Results of NumPy and plain Python."""
-    c = case(name)
+    c = find_case(name)
     assert c.reference is not None
     arguments = c.make_args(h200.seed)
     expected = c.reference(arguments.values)
@@ -96,15 +96,15 @@ def test_results_agree_with_the_reference(h200: Recording, name: str) -> None:
 
 @pytest.mark.parametrize("name", EXACT)
 def test_results_are_bit_identical_with_the_h200(h200: Recording, name: str) -> None:
-    c = case(name)
+    c = find_case(name)
     outputs, _ = run_case(c, c.make_args(h200.seed), kernel_of(c))
     recorded = h200.cases[name].outputs
-    assert [digest(array) for array in outputs] == [output.sha256 for output in recorded]
+    assert [compute_digest(array) for array in outputs] == [output.sha256 for output in recorded]
 
 
 @pytest.mark.parametrize("name", APPROXIMATE)
 def test_approximate_functions_are_within_their_ulps(h200: Recording, name: str) -> None:
-    c = case(name)
+    c = find_case(name)
     (output,), _ = run_case(c, c.make_args(h200.seed), kernel_of(c))
     recorded = h200.cases[name].outputs[0].values
     assert recorded is not None
@@ -121,7 +121,7 @@ def ordered(floats: np.ndarray[Any, np.dtype[np.float32]]) -> np.ndarray[Any, np
 
 
 def test_printf_prints_the_same_lines(h200: Recording, capsys: pytest.CaptureFixture[str]) -> None:
-    c = case("hello")
+    c = find_case("hello")
     kernel_of(c)(c.grid, c.block, ())
     lines = capsys.readouterr().out.splitlines()
     assert sorted(lines) == sorted(h200.cases["hello"].stdout.splitlines()) == sorted(c.stdout_lines)
@@ -129,7 +129,7 @@ def test_printf_prints_the_same_lines(h200: Recording, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("name", QUIET)
 def test_counters_equal_nsight_computes(h200: Recording, name: str) -> None:
-    counters = counters_of(case(name), h200.seed)
+    counters = counters_of(find_case(name), h200.seed)
     recorded = h200.cases[name].counters
     for kind, short in KINDS:
         if name not in OTHER_ACCESSES:
@@ -145,7 +145,7 @@ def test_counters_equal_nsight_computes(h200: Recording, name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in QUIET if name not in OTHER_BRANCHES])
 def test_divergent_branches_equal_nsight_computes(h200: Recording, name: str) -> None:
-    assert branches_that_split(case(name), h200.seed) == h200.cases[name].counters[DIVERGENT]
+    assert branches_that_split(find_case(name), h200.seed) == h200.cases[name].counters[DIVERGENT]
 
 
 def test_enough_kernels_have_divergent_branches(h200: Recording) -> None:
@@ -158,7 +158,7 @@ def test_enough_kernels_have_divergent_branches(h200: Recording) -> None:
 @pytest.mark.parametrize("name", sorted(OTHER_BRANCHES))
 def test_branches_of_the_listed_kernels_differ(h200: Recording, name: str) -> None:
     """A kernel whose branches have become equal is to be taken off the list."""
-    assert branches_that_split(case(name), h200.seed) != h200.cases[name].counters[DIVERGENT]
+    assert branches_that_split(find_case(name), h200.seed) != h200.cases[name].counters[DIVERGENT]
 
 
 def branches_that_split(c: Case, seed: int) -> int:
@@ -179,7 +179,7 @@ def test_active_masks_equal_the_h200s(h200: Recording, name: str, prepare_ptx: P
     """The very PTX that ran on the H200, basic block by basic block."""
     recorded = load_record(f"h200_{name}_warp")
     assert isinstance(recorded, WarpTrace)
-    trace = trace_of(recorded, case(name), h200, prepare_ptx)
+    trace = trace_of(recorded, find_case(name), h200, prepare_ptx)
     starts = set(recorded.pc.tolist())
     assert lane_visits(trace.pc, trace.active_mask, starts) == lane_visits(recorded.pc, recorded.active_mask)
     if name not in MEET_LATER:
@@ -187,7 +187,7 @@ def test_active_masks_equal_the_h200s(h200: Recording, name: str, prepare_ptx: P
 
 
 def trace_of(recorded: WarpTrace, c: Case, h200: Recording, prepare_ptx: Prepare) -> WarpTrace:
-    values = device_arguments(c.make_args(h200.seed), session.cp())
+    values = copy_arguments(c.make_args(h200.seed), session.cp())
     request = TraceRequest(recorded.block_index, recorded.warp_index, 100_000)
     launch = prepare_ptx(c, h200.ptx[c.name], values)
     trace = launch.run(replace(launch.options, trace=request)).result.trace

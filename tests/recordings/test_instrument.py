@@ -13,9 +13,9 @@ import pytest
 
 from gpulab import session
 from tests.recordings.masks import visits
-from tools.corpus import Case, case
-from tools.recordings import Recording, digest
-from tools.recordings.record import device_arguments
+from tools.corpus import Case, find_case
+from tools.recordings import Recording, compute_digest
+from tools.recordings.record import copy_arguments
 from virtualgpu.compile import instrument, nvrtc
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.engine import TraceRequest
@@ -34,7 +34,7 @@ Prepare = Callable[[Case, str, Sequence[Any]], PreparedLaunch]
 
 @functools.cache
 def ptx_of(name: str, target: int) -> str:
-    return nvrtc.compile_ptx(case(name).code, target=target, options=nvrtc.CUPY_OPTIONS).ptx
+    return nvrtc.compile_ptx(find_case(name).code, target=target, options=nvrtc.CUPY_OPTIONS).ptx
 
 
 @pytest.mark.parametrize(
@@ -45,15 +45,15 @@ def ptx_of(name: str, target: int) -> str:
 def test_block_probes_leave_results_alone_and_see_every_block(
     h200: Recording, name: str, target: int, prepare_ptx: Prepare
 ) -> None:
-    c = case(name)
+    c = find_case(name)
     cp = session.cp()
     arguments = c.make_args(h200.seed)
-    values = device_arguments(arguments, cp)
+    values = copy_arguments(arguments, cp)
     buffer = cp.asarray(instrument.make_block_buffer(c.blocks))
     probed = instrument.instrument_blocks(ptx_of(name, target), c.kernel)
     prepare_ptx(c, probed.ptx, (*values, buffer)).run()
     if c.exact:
-        digests = [digest(cp.asnumpy(values[position])) for position in arguments.outputs]
+        digests = [compute_digest(cp.asnumpy(values[position])) for position in arguments.outputs]
         assert digests == [output.sha256 for output in h200.cases[name].outputs]
     block, start, end, sm_id = instrument.read_blocks(buffer.get())
     assert block.tolist() == list(range(c.blocks))
@@ -65,17 +65,17 @@ def test_block_probes_leave_results_alone_and_see_every_block(
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["four_ways", "maze", "bitonic_sort", "life"])
 def test_warp_probes_see_what_the_engine_traces(name: str, target: int, prepare_ptx: Prepare) -> None:
-    c = case(name)
+    c = find_case(name)
     cp = session.cp()
     ptx = ptx_of(name, target)
     probed = instrument.instrument_warp(ptx, c.kernel)
     buffer = cp.asarray(instrument.make_warp_buffer((1, 0, 0), 1, 5_000))
-    values = device_arguments(c.make_args(1), cp)
+    values = copy_arguments(c.make_args(1), cp)
     prepare_ptx(c, probed.ptx, (*values, buffer)).run()
     _, mask, number, truncated = instrument.read_warp(buffer.get())
     assert not truncated
     request = TraceRequest((1, 0, 0), 1, 100_000)
-    values = device_arguments(c.make_args(1), cp)
+    values = copy_arguments(c.make_args(1), cp)
     launch = prepare_ptx(c, ptx, values)
     plain = launch.run(replace(launch.options, trace=request)).result.trace
     assert plain is not None
@@ -84,13 +84,13 @@ def test_warp_probes_see_what_the_engine_traces(name: str, target: int, prepare_
 
 
 def test_one_block_of_each_group_is_recorded(prepare_ptx: Prepare) -> None:
-    c = case("vector_add")
+    c = find_case("vector_add")
     cp = session.cp()
     probed = instrument.instrument_blocks(ptx_of("vector_add", 90), c.kernel)
 
     def recorded(sampled: int) -> tuple[list[int], list[int]]:
         buffer = cp.asarray(instrument.make_block_buffer(c.blocks, sampled=sampled))
-        prepare_ptx(c, probed.ptx, (*device_arguments(c.make_args(1), cp), buffer)).run()
+        prepare_ptx(c, probed.ptx, (*copy_arguments(c.make_args(1), cp), buffer)).run()
         block, start, end, sm_id = instrument.read_blocks(buffer.get())
         assert np.all(start <= end)
         return block.tolist(), sm_id.tolist()
@@ -120,12 +120,12 @@ def test_recorded_blocks_are_spread_evenly_over_every_period(sampled: int, sms: 
 
 
 def test_a_full_buffer_counts_on_but_writes_no_further(prepare_ptx: Prepare) -> None:
-    c = case("maze")
+    c = find_case("maze")
     cp = session.cp()
     probed = instrument.instrument_warp(ptx_of("maze", 90), c.kernel)
     words = instrument.make_warp_buffer((0, 0, 0), 0, 4)
     buffer = cp.asarray(np.concatenate([words, np.full(8, 77, np.uint64)]))
-    values = device_arguments(c.make_args(1), cp)
+    values = copy_arguments(c.make_args(1), cp)
     prepare_ptx(c, probed.ptx, (*values, buffer)).run()
     after = buffer.get()
     assert after[0] > 4
@@ -147,7 +147,7 @@ def test_names_that_are_taken_are_avoided() -> None:
 @pytest.mark.parametrize("header", ["hello()", "__launch_bounds__(128, 2) hello()"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_kernels_without_parameters_get_one(header: str, target: int) -> None:
-    ptx = nvrtc.compile_ptx(case("hello").code.replace("hello()", header), target=target).ptx
+    ptx = nvrtc.compile_ptx(find_case("hello").code.replace("hello()", header), target=target).ptx
     for trace in (instrument.instrument_blocks, instrument.instrument_warp):
         function = parse(trace(ptx, "hello").ptx).functions["hello"]
         assert [(p.type, p.offset) for p in function.params] == [("u64", 0)]

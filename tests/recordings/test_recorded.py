@@ -23,11 +23,18 @@ from gpulab.lab.recorded import (
 )
 from gpulab.views import LaunchChart, WarpStepper
 from tools import cells
-from tools.corpus import case
-from tools.corpus.workloads import workload
+from tools.corpus import find_case
+from tools.corpus.workloads import find_workload
 from tools.recordings import traces
 from tools.recordings.record import BLOCK_TRACES, SEED, WARP_TRACES
-from tools.recordings.traces import Recorder, Shown, note_shown, read_shown, record_blocks, record_warps
+from tools.recordings.traces import (
+    Recorder,
+    ShownLaunch,
+    read_shown,
+    record_blocks,
+    record_warps,
+    write_shown_launches,
+)
 from virtualgpu.compile import nvrtc
 from virtualgpu.protocol import Launch
 from virtualgpu.records import KernelSource, LaunchTrace
@@ -37,7 +44,7 @@ needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not 
 N = 1 << 20
 ARGS: Any = (*(np.ones(N, np.float32) for _ in range(3)), np.int32(N))
 SHAPE: Any = ((4096, 1, 1), (256, 1, 1), ARGS, 0)
-VECTOR_ADD = workload("vector_add_2^20").code
+VECTOR_ADD = find_workload("vector_add_2^20").code
 # The same program in other words, much as notebook 00 has it; and another one.
 IN_OTHER_WORDS = """extern "C" __global__
 void add(const float* p, const float* q, float* sum, int count) {
@@ -79,9 +86,9 @@ def test_shipped_timelines_are_recorded_and_plausible(entry: RecordedTimeline) -
 def test_arguments_in_the_index_are_those_of_the_corpus() -> None:
     known = {record.name: record.arguments for record in load_launch_records()}
     for title, of in BLOCK_TRACES.items():
-        assert known[f"h200_{title}_blocks"] == describe_arguments(workload(of).make_args(np))
+        assert known[f"h200_{title}_blocks"] == describe_arguments(find_workload(of).make_args(np))
     for name in WARP_TRACES:
-        assert known[f"h200_{name}_warp"] == describe_arguments(case(name).make_args(SEED).values)
+        assert known[f"h200_{name}_warp"] == describe_arguments(find_case(name).make_args(SEED).values)
 
 
 def test_the_list_is_a_table_and_each_record_a_picture() -> None:
@@ -195,8 +202,8 @@ def test_a_new_record_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     args = (np.ones(1000, np.float32), np.ones(1000, np.float32), np.zeros(1000, np.float32), np.int32(1000))
     launch = Launch(KernelSource("vector_add", VECTOR_ADD), (8, 1, 1), (128, 1, 1), args)
     out = Recorder(tmp_path, "t4", "2026-01-02", "driver 1")
-    record_blocks([Shown("small", launch)], out)
-    record_warps([case("two_ways")], SEED, out)
+    record_blocks([ShownLaunch("small", launch)], out)
+    record_warps([find_case("two_ways")], SEED, out)
     out.write_index()
     monkeypatch.setattr(recorded, "_find_folder", lambda: tmp_path)
     load_launch_records.cache_clear()
@@ -213,9 +220,13 @@ def test_a_new_record_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_the_launches_that_notebooks_show_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The launches of the first notebooks, which `gpulab record` repeats on a real GPU."""
-    showing = [path for path in cells.notebooks() if any("gl.launch(" in cell for cell in cells.cells(path))]
-    monkeypatch.setattr(traces, "notebooks", lambda: showing[:2])
-    note_shown(tmp_path / "shown", "some GPU that the table lacks")
+    showing = [
+        path
+        for path in cells.list_notebooks()
+        if any("gl.launch(" in cell for cell in cells.read_cells(path))
+    ]
+    monkeypatch.setattr(traces, "list_notebooks", lambda: showing[:2])
+    write_shown_launches(tmp_path / "shown", "some GPU that the table lacks")
     shown = read_shown(tmp_path / "shown")
     launches = [entry.launch for entry in shown]
     assert [launch.source.name for launch in launches].count("vector_add") == 2

@@ -197,6 +197,6 @@ def test_products_of_doubles_take_the_time_that_an_h200_took(
     """Recorded on 29 November 2026 with the kernel of `tools.recordings.mma_rates`."""
     cp = session.cp()
     form = f"{shape}.row.col.f64.f64.f64.f64", *registers
-    kernel = cp.RawKernel(mma_rates.code(form, 4), "k")
+    kernel = cp.RawKernel(mma_rates.make_code(form, 4), "k")
     (point,) = gl.roofline((kernel, 132, 256, (cp.zeros(1024), np.int32(150)))).record.points
     assert point.gflops == pytest.approx(1e3 * recorded_tflops, rel=0.1)

@@ -11,7 +11,7 @@ import pytest
 from gpulab_course import folders
 from gpulab_course.api import check, progress, quiz
 from gpulab_course.teach.judge.check import UnknownExerciseError
-from tools.shipped_ptx import course_kernels
+from tools.shipped_ptx import read_course_kernels
 
 EXERCISES = """
 from gpulab_course.teach.judge import NotYet, PythonExercise
@@ -71,7 +71,7 @@ def test_a_new_folder_brings_its_quiz() -> None:
 @pytest.mark.usefixtures("made_up")
 def test_a_new_folder_brings_its_kernels_to_those_compiled_in_advance() -> None:
     assert folders.read_kernels()["n97_made_up/kernels/nothing.cu"] == KERNEL
-    assert KERNEL in course_kernels()
+    assert KERNEL in read_course_kernels()
 
 
 def test_a_folder_may_have_nothing_but_figures(made_up: Path) -> None:

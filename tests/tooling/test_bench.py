@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pytest
 
 from tools.bench import table as bench
-from tools.bench.timelines import recorded_launches
-from tools.bench.traces import slowest_trace
+from tools.bench.timelines import time_recorded_launches
+from tools.bench.traces import time_slowest_trace
 from tools.corpus import CASES
 from virtualgpu.errors import GpulabError
 from virtualgpu.model.recording.timeline import Recording
@@ -24,11 +24,11 @@ def test_mandelbrot_check_tells_right_from_wrong() -> None:
     c = ((-2 + 2.5 * x / bench.WIDTH) + 1j * (-1.25 + 2.5 * y / bench.HEIGHT)).astype(np.complex64)
     z = np.zeros_like(c)
     counts = np.zeros(c.shape, dtype=np.int32)
-    for _ in range(bench.LIMIT):
+    for _ in range(bench.MAX_ITERATIONS):
         inside = (z.real**2 + z.imag**2) < 4
         counts += inside
         z = np.where(inside, z * z + c, z)
-    mandelbrot = bench.cases()[2]
+    mandelbrot = bench.make_cases()[2]
     assert mandelbrot.check(counts)
     assert not mandelbrot.check(counts.T.reshape(counts.shape).copy())
     assert not mandelbrot.check(np.zeros_like(counts))
@@ -38,7 +38,7 @@ def test_wrong_result_is_not_timed() -> None:
     def wrong(output: npt.NDArray[Any]) -> bool:
         return False
 
-    case = dataclasses.replace(bench.cases()[0], check=wrong)
+    case = dataclasses.replace(bench.make_cases()[0], check=wrong)
     with pytest.raises(bench.BenchmarkError, match="differs from NumPy's"):
         bench.load(case)
 
@@ -52,16 +52,16 @@ def test_a_timeline_that_lost_a_launch_is_not_timed(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Recording, "stop", short)
     with pytest.raises(GpulabError, match=r"holds 39 of 40 launches"):
-        recorded_launches(40)
+        time_recorded_launches(40)
 
 
 @pytest.mark.slow
 def test_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # All of it would take a minute.
-    some_cases = bench.cases()[:2]
-    monkeypatch.setattr(bench, "cases", lambda: some_cases)
-    monkeypatch.setattr(bench, "recorded_launches", lambda: recorded_launches(200))
-    monkeypatch.setattr(bench, "slowest_trace", lambda: slowest_trace(CASES[:3]))
+    some_cases = bench.make_cases()[:2]
+    monkeypatch.setattr(bench, "make_cases", lambda: some_cases)
+    monkeypatch.setattr(bench, "time_recorded_launches", lambda: time_recorded_launches(200))
+    monkeypatch.setattr(bench, "time_slowest_trace", lambda: time_slowest_trace(CASES[:3]))
     monkeypatch.setattr(bench, "TARGETS_MS", {256: None})
     assert bench.main(["--json", "--rounds", "1", "--no-simulator"]) == 0
     result = json.loads(capsys.readouterr().out)

@@ -48,7 +48,7 @@ def split(requirement: str) -> tuple[str, str]:
 
 def required() -> dict[str, str]:
     """Requirements of the pyproject.toml files under conda's names."""
-    workspace, *projects = (tomllib.loads(file.read_text()) for file in environment.project_files())
+    workspace, *projects = (tomllib.loads(file.read_text()) for file in environment.list_project_files())
     requirements = [text for project in projects for text in project["project"]["dependencies"]]
     requirements += projects[1]["project"]["optional-dependencies"]["cuda13"]
     requirements += workspace["dependency-groups"]["test"]

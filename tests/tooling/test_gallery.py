@@ -41,28 +41,28 @@ def test_the_readmes_pictures_lead_into_it() -> None:
 
 @pytest.mark.parametrize("name", list(gallery.CELLS))
 def test_a_picture_and_its_page_show_one_record(name: str) -> None:
-    assert pictures.digest_in(name) == pictures.page_digest(name), "run `make pictures`"
+    assert pictures.read_digest(name) == pictures.compute_page_digest(name), "run `make pictures`"
 
 
 def test_another_page_does_not_fit_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "IMAGES", tmp_path)
     monkeypatch.setattr(pictures, "GALLERY", tmp_path)
     Image.new("RGB", (4, 3), "red").save(tmp_path / "view.png")
-    assert pictures.digest_in("view") is None
+    assert pictures.read_digest("view") is None
     (tmp_path / "view.html").write_text("313 µs")
     pictures.add_digest("view")
-    assert pictures.digest_in("view") == pictures.page_digest("view")
+    assert pictures.read_digest("view") == pictures.compute_page_digest("view")
     with Image.open(tmp_path / "view.png") as picture:
         assert (picture.size, picture.getpixel((0, 0))) == ((4, 3), (255, 0, 0))
     (tmp_path / "view.html").write_text("336 µs")
-    assert pictures.digest_in("view") != pictures.page_digest("view")
+    assert pictures.read_digest("view") != pictures.compute_page_digest("view")
 
 
 def test_the_memory_map_shows_only_its_own_arrays() -> None:
     with session.on_device("virtual:A100"):
         names: dict[str, Any] = {}
         exec(pictures.SETUP, names)
-        report = gallery.last_value(gallery.CELLS["memory_map"], names)
+        report = gallery.run_cell(gallery.CELLS["memory_map"], names)
     requested = [request.size_bytes >> 20 for request in report.requests if request.kind == "alloc"]
     assert requested == [2251, *[205] * 10, 1024]
     assert report.record.first.total_bytes == 0, "the pool is new"
@@ -105,19 +105,19 @@ def test_a_notebooks_views_become_pages(tmp_path: Path) -> None:
         ("code", "gl.access(stride=3)"),
         ("code", "3"),
     )
-    pages = gallery.course_pages(tmp_path, cells_)
+    pages = gallery.save_course_pages(tmp_path, cells_)
     assert [(page.file, page.title) for page in pages] == [("07-cell-3.html", "07 · Tiny: A section")]
     assert pages[0].sentence.startswith("Access microscope, stride 3")
     assert (tmp_path / "07-cell-3.html").is_file()
-    assert "07-cell-3.html" in gallery.index(pages)
+    assert "07-cell-3.html" in gallery.make_index(pages)
 
 
 def test_a_notebook_that_fails_is_named(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"07_none\.ipynb did not run"):
-        gallery.course_pages(tmp_path, tmp_path / "07_none.ipynb")
+        gallery.save_course_pages(tmp_path, tmp_path / "07_none.ipynb")
 
 
 def test_text_of_views_is_no_markup() -> None:
-    text = gallery.index([gallery.Page('"><script>.html', "<b>", "a < b")])
+    text = gallery.make_index([gallery.Page('"><script>.html', "<b>", "a < b")])
     assert "<script>" not in text
     assert "<b>" not in text

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.engine.every_instruction import FAMILIES, kernel
-from tools.instructions import text
+from tools.instructions import list_instructions
 from virtualgpu.compile.ptx import parser
 from virtualgpu.engine.lower import codegen, function
 from virtualgpu.engine.lower.ops import arith, bitops
@@ -28,7 +28,7 @@ def test_instructions_of_every_family_are_listed() -> None:
 
 
 def test_listed_instructions_are_printed() -> None:
-    words = {word for line in text().splitlines() for word in line[15:].split()}
+    words = {word for line in list_instructions().splitlines() for word in line[15:].split()}
     assert words == LISTED
     assert {"fma", "vabsdiff4", "mma", "tex", "bra"} <= words
     assert not {"tld4", "sured", "wgmma", "tcgen05"} & words

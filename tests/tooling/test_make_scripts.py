@@ -92,15 +92,15 @@ def test_nvidia_smi_without_a_gpu_counts_as_none(
 def test_missing_groups_are_installed(
     stamp: dict[str, object] | None, groups: set[str], install: set[str] | None
 ) -> None:
-    assert environment.missing_groups(stamp, "k", groups) == install
+    assert environment.find_missing_groups(stamp, "k", groups) == install
 
 
 def _files() -> list[bytes]:
-    return [file.read_bytes() for file in environment.project_files()]
+    return [file.read_bytes() for file in environment.list_project_files()]
 
 
 def test_pip_installs_three_packages_and_the_groups() -> None:
-    arguments = environment.requirements(["test"], "cuda13")
+    arguments = environment.list_requirements(["test"], "cuda13")
     assert arguments[:6:2] == ["-e", "-e", "-e"]
     assert [Path(name).name for name in arguments[1:6:2]] == ["virtualgpu", "gpulab[cuda13]", "gpulab_course"]
     assert {"pytest", "ruff"} <= {re.split(r"[<>=]", name)[0] for name in arguments[6:]}
@@ -108,11 +108,11 @@ def test_pip_installs_three_packages_and_the_groups() -> None:
 
 def test_reused_environment_installs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAB_CUDA", "none")
-    python = environment.python_of(tmp_path)
+    python = environment.find_python(tmp_path)
     python.parent.mkdir()
     python.touch()
     version = ".".join(map(str, sys.version_info[:2]))
-    key = environment.fingerprint(_files(), version, "", str(ROOT))
+    key = environment.make_fingerprint(_files(), version, "", str(ROOT))
     (tmp_path / environment.STAMP).write_text(json.dumps({"key": key, "groups": ["test"]}))
     monkeypatch.setattr(environment.subprocess, "run", lambda *a, **k: pytest.fail("ran a program"))
     environment.main(["--venv", str(tmp_path), "--groups", "test"])
@@ -127,14 +127,14 @@ def test_an_environment_of_another_python_is_replaced_unless_kept(
     monkeypatch.setenv("GPULAB_CUDA", "none")
     if version_:
         (tmp_path / "pyvenv.cfg").write_text(f"home = somewhere\nversion = {version_}.1\n")
-    monkeypatch.setattr(environment, "works", lambda python: True)
+    monkeypatch.setattr(environment, "is_working", lambda python: True)
     created: list[Path] = []
     monkeypatch.setattr(environment, "create", created.append)
     monkeypatch.setattr(environment.subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 0))
     environment.main(["--venv", str(tmp_path), *(["--keep-python"] if keep else [])])
     assert created == ([tmp_path] if recreated else [])
     version = ".".join(map(str, sys.version_info[:2])) if recreated else version_
-    key = environment.fingerprint(_files(), str(version), "", str(ROOT))
+    key = environment.make_fingerprint(_files(), str(version), "", str(ROOT))
     assert environment.read_stamp(tmp_path) == {"key": key, "groups": []}
 
 

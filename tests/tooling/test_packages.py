@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from tools.environment import PACKAGES, project_files
+from tools.environment import PACKAGES, list_project_files
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_INSTALLED = {"pyproject.toml", "hatch_build.py"}
@@ -72,7 +72,7 @@ def test_an_editable_install_is_found_from_the_folder_above_a_clone(package: str
 
 
 def test_the_packages_have_one_version() -> None:
-    projects = [tomllib.loads(file.read_text())["project"] for file in project_files()]
+    projects = [tomllib.loads(file.read_text())["project"] for file in list_project_files()]
     (version,) = {project["version"] for project in projects}
     _, _, helper, course = projects
     assert f"virtualgpu=={version}" in helper["dependencies"]
@@ -84,7 +84,7 @@ def test_the_packages_have_one_version() -> None:
 
 
 def test_the_workspace_installs_the_packages_and_their_extras() -> None:
-    workspace, *projects = (tomllib.loads(file.read_text())["project"] for file in project_files())
+    workspace, *projects = (tomllib.loads(file.read_text())["project"] for file in list_project_files())
     names = [text.partition(" @ ")[0] for text in workspace["dependencies"]]
     assert names == [project["name"] for project in projects]
     extras = {extra for project in projects for extra in project.get("optional-dependencies", {})}

@@ -19,7 +19,7 @@ from tools import environment
 from tools.release import addresses, contents, platforms
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECTS = [tomllib.loads(file.read_text())["project"] for file in environment.project_files()]
+PROJECTS = [tomllib.loads(file.read_text())["project"] for file in environment.list_project_files()]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CLASSROOM = ROOT / "tools" / "classroom"
 
@@ -32,7 +32,7 @@ def load(path: str) -> Any:
 
 
 def test_required_packages_have_licences_and_a_bounded_size() -> None:
-    packages = contents.closure()
+    packages = contents.find_dependencies()
     if not packages:
         pytest.skip("gpulab's own metadata are not installed here")
     assert {"numpy", "llvmlite", "jupyterlab"} <= {package.name.lower() for package in packages}
@@ -75,28 +75,32 @@ def test_the_classifiers_name_the_supported_pythons() -> None:
 
 def test_every_platform_is_tried_from_wheels_alone() -> None:
     combinations = list(
-        platforms.asked_for(platforms.PYTHONS, list(platforms.PLATFORMS), list(platforms.EXTRAS))
+        platforms.list_combinations(platforms.PYTHONS, list(platforms.PLATFORMS), list(platforms.EXTRAS))
     )
     assert len(combinations) == 4 * (5 + 5 + 3 + 3)
     extras = {extra for project in PROJECTS for extra in project.get("optional-dependencies", {})}
     assert set(platforms.EXTRAS) - {"", *platforms.GROUPS} <= extras
-    words = " ".join(platforms.command("3.14", "macos", "test"))
+    words = " ".join(platforms.make_command("3.14", "macos", "test"))
     for option in ("--only-binary :all:", "--python-version 3.14", "aarch64-apple-darwin", ":test"):
         assert option in words
-    assert "--extra cuda13" in " ".join(platforms.command("3.14", "linux", "cuda13"))
+    assert "--extra cuda13" in " ".join(platforms.make_command("3.14", "linux", "cuda13"))
 
 
 def test_results_of_the_resolver() -> None:
     good = platforms.read("3.12", "linux", "", 0, "a==1\nb==2 ; python_version < '4'\n", "")
-    assert (good.packages, good.problem, platforms.surprising(good)) == (2, "", False)
+    assert (good.packages, good.problem, platforms.is_surprising(good)) == (2, "", False)
     bad = platforms.read(
         "3.12", "macos-x86", "", 1, "", "  × No solution\n  ╰─▶ Because llvmlite>=0.48 has no wheels"
     )
     assert "No solution Because llvmlite" in bad.line
-    assert not platforms.surprising(bad)
-    assert platforms.surprising(platforms.read("3.12", "macos", "", 1, "", "Because llvmlite>=0.48 has none"))
-    assert platforms.surprising(platforms.read("3.12", "macos-x86", "", 1, "", "Because numpy>=2 has none"))
-    assert platforms.surprising(platforms.read("3.12", "linux", "", 2, "", ""))
+    assert not platforms.is_surprising(bad)
+    assert platforms.is_surprising(
+        platforms.read("3.12", "macos", "", 1, "", "Because llvmlite>=0.48 has none")
+    )
+    assert platforms.is_surprising(
+        platforms.read("3.12", "macos-x86", "", 1, "", "Because numpy>=2 has none")
+    )
+    assert platforms.is_surprising(platforms.read("3.12", "linux", "", 2, "", ""))
 
 
 def test_a_new_failure_sets_the_exit_status(
@@ -107,7 +111,7 @@ def test_a_new_failure_sets_the_exit_status(
     def outcome(python: str, platform: str, extra: str) -> platforms.Outcome:
         return platforms.Outcome(python, platform, extra, 9, "llvmlite>=1" if platform in failing else "")
 
-    monkeypatch.setattr(platforms, "outcome", outcome)
+    monkeypatch.setattr(platforms, "resolve_platform", outcome)
     assert platforms.main(["--python", "3.13", "--extra", "test"]) == 0
     assert "4 of 5 can be had" in capsys.readouterr().out
     failing.add("windows")
@@ -212,7 +216,7 @@ URLS = '[project.urls]\nRepository = "https://github.com/owner/name.git"\n'
 
 def test_one_entry_feeds_badges_and_cells(tmp_path: Path) -> None:
     root = checkout(tmp_path, URLS)
-    assert addresses.stale(root) == ["README.md", "notebooks/00_x.ipynb"]
+    assert addresses.find_stale_files(root) == ["README.md", "notebooks/00_x.ipynb"]
     assert addresses.write(root) == ["README.md", "notebooks/00_x.ipynb"]
     assert addresses.write(root) == []
     readme = (root / "README.md").read_text()
@@ -232,4 +236,4 @@ def test_one_entry_feeds_badges_and_cells(tmp_path: Path) -> None:
 
 def test_another_kind_of_address_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no GitHub repository"):
-        addresses.repository(checkout(tmp_path, URLS.replace("github.com", "git.example")))
+        addresses.read_repository(checkout(tmp_path, URLS.replace("github.com", "git.example")))

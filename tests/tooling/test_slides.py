@@ -45,7 +45,7 @@ def test_slides_show_the_exercises_of_class_and_no_solutions(pages: dict[str, Pa
 
 def test_every_slide_has_something_to_show() -> None:
     for name in SHORT_COURSES:
-        for cell in slides.deck(find_course(name)).cells:
+        for cell in slides.make_deck(find_course(name)).cells:
             kind = cell.metadata["slideshow"]["slide_type"]
             assert kind in ("slide", "subslide", "notes")
             shows_source = not cell.metadata.get("transient", {}).get("remove_source")

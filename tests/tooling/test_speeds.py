@@ -12,23 +12,23 @@ from tools.bench import speeds, table
 
 def thrice() -> None:
     for _ in range(3):
-        speeds.reference()
+        speeds.run_reference_loop()
 
 
 def test_three_times_the_work_is_slow_on_a_busy_machine_too() -> None:
     limits = {"figure": 1.6}
-    assert not speeds.judged_rows("figure", speeds.reference, limits).slow
-    assert speeds.judged_rows("figure", thrice, limits).slow
+    assert not speeds.judge_work("figure", speeds.run_reference_loop, limits).slow
+    assert speeds.judge_work("figure", thrice, limits).slow
 
 
-@pytest.mark.parametrize(("work", "status"), [(speeds.reference, 0), (thrice, 1)])
+@pytest.mark.parametrize(("work", "status"), [(speeds.run_reference_loop, 0), (thrice, 1)])
 def test_a_slow_figure_fails_the_command_and_is_named(
     work: speeds.Work, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def works(folder: Path) -> Iterator[tuple[str, speeds.Work]]:
         yield "import gpulab", work
 
-    monkeypatch.setattr(speeds, "works", works)
+    monkeypatch.setattr(speeds, "make_works", works)
     monkeypatch.setitem(speeds.LIMITS, "import gpulab", 1.6)
     assert table.main(["--check"]) == status
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "import gpulab" in line]

@@ -12,11 +12,11 @@ import pytest
 from tools import sample
 from tools.timing import card, compare
 from tools.timing.compare import Compared
-from tools.timing.fresh_launches import fresh_programs
+from tools.timing.fresh_launches import make_fresh_programs
 from tools.timing.tensor_launches import Program
 from virtualgpu.compile import nvrtc
 
-DATA = compare.recorded(card.FRESH)
+DATA = compare.load_recording(card.FRESH)
 TEXT = card.CARD.read_text(encoding="utf-8").partition("## Programs written after")[2]
 ROW = re.compile(r"^\| (.+?) \| ([\d.,]+) \| ([\d.,]+) \| [\d.]+ \|$", re.M)
 # The bounds that were reached; the goals are 10 % and 1.6.
@@ -24,7 +24,7 @@ MEDIAN = 0.14
 NINTH_DECILE = 0.36
 WORST = 2.1  # a product split over k that uses atomic operations; the second largest error is 1.42
 RANKED = 0.94
-TRIED = sample.part(fresh_programs(), 6, lambda program: program.name, lambda program: program.family)
+TRIED = sample.part(make_fresh_programs(), 6, lambda program: program.name, lambda program: program.family)
 
 
 def card_rows() -> list[Compared]:
@@ -37,13 +37,13 @@ def card_rows() -> list[Compared]:
 
 def by_name(start: str) -> Program:
     """Return the program whose name starts so."""
-    (program,) = (program for program in fresh_programs() if program.name.startswith(start))
+    (program,) = (program for program in make_fresh_programs() if program.name.startswith(start))
     return program
 
 
 def test_errors_in_the_card_are_within_the_bounds() -> None:
     reached = compare.score(card_rows())
-    assert reached.count == len(fresh_programs()) > 40
+    assert reached.count == len(make_fresh_programs()) > 40
     assert reached.median <= MEDIAN
     assert reached.ninth_decile <= NINTH_DECILE
     assert 1 + reached.worst <= WORST
@@ -51,7 +51,7 @@ def test_errors_in_the_card_are_within_the_bounds() -> None:
 
 
 def test_the_card_has_the_recorded_times() -> None:
-    assert [row.name for row in card_rows()] == [program.name for program in fresh_programs()]
+    assert [row.name for row in card_rows()] == [program.name for program in make_fresh_programs()]
     for row in card_rows():
         assert row.recorded_ns == pytest.approx(DATA["launches"][row.name]["warm_ns"], abs=5.1)
 
@@ -60,16 +60,16 @@ def test_the_card_has_the_recorded_times() -> None:
 def test_the_card_has_the_modelled_time(program: Program) -> None:
     if not nvrtc.is_available():
         pytest.skip("NVRTC is not installed")
-    modelled_times = compare.modelled(["h200"], [program])["h200"]
-    (row,), _ = compare.kernels(DATA, modelled_times, [program])
+    modelled_times = compare.model_times(["h200"], [program])["h200"]
+    (row,), _ = compare.compare_kernels(DATA, modelled_times, [program])
     (shown,) = (shown for shown in card_rows() if shown.name == program.name)
     assert shown.modelled_ns == pytest.approx(row.modelled_ns, rel=0.04, abs=11)
 
 
 def test_the_recording_is_complete_and_its_results_were_right() -> None:
     assert not DATA["errors"]
-    assert DATA["checks"].keys() == {program.name for program in fresh_programs()}
-    for program in fresh_programs():
+    assert DATA["checks"].keys() == {program.name for program in make_fresh_programs()}
+    for program in make_fresh_programs():
         assert program.check is not None
         assert DATA["checks"][program.name] <= program.check.tolerance
         assert program.name in DATA["launches"]

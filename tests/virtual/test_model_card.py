@@ -37,10 +37,10 @@ def card_rows(gpu: str) -> dict[str, Compared]:
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 def test_the_card_has_the_modelled_times() -> None:
-    modelled_times = compare.modelled([*card.GPUS], TRIED)
+    modelled_times = compare.model_times([*card.GPUS], TRIED)
     for gpu in card.GPUS:
         shown = card_rows(gpu)
-        for row in compare.kernels(compare.recorded(gpu), modelled_times[gpu], TRIED)[0]:
+        for row in compare.compare_kernels(compare.load_recording(gpu), modelled_times[gpu], TRIED)[0]:
             # Where an array lies decides a little about what stays in L1.
             assert shown[row.name].modelled_ns == pytest.approx(row.modelled_ns, rel=0.04, abs=11), row.name
 
@@ -51,7 +51,7 @@ def test_held_out_kernels_are_within_the_goals(gpu: str) -> None:
     assert len(shown) > 300
     rows = [shown[timed.name] for timed in KEPT]
     for row in rows:
-        recorded_ns = compare.recorded(gpu)["launches"][row.name]["warm_ns"]
+        recorded_ns = compare.load_recording(gpu)["launches"][row.name]["warm_ns"]
         assert row.recorded_ns == pytest.approx(recorded_ns, rel=0.01, abs=5.1)
     reached = compare.score(rows)
     assert reached.count > 100
@@ -71,11 +71,11 @@ def test_calibration_and_held_out_families_are_distinct() -> None:
 
 @pytest.mark.parametrize("gpu", card.GPUS)
 def test_copies_and_graphs(gpu: str) -> None:
-    data = compare.recorded(gpu)
-    copies = compare.score(compare.copies(gpu, data))
+    data = compare.load_recording(gpu)
+    copies = compare.score(compare.compare_copies(gpu, data))
     assert copies.count > 80
     assert copies.median <= 0.08
-    assert compare.score(compare.graphs(data)).worst <= 0.15
+    assert compare.score(compare.compare_graphs(data)).worst <= 0.15
 
 
 def test_a_wrong_order_counts_against_the_clock() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tools.timing.compare import recorded
+from tools.timing.compare import load_recording
 from virtualgpu import cp
 from virtualgpu.compile import nvrtc
 from virtualgpu.model.architectures import ARCHITECTURES
@@ -105,7 +105,7 @@ def test_rates_of_tensor_cores_follow_from_their_lanes(name: str) -> None:
 )
 def test_rates_of_mma_sync_are_those_of_one_sm(kind: str, name: str, k: int) -> None:
     """On one SM, 16 warps need this much longer than 8 warps, each for 1,024 multiplications."""
-    launches = recorded("h200_tensor")["launches"]
+    launches = load_recording("h200_tensor")["launches"]
     time_16, time_8 = (launches[f"mma {kind}, 4 sums, {warps} warps"]["warm_ns"] for warps in (16, 8))
     of_one_sm = 8 * 1024 * 2 * 16 * 8 * k / (time_16 - time_8) / 1e3
     assert pytest.approx(132 * of_one_sm, rel=0.06) == MMA_SYNC_TFLOPS[name]

@@ -11,8 +11,8 @@ import pytest
 from tools import sample
 from tools.timing import card, compare
 from tools.timing.compare import Compared
-from tools.timing.launches import Timed, source
-from tools.timing.tensor_launches import PROBES, Program, programs
+from tools.timing.launches import TimedLaunch, read_source
+from tools.timing.tensor_launches import PROBES, Program, make_programs
 from virtualgpu.backend import VirtualBackend
 from virtualgpu.compile import nvrtc
 from virtualgpu.model import machine
@@ -20,31 +20,31 @@ from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
 from virtualgpu.protocol import Launch
 
-DATA = compare.recorded(card.TENSOR)
+DATA = compare.load_recording(card.TENSOR)
 TEXT = card.CARD.read_text(encoding="utf-8").partition("## Tensor cores")[2].partition("\n## ")[0]
 ROW = re.compile(r"^\| (.+?) \| ([\d.,]+) \| ([\d.,]+) \| ([\d.]+) \|$", re.M)
 # What was reached for the programs of the development set; the goals for others are 10 % and 1.6.
 MEDIAN = 0.11
 WORST = 1.45
 CHAINS_WORST = 1.2
-TRIED = sample.part(programs(), 6, lambda program: program.name, lambda p: p.family.partition(",")[0])
+TRIED = sample.part(make_programs(), 6, lambda program: program.name, lambda p: p.family.partition(",")[0])
 
 
-def modelled(gpu: str, launches: list[Timed]) -> dict[str, tuple[float, float]]:
+def modelled(gpu: str, launches: list[TimedLaunch]) -> dict[str, tuple[float, float]]:
     """Return the modelled times in ns of launches, warm and cold."""
     if not nvrtc.is_available():
         pytest.skip("NVRTC is not installed")
-    return compare.modelled([gpu], launches)[gpu]
+    return compare.model_times([gpu], launches)[gpu]
 
 
-def probes(start: str) -> list[Timed]:
+def probes(start: str) -> list[TimedLaunch]:
     """Return the small kernels whose name starts so."""
     return [timed for timed in PROBES if timed.name.startswith(start)]
 
 
-def rows(launches: list[Timed], *, cold: bool = False) -> dict[str, Compared]:
+def rows(launches: list[TimedLaunch], *, cold: bool = False) -> dict[str, Compared]:
     """Return recorded and modelled times of launches by name."""
-    compared = compare.kernels(DATA, modelled("h200", launches), launches)[cold]
+    compared = compare.compare_kernels(DATA, modelled("h200", launches), launches)[cold]
     return {row.name: row for row in compared}
 
 
@@ -58,14 +58,14 @@ def card_rows() -> list[Compared]:
 
 def test_errors_in_the_card_are_within_the_bounds() -> None:
     reached = compare.score(card_rows())
-    assert reached.count == len(programs()) > 50
+    assert reached.count == len(make_programs()) > 50
     assert reached.median <= MEDIAN
     assert 1 + reached.worst <= WORST
     assert reached.ranked >= 0.97
 
 
 def test_the_card_has_the_recorded_times() -> None:
-    assert {row.name for row in card_rows()} == {program.name for program in programs()}
+    assert {row.name for row in card_rows()} == {program.name for program in make_programs()}
     for row in card_rows():
         assert row.recorded_ns == pytest.approx(DATA["launches"][row.name]["warm_ns"], rel=0.01, abs=5.1)
 
@@ -78,15 +78,15 @@ def test_the_card_has_the_modelled_time(program: Program) -> None:
 
 
 def test_the_recording_is_complete_and_its_results_were_right() -> None:
-    assert DATA["launches"].keys() >= {timed.name for timed in compare.tensor_launches()}
+    assert DATA["launches"].keys() >= {timed.name for timed in compare.list_tensor_launches()}
     assert not DATA["errors"]
-    for program in programs():
+    for program in make_programs():
         assert program.check is not None
         assert DATA["checks"][program.name] <= program.check.tolerance
 
 
 def test_a_wrong_result_is_found() -> None:
-    for program in programs():
+    for program in make_programs():
         if program.name.startswith("search tree, 8 keys"):
             assert program.check is not None
             inputs = [np.array([0.0, 1.0, -1.0]), np.array([0.5, -0.5]), None, 1, 2]
@@ -159,7 +159,7 @@ def test_the_diagnosis_names_what_limits_a_kernel_with_tensor_cores(
     try:
         backend = VirtualBackend(device)
         cp = backend.cp
-        function = cp.RawModule(code=source("tensor_probes")).get_function(kernel)
+        function = cp.RawModule(code=read_source("tensor_probes")).get_function(kernel)
         arguments = (cp.zeros(132 * 256, "uint32"), np.int32(turns), np.int32(3))
         costs = backend.prepared(Launch.of(function, (132,), (256,), arguments)).run().costs
     finally:

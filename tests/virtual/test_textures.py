@@ -15,7 +15,7 @@ from tools.recordings.textures import FLOAT, POINTS, SIGNED, UNSIGNED, TextureCa
 from virtualgpu.cuda_errors import CUDARuntimeError, IllegalAddressError
 from virtualgpu.errors import NotSupportedError
 
-CASES = tuple(recorded.cases())
+CASES = tuple(recorded.make_cases())
 RECORDED = recorded.read(FOLDER / recorded.FILE)
 
 
@@ -33,7 +33,7 @@ def test_the_recorded_cases_tell_filters_and_modes_apart() -> None:
 
 def test_a_surface_is_read_and_written() -> None:
     case = CASES[-1]
-    texels = recorded.contents(case)
+    texels = recorded.make_contents(case)
     results = recorded.run(cp, case).view(np.float32)[:192].reshape(4, 6, 8)
     shifted = np.zeros((6, 8), np.float32)
     shifted[1:, 2:] = texels[:-1, :-2]
@@ -73,7 +73,7 @@ def test_fetches_are_those_of_an_h200(case: TextureCase) -> None:
 def test_surfaces_of_three_dimensions_and_of_one() -> None:
     solid = CASES[-3]
     line = CASES[-2]
-    contents = recorded.contents(solid).reshape(6, 5, 8, 2)
+    contents = recorded.make_contents(solid).reshape(6, 5, 8, 2)
     result = recorded.run(cp, solid).view(np.float32).reshape(4, POINTS)
     threads = np.arange(POINTS)
     x = threads % 8
@@ -83,7 +83,7 @@ def test_surfaces_of_three_dimensions_and_of_one() -> None:
     after = contents.copy()
     after[:4] = np.stack([contents[:4, ..., 1], contents[:4, ..., 0] + 1], axis=-1)
     np.testing.assert_array_equal(result[1:3], after[5 - z, 4 - y, 7 - x].T)
-    texels = recorded.contents(line)
+    texels = recorded.make_contents(line)
     result = recorded.run(cp, line).view(np.float32).reshape(4, POINTS)
     padded = np.concatenate([np.zeros(20, np.uint8), texels, np.zeros(4 * POINTS, np.uint8)]).reshape(-1, 4)
     np.testing.assert_array_equal(result[0], padded[:POINTS, 0] + 256.0 * padded[:POINTS, 3])

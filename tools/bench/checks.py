@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from gpulab import session
-from tools.corpus import kernel_code
+from tools.corpus import read_kernel_code
 from virtualgpu.errors import GpulabError
 from virtualgpu.protocol import Hazards, Launch
 
@@ -16,7 +16,7 @@ TARGETS_MS = {256: 1000.0, 512: None}
 _TILE = 16
 
 
-def sanitized_matmul(size: int, rounds: int) -> tuple[list[float], list[float]]:
+def time_sanitized_matmul(size: int, rounds: int) -> tuple[list[float], list[float]]:
     """Return times in seconds of a tiled matrix product under all checks, and without checks.
 
     Raises
@@ -28,7 +28,7 @@ def sanitized_matmul(size: int, rounds: int) -> tuple[list[float], list[float]]:
     plain_s = []
     with session.on_device("virtual:A100") as cp:
         matrices = [cp.ones((size, size), np.float32) for _ in range(3)]
-        kernel = cp.RawKernel(kernel_code("matmul.cu"), "matmul_tiled")
+        kernel = cp.RawKernel(read_kernel_code("matmul.cu"), "matmul_tiled")
         grid = (size // _TILE, size // _TILE, 1)
         block = (_TILE, _TILE, 1)
         launch = Launch(kernel, grid, block, (*matrices, np.int32(size)), 0)

@@ -36,9 +36,13 @@ SIZES: Mapping[str, tuple[tuple[int, ...], ...]] = {
     "tensor_cores": ((4096, 4096, 4096), (8192, 8192, 8192)),
 }
 # For trials on a virtual GPU.
-SMALL: Mapping[str, tuple[int, ...]] = {"reduction": (1 << 14,), "histogram": (1 << 14,), "scan": (1 << 15,)}
+SMALL_SIZES: Mapping[str, tuple[int, ...]] = {
+    "reduction": (1 << 14,),
+    "histogram": (1 << 14,),
+    "scan": (1 << 15,),
+}
 # What the best rung is to reach of what it is compared with.
-TARGETS = {"copy": 0.92, "reduction": 0.92, "transpose": 0.88, "sgemm": 0.80}
+TARGET_SHARES = {"copy": 0.92, "reduction": 0.92, "transpose": 0.88, "sgemm": 0.80}
 # With checks in double precision beside it, the largest array takes as much.
 ROOM_BYTES = 24 << 30
 ROUNDS = 11
@@ -70,7 +74,7 @@ class Row:
         return "ok" if self.ratio >= self.target else "slow"
 
 
-def sizes(ladder: str, free_bytes: int) -> list[tuple[int, ...]]:
+def list_sizes(ladder: str, free_bytes: int) -> list[tuple[int, ...]]:
     """Return the sizes to measure, which are smaller or fewer if there is little free memory."""
     if free_bytes >= ROOM_BYTES:
         return [*SIZES[ladder]]
@@ -79,7 +83,7 @@ def sizes(ladder: str, free_bytes: int) -> list[tuple[int, ...]]:
     return [(size[0] // 8, *size[1:]) for size in SIZES[ladder]]
 
 
-def library(ladder: str, example: kernels.Example) -> dict[str, Callable[[], Any]]:
+def make_library_calls(ladder: str, example: kernels.Example) -> dict[str, Callable[[], Any]]:
     """Return calls of CUDA libraries that compute the same result from the example's arrays, by name."""
     cp, (*inputs, output) = session.cp(), example.arrays
     if ladder in ("copy", "reduction", "transpose", "softmax", "layer_norm", "stencil"):
@@ -99,7 +103,7 @@ def library(ladder: str, example: kernels.Example) -> dict[str, Callable[[], Any
     return {}
 
 
-def medians_ms(calls: Sequence[Callable[[], Any]], rounds: int, budget_s: float) -> list[float]:
+def measure_medians_ms(calls: Sequence[Callable[[], Any]], rounds: int, budget_s: float) -> list[float]:
     """Time calls in turn, for at least two rounds, and return their medians. Stop after `budget_s`."""
     cp = session.cp()
     begin_event = cp.cuda.Event()
@@ -136,7 +140,7 @@ def check(ladder: str, name: str, example: kernels.Example, work: Callable[[], A
 def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_rungs: bool) -> list[Row]:
     """Time the best or all kernels of a series, and the library call with which they are compared."""
     example = kernels.example(ladder.name, size)
-    library_calls = library(ladder.name, example)
+    library_calls = make_library_calls(ladder.name, example)
     rungs = ladder.rungs if all_rungs else ladder.rungs[-1:]
     kernel_calls = {rung.name: kernels.launch(rung.name, *example.arrays) for rung in rungs}
     for name, kernel_work in kernel_calls.items():
@@ -144,7 +148,7 @@ def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_r
     calls: dict[str, Callable[[], Any]] = {**library_calls, **kernel_calls}
     for call in library_calls.values():
         call()
-    times_ms = dict(zip(calls, medians_ms([*calls.values()], rounds, 3.0), strict=True))
+    times_ms = dict(zip(calls, measure_medians_ms([*calls.values()], rounds, 3.0), strict=True))
     library_name = next(iter(library_calls), "")
     copied_bytes = 2 * example.arrays[0].nbytes
     rows = []
@@ -164,7 +168,7 @@ def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_r
             row.unit,
             library_name,
             row.rate / rates[library_name],
-            TARGETS.get(ladder.name) if row.kernel == best_name else None,
+            TARGET_SHARES.get(ladder.name) if row.kernel == best_name else None,
         )
         if library_name and row.kernel != library_name
         else row
@@ -172,7 +176,7 @@ def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_r
     ]
 
 
-def table(rows: Sequence[Row], origin: Provenance) -> Table:
+def make_table(rows: Sequence[Row], origin: Provenance) -> Table:
     """Return the rows as a table to be printed."""
     cells = tuple(
         (
@@ -226,10 +230,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in options.ladders or SIZES:
         ladder = kernels.ladder(name)
         free_bytes = session.cp().cuda.runtime.memGetInfo()[0]
-        for size in sizes(name, free_bytes) if is_real else [SMALL.get(name, ladder.size)]:
+        for size in list_sizes(name, free_bytes) if is_real else [SMALL_SIZES.get(name, ladder.size)]:
             rows += measure(ladder, size, max(2, options.rounds), all_rungs=options.all)
             session.cp().get_default_memory_pool().free_all_blocks()
-    print(table(rows, origin).text())
+    print(make_table(rows, origin).text())
     if options.json:
         row_dicts = [{**asdict(row), "verdict": row.verdict} for row in rows]
         report = {"provenance": asdict(origin), "rows": row_dicts}

@@ -38,7 +38,9 @@ told = dict(share=share, ticks=ticks, hz=ticks / took, allocations=turns / took)
 """
 
 
-def tick_cost(seconds: float = 5.0, pause_s: float = 0.01, device: str = "virtual") -> dict[str, float]:
+def measure_tick_cost(
+    seconds: float = 5.0, pause_s: float = 0.01, device: str = "virtual"
+) -> dict[str, float]:
     """Return the chart's share of a core, its readings per second, and the cell's allocations per second."""
     from jupyter_client.manager import start_new_kernel
 
@@ -72,7 +74,7 @@ def main() -> int:
     options = parser.parse_args()
     max_share = 0.0
     for pause_s in (0.01, 0.0):
-        cost = tick_cost(options.seconds, pause_s, options.device)
+        cost = measure_tick_cost(options.seconds, pause_s, options.device)
         max_share = max(max_share, cost["share"])
         print(
             f"{cost['hz']:.1f} readings a second beside {cost['allocations']:,.0f} allocations a second: "

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from gpulab.views.tables import Table
-from tools.bench.table import Loaded, cases, empty_cache, load, provenance
+from tools.bench.table import LoadedCase, empty_cache, load, make_cases, provenance
 from virtualgpu.engine.machine import processor
 
 Work = Callable[[], object]
@@ -37,7 +37,7 @@ _MIN_LONG_LOOPS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class WorkTime:
     """The processor time of a piece of work, in reference loops and in ms, and its limit in loops."""
 
     name: str
@@ -81,7 +81,7 @@ LIMITS = {
 }
 
 
-def reference() -> int:
+def run_reference_loop() -> int:
     """Run a loop of typical Python and NumPy operations for some hundredths of a second."""
     table: dict[int, int] = {}
     for number in range(200_000):
@@ -92,14 +92,14 @@ def reference() -> int:
     return len(table) + int(values[0])
 
 
-def spent_s() -> float:
+def measure_spent_s() -> float:
     """Return the processor time in seconds of this process and its finished child processes."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 @contextmanager
-def compiled_for(level: str) -> Iterator[None]:
+def compile_for_level(level: str) -> Iterator[None]:
     """Compile kernels for a given level of processor within a ``with`` block."""
     previous_level = os.environ.get(processor.CPU_VARIABLE)
     os.environ[processor.CPU_VARIABLE] = level
@@ -112,8 +112,8 @@ def compiled_for(level: str) -> Iterator[None]:
             os.environ[processor.CPU_VARIABLE] = previous_level
 
 
-def _kernel_works(level: str) -> Iterator[tuple[str, Work]]:
-    for case in cases():
+def _make_kernel_works(level: str) -> Iterator[tuple[str, Work]]:
+    for case in make_cases():
         loaded_case = load(case)
         name = case.name if level == processor.NATIVE_CHOICE else f"{case.name}, {level}"
         yield name, partial(loaded_case.launch, "counters")
@@ -121,7 +121,7 @@ def _kernel_works(level: str) -> Iterator[tuple[str, Work]]:
             yield f"{case.kernel}: PTX to machine code", _make_compile_work(loaded_case)
 
 
-def _make_compile_work(loaded_case: Loaded) -> Work:
+def _make_compile_work(loaded_case: LoadedCase) -> Work:
     from virtualgpu.engine import Program
 
     copy_numbers = itertools.count()
@@ -135,7 +135,7 @@ def _make_compile_work(loaded_case: Loaded) -> Work:
     return work
 
 
-def _launch_works() -> Iterator[tuple[str, Work]]:
+def _make_launch_works() -> Iterator[tuple[str, Work]]:
     import gpulab as gl
     from gpulab import session
 
@@ -166,7 +166,7 @@ def _launch_works() -> Iterator[tuple[str, Work]]:
     yield f"{_RECORDED_LAUNCHES:,} launches under gl.check_streams", checked
 
 
-def _diagnosis_works() -> Iterator[tuple[str, Work]]:
+def _make_diagnosis_works() -> Iterator[tuple[str, Work]]:
     """Yield `gl.count` and `gl.diagnose` of a launch; the second may take at most twice as long."""
     import gpulab as gl
     from gpulab import session
@@ -179,7 +179,7 @@ def _diagnosis_works() -> Iterator[tuple[str, Work]]:
     yield "a launch diagnosed", lambda: gl.diagnose(kernel, grid, block, args)
 
 
-def _array_works() -> Iterator[tuple[str, Work]]:
+def _make_array_works() -> Iterator[tuple[str, Work]]:
     """Yield `gl.traffic` of array code, and random numbers drawn with the device's algorithm."""
     import gpulab as gl
     from gpulab import session
@@ -197,7 +197,7 @@ def _array_works() -> Iterator[tuple[str, Work]]:
     yield "1,000,000 random numbers of Philox4x32-10", lambda: generator.random(1_000_000).get()
 
 
-def _record_works(folder: Path) -> Iterator[tuple[str, Work]]:
+def _make_record_works(folder: Path) -> Iterator[tuple[str, Work]]:
     """Long records, made as the tests make theirs."""
     from gpulab.allocators.steps import make_block_map, make_history
     from gpulab.analysis.files.read import open_file
@@ -237,7 +237,7 @@ def _record_works(folder: Path) -> Iterator[tuple[str, Work]]:
     yield "32,768 blocks placed", lambda: place_blocks(durations, 132, 8, 0.6)
 
 
-def _answer_works() -> Iterator[tuple[str, Work]]:
+def _make_answer_works() -> Iterator[tuple[str, Work]]:
     """A right answer whose kernels were compiled before, of an exercise with long ones."""
     from gpulab_course import folders
     from gpulab_course.teach.judge import KernelExercise
@@ -254,13 +254,13 @@ def _answer_works() -> Iterator[tuple[str, Work]]:
     yield "a right answer judged", work
 
 
-def _slowest_view() -> tuple[str, Work]:
+def _find_slowest_view() -> tuple[str, Work]:
     """Return the display of the slowest view, in all its formats."""
     views = [make_view() for make_view in importlib.import_module("tests.views.makers").MAKERS.values()]
     view_renderers = [(f"{number}", view._repr_mimebundle_) for number, view in enumerate(views)]
     for _, render in view_renderers:
         render()
-    minimum_s = measured(view_renderers)
+    minimum_s = measure_works(view_renderers)
     return "any view shown", dict(view_renderers)[max(minimum_s, key=minimum_s.__getitem__)]
 
 
@@ -268,44 +268,44 @@ def _run_import() -> None:
     subprocess.run([sys.executable, "-c", "import gpulab"], check=True, cwd=ROOT)
 
 
-def works(folder: Path) -> Iterator[tuple[str, Work]]:
+def make_works(folder: Path) -> Iterator[tuple[str, Work]]:
     """Yield the name of each benchmark and the function that it times."""
-    yield from _kernel_works(processor.NATIVE_CHOICE)
+    yield from _make_kernel_works(processor.NATIVE_CHOICE)
     if processor.find_architecture() == "x86" and not processor.find_missing_features("x86-64-v3"):
-        with compiled_for("x86-64-v3"):
-            yield from _kernel_works("x86-64-v3")
-    yield from _launch_works()
-    yield from _diagnosis_works()
-    yield from _array_works()
-    yield from _answer_works()
-    yield from _record_works(folder)
-    yield _slowest_view()
+        with compile_for_level("x86-64-v3"):
+            yield from _make_kernel_works("x86-64-v3")
+    yield from _make_launch_works()
+    yield from _make_diagnosis_works()
+    yield from _make_array_works()
+    yield from _make_answer_works()
+    yield from _make_record_works(folder)
+    yield _find_slowest_view()
     yield "import gpulab", _run_import
 
 
-def measured(timed_works: Sequence[tuple[str, Work]], rounds: int = ROUNDS) -> dict[str, float]:
+def measure_works(timed_works: Sequence[tuple[str, Work]], rounds: int = ROUNDS) -> dict[str, float]:
     """Return the minimum processor time of each piece of work in seconds. They are timed in turn."""
     minimum_s: dict[str, float] = {}
     for name, run_work in itertools.chain.from_iterable(itertools.repeat(timed_works, rounds)):
-        start_s = spent_s()
+        start_s = measure_spent_s()
         run_work()
-        minimum_s[name] = min(spent_s() - start_s, minimum_s.get(name, float("inf")))
+        minimum_s[name] = min(measure_spent_s() - start_s, minimum_s.get(name, float("inf")))
     return minimum_s
 
 
-def judged_rows(
+def judge_work(
     name: str,
     work: Work,
     limits: Mapping[str, float] = LIMITS,
     round_count: int = ROUNDS,
-    loop: Work = reference,
-) -> Figure:
+    loop: Work = run_reference_loop,
+) -> WorkTime:
     """Time a piece of work and the reference loop. Repeat up to twice if it is too slow."""
     if limits[name] > _MIN_LONG_LOOPS:
         round_count = 1
     for tries_left in (2, 1, 0):
-        minimum_s = measured([("", loop), (name, work)], round_count)
-        figure = Figure(name, limits[name], minimum_s[name] / minimum_s[""], 1e3 * minimum_s[name])
+        minimum_s = measure_works([("", loop), (name, work)], round_count)
+        figure = WorkTime(name, limits[name], minimum_s[name] / minimum_s[""], 1e3 * minimum_s[name])
         if not figure.slow or not tries_left:
             return figure
     raise AssertionError("the last try returns")
@@ -314,7 +314,7 @@ def judged_rows(
 def check() -> int:
     """Measure and print every processor time, and return how many are above their limits."""
     with tempfile.TemporaryDirectory(prefix="gpulab-bench-") as folder:
-        figures = [judged_rows(name, work) for name, work in works(Path(folder))]
+        figures = [judge_work(name, work) for name, work in make_works(Path(folder))]
     rows = tuple(
         (
             figure.name,

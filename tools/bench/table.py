@@ -27,11 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.views.tables import Table
-from tools.bench.checks import TARGETS_MS, sanitized_matmul
+from tools.bench.checks import TARGETS_MS, time_sanitized_matmul
 from tools.bench.simulator import SimulatorTimes, run_simulator
-from tools.bench.timelines import LAUNCHES, MOST_TIMES, recorded_launches
-from tools.bench.traces import TRACE_TARGET_MS, slowest_trace
-from tools.corpus import kernel_code
+from tools.bench.timelines import LAUNCHES, MAX_SLOWDOWN, time_recorded_launches
+from tools.bench.traces import TRACE_TARGET_MS, time_slowest_trace
+from tools.corpus import read_kernel_code
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Dim3, Provenance
 
@@ -45,7 +45,7 @@ MATRIX_SIZE = 256
 TILE = 16
 WIDTH = 1024
 HEIGHT = 768
-LIMIT = 256
+MAX_ITERATIONS = 256
 IMPORT_TARGET_S = 0.3
 JIT_TARGET_MS = 150.0
 
@@ -101,7 +101,7 @@ class Case:
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedCase:
     """A compiled case with its arrays on the virtual device."""
 
     case: Case
@@ -127,7 +127,7 @@ class Loaded:
         return time.perf_counter() - start
 
 
-def cases() -> tuple[Case, ...]:
+def make_cases() -> tuple[Case, ...]:
     """Return the kernels that are timed, with fixed inputs."""
     random = np.random.default_rng(1)
     a, b = (random.random(VECTOR_LENGTH, dtype=np.float32) for _ in range(2))
@@ -164,7 +164,7 @@ def cases() -> tuple[Case, ...]:
             lambda c: bool(np.allclose(c, product, rtol=1e-4)),
         ),
         Case(
-            f"Mandelbrot, {WIDTH} × {HEIGHT}, limit {LIMIT}",
+            f"Mandelbrot, {WIDTH} × {HEIGHT}, limit {MAX_ITERATIONS}",
             "mandelbrot",
             "mandelbrot",
             (WIDTH // 16, HEIGHT // 16, 1),
@@ -172,7 +172,7 @@ def cases() -> tuple[Case, ...]:
             (),
             (HEIGHT, WIDTH),
             np.int32,
-            (WIDTH, HEIGHT, LIMIT),
+            (WIDTH, HEIGHT, MAX_ITERATIONS),
             60.0,
             _mandelbrot_is_right,
         ),
@@ -186,14 +186,14 @@ def _mandelbrot_is_right(iterations: npt.NDArray[Any]) -> bool:
     c = (-2 + 2.5 * x / WIDTH) + 1j * (-1.25 + 2.5 * y / HEIGHT)
     z = np.zeros_like(c)
     iteration_counts = np.zeros(c.shape, dtype=np.int32)
-    for _ in range(LIMIT):
+    for _ in range(MAX_ITERATIONS):
         inside = (z.real**2 + z.imag**2) < 4
         iteration_counts += inside
         z = np.where(inside, z * z + c, z)
     return bool(np.mean(iteration_counts == iterations[::16, ::16]) > 0.98)
 
 
-def load(case: Case) -> Loaded:
+def load(case: Case) -> LoadedCase:
     """Compile a case, put its arrays on a virtual device, run it once and check the result.
 
     Raises
@@ -207,7 +207,7 @@ def load(case: Case) -> Loaded:
     from virtualgpu.engine import Program
     from virtualgpu.model.memory import DeviceMemory
 
-    kernel_text = kernel_code(f"{case.file}.cu")
+    kernel_text = read_kernel_code(f"{case.file}.cu")
     start = time.perf_counter()
     ptx = nvrtc.compile_ptx(kernel_text, target=TARGET).ptx
     compile_s = time.perf_counter() - start
@@ -223,7 +223,9 @@ def load(case: Case) -> Loaded:
             memory.view(address, nbytes)[:] = values.reshape(-1).view(np.uint8)
     params = struct.pack(f"<{len(addresses)}Q{len(case.scalars)}i", *addresses, *case.scalars)
     output = memory.view(addresses[-1], size_bytes).view(case.output_dtype).reshape(case.output_shape)
-    loaded_case = Loaded(case, kernel_text, ptx, Program(ptx, kernel_text), memory, params, output, compile_s)
+    loaded_case = LoadedCase(
+        case, kernel_text, ptx, Program(ptx, kernel_text), memory, params, output, compile_s
+    )
     loaded_case.launch("counters")
     if not case.check(output):
         raise BenchmarkError(
@@ -247,7 +249,7 @@ def empty_cache() -> Iterator[None]:
                 os.environ["GPULAB_CACHE_DIR"] = previous_folder
 
 
-def jit_seconds(loaded_case: Loaded, number: int) -> tuple[float, float]:
+def time_jit(loaded_case: LoadedCase, number: int) -> tuple[float, float]:
     """Return the compilation times from PTX to machine code, without and with the cache on disk.
 
     Parameters
@@ -268,7 +270,7 @@ def jit_seconds(loaded_case: Loaded, number: int) -> tuple[float, float]:
     return times_s[0], times_s[1]
 
 
-def import_seconds(statement: str, rounds: int) -> list[float]:
+def time_import(statement: str, rounds: int) -> list[float]:
     """Time an import in fresh processes.
 
     Parameters
@@ -289,7 +291,9 @@ def import_seconds(statement: str, rounds: int) -> list[float]:
     return times_s
 
 
-def simulator_row(loaded_case: Loaded, engine_s: float, times: SimulatorTimes | None, reason: str) -> Row:
+def make_simulator_row(
+    loaded_case: LoadedCase, engine_s: float, times: SimulatorTimes | None, reason: str
+) -> Row:
     """Return a row for the Numba CUDA simulator: the time of its first blocks, scaled to all threads."""
     name = f"{loaded_case.case.name}: Numba CUDA simulator"
     simulator_s = times.kernels.get(loaded_case.case.kernel) if times else None
@@ -319,7 +323,7 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
         If a kernel's result is wrong.
     """
     with empty_cache():
-        loaded_cases = [load(case) for case in cases()]
+        loaded_cases = [load(case) for case in make_cases()]
     with_counters: dict[str, list[float]] = {loaded_case.case.kernel: [] for loaded_case in loaded_cases}
     without_counters: dict[str, list[float]] = {loaded_case.case.kernel: [] for loaded_case in loaded_cases}
     for loaded_case in loaded_cases:
@@ -344,7 +348,7 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
         ratio = statistics.median(with_counters[loaded_case.case.kernel]) / statistics.median(plain)
         rows.append(Row.of(f"{loaded_case.case.name}, plain", plain, note=f"counters cost {ratio:.2f} ×"))
     for loaded_case in loaded_cases:
-        jit_times_s = [jit_seconds(loaded_case, number) for number in range(3)]
+        jit_times_s = [time_jit(loaded_case, number) for number in range(3)]
         cached_ms = 1e3 * statistics.median(cached for _, cached in jit_times_s)
         nvrtc_ms = 1e3 * loaded_case.compile_s
         row_note = f"after other kernels, from disk in {cached_ms:.0f} ms; NVRTC: {nvrtc_ms:.0f} ms"
@@ -352,24 +356,24 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
         rows.append(
             Row.of(f"{loaded_case.case.kernel}: PTX to machine code", uncached_s, JIT_TARGET_MS, row_note)
         )
-    traced_kernel, trace_times = slowest_trace()
+    traced_kernel, trace_times = time_slowest_trace()
     row_note = f"the slowest of the course's kernels, {traced_kernel}"
     rows.append(Row.of("full trace of one warp", trace_times, TRACE_TARGET_MS, row_note))
     for size, target_ms in TARGETS_MS.items():
-        checked_s, plain = sanitized_matmul(size, 3)
+        checked_s, plain = time_sanitized_matmul(size, 3)
         row_note = f"plain beside it: {1e3 * statistics.median(plain):.0f} ms"
         rows.append(Row.of(f"gl.sanitize, tiled matmul, {size} × {size}", checked_s, target_ms, row_note))
-    recorded_s, plain_s = recorded_launches()
+    recorded_s, plain_s = time_recorded_launches()
     row_note = f"plain beside it: {1e3 * plain_s:.0f} ms; recording costs {recorded_s / plain_s:.2f} ×"
-    limit_ms = MOST_TIMES * 1e3 * plain_s
+    limit_ms = MAX_SLOWDOWN * 1e3 * plain_s
     rows.append(Row.of(f"gl.timeline of {LAUNCHES:,} launches", [recorded_s], round(limit_ms), row_note))
     simulator_times, reason = run_simulator() if simulator else (None, "left out (--no-simulator)")
     for loaded_case in loaded_cases[:2]:
         engine_s = statistics.median(with_counters[loaded_case.case.kernel])
-        rows.append(simulator_row(loaded_case, engine_s, simulator_times, reason))
-    rows.append(Row.of("import gpulab", import_seconds("import gpulab", 5), 1e3 * IMPORT_TARGET_S))
+        rows.append(make_simulator_row(loaded_case, engine_s, simulator_times, reason))
+    rows.append(Row.of("import gpulab", time_import("import gpulab", 5), 1e3 * IMPORT_TARGET_S))
     first_array = "from gpulab import cp; cp.arange(4).sum()"
-    rows.append(Row.of("first array on the virtual GPU", import_seconds(first_array, 3), note=first_array))
+    rows.append(Row.of("first array on the virtual GPU", time_import(first_array, 3), note=first_array))
     return rows
 
 
@@ -390,7 +394,7 @@ def provenance() -> Provenance:
     )
 
 
-def table(rows: Sequence[Row], source: Provenance) -> Table:
+def make_table(rows: Sequence[Row], source: Provenance) -> Table:
     """Return the rows as a table to be printed."""
 
     def number(value: float | None) -> str:
@@ -441,7 +445,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         row_dicts = [{**asdict(row), "verdict": row.verdict} for row in rows]
         print(json.dumps({"provenance": asdict(origin), "rows": row_dicts}, indent=2, ensure_ascii=False))
     else:
-        print(table(rows, origin).text())
+        print(make_table(rows, origin).text())
     return 0
 
 

@@ -9,13 +9,13 @@ from virtualgpu.errors import GpulabError
 
 LAUNCHES = 10_000
 # Maximum time with recording, as a multiple of the time without it.
-MOST_TIMES = 1.3
+MAX_SLOWDOWN = 1.3
 
 
 _CODE = 'extern "C" __global__ void add(float* x) { x[threadIdx.x] += 1.0f; }'
 
 
-def recorded_launches(launches: int = LAUNCHES) -> tuple[float, float]:
+def time_recorded_launches(launches: int = LAUNCHES) -> tuple[float, float]:
     """Return the times in seconds of small kernels with a timeline, including its end, and without one.
 
     Raises

@@ -16,7 +16,7 @@ from virtualgpu.protocol import Launch, Warp
 TRACE_TARGET_MS = 200.0
 
 
-def slowest_trace(cases: Sequence[Case] = CASES) -> tuple[str, list[float]]:
+def time_slowest_trace(cases: Sequence[Case] = CASES) -> tuple[str, list[float]]:
     """Trace a warp of each case on the virtual A100; return the name and the times of the slowest case.
 
     Returns

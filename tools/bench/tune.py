@@ -20,17 +20,17 @@ from typing import Any
 import gpulab as gl
 from gpulab import session
 from gpulab_course.content import kernels
-from tools.bench.gpu import SIZES, SMALL, check, library, medians_ms
+from tools.bench.gpu import SIZES, SMALL_SIZES, check, make_library_calls, measure_medians_ms
 
 Variant = tuple[str, dict[str, int]]
 
 
-def _grid(**axes: Sequence[int]) -> Iterator[dict[str, int]]:
+def _combine_axes(**axes: Sequence[int]) -> Iterator[dict[str, int]]:
     for values in itertools.product(*axes.values()):
         yield dict(zip(axes, values, strict=True))
 
 
-def _sgemm() -> list[Variant]:
+def _list_sgemm_variants() -> list[Variant]:
     shapes = (
         # BM, BN, BK, WM, WN, TM, TN, MIN_BLOCKS
         (128, 256, 16, 64, 64, 8, 16, 1),
@@ -73,7 +73,7 @@ def _sgemm() -> list[Variant]:
     return variants
 
 
-def _hgemm() -> list[Variant]:
+def _list_hgemm_variants() -> list[Variant]:
     shapes = (
         # BM, BN, BK, WM, WN, MIN_BLOCKS
         (128, 128, 32, 64, 64, 2),
@@ -110,7 +110,7 @@ VARIANTS: dict[str, Callable[[], list[Variant]]] = {
         *[(f"sum_{name}", {}) for name in ("interleaved", "halves", "shuffled", "grid_stride")],
         *[
             ("sum_one_pass", v)
-            for v in _grid(SUM_UNROLL=(2, 4, 8), THREADS=(256, 512, 1024), BLOCKS=(2, 4, 8))
+            for v in _combine_axes(SUM_UNROLL=(2, 4, 8), THREADS=(256, 512, 1024), BLOCKS=(2, 4, 8))
             if v["THREADS"] * v["BLOCKS"] <= 4096
         ],
     ],
@@ -119,31 +119,35 @@ VARIANTS: dict[str, Callable[[], list[Variant]]] = {
         ("scan_shuffled", {}),
         *[
             ("scan_look_back", v)
-            for v in _grid(BLOCK=(128, 256, 512, 1024), ITEMS=(8, 12, 16, 20, 24, 28))
+            for v in _combine_axes(BLOCK=(128, 256, 512, 1024), ITEMS=(8, 12, 16, 20, 24, 28))
             if v["BLOCK"] * v["ITEMS"] * 4 <= 47 << 10
         ],
     ],
     "softmax": lambda: [
         ("softmax_three_pass", {}),
         ("softmax_online", {}),
-        *[("softmax_registers", v) for v in _grid(THREADS=(64, 128, 256))],
+        *[("softmax_registers", v) for v in _combine_axes(THREADS=(64, 128, 256))],
     ],
     "layer_norm": lambda: [
         ("layer_norm_three_pass", {}),
-        *[("layer_norm_registers", v) for v in _grid(THREADS=(64, 128, 256))],
+        *[("layer_norm_registers", v) for v in _combine_axes(THREADS=(64, 128, 256))],
     ],
     "histogram": lambda: [(f"histogram_{name}", {}) for name in ("global", "shared", "private")],
     "stencil": lambda: [
         ("stencil_naive", {}),
-        *[("stencil_tiled", v) for v in _grid(TY=(8, 16))],
-        *[("stencil_sliding", v) for v in _grid(TY=(4, 8, 16), ROWS=(8, 16)) if v["TY"] * v["ROWS"] <= 256],
+        *[("stencil_tiled", v) for v in _combine_axes(TY=(8, 16))],
+        *[
+            ("stencil_sliding", v)
+            for v in _combine_axes(TY=(4, 8, 16), ROWS=(8, 16))
+            if v["TY"] * v["ROWS"] <= 256
+        ],
     ],
-    "sgemm": _sgemm,
-    "tensor_cores": _hgemm,
+    "sgemm": _list_sgemm_variants,
+    "tensor_cores": _list_hgemm_variants,
 }
 
 
-def prepared(subject: str, variant: Variant, example: kernels.Example) -> kernels.Work:
+def compile_variant(subject: str, variant: Variant, example: kernels.Example) -> kernels.Work:
     """Compile a variant of a kernel, and return its launches."""
     kernel_work = kernels.launch(variant[0], *example.arrays, **variant[1])
     for step in kernel_work.steps:
@@ -154,10 +158,10 @@ def prepared(subject: str, variant: Variant, example: kernels.Example) -> kernel
 def compile_in_advance(subject: str, part: int, parts: int) -> None:
     """Compile one of `parts` parts of the variants into CuPy's cache, for use in several processes."""
     gl.use_device("cuda")
-    example = kernels.example(subject, SMALL.get(subject))
+    example = kernels.example(subject, SMALL_SIZES.get(subject))
     for variant in VARIANTS[subject]()[part::parts]:
         try:
-            prepared(subject, variant, example)
+            compile_variant(subject, variant, example)
         except Exception:  # said when it is its turn to be timed
             continue
 
@@ -170,15 +174,17 @@ def tune(subject: str, size: tuple[int, ...] | None, rounds: int, budget_s: floa
     for variant in VARIANTS[subject]():
         columns: dict[str, Any] = {"kernel": variant[0], **variant[1]}
         try:
-            kernel_work = prepared(subject, variant, example)
+            kernel_work = compile_variant(subject, variant, example)
             check(subject, variant[0], example, kernel_work)
         except Exception as error:
             rows.append({**columns, "error": f"{type(error).__name__}: {error}"})
             continue
         kernel = kernel_work.step.kernel
         calls.append(({**columns, "regs": kernel.num_regs, "local": kernel.local_size_bytes}, kernel_work))
-    calls += [({"kernel": name}, run_variant) for name, run_variant in library(subject, example).items()]
-    times_ms = medians_ms([run_variant for _, run_variant in calls], rounds, budget_s)
+    calls += [
+        ({"kernel": name}, run_variant) for name, run_variant in make_library_calls(subject, example).items()
+    ]
+    times_ms = measure_medians_ms([run_variant for _, run_variant in calls], rounds, budget_s)
     for (columns, _), ms in zip(calls, times_ms, strict=True):
         moved_bytes = (
             2 * example.arrays[0].nbytes if columns["kernel"] == "cudaMemcpy" else example.moved_bytes
@@ -211,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subject_sizes = [
         (subject, size)
         for subject in options.subjects or VARIANTS
-        for size in (SIZES[subject] if is_real_gpu else (SMALL.get(subject),))
+        for size in (SIZES[subject] if is_real_gpu else (SMALL_SIZES.get(subject),))
     ]
     for subject, size in subject_sizes:
         start_s = time.perf_counter()

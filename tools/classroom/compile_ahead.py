@@ -39,10 +39,10 @@ def compile_ahead(folder: Path, prefixes: Sequence[str], device: str) -> int:
             notebook_copy = nbformat.from_dict(copies.make_copy(path))  # type: ignore[no-untyped-call]
             client = NotebookClient(notebook_copy, timeout=CELL_S, kernel_name="python3", resources=resources)
             client.execute(env=environment)
-    return opened(folder)
+    return make_readable(folder)
 
 
-def opened(folder: Path) -> int:
+def make_readable(folder: Path) -> int:
     """Make a folder readable for all and writable for its owner, and return the number of its files."""
     files = 0
     for path in [folder, *folder.rglob("*")]:

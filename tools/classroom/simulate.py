@@ -192,7 +192,7 @@ class Learner:
                 request_id = uuid4().hex
                 await line.write_message(json.dumps(_execute_request(request_id, cell_source)))
                 async with asyncio.timeout(CELL_S):
-                    while (message := await _type_and_text(line, request_id)) != ("status", "idle"):
+                    while (message := await _read_type_and_text(line, request_id)) != ("status", "idle"):
                         message_type, text = message
                         outputs += [text] if message_type in ("stream", "execute_result") else []
                         self.errors += [text] if message_type == "error" else []
@@ -252,7 +252,7 @@ def _execute_request(message_id: str, cell_source: str) -> dict[str, Any]:
     }
 
 
-async def _type_and_text(line: Any, request_id: str) -> tuple[str, str]:
+async def _read_type_and_text(line: Any, request_id: str) -> tuple[str, str]:
     """Return kind and text of the next message that answers a request."""
     while True:
         raw_message = await line.read_message()
@@ -274,7 +274,7 @@ async def _type_and_text(line: Any, request_id: str) -> tuple[str, str]:
         )
 
 
-async def blows(learners: list[Learner], hub: Hub) -> list[str]:
+async def inject_failures(learners: list[Learner], hub: Hub) -> list[str]:
     """Kill a kernel, a server and the hub, and return a sentence for each failure to recover."""
     failures = []
     first_learner, second_learner, third_learner = (learners * 3)[:3]
@@ -320,7 +320,7 @@ async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[st
         await asyncio.gather(*(learner.learn() for learner in learners))
         all_s = time.monotonic() - start_s
         memory = [learner.memory_mb() for learner in learners]
-        lost_learners = await blows(learners, hub)
+        lost_learners = await inject_failures(learners, hub)
     finally:
         _kill_processes(folder, learners)
     return {

@@ -62,14 +62,14 @@ class Case:
     @property
     def code(self) -> str:
         """The CUDA C++ source of the case's file."""
-        return kernel_code(self.file)
+        return read_kernel_code(self.file)
 
     @property
     def blocks(self) -> int:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
-def kernel_code(file: str) -> str:
+def read_kernel_code(file: str) -> str:
     """Read one of the course's kernel files, such as ``"matmul.cu"``.
 
     Raises
@@ -80,13 +80,13 @@ def kernel_code(file: str) -> str:
     return (Path(__file__).parent / "kernels" / file).read_text(encoding="utf-8")
 
 
-def kernel_files() -> tuple[str, ...]:
+def list_kernel_files() -> tuple[str, ...]:
     """Names of all kernel files, sorted."""
     folder = Path(__file__).parent / "kernels"
     return tuple(sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".cu")))
 
 
-def case(name: str) -> Case:
+def find_case(name: str) -> Case:
     """Return the case of that name.
 
     Raises
@@ -400,7 +400,7 @@ CASES: tuple[Case, ...] = (
         (4, 1, 1),
         inputs.hello,
         None,
-        stdout_lines=inputs.hello_lines(),
+        stdout_lines=inputs.make_hello_lines(),
     ),
     Case("tile_sum", "groups.cu", "tile_sum", (4, 1, 1), (128, 1, 1), inputs.tile_sum, references.tile_sum),
     Case(

@@ -13,7 +13,7 @@ import numpy as np
 from tools.corpus.inputs import Array
 
 
-def _block_rows(values: Array, block: int, fill_value: Any = 0) -> Array:
+def _split_into_blocks(values: Array, block: int, fill_value: Any = 0) -> Array:
     """Return ``values`` padded to whole blocks, with one row per block."""
     rows = -(-values.size // block)
     padded_values = np.full(rows * block, fill_value, dtype=values.dtype)
@@ -30,7 +30,7 @@ def transpose(values: Sequence[Any]) -> tuple[Array, ...]:
 
 
 def block_sums(values: Sequence[Any]) -> tuple[Array, ...]:
-    return (_block_rows(values[0].astype(np.float64), 256).sum(axis=1),)
+    return (_split_into_blocks(values[0].astype(np.float64), 256).sum(axis=1),)
 
 
 def shuffles(values: Sequence[Any]) -> tuple[Array, ...]:
@@ -49,12 +49,12 @@ def shuffles(values: Sequence[Any]) -> tuple[Array, ...]:
 
 def vote(values: Sequence[Any]) -> tuple[Array, ...]:
     data = values[0]
-    is_odd = _block_rows(data % 2 == 1, 1024, False).reshape(-1, 32)
+    is_odd = _split_into_blocks(data % 2 == 1, 1024, False).reshape(-1, 32)
     ballots = (is_odd.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
     lower_votes = np.cumsum(is_odd, axis=1) - is_odd
     ranks = np.where(is_odd, lower_votes, 0xFFFFFFFF).astype(np.uint32).reshape(-1)[: data.size]
-    has_large_value = _block_rows(data > 4_000_000_000, 1024, False).reshape(-1, 32).any(axis=1)
-    is_above = _block_rows(data > 1000, 1024, True).reshape(-1, 32).all(axis=1)
+    has_large_value = _split_into_blocks(data > 4_000_000_000, 1024, False).reshape(-1, 32).any(axis=1)
+    is_above = _split_into_blocks(data > 1000, 1024, True).reshape(-1, 32).all(axis=1)
     return ballots, ranks, np.asarray(2 * has_large_value + is_above, np.uint32)
 
 
@@ -165,7 +165,7 @@ def totals(values: Sequence[Any]) -> tuple[Array, ...]:
 
 
 def scan(values: Sequence[Any]) -> tuple[Array, ...]:
-    block_sums = np.cumsum(_block_rows(values[0], 256), axis=1).astype(np.int32)
+    block_sums = np.cumsum(_split_into_blocks(values[0], 256), axis=1).astype(np.int32)
     return (block_sums.reshape(-1)[: values[0].size],)
 
 
@@ -204,17 +204,17 @@ def sort(values: Sequence[Any]) -> tuple[Array, ...]:
     return (np.sort(values[0].reshape(-1, 256), axis=1).reshape(-1),)
 
 
-def _signed32(v: int) -> int:
+def _to_signed32(v: int) -> int:
     v &= 0xFFFFFFFF
     return v - (1 << 32) if v >> 31 else v
 
 
-def _signed64(v: int) -> int:
+def _to_signed64(v: int) -> int:
     v &= (1 << 64) - 1
     return v - (1 << 64) if v >> 63 else v
 
 
-def _quotient(a: int, b: int) -> int:
+def _divide_as_in_c(a: int, b: int) -> int:
     """Return the quotient of an integer division as in C, rounded towards zero."""
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
@@ -229,14 +229,16 @@ def mix32(values: Sequence[Any]) -> tuple[Array, ...]:
         hash_value ^= hash_value * 0xC2B2AE35 >> 32
         hash_value = hash_value + hash_value // (data[(i + 1) % len(data)] | 1) & wrap
         hash_value -= hash_value % 10007
-        signed_value = _signed32(hash_value)
-        third = _quotient(signed_value, 1000)
-        signed_value = _signed32(
-            _quotient(signed_value, -17) + (signed_value - 1000 * third) + (signed_value >> 5)
+        signed_value = _to_signed32(hash_value)
+        third = _divide_as_in_c(signed_value, 1000)
+        signed_value = _to_signed32(
+            _divide_as_in_c(signed_value, -17) + (signed_value - 1000 * third) + (signed_value >> 5)
         )
         low_bits = signed_value & wrap
         hash_value = low_bits ^ ((hash_value << 9 | low_bits >> 23) & wrap)
-        results.append(min(hash_value, ~hash_value & wrap) + max(_signed32(hash_value), signed_value) & wrap)
+        results.append(
+            min(hash_value, ~hash_value & wrap) + max(_to_signed32(hash_value), signed_value) & wrap
+        )
     return (np.array(results, np.uint32),)
 
 
@@ -249,8 +251,8 @@ def mix64(values: Sequence[Any]) -> tuple[Array, ...]:
         hash_value ^= hash_value * 0x94D049BB133111EB >> 64
         hash_value = hash_value + hash_value // (data[(i + 3) % len(data)] >> 20 | 1) & wrap
         hash_value -= hash_value % 1000003
-        signed_value = _signed64(hash_value)
-        signed_value = _quotient(signed_value, -12345) + (signed_value >> 7)
+        signed_value = _to_signed64(hash_value)
+        signed_value = _divide_as_in_c(signed_value, -12345) + (signed_value >> 7)
         results.append((signed_value & wrap) ^ (hash_value << 13 & wrap))
     return (np.array(results, np.uint64),)
 

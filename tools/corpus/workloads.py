@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.corpus import kernel_code
+from tools.corpus import read_kernel_code
 from virtualgpu.records import Dim3
 
 Arrays = Callable[[Any], tuple[Any, ...]]
@@ -47,14 +47,14 @@ class Workload:
     @property
     def code(self) -> str:
         """The CUDA C++ source of the workload's file."""
-        return kernel_code(self.file)
+        return read_kernel_code(self.file)
 
 
-def _vector_args(n: int, vector_count: int) -> Arrays:
+def _make_vector_args(n: int, vector_count: int) -> Arrays:
     return lambda cp: (*(cp.ones(n, dtype=np.float32) for _ in range(vector_count)), np.int32(n))
 
 
-def _add_workload(exponent: int) -> Workload:
+def _make_add_workload(exponent: int) -> Workload:
     n = 1 << exponent
     return Workload(
         f"vector_add_2^{exponent}",
@@ -62,17 +62,17 @@ def _add_workload(exponent: int) -> Workload:
         "vector_add",
         (-(-n // 256), 1, 1),
         (256, 1, 1),
-        _vector_args(n, 3),
+        _make_vector_args(n, 3),
         12 * n,
         n,
     )
 
 
-def _empty_workload(blocks: int) -> Workload:
+def _make_empty_workload(blocks: int) -> Workload:
     return Workload(f"empty_{blocks}", "empty.cu", "empty", (blocks, 1, 1), (256, 1, 1), lambda cp: (), 0)
 
 
-def _matmul_workload(kernel: str, n: int) -> Workload:
+def _make_matmul_workload(kernel: str, n: int) -> Workload:
     def make(cp: Any) -> tuple[Any, ...]:
         return (*(cp.ones((n, n), dtype=np.float32) for _ in range(3)), np.int32(n))
 
@@ -89,7 +89,7 @@ def _matmul_workload(kernel: str, n: int) -> Workload:
     )
 
 
-def _transpose_workload(kernel: str, n: int) -> Workload:
+def _make_transpose_workload(kernel: str, n: int) -> Workload:
     def make(cp: Any) -> tuple[Any, ...]:
         return cp.ones((n, n), dtype=np.float32), cp.zeros((n, n), dtype=np.float32), np.int32(n)
 
@@ -98,11 +98,11 @@ def _transpose_workload(kernel: str, n: int) -> Workload:
     )
 
 
-def _copy_workload(stride: int) -> Workload:
+def _make_copy_workload(stride: int) -> Workload:
     n = 1 << 24
 
     def make(cp: Any) -> tuple[Any, ...]:
-        return *_vector_args(n, 2)(cp), np.int32(stride)
+        return *_make_vector_args(n, 2)(cp), np.int32(stride)
 
     return Workload(
         f"copy_stride_{stride}_2^24",
@@ -115,7 +115,7 @@ def _copy_workload(stride: int) -> Workload:
     )
 
 
-def _sum_workload(kernel: str) -> Workload:
+def _make_sum_workload(kernel: str) -> Workload:
     n = 1 << 24
 
     def make(cp: Any) -> tuple[Any, ...]:
@@ -127,7 +127,7 @@ def _sum_workload(kernel: str) -> Workload:
     )
 
 
-def _mandelbrot_workload(width: int, height: int, max_iterations: int) -> Workload:
+def _make_mandelbrot(width: int, height: int, max_iterations: int) -> Workload:
     def make(cp: Any) -> tuple[Any, ...]:
         return (
             cp.zeros((height, width), dtype=np.int32),
@@ -147,7 +147,7 @@ def _mandelbrot_workload(width: int, height: int, max_iterations: int) -> Worklo
     )
 
 
-def _stencil_workload() -> Workload:
+def _make_stencil_workload() -> Workload:
     n = 1 << 24
     return Workload(
         "stencil_2^24",
@@ -155,7 +155,7 @@ def _stencil_workload() -> Workload:
         "stencil",
         (n // 128, 1, 1),
         (128, 1, 1),
-        _vector_args(n, 2),
+        _make_vector_args(n, 2),
         8 * n,
         14 * n,
         (128 + 6) * 4,
@@ -163,26 +163,26 @@ def _stencil_workload() -> Workload:
 
 
 WORKLOADS: tuple[Workload, ...] = (
-    _empty_workload(1),
-    _empty_workload(4096),
-    *(_add_workload(exponent) for exponent in (12, 16, 18, 20, 22, 24, 26)),
-    *(_copy_workload(stride) for stride in (1, 2, 8, 32)),
+    _make_empty_workload(1),
+    _make_empty_workload(4096),
+    *(_make_add_workload(exponent) for exponent in (12, 16, 18, 20, 22, 24, 26)),
+    *(_make_copy_workload(stride) for stride in (1, 2, 8, 32)),
     *(
-        _transpose_workload(kernel, 4096)
+        _make_transpose_workload(kernel, 4096)
         for kernel in ("transpose_naive", "transpose_conflicts", "transpose_padded")
     ),
-    _matmul_workload("matmul_naive", 512),
-    _matmul_workload("matmul_naive", 1024),
-    *(_matmul_workload("matmul_tiled", n) for n in (256, 512, 1024, 2048)),
-    _sum_workload("block_sum"),
-    _sum_workload("warp_sum"),
-    _stencil_workload(),
-    _mandelbrot_workload(512, 384, 200),
-    _mandelbrot_workload(2048, 1536, 200),
+    _make_matmul_workload("matmul_naive", 512),
+    _make_matmul_workload("matmul_naive", 1024),
+    *(_make_matmul_workload("matmul_tiled", n) for n in (256, 512, 1024, 2048)),
+    _make_sum_workload("block_sum"),
+    _make_sum_workload("warp_sum"),
+    _make_stencil_workload(),
+    _make_mandelbrot(512, 384, 200),
+    _make_mandelbrot(2048, 1536, 200),
 )
 
 
-def workload(name: str) -> Workload:
+def find_workload(name: str) -> Workload:
     """Return the workload of that name.
 
     Raises

@@ -83,7 +83,7 @@ class Recording:
     ptx: dict[str, str] = field(default_factory=dict)
 
 
-def digest(array: Array) -> str:
+def compute_digest(array: Array) -> str:
     """Return the SHA-256 of an array's little-endian bytes in C order, as hexadecimal digits."""
     contiguous = np.ascontiguousarray(array)
     return hashlib.sha256(
@@ -93,7 +93,11 @@ def digest(array: Array) -> str:
 
 def pack_output(array: Array, *, with_values: bool) -> dict[str, Any]:
     """Convert an output array for the JSON of a recording."""
-    packed: dict[str, Any] = {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": digest(array)}
+    packed: dict[str, Any] = {
+        "dtype": array.dtype.str,
+        "shape": list(array.shape),
+        "sha256": compute_digest(array),
+    }
     if with_values:
         packed["values"] = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 9)).decode()
     return packed
@@ -109,7 +113,7 @@ def unpack_text(packed: str) -> str:
     return zlib.decompress(base64.b64decode(packed)).decode()
 
 
-def recording_names() -> tuple[str, ...]:
+def list_recordings() -> tuple[str, ...]:
     """Return the names of the tests' recordings, such as ``h200``."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
 
@@ -126,7 +130,7 @@ def load_recording(name: str) -> Recording:
     """
     file = FOLDER / f"{name}.json"
     if not file.is_file():
-        raise FileNotFoundError(f"no recording {name!r}; there are {', '.join(recording_names()) or 'none'}")
+        raise FileNotFoundError(f"no recording {name!r}; there are {', '.join(list_recordings()) or 'none'}")
     return parse_recording(json.loads(file.read_text(encoding="utf-8")), name)
 
 

@@ -65,16 +65,19 @@ def measure(tokens: int, heads: int) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "tokens": tokens,
         "heads": heads,
-        "library": _library_name(),
-        "tflops": {f"d = {d}": forward_speeds(tokens, d, heads) for d in (64, 128)},
+        "library": _find_library_name(),
+        "tflops": {f"d = {d}": measure_forward_speeds(tokens, d, heads) for d in (64, 128)},
         "mask_us": {
-            name: round(best_us(Step(**figures.masked_launch(file, tokens, height=64, window=tokens))), 2)
+            name: round(
+                time_best_us(Step(**figures.masked_launch(file, tokens, height=64, window=tokens))), 2
+            )
             for name, file in masks.items()
         },
-        "decode_us": {blocks: round(decode_us(tokens, blocks), 2) for blocks in (1, 4, 16, 64)},
+        "decode_us": {blocks: round(time_decode_us(tokens, blocks), 2) for blocks in (1, 4, 16, 64)},
         "layer_us": {
             f"n = {n:,}, version {version}": round(
-                sum(best_us(step) for step in story.steps(session.cp(), n=n, rung=version)[0].values()), 2
+                sum(time_best_us(step) for step in story.steps(session.cp(), n=n, rung=version)[0].values()),
+                2,
             )
             for n in (tokens // 16, tokens)
             for version in ("15", "19")
@@ -82,7 +85,7 @@ def measure(tokens: int, heads: int) -> dict[str, Any]:
     }
 
 
-def forward_speeds(tokens: int, d: int, heads: int) -> dict[str, float]:
+def measure_forward_speeds(tokens: int, d: int, heads: int) -> dict[str, float]:
     """Return the speeds of the forward pass in TFLOP/s; a causal mask halves the operations."""
     speeds: dict[str, float] = {}
     for dtype, causal in (("float32", False), ("float16", False), ("float16", True)):
@@ -91,9 +94,9 @@ def forward_speeds(tokens: int, d: int, heads: int) -> dict[str, float]:
             name, launch = "CUDA cores", forward_launch(arrays)
         else:
             name, launch = "tensor cores", figures.tensor_launch(q, k, v, out, causal)
-        times_us = {name: best_us(Step(**launch))}
+        times_us = {name: time_best_us(Step(**launch))}
         if session.real_cp() is not None and find_spec("torch"):
-            times_us["PyTorch"] = _library_us(arrays, causal)
+            times_us["PyTorch"] = _time_library_us(arrays, causal)
         operations = 4 * tokens**2 * d * heads // (1 + causal)
         kind = f"FP{dtype[-2:]}{', causal' if causal else ''}"
         speeds |= {f"{name}, {kind}": round(operations / us / 1e6, 1) for name, us in times_us.items()}
@@ -108,7 +111,7 @@ def forward_launch(arrays: Sequence[Any]) -> dict[str, Any]:
     return {"kernel": figures.forward(d, LANES), "grid": grid, "block": (HEIGHT * LANES,), "args": args}
 
 
-def _library_name() -> str:
+def _find_library_name() -> str:
     """Return the name and the version of PyTorch, or an empty string without it."""
     if not find_spec("torch"):
         return ""
@@ -117,7 +120,7 @@ def _library_name() -> str:
     return f"PyTorch {torch.__version__}, scaled_dot_product_attention"
 
 
-def _library_us(arrays: Sequence[Any], causal: bool) -> float:
+def _time_library_us(arrays: Sequence[Any], causal: bool) -> float:
     """Return the time of PyTorch's attention in µs, after a comparison with the result in ``arrays[3]``."""
     torch = importlib.import_module("torch")
 
@@ -126,16 +129,16 @@ def _library_us(arrays: Sequence[Any], causal: bool) -> float:
     error = float((attend(q, k, v, is_causal=causal) - own_result).abs().max())
     if error > _ALLOWED_ERROR:
         raise SystemExit(f"The kernel differs from PyTorch by up to {error:g}.")
-    return best_us(lambda: attend(q, k, v, is_causal=causal))
+    return time_best_us(lambda: attend(q, k, v, is_causal=causal))
 
 
-def decode_us(tokens: int, blocks: int) -> float:
+def time_decode_us(tokens: int, blocks: int) -> float:
     """Return the shortest time of split decoding in µs."""
     launch = figures.decode_launch(tokens, blocks)
-    return best_us(Step(**launch), before=lambda: launch["args"][6].fill(0))
+    return time_best_us(Step(**launch), before=lambda: launch["args"][6].fill(0))
 
 
-def best_us(work: Callable[[], object], before: Callable[[], object] = lambda: None) -> float:
+def time_best_us(work: Callable[[], object], before: Callable[[], object] = lambda: None) -> float:
     """Return the shortest time of several calls in µs.
 
     The GPU computes something else while the host starts a call, so that the time of the host is not

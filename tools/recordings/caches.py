@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.corpus.caching import CASES, CacheCase, code
+from tools.corpus.caching import CASES, CacheCase, read_code
 from tools.recordings import nsight
 
 VERSION = 1
@@ -76,7 +76,7 @@ WORTH_KNOWING = ("l1tex__t_", "l1tex__m_", "lts__t_", "lts__d_", "idc__", "gcc__
 
 def record(path: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
     """Run all cases under ncu; at the time limit, write the results so far."""
-    expected_launches = launches_of(kernels)
+    expected_launches = list_launches(kernels)
     start_s = time.monotonic()
     query = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True, check=False).stdout
     known_metrics = sorted({line.split()[0] for line in query.splitlines() if line.strip()})
@@ -87,7 +87,7 @@ def record(path: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
     recording: dict[str, Any] = {
         "format": "gpulab-caches",
         "version": VERSION,
-        **_machine(),
+        **_describe_machine(),
         "metrics": metrics,
         "kernels": {},
         "notes": [],
@@ -118,12 +118,12 @@ def record(path: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
             f"{time.monotonic() - state_start_s:.1f} s",
             flush=True,
         )
-        path.write_text(dump(recording))
-    path.write_text(dump(recording))
+        path.write_text(dump_json(recording))
+    path.write_text(dump_json(recording))
     print(f"{path} ({path.stat().st_size:,} bytes), {time.monotonic() - start_s:.1f} s")
 
 
-def launches_of(kernels: Sequence[str]) -> list[tuple[CacheCase, int]]:
+def list_launches(kernels: Sequence[str]) -> list[tuple[CacheCase, int]]:
     """Return all launches, those of middle sizes first, so that the time limit leaves out no kernel."""
     return [(c, c.sizes[k]) for k in (1, 0, 2) for c in CASES if c.kernel in kernels or not kernels]
 
@@ -162,9 +162,9 @@ def launch(state: str, kernels: Sequence[str]) -> None:
     """Run every case at every size, once or twice, in the process that ncu profiles."""
     import cupy as cp
 
-    module = cp.RawModule(code=code())
+    module = cp.RawModule(code=read_code())
     start_s = time.monotonic()
-    for case, size in launches_of(kernels):
+    for case, size in list_launches(kernels):
         if time.monotonic() - start_s > LAUNCH_S:
             return
         case_launch = case.launch(size)
@@ -174,7 +174,7 @@ def launch(state: str, kernels: Sequence[str]) -> None:
             cp.cuda.Device().synchronize()
 
 
-def dump(data: dict[str, Any]) -> str:
+def dump_json(data: dict[str, Any]) -> str:
     """Return JSON with one launch per line."""
     header_lines = [
         f"{json.dumps(key)}: {json.dumps(value)}" for key, value in data.items() if key != "kernels"
@@ -190,7 +190,7 @@ def dump(data: dict[str, Any]) -> str:
     return "{\n" + ",\n".join([*header_lines, '"kernels": {\n' + ",\n".join(kernel_lines) + "\n}"]) + "\n}\n"
 
 
-def _machine() -> dict[str, Any]:
+def _describe_machine() -> dict[str, Any]:
     import cupy as cp
 
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
@@ -200,7 +200,7 @@ def _machine() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": {
             "driver": smi[0] if smi else "",
-            "ncu": nsight.version(),
+            "ncu": nsight.read_version(),
             "CuPy": cp.__version__,
             "NVRTC": ".".join(map(str, cp.cuda.nvrtc.getVersion())),
         },

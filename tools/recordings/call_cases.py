@@ -61,38 +61,38 @@ class CallCase:
         return eval(f"lambda: {self.call}", names)
 
 
-def cases(package: str) -> list[CallCase]:
+def list_cases(package: str) -> list[CallCase]:
     """Return all cases of a package, the most important first."""
-    groups = (_cupy_cases if package == "cupy" else _torch_cases)()
+    groups = (_make_cupy_cases if package == "cupy" else _make_torch_cases)()
     all_cases = [case for group in groups for case in group]
     assert len({tuple(case.key) for case in all_cases}) == len(all_cases)
     return all_cases
 
 
-def _cupy_cases() -> Iterator[Iterator[CallCase]]:
-    yield _fft("cupy")
-    yield _linalg("cupy")
-    yield _sparse_cupy()
-    yield _products("cupy")
-    yield _sorts("cupy")
-    yield _random_cupy()
-    yield _elementwise("cupy")
+def _make_cupy_cases() -> Iterator[Iterator[CallCase]]:
+    yield _make_fft_cases("cupy")
+    yield _make_linalg_cases("cupy")
+    yield _make_cupy_sparse_cases()
+    yield _make_product_cases("cupy")
+    yield _make_sort_cases("cupy")
+    yield _make_cupy_random_cases()
+    yield _make_elementwise_cases("cupy")
 
 
-def _torch_cases() -> Iterator[Iterator[CallCase]]:
-    yield _cudnn()
-    yield _products("torch")
-    yield _epilogues()
-    yield _fft("torch")
-    yield _linalg("torch")
-    yield _sparse_torch()
-    yield _sorts("torch")
-    yield _layers()
-    yield _random_torch()
-    yield _elementwise("torch")
+def _make_torch_cases() -> Iterator[Iterator[CallCase]]:
+    yield _make_cudnn_cases()
+    yield _make_product_cases("torch")
+    yield _make_epilogue_cases()
+    yield _make_fft_cases("torch")
+    yield _make_linalg_cases("torch")
+    yield _make_torch_sparse_cases()
+    yield _make_sort_cases("torch")
+    yield _make_layer_cases()
+    yield _make_torch_random_cases()
+    yield _make_elementwise_cases("torch")
 
 
-def _array_code(package: str, name: str, shape: str, dtype: str) -> str:
+def _make_array_code(package: str, name: str, shape: str, dtype: str) -> str:
     """Return code for an array of sufficiently different numbers of any dtype, also complex or half."""
     count = f"int(np.prod({shape}))"
     values = f"(np.arange({count}) * 0.7548776662466927 % 1 + 0.01).reshape({shape})"
@@ -101,7 +101,7 @@ def _array_code(package: str, name: str, shape: str, dtype: str) -> str:
     return f"{name} = xp.asarray({values}).astype(dt)"
 
 
-def _fft(package: str) -> Iterator[CallCase]:
+def _make_fft_cases(package: str) -> Iterator[CallCase]:
     for size in (MEDIUM, SMALL, LARGE):
         n = _ELEMENTS[size]
         side = int(n**0.5)
@@ -118,11 +118,11 @@ def _fft(package: str) -> Iterator[CallCase]:
             ("rfft2", _REALS, square_shape),
         ):
             for dtype in dtypes:
-                setup = _array_code(package, "x", shape, dtype)
+                setup = _make_array_code(package, "x", shape, dtype)
                 yield CallCase(package, name, dtype, size, "contiguous", setup, f"xp.fft.{name}(x)")
 
 
-def _linalg(package: str) -> Iterator[CallCase]:
+def _make_linalg_cases(package: str) -> Iterator[CallCase]:
     calls = {
         "solve": "xp.linalg.solve(a, b)",
         "inv": "xp.linalg.inv(a)",
@@ -142,7 +142,7 @@ def _linalg(package: str) -> Iterator[CallCase]:
     for size in (MEDIUM, SMALL, LARGE):
         n = _LINALG_EDGES[size]
         setup = [
-            _array_code(package, "a", f"({n}, {n})", ""),
+            _make_array_code(package, "a", f"({n}, {n})", ""),
             # Symmetric and positive definite, so that every decomposition has one.
             f"a = a @ a.T / {n} + xp.eye({n}, dtype=dt{', device=a.device' if package == 'torch' else ''})",
             "b = a[:, :1].copy()" if package == "cupy" else "b = a[:, :1].clone()",
@@ -155,7 +155,7 @@ def _linalg(package: str) -> Iterator[CallCase]:
                 yield CallCase(package, name, dtype, size, "row-major", "\n".join(setup), call)
 
 
-def _sparse_cupy() -> Iterator[CallCase]:
+def _make_cupy_sparse_cases() -> Iterator[CallCase]:
     for dtype in (*_REALS, *_COMPLEX):
         setup = _SPARSE_CUPY
         for name, call in {
@@ -172,7 +172,7 @@ def _sparse_cupy() -> Iterator[CallCase]:
             yield CallCase("cupy", "sparse solve", dtype, SMALL, "CSR", small, "sparse_linalg.spsolve(t, v)")
 
 
-def _sparse_torch() -> Iterator[CallCase]:
+def _make_torch_sparse_cases() -> Iterator[CallCase]:
     for dtype in _REALS:
         for name, layout, call in (
             ("sparse by vector", "CSR", "r @ v"),
@@ -184,7 +184,7 @@ def _sparse_torch() -> Iterator[CallCase]:
             yield CallCase("torch", name, dtype, MEDIUM, layout, _SPARSE_TORCH, call)
 
 
-def _products(package: str) -> Iterator[CallCase]:
+def _make_product_cases(package: str) -> Iterator[CallCase]:
     layouts = {
         "row-major": "a @ b",
         "a transposed": "a.T @ b",
@@ -195,20 +195,20 @@ def _products(package: str) -> Iterator[CallCase]:
     for dtype in ("float32", *_HALVES[package], "float64", "tf32", "complex64"):
         for size in (MEDIUM, SMALL, LARGE):
             n = _EDGES[size]
-            setup = "\n".join(_array_code(package, name, f"({n}, {n})", dtype) for name in "ab")
-            wide_setup = _array_code(package, "wide", f"({2 * n}, {2 * n})", dtype)
+            setup = "\n".join(_make_array_code(package, name, f"({n}, {n})", dtype) for name in "ab")
+            wide_setup = _make_array_code(package, "wide", f"({2 * n}, {2 * n})", dtype)
             for layout, call in layouts.items() if size == MEDIUM else (("row-major", "a @ b"),):
                 case_setup = f"{setup}\n{wide_setup}" if layout == "strided" else setup
                 yield CallCase(package, "matmul", dtype, size, layout, case_setup, call)
         n = _EDGES[MEDIUM]
-        setup = _array_code(package, "a", f"({n}, {n})", dtype)
+        setup = _make_array_code(package, "a", f"({n}, {n})", dtype)
         yield CallCase(package, "matrix-vector", dtype, MEDIUM, "row-major", setup, "a @ a[0]")
         yield CallCase(package, "dot", dtype, MEDIUM, "row-major", setup, "xp.dot(a[0], a[1])")
-        setup = "\n".join(_array_code(package, name, "(16, 512, 512)", dtype) for name in "ab")
+        setup = "\n".join(_make_array_code(package, name, "(16, 512, 512)", dtype) for name in "ab")
         yield CallCase(package, "batched matmul", dtype, MEDIUM, "row-major", setup, "xp.matmul(a, b)")
 
 
-def _epilogues() -> Iterator[CallCase]:
+def _make_epilogue_cases() -> Iterator[CallCase]:
     calls = {
         "addmm": "xp.addmm(v, a, b)",
         "addmm, relu": "xp._addmm_activation(v, a, b)",
@@ -219,18 +219,18 @@ def _epilogues() -> Iterator[CallCase]:
     n = _EDGES[MEDIUM]
     for dtype in ("float16", "bfloat16", "float32", "tf32", "float64"):
         setup = "\n".join(
-            [*(_array_code("torch", name, f"({n}, {n})", dtype) for name in "ab"), "v = a[0].clone()"]
+            [*(_make_array_code("torch", name, f"({n}, {n})", dtype) for name in "ab"), "v = a[0].clone()"]
         )
         for name, call in calls.items():
             yield CallCase("torch", name, dtype, MEDIUM, "row-major", setup, call)
 
 
-def _cudnn() -> Iterator[CallCase]:
+def _make_cudnn_cases() -> Iterator[CallCase]:
     for dtype in ("float32", "float16", "bfloat16", "tf32", "float64"):
         setup = "\n".join(
             (
-                _array_code("torch", "x", "(16, 64, 56, 56)", dtype),
-                _array_code("torch", "w", "(64, 64, 3, 3)", dtype),
+                _make_array_code("torch", "x", "(16, 64, 56, 56)", dtype),
+                _make_array_code("torch", "w", "(64, 64, 3, 3)", dtype),
                 "y = F.conv2d(x, w, padding=1)",
                 "g, b = w[:, 0, 0, 0].clone(), w[0, :, 0, 0].clone()",
             )
@@ -250,12 +250,12 @@ def _cudnn() -> Iterator[CallCase]:
     for dtype in ("float32", "float16"):
         setup = (
             "net = xp.nn.LSTM(256, 256).to('cuda').to(dt)\n"
-            f"{_array_code('torch', 'x', '(64, 32, 256)', dtype)}"
+            f"{_make_array_code('torch', 'x', '(64, 32, 256)', dtype)}"
         )
         yield CallCase("torch", "lstm", dtype, MEDIUM, "row-major", setup, "net(x)")
 
 
-def _sorts(package: str) -> Iterator[CallCase]:
+def _make_sort_cases(package: str) -> Iterator[CallCase]:
     dtypes = (*_REALS, "int32", *_HALVES[package][:1])
     calls = {
         "sort": "xp.sort(x)",
@@ -268,22 +268,22 @@ def _sorts(package: str) -> Iterator[CallCase]:
     for name, call in calls.items():
         for size in (MEDIUM, SMALL, LARGE):
             for dtype in dtypes if size == MEDIUM else _REALS:
-                setup = _array_code(package, "x", f"({_ELEMENTS[size]},)", dtype)
+                setup = _make_array_code(package, "x", f"({_ELEMENTS[size]},)", dtype)
                 if dtype == "int32":
                     setup = setup.replace(" % 1", " % 1 * 1e6")
                 code = call.format(dim=", 0" if package == "torch" else "")
                 yield CallCase(package, name, dtype, size, "contiguous", setup, code)
     for name, axis in (("sum of rows", 1), ("sum of columns", 0)):
         for dtype in (*_REALS, *_HALVES[package][:1]):
-            setup = _array_code(package, "x", "(2048, 512)", dtype)
+            setup = _make_array_code(package, "x", "(2048, 512)", dtype)
             yield CallCase(package, name, dtype, MEDIUM, "contiguous", setup, f"x.sum({axis})")
     if package == "torch":
         for dtype in (*_REALS, "float16"):
-            setup = _array_code("torch", "x", f"({_ELEMENTS[MEDIUM]},)", dtype)
+            setup = _make_array_code("torch", "x", f"({_ELEMENTS[MEDIUM]},)", dtype)
             yield CallCase("torch", "topk", dtype, MEDIUM, "contiguous", setup, "xp.topk(x, 10)")
 
 
-def _random_cupy() -> Iterator[CallCase]:
+def _make_cupy_random_cases() -> Iterator[CallCase]:
     for size in (MEDIUM, SMALL, LARGE):
         n = _ELEMENTS[size]
         for name, call in {
@@ -295,7 +295,7 @@ def _random_cupy() -> Iterator[CallCase]:
             yield CallCase("cupy", name, "float64", size, "contiguous", setup, call)
 
 
-def _random_torch() -> Iterator[CallCase]:
+def _make_torch_random_cases() -> Iterator[CallCase]:
     n = _ELEMENTS[MEDIUM]
     for dtype in _REALS:
         for name, call in {
@@ -306,11 +306,11 @@ def _random_torch() -> Iterator[CallCase]:
             yield CallCase("torch", name, dtype, MEDIUM, "contiguous", "", call)
 
 
-def _layers() -> Iterator[CallCase]:
+def _make_layer_cases() -> Iterator[CallCase]:
     n = _EDGES[MEDIUM]
     for dtype in ("float32", "float16", "bfloat16", "float64"):
-        setup = _array_code("torch", "a", f"({n}, {n})", dtype)
-        heads = "\n".join(_array_code("torch", name, "(4, 8, 512, 64)", dtype) for name in "qkv")
+        setup = _make_array_code("torch", "a", f"({n}, {n})", dtype)
+        heads = "\n".join(_make_array_code("torch", name, "(4, 8, 512, 64)", dtype) for name in "qkv")
         for name, lines, call in (
             ("attention", heads, "F.scaled_dot_product_attention(q, k, v)"),
             ("softmax", setup, "F.softmax(a, 1)"),
@@ -321,7 +321,7 @@ def _layers() -> Iterator[CallCase]:
             yield CallCase("torch", name, dtype, MEDIUM, "row-major", lines, call)
 
 
-def _elementwise(package: str) -> Iterator[CallCase]:
+def _make_elementwise_cases(package: str) -> Iterator[CallCase]:
     torch = package == "torch"
     calls = {
         "add": "x + x",
@@ -340,10 +340,10 @@ def _elementwise(package: str) -> Iterator[CallCase]:
     for dtype in _REALS:
         flat = f"({_ELEMENTS[MEDIUM]},)"
         integer_code = "i = (x * 100).to(xp.int64)" if torch else "i = (x * 100).astype(xp.int64)"
-        setup = f"{_array_code(package, 'x', flat, dtype)}\n{integer_code}\nm = x > 0.5"
+        setup = f"{_make_array_code(package, 'x', flat, dtype)}\n{integer_code}\nm = x > 0.5"
         for name, call in calls.items():
             yield CallCase(package, name, dtype, MEDIUM, "contiguous", setup, call)
-        square = _array_code(package, "x", "(1024, 1024)", dtype)
+        square = _make_array_code(package, "x", "(1024, 1024)", dtype)
         transposed_code = "x.T.contiguous()" if torch else "xp.ascontiguousarray(x.T)"
         yield CallCase(package, "transpose copy", dtype, MEDIUM, "contiguous", square, transposed_code)
         if not torch:

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.recordings.call_cases import CallCase, cases
+from tools.recordings.call_cases import CallCase, list_cases
 from tools.recordings.library_calls import LibraryCalls
 from virtualgpu.records.io import VERSION
 from virtualgpu.records.libraries.known import FORMAT
@@ -88,11 +88,11 @@ def record(folder: Path, seconds: float) -> int:
     lines = [line for file in sorted(parts_folder.glob("*.jsonl")) for line in file.read_text().splitlines()]
     content = join(lines)
     notes += content.pop("notes")
-    case_count = sum(len(cases(package)) for package in PROCESSES)
+    case_count = sum(len(list_cases(package)) for package in PROCESSES)
     notes.append(f"{len(content['calls'])} of {case_count} cases in {time.time() - start_s:.0f} s")
     device = re.sub(r"\W+", "_", content["device"].lower().removeprefix("nvidia ")).strip("_") or "gpu"
     file = folder / f"{device}_calls.json.xz"
-    file.write_bytes(packed(content))
+    file.write_bytes(pack_content(content))
     (folder / "calls_notes.txt").write_text("\n".join(notes) + "\n")
     for part_path in parts_folder.iterdir():
         part_path.unlink()
@@ -118,17 +118,17 @@ def join(lines: list[str]) -> dict[str, Any]:
             notes.append(f"{' '.join(row['key'])}: {row['error']}")
         else:
             rows_by_key[tuple(row["key"])] = [*row["key"], row["routines"], row["kernels"]]
-    order = [tuple(case.key) for package in PROCESSES for case in cases(package)]
+    order = [tuple(case.key) for package in PROCESSES for case in list_cases(package)]
     content["calls"] = [rows_by_key[key] for key in order if key in rows_by_key]
     return {**content, "notes": notes}
 
 
-def packed(content: dict[str, Any]) -> bytes:
+def pack_content(content: dict[str, Any]) -> bytes:
     """Return the contents as a compressed file."""
     return lzma.compress(json.dumps(content, separators=(",", ":")).encode(), preset=9 | lzma.PRESET_EXTREME)
 
 
-def working(routines: Counter[str]) -> list[tuple[str, int]]:
+def filter_working_routines(routines: Counter[str]) -> list[tuple[str, int]]:
     """Return the routines that compute, without those that prepare or query."""
     return sorted(
         (name, call_count) for name, call_count in routines.items() if not _PREPARING_NAMES.search(name)
@@ -140,7 +140,7 @@ def record_part(package: str, number: int, process_count: int, until: float, fol
     from gpulab import session
 
     session.use_device("cuda")
-    xp, space, versions = _package(package)
+    xp, space, versions = _import_package(package)
     library_calls = LibraryCalls(_LIBRARIES, "^lib(cu|nccl)")
     file = folder / f"{package}_{number}.jsonl"
     with file.open("a") as lines:
@@ -153,12 +153,12 @@ def record_part(package: str, number: int, process_count: int, until: float, fol
         versions["driver"] = info.driver or ""
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
         write_row({"device": info.name, "date": date, "versions": versions})
-        for case in cases(package)[number::process_count]:
+        for case in list_cases(package)[number::process_count]:
             if time.time() > until:
                 write_row({"key": case.key, "error": "no time was left, nor for those behind it"})
                 return
             try:
-                _tensor_cores(package, xp, case.dtype == "tf32")
+                _set_tensor_cores(package, xp, case.dtype == "tf32")
                 routines, kernels = _run_case(case, space, library_calls)
             except Exception as error:
                 write_row({"key": case.key, "error": f"{type(error).__name__}: {str(error)[:300]}"})
@@ -189,12 +189,12 @@ def _run_case(case: CallCase, space: dict[str, Any], library_calls: LibraryCalls
     finally:
         timeline = recorder.stop()
     del result
-    kernels = Counter(_activity_name(activity) for activity in timeline.activities)
+    kernels = Counter(_name_activity(activity) for activity in timeline.activities)
     del kernels[""]
-    return working(routines), list(kernels.items())
+    return filter_working_routines(routines), list(kernels.items())
 
 
-def _activity_name(activity: Any) -> str:
+def _name_activity(activity: Any) -> str:
     """Return a kernel's name, or the kind of a copy or memset in the words of the shipped record."""
     if activity.kind == "CONCURRENT_KERNEL":
         return str(activity.name)
@@ -202,7 +202,7 @@ def _activity_name(activity: Any) -> str:
     return name if name.startswith(("memset", "memcpy")) else ""
 
 
-def _package(package: str) -> tuple[Any, dict[str, Any], dict[str, str]]:
+def _import_package(package: str) -> tuple[Any, dict[str, Any], dict[str, str]]:
     """Return a package, the names that its cases use, and its version."""
     if package == "cupy":
         import cupy
@@ -217,7 +217,7 @@ def _package(package: str) -> tuple[Any, dict[str, Any], dict[str, str]]:
     return torch, {"xp": torch, "np": np, "F": torch.nn.functional}, versions
 
 
-def _tensor_cores(package: str, xp: Any, tf32: bool) -> None:
+def _set_tensor_cores(package: str, xp: Any, tf32: bool) -> None:
     """Set whether float32 is rounded to TF32."""
     if package == "torch":
         xp.backends.cuda.matmul.allow_tf32 = xp.backends.cudnn.allow_tf32 = tf32

@@ -90,7 +90,7 @@ def time_us(torch: Any, call: Callable[[], object]) -> float:
     return round(statistics.median(times_us[3:]), 2)
 
 
-def kernels(torch: Any, call: Callable[[], object]) -> list[str]:
+def list_kernels(torch: Any, call: Callable[[], object]) -> list[str]:
     """Return the names of the kernels that one call runs, from PyTorch's profiler."""
     for _ in range(3):
         call()
@@ -104,7 +104,7 @@ def kernels(torch: Any, call: Callable[[], object]) -> list[str]:
     return [event.name for event in events]
 
 
-def graph(torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[str, Any]:
+def explain_graph(torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[str, Any]:
     """Return how Dynamo traces a function: graphs, graph breaks, their reasons, and the nodes."""
     torch._dynamo.reset()
     explanation = torch._dynamo.explain(function)(*arguments)
@@ -155,7 +155,7 @@ def main(file: Path) -> None:
         t[:4].clone().requires_grad_() if t is x else t.clone().requires_grad_() for t in (x, w, b)
     ]
     checked("opcheck", lambda: torch.library.opcheck(program.affine_gelu, tuple(trainable_tensors)))
-    checked("errors", lambda: errors(torch, program, trainable_tensors))
+    checked("errors", lambda: compute_errors(torch, program, trainable_tensors))
 
     compiled_functions = {
         "expressions": lambda x, w, b: torch.relu(program.expressions(2 * x, w, b)) + 1,
@@ -163,14 +163,17 @@ def main(file: Path) -> None:
         "plain": lambda x, w, b: torch.relu(program.launch(2 * x, w, b)) + 1,
     }
     for name, function in compiled_functions.items():
-        checked(f"graph of {name}", partial(graph, torch, function, (x, w, b)))
-        checked(f"kernels of {name}", partial(kernels, torch, partial(function, x, w, b)))
-        checked(f"compiled kernels of {name}", partial(compiled_kernels, torch, function, (x, w, b)))
+        checked(f"graph of {name}", partial(explain_graph, torch, function, (x, w, b)))
+        checked(f"kernels of {name}", partial(list_kernels, torch, partial(function, x, w, b)))
+        checked(f"compiled kernels of {name}", partial(list_compiled_kernels, torch, function, (x, w, b)))
 
     operator_without_fake = torch.library.custom_op(
         "gpulab::fakeless", program.launch, mutates_args=(), device_types="cuda"
     )
-    checked("without register_fake", lambda: graph(torch, lambda x: operator_without_fake(2 * x, w, b), (x,)))
+    checked(
+        "without register_fake",
+        lambda: explain_graph(torch, lambda x: operator_without_fake(2 * x, w, b), (x,)),
+    )
 
     y = torch.empty_like(x)
     arguments = (*map(cupy.asarray, (x, w, b, y)), cupy.int32(1024), cupy.int32(x.numel()))
@@ -189,7 +192,7 @@ def main(file: Path) -> None:
         times[name] = time_us(torch, call)
     for name in ("affine_gelu", "expressions"):
         for mode in ("default", "reduce-overhead"):
-            call = compiled(torch, getattr(program, name), mode)
+            call = compile_function(torch, getattr(program, name), mode)
             for _ in range(5):
                 call(x, w, b)
             times[f"{name}, compiled, {mode}"] = time_us(torch, partial(call, x, w, b))
@@ -201,7 +204,7 @@ def main(file: Path) -> None:
     functions = {
         f"{name}(x, w, b)": getattr(program, name) for name in ("launch", "affine_gelu", "expressions")
     }
-    functions["expressions, compiled, default"] = compiled(torch, program.expressions, "default")
+    functions["expressions, compiled, default"] = compile_function(torch, program.expressions, "default")
     record["large_us"] = {
         name: time_us(torch, partial(function, large_tensor, w, b)) for name, function in functions.items()
     }
@@ -210,7 +213,7 @@ def main(file: Path) -> None:
     print(record_json)
 
 
-def compiled(torch: Any, function: Callable[..., Any], mode: str) -> Callable[..., Any]:
+def compile_function(torch: Any, function: Callable[..., Any], mode: str) -> Callable[..., Any]:
     """Return a function of ``torch.compile`` that only calls `function`."""
 
     def call(x: Any, w: Any, b: Any) -> Any:
@@ -221,15 +224,15 @@ def compiled(torch: Any, function: Callable[..., Any], mode: str) -> Callable[..
     return result
 
 
-def compiled_kernels(torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[str]:
+def list_compiled_kernels(torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[str]:
     """Return the kernels of one call of the compiled function."""
     torch._dynamo.reset()
-    names = kernels(torch, partial(torch.compile(function), *arguments))
+    names = list_kernels(torch, partial(torch.compile(function), *arguments))
     torch._dynamo.reset()
     return names
 
 
-def errors(torch: Any, program: Any, tensors: list[Any]) -> dict[str, float]:
+def compute_errors(torch: Any, program: Any, tensors: list[Any]) -> dict[str, float]:
     """Return the largest differences of the result and the gradients from those of PyTorch's operations."""
     results = []
     for function in (program.affine_gelu, program.expressions):

@@ -45,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     info = session.backend().device_info()
     rates = {
         name: max(
-            tflops(name, sums, blocks * info.sm_count, options.steps) for sums in SUMS for blocks in BLOCKS
+            measure_tflops(name, sums, blocks * info.sm_count, options.steps)
+            for sums in SUMS
+            for blocks in BLOCKS
         )
         for name in FORMS
     }
@@ -53,11 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def tflops(name: str, sums: int, blocks: int, steps: int) -> float:
+def measure_tflops(name: str, sums: int, blocks: int, steps: int) -> float:
     """Return the highest speed of several launches in TFLOP/s."""
     cp = session.cp()
     form, sum_count, _, _ = FORMS[name]
-    kernel = cp.RawKernel(code(FORMS[name], sums), "k")
+    kernel = cp.RawKernel(make_code(FORMS[name], sums), "k")
     wide = np.float64 if name.startswith("f64") else np.uint32
     out = cp.zeros(sum_count * 32 * WARPS, wide)
     times_ms = []
@@ -74,7 +76,7 @@ def tflops(name: str, sums: int, blocks: int, steps: int) -> float:
     return round(operations / min(times_ms) / 1e9, 1)
 
 
-def code(form: Form, sums: int) -> str:
+def make_code(form: Form, sums: int) -> str:
     """Return a kernel with independent sums, whose factors are zero."""
     shape_and_types, sum_count, a_count, b_count = form
     instruction = f"mma.sync.aligned.{shape_and_types}"

@@ -33,14 +33,14 @@ class NsightError(GpulabError):
     """Error for a missing Nsight Compute, missing rights to read counters, or unknown output."""
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Return whether ``ncu`` is on the path."""
     return shutil.which("ncu") is not None
 
 
-def version() -> str:
+def read_version() -> str:
     """Return Nsight Compute's version, such as ``2025.3.1.0``."""
-    text = subprocess.run([_ncu(), "--version"], capture_output=True, text=True, check=False).stdout
+    text = subprocess.run([_find_ncu(), "--version"], capture_output=True, text=True, check=False).stdout
     match = re.search(r"Version\s+([\d.]+)", text)
     return match[1] if match else ""
 
@@ -69,7 +69,16 @@ def profile(
         If ncu is absent or fails; the message is what it printed.
     """
     names = "|".join(sorted(set(kernels)))
-    call = [_ncu(), "--clock-control", "none", "--cache-control", "none", "--csv", "--print-units", "base"]
+    call = [
+        _find_ncu(),
+        "--clock-control",
+        "none",
+        "--cache-control",
+        "none",
+        "--csv",
+        "--print-units",
+        "base",
+    ]
     call += ["--kernel-name", f"regex:^({names})$", "--metrics", ",".join(metrics), *command]
     process = subprocess.run(call, capture_output=True, text=True, timeout=timeout_s, check=False)
     launches = parse_csv(process.stdout)
@@ -82,7 +91,7 @@ def profile(
     return launches
 
 
-def _ncu() -> str:
+def _find_ncu() -> str:
     path = shutil.which("ncu")
     if path is None:
         raise NsightError("Nsight Compute (ncu) is not on the path; it comes with the CUDA toolkit.")

@@ -21,21 +21,21 @@ import numpy as np
 
 from gpulab import session
 from gpulab.real.driver import parse_cuda_version
-from tools.corpus import CASES, Case, case
+from tools.corpus import CASES, Case, find_case
 from tools.corpus.inputs import Arguments
-from tools.corpus.workloads import WORKLOADS, Workload, workload
+from tools.corpus.workloads import WORKLOADS, Workload, find_workload
 from tools.json_rows import json_rows
-from tools.recordings import FOLDER, FORMAT, digest, nsight, pack_output, pack_text, timing
+from tools.recordings import FOLDER, FORMAT, compute_digest, nsight, pack_output, pack_text, timing
 from tools.recordings.traces import (
     SHIPPED,
     Recorder,
-    Shown,
-    note_shown,
-    on_device,
+    ShownLaunch,
+    copy_to_device,
+    list_shown_launches,
     read_shown,
     record_blocks,
     record_warps,
-    shown_to_learners,
+    write_shown_launches,
 )
 from virtualgpu.errors import GpulabError
 from virtualgpu.protocol import Launch
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--launch-only", choices=("cases", "workloads"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.note:
-        note_shown(options.note, options.name or "H200")
+        write_shown_launches(options.note, options.name or "H200")
         return 0
     if session.use_device("cuda").kind != "cuda":
         raise GpulabError("Recording needs a real GPU.")
@@ -105,13 +105,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     if not options.traces_only:
-        recording = record(date, with_ncu=not options.no_ncu and nsight.available())
+        recording = record(date, with_ncu=not options.no_ncu and nsight.is_available())
         path = answers / f"{name}.json"
         path.write_text(json_rows(recording, 3) + "\n", encoding="utf-8")
         print(f"{path} ({path.stat().st_size:,} bytes)")
     driver = session.backend().device_info().driver
     recorder = Recorder(shipped, name, date, f"driver {driver}")
-    record_traces(read_shown(options.shown) if options.shown else shown_to_learners(device), recorder)
+    record_traces(read_shown(options.shown) if options.shown else list_shown_launches(device), recorder)
     print(f"{recorder.write_index()}: {', '.join(entry.name for entry in recorder.entries)}")
     return 0
 
@@ -132,21 +132,23 @@ def record(date: str, *, with_ncu: bool = True) -> dict[str, Any]:
         "version": VERSION,
         "device": info.name,
         "date": date,
-        "versions": _versions(info.driver, with_ncu=with_ncu),
+        "versions": _read_versions(info.driver, with_ncu=with_ncu),
         "seed": SEED,
         "cases": cases,
         "timings": timings,
-        "ptx": {name: pack_text(strip_paths(backend.ptx(_kernel(case(name))))) for name in WARP_TRACES},
+        "ptx": {
+            name: pack_text(strip_paths(backend.ptx(_make_kernel(find_case(name))))) for name in WARP_TRACES
+        },
     }
 
 
 def record_case(c: Case) -> dict[str, Any]:
     """Run one case with CuPy and return its recorded outputs."""
     arguments = c.make_args(SEED)
-    kernel = _kernel(c)
+    kernel = _make_kernel(c)
     outputs, printed_text = run_case(c, arguments, kernel)
     entry: dict[str, Any] = {
-        "inputs_sha256": inputs_digest(arguments),
+        "inputs_sha256": compute_inputs_digest(arguments),
         "outputs": [
             pack_output(array, with_values=not c.exact or array.nbytes <= SMALL_BYTES) for array in outputs
         ],
@@ -160,7 +162,7 @@ def record_case(c: Case) -> dict[str, Any]:
 def run_case(c: Case, arguments: Arguments, kernel: Any) -> tuple[list[Any], str]:
     """Launch a case on the session's device; return its output arrays from NumPy, and its printed text."""
     cp = session.cp()
-    values = device_arguments(arguments, cp)
+    values = copy_arguments(arguments, cp)
 
     def launch() -> None:
         kernel(c.grid, c.block, values, shared_mem=c.shared_bytes)
@@ -168,21 +170,21 @@ def run_case(c: Case, arguments: Arguments, kernel: Any) -> tuple[list[Any], str
 
     printed_text = ""
     if c.stdout_lines:
-        printed_text = _captured_output(launch)
+        printed_text = _capture_output(launch)
     else:
         launch()
     return [cp.asnumpy(values[position]) for position in arguments.outputs], printed_text
 
 
-def device_arguments(arguments: Arguments, cp: Any) -> tuple[Any, ...]:
+def copy_arguments(arguments: Arguments, cp: Any) -> tuple[Any, ...]:
     """Return a case's kernel arguments with their arrays on the device."""
-    return on_device(arguments.values, cp)
+    return copy_to_device(arguments.values, cp)
 
 
-def inputs_digest(arguments: Arguments) -> str:
+def compute_inputs_digest(arguments: Arguments) -> str:
     """Return the SHA-256 of all arguments, so that a comparison can check for the same inputs."""
-    digests = "".join(digest(np.asarray(value)) for value in arguments.values)
-    return digest(np.frombuffer(digests.encode(), np.uint8))
+    digests = "".join(compute_digest(np.asarray(value)) for value in arguments.values)
+    return compute_digest(np.frombuffer(digests.encode(), np.uint8))
 
 
 def strip_paths(ptx: str) -> str:
@@ -190,11 +192,11 @@ def strip_paths(ptx: str) -> str:
     return re.sub(r'(\.file\s+\d+\s+")[^"]*?([^"/\\]+")', r"\1\2", ptx)
 
 
-def _kernel(c: Case | Workload) -> Any:
+def _make_kernel(c: Case | Workload) -> Any:
     return session.cp().RawKernel(c.code, c.kernel, options=getattr(c, "options", ()))
 
 
-def _captured_output(action: Callable[[], None]) -> str:
+def _capture_output(action: Callable[[], None]) -> str:
     """Return the text that the device prints while `action` runs, from the process's standard output."""
     sys.stdout.flush()
     stdout_copy = os.dup(1)
@@ -214,11 +216,11 @@ def _launch_only(kind: str) -> None:
     cp = session.cp()
     if kind == "cases":
         for c in CASES:
-            run_case(c, c.make_args(SEED), _kernel(c))
+            run_case(c, c.make_args(SEED), _make_kernel(c))
     else:
         for w in WORKLOADS:
             arguments = w.make_args(cp)
-            _kernel(w)(w.grid, w.block, arguments, shared_mem=w.shared_bytes)
+            _make_kernel(w)(w.grid, w.block, arguments, shared_mem=w.shared_bytes)
             cp.cuda.Device().synchronize()
 
 
@@ -242,7 +244,7 @@ def _profile(kind: str, kernels: Sequence[str]) -> list[nsight.Launch]:
 def _time_workload(w: Workload) -> dict[str, Any]:
     """Time a workload by events: medians of `REPEATS` single launches and of rows of `ROW`."""
     cp = session.cp()
-    kernel = _kernel(w)
+    kernel = _make_kernel(w)
     arguments = w.make_args(cp)
 
     def elapsed_ns(launches: int) -> float:
@@ -261,14 +263,14 @@ def _time_workload(w: Workload) -> dict[str, Any]:
     return {"name": w.name, "alone_ns": round(single_ns, 1), "in_a_row_ns": round(in_a_row, 1)}
 
 
-def record_traces(launches: list[Shown], recorder: Recorder) -> None:
+def record_traces(launches: list[ShownLaunch], recorder: Recorder) -> None:
     """Record the notebooks' launches, and some of the corpus."""
     session.use_device("cuda")
     for title, workload_name in BLOCK_TRACES.items():
-        traced_workload = workload(workload_name)
+        traced_workload = find_workload(workload_name)
         source = KernelSource(traced_workload.kernel, traced_workload.code)
         launches.append(
-            Shown(
+            ShownLaunch(
                 title,
                 Launch(
                     source,
@@ -280,10 +282,10 @@ def record_traces(launches: list[Shown], recorder: Recorder) -> None:
             )
         )
     record_blocks(launches, recorder)
-    record_warps(map(case, WARP_TRACES), SEED, recorder)
+    record_warps(map(find_case, WARP_TRACES), SEED, recorder)
 
 
-def _versions(driver: str | None, *, with_ncu: bool) -> dict[str, str]:
+def _read_versions(driver: str | None, *, with_ncu: bool) -> dict[str, str]:
     import cupy
 
     runtime = cupy.cuda.runtime
@@ -294,7 +296,7 @@ def _versions(driver: str | None, *, with_ncu: bool) -> dict[str, str]:
         "CuPy": cupy.__version__,
         "NumPy": np.__version__,
     }
-    return {**versions, "ncu": nsight.version()} if with_ncu else versions
+    return {**versions, "ncu": nsight.read_version()} if with_ncu else versions
 
 
 if __name__ == "__main__":

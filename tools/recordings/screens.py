@@ -150,7 +150,7 @@ SCREENS = {
 }
 
 
-def printed(command: str, folder: str) -> str:
+def run_command(command: str, folder: str) -> str:
     """Return the whole output of a command, without its progress bars."""
     shell_command = command.replace("python ", f"{sys.executable} ", 1)
     process = subprocess.run(
@@ -159,7 +159,7 @@ def printed(command: str, folder: str) -> str:
     return PROGRESS.sub("", process.stdout.replace(folder, "."))
 
 
-def without_machine(path: Path) -> None:
+def remove_machine_tables(path: Path) -> None:
     """Remove the unread tables of an Nsight Systems database, because they describe the machine."""
     with closing(sqlite3.connect(path)) as database:
         names = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -178,19 +178,21 @@ def without_machine(path: Path) -> None:
 def main(folder: Path, names: Sequence[str] = ()) -> None:
     """Run every program, or those with these names, under its commands."""
     folder.mkdir(parents=True, exist_ok=True)
-    device = printed("nvidia-smi --query-gpu=name,driver_version --format=csv,noheader", ".").splitlines()[0]
+    device = run_command(
+        "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader", "."
+    ).splitlines()[0]
     for name in names or SCREENS:
         file, program, version, commands = SCREENS[name]
         with tempfile.TemporaryDirectory() as scratch_folder:
             (Path(scratch_folder) / file).write_text(program, encoding="utf-8")
             shutil.copy(TRANSPOSES, scratch_folder)
             screens = [
-                {"command": command, "printed": printed(command, scratch_folder)} for command in commands
+                {"command": command, "printed": run_command(command, scratch_folder)} for command in commands
             ]
             content = {
                 "device": device,
                 "date": time.strftime("%Y-%m-%d"),
-                "version": printed(version, scratch_folder).strip(),
+                "version": run_command(version, scratch_folder).strip(),
                 "file": file,
                 "program": program,
                 "screens": screens,
@@ -198,7 +200,7 @@ def main(folder: Path, names: Sequence[str] = ()) -> None:
             if (trace := Path(scratch_folder) / "steps.json").exists():
                 (folder / "steps.json.gz").write_bytes(gzip.compress(trace.read_bytes(), mtime=0))
             if (report := Path(scratch_folder) / "loop.sqlite").exists():
-                without_machine(report)
+                remove_machine_tables(report)
                 shutil.copy(report, folder)
         content_json = json.dumps(content, indent=1, ensure_ascii=False)
         (folder / f"{name}.json").write_text(content_json + "\n", encoding="utf-8")

@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from tools.recordings.timing import Bench, provenance, time_launch, warm_up, write
-from tools.timing.fresh_launches import fresh_programs
-from tools.timing.launches import LAUNCHES, Timed
-from tools.timing.tensor_launches import PROBES, Program, programs
+from tools.timing.fresh_launches import make_fresh_programs
+from tools.timing.launches import LAUNCHES, TimedLaunch
+from tools.timing.tensor_launches import PROBES, Program, make_programs
 
 RECORD = Path(__file__).resolve().parents[1] / "timing" / "data" / "h200_tensor.json"
 
 
-def record(cp: Any, repeats: int, launches: Sequence[Timed], log: Callable[[str], None]) -> dict[str, Any]:
+def record(
+    cp: Any, repeats: int, launches: Sequence[TimedLaunch], log: Callable[[str], None]
+) -> dict[str, Any]:
     """Time launches on CuPy's current device, and return the recording, ready for JSON."""
     bench = Bench(cp, repeats)
     empty = next(timed for timed in LAUNCHES if timed.name == "empty one")
@@ -87,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         cp = cupy
 
-    all_launches = fresh_programs() if options.fresh else (*PROBES, *programs())
+    all_launches = make_fresh_programs() if options.fresh else (*PROBES, *make_programs())
     launches = [timed for timed in all_launches if options.only in timed.name]
     recording = record(cp, options.repeats, launches, lambda text: print(text, flush=True))
     write(recording, options.out)

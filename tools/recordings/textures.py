@@ -129,7 +129,7 @@ class TextureCase:
         return 1 + (self.shape[1] > 0) + (self.shape[2] > 0)
 
 
-def cases() -> Iterator[TextureCase]:
+def make_cases() -> Iterator[TextureCase]:
     """Return every case, in a fixed order."""
     line = (61, 0, 0)
     picture = (16, 12, 0)
@@ -169,7 +169,7 @@ def cases() -> Iterator[TextureCase]:
     yield TextureCase("surfaces", (8, 6, 0), memory="surface")
 
 
-def contents(case: TextureCase) -> npt.NDArray[Any]:
+def make_contents(case: TextureCase) -> npt.NDArray[Any]:
     """Return texels in the layout of CuPy's `CUDAarray`, with the channels of a texel side by side."""
     width, height, depth = case.shape
     shape = (*(extent for extent in (depth, height) if extent), case.channels * width)
@@ -183,7 +183,7 @@ def contents(case: TextureCase) -> npt.NDArray[Any]:
     return texels
 
 
-def coordinates(case: TextureCase) -> npt.NDArray[np.float32]:
+def make_coordinates(case: TextureCase) -> npt.NDArray[np.float32]:
     """Return coordinates (3, POINTS) inside and outside the texture, between texels, and near their edges."""
     rng = np.random.default_rng(case.dimensions)
     rows: list[npt.NDArray[Any]] = []
@@ -206,9 +206,9 @@ def run(cp: Any, case: TextureCase) -> npt.NDArray[np.uint32]:
     texture = cp.cuda.texture
     bits = [case.bits] * case.channels + [0] * (4 - case.channels)
     channels = texture.ChannelFormatDescriptor(*bits, case.kind)
-    data, (width, height, depth) = contents(case), case.shape
+    data, (width, height, depth) = make_contents(case), case.shape
     output = cp.zeros(4 * POINTS, np.float32)
-    points = cp.asarray(coordinates(case))
+    points = cp.asarray(make_coordinates(case))
     if case.memory in ("linear", "pitch"):
         array = cp.asarray(data)
         description: dict[str, Any] = {"arr": array, "chDesc": channels}
@@ -266,7 +266,7 @@ def main() -> None:
     options = parser.parse_args()
     encoded = {}
     failed_names = []
-    for case in cases():
+    for case in make_cases():
         try:
             bits = run(cupy, case)
         except Exception as error:

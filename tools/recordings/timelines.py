@@ -36,7 +36,7 @@ extern "C" __global__ void scale(const float* x, float* y, int n, int rounds) {
 """
 
 
-def _conveyor(
+def _make_conveyor(
     chunks: int, *, pinned: bool, streams: int, size_bytes: int = 32 << 20
 ) -> Callable[[], Timeline]:
     """Return a program that copies in, computes and copies out `size_bytes` in chunks on several streams."""
@@ -81,20 +81,20 @@ PROGRAMS: dict[str, tuple[str, Callable[[], Callable[[], Timeline]]]] = {
     "film_graph": ("40 additions to 4,096 floats, as one graph", lambda: lambda: record_timelines(4096)[1]),
     "conveyor_pageable": (
         "32 MiB in 8 chunks from pageable memory: in, compute, out on 3 streams",
-        lambda: _conveyor(8, pinned=False, streams=3),
+        lambda: _make_conveyor(8, pinned=False, streams=3),
     ),
     "conveyor_one_stream": (
         "32 MiB in 8 chunks from pinned memory: in, compute, out on 1 stream",
-        lambda: _conveyor(8, pinned=True, streams=1),
+        lambda: _make_conveyor(8, pinned=True, streams=1),
     ),
     "conveyor_pinned": (
         "32 MiB in 8 chunks from pinned memory: in, compute, out on 3 streams",
-        lambda: _conveyor(8, pinned=True, streams=3),
+        lambda: _make_conveyor(8, pinned=True, streams=3),
     ),
 }
 
 
-def median_run(run: Callable[[], Timeline]) -> Timeline:
+def find_median_run(run: Callable[[], Timeline]) -> Timeline:
     """Return the run of median length, after a warm-up run."""
     run()
     runs = sorted((run() for _ in range(REPEATS)), key=lambda t: t.duration_ns)
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     driver = session.backend().device_info().driver
     entries = []
     for title, (description, make) in PROGRAMS.items():
-        record = as_recorded(median_run(make()), f"{date}, driver {driver}")
+        record = as_recorded(find_median_run(make()), f"{date}, driver {driver}")
         path = save(record, options.out / f"{prefix}_{title}_timeline.npz")
         entries.append(RecordedTimeline(path.stem, description, record.provenance.device, date))
         print(

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.timing.launches import CALLS, LAUNCHES, Called, Timed
+from tools.timing.launches import CALLS, LAUNCHES, TimedCall, TimedLaunch
 
 FORMAT = "gpulab-timing"
 FLUSH_BYTES = 256 << 20
@@ -172,7 +172,7 @@ class Bench:
         return statistics.median(times_ns[1:]), node_count
 
 
-def time_launch(bench: Bench, timed: Timed, modules: dict[tuple[str, ...], Any]) -> dict[str, Any]:
+def time_launch(bench: Bench, timed: TimedLaunch, modules: dict[tuple[str, ...], Any]) -> dict[str, Any]:
     """Time one launch, warm and cold."""
     cp = bench.cp
     kernel = timed.load(cp, modules)
@@ -190,7 +190,7 @@ def time_launch(bench: Bench, timed: Timed, modules: dict[tuple[str, ...], Any])
     return entry
 
 
-def time_call(bench: Bench, expression: Called) -> dict[str, Any]:
+def time_call(bench: Bench, expression: TimedCall) -> dict[str, Any]:
     """Time one CuPy expression."""
     work = expression.make(bench.cp)
     for _ in range(3):

@@ -188,7 +188,7 @@ class Recording:
     """Results of one recording process.
 
     ``rows`` has a line of `COLUMNS` for each call of each sequence, ``starts`` where a sequence begins in
-    it; ``layouts`` numbers per sequence as `layout` makes them, ``segments`` code, address and size of the
+    it; ``layouts`` numbers per sequence from `list_layout`, ``segments`` code, address and size of the
     events that took segments from the device or gave them back, ``digests`` one number over all events.
     """
 
@@ -246,7 +246,7 @@ class Recording:
             )
 
 
-def layout(segments: Iterable[tuple[int, int, bool, bool, list[tuple[int, int]]]]) -> list[int]:
+def list_layout(segments: Iterable[tuple[int, int, bool, bool, list[tuple[int, int]]]]) -> list[int]:
     """Convert segments and their blocks to a list of numbers.
 
     Addresses count from the first segment's, and from there on in 512 bytes.
@@ -292,13 +292,13 @@ def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: flo
         segments.append(
             [(_CODES[name], address, size) for name, address, size, _ in events if name.startswith("segment")]
         )
-        digests.append(digest(events))
+        digests.append(compute_checksum(events))
         durations.append(seed)
     about = {**about, "seeds": durations, "statistics": statistics}
     return Recording(about, np.array(rows, np.int64), row_starts, layouts, segments, digests)
 
 
-def digest(events: Iterable[tuple[str, int, int, int]]) -> int:
+def compute_checksum(events: Iterable[tuple[str, int, int, int]]) -> int:
     """Return a checksum of events: action, address (0 for oom), bytes and stream."""
     numbers = [
         (_CODES[name], 0 if name == "oom" else address, size, stream)
@@ -441,7 +441,7 @@ class Gpu:
         torch = self.torch
         snapshot = torch.cuda.memory._snapshot()
         states = {"inactive": 0, "active_allocated": 1}
-        numbers = layout(
+        numbers = list_layout(
             (
                 s["address"],
                 self.handles[s["stream"]],
@@ -464,7 +464,7 @@ class Gpu:
         return numbers, events
 
 
-def snapshots(folder: Path) -> None:
+def record_snapshots(folder: Path) -> None:
     """Record two snapshots with stack traces: a small training loop, and one that runs out of memory."""
     torch: Any = importlib.import_module("torch")
 
@@ -517,7 +517,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder: Path = options.out
     folder.mkdir(parents=True, exist_ok=True)
     if options.part == "snapshots":
-        snapshots(folder)
+        record_snapshots(folder)
         return 0
     if options.part:
         gpu = Gpu()

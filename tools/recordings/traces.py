@@ -25,7 +25,7 @@ import numpy as np
 import gpulab
 from gpulab import session
 from gpulab.lab.recorded import INDEX_FILE_NAME, INDEX_FORMAT, RecordedLaunch, describe_arguments
-from tools.cells import cells, notebooks, run
+from tools.cells import list_notebooks, read_cells, run
 from tools.corpus import Case
 from virtualgpu.errors import UnknownDeviceError
 from virtualgpu.model.choice import DEFAULT_DEVICE
@@ -39,7 +39,7 @@ REPEATS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownLaunch:
     """A launch to repeat, with its kernel's source and NumPy arrays. `title` is the record's name."""
 
     title: str
@@ -58,44 +58,44 @@ class Shown:
         )
 
 
-def shown_to_learners(device: str) -> list[Shown]:
+def list_shown_launches(device: str) -> list[ShownLaunch]:
     """Return the notebooks' launches on the default virtual GPU, and on one of the same model as `device`."""
     devices = [DEFAULT_DEVICE]
     with contextlib.suppress(UnknownDeviceError):
         devices.append(session.find_table_info(device).name)
-    return shown_in_notebooks([f"virtual:{name}" for name in devices])
+    return run_notebooks([f"virtual:{name}" for name in devices])
 
 
-def note_shown(path: Path, device: str) -> None:
+def write_shown_launches(path: Path, device: str) -> None:
     """Write the notebooks' launches to a file, for a GPU machine that cannot run the notebooks."""
-    path.write_bytes(zlib.compress(pickle.dumps(shown_to_learners(device))))
+    path.write_bytes(zlib.compress(pickle.dumps(list_shown_launches(device))))
 
 
-def read_shown(path: Path) -> list[Shown]:
-    """Read the launches that `note_shown` wrote; the file is trusted, because it is the developer's own."""
+def read_shown(path: Path) -> list[ShownLaunch]:
+    """Read launches from `write_shown_launches`; the file is trusted, because it is the developer's own."""
     return list(pickle.loads(zlib.decompress(path.read_bytes())))
 
 
-def shown_in_notebooks(devices: Iterable[str]) -> list[Shown]:
+def run_notebooks(devices: Iterable[str]) -> list[ShownLaunch]:
     """Run all notebooks on some virtual GPUs, and return each launch once; answers are not judged."""
-    launches: dict[tuple[Any, ...], Shown] = {}
+    launches: dict[tuple[Any, ...], ShownLaunch] = {}
     with (
         tempfile.TemporaryDirectory(prefix="gpulab-") as scratch_folder,
         mock.patch.dict(os.environ, GPULAB_HOME=scratch_folder),  # not the learner's own progress
         mock.patch.object(gpulab, "check", return_value=None),
     ):
         for device in devices:
-            for path in notebooks():
-                if not any("gl.launch(" in source for source in cells(path)):
+            for path in list_notebooks():
+                if not any("gl.launch(" in source for source in read_cells(path)):
                     continue
                 session.use_device(device)
                 with _note_launches(launches, path.name[:2]):
-                    run(list(cells(path)), path.name)
+                    run(list(read_cells(path)), path.name)
     return list(launches.values())
 
 
 @contextlib.contextmanager
-def _note_launches(launches: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None]:
+def _note_launches(launches: dict[tuple[Any, ...], ShownLaunch], number: str) -> Iterator[None]:
     launch: Callable[..., Any] = gpulab.launch
 
     def note_launch(kernel: Any, grid: Any, block: Any, args: Sequence[Any] = (), **keywords: Any) -> Any:
@@ -105,7 +105,9 @@ def _note_launches(launches: dict[tuple[Any, ...], Shown], number: str) -> Itera
         trace = chart.trace
         source = kernel_source(kernel)
         title = f"{number}_{source.name}_{'x'.join(map(str, trace.grid))}"
-        new_launch = Shown(title, Launch(source, trace.grid, trace.block, host_args, trace.shared_bytes))
+        new_launch = ShownLaunch(
+            title, Launch(source, trace.grid, trace.block, host_args, trace.shared_bytes)
+        )
         if new_launch.key not in launches:
             same_titles = sum(
                 f"{other_launch.title}_".startswith(f"{title}_") for other_launch in launches.values()
@@ -122,7 +124,7 @@ def _note_launches(launches: dict[tuple[Any, ...], Shown], number: str) -> Itera
         setattr(gpulab, "launch", launch)  # noqa: B010
 
 
-def record_blocks(launches: Iterable[Shown], recorder: Recorder) -> None:
+def record_blocks(launches: Iterable[ShownLaunch], recorder: Recorder) -> None:
     """Record launches on the session's GPU. Of `REPEATS` warm runs, the run of median duration is stored."""
     backend = session.backend()
     cp = session.cp()
@@ -132,7 +134,9 @@ def record_blocks(launches: Iterable[Shown], recorder: Recorder) -> None:
         traces = []
         for _ in range(1 + REPEATS):  # the first pays for code and clocks
             launch = replace(
-                launch_of_notebook.launch, kernel=kernel, args=on_device(launch_of_notebook.launch.args, cp)
+                launch_of_notebook.launch,
+                kernel=kernel,
+                args=copy_to_device(launch_of_notebook.launch.args, cp),
             )
             traces.append(backend.observe(launch, Blocks()))
         trace = sorted(traces[1:], key=lambda trace: trace.span_ns)[REPEATS // 2]
@@ -146,13 +150,13 @@ def record_warps(cases: Iterable[Case], seed: int, recorder: Recorder) -> None:
     for case in cases:
         args = case.make_args(seed).values
         kernel = cp.RawKernel(case.code, case.kernel, options=case.options)
-        launch = Launch.of(kernel, case.grid, case.block, on_device(args, cp), case.shared_bytes)
+        launch = Launch.of(kernel, case.grid, case.block, copy_to_device(args, cp), case.shared_bytes)
         warp = backend.observe(launch, Warp((1, 0, 0), 1))
         # A warp's trace holds its code itself.
         recorder.keep(case.name, "warp", warp, args, KernelSource(case.kernel, "", case.options))
 
 
-def on_device(args: Sequence[Any], cp: Any) -> tuple[Any, ...]:
+def copy_to_device(args: Sequence[Any], cp: Any) -> tuple[Any, ...]:
     """Return a launch's arguments with arrays on the device; a struct becomes an array, as CuPy requires."""
 
     def placed(arg: Any) -> Any:

@@ -100,7 +100,7 @@ class Case(NamedTuple):
         return f"k{'x'.join(map(str, self.shape))}_{self.sum_kind}_{self.a_order}_{self.b_order}"
 
 
-def cases(kind: str) -> list[Case]:
+def list_cases(kind: str) -> list[Case]:
     """Return all multiplications with factors of a type."""
     orders = itertools.product(("row", "col"), repeat=2)
     return [
@@ -111,7 +111,7 @@ def cases(kind: str) -> list[Case]:
     ]
 
 
-def kernels(selected: Sequence[Case]) -> list[Any]:
+def compile_kernels(selected: Sequence[Case]) -> list[Any]:
     """Return the kernels of multiplications, which are compiled together."""
     code = _CODE + "".join(
         _KERNEL.format(
@@ -141,9 +141,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     info = session.backend().device_info()
     layouts: dict[str, Any] = {}
     for kind in options.types:
-        selected = cases(kind)[: 1 if options.first else None]
-        for kernel, case in zip(kernels(selected), selected, strict=True):
-            for name, layout in recorded(kernel, case):
+        selected = list_cases(kind)[: 1 if options.first else None]
+        for kernel, case in zip(compile_kernels(selected), selected, strict=True):
+            for name, layout in record_layouts(kernel, case):
                 if layouts.setdefault(name, layout) != layout:
                     raise SystemExit(f"{name} has several layouts: {layout} and {layouts[name]}.")
     record = {
@@ -151,18 +151,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "driver": info.driver,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
-    options.out.write_text(text_of(record, layouts), encoding="utf-8")
+    options.out.write_text(format_record(record, layouts), encoding="utf-8")
     return 0
 
 
-def text_of(record: dict[str, Any], layouts: dict[str, Any]) -> str:
+def format_record(record: dict[str, Any], layouts: dict[str, Any]) -> str:
     """Return the record as JSON with one layout per line."""
     head = json.dumps(record, indent=1).removesuffix("\n}")
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(layouts[name])}" for name in sorted(layouts))
     return f'{head},\n "layouts": {{\n{lines}\n }}\n}}\n'
 
 
-def recorded(kernel: Any, case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
+def record_layouts(kernel: Any, case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the names and the layouts of the fragments of one multiplication."""
     m, n, k = case.shape
     extents = {"a": (m, k), "b": (k, n), "c": (m, n)}
@@ -196,8 +196,11 @@ def recorded(kernel: Any, case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
         # The multiplication reads the first copy of each element.
         count = extents[name][0] * extents[name][1] // LANES
         check(case, np.array(is_read), np.arange(len(is_read)) < count)
-        yield wmma_layouts.make_key(name, case.shape, case.kind), bits_of(position[name], extents[name][1])
-    yield wmma_layouts.make_key("c", case.shape, case.sum_kind), bits_of(position["c"], n)
+        yield (
+            wmma_layouts.make_key(name, case.shape, case.kind),
+            find_bit_positions(position[name], extents[name][1]),
+        )
+    yield wmma_layouts.make_key("c", case.shape, case.sum_kind), find_bit_positions(position["c"], n)
 
 
 def check(case: Case, result: npt.NDArray[Any], expected: npt.NDArray[Any]) -> None:
@@ -206,7 +209,7 @@ def check(case: Case, result: npt.NDArray[Any], expected: npt.NDArray[Any]) -> N
         raise SystemExit(f"{case}: {result} instead of {expected}")
 
 
-def bits_of(position: Integers, columns: int) -> dict[str, list[list[int]]]:
+def find_bit_positions(position: Integers, columns: int) -> dict[str, list[list[int]]]:
     """Return the row and the column that each bit of the lane's number and of the element's index adds."""
     count = len(position)
     of_bits = {
@@ -235,7 +238,9 @@ def run(
     kinds = {"a": case.kind, "b": case.kind, **dict.fromkeys(("c", "xd", "d", "lanes"), case.sum_kind)}
     orders = {"a": case.a_order, "b": case.b_order, "c": "row"}
     inputs = [
-        cp.asarray(encoded(np.ascontiguousarray(x if orders[name] == "row" else x.T), kinds[name], as_bits))
+        cp.asarray(
+            encode_values(np.ascontiguousarray(x if orders[name] == "row" else x.T), kinds[name], as_bits)
+        )
         for name, x in matrices.items()
     ]
     shapes = {**dict.fromkeys(("a", "b", "c", "xd"), (16, LANES)), **dict.fromkeys(("d", "lanes"), (m, n))}
@@ -247,12 +252,12 @@ def run(
     a_count, b_count, c_count = cp.asnumpy(counts).tolist()
     used = {"a": a_count, "b": b_count, "c": c_count, "xd": c_count}
     return {
-        name: decoded(cp.asnumpy(array)[: used.get(name)], kinds[name], as_bits)
+        name: decode_values(cp.asnumpy(array)[: used.get(name)], kinds[name], as_bits)
         for name, array in outputs.items()
     }
 
 
-def encoded(values: Integers, kind: str, as_bits: bool) -> npt.NDArray[Any]:
+def encode_values(values: Integers, kind: str, as_bits: bool) -> npt.NDArray[Any]:
     """Return integers as numbers of a type, or as their bits."""
     if as_bits:
         return values.astype(f"u{_BYTES[kind]}")
@@ -261,7 +266,7 @@ def encoded(values: Integers, kind: str, as_bits: bool) -> npt.NDArray[Any]:
     return values.astype(_NUMPY[kind]).view(f"u{_BYTES[kind]}")
 
 
-def decoded(stored: npt.NDArray[Any], kind: str, as_bits: bool) -> Integers:
+def decode_values(stored: npt.NDArray[Any], kind: str, as_bits: bool) -> Integers:
     """Return the integers that numbers of a type, or their bits, contain."""
     if not as_bits:
         stored = (

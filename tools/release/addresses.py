@@ -30,7 +30,7 @@ if importlib.util.find_spec("gpulab") is None:
 """
 
 
-def repository(root: Path = ROOT) -> str:
+def read_repository(root: Path = ROOT) -> str:
     """The repository's address; empty while there is none.
 
     Raises
@@ -45,7 +45,7 @@ def repository(root: Path = ROOT) -> str:
     return address.removesuffix("/").removesuffix(".git")
 
 
-def badges(address: str) -> str:
+def make_badges(address: str) -> str:
     """A line of badges; empty without an address."""
     if not address:
         return ""
@@ -59,13 +59,13 @@ def badges(address: str) -> str:
     )
 
 
-def with_badges(readme: str, address: str) -> str:
+def add_badges(readme: str, address: str) -> str:
     """Return the README with the badges below its title, or without badges if there is no address."""
-    badge_line = badges(address)
+    badge_line = make_badges(address)
     return _TITLE.sub(lambda title: title[1] + (f"\n{badge_line}" if badge_line else ""), readme, count=1)
 
 
-def with_set_up(notebook: nbformat.NotebookNode, address: str) -> nbformat.NotebookNode:
+def add_set_up_cell(notebook: nbformat.NotebookNode, address: str) -> nbformat.NotebookNode:
     """Return a notebook with the hidden set-up cell below its title, or without it if there is no address."""
     notebook.cells = [cell for cell in notebook.cells if cell.get("id") != CELL_ID]
     if address:
@@ -80,34 +80,34 @@ def with_set_up(notebook: nbformat.NotebookNode, address: str) -> nbformat.Noteb
     return notebook
 
 
-def stale(root: Path = ROOT) -> list[str]:
+def find_stale_files(root: Path = ROOT) -> list[str]:
     """Return the names of files that do not agree with the repository address in pyproject.toml."""
-    address = repository(root)
+    address = read_repository(root)
     readme = (root / "README.md").read_text(encoding="utf-8")
-    files = ["README.md"] if with_badges(readme, address) != readme else []
-    for path in _notebooks(root):
+    files = ["README.md"] if add_badges(readme, address) != readme else []
+    for path in _list_notebooks(root):
         notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
         old_cells = [(cell.get("id"), cell.source) for cell in notebook.cells]
-        if [(cell.get("id"), cell.source) for cell in with_set_up(notebook, address).cells] != old_cells:
+        if [(cell.get("id"), cell.source) for cell in add_set_up_cell(notebook, address).cells] != old_cells:
             files.append(f"notebooks/{path.name}")
     return files
 
 
 def write(root: Path = ROOT) -> list[str]:
     """Update all files to the repository address, and return the names of the changed files."""
-    address = repository(root)
-    changed = stale(root)
+    address = read_repository(root)
+    changed = find_stale_files(root)
     for name in changed:
         path = root / name
         if path.suffix == ".md":
-            path.write_text(with_badges(path.read_text(encoding="utf-8"), address), encoding="utf-8")
+            path.write_text(add_badges(path.read_text(encoding="utf-8"), address), encoding="utf-8")
         else:
             notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-            nbformat.write(with_set_up(notebook, address), path)  # type: ignore[no-untyped-call]
+            nbformat.write(add_set_up_cell(notebook, address), path)  # type: ignore[no-untyped-call]
     return changed
 
 
-def _notebooks(root: Path) -> list[Path]:
+def _list_notebooks(root: Path) -> list[Path]:
     return sorted((root / "notebooks").glob("[0-9][0-9]*.ipynb"))
 
 
@@ -117,9 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="write badges and cells, or take them out")
     options = parser.parse_args(arguments)
     try:
-        if not repository():
+        if not read_repository():
             print("pyproject.toml has no [project.urls] Repository: no badges, no set-up cells.")
-        changed = write() if options.write else stale()
+        changed = write() if options.write else find_stale_files()
     except ValueError as error:
         print(error)
         return 1

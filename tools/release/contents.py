@@ -24,25 +24,25 @@ class Package:
     size_bytes: int
 
 
-def closure(name: str = "gpulab-course") -> list[Package]:
+def find_dependencies(name: str = "gpulab-course") -> list[Package]:
     """Return the packages that `name` requires directly or indirectly, without extras, the largest first."""
     packages: dict[str, Package] = {}
     pending = [name]
     while pending:
-        key = _key(pending.pop())
+        key = _normalise_name(pending.pop())
         if key in packages:
             continue
         try:
             distribution = metadata.distribution(key)
         except metadata.PackageNotFoundError:
             continue  # of another platform
-        packages[key] = _package(distribution)
-        pending += required(distribution.requires or [])
-    packages.pop(_key(name), None)
+        packages[key] = _make_package(distribution)
+        pending += list_required(distribution.requires or [])
+    packages.pop(_normalise_name(name), None)
     return sorted(packages.values(), key=lambda package: -package.size_bytes)
 
 
-def required(requirements: list[str]) -> Iterator[str]:
+def list_required(requirements: list[str]) -> Iterator[str]:
     """Names of the requirements that belong to no extra."""
     for requirement in requirements:
         requirement_text, _, marker = requirement.partition(";")
@@ -62,7 +62,7 @@ def licence(distribution: metadata.Distribution) -> str:
     return licence_text.strip().split("\n")[0][:60]
 
 
-def _package(distribution: metadata.Distribution) -> Package:
+def _make_package(distribution: metadata.Distribution) -> Package:
     size = 0
     for file in distribution.files or []:
         path = distribution.locate_file(file)
@@ -70,13 +70,13 @@ def _package(distribution: metadata.Distribution) -> Package:
     return Package(distribution.metadata["Name"], distribution.version, licence(distribution), size)
 
 
-def _key(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def main() -> None:
     """Print a table of the required packages with sizes and licences."""
-    packages = closure()
+    packages = find_dependencies()
     for package in packages:
         size = f"{package.size_bytes / 1e6:8.1f} MB"
         print(f"{size}  {package.name:28} {package.version:14} {package.licence or 'not said'}")

@@ -55,7 +55,7 @@ class Outcome:
         return f"{case_text}  {self.problem or f'{self.packages} packages'}"
 
 
-def command(python: str, platform: str, extra: str) -> list[str]:
+def make_command(python: str, platform: str, extra: str) -> list[str]:
     """Return the uv command that resolves the dependencies."""
     arguments = [
         sys.executable,
@@ -79,9 +79,9 @@ def command(python: str, platform: str, extra: str) -> list[str]:
     return [*arguments, "--extra", extra] if extra else arguments
 
 
-def outcome(python: str, platform: str, extra: str) -> Outcome:
+def resolve_platform(python: str, platform: str, extra: str) -> Outcome:
     """Resolve the dependencies for one platform and one Python version."""
-    process = subprocess.run(command(python, platform, extra), cwd=ROOT, capture_output=True, text=True)
+    process = subprocess.run(make_command(python, platform, extra), cwd=ROOT, capture_output=True, text=True)
     return read(python, platform, extra, process.returncode, process.stdout, process.stderr)
 
 
@@ -93,13 +93,13 @@ def read(python: str, platform: str, extra: str, status: int, out: str, err: str
     return Outcome(python, platform, extra, 0, f"fails: {message[:400] or f'uv gave {status}'}")
 
 
-def surprising(outcome: Outcome) -> bool:
+def is_surprising(outcome: Outcome) -> bool:
     """Return whether a resolution failed for another reason than the expected one."""
     expected = WITHOUT.get(outcome.platform)
     return bool(outcome.problem) and not (expected and f"{expected}>=" in outcome.problem)
 
 
-def asked_for(
+def list_combinations(
     pythons: Sequence[str], platforms: Sequence[str], extras: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
     """Yield all combinations to resolve."""
@@ -118,12 +118,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pythons = options.python or PYTHONS
     platforms_ = options.platform or list(PLATFORMS)
     outcomes = []
-    for combination in asked_for(pythons, platforms_, options.extra or list(EXTRAS)):
-        outcomes.append(outcome(*combination))
+    for combination in list_combinations(pythons, platforms_, options.extra or list(EXTRAS)):
+        outcomes.append(resolve_platform(*combination))
         print(outcomes[-1].line, flush=True)
     failed_outcomes = [result for result in outcomes if result.problem]
     print(f"{len(outcomes) - len(failed_outcomes)} of {len(outcomes)} can be had from wheels alone.")
-    return 1 if any(surprising(result) for result in failed_outcomes) else 0
+    return 1 if any(is_surprising(result) for result in failed_outcomes) else 0
 
 
 if __name__ == "__main__":

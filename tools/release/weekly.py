@@ -28,7 +28,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tools.environment import python_of
+from tools.environment import find_python
 from tools.release import platforms
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,14 +73,14 @@ def call(*command: str | Path, device: str = "") -> bool:
 def newest() -> bool:
     """Create an environment with the newest versions of all packages, and run ``gpulab doctor`` in it."""
     uv = (sys.executable, "-m", "uv")
-    install = (*uv, "pip", "install", "--quiet", "--upgrade", "--python", python_of(VENV), "-e", ".[test]")
+    install = (*uv, "pip", "install", "--quiet", "--upgrade", "--python", find_python(VENV), "-e", ".[test]")
     is_created = call(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, VENV) and call(*install)
-    return is_created and call(python_of(VENV), "-m", "gpulab", "doctor", "--details")
+    return is_created and call(find_python(VENV), "-m", "gpulab", "doctor", "--details")
 
 
 def ptx() -> bool:
     """Compile the course's kernels with the newest NVRTC, and parse the PTX."""
-    return call(_python(), "-c", _PARSE_PROGRAM)
+    return call(_find_python(), "-c", _PARSE_PROGRAM)
 
 
 def notebooks() -> bool:
@@ -88,7 +88,7 @@ def notebooks() -> bool:
     paths = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
     options = ("--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "-p", "tests.kernels")
     command: list[str | Path] = [
-        _python(),
+        _find_python(),
         "-m",
         "pytest",
         "-q",
@@ -103,15 +103,15 @@ def notebooks() -> bool:
 
 def links() -> bool:
     """Request every web address once, and a second time if there was no answer."""
-    urls = addresses(_read_texts())
-    failures = {address: answer for address in urls if (answer := _failure_reason(address))}
+    urls = list_addresses(_read_texts())
+    failures = {address: answer for address in urls if (answer := _find_failure_reason(address))}
     print(f"{len(urls) - len(failures)} of {len(urls)} addresses answer.")
     for address, answer in failures.items():
         print(f"  {answer}: {address}")
     return not failures
 
 
-def addresses(texts: Iterable[str]) -> list[str]:
+def list_addresses(texts: Iterable[str]) -> list[str]:
     """Return each web address in some texts once, except those that are invalid on purpose."""
     urls = {address.partition("#")[0] for text in texts for address in _ADDRESS.findall(text)}
     return sorted(address for address in urls if not _INVALID_ADDRESSES.match(address))
@@ -126,7 +126,7 @@ def _read_texts() -> Iterable[str]:
         yield from ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
 
 
-def _failure_reason(address: str) -> str:
+def _find_failure_reason(address: str) -> str:
     """Why an address does not answer; empty if it does, if only not to programs."""
     message = ""
     for wait_s in (0, 5):
@@ -144,8 +144,8 @@ def _failure_reason(address: str) -> str:
     return message
 
 
-def _python() -> Path:
-    python = python_of(VENV)
+def _find_python() -> Path:
+    python = find_python(VENV)
     return python if python.is_file() else Path(sys.executable)
 
 

@@ -22,7 +22,7 @@ from nbconvert import SlidesExporter
 
 from gpulab_course.content.cells import CHECK_CALL_PATTERN
 from gpulab_course.content.courses import Course, SessionPart, find_chosen_ids, find_course, find_opening_ids
-from tools.courses import SHORT_COURSES, cells_of, clock
+from tools.courses import SHORT_COURSES, read_notebook_cells, schedule_parts
 
 CODE_LINES = 16
 """Longer programs are left to the notebook, unless they are kernels."""
@@ -32,39 +32,39 @@ WORDS = 60
 _HELP = re.compile(r"<details>.*?</details>", re.DOTALL)
 
 
-def deck(of: Course) -> Any:
+def make_deck(of: Course) -> Any:
     """Return a course as one notebook whose cells have the metadata of slides."""
-    cells = [_slide(f"# {of.title}\n\n{of.aim}", "slide")]
+    cells = [_make_slide(f"# {of.title}\n\n{of.aim}", "slide")]
     opened_notebooks: set[str] = set()
     for session in of.sessions:
         if len(of.sessions) > 1:
-            cells.append(_slide(f"# {session.title}", "slide"))
-        for _, length_min, part in clock(session, set()):
+            cells.append(_make_slide(f"# {session.title}", "slide"))
+        for _, length_min, part in schedule_parts(session, set()):
             if part.notebook:
-                cells += _part_slides(part, opens=part.notebook not in opened_notebooks)
+                cells += _make_part_slides(part, opens=part.notebook not in opened_notebooks)
                 opened_notebooks.add(part.notebook)
             else:
-                cells.append(_slide(f"## {part.title}\n\n{round(length_min)} minutes", "slide"))
+                cells.append(_make_slide(f"## {part.title}\n\n{round(length_min)} minutes", "slide"))
     return nbformat.from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
 
 
-def _part_slides(part: SessionPart, *, opens: bool) -> Iterator[Any]:
-    cells = cells_of(part.notebook)
+def _make_part_slides(part: SessionPart, *, opens: bool) -> Iterator[Any]:
+    cells = read_notebook_cells(part.notebook)
     section_ids = find_chosen_ids(cells, part)
     if opens:
-        yield _slide(cells[0]["source"].split("\n\n")[0], "slide")
+        yield _make_slide(cells[0]["source"].split("\n\n")[0], "slide")
         objectives_text = next(cell["source"] for cell in cells if cell["source"].startswith("## Objectives"))
-        yield _slide(objectives_text, "subslide")
+        yield _make_slide(objectives_text, "subslide")
     for cell in cells:
         if cell["id"] not in section_ids - find_opening_ids(cells):
             continue
         if cell["cell_type"] == "markdown":
-            yield from _text_slides(_HELP.sub("", cell["source"]).strip())
+            yield from _make_text_slides(_HELP.sub("", cell["source"]).strip())
         elif not (CHECK_CALL_PATTERN.search(cell["source"]) or "gl.quiz(" in cell["source"]):
-            yield from _code_slides(cell)
+            yield from _make_code_slides(cell)
 
 
-def _text_slides(text: str) -> Iterator[Any]:
+def _make_text_slides(text: str) -> Iterator[Any]:
     """Yield a slide with the heading and what can be read on it, and the rest as speaker notes."""
     if not text:
         return
@@ -72,22 +72,22 @@ def _text_slides(text: str) -> Iterator[Any]:
     if (
         first_paragraph.startswith("### ") and "**Given.**" in text
     ):  # an exercise: the class works from its text
-        yield _slide(text, "subslide")
+        yield _make_slide(text, "subslide")
         return
     if not first_paragraph.startswith("#"):
-        yield _slide(text, "notes")
+        yield _make_slide(text, "notes")
         return
     heading = re.sub(r" \(\d+ min\)$", "", first_paragraph)
     shown_paragraphs = [heading]
     if other_paragraphs and len(other_paragraphs[0].split()) <= WORDS:
         shown_paragraphs.append(other_paragraphs.pop(0))
     shown_paragraphs += [paragraph for paragraph in other_paragraphs if paragraph.startswith(("|", "```"))]
-    yield _slide("\n\n".join(shown_paragraphs), "slide" if heading.startswith("## ") else "subslide")
+    yield _make_slide("\n\n".join(shown_paragraphs), "slide" if heading.startswith("## ") else "subslide")
     if other_paragraphs:
-        yield _slide("\n\n".join(other_paragraphs), "notes")
+        yield _make_slide("\n\n".join(other_paragraphs), "notes")
 
 
-def _code_slides(cell: Any) -> Iterator[Any]:
+def _make_code_slides(cell: Any) -> Iterator[Any]:
     """Yield a slide with a program, its results, or both."""
     shown_cell = copy.deepcopy(cell)
     shown_cell.id = uuid4().hex[:8]  # ids of several notebooks may be equal
@@ -105,7 +105,7 @@ def _code_slides(cell: Any) -> Iterator[Any]:
     yield shown_cell
 
 
-def _slide(text: str, slide_type: str) -> Any:
+def _make_slide(text: str, slide_type: str) -> Any:
     cell = {"cell_type": "markdown", "id": uuid4().hex[:8], "source": text}
     return nbformat.from_dict(cell | {"metadata": {"slideshow": {"slide_type": slide_type}}})
 
@@ -132,7 +132,7 @@ def write(folder: Path) -> list[Path]:
     pages = []
     for name in SHORT_COURSES:
         text, _ = exporter.from_notebook_node(
-            deck(find_course(name)), {"metadata": {"name": find_course(name).title}}
+            make_deck(find_course(name)), {"metadata": {"name": find_course(name).title}}
         )
         pages.append(folder / f"{name}.html")
         pages[-1].write_text(text, encoding="utf-8")

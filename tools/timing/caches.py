@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from gpulab import session
-from tools.corpus.caching import CASES, LATE, CacheCase, code
+from tools.corpus.caching import CASES, LATE_KERNELS, CacheCase, read_code
 from virtualgpu.protocol import Counters, Launch
 from virtualgpu.records import CacheCounters, KernelSource
 
@@ -122,16 +122,16 @@ class Compared:
         return sum(self.metrics[name.format(name_part)] for name_part in parts)
 
 
-def recorded() -> dict[str, Any]:
+def load_recording() -> dict[str, Any]:
     """The recording that ships with the tests."""
     return dict(json.loads(RECORDING.read_text(encoding="utf-8")))
 
 
-def modelled(case: CacheCase, size: int, state: State = "cold") -> CacheCounters:
+def model_caches(case: CacheCase, size: int, state: State = "cold") -> CacheCounters:
     """Return the modelled counters of a launch, or of its repetition for ``"warm"``."""
     case_launch = case.launch(size)
     launch = Launch.of(
-        KernelSource(case.kernel, code()),
+        KernelSource(case.kernel, read_code()),
         case_launch.grid,
         case_launch.block,
         case_launch.arguments(session.cp()),
@@ -144,22 +144,22 @@ def modelled(case: CacheCase, size: int, state: State = "cold") -> CacheCounters
 
 def compare(state: State = "cold", cases: Iterable[CacheCase] = CASES) -> list[Compared]:
     """Return every launch that was recorded in a state, with the recorded and the modelled counters."""
-    data = recorded()
+    data = load_recording()
     names = data["metrics" if state == "cold" else "warm_metrics"]
     return [
-        Compared(case, size, dict(zip(names, rows[state], strict=True)), modelled(case, size, state))
+        Compared(case, size, dict(zip(names, rows[state], strict=True)), model_caches(case, size, state))
         for case in cases
         for size in case.sizes
         if state in (rows := data["kernels"].get(case.kernel, {}).get(str(size), {}))
     ]
 
 
-def point_difference(pair: tuple[float, float] | None) -> float | None:
+def subtract_rates(pair: tuple[float, float] | None) -> float | None:
     """Return the difference of two rates in percentage points."""
     return None if pair is None else abs(pair[1] - pair[0])
 
 
-def ratio(pair: tuple[float, float], smallest_bytes: float) -> float | None:
+def compute_ratio(pair: tuple[float, float], smallest_bytes: float) -> float | None:
     """Return by how many per cent the larger number of bytes exceeds the smaller; None for few bytes."""
     if max(pair) < smallest_bytes:
         return None
@@ -169,10 +169,10 @@ def ratio(pair: tuple[float, float], smallest_bytes: float) -> float | None:
 def _score_rows(rows: Sequence[Compared]) -> str:
     score_lines = []
     errors: tuple[tuple[str, str, Callable[[Compared], float | None]], ...] = (
-        ("L1 hit rate", " points", lambda row: point_difference(row.l1)),
-        ("L2 hit rate", " points", lambda row: point_difference(row.l2)),
-        ("bytes read from memory", " %", lambda row: ratio(row.read, READ_BYTES)),
-        ("bytes written to memory", " %", lambda row: ratio(row.written, WRITTEN_BYTES)),
+        ("L1 hit rate", " points", lambda row: subtract_rates(row.l1)),
+        ("L2 hit rate", " points", lambda row: subtract_rates(row.l2)),
+        ("bytes read from memory", " %", lambda row: compute_ratio(row.read, READ_BYTES)),
+        ("bytes written to memory", " %", lambda row: compute_ratio(row.written, WRITTEN_BYTES)),
     )
     for name, unit, error_of in errors:
         for title, selected in (("", rows), (", held out", [row for row in rows if row.case.held_out])):
@@ -187,7 +187,7 @@ def _score_rows(rows: Sequence[Compared]) -> str:
     return "\n".join(score_lines)
 
 
-def card(rows: Sequence[Compared], warm: Sequence[Compared]) -> str:
+def make_card(rows: Sequence[Compared], warm: Sequence[Compared]) -> str:
     """Return the card's text."""
     kernels = {row.case.kernel: row.case for row in rows}
     held_out_count = sum(case.held_out for case in kernels.values())
@@ -196,15 +196,15 @@ def card(rows: Sequence[Compared], warm: Sequence[Compared]) -> str:
         kernels=len(kernels),
         fitted=len(kernels) - held_out_count,
         held=held_out_count,
-        late=sum(case.kernel in LATE for case in kernels.values()),
+        late=sum(case.kernel in LATE_KERNELS for case in kernels.values()),
         scores=_score_rows(rows),
         read=READ_BYTES,
         written=WRITTEN_BYTES,
         warm_count=len(warm),
-        warm=f"{sorted(point_difference(row.l2) or 0.0 for row in warm)[len(warm) // 2]:.1f}",
+        warm=f"{sorted(subtract_rates(row.l2) or 0.0 for row in warm)[len(warm) // 2]:.1f}",
     )
     for row in rows:
-        footnote_mark = "**" if row.case.kernel in LATE else "*" if row.case.held_out else ""
+        footnote_mark = "**" if row.case.kernel in LATE_KERNELS else "*" if row.case.held_out else ""
         rates = [
             ("–", "–") if measured_pair is None else tuple(f"{x:.1f}" for x in measured_pair)
             for measured_pair in (row.l1, row.l2)
@@ -220,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.timing.caches", description=__doc__)
     parser.parse_args(arguments)
     session.use_device("virtual:H200")
-    CARD.write_text(card(compare(), compare("warm")), encoding="utf-8")
+    CARD.write_text(make_card(compare(), compare("warm")), encoding="utf-8")
     print(CARD)
     return 0
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tools.timing import compare
 from tools.timing.compare import Compared, Score, score
-from tools.timing.fresh_launches import fresh_programs
+from tools.timing.fresh_launches import make_fresh_programs
 from tools.timing.launches import LAUNCHES
 
 CARD = Path(__file__).resolve().parents[2] / "virtualgpu" / "model" / "MODEL_CARD.md"
@@ -77,10 +77,10 @@ Expect a somewhat larger error for a new kernel.
 """
 
 
-def card(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> str:
+def make_card(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> str:
     """Return the card's text from the modelled times of all launches."""
-    data = {gpu: compare.recorded(gpu) for gpu in GPUS}
-    warm_and_cold = {gpu: compare.kernels(data[gpu], modelled_times[gpu]) for gpu in GPUS}
+    data = {gpu: compare.load_recording(gpu) for gpu in GPUS}
+    warm_and_cold = {gpu: compare.compare_kernels(data[gpu], modelled_times[gpu]) for gpu in GPUS}
     warm = {gpu: rows[0] for gpu, rows in warm_and_cold.items()}
     families = {timed.family for timed in LAUNCHES if timed.is_kept}
     sections = [
@@ -88,13 +88,13 @@ def card(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> str:
             calibrating=sum(not row.is_kept for row in warm["h200"]),
             kept=sum(row.is_kept for row in warm["h200"]),
             families=len(families),
-            goals=_goal_lines(data, warm_and_cold),
-            origins="\n".join(_origin_line(GPUS[gpu], data[gpu]) for gpu in GPUS),
+            goals=_format_goals(data, warm_and_cold),
+            origins="\n".join(_format_origin(GPUS[gpu], data[gpu]) for gpu in GPUS),
         )
     ]
     for title, is_kept in (("Held-out launches", True), ("Launches used for the calibration", False)):
-        sections.append(f"## {title}\n\n" + _launch_rows(warm, is_kept))
-    sections.append("## Copies and memory sets\n\n" + _copy_rows(data))
+        sections.append(f"## {title}\n\n" + _format_launches(warm, is_kept))
+    sections.append("## Copies and memory sets\n\n" + _format_copies(data))
     return "\n".join(sections)
 
 
@@ -140,15 +140,17 @@ sectors of different lines.
 """
 
 
-def tensor_rows(modelled_times: dict[str, tuple[float, float]]) -> tuple[list[Compared], list[Compared]]:
+def make_tensor_rows(modelled_times: dict[str, tuple[float, float]]) -> tuple[list[Compared], list[Compared]]:
     """Return the recorded and modelled times of tensor cores, copies and chains, warm and cold."""
-    return compare.kernels(compare.recorded(TENSOR), modelled_times, compare.tensor_launches())
+    return compare.compare_kernels(
+        compare.load_recording(TENSOR), modelled_times, compare.list_tensor_launches()
+    )
 
 
-def tensor_section(modelled_times: dict[str, tuple[float, float]]) -> str:
+def make_tensor_section(modelled_times: dict[str, tuple[float, float]]) -> str:
     """Return the card's section on tensor cores, asynchronous copies and chains."""
-    data = compare.recorded(TENSOR)
-    warm, cold = tensor_rows(modelled_times)
+    data = compare.load_recording(TENSOR)
+    warm, cold = make_tensor_rows(modelled_times)
     kept_rows = [row for row in warm if row.is_kept]
     calibration_rows = [row for row in warm if not row.is_kept]
     kept_score = score(kept_rows)
@@ -164,7 +166,7 @@ def tensor_section(modelled_times: dict[str, tuple[float, float]]) -> str:
         calibrating_worst=1 + score(calibration_rows).worst,
         chains=1 + score([row for row in calibration_rows if row.name.startswith("chase")]).worst,
         cold=score([row for row in cold if row.is_kept]),
-        rows=_program_rows(kept_rows),
+        rows=_format_programs(kept_rows),
     )
 
 
@@ -196,10 +198,10 @@ programs no longer test it independently. Most other products are modelled 10 % 
 """
 
 
-def fresh_section(modelled_times: dict[str, tuple[float, float]]) -> str:
+def make_fresh_section(modelled_times: dict[str, tuple[float, float]]) -> str:
     """Return the card's section on the programs that were written after the development of the model."""
-    data = compare.recorded(FRESH)
-    warm, cold = compare.kernels(data, modelled_times, fresh_programs())
+    data = compare.load_recording(FRESH)
+    warm, cold = compare.compare_kernels(data, modelled_times, make_fresh_programs())
     return FRESH_HEAD.format(
         programs=len(warm),
         device=data["device"],
@@ -209,28 +211,34 @@ def fresh_section(modelled_times: dict[str, tuple[float, float]]) -> str:
         worst=1 + score(warm).worst,
         cold=score(cold),
         cold_worst=1 + score(cold).worst,
-        rows=_program_rows(warm),
+        rows=_format_programs(warm),
     )
 
 
-def _program_rows(compared: Sequence[Compared]) -> str:
+def _format_programs(compared: Sequence[Compared]) -> str:
     return "\n".join(
         f"| {row.name} | {row.recorded_ns / 1000:,.2f} | {row.modelled_ns / 1000:,.2f} | {row.ratio:.2f} |"
         for row in compared
     )
 
 
-def kept_scores(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> dict[str, Score]:
+def compute_kept_scores(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> dict[str, Score]:
     """Return the warm-cache scores of launches that were not used for calibration, by GPU."""
     return {
         gpu: score(
-            [row for row in compare.kernels(compare.recorded(gpu), modelled_times[gpu])[0] if row.is_kept]
+            [
+                row
+                for row in compare.compare_kernels(compare.load_recording(gpu), modelled_times[gpu])[0]
+                if row.is_kept
+            ]
         )
         for gpu in GPUS
     }
 
 
-def _goal_lines(data: dict[str, Any], warm_and_cold: dict[str, tuple[list[Compared], list[Compared]]]) -> str:
+def _format_goals(
+    data: dict[str, Any], warm_and_cold: dict[str, tuple[list[Compared], list[Compared]]]
+) -> str:
     lines = ["| | goal | H100 | H200 |", "| --- | --- | --- | --- |"]
     scores: dict[str, dict[str, Score]] = {}
     for gpu, (warm, cold_times) in warm_and_cold.items():
@@ -238,8 +246,8 @@ def _goal_lines(data: dict[str, Any], warm_and_cold: dict[str, tuple[list[Compar
             "kept": score([row for row in warm if row.is_kept]),
             "calibrating": score([row for row in warm if not row.is_kept]),
             "cold": score([row for row in cold_times if row.is_kept]),
-            "copies": score(compare.copies(gpu, data[gpu])),
-            "graphs": score(compare.graphs(data[gpu])),
+            "copies": score(compare.compare_copies(gpu, data[gpu])),
+            "graphs": score(compare.compare_graphs(data[gpu])),
         }
 
     def row(title: str, goal: str, group: str, form: str) -> None:
@@ -263,7 +271,7 @@ def _goal_lines(data: dict[str, Any], warm_and_cold: dict[str, tuple[list[Compar
     return "\n".join(lines)
 
 
-def _origin_line(title: str, data: dict[str, Any]) -> str:
+def _format_origin(title: str, data: dict[str, Any]) -> str:
     versions = data["versions"]
     return (
         f"- {title}: {data['device']}, {data['date']}, driver {versions['driver']}, CuPy {versions['CuPy']}, "
@@ -271,7 +279,7 @@ def _origin_line(title: str, data: dict[str, Any]) -> str:
     )
 
 
-def _launch_rows(warm: dict[str, list[Compared]], is_kept: bool) -> str:
+def _format_launches(warm: dict[str, list[Compared]], is_kept: bool) -> str:
     lines = [
         "| launch | H100 recorded, us | modelled | ratio | H200 recorded, us | modelled | ratio |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -286,12 +294,14 @@ def _launch_rows(warm: dict[str, list[Compared]], is_kept: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _copy_rows(data: dict[str, Any]) -> str:
+def _format_copies(data: dict[str, Any]) -> str:
     lines = [
         "| operation | H100 recorded, us | modelled | ratio | H200 recorded, us | modelled | ratio |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    rows_by_gpu = [[*compare.copies(gpu, data[gpu]), *compare.graphs(data[gpu])] for gpu in GPUS]
+    rows_by_gpu = [
+        [*compare.compare_copies(gpu, data[gpu]), *compare.compare_graphs(data[gpu])] for gpu in GPUS
+    ]
     for h100_row, h200_row in zip(*rows_by_gpu, strict=True):
         cells = " | ".join(
             f"{row.recorded_ns / 1000:,.2f} | {row.modelled_ns / 1000:,.2f} | {row.ratio:.2f}"
@@ -305,13 +315,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write the card."""
     parser = argparse.ArgumentParser(prog="tools.timing.card", description=(__doc__ or "").splitlines()[0])
     parser.parse_args(arguments)
-    modelled_times = compare.modelled([*GPUS])
-    tensor_times = compare.modelled(["h200"], compare.tensor_launches())["h200"]
-    fresh_times = compare.modelled(["h200"], fresh_programs())["h200"]
-    sections = (card(modelled_times), tensor_section(tensor_times), fresh_section(fresh_times))
+    modelled_times = compare.model_times([*GPUS])
+    tensor_times = compare.model_times(["h200"], compare.list_tensor_launches())["h200"]
+    fresh_times = compare.model_times(["h200"], make_fresh_programs())["h200"]
+    sections = (make_card(modelled_times), make_tensor_section(tensor_times), make_fresh_section(fresh_times))
     text = "\n".join(sections)
     CARD.write_text(text, encoding="utf-8")
-    for gpu, value in kept_scores(modelled_times).items():
+    for gpu, value in compute_kept_scores(modelled_times).items():
         print(f"{GPUS[gpu]}, kept: {value}")
     print(CARD)
     return 0

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tools.timing.fresh_launches import fresh_programs
-from tools.timing.launches import LAUNCHES, Timed
+from tools.timing.fresh_launches import make_fresh_programs
+from tools.timing.launches import LAUNCHES, TimedLaunch
 
 DATA = Path(__file__).parent / "data"
 DIFFERENT = 1.15  # pairs of kernels count whose times differ by so much
@@ -62,7 +62,7 @@ class Score:
         )
 
 
-def recorded(name: str) -> dict[str, Any]:
+def load_recording(name: str) -> dict[str, Any]:
     """Return a recording, ``h100`` or ``h200``."""
     data: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
     return data
@@ -85,8 +85,8 @@ def score(rows: Sequence[Compared]) -> Score:
     )
 
 
-def modelled(
-    names: Sequence[str], launches: Iterable[Timed] = LAUNCHES
+def model_times(
+    names: Sequence[str], launches: Iterable[TimedLaunch] = LAUNCHES
 ) -> dict[str, dict[str, tuple[float, float]]]:
     """Run launches once, and return their modelled times in ns, with warm and with cold caches.
 
@@ -126,10 +126,10 @@ def modelled(
         slot.use(previous_machine)
 
 
-def kernels(
+def compare_kernels(
     data: dict[str, Any],
     modelled_times: dict[str, tuple[float, float]],
-    launches: Iterable[Timed] = LAUNCHES,
+    launches: Iterable[TimedLaunch] = LAUNCHES,
 ) -> tuple[list[Compared], list[Compared]]:
     """Return launches of a recording, with warm and with cold caches, and their modelled times."""
     floor = data["launches"]["empty one"]["warm_ns"]  # no node of a graph comes sooner after another
@@ -147,7 +147,7 @@ def kernels(
     return warm, cold
 
 
-def copies(name: str, data: dict[str, Any]) -> list[Compared]:
+def compare_copies(name: str, data: dict[str, Any]) -> list[Compared]:
     """Return copies and memory sets of a recording and their modelled times.
 
     The recorded time is that on the device, in a busy stream. For pageable memory, which the host copies in
@@ -175,7 +175,7 @@ def copies(name: str, data: dict[str, Any]) -> list[Compared]:
     return rows
 
 
-def graphs(data: dict[str, Any]) -> list[Compared]:
+def compare_graphs(data: dict[str, Any]) -> list[Compared]:
     """Return the recorded and the modelled times of graphs of small kernels."""
     from virtualgpu.model import cost
 
@@ -190,11 +190,11 @@ def graphs(data: dict[str, Any]) -> list[Compared]:
     ]
 
 
-def tensor_launches() -> tuple[Timed, ...]:
+def list_tensor_launches() -> tuple[TimedLaunch, ...]:
     """Return the launches of the recording ``h200_tensor``."""
-    from tools.timing.tensor_launches import PROBES, programs
+    from tools.timing.tensor_launches import PROBES, make_programs
 
-    return (*PROBES, *programs())
+    return (*PROBES, *make_programs())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -206,15 +206,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="list every launch")
     options = parser.parse_args(arguments)
     gpu, _, part = options.gpu.partition("_")
-    launches: tuple[Timed, ...] = LAUNCHES
+    launches: tuple[TimedLaunch, ...] = LAUNCHES
     if part == "tensor":
-        launches = tensor_launches()
+        launches = list_tensor_launches()
     elif part == "fresh":
-        launches = fresh_programs()
-    modelled_times = modelled([gpu], launches)[gpu]
+        launches = make_fresh_programs()
+    modelled_times = model_times([gpu], launches)[gpu]
     rows = [
         row
-        for row in kernels(recorded(options.gpu), modelled_times, launches)[options.cold]
+        for row in compare_kernels(load_recording(options.gpu), modelled_times, launches)[options.cold]
         if row.is_kept == options.kept
     ]
     if options.all:

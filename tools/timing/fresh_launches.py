@@ -23,7 +23,7 @@ TOLERANCES = {("float16", "float16"): 6e-4, ("float32", "float32"): 1e-3}
 
 
 # --- arguments and checks ------------------------------------------------------------------------
-def _random(dtype: str, *shape: int, seed: int = 0, triangular: bool = False) -> Maker:
+def _make_random_array(dtype: str, *shape: int, seed: int = 0, triangular: bool = False) -> Maker:
     """Return a maker of a random array; ``bfloat16`` is stored as the upper half of each float's bits."""
 
     def make(cp: Any) -> Any:
@@ -40,55 +40,62 @@ def _random(dtype: str, *shape: int, seed: int = 0, triangular: bool = False) ->
     return make
 
 
-def _zeros(dtype: str, *shape: int) -> Maker:
+def _make_zeros(dtype: str, *shape: int) -> Maker:
     return lambda cp: cp.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)
 
 
-def _arguments(*makers: Maker | int) -> Arguments:
+def _make_arguments(*makers: Maker | int) -> Arguments:
     """Return a function that creates arrays with the given makers, and passes integers unchanged."""
     return lambda cp: tuple(np.int32(maker) if isinstance(maker, int) else maker(cp) for maker in makers)
 
 
-def _floats(array: Array) -> Array:
+def _to_floats(array: Array) -> Array:
     """Return the values of an array as floats; 16-bit integers are the bits of ``bfloat16`` values."""
     if array.dtype == np.uint16:
         return np.asarray((array.astype(np.uint32) << np.uint32(16)).view(np.float32))
     return array.astype(np.float32)
 
 
-def _by_rows(a: Array, b: Array, *_: Any) -> Array:
-    return np.asarray(_floats(a) @ _floats(b))
+def _multiply_by_rows(a: Array, b: Array, *_: Any) -> Array:
+    return np.asarray(_to_floats(a) @ _to_floats(b))
 
 
-def _by_columns(a: Array, b: Array, *_: Any) -> Array:
-    return np.asarray(_floats(a) @ np.swapaxes(_floats(b), -1, -2))
+def _multiply_by_columns(a: Array, b: Array, *_: Any) -> Array:
+    return np.asarray(_to_floats(a) @ np.swapaxes(_to_floats(b), -1, -2))
 
 
-def _gelu(a: Array, b: Array, _: Any, bias: Array, *sizes: Any) -> Array:
-    x = _by_columns(a, b) + _floats(bias)
+def _compute_gelu(a: Array, b: Array, _: Any, bias: Array, *sizes: Any) -> Array:
+    x = _multiply_by_columns(a, b) + _to_floats(bias)
     result: Array = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
     return result
 
 
-def _residual(a: Array, b: Array, _: Any, residual: Array, *sizes: Any) -> Array:
-    return _by_columns(a, b) + _floats(residual)
+def _add_residual(a: Array, b: Array, _: Any, residual: Array, *sizes: Any) -> Array:
+    return _multiply_by_columns(a, b) + _to_floats(residual)
 
 
-def _quantized(a: Array, b: Array, *_: Any) -> Array:
-    return np.asarray(np.clip((_by_columns(a, b).astype(np.int64) + 128) >> 8, -128, 127))
+def _quantize(a: Array, b: Array, *_: Any) -> Array:
+    return np.asarray(np.clip((_multiply_by_columns(a, b).astype(np.int64) + 128) >> 8, -128, 127))
 
 
-def _parts(a: Array, b: Array, parts: Array, *_: Any) -> Array:
+def _multiply_parts(a: Array, b: Array, parts: Array, *_: Any) -> Array:
     """Return the products of each part of k."""
-    left, right = (np.swapaxes(_floats(array).reshape(len(array), len(parts), -1), 0, 1) for array in (a, b))
-    return _by_columns(left, right)
+    left, right = (
+        np.swapaxes(_to_floats(array).reshape(len(array), len(parts), -1), 0, 1) for array in (a, b)
+    )
+    return _multiply_by_columns(left, right)
 
 
-RESULTS = {"GELU": _gelu, "RESIDUAL": _residual, "QUANTIZE": _quantized, "PARTIAL": _parts}
+RESULTS = {
+    "GELU": _compute_gelu,
+    "RESIDUAL": _add_residual,
+    "QUANTIZE": _quantize,
+    "PARTIAL": _multiply_parts,
+}
 
 
 # --- products with mma.sync ----------------------------------------------------------------------
-def _product(
+def _make_product(
     title: str,
     dtype: str,
     sizes: tuple[int, int, int],
@@ -119,11 +126,11 @@ def _product(
         f"product<{in_type}, {', '.join(map(str, tile))}, {stages}, {end}, {str(by_rows).lower()}>",
         (-(-n // block_columns), -(-m // block_rows), max(batch, splits)),
         (block_rows // warp_rows * (block_columns // warp_columns) * 32,),
-        _arguments(
-            _random(dtype, *in_leading, m, k, seed=1, triangular=end == "TRIANGULAR"),
-            _random(dtype, *in_leading, *((k, n) if by_rows else (n, k)), seed=2),
-            _zeros(out_dtype, *leading, m, n),
-            _random(dtype, *extra_shape, seed=3),
+        _make_arguments(
+            _make_random_array(dtype, *in_leading, m, k, seed=1, triangular=end == "TRIANGULAR"),
+            _make_random_array(dtype, *in_leading, *((k, n) if by_rows else (n, k)), seed=2),
+            _make_zeros(out_dtype, *leading, m, n),
+            _make_random_array(dtype, *extra_shape, seed=3),
             m,
             n,
             k,
@@ -131,27 +138,29 @@ def _product(
         stages * (5 * chunk * block_rows + b_size) * size_bytes,
         check=Check(
             2,
-            RESULTS.get(end, _by_rows if by_rows else _by_columns),
+            RESULTS.get(end, _multiply_by_rows if by_rows else _multiply_by_columns),
             TOLERANCES.get((dtype, out_dtype), 1e-5),
         ),
     )
 
 
-def _products() -> Iterator[Program]:
+def _make_products() -> Iterator[Program]:
     half = "float16"
-    yield _product("FP16, 2 stages, 64 x 64", half, (1024, 1024, 1024), (64, 64, 32, 32), 2)
-    yield _product("FP16, 3 stages, 128 x 128", half, (2048, 1024, 1024), (128, 128, 64, 32), 3)
-    yield _product("FP16, 4 stages, 128 x 128, 4 warps", half, (2304, 2304, 1536), (128, 128, 64, 64), 4)
-    yield _product("FP16, ragged, 1000", half, (1000, 1000, 1000), (64, 128, 32, 64), 3)
-    yield _product("FP16 by rows, 96 x 64", half, (1536, 1024, 768), (96, 64, 48, 32), 3, by_rows=True)
-    yield _product("BF16, 4 stages, 128 x 64", "bfloat16", (2048, 1024, 1024), (128, 64, 32, 32), 4)
-    yield _product("TF32, 2 stages, 128 x 64", "float32", (1024, 1024, 1024), (128, 64, 32, 32), 2)
-    yield _product("TF32, 4 stages, ragged", "float32", (900, 700, 500), (64, 64, 32, 32), 4)
-    yield _product("INT8, 3 stages, 128 x 128", "int8", (3072, 3072, 1024), (128, 128, 64, 32), 3)
-    yield _product("INT8, quantized, 64 x 64", "int8", (512, 1024, 4096), (64, 64, 32, 16), 2, "QUANTIZE")
-    yield _product("FP16, bias and GELU", half, (1024, 3072, 768), (128, 128, 32, 64), 3, "GELU")
-    yield _product("FP16, residual", half, (1024, 768, 3072), (64, 128, 32, 64), 4, "RESIDUAL")
-    yield _product(
+    yield _make_product("FP16, 2 stages, 64 x 64", half, (1024, 1024, 1024), (64, 64, 32, 32), 2)
+    yield _make_product("FP16, 3 stages, 128 x 128", half, (2048, 1024, 1024), (128, 128, 64, 32), 3)
+    yield _make_product("FP16, 4 stages, 128 x 128, 4 warps", half, (2304, 2304, 1536), (128, 128, 64, 64), 4)
+    yield _make_product("FP16, ragged, 1000", half, (1000, 1000, 1000), (64, 128, 32, 64), 3)
+    yield _make_product("FP16 by rows, 96 x 64", half, (1536, 1024, 768), (96, 64, 48, 32), 3, by_rows=True)
+    yield _make_product("BF16, 4 stages, 128 x 64", "bfloat16", (2048, 1024, 1024), (128, 64, 32, 32), 4)
+    yield _make_product("TF32, 2 stages, 128 x 64", "float32", (1024, 1024, 1024), (128, 64, 32, 32), 2)
+    yield _make_product("TF32, 4 stages, ragged", "float32", (900, 700, 500), (64, 64, 32, 32), 4)
+    yield _make_product("INT8, 3 stages, 128 x 128", "int8", (3072, 3072, 1024), (128, 128, 64, 32), 3)
+    yield _make_product(
+        "INT8, quantized, 64 x 64", "int8", (512, 1024, 4096), (64, 64, 32, 16), 2, "QUANTIZE"
+    )
+    yield _make_product("FP16, bias and GELU", half, (1024, 3072, 768), (128, 128, 32, 64), 3, "GELU")
+    yield _make_product("FP16, residual", half, (1024, 768, 3072), (64, 128, 32, 64), 4, "RESIDUAL")
+    yield _make_product(
         "FP16, gradient of weights, split by atomics",
         half,
         (256, 256, 32768),
@@ -160,24 +169,24 @@ def _products() -> Iterator[Program]:
         "ATOMIC",
         splits=64,
     )
-    yield _product(
+    yield _make_product(
         "FP16, 16 tokens, split by atomics", half, (16, 4096, 4096), (16, 64, 16, 16), 4, "ATOMIC", splits=4
     )
-    yield _product(
+    yield _make_product(
         "BF16, 32 tokens, parts", "bfloat16", (32, 2048, 8192), (32, 128, 32, 32), 4, "PARTIAL", splits=8
     )
-    yield _product("FP16, tall, 65536 x 64", half, (65536, 64, 64), (128, 64, 32, 32), 2)
-    yield _product("FP16, batch of scores", half, (256, 256, 64), (64, 64, 32, 32), 2, batch=96)
-    yield _product(
+    yield _make_product("FP16, tall, 65536 x 64", half, (65536, 64, 64), (128, 64, 32, 32), 2)
+    yield _make_product("FP16, batch of scores", half, (256, 256, 64), (64, 64, 32, 32), 2, batch=96)
+    yield _make_product(
         "FP16, batch of 200 x 72", half, (200, 72, 200), (64, 80, 16, 80), 3, by_rows=True, batch=192
     )
-    yield _product(
+    yield _make_product(
         "FP16, triangular", half, (1536, 768, 1536), (64, 64, 32, 32), 3, "TRIANGULAR", by_rows=True
     )
 
 
 # --- products with wmma --------------------------------------------------------------------------
-def _wmma_products() -> Iterator[Program]:
+def _make_wmma_products() -> Iterator[Program]:
     side = 1152
     yield Program(
         f"wmma FP16 from global memory, {side}",
@@ -186,14 +195,14 @@ def _wmma_products() -> Iterator[Program]:
         "direct",
         (side // 128, side // 32),
         (128,),
-        _arguments(
-            _random("float16", side, side, seed=1),
-            _random("float16", side, side, seed=2),
-            _zeros("float32", side, side),
+        _make_arguments(
+            _make_random_array("float16", side, side, seed=1),
+            _make_random_array("float16", side, side, seed=2),
+            _make_zeros("float32", side, side),
             side,
             side,
         ),
-        check=Check(2, _by_rows, 1e-5),
+        check=Check(2, _multiply_by_rows, 1e-5),
     )
     for title, dtype, types, out_dtype, (m, n, k) in (
         ("BF16", "bfloat16", "bf16, bf16, float, 16", "float32", (1024, 1024, 1024)),
@@ -208,11 +217,17 @@ def _wmma_products() -> Iterator[Program]:
             f"tiled<{types}>",
             (n // 64, m // 64),
             (128,),
-            _arguments(
-                _random(dtype, m, k, seed=1), _random(dtype, k, n, seed=2), _zeros(out_dtype, m, n), n, k
+            _make_arguments(
+                _make_random_array(dtype, m, k, seed=1),
+                _make_random_array(dtype, k, n, seed=2),
+                _make_zeros(out_dtype, m, n),
+                n,
+                k,
             ),
             check=Check(
-                2, _by_rows, 4e-3 if out_dtype == "float16" else TOLERANCES.get((dtype, out_dtype), 1e-5)
+                2,
+                _multiply_by_rows,
+                4e-3 if out_dtype == "float16" else TOLERANCES.get((dtype, out_dtype), 1e-5),
             ),
         )
     rows, n = 2048, 1024
@@ -223,7 +238,9 @@ def _wmma_products() -> Iterator[Program]:
         "gram",
         (n // 64, n // 64),
         (256,),
-        _arguments(_random("float16", rows, n, seed=1), _zeros("float32", n, n), n, rows),
+        _make_arguments(
+            _make_random_array("float16", rows, n, seed=1), _make_zeros("float32", n, n), n, rows
+        ),
         check=Check(1, _lower_gram, 1e-4),
     )
     for images, side, channels, out_channels in ((4, 56, 64, 64), (8, 28, 128, 128)):
@@ -234,10 +251,10 @@ def _wmma_products() -> Iterator[Program]:
             f"convolution<{channels}>",
             (out_channels // 64, images * side * side // 64),
             (128,),
-            _arguments(
-                _random("float16", images, side, side, channels, seed=1),
-                _random("float16", 9, channels, out_channels, seed=2),
-                _zeros("float32", images, side, side, out_channels),
+            _make_arguments(
+                _make_random_array("float16", images, side, side, channels, seed=1),
+                _make_random_array("float16", 9, channels, out_channels, seed=2),
+                _make_zeros("float32", images, side, side, out_channels),
                 side,
                 out_channels,
             ),
@@ -248,14 +265,14 @@ def _wmma_products() -> Iterator[Program]:
 def _lower_gram(x: Array, *_: Any) -> Array:
     """Return the blocks of the Gram matrix on and below the diagonal."""
     blocks = np.arange(x.shape[1]) // 64
-    return _floats(x).T @ _floats(x) * (blocks[:, None] >= blocks)
+    return _to_floats(x).T @ _to_floats(x) * (blocks[:, None] >= blocks)
 
 
 def _convolve(pixels: Array, weights: Array, *_: Any) -> Array:
     side = pixels.shape[1]
-    wide = np.pad(_floats(pixels), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    wide = np.pad(_to_floats(pixels), ((0, 0), (1, 1), (1, 1), (0, 0)))
     result = np.zeros((*pixels.shape[:3], weights.shape[2]), np.float32)
-    for tap, tap_weights in enumerate(_floats(weights)):
+    for tap, tap_weights in enumerate(_to_floats(weights)):
         y, x = divmod(tap, 3)
         result += wide[:, y : y + side, x : x + side] @ tap_weights
     return result
@@ -264,11 +281,11 @@ def _convolve(pixels: Array, weights: Array, *_: Any) -> Array:
 # --- attention -----------------------------------------------------------------------------------
 def _attend(q: Array, k: Array, v: Array, *, causal: bool = False) -> Array:
     """Return the attention of heads x tokens x elements."""
-    scores = _floats(q) @ np.swapaxes(_floats(k), -1, -2) / np.sqrt(np.float32(q.shape[-1]))
+    scores = _to_floats(q) @ np.swapaxes(_to_floats(k), -1, -2) / np.sqrt(np.float32(q.shape[-1]))
     if causal:
         scores[..., np.triu(np.ones(scores.shape[-2:], bool), 1)] = -np.inf
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    result: Array = powers / powers.sum(axis=-1, keepdims=True) @ _floats(v)
+    result: Array = powers / powers.sum(axis=-1, keepdims=True) @ _to_floats(v)
     return result
 
 
@@ -282,7 +299,7 @@ def _decode(q: Array, k: Array, v: Array, out: Array, _: Any, tokens: int, group
     return _attend(np.broadcast_to(q[:, None, None], (*out.shape[:2], 1, 128)), k, v)
 
 
-def _attention() -> Iterator[Program]:
+def _make_attention() -> Iterator[Program]:
     for heads, tokens, size, causal, group in (
         (32, 1024, 64, False, 1),
         (8, 2048, 64, True, 1),
@@ -296,10 +313,10 @@ def _attention() -> Iterator[Program]:
             f"attention<{size}, {str(causal).lower()}>",
             (tokens // 64, heads),
             (128,),
-            _arguments(
-                _random("float16", heads, tokens, size, seed=1),
-                *(_random("float16", heads // group, tokens, size, seed=seed) for seed in (2, 3)),
-                _zeros("float16", heads, tokens, size),
+            _make_arguments(
+                _make_random_array("float16", heads, tokens, size, seed=1),
+                *(_make_random_array("float16", heads // group, tokens, size, seed=seed) for seed in (2, 3)),
+                _make_zeros("float16", heads, tokens, size),
                 tokens,
                 group,
             ),
@@ -313,11 +330,11 @@ def _attention() -> Iterator[Program]:
             "decode",
             (parts, heads),
             (128,),
-            _arguments(
-                _random("float16", heads, 128, seed=1),
-                *(_random("float16", heads // group, tokens, 128, seed=seed) for seed in (2, 3)),
-                _zeros("float32", heads, parts, 128),
-                _zeros("float32", heads, parts),
+            _make_arguments(
+                _make_random_array("float16", heads, 128, seed=1),
+                *(_make_random_array("float16", heads // group, tokens, 128, seed=seed) for seed in (2, 3)),
+                _make_zeros("float32", heads, parts, 128),
+                _make_zeros("float32", heads, parts),
                 tokens,
                 group,
             ),
@@ -326,19 +343,19 @@ def _attention() -> Iterator[Program]:
 
 
 # --- copies and chains ---------------------------------------------------------------------------
-def _heat(plane: Array, *_: Any) -> Array:
+def _compute_heat(plane: Array, *_: Any) -> Array:
     wide = np.pad(plane, 1)
     sides = wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]
     result: Array = plane + np.float32(0.2) * (sides - 4 * plane)
     return result
 
 
-def _norms(rows: Array, *_: Any) -> Array:
+def _compute_norms(rows: Array, *_: Any) -> Array:
     result: Array = np.sqrt((rows.astype(np.float64) ** 2).mean(axis=1))
     return result
 
 
-def _copies() -> Iterator[Program]:
+def _make_copies() -> Iterator[Program]:
     for width, height, rows in ((2048, 2048, 32), (4096, 1000, 16)):
         yield Program(
             f"heat, {width} x {height}",
@@ -347,10 +364,14 @@ def _copies() -> Iterator[Program]:
             "heat",
             (width // 256, -(-height // rows)),
             (64,),
-            _arguments(
-                _random("float32", height, width), _zeros("float32", height, width), width, height, rows
+            _make_arguments(
+                _make_random_array("float32", height, width),
+                _make_zeros("float32", height, width),
+                width,
+                height,
+                rows,
             ),
-            check=Check(1, _heat, 1e-5),
+            check=Check(1, _compute_heat, 1e-5),
         )
     for stages, row_count, columns in ((2, 4096, 1024), (4, 1000, 20000)):
         yield Program(
@@ -360,8 +381,10 @@ def _copies() -> Iterator[Program]:
             f"norms<{stages}>",
             (row_count,),
             (256,),
-            _arguments(_random("float32", row_count, columns), _zeros("float32", row_count), columns),
-            check=Check(1, _norms, 1e-5),
+            _make_arguments(
+                _make_random_array("float32", row_count, columns), _make_zeros("float32", row_count), columns
+            ),
+            check=Check(1, _compute_norms, 1e-5),
         )
     count, n, splits = 512 * 512, 512, 16
     yield Program(
@@ -371,10 +394,10 @@ def _copies() -> Iterator[Program]:
         "finish",
         (count // 256,),
         (256,),
-        _arguments(
-            _random("float32", splits, count, seed=1),
-            _random("float32", n, seed=2),
-            _zeros("float32", count),
+        _make_arguments(
+            _make_random_array("float32", splits, count, seed=1),
+            _make_random_array("float32", n, seed=2),
+            _make_zeros("float32", count),
             count,
             n,
             splits,
@@ -383,7 +406,7 @@ def _copies() -> Iterator[Program]:
     )
 
 
-def _table(exponent: int, threads: int, steps: int, lanes: int) -> Arguments:
+def _make_hash_table(exponent: int, threads: int, steps: int, lanes: int) -> Arguments:
     """Return the arguments of ``lookups``: a hash table of 2^exponent entries in random order."""
 
     def make(cp: Any) -> tuple[Any, ...]:
@@ -414,7 +437,7 @@ def _look_up(heads: Array, words: Array, first: Array, _: Any, mask: int, steps:
     return keys
 
 
-def _forest(exponent: int, count: int) -> Arguments:
+def _make_forest(exponent: int, count: int) -> Arguments:
     """Return the arguments of ``roots``: a random forest with 16 roots, whose nodes are in random order."""
 
     def make(cp: Any) -> tuple[Any, ...]:
@@ -436,7 +459,7 @@ def _find_roots(parents: Array, nodes: Array, *_: Any) -> Array:
     return nodes
 
 
-def _chains() -> Iterator[Program]:
+def _make_chains() -> Iterator[Program]:
     for exponent, warps, lanes, steps in ((18, 1, 1, 400), (18, 132, 4, 200), (22, 16, 2, 1000)):
         yield Program(
             f"hash table of 2^{exponent}, {warps} warps with {lanes} lanes",
@@ -445,7 +468,7 @@ def _chains() -> Iterator[Program]:
             "lookups",
             (warps,),
             (32,),
-            _table(exponent, warps * lanes, steps, lanes),
+            _make_hash_table(exponent, warps * lanes, steps, lanes),
             check=Check(3, _look_up, 0.0),
         )
     for exponent, count in ((20, 8), (22, 100_000)):
@@ -456,12 +479,12 @@ def _chains() -> Iterator[Program]:
             "roots",
             (-(-count // 128),),
             (min(count, 128),),
-            _forest(exponent, count),
+            _make_forest(exponent, count),
             check=Check(2, _find_roots, 0.0),
         )
 
 
 @functools.cache
-def fresh_programs() -> tuple[Program, ...]:
+def make_fresh_programs() -> tuple[Program, ...]:
     """Return the programs of the recording ``h200_fresh``."""
-    return (*_products(), *_wmma_products(), *_attention(), *_copies(), *_chains())
+    return (*_make_products(), *_make_wmma_products(), *_make_attention(), *_make_copies(), *_make_chains())

@@ -26,7 +26,7 @@ WAVE = 132 * 8  # blocks of 256 threads that an H100's and an H200's 132 SMs hol
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedLaunch:
     """A launch to time.
 
     Parameters
@@ -64,7 +64,7 @@ class Timed:
 
     def load(self, cp: Any, modules: dict[tuple[str, ...], Any]) -> Any:
         """Return the kernel on CuPy's current device; `modules` caches compiled modules."""
-        text = self.code or source(self.file)
+        text = self.code or read_source(self.file)
         expressions = (self.kernel,) if "<" in self.kernel else ()
         key = (text, *self.options, *expressions)
         if key not in modules:
@@ -76,7 +76,7 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class TimedCall:
     """A CuPy expression to time: `make` prepares the arrays and returns the function to call."""
 
     name: str
@@ -89,29 +89,29 @@ def is_kept(family: str) -> bool:
 
 
 @functools.cache
-def source(file: str) -> str:
+def read_source(file: str) -> str:
     """CUDA C++ source of one of the files."""
     return (KERNELS / f"{file}.cu").read_text(encoding="utf-8")
 
 
 # --- arguments -----------------------------------------------------------------------------------
-def _int_arg(value: int) -> Arguments:
+def _make_int_arg(value: int) -> Arguments:
     return lambda cp: (np.int32(value),)
 
 
-def _float_arg(value: float) -> Arguments:
+def _make_float_arg(value: float) -> Arguments:
     return lambda cp: (np.float32(value),)
 
 
-def _random_arguments(dtype: str, *sizes: int) -> Arguments:
+def _make_random_args(dtype: str, *sizes: int) -> Arguments:
     return lambda cp: tuple(cp.full(size, 1, dtype=dtype) for size in sizes)
 
 
-def _float_arrays(*sizes: int) -> Arguments:
-    return _random_arguments("float32", *sizes)
+def _make_float_arrays(*sizes: int) -> Arguments:
+    return _make_random_args("float32", *sizes)
 
 
-def _random_array(size: int, low: float = 0.0, high: float = 1.0, seed: int = 0) -> Arguments:
+def _make_random_array(size: int, low: float = 0.0, high: float = 1.0, seed: int = 0) -> Arguments:
     def make(cp: Any) -> tuple[Any, ...]:
         values = np.random.default_rng(seed).uniform(low, high, size).astype(np.float32)
         return (cp.asarray(values),)
@@ -119,14 +119,14 @@ def _random_array(size: int, low: float = 0.0, high: float = 1.0, seed: int = 0)
     return make
 
 
-def _integer_array(size: int, high: int, seed: int = 0, low: int = 0) -> Arguments:
+def _make_integer_array(size: int, high: int, seed: int = 0, low: int = 0) -> Arguments:
     def make(cp: Any) -> tuple[Any, ...]:
         return (cp.asarray(np.random.default_rng(seed).integers(low, high, size, dtype=np.int32)),)
 
     return make
 
 
-def _skewed_array(size: int, bins: int) -> Arguments:
+def _make_skewed_array(size: int, bins: int) -> Arguments:
     """Return integers below `bins` whose frequencies fall off exponentially."""
 
     def make(cp: Any) -> tuple[Any, ...]:
@@ -136,7 +136,7 @@ def _skewed_array(size: int, bins: int) -> Arguments:
     return make
 
 
-def _cycle_args(size: int, stride: int, *, is_shuffled: bool) -> Arguments:
+def _make_cycle_args(size: int, stride: int, *, is_shuffled: bool) -> Arguments:
     """Return an array whose `stride`-th integers are indices of a closed chain."""
 
     def make(cp: Any) -> tuple[Any, ...]:
@@ -150,15 +150,15 @@ def _cycle_args(size: int, stride: int, *, is_shuffled: bool) -> Arguments:
     return make
 
 
-def _permuted_indices(size: int) -> Arguments:
+def _make_permuted_indices(size: int) -> Arguments:
     return lambda cp: (cp.asarray(np.random.default_rng(2).permutation(size).astype(np.int32)),)
 
 
-def _sorted_indices(size: int) -> Arguments:
+def _make_sorted_indices(size: int) -> Arguments:
     return lambda cp: (cp.arange(size, dtype=cp.int32),)
 
 
-def _sparse_args(rows: int, mean_length: int) -> Arguments:
+def _make_sparse_args(rows: int, mean_length: int) -> Arguments:
     """Return a random sparse matrix with about `mean` entries per row, a vector and space for a product."""
 
     def make(cp: Any) -> tuple[Any, ...]:
@@ -234,13 +234,13 @@ _OPERATIONS: tuple[tuple[str, str, int], ...] = (
 _UNMEASURED = ("tanh_f32", "log_f64", "fast_exp4", "xorshift4_s32", "mod_u32")
 
 
-def _operations() -> Iterator[Timed]:
+def _make_operation_launches() -> Iterator[TimedLaunch]:
     for kernel, dtype, rounds in _OPERATIONS:
         for shape, grid, block in (("alone", 1, 32), ("full", WAVE, 256)):
             n = 4 * rounds if shape == "alone" else rounds
             file = "half" if "half" in kernel else "operations"
-            args = _join_args(_random_arguments(dtype, grid * block), _int_arg(n), _int_arg(7))
-            yield Timed(
+            args = _join_args(_make_random_args(dtype, grid * block), _make_int_arg(n), _make_int_arg(7))
+            yield TimedLaunch(
                 f"{kernel} {shape}",
                 f"operation {kernel}",
                 file,
@@ -258,17 +258,17 @@ def _operations() -> Iterator[Timed]:
         ("many small", 16384, 32),
         ("many large", 4096, 1024),
     ):
-        yield Timed(
+        yield TimedLaunch(
             f"empty {name}", "empty", "operations", "empty", (grid,), (block,), lambda cp: (), is_probe=True
         )
     for block in (32, 256, 1024):
-        args = _join_args(_random_arguments("int32", 132 * block), _int_arg(200), _int_arg(7))
-        yield Timed(
+        args = _join_args(_make_random_args("int32", 132 * block), _make_int_arg(200), _make_int_arg(7))
+        yield TimedLaunch(
             f"barriers {block}", "barriers", "operations", "barriers", (132,), (block,), args, is_probe=True
         )
     for lanes in (1, 32):
-        args = _join_args(_float_arrays(132 * 256), _int_arg(256), _int_arg(lanes))
-        yield Timed(
+        args = _join_args(_make_float_arrays(132 * 256), _make_int_arg(256), _make_int_arg(lanes))
+        yield TimedLaunch(
             f"constant {lanes}",
             "constant",
             "operations",
@@ -280,7 +280,7 @@ def _operations() -> Iterator[Timed]:
         )
 
 
-def _chains() -> Iterator[Timed]:
+def _make_chain_launches() -> Iterator[TimedLaunch]:
     for kib, stride, shuffled in (
         (16, 1, False),
         (16, 32, True),
@@ -295,7 +295,7 @@ def _chains() -> Iterator[Timed]:
     ):
         size = kib * 256
         order = "shuffled" if shuffled else "in order"
-        yield Timed(
+        yield TimedLaunch(
             f"chase {kib} KiB by {4 * stride} {order}",
             "chase",
             "memory",
@@ -303,15 +303,15 @@ def _chains() -> Iterator[Timed]:
             (1,),
             (1,),
             _join_args(
-                _cycle_args(size, stride, is_shuffled=shuffled),
-                _random_arguments("int32", 32),
-                _int_arg(4096),
+                _make_cycle_args(size, stride, is_shuffled=shuffled),
+                _make_random_args("int32", 32),
+                _make_int_arg(4096),
             ),
             is_probe=True,
         )
     for kib, grid, block in ((2048, 132, 32), (2048, 132, 256), (16384, WAVE, 256)):
         size = kib * 256
-        yield Timed(
+        yield TimedLaunch(
             f"chase {kib} KiB, {grid} blocks of {block}",
             "chase many",
             "memory",
@@ -319,10 +319,10 @@ def _chains() -> Iterator[Timed]:
             (grid,),
             (block,),
             _join_args(
-                _permuted_indices(size),
-                _random_arguments("int32", grid * block),
-                _int_arg(64),
-                _int_arg(size),
+                _make_permuted_indices(size),
+                _make_random_args("int32", grid * block),
+                _make_int_arg(64),
+                _make_int_arg(size),
             ),
         )
 
@@ -339,12 +339,12 @@ def _make_1d_launch(
     shared_bytes: int = 0,
     per_thread: int = 1,
     is_probe: bool = False,
-) -> Timed:
+) -> TimedLaunch:
     grid = -(-n // (block * per_thread))
-    return Timed(name, family, file, kernel, (grid,), (block,), args, shared_bytes, is_probe)
+    return TimedLaunch(name, family, file, kernel, (grid,), (block,), args, shared_bytes, is_probe)
 
 
-def _streams() -> Iterator[Timed]:
+def _make_stream_launches() -> Iterator[TimedLaunch]:
     for exponent in (10, 14, 16, 18, 20, 22, 24, 25):
         n = 1 << exponent
         yield _make_1d_launch(
@@ -353,23 +353,23 @@ def _streams() -> Iterator[Timed]:
             "memory",
             "copy1",
             n,
-            _join_args(_float_arrays(n, n), _int_arg(n)),
+            _join_args(_make_float_arrays(n, n), _make_int_arg(n)),
             is_probe=True,
         )
     for exponent in (16, 20, 23, 25):
         n = 1 << exponent
-        args = _join_args(_float_arrays(n, n, n), _float_arg(2.0), _int_arg(n))
+        args = _join_args(_make_float_arrays(n, n, n), _make_float_arg(2.0), _make_int_arg(n))
         yield _make_1d_launch(f"triad 2^{exponent}", "triad", "memory", "triad", n, args)
     for block in (32, 64, 128, 512, 1024):
         n = 1 << 22
-        args = _join_args(_float_arrays(n, n), _int_arg(n))
+        args = _join_args(_make_float_arrays(n, n), _make_int_arg(n))
         yield _make_1d_launch(
             f"copy 2^22 by {block}", "copy", "memory", "copy1", n, args, block, is_probe=True
         )
     for width in (2, 4):
         for exponent in (18, 22, 25):
             n = (1 << exponent) // width
-            args = _join_args(_float_arrays(1 << exponent, 1 << exponent), _int_arg(n))
+            args = _join_args(_make_float_arrays(1 << exponent, 1 << exponent), _make_int_arg(n))
             yield _make_1d_launch(f"copy{width} 2^{exponent}", "copy wide", "memory", f"copy{width}", n, args)
     n = 1 << 23
     yield _make_1d_launch(
@@ -378,58 +378,66 @@ def _streams() -> Iterator[Timed]:
         "memory",
         "copy_bytes",
         n,
-        _join_args(_random_arguments("int8", n, n), _int_arg(n)),
+        _join_args(_make_random_args("int8", n, n), _make_int_arg(n)),
     )
     for exponent in (18, 22, 25):
         n = 1 << exponent
-        args = _join_args(_float_arrays(n), _float_arg(2.0), _int_arg(n))
+        args = _join_args(_make_float_arrays(n), _make_float_arg(2.0), _make_int_arg(n))
         yield _make_1d_launch(f"write 2^{exponent}", "write", "memory", "write1", n, args, is_probe=True)
-        args = _join_args(_float_arrays(n, n), _float_arg(2.0), _int_arg(n))
-        yield Timed(
+        args = _join_args(_make_float_arrays(n, n), _make_float_arg(2.0), _make_int_arg(n))
+        yield TimedLaunch(
             f"saxpy steps 2^{exponent}", "saxpy steps", "memory", "saxpy_steps", (WAVE,), (256,), args
         )
-        args = _join_args(_float_arrays(n, n), _int_arg(n))
-        yield Timed(f"read steps 2^{exponent}", "read steps", "memory", "read_steps", (WAVE,), (256,), args)
+        args = _join_args(_make_float_arrays(n, n), _make_int_arg(n))
+        yield TimedLaunch(
+            f"read steps 2^{exponent}", "read steps", "memory", "read_steps", (WAVE,), (256,), args
+        )
     n = 1 << 25
-    args = _join_args(_float_arrays(n, WAVE * 256), _int_arg(n // 4))
-    yield Timed("read steps4 2^25", "read steps", "memory", "read_steps4", (WAVE,), (256,), args)
+    args = _join_args(_make_float_arrays(n, WAVE * 256), _make_int_arg(n // 4))
+    yield TimedLaunch("read steps4 2^25", "read steps", "memory", "read_steps4", (WAVE,), (256,), args)
     n = 1 << 22
-    args = _join_args(_random_arguments("float64", n, n, n), lambda cp: (2.0,), _int_arg(n))
+    args = _join_args(_make_random_args("float64", n, n, n), lambda cp: (2.0,), _make_int_arg(n))
     yield _make_1d_launch("triad f64 2^22", "triad", "memory", "triad_f64", n, args)
     n = 1 << 20
     for stride in (2, 4, 8, 16, 32):
-        args = _join_args(_float_arrays(n * stride, n), _int_arg(n), _int_arg(stride))
+        args = _join_args(_make_float_arrays(n * stride, n), _make_int_arg(n), _make_int_arg(stride))
         probe = stride != 4
         yield _make_1d_launch(
             f"read by {stride}", "read strided", "memory", "read_strided", n, args, is_probe=probe
         )
     for stride in (2, 8, 32):
-        args = _join_args(_float_arrays(n, n * stride), _int_arg(n), _int_arg(stride))
+        args = _join_args(_make_float_arrays(n, n * stride), _make_int_arg(n), _make_int_arg(stride))
         yield _make_1d_launch(f"write by {stride}", "write strided", "memory", "write_strided", n, args)
     n = 1 << 22
     for offset in (0, 1, 16):
-        args = _join_args(_float_arrays(n + 32, n), _int_arg(n), _int_arg(offset))
+        args = _join_args(_make_float_arrays(n + 32, n), _make_int_arg(n), _make_int_arg(offset))
         yield _make_1d_launch(f"copy from {offset}", "offset copy", "memory", "offset_copy", n, args)
     for exponent in (16, 20, 22, 24):
         n = 1 << exponent
-        args = _join_args(_float_arrays(n), _permuted_indices(n), _float_arrays(n), _int_arg(n))
+        args = _join_args(
+            _make_float_arrays(n), _make_permuted_indices(n), _make_float_arrays(n), _make_int_arg(n)
+        )
         yield _make_1d_launch(
             f"gather 2^{exponent}", "gather", "memory", "gather", n, args, is_probe=exponent in (20, 24)
         )
     for exponent in (18, 20, 23):
         n = 1 << exponent
-        args = _join_args(_float_arrays(n), _permuted_indices(n), _float_arrays(n), _int_arg(n))
+        args = _join_args(
+            _make_float_arrays(n), _make_permuted_indices(n), _make_float_arrays(n), _make_int_arg(n)
+        )
         yield _make_1d_launch(f"scatter 2^{exponent}", "scatter", "memory", "scatter", n, args)
     n = 1 << 20
     for layout_name in ("aos", "soa"):
-        args = _join_args(_float_arrays(4 * n, n), _int_arg(n))
+        args = _join_args(_make_float_arrays(4 * n, n), _make_int_arg(n))
         yield _make_1d_launch(
             f"structs {layout_name}", "structs", "memory", f"structs_{layout_name}", n, args
         )
     for layout_name in ("columns", "rows"):
         for rows, columns in ((1024, 1024), (256, 8192)):
             threads = columns if layout_name == "columns" else rows
-            args = _join_args(_float_arrays(rows * columns, threads), _int_arg(rows), _int_arg(columns))
+            args = _join_args(
+                _make_float_arrays(rows * columns, threads), _make_int_arg(rows), _make_int_arg(columns)
+            )
             yield _make_1d_launch(
                 f"sum of {layout_name} {rows}x{columns}",
                 f"sum of {layout_name}",
@@ -440,11 +448,11 @@ def _streams() -> Iterator[Timed]:
                 128,
             )
     n = 1 << 21
-    args = _join_args(_random_arguments("uint8", 4 * n, n), _int_arg(n))
+    args = _join_args(_make_random_args("uint8", 4 * n, n), _make_int_arg(n))
     yield _make_1d_launch("gray 2^21", "gray", "memory", "rgb_to_gray", n, args)
 
 
-def _atomics() -> Iterator[Timed]:
+def _make_atomic_launches() -> Iterator[TimedLaunch]:
     n = 1 << 18
     for address_count in (1, 32, 1024, n):
         yield _make_1d_launch(
@@ -453,11 +461,11 @@ def _atomics() -> Iterator[Timed]:
             "atomics",
             "modulo_int",
             n,
-            _join_args(_random_arguments("int32", address_count), _int_arg(address_count)),
+            _join_args(_make_random_args("int32", address_count), _make_int_arg(address_count)),
             is_probe=True,
         )
     for address_count in (1, 32, 4096):
-        args = _join_args(_float_arrays(address_count), _int_arg(address_count))
+        args = _join_args(_make_float_arrays(address_count), _make_int_arg(address_count))
         yield _make_1d_launch(
             f"atomic float over {address_count}",
             "atomic float",
@@ -468,12 +476,12 @@ def _atomics() -> Iterator[Timed]:
             is_probe=True,
         )
     for address_count in (1, 1024):
-        args = _join_args(_random_arguments("float64", address_count), _int_arg(address_count))
+        args = _join_args(_make_random_args("float64", address_count), _make_int_arg(address_count))
         yield _make_1d_launch(
             f"atomic double over {address_count}", "atomic double", "atomics", "modulo_f64", n, args
         )
     for address_count in (1, 64):
-        args = _join_args(_random_arguments("int32", address_count), _int_arg(address_count))
+        args = _join_args(_make_random_args("int32", address_count), _make_int_arg(address_count))
         yield _make_1d_launch(
             f"atomic per warp over {address_count}",
             "atomic per warp",
@@ -483,12 +491,12 @@ def _atomics() -> Iterator[Timed]:
             args,
             is_probe=True,
         )
-    args = _join_args(_random_arguments("int32", 1), _int_arg(1))
+    args = _join_args(_make_random_args("int32", 1), _make_int_arg(1))
     yield _make_1d_launch("atomic to one", "atomic", "atomics", "one_address", n, args, is_probe=True)
-    args = _join_args(_random_arguments("int32", 1 << 20), _int_arg(1 << 20))
+    args = _join_args(_make_random_args("int32", 1 << 20), _make_int_arg(1 << 20))
     yield _make_1d_launch("atomic spread", "atomic", "atomics", "spread", n, args, is_probe=True)
     for address_count in (1, 1024, 1 << 18):
-        args = _join_args(_random_arguments("int32", address_count, n), _int_arg(address_count))
+        args = _join_args(_make_random_args("int32", address_count, n), _make_int_arg(address_count))
         yield _make_1d_launch(
             f"atomic returned over {address_count}",
             "atomic returned",
@@ -499,21 +507,21 @@ def _atomics() -> Iterator[Timed]:
             is_probe=address_count == 1024,
         )
     for name, bins, address_count in (
-        ("uniform", _integer_array(n, 256), 256),
-        ("wide", _integer_array(n, 65536), 65536),
-        ("skewed", _skewed_array(n, 256), 256),
+        ("uniform", _make_integer_array(n, 256), 256),
+        ("wide", _make_integer_array(n, 65536), 65536),
+        ("skewed", _make_skewed_array(n, 256), 256),
     ):
-        args = _join_args(bins, _random_arguments("int32", address_count), _int_arg(n))
+        args = _join_args(bins, _make_random_args("int32", address_count), _make_int_arg(n))
         yield _make_1d_launch(
             f"histogram global {name}", "histogram global", "atomics", "random_bins", n, args
         )
         if address_count == 256:
             args = _join_args(
                 bins,
-                _random_arguments("int32", address_count),
-                _int_arg(n),
-                _int_arg(address_count),
-                _int_arg(4),
+                _make_random_args("int32", address_count),
+                _make_int_arg(n),
+                _make_int_arg(address_count),
+                _make_int_arg(4),
             )
             yield _make_1d_launch(
                 f"histogram shared {name}",
@@ -526,11 +534,11 @@ def _atomics() -> Iterator[Timed]:
             )
     for address_count in (1, 32):
         args = _join_args(
-            _integer_array(n, 1 << 20),
-            _random_arguments("int32", address_count),
-            _int_arg(n),
-            _int_arg(address_count),
-            _int_arg(4),
+            _make_integer_array(n, 1 << 20),
+            _make_random_args("int32", address_count),
+            _make_int_arg(n),
+            _make_int_arg(address_count),
+            _make_int_arg(4),
         )
         yield _make_1d_launch(
             f"shared atomic over {address_count}",
@@ -542,7 +550,7 @@ def _atomics() -> Iterator[Timed]:
             per_thread=4,
             is_probe=True,
         )
-    args = _join_args(_integer_array(n, 1 << 20), _random_arguments("int32", 1), _int_arg(n))
+    args = _join_args(_make_integer_array(n, 1 << 20), _make_random_args("int32", 1), _make_int_arg(n))
     yield _make_1d_launch("atomic max", "atomic max", "atomics", "maximum", n, args)
     yield _make_1d_launch(
         "aggregated",
@@ -550,7 +558,7 @@ def _atomics() -> Iterator[Timed]:
         "atomics",
         "aggregated",
         n,
-        _join_args(_random_arguments("int32", 1), _integer_array(n, 10, low=-10), _int_arg(n)),
+        _join_args(_make_random_args("int32", 1), _make_integer_array(n, 10, low=-10), _make_int_arg(n)),
     )
     for address_count in (256, 16384):
         yield _make_1d_launch(
@@ -559,46 +567,46 @@ def _atomics() -> Iterator[Timed]:
             "atomics",
             "cas_loop",
             1 << 14,
-            _join_args(_float_arrays(address_count), _int_arg(address_count)),
+            _join_args(_make_float_arrays(address_count), _make_int_arg(address_count)),
         )
 
 
-def _sums() -> Iterator[Timed]:
+def _make_sum_launches() -> Iterator[TimedLaunch]:
     for style in ("interleaved", "conflicts", "tree"):
         for exponent in (18, 22):
             n = 1 << exponent
-            args = _join_args(_float_arrays(n, n // 256), _int_arg(n))
+            args = _join_args(_make_float_arrays(n, n // 256), _make_int_arg(n))
             yield _make_1d_launch(
                 f"sum {style} 2^{exponent}", f"sum {style}", "reduce", f"sum_{style}", n, args
             )
     for kernel in ("sum_shuffles", "dot"):
         for exponent in (18, 22, 24):
             n = 1 << exponent
-            arrays = _float_arrays(n, 1) if kernel == "sum_shuffles" else _float_arrays(n, n, 1)
+            arrays = _make_float_arrays(n, 1) if kernel == "sum_shuffles" else _make_float_arrays(n, n, 1)
             title = kernel.replace("_", " ")
-            yield Timed(
+            yield TimedLaunch(
                 f"{title} 2^{exponent}",
                 title,
                 "reduce",
                 kernel,
                 (264,),
                 (256,),
-                _join_args(arrays, _int_arg(n)),
+                _join_args(arrays, _make_int_arg(n)),
             )
     n = 1 << 19
     for style, threads, elements_per_block in (("steps", 512, 512), ("tree", 512, 1024), ("warps", 512, 512)):
-        yield Timed(
+        yield TimedLaunch(
             f"scan {style}",
             f"scan {style}",
             "reduce",
             f"scan_{style}",
             (n // elements_per_block,),
             (threads,),
-            _float_arrays(n, n),
+            _make_float_arrays(n, n),
         )
 
 
-def _matrices() -> Iterator[Timed]:
+def _make_matrix_launches() -> Iterator[TimedLaunch]:
     for kernel, tile, sizes in (
         ("naive", 16, (128, 256, 512)),
         ("swapped", 16, (256,)),
@@ -608,10 +616,10 @@ def _matrices() -> Iterator[Timed]:
     ):
         for n in sizes:
             args = _join_args(
-                _random_arguments("float64" if kernel == "f64" else "float32", n * n, n * n, n * n),
-                _int_arg(n),
+                _make_random_args("float64" if kernel == "f64" else "float32", n * n, n * n, n * n),
+                _make_int_arg(n),
             )
-            yield Timed(
+            yield TimedLaunch(
                 f"product {kernel} {n}",
                 f"product {kernel}",
                 "matrices",
@@ -621,39 +629,39 @@ def _matrices() -> Iterator[Timed]:
                 args,
             )
     for n in (256, 512):
-        yield Timed(
+        yield TimedLaunch(
             f"product registers {n}",
             "product registers",
             "matrices",
             "product_registers",
             (n // 64, n // 64),
             (256,),
-            _join_args(_float_arrays(n * n, n * n, n * n), _int_arg(n)),
+            _join_args(_make_float_arrays(n * n, n * n, n * n), _make_int_arg(n)),
         )
     for n in (512, 1024):
-        args = _join_args(_float_arrays(n * n, n, n), _int_arg(n))
-        yield Timed(
+        args = _join_args(_make_float_arrays(n * n, n, n), _make_int_arg(n))
+        yield TimedLaunch(
             f"matrix-vector warps {n}", "vector rows", "matrices", "vector_rows", (n // 8,), (256,), args
         )
-        yield Timed(
+        yield TimedLaunch(
             f"matrix-vector naive {n}", "vector naive", "matrices", "vector_naive", (n // 64,), (64,), args
         )
     for style in ("reads", "writes", "tile32", "tile33"):
         for n in (512, 2048):
-            yield Timed(
+            yield TimedLaunch(
                 f"transpose {style} {n}",
                 f"transpose {style}",
                 "matrices",
                 f"transpose_{style}",
                 (n // 32, n // 32),
                 (32, 8),
-                _join_args(_float_arrays(n * n, n * n), _int_arg(n)),
+                _join_args(_make_float_arrays(n * n, n * n), _make_int_arg(n)),
             )
-    args = _join_args(_float_arrays(1024 * 1024, 1024 * 1024), _int_arg(1024))
-    yield Timed("transpose 16", "transpose 16", "matrices", "transpose_16", (64, 64), (16, 16), args)
+    args = _join_args(_make_float_arrays(1024 * 1024, 1024 * 1024), _make_int_arg(1024))
+    yield TimedLaunch("transpose 16", "transpose 16", "matrices", "transpose_16", (64, 64), (16, 16), args)
 
 
-def _grids() -> Iterator[Timed]:
+def _make_grid_launches() -> Iterator[TimedLaunch]:
     for exponent in (18, 22):
         n = 1 << exponent
         for kernel in ("line7", "line7_shared"):
@@ -663,16 +671,16 @@ def _grids() -> Iterator[Timed]:
                 "grids",
                 kernel,
                 n,
-                _join_args(_float_arrays(n, n), _int_arg(n)),
+                _join_args(_make_float_arrays(n, n), _make_int_arg(n)),
             )
     for side_length in (512, 2048):
         args = _join_args(
-            _float_arrays(side_length * side_length, side_length * side_length),
-            _int_arg(side_length),
-            _int_arg(side_length),
+            _make_float_arrays(side_length * side_length, side_length * side_length),
+            _make_int_arg(side_length),
+            _make_int_arg(side_length),
         )
         for kernel in ("heat", "heat_shared", "convolve5", "sobel"):
-            yield Timed(
+            yield TimedLaunch(
                 f"{kernel} {side_length}",
                 kernel,
                 "grids",
@@ -681,18 +689,20 @@ def _grids() -> Iterator[Timed]:
                 (32, 16),
                 args,
             )
-    args = _join_args(_float_arrays(128**3, 128**3), _int_arg(128))
-    yield Timed("cube7 128", "cube7", "grids", "cube7", (4, 32, 128), (32, 4), args)
-    cells = _join_args(_random_arguments("uint8", 512 * 512, 512 * 512), _int_arg(512), _int_arg(512))
-    yield Timed("life 512", "life", "grids", "life", (16, 64), (32, 8), cells)
+    args = _join_args(_make_float_arrays(128**3, 128**3), _make_int_arg(128))
+    yield TimedLaunch("cube7 128", "cube7", "grids", "cube7", (4, 32, 128), (32, 4), args)
+    cells = _join_args(
+        _make_random_args("uint8", 512 * 512, 512 * 512), _make_int_arg(512), _make_int_arg(512)
+    )
+    yield TimedLaunch("life 512", "life", "grids", "life", (16, 64), (32, 8), cells)
     for side_length in (128, 1024):
         args = _join_args(
-            _random_arguments("int32", side_length * side_length),
-            _int_arg(side_length),
-            _int_arg(side_length),
-            _int_arg(200),
+            _make_random_args("int32", side_length * side_length),
+            _make_int_arg(side_length),
+            _make_int_arg(side_length),
+            _make_int_arg(200),
         )
-        yield Timed(
+        yield TimedLaunch(
             f"mandelbrot {side_length}",
             "mandelbrot",
             "grids",
@@ -701,34 +711,38 @@ def _grids() -> Iterator[Timed]:
             (16, 16),
             args,
         )
-    args = _join_args(_float_arrays(512 * 512), _int_arg(512), _int_arg(512), _int_arg(100))
-    yield Timed("julia 512", "julia", "grids", "julia", (16, 64), (32, 8), args)
+    args = _join_args(
+        _make_float_arrays(512 * 512), _make_int_arg(512), _make_int_arg(512), _make_int_arg(100)
+    )
+    yield TimedLaunch("julia 512", "julia", "grids", "julia", (16, 64), (32, 8), args)
 
 
-def _lanes() -> Iterator[Timed]:
+def _make_lane_launches() -> Iterator[TimedLaunch]:
     for way_count in (1, 2, 4, 16, 32):
-        args = _join_args(_float_arrays(WAVE * 256), _int_arg(32), _int_arg(way_count))
-        yield Timed(f"{way_count} ways", "ways", "lanes", "ways", (WAVE,), (256,), args)
-    yield Timed(
+        args = _join_args(_make_float_arrays(WAVE * 256), _make_int_arg(32), _make_int_arg(way_count))
+        yield TimedLaunch(f"{way_count} ways", "ways", "lanes", "ways", (WAVE,), (256,), args)
+    yield TimedLaunch(
         "stairs",
         "stairs",
         "lanes",
         "stairs",
         (WAVE,),
         (256,),
-        _join_args(_float_arrays(WAVE * 256), _int_arg(8)),
+        _join_args(_make_float_arrays(WAVE * 256), _make_int_arg(8)),
     )
     for blocks in (132, 1000, 3000):
-        args = _join_args(_float_arrays(blocks * 128), _int_arg(8))
-        yield Timed(f"uneven {blocks}", "uneven blocks", "lanes", "uneven_blocks", (blocks,), (128,), args)
-    yield Timed(
+        args = _join_args(_make_float_arrays(blocks * 128), _make_int_arg(8))
+        yield TimedLaunch(
+            f"uneven {blocks}", "uneven blocks", "lanes", "uneven_blocks", (blocks,), (128,), args
+        )
+    yield TimedLaunch(
         "late block",
         "late block",
         "lanes",
         "late_block",
         (400,),
         (256,),
-        _join_args(_float_arrays(400 * 256), _int_arg(200)),
+        _join_args(_make_float_arrays(400 * 256), _make_int_arg(200)),
     )
     for blocks, block, shared in (
         (1, 256, 0),
@@ -745,8 +759,8 @@ def _lanes() -> Iterator[Timed]:
         (1056, 1024, 0),
         (1056, 32, 0),
     ):
-        args = _join_args(_float_arrays(blocks * block), _int_arg(512))
-        yield Timed(
+        args = _join_args(_make_float_arrays(blocks * block), _make_int_arg(512))
+        yield TimedLaunch(
             f"work {blocks} of {block}, {shared} B",
             "work",
             "lanes",
@@ -764,71 +778,78 @@ def _lanes() -> Iterator[Timed]:
             "lanes",
             "stream_shared",
             n,
-            _join_args(_float_arrays(n, n), _int_arg(n)),
+            _join_args(_make_float_arrays(n, n), _make_int_arg(n)),
             256,
             shared,
         )
     for stride in (1, 2, 4, 8, 16, 32, 33):
-        args = _join_args(_float_arrays(264 * 256), _int_arg(256), _int_arg(stride))
+        args = _join_args(_make_float_arrays(264 * 256), _make_int_arg(256), _make_int_arg(stride))
         probe = stride in (1, 4, 32)
-        yield Timed(f"banks by {stride}", "banks", "lanes", "banks", (264,), (256,), args, is_probe=probe)
-    args = _join_args(_integer_array(128, 32), _float_arrays(264 * 128), _int_arg(128))
-    yield Timed("local array", "local array", "lanes", "local_array", (264,), (128,), args)
-    yield Timed(
-        "bitonic", "bitonic", "lanes", "bitonic", (128,), (1024,), _integer_array(128 * 1024, 1 << 30)
+        yield TimedLaunch(
+            f"banks by {stride}", "banks", "lanes", "banks", (264,), (256,), args, is_probe=probe
+        )
+    args = _join_args(_make_integer_array(128, 32), _make_float_arrays(264 * 128), _make_int_arg(128))
+    yield TimedLaunch("local array", "local array", "lanes", "local_array", (264,), (128,), args)
+    yield TimedLaunch(
+        "bitonic", "bitonic", "lanes", "bitonic", (128,), (1024,), _make_integer_array(128 * 1024, 1 << 30)
     )
-    yield Timed(
+    yield TimedLaunch(
         "collatz",
         "collatz",
         "lanes",
         "collatz",
         (256,),
         (256,),
-        _join_args(_random_arguments("int32", 1 << 16), _int_arg(400)),
+        _join_args(_make_random_args("int32", 1 << 16), _make_int_arg(400)),
     )
     n = 1 << 16
     args = _join_args(
-        _integer_array(n, 1 << 30, 5, 1), _integer_array(n, 1 << 30, 6, 1), _random_arguments("int32", n)
+        _make_integer_array(n, 1 << 30, 5, 1),
+        _make_integer_array(n, 1 << 30, 6, 1),
+        _make_random_args("int32", n),
     )
-    yield Timed("gcd", "gcd", "lanes", "gcd", (n // 256,), (256,), args)
-    yield Timed(
+    yield TimedLaunch("gcd", "gcd", "lanes", "gcd", (n // 256,), (256,), args)
+    yield TimedLaunch(
         "odd even",
         "odd even",
         "lanes",
         "odd_even",
         (n // 256,),
         (256,),
-        _join_args(_random_array(n), _float_arrays(n), _int_arg(16)),
+        _join_args(_make_random_array(n), _make_float_arrays(n), _make_int_arg(16)),
     )
 
 
-def _science() -> Iterator[Timed]:
+def _make_science_launches() -> Iterator[TimedLaunch]:
     for n in (1024, 4096):
         for kernel in ("bodies", "bodies_tiled"):
-            args = _join_args(_random_array(4 * n), _float_arrays(4 * n), _int_arg(n))
-            yield Timed(f"{kernel} {n}", "bodies", "science", kernel, (n // 256,), (256,), args)
-    yield Timed(
+            args = _join_args(_make_random_array(4 * n), _make_float_arrays(4 * n), _make_int_arg(n))
+            yield TimedLaunch(f"{kernel} {n}", "bodies", "science", kernel, (n // 256,), (256,), args)
+    yield TimedLaunch(
         "pi",
         "pi",
         "science",
         "pi_lcg",
         (WAVE,),
         (256,),
-        _join_args(_random_arguments("int32", WAVE * 256), _int_arg(64)),
+        _join_args(_make_random_args("int32", WAVE * 256), _make_int_arg(64)),
     )
-    yield Timed(
+    yield TimedLaunch(
         "normals",
         "normals",
         "science",
         "normals",
         (264,),
         (256,),
-        _join_args(_float_arrays(264 * 256), _int_arg(32)),
+        _join_args(_make_float_arrays(264 * 256), _make_int_arg(32)),
     )
     for exponent in (16, 20):
         n = 1 << exponent
         args = _join_args(
-            _random_array(n, 10, 100, 1), _random_array(n, 10, 100, 2), _float_arrays(n, n), _int_arg(n)
+            _make_random_array(n, 10, 100, 1),
+            _make_random_array(n, 10, 100, 2),
+            _make_float_arrays(n, n),
+            _make_int_arg(n),
         )
         yield _make_1d_launch(
             f"black-scholes 2^{exponent}", "black-scholes", "science", "black_scholes", n, args
@@ -839,112 +860,120 @@ def _science() -> Iterator[Timed]:
             "science",
             "gelu",
             n,
-            _join_args(_random_array(n, -2, 2), _float_arrays(n), _int_arg(n)),
+            _join_args(_make_random_array(n, -2, 2), _make_float_arrays(n), _make_int_arg(n)),
         )
     for rows, mean in ((16384, 16), (4096, 100)):
-        args = _join_args(_sparse_args(rows, mean), _int_arg(rows))
+        args = _join_args(_make_sparse_args(rows, mean), _make_int_arg(rows))
         yield _make_1d_launch(f"spmv rows {rows}x{mean}", "spmv", "science", "spmv_rows", rows, args, 128)
         yield _make_1d_launch(f"spmv warps {rows}x{mean}", "spmv", "science", "spmv_warps", 32 * rows, args)
     for rows, columns in ((1024, 1024), (4096, 256)):
-        arrays = _float_arrays(rows * columns, rows * columns)
-        args = _join_args(arrays, _int_arg(columns))
-        yield Timed(
+        arrays = _make_float_arrays(rows * columns, rows * columns)
+        args = _join_args(arrays, _make_int_arg(columns))
+        yield TimedLaunch(
             f"softmax block {rows}x{columns}", "softmax", "science", "softmax_block", (rows,), (256,), args
         )
-        yield Timed(f"layernorm {rows}x{columns}", "layernorm", "science", "layernorm", (rows,), (256,), args)
-        args = _join_args(arrays, _int_arg(columns), _int_arg(rows))
-        yield Timed(
+        yield TimedLaunch(
+            f"layernorm {rows}x{columns}", "layernorm", "science", "layernorm", (rows,), (256,), args
+        )
+        args = _join_args(arrays, _make_int_arg(columns), _make_int_arg(rows))
+        yield TimedLaunch(
             f"softmax warp {rows}x{columns}", "softmax", "science", "softmax_warp", (rows // 8,), (256,), args
         )
     for exponent in (12, 20):
         key_count = 1 << 16
         args = _join_args(
-            _sorted_indices(1 << exponent),
-            _integer_array(key_count, 1 << exponent),
-            _random_arguments("int32", key_count),
-            _int_arg(1 << exponent),
+            _make_sorted_indices(1 << exponent),
+            _make_integer_array(key_count, 1 << exponent),
+            _make_random_args("int32", key_count),
+            _make_int_arg(1 << exponent),
         )
         yield _make_1d_launch(
             f"binary search 2^{exponent}", "binary search", "science", "binary_search", key_count, args
         )
     n = 512 * 1024
-    yield Timed("fft 512", "fft", "science", "fft_shared", (n // 512,), (256,), _float_arrays(2 * n, 2 * n))
-    args = _join_args(
-        _random_arguments("uint8", 16384 * 64), _random_arguments("uint32", 16384), _int_arg(64)
+    yield TimedLaunch(
+        "fft 512", "fft", "science", "fft_shared", (n // 512,), (256,), _make_float_arrays(2 * n, 2 * n)
     )
-    yield Timed("hash", "hash", "science", "fnv_hash", (128,), (128,), args)
+    args = _join_args(
+        _make_random_args("uint8", 16384 * 64), _make_random_args("uint32", 16384), _make_int_arg(64)
+    )
+    yield TimedLaunch("hash", "hash", "science", "fnv_hash", (128,), (128,), args)
     n = 1 << 18
     for degree in (8, 64, 256):
-        args = _join_args(_random_array(n), _float_arrays(n), _int_arg(n), _int_arg(degree))
+        args = _join_args(
+            _make_random_array(n), _make_float_arrays(n), _make_int_arg(n), _make_int_arg(degree)
+        )
         yield _make_1d_launch(f"horner {degree}", "horner", "science", "horner", n, args)
-    args = _join_args(_random_array(512 * 32), _float_arrays(512 * 512), _int_arg(512), _int_arg(32))
-    yield Timed("pairwise 512", "pairwise", "science", "pairwise", (32, 32), (16, 16), args)
-    yield Timed(
+    args = _join_args(
+        _make_random_array(512 * 32), _make_float_arrays(512 * 512), _make_int_arg(512), _make_int_arg(32)
+    )
+    yield TimedLaunch("pairwise 512", "pairwise", "science", "pairwise", (32, 32), (16, 16), args)
+    yield TimedLaunch(
         "primes",
         "primes",
         "science",
         "primes",
         (256,),
         (256,),
-        _join_args(_random_arguments("int32", 1 << 16), _int_arg(256)),
+        _join_args(_make_random_args("int32", 1 << 16), _make_int_arg(256)),
     )
     args = _join_args(
-        _random_array(16 * 1024, seed=1),
-        _random_array(16 * 1024, seed=2),
-        _random_array(16 * 1024, seed=3),
-        _float_arrays(16 * 1024),
-        _int_arg(1024),
+        _make_random_array(16 * 1024, seed=1),
+        _make_random_array(16 * 1024, seed=2),
+        _make_random_array(16 * 1024, seed=3),
+        _make_float_arrays(16 * 1024),
+        _make_int_arg(1024),
     )
-    yield Timed("attention 1024", "attention", "science", "attention", (16,), (64,), args)
+    yield TimedLaunch("attention 1024", "attention", "science", "attention", (16,), (64,), args)
 
 
-LAUNCHES: tuple[Timed, ...] = (
-    *_operations(),
-    *_chains(),
-    *_streams(),
-    *_atomics(),
-    *_sums(),
-    *_matrices(),
-    *_grids(),
-    *_lanes(),
-    *_science(),
+LAUNCHES: tuple[TimedLaunch, ...] = (
+    *_make_operation_launches(),
+    *_make_chain_launches(),
+    *_make_stream_launches(),
+    *_make_atomic_launches(),
+    *_make_sum_launches(),
+    *_make_matrix_launches(),
+    *_make_grid_launches(),
+    *_make_lane_launches(),
+    *_make_science_launches(),
 )
 
 
 # --- CuPy's own functions ------------------------------------------------------------------------
-def _add_call(e: int) -> Called:
+def _add_call(e: int) -> TimedCall:
     def make(cp: Any) -> Callable[[], object]:
         a, b, c = (cp.ones(1 << e, cp.float32) for _ in range(3))
         return lambda: cp.add(a, b, out=c)
 
-    return Called(f"add 2^{e}", make)
+    return TimedCall(f"add 2^{e}", make)
 
 
-def _single_case(title: str, e: int, call: Callable[[Any, Any], object]) -> Called:
+def _make_single_call(title: str, e: int, call: Callable[[Any, Any], object]) -> TimedCall:
     def make(cp: Any) -> Callable[[], object]:
         a = cp.ones((1 << (e + 1) // 2, 1 << e // 2), cp.float32)
         return lambda: call(cp, a)
 
-    return Called(f"{title} 2^{e}", make)
+    return TimedCall(f"{title} 2^{e}", make)
 
 
-def _matmul_call(n: int) -> Called:
+def _make_matmul_call(n: int) -> TimedCall:
     def make(cp: Any) -> Callable[[], object]:
         a = cp.ones((n, n), cp.float32)
         b = cp.ones((n, n), cp.float32)
         return lambda: a @ b
 
-    return Called(f"matmul {n}", make)
+    return TimedCall(f"matmul {n}", make)
 
 
-CALLS: tuple[Called, ...] = (
+CALLS: tuple[TimedCall, ...] = (
     *(_add_call(e) for e in (12, 16, 20, 22, 24)),
-    *(_single_case("exp", e, lambda cp, a: cp.exp(a)) for e in (12, 20, 24)),
-    *(_single_case("sum", e, lambda cp, a: a.sum()) for e in (12, 20, 24)),
-    *(_single_case("sum of rows", e, lambda cp, a: a.sum(axis=1)) for e in (20,)),
-    *(_single_case("sum of columns", e, lambda cp, a: a.sum(axis=0)) for e in (20,)),
-    *(_single_case("copy of transpose", e, lambda cp, a: cp.ascontiguousarray(a.T)) for e in (20, 22)),
-    *(_single_case("cumsum", e, lambda cp, a: cp.cumsum(a)) for e in (20,)),
-    *(_single_case("sort", e, lambda cp, a: cp.sort(a.ravel())) for e in (20,)),
-    *(_matmul_call(n) for n in (256, 1024)),
+    *(_make_single_call("exp", e, lambda cp, a: cp.exp(a)) for e in (12, 20, 24)),
+    *(_make_single_call("sum", e, lambda cp, a: a.sum()) for e in (12, 20, 24)),
+    *(_make_single_call("sum of rows", e, lambda cp, a: a.sum(axis=1)) for e in (20,)),
+    *(_make_single_call("sum of columns", e, lambda cp, a: a.sum(axis=0)) for e in (20,)),
+    *(_make_single_call("copy of transpose", e, lambda cp, a: cp.ascontiguousarray(a.T)) for e in (20, 22)),
+    *(_make_single_call("cumsum", e, lambda cp, a: cp.cumsum(a)) for e in (20,)),
+    *(_make_single_call("sort", e, lambda cp, a: cp.sort(a.ravel())) for e in (20,)),
+    *(_make_matmul_call(n) for n in (256, 1024)),
 )

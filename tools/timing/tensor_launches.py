@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tools.timing.launches import Arguments, Timed
+from tools.timing.launches import Arguments, TimedLaunch
 
 Array = npt.NDArray[Any]
 SMS = 132  # of an H200
@@ -40,7 +40,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Program(Timed):
+class Program(TimedLaunch):
     """A launch that is kept from calibration, with the check of its result."""
 
     check: Check | None = None
@@ -52,60 +52,66 @@ class Program(Timed):
 
 
 # --- probes --------------------------------------------------------------------------------------
-def _zero_arrays(dtype: str, *sizes: int) -> Arguments:
+def _make_zero_arrays(dtype: str, *sizes: int) -> Arguments:
     return lambda cp: tuple(cp.zeros(size, dtype) for size in sizes)
 
 
-def _with_integers(make_args: Arguments, *integers: int) -> Arguments:
+def _add_integers(make_args: Arguments, *integers: int) -> Arguments:
     """Return a function that creates the arguments of another one and some integers after them."""
     return lambda cp: (*make_args(cp), *(np.int32(integer) for integer in integers))
 
 
-def _probe(name: str, file: str, kernel: str, grid: int, block: int, make_args: Arguments) -> Timed:
-    return Timed(name, name.partition(",")[0], file, kernel, (grid,), (block,), make_args, is_probe=True)
+def _probe(name: str, file: str, kernel: str, grid: int, block: int, make_args: Arguments) -> TimedLaunch:
+    return TimedLaunch(
+        name, name.partition(",")[0], file, kernel, (grid,), (block,), make_args, is_probe=True
+    )
 
 
-def _tensor_probes() -> Iterator[Timed]:
+def _make_tensor_probes() -> Iterator[TimedLaunch]:
     for type_name in ("f16", "bf16", "tf32", "s8", "f16_sum", "f16_k8"):
         for sums in (1, 2, 4, 8):
             for warps in (1, 4, 8, 16):
-                args = _with_integers(_zero_arrays("uint32", 32 * warps + 8, 32 * warps), 1024 // sums)
+                args = _add_integers(_make_zero_arrays("uint32", 32 * warps + 8, 32 * warps), 1024 // sums)
                 name = f"mma {type_name}, {sums} sums, {warps} warps"
                 yield _probe(name, "tensor_probes", f"mma_{type_name}_{sums}", 1, 32 * warps, args)
-    args = _with_integers(_zero_arrays("uint32", SMS * 512 + 8, SMS * 512), 128)
+    args = _add_integers(_make_zero_arrays("uint32", SMS * 512 + 8, SMS * 512), 128)
     yield _probe("mma f16, 4 sums, all SMs", "tensor_probes", "mma_f16_4", SMS, 512, args)
     for type_name, dtype in (("f32", "float32"), ("f16", "float16")):
         for sums in (1, 2, 4):
             for warps in (1, 4, 16):
-                args = _with_integers(_zero_arrays_of(("float16", 256), (dtype, 256 * warps)), 512 // sums)
+                args = _add_integers(
+                    _make_arrays_of_zeros(("float16", 256), (dtype, 256 * warps)), 512 // sums
+                )
                 name = f"wmma {type_name}, {sums} sums, {warps} warps"
                 yield _probe(name, "tensor_probes", f"wmma_{type_name}_{sums}", 1, 32 * warps, args)
     for load_form in ("1", "2", "4", "4_trans", "4_conflicts"):
         for loads in (1, 4):
             for warps in (1, 4, 16):
-                args = _with_integers(_zero_arrays("uint32", 32 * warps), 256 // loads)
+                args = _add_integers(_make_zero_arrays("uint32", 32 * warps), 256 // loads)
                 name = f"ldmatrix {load_form}, {loads} chains, {warps} warps"
                 yield _probe(name, "tensor_probes", f"ldmatrix_{load_form}_{loads}", 1, 32 * warps, args)
     for a, b in ((1, 1), (2, 2), (4, 2), (4, 4)):
         for warps in (1, 2, 4, 8, 16) if a * b < 8 else (1, 4, 8):
             for load_form in ("warp_tile", "warp_tile_sync"):
-                args = _with_integers(_zero_arrays("uint32", 32 * warps), 64, 3)
+                args = _add_integers(_make_zero_arrays("uint32", 32 * warps), 64, 3)
                 name = f"{load_form.replace('_', ' ')}, {16 * a} x {16 * b}, {warps} warps"
                 yield _probe(name, "tensor_probes", f"{load_form}_{a}_{b}", 1, 32 * warps, args)
     for a in (1, 2):
         for warps in (1, 4, 16):
             for memory in ("global", "shared"):
-                args = _with_integers(_zero_arrays_of(("float16", 64 * 72), ("float32", 1024 * warps)), 64, 3)
+                args = _add_integers(
+                    _make_arrays_of_zeros(("float16", 64 * 72), ("float32", 1024 * warps)), 64, 3
+                )
                 name = f"wmma from {memory}, {16 * a} x {16 * a}, {warps} warps"
                 yield _probe(name, "tensor_probes", f"wmma_{memory}_{a}_{a}", 1, 32 * warps, args)
     for stages in (1, 2, 3):
         for warps in (4, 16):
             for blocks in (1, SMS, 2 * SMS):
-                args = _with_integers(
-                    _zero_arrays_of(("uint32", SMS * 16384), ("uint32", blocks * 32 * warps)), 16, 3
+                args = _add_integers(
+                    _make_arrays_of_zeros(("uint32", SMS * 16384), ("uint32", blocks * 32 * warps)), 16, 3
                 )
                 name = f"pipeline of {stages} stages, {blocks} blocks of {warps} warps"
-                yield Timed(
+                yield TimedLaunch(
                     name,
                     "pipeline",
                     "tensor_probes",
@@ -117,23 +123,25 @@ def _tensor_probes() -> Iterator[Timed]:
                     is_probe=True,
                 )
     for warps in (1, 4, 16):
-        args = _with_integers(_zero_arrays("uint32", 32 * warps), 128, 3)
+        args = _add_integers(_make_zero_arrays("uint32", 32 * warps), 128, 3)
         yield _probe(f"mma of words, {warps} warps", "tensor_probes", "mma_words", 1, 32 * warps, args)
-        args = _with_integers(_zero_arrays("float32", 1032, 32 * warps), 64)
+        args = _add_integers(_make_zero_arrays("float32", 1032, 32 * warps), 64)
         yield _probe(f"softmax step, {warps} warps", "tensor_probes", "softmax_step", 1, 32 * warps, args)
 
 
-def _zero_arrays_of(*shapes: tuple[str, int]) -> Arguments:
+def _make_arrays_of_zeros(*shapes: tuple[str, int]) -> Arguments:
     return lambda cp: tuple(cp.zeros(size, dtype) for dtype, size in shapes)
 
 
-def _copy_probes() -> Iterator[Timed]:
+def _make_copy_probes() -> Iterator[TimedLaunch]:
     step_count = 128
     for size in (4, 8, 16):
         for stages in (1, 2, 3, 4):
             for operation_count in (0, 32, 128, 512):
-                args = _with_integers(
-                    _zero_arrays("float32", step_count * 128 * size // 4, 128), step_count, operation_count
+                args = _add_integers(
+                    _make_zero_arrays("float32", step_count * 128 * size // 4, 128),
+                    step_count,
+                    operation_count,
                 )
                 name = f"copies of {size} bytes, {stages} stages, {operation_count} operations"
                 yield _probe(name, "copy_probes", f"copies_{size}_{stages}", 1, 128, args)
@@ -141,8 +149,8 @@ def _copy_probes() -> Iterator[Timed]:
         for copy_method, title in enumerate(("asynchronous", "by registers", "loads")):
             for blocks in (1, SMS):
                 for warps in (4, 8):
-                    args = _with_integers(
-                        _zero_arrays("float32", blocks * 1024 * size, blocks * 32 * warps), 32, 3
+                    args = _add_integers(
+                        _make_zero_arrays("float32", blocks * 1024 * size, blocks * 32 * warps), 32, 3
                     )
                     name = f"tiles of {size} bytes, {title}, {blocks} blocks of {warps} warps"
                     kernel = f"copy_rate_{size}_{copy_method}"
@@ -151,8 +159,8 @@ def _copy_probes() -> Iterator[Timed]:
     for stages in (1, 2, 4):
         for operation_count in (0, 128):
             for blocks in (SMS, 8 * SMS):
-                args = _with_integers(
-                    _zero_arrays("float32", blocks * step_count * 256 * 4, blocks * 256),
+                args = _add_integers(
+                    _make_zero_arrays("float32", blocks * step_count * 256 * 4, blocks * 256),
                     step_count,
                     operation_count,
                 )
@@ -160,7 +168,7 @@ def _copy_probes() -> Iterator[Timed]:
                 yield _probe(name, "copy_probes", f"copies_16_{stages}", blocks, 256, args)
 
 
-def _cycle_args(kib: int, threads: int) -> Arguments:
+def _make_cycle_args(kib: int, threads: int) -> Arguments:
     """Return a closed chain through all lines of 128 bytes of an array, and evenly spaced starts."""
 
     def make(cp: Any) -> tuple[Any, ...]:
@@ -173,14 +181,14 @@ def _cycle_args(kib: int, threads: int) -> Arguments:
     return make
 
 
-def _chase_probes() -> Iterator[Timed]:
+def _make_chase_probes() -> Iterator[TimedLaunch]:
     for kib, memory_level, step_count in ((16, "L1", 1024), (8192, "L2", 512), (1 << 18, "memory", 512)):
         for lanes in (1, 2, 4, 8, 32):
-            args = _with_integers(_cycle_args(kib, 32), step_count, lanes)
+            args = _add_integers(_make_cycle_args(kib, 32), step_count, lanes)
             yield _probe(f"chase {memory_level}, {lanes} lanes", "copy_probes", "chase_lanes", 1, 32, args)
 
 
-def _offsets(pattern: str) -> npt.NDArray[np.int32]:
+def _make_offsets(pattern: str) -> npt.NDArray[np.int32]:
     """Return the offset in words of each lane: contiguous words, rows of a fragment, or scattered words.
 
     ``rows of 32 by 128 bytes`` are rows of 32 bytes, whose starts are 128 bytes apart.
@@ -196,8 +204,8 @@ def _offsets(pattern: str) -> npt.NDArray[np.int32]:
     return np.random.default_rng(3).permutation(1024)[:32].astype(np.int32) * 4  # scattered vectors
 
 
-def _memory_probes() -> Iterator[Timed]:
-    def probe(name: str, kernel: str, grid: int, block: int, make_args: Arguments) -> Timed:
+def _make_memory_probes() -> Iterator[TimedLaunch]:
+    def probe(name: str, kernel: str, grid: int, block: int, make_args: Arguments) -> TimedLaunch:
         return _probe(name, "memory_probes", kernel, grid, block, make_args)
 
     for words, pattern in (
@@ -209,10 +217,10 @@ def _memory_probes() -> Iterator[Timed]:
         (4, "scattered"),
     ):
         for warps in (1, 16):
-            args = _with_integers(
+            args = _add_integers(
                 lambda cp, pattern=pattern, warps=warps: (  # type: ignore[misc]
                     cp.zeros(1 << 14, "float32"),
-                    cp.asarray(_offsets(pattern)),
+                    cp.asarray(_make_offsets(pattern)),
                     cp.zeros(32 * warps, "float32"),
                 ),
                 128,
@@ -242,9 +250,9 @@ def _memory_probes() -> Iterator[Timed]:
         for blocks, kib in ((1, 64), (SMS, 16), (SMS, 64), (8 * SMS, 4), (8 * SMS, 8)):
             if kib * 256 < tile_words:
                 continue
-            args = _with_integers(
+            args = _add_integers(
                 lambda cp, pattern=pattern, blocks=blocks, kib=kib: (  # type: ignore[misc]
-                    cp.asarray(_offsets(pattern)),
+                    cp.asarray(_make_offsets(pattern)),
                     cp.zeros(4 * blocks * kib * 256 + 1024, "float32"),
                 ),
                 kib * 256 // tile_words,
@@ -254,36 +262,36 @@ def _memory_probes() -> Iterator[Timed]:
             name = f"stores of {4 * words}, {pattern}, {kib} KiB per warp, {blocks} blocks"
             yield probe(name, f"stores_{words}", blocks, 128, args)
     for warps in (1, 4, 8, 16):
-        args = _with_integers(_zero_arrays("float32", 2048, 512 * warps), 128, 1)
+        args = _add_integers(_make_zero_arrays("float32", 2048, 512 * warps), 128, 1)
         yield probe(f"wmma TF32 from shared, {warps} warps", "wmma_tf32", 1, 32 * warps, args)
     for kernel, title in (("fill_words", "words"), ("fill_tf32", "rounded words")):
         for blocks, warps in ((1, 8), (1, 4), (SMS, 8), (3 * SMS, 8)):
-            args = _with_integers(_zero_arrays("float32", 1 << 15, blocks * 32 * warps), 32, 3, 256)
+            args = _add_integers(_make_zero_arrays("float32", 1 << 15, blocks * 32 * warps), 32, 3, 256)
             yield probe(
                 f"tiles of {title}, {blocks} blocks of {warps} warps", kernel, blocks, 32 * warps, args
             )
     for blocks, warps in ((1, 1), (1, 4), (8, 4), (SMS, 4), (2 * SMS, 4), (8 * SMS, 4)):
-        args = _with_integers(_nodes(1 << 20, blocks * 32 * warps), 32)
+        args = _add_integers(_make_nodes(1 << 20, blocks * 32 * warps), 32)
         yield probe(f"walk, {blocks} blocks of {warps} warps", "walk", blocks, 32 * warps, args)
     for size in (1, 8):
         for blocks, warps in ((1, 1), (1, 16), (SMS, 16), (4 * SMS, 16)):
             for kib in (16, 16384):
-                args = _with_integers(
-                    _zero_arrays("float32", 256 * kib, 32 * blocks * warps), 16, 256 * kib // size - 1
+                args = _add_integers(
+                    _make_zero_arrays("float32", 256 * kib, 32 * blocks * warps), 16, 256 * kib // size - 1
                 )
                 name = f"gather from {kib} KiB by {4 * size} bytes, {blocks} blocks of {warps} warps"
                 yield probe(name, f"gather_{size}", blocks, 32 * warps, args)
     for warps in (1, 4, 8):
-        args = _with_integers(_zero_arrays("float32", 2048, 32 * warps), 64, 15)
+        args = _add_integers(_make_zero_arrays("float32", 2048, 32 * warps), 64, 15)
         yield probe(f"attention step, {warps} warps", "attend_step", 1, 32 * warps, args)
     for kernel in ("swizzled", "swizzled_sync"):
         for blocks, warps in ((1, 1), (1, 4), (2 * SMS, 4)):
-            args = _with_integers(_zero_arrays("float32", blocks * warps * 512), 16)
+            args = _add_integers(_make_zero_arrays("float32", blocks * warps * 512), 16)
             title = "swizzled tiles with barriers" if "sync" in kernel else "swizzled tiles"
             yield probe(f"{title}, {blocks} blocks of {warps} warps", kernel, blocks, 32 * warps, args)
 
 
-def _nodes(count: int, threads: int) -> Arguments:
+def _make_nodes(count: int, threads: int) -> Arguments:
     """Return a closed chain through nodes of 16 bytes in random order, and evenly spaced starts."""
 
     def make(cp: Any) -> tuple[Any, ...]:
@@ -296,7 +304,12 @@ def _nodes(count: int, threads: int) -> Arguments:
     return make
 
 
-PROBES: tuple[Timed, ...] = (*_tensor_probes(), *_copy_probes(), *_chase_probes(), *_memory_probes())
+PROBES: tuple[TimedLaunch, ...] = (
+    *_make_tensor_probes(),
+    *_make_copy_probes(),
+    *_make_chase_probes(),
+    *_make_memory_probes(),
+)
 
 
 # --- programs ------------------------------------------------------------------------------------
@@ -305,14 +318,14 @@ def _read_kernels(notebook: str, *files: str) -> str:
     return "\n".join((folder / file).read_text(encoding="utf-8") for file in files)
 
 
-def _random_array(dtype: str, *shape: int, seed: int = 0) -> Callable[[Any], Any]:
+def _make_random_array(dtype: str, *shape: int, seed: int = 0) -> Callable[[Any], Any]:
     def make(cp: Any) -> Any:
         return cp.asarray((np.random.default_rng(seed).random(shape) - 0.5).astype(dtype))
 
     return make
 
 
-def _random_bytes(*shape: int, seed: int = 0) -> Callable[[Any], Any]:
+def _make_random_bytes(*shape: int, seed: int = 0) -> Callable[[Any], Any]:
     return lambda cp: cp.asarray(np.random.default_rng(seed).integers(-9, 9, shape, dtype=np.int8))
 
 
@@ -332,13 +345,13 @@ def _multiply(a: Array, b: Array, *_: Any) -> Array:
     return np.asarray(np.matmul(a.astype(np.float32), b.astype(np.float32)))
 
 
-def _products() -> Iterator[Program]:
+def _make_products() -> Iterator[Program]:
     from gpulab_course.content.n18_tensor_cores.versions import VERSIONS
 
     for side_length in SIDES:
         args = _make_args_from(
-            _random_array("float16", side_length, side_length, seed=1),
-            _random_array("float16", side_length, side_length, seed=2),
+            _make_random_array("float16", side_length, side_length, seed=1),
+            _make_random_array("float16", side_length, side_length, seed=2),
             _empty_array("float32", side_length, side_length),
             side_length,
             side_length,
@@ -381,8 +394,8 @@ def _products() -> Iterator[Program]:
             )
     for side_length in (256, 512):
         args = _make_args_from(
-            _random_array("float16", side_length, side_length, seed=1),
-            _random_array("float16", side_length, side_length, seed=2),
+            _make_random_array("float16", side_length, side_length, seed=1),
+            _make_random_array("float16", side_length, side_length, seed=2),
             _empty_array("float32", side_length, side_length),
             side_length,
             side_length,
@@ -416,7 +429,7 @@ def _attend_masked(q: Array, k: Array, v: Array, *_: Any) -> Array:
     return result
 
 
-def _attention() -> Iterator[Program]:
+def _make_attention() -> Iterator[Program]:
     forward = _read_kernels("n19_attention", "forward.cu")
     for tokens, head_size, lanes in (
         (1024, 64, 1),
@@ -427,9 +440,9 @@ def _attention() -> Iterator[Program]:
     ):
         queries = min(tokens, 1024)
         args = _make_args_from(
-            _random_array("float32", queries, head_size, seed=1),
-            _random_array("float32", tokens, head_size, seed=2),
-            _random_array("float32", tokens, head_size, seed=3),
+            _make_random_array("float32", queries, head_size, seed=1),
+            _make_random_array("float32", tokens, head_size, seed=2),
+            _make_random_array("float32", tokens, head_size, seed=3),
             _empty_array("float32", queries, head_size),
             queries,
             tokens,
@@ -447,7 +460,7 @@ def _attention() -> Iterator[Program]:
         )
     tokens = 1024
     args = _make_args_from(
-        *(_random_array("float32", tokens, 64, seed=seed) for seed in (1, 2, 3)),
+        *(_make_random_array("float32", tokens, 64, seed=seed) for seed in (1, 2, 3)),
         _empty_array("float32", tokens, 64),
         tokens,
         tokens,
@@ -465,8 +478,8 @@ def _attention() -> Iterator[Program]:
     )
     heads = 32
     args = _make_args_from(
-        _random_array("float32", heads, 4, 64, seed=1),
-        *(_random_array("float32", heads, tokens, 64, seed=seed) for seed in (2, 3)),
+        _make_random_array("float32", heads, 4, 64, seed=1),
+        *(_make_random_array("float32", heads, tokens, 64, seed=seed) for seed in (2, 3)),
         _empty_array("float32", heads, 4, 64),
         tokens,
     )
@@ -483,7 +496,7 @@ def _attention() -> Iterator[Program]:
     )
     for heads, tokens in ((1, 512), (8, 512), (16, 1024)):
         args = _make_args_from(
-            *(_random_array("float16", heads, tokens, 64, seed=seed) for seed in (1, 2, 3)),
+            *(_make_random_array("float16", heads, tokens, 64, seed=seed) for seed in (1, 2, 3)),
             _empty_array("float32", heads, tokens, 64),
             tokens,
         )
@@ -519,7 +532,7 @@ def _smooth_values(values: Array, _: Any, tiles: int) -> Array:
 NODE = np.dtype([("next", np.int32), ("key", np.int32), ("value", np.float32), ("length", np.int32)])
 
 
-def _list_args(list_count: int, mean_length: int) -> Arguments:
+def _make_list_args(list_count: int, mean_length: int) -> Arguments:
     """Return the arguments of ``lists``: lists of random lengths around `mean`, with scattered nodes."""
 
     def make(cp: Any) -> tuple[Any, ...]:
@@ -564,11 +577,11 @@ def _find_leaves(keys: Array, search_keys: Array, _: Any, levels: int, count: in
     return tree_index
 
 
-def _other_programs() -> Iterator[Program]:
+def _make_other_programs() -> Iterator[Program]:
     for batch in (132, 1056, 4096):
         args = _make_args_from(
-            _random_array("float16", batch, 64, 64, seed=1),
-            _random_array("float16", batch, 64, 64, seed=2),
+            _make_random_array("float16", batch, 64, 64, seed=1),
+            _make_random_array("float16", batch, 64, 64, seed=2),
             _empty_array("float32", batch, 64, 64),
         )
         yield Program(
@@ -583,8 +596,8 @@ def _other_programs() -> Iterator[Program]:
         )
     for side_length in (64, 256):
         args = _make_args_from(
-            _random_array("float16", side_length + 2, side_length + 2, 32, seed=1),
-            _random_array("float16", 9, 32, 32, seed=2),
+            _make_random_array("float16", side_length + 2, side_length + 2, 32, seed=1),
+            _make_random_array("float16", 9, 32, 32, seed=2),
             _empty_array("float32", side_length, side_length, 32),
             side_length,
         )
@@ -600,8 +613,8 @@ def _other_programs() -> Iterator[Program]:
         )
     for side_length in (256, 1024):
         args = _make_args_from(
-            _random_bytes(side_length, side_length, seed=1),
-            _random_bytes(side_length, side_length, seed=2),
+            _make_random_bytes(side_length, side_length, seed=1),
+            _make_random_bytes(side_length, side_length, seed=2),
             _empty_array("int32", side_length, side_length),
             side_length,
             side_length,
@@ -617,8 +630,8 @@ def _other_programs() -> Iterator[Program]:
             check=Check(2, lambda a, b, *_: _multiply(a, b.T)),
         )
         args = _make_args_from(
-            _random_array("float32", side_length, side_length, seed=1),
-            _random_array("float32", side_length, side_length, seed=2),
+            _make_random_array("float32", side_length, side_length, seed=1),
+            _make_random_array("float32", side_length, side_length, seed=2),
             _empty_array("float32", side_length, side_length),
             side_length,
             side_length,
@@ -636,7 +649,7 @@ def _other_programs() -> Iterator[Program]:
     for blocks, tiles in ((132, 16), (528, 16), (2112, 8)):
         item_count = blocks * tiles * 1024
         args = _make_args_from(
-            _random_array("float32", item_count + 8), _empty_array("float32", item_count), tiles
+            _make_random_array("float32", item_count + 8), _empty_array("float32", item_count), tiles
         )
         yield Program(
             f"double-buffered smoothing, {blocks} blocks",
@@ -656,13 +669,13 @@ def _other_programs() -> Iterator[Program]:
             "lists",
             (-(-item_count // 128),),
             (min(item_count, 128),),
-            _list_args(item_count, mean),
+            _make_list_args(item_count, mean),
             check=Check(2, _sum_lists),
         )
     for item_count, levels in ((8, 16), (4096, 16), (65536, 20)):
         args = _make_args_from(
-            _random_array("float32", (1 << levels) - 1, seed=1),
-            _random_array("float32", item_count, seed=2),
+            _make_random_array("float32", (1 << levels) - 1, seed=1),
+            _make_random_array("float32", item_count, seed=2),
             _empty_array("int32", item_count),
             levels,
             item_count,
@@ -680,6 +693,6 @@ def _other_programs() -> Iterator[Program]:
 
 
 @functools.cache
-def programs() -> tuple[Program, ...]:
+def make_programs() -> tuple[Program, ...]:
     """Return the programs that test the model of the clock."""
-    return (*_products(), *_attention(), *_other_programs())
+    return (*_make_products(), *_make_attention(), *_make_other_programs())
