@@ -667,11 +667,11 @@ def test_costs_are_counted_once_in_the_launch_of_the_score_two_drawn_and_the_lar
 
 
 def test_orders_are_tried_with_several_blocks() -> None:
-    cases = trial().order_cases()
+    cases = trial().choose_order_cases()
     grids = [prod(case.launch_grid) for case in cases]
     every = sorted(prod(c.launch_grid) for c in trial().small_cases if prod(c.launch_grid) > 1)
     assert grids == [every[len(every) // 2], every[-1]]
-    crowded = trial(exercise=replace(EXERCISE, crowded=True)).order_cases()
+    crowded = trial(exercise=replace(EXERCISE, crowded=True)).choose_order_cases()
     assert [case.size for case in crowded][2:] == [20_000]
     alone = trial(exercise=replace(EXERCISE, sizes=lambda rng, n: (1,)))
-    assert alone.order_cases() == []
+    assert alone.choose_order_cases() == []
