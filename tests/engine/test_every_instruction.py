@@ -15,7 +15,6 @@ import pytest
 
 from tests.engine.every_instruction import FAMILIES, LANE_BYTES, OWN_BYTES, kernel, results
 from tests.engine.ptx_runner import launch
-from tools import sample
 from virtualgpu.compile.ptx import parser
 from virtualgpu.engine.lower import codegen
 from virtualgpu.engine.lower.ops import arith, bitops, warp_ops
@@ -97,9 +96,7 @@ def outside(adapt: str, target_processor: Processor) -> set[str]:
 
 
 # Higher levels lack nothing that these have.
-@pytest.mark.parametrize(
-    ("family", "level"), sample.part(product(FAMILIES, processor.feature_levels()[:2]), 4)
-)
+@pytest.mark.parametrize(("family", "level"), product(FAMILIES, processor.feature_levels()[:2]))
 def test_instructions_call_no_outside_functions(family: str, level: str) -> None:
     assert called(text_of(family, False), level) <= EVERYWHERE
 
@@ -145,9 +142,7 @@ def test_observers_call_no_outside_functions(
     assert called(texts[0], level) <= EVERYWHERE
 
 
-@pytest.mark.parametrize(
-    ("family", "which"), sample.part(product(COMPARED, OPERANDS), 5, group=lambda pair: pair[0])
-)
+@pytest.mark.parametrize(("family", "which"), product(COMPARED, OPERANDS))
 def test_every_processor_gives_the_same_bits(
     family: str, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

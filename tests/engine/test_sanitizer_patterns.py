@@ -11,7 +11,6 @@ import pytest
 
 import gpulab as gl
 from gpulab import cp, session
-from tools import sample
 from virtualgpu.compile import nvrtc
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
@@ -48,9 +47,7 @@ def device() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(
-    "pattern", sample.part(ALL, 3, lambda pattern: pattern.name), ids=lambda pattern: pattern.name
-)
+@pytest.mark.parametrize("pattern", ALL, ids=lambda pattern: pattern.name)
 def test_pattern(pattern: Pattern) -> None:
     x = np.random.default_rng(0).random(4096).astype(np.float32) * 60 - 5
     kernel = cp.RawKernel(pattern.code, "k", enable_cooperative_groups="this_grid" in pattern.code)

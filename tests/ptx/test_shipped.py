@@ -13,7 +13,7 @@ import pytest
 
 from gpulab import session
 from gpulab.diagnosis.checks import check_nvrtc, check_virtual_gpu
-from tools import sample, shipped_ptx
+from tools import shipped_ptx
 from tools.cells import list_notebooks
 from tools.corpus import CASES, Case, list_kernel_files, read_kernel_code
 from tools.recordings.record import run_case
@@ -74,7 +74,7 @@ FROM_FILES = shipped_ptx.list_file_requests()
 
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC, to compare with")
-@pytest.mark.parametrize("number", sample.part(range(len(FROM_FILES)), 4))
+@pytest.mark.parametrize("number", range(len(FROM_FILES)))
 def test_what_files_hold_ships(number: int) -> None:
     request, (target, *others) = FROM_FILES[number], shipped.TARGETS
     assert {request.key(each) for each in others} <= shipped.list_keys(), "run `make shipped-ptx`"
