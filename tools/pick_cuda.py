@@ -60,14 +60,14 @@ def from_nvidia_smi() -> Version | None:
 
 def choose(version: Version | None, environment: Mapping[str, str]) -> tuple[str, str]:
     """Return the name of the CUDA extra to install, or "" for none, and a sentence with the reason."""
-    wish = environment.get("GPULAB_CUDA", "").strip().lower().removeprefix("cuda")
-    if wish in ("none", "0", "off"):
+    wanted_version = environment.get("GPULAB_CUDA", "").strip().lower().removeprefix("cuda")
+    if wanted_version in ("none", "0", "off"):
         return "", "GPULAB_CUDA=none: no CuPy, the notebooks run on the virtual GPU."
-    if wish:
-        major = wish.split(".")[0]
+    if wanted_version:
+        major = wanted_version.split(".")[0]
         if major not in (str(OLDEST_MAJOR), str(NEWEST_MAJOR)):
-            raise SystemExit(f"GPULAB_CUDA={wish}: use {OLDEST_MAJOR}, {NEWEST_MAJOR} or none.")
-        return f"cuda{major}", f"GPULAB_CUDA={wish}: CuPy for CUDA {major}."
+            raise SystemExit(f"GPULAB_CUDA={wanted_version}: use {OLDEST_MAJOR}, {NEWEST_MAJOR} or none.")
+        return f"cuda{major}", f"GPULAB_CUDA={wanted_version}: CuPy for CUDA {major}."
     if version is None:
         return "", "No NVIDIA GPU found: no CuPy, the notebooks run on the virtual GPU."
     version_text = f"{version[0]}.{version[1]}"

@@ -301,9 +301,9 @@ async def inject_failures(learners: list[Learner], hub: Hub) -> list[str]:
         failures.append("behind the new hub a kernel was not reached")
     failures += [f"{learner.name}'s notebook is lost" for learner in learners if not learner.is_saved()]
     tally = read_tally(hub.folder / "tally")
-    locked = sum(tally.predictions["00-small"].locked.values()) if tally.predictions else 0
-    if (tally.learners, locked) != (len(learners), len(learners)):
-        failures.append(f"the tally counts {tally.learners} learners and {locked} predictions")
+    locked_count = sum(tally.predictions["00-small"].locked.values()) if tally.predictions else 0
+    if (tally.learners, locked_count) != (len(learners), len(learners)):
+        failures.append(f"the tally counts {tally.learners} learners and {locked_count} predictions")
     return failures
 
 
@@ -318,17 +318,20 @@ async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[st
         await hub.start()
         start_s = time.monotonic()
         await asyncio.gather(*(learner.learn() for learner in learners))
-        all_s = time.monotonic() - start_s
-        memory = [learner.memory_mb() for learner in learners]
+        learning_s = time.monotonic() - start_s
+        learner_memory_mb = [learner.memory_mb() for learner in learners]
         lost_learners = await inject_failures(learners, hub)
     finally:
         _kill_processes(folder, learners)
     return {
         "learners": count,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "all_done_s": round(all_s, 1),
+        "all_done_s": round(learning_s, 1),
         "server_ready_s": round(statistics.median(learner.seconds["server"] for learner in learners), 1),
-        "memory_mb": {"median": round(statistics.median(memory)), "most": round(max(memory))},
+        "memory_mb": {
+            "median": round(statistics.median(learner_memory_mb)),
+            "most": round(max(learner_memory_mb)),
+        },
         "errors": [f"{learner.name}: {error}" for learner in learners for error in learner.errors],
         "lost": lost_learners,
     }

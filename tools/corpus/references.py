@@ -264,8 +264,8 @@ def bits(values: Sequence[Any]) -> tuple[Array, ...]:
         first_set = (v & -v).bit_length()
         result = v.bit_count() + 64 * (32 - v.bit_length()) + 4096 * first_set & wrap
         result ^= int(f"{v:032b}"[::-1], 2)
-        pool = v.to_bytes(4, "little") + (~v & wrap).to_bytes(4, "little")
-        result = result + int.from_bytes(bytes(pool[s] for s in (2, 1, 7, 4)), "little") & wrap
+        byte_pool = v.to_bytes(4, "little") + (~v & wrap).to_bytes(4, "little")
+        result = result + int.from_bytes(bytes(byte_pool[s] for s in (2, 1, 7, 4)), "little") & wrap
         signed_bytes = [int(b) - 256 * (b >> 7) for b in v.to_bytes(4, "little")]
         result ^= sum(a * b for a, b in zip(signed_bytes, (4, 3, 2, 1), strict=True)) + result & wrap
         results.append(result + (v >> 3 & 0xFFFF) + signed_bytes[0] & wrap)
@@ -301,8 +301,12 @@ def ieee(values: Sequence[Any]) -> tuple[Array, ...]:
 
 def fast_functions(values: Sequence[Any]) -> tuple[Array, ...]:
     v = values[0].astype(np.float64)
-    size = np.abs(v)
-    return (np.stack([np.sin(v), np.cos(v), np.exp(v), np.log(size + 1.5), 1 / np.sqrt(size + 0.5)], axis=1),)
+    magnitude = np.abs(v)
+    return (
+        np.stack(
+            [np.sin(v), np.cos(v), np.exp(v), np.log(magnitude + 1.5), 1 / np.sqrt(magnitude + 0.5)], axis=1
+        ),
+    )
 
 
 def library_functions(values: Sequence[Any]) -> tuple[Array, ...]:

@@ -143,16 +143,16 @@ def nodes() -> list[Any]:
         }
         for node in record.nodes
     ]
-    raw = []
+    raw_nodes = []
     driver = graphs._import_driver()
     for handle in graphs._read_handles(graph):
         kind = driver.cuGraphNodeGetType(handle)[1].name
         if "MEMCPY" in kind:
-            raw.append(str(driver.cuGraphMemcpyNodeGetParams(handle)[1]))
+            raw_nodes.append(str(driver.cuGraphMemcpyNodeGetParams(handle)[1]))
         elif "MEMSET" in kind:
-            raw.append(str(driver.cuGraphMemsetNodeGetParams(handle)[1]))
+            raw_nodes.append(str(driver.cuGraphMemsetNodeGetParams(handle)[1]))
     addresses = {"x": x.data.ptr, "y": y.data.ptr, "pinned": pinned.ptr}
-    return [node_rows, record.edges, record.note, graph.debug_dot_str(0), raw, addresses]
+    return [node_rows, record.edges, record.note, graph.debug_dot_str(0), raw_nodes, addresses]
 
 
 def updates() -> dict[str, Any]:
@@ -184,14 +184,14 @@ def updates() -> dict[str, Any]:
         "nothing": lambda s: None,
     }
     results: dict[str, Any] = {}
-    for base in ("add", "a memset", "a copy", "two kernels"):
+    for base_name in ("add", "a memset", "a copy", "two kernels"):
         for name, work in works.items():
-            graph, _ = _capture(works[base])
+            graph, _ = _capture(works[base_name])
             changed_graph, _ = _capture(work)
             status, info = driver.cuGraphExecUpdate(
                 driver.CUgraphExec(graph.graphExec), driver.CUgraph(changed_graph.graph)
             )
-            results[f"{base} -> {name}"] = (status.name, str(getattr(info, "result", info)))
+            results[f"{base_name} -> {name}"] = (status.name, str(getattr(info, "result", info)))
     try:
         graphs.check_result((driver.CUresult.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,))
     except Exception as error:

@@ -118,8 +118,8 @@ class Watch:
     def both(self, call: Callable[[], Any], repeats: int = REPEATS) -> dict[str, float]:
         """Return two median times of a call in µs: on the device, and until the call returned."""
         rows = [self.once(call) for _ in range(repeats + 1)][1:]
-        device, host = (round(statistics.median(column), 2) for column in zip(*rows, strict=True))
-        return {"device_us": device, "call_us": host}
+        device_us, host_us = (round(statistics.median(column), 2) for column in zip(*rows, strict=True))
+        return {"device_us": device_us, "call_us": host_us}
 
     def once(self, call: Callable[[], Any]) -> tuple[float, float]:
         self.cp.cuda.Device().synchronize()

@@ -274,8 +274,8 @@ def out_of_memory_at_the_limit(cp: Any) -> Any:
 @case
 def out_of_memory_of_the_device(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
-    first = pool.malloc(3000)
-    return said_by(lambda: pool.malloc(2**43)), figures(pool), first.mem.size
+    first_block = pool.malloc(3000)
+    return said_by(lambda: pool.malloc(2**43)), figures(pool), first_block.mem.size
 
 
 @case
@@ -318,16 +318,16 @@ def double_frees(cp: Any) -> Any:
 def foreign_pointers(cp: Any) -> Any:
     runtime = cp.cuda.runtime
     x = cp.zeros(1000)
-    inside = x.data.ptr + 512
-    host = np.zeros(10).ctypes.data
+    inner_address = x.data.ptr + 512
+    host_address = np.zeros(10).ctypes.data
     address = runtime.malloc(100)
     runtime.free(address)
     return _join_results(
         {
             "freed": lambda: runtime.free(address),
-            "inside": lambda: runtime.free(inside),
-            "odd": lambda: runtime.free(inside + 3),
-            "host": lambda: runtime.free(host),
+            "inside": lambda: runtime.free(inner_address),
+            "odd": lambda: runtime.free(inner_address + 3),
+            "host": lambda: runtime.free(host_address),
             "made up": lambda: runtime.free(0x1234),
             "negative": lambda: runtime.free(-1),
             "null": lambda: runtime.free(0),
@@ -430,12 +430,12 @@ class Watcher:
 def _log_hooks(cp: Any, failing_callback: str, prepare: Callable[[Any], None], by_hand: bool = False) -> Any:
     log: list[str] = []
     watcher = Watcher(cp, "a", failing_callback, log)
-    second = Watcher(cp, "b", "", log)
+    second_watcher = Watcher(cp, "b", "", log)
     pool = cp.cuda.MemoryPool()
     prepare(pool)
     results = ["-", "-"]
     block = None
-    with watcher.hook, second.hook:
+    with watcher.hook, second_watcher.hook:
         try:
             block = pool.malloc(1000)
         except Exception as error:
@@ -502,8 +502,8 @@ def hooks_of_other_allocators(cp: Any) -> Any:
         ):
             malloc(10)
         first_log = list(watcher.log)
-        inner = cp.cuda.MemoryPool()
-        cp.cuda.MemoryPool(inner.malloc).malloc(10)
+        inner_pool = cp.cuda.MemoryPool()
+        cp.cuda.MemoryPool(inner_pool.malloc).malloc(10)
     return first_log, watcher.log
 
 
@@ -803,9 +803,9 @@ def whose_allocator(cp: Any) -> Any:
                 yield name()
                 yield name()
 
-        running = generate()
-        first = next(running), name()
-        running.close()
+        running_generator = generate()
+        first = next(running_generator), name()
+        running_generator.close()
         return first, name()
 
     try:

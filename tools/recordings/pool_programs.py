@@ -109,15 +109,17 @@ class Reference:
 
 def _draw_block_sizes(draw: random.Random) -> list[int]:
     """Return the sizes of a program: from a byte to hundreds of MiB, also 0, and a unit plus or minus one."""
-    edge_sizes = [0, *(UNIT * draw.randint(1, 6) + odd for odd in (-1, 0, 1))]
+    edge_sizes = [0, *(UNIT * draw.randint(1, 6) + odd_bytes for odd_bytes in (-1, 0, 1))]
     scales = {
         "bytes": lambda: draw.randint(1, 8 * UNIT),
         "KiB": lambda: draw.randint(1, 1024) << 10,
         "MiB": lambda: draw.randint(1, 64) * MIB + draw.choice([0, 0, 1, -1, 777]),
         "large": lambda: draw.randint(64, 400) * MIB,
     }
-    kinds = draw.choice([["bytes"], ["KiB"], ["MiB"], ["bytes", "KiB"], ["MiB", "large"], list(scales)])
-    sizes = [scales[draw.choice(kinds)]() for _ in range(draw.randint(5, 9))]
+    chosen_scales = draw.choice(
+        [["bytes"], ["KiB"], ["MiB"], ["bytes", "KiB"], ["MiB", "large"], list(scales)]
+    )
+    sizes = [scales[draw.choice(chosen_scales)]() for _ in range(draw.randint(5, 9))]
     return sizes + draw.sample(edge_sizes, draw.randint(0, 3))
 
 
@@ -283,8 +285,8 @@ def pinned(xp: Any, seed: int, steps: int = 40) -> Rows:
     Rows: free blocks; of a new block the bytes, which of the buffers so far it is, and the buffers so far.
     """
     draw = random.Random(seed)
-    menu = [draw.choice([draw.randint(0, 3 * UNIT), draw.randint(1, 300) << 10]) for _ in range(5)]
-    menu += [UNIT * 2 ** draw.randint(0, 3) + odd for odd in (-1, 0, 1)]
+    buffer_sizes = [draw.choice([draw.randint(0, 3 * UNIT), draw.randint(1, 300) << 10]) for _ in range(5)]
+    buffer_sizes += [UNIT * 2 ** draw.randint(0, 3) + odd for odd in (-1, 0, 1)]
     buffers: list[int] = []
 
     def count(size: int) -> Any:
@@ -299,7 +301,7 @@ def pinned(xp: Any, seed: int, steps: int = 40) -> Rows:
         size = buffer = OTHER
         kind = draw.choices(["malloc", "free", "empty"], [50, 44, 6])[0]
         if kind == "malloc":
-            pointers.append(pool.malloc(draw.choice(menu)))
+            pointers.append(pool.malloc(draw.choice(buffer_sizes)))
             size = pointers[-1].size()
             buffer = len(buffers) - 1 - buffers[::-1].index(pointers[-1].ptr) if size else NOTHING
         elif kind == "free" and pointers:

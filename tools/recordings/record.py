@@ -259,8 +259,8 @@ def _time_workload(w: Workload) -> dict[str, Any]:
 
     elapsed_ns(3)
     single_ns = statistics.median(elapsed_ns(1) for _ in range(REPEATS))
-    in_a_row = statistics.median(elapsed_ns(ROW) for _ in range(REPEATS))
-    return {"name": w.name, "alone_ns": round(single_ns, 1), "in_a_row_ns": round(in_a_row, 1)}
+    in_a_row_ns = statistics.median(elapsed_ns(ROW) for _ in range(REPEATS))
+    return {"name": w.name, "alone_ns": round(single_ns, 1), "in_a_row_ns": round(in_a_row_ns, 1)}
 
 
 def record_traces(launches: list[ShownLaunch], recorder: Recorder) -> None:

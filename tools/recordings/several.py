@@ -83,11 +83,11 @@ def _run_all(folder: Path, limit_s: float, parts: Sequence[str] = PARTS) -> int:
     for gpus in lines_by_gpus:
         for number, part in enumerate(parts):
             part_start_s = time.monotonic()
-            left_s = limit_s - (part_start_s - start_s)
-            if left_s < LEAST_S:
+            remaining_s = limit_s - (part_start_s - start_s)
+            if remaining_s < LEAST_S:
                 log.append(f"{gpus} GPUs: no time left for {', '.join(parts[number:])}")
                 break
-            lines, failure = _run_in_process(part, gpus, min(PART_S, left_s - 5))
+            lines, failure = _run_in_process(part, gpus, min(PART_S, remaining_s - 5))
             lines_by_gpus[gpus] += lines
             log.append(f"{gpus} GPUs, {part}: {time.monotonic() - part_start_s:.1f} s; {failure or 'done'}")
             print(log[-1], flush=True)
@@ -218,8 +218,8 @@ def _shipped(record: dict[str, Any]) -> dict[str, Any]:
     for row in record.get("schedules", ()):
         if "graph_us" not in row:
             continue  # copies that could not be captured
-        sliced = "_sliced" if row["slices"] > 1 else ""
-        name = f"{row['algorithm']}{sliced}"
+        sliced_suffix = "_sliced" if row["slices"] > 1 else ""
+        name = f"{row['algorithm']}{sliced_suffix}"
         rows[row["size_bytes"]] |= {
             f"{name}_us": row["graph_us"],
             f"{name}_python_us": row["host_us"],
@@ -450,9 +450,9 @@ def _torch(gpus: int, write_result: Tell) -> None:
             )
             for rank in range(gpus)
         ]
-        until = time.monotonic() + PART_S - 10
+        deadline_s = time.monotonic() + PART_S - 10
         try:
-            while any(rank.poll() is None for rank in ranks) and time.monotonic() < until:
+            while any(rank.poll() is None for rank in ranks) and time.monotonic() < deadline_s:
                 if any(rank.poll() for rank in ranks):
                     break
                 time.sleep(0.05)

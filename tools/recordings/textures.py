@@ -131,9 +131,9 @@ class TextureCase:
 
 def make_cases() -> Iterator[TextureCase]:
     """Return every case, in a fixed order."""
-    line = (61, 0, 0)
-    picture = (16, 12, 0)
-    solid = (8, 5, 6)
+    line_shape = (61, 0, 0)
+    picture_shape = (16, 12, 0)
+    solid_shape = (8, 5, 6)
     for name, bits, channels, kind in (
         ("float", 32, 1, FLOAT),
         ("float4", 32, 4, FLOAT),
@@ -144,26 +144,30 @@ def make_cases() -> Iterator[TextureCase]:
         ("schar", 8, 1, SIGNED),
         ("ushort", 16, 1, UNSIGNED),
     ):
-        yield TextureCase(f"line_{name}", line, bits, channels, kind, "linear")
-        yield TextureCase(f"two_{name}", picture, bits, channels, kind)
-    yield TextureCase("line_float", line, 16, 1, FLOAT, "linear")
+        yield TextureCase(f"line_{name}", line_shape, bits, channels, kind, "linear")
+        yield TextureCase(f"two_{name}", picture_shape, bits, channels, kind)
+    yield TextureCase("line_float", line_shape, 16, 1, FLOAT, "linear")
     for smooth in (False, True):
         for normal in (False, True):
             for mode in (WRAP, CLAMP, MIRROR, BORDER):
-                common: dict[str, Any] = {"smooth": smooth, "normal": normal, "border": (-3.5, 2.0, 7.0, 1.0)}
-                for kernel, shape in (("one", line), ("two", picture), ("three", solid)):
-                    yield TextureCase(f"{kernel}_float", shape, modes=(mode,) * 3, **common)
-        yield TextureCase("two_float", picture, memory="pitch", smooth=smooth)
-        yield TextureCase("two_float4", picture, channels=4, smooth=smooth)
-        yield TextureCase("layers_float", solid, memory="layers", smooth=smooth)
-        yield TextureCase("one_float", line, bits=16, smooth=smooth)
+                common_fields: dict[str, Any] = {
+                    "smooth": smooth,
+                    "normal": normal,
+                    "border": (-3.5, 2.0, 7.0, 1.0),
+                }
+                for kernel, shape in (("one", line_shape), ("two", picture_shape), ("three", solid_shape)):
+                    yield TextureCase(f"{kernel}_float", shape, modes=(mode,) * 3, **common_fields)
+        yield TextureCase("two_float", picture_shape, memory="pitch", smooth=smooth)
+        yield TextureCase("two_float4", picture_shape, channels=4, smooth=smooth)
+        yield TextureCase("layers_float", solid_shape, memory="layers", smooth=smooth)
+        yield TextureCase("one_float", line_shape, bits=16, smooth=smooth)
         for kind in (SIGNED, UNSIGNED):
             for bits in (8, 16):
-                yield TextureCase("two_float", picture, bits, 1, kind, smooth=smooth, share=True)
+                yield TextureCase("two_float", picture_shape, bits, 1, kind, smooth=smooth, share=True)
     for kind in (SIGNED, UNSIGNED):
         name = "int" if kind == SIGNED else "unsigned"
         border_mode: dict[str, Any] = {"modes": (BORDER,) * 3, "border": (9.0, 1.0, 1.0, 1.0)}
-        yield TextureCase(f"two_{name}", picture, 32, 1, kind, **border_mode)
+        yield TextureCase(f"two_{name}", picture_shape, 32, 1, kind, **border_mode)
     yield TextureCase("surfaces_3d", (8, 5, 6), channels=2, memory="surface")
     yield TextureCase("surfaces_1d", (61, 0, 0), 8, 4, UNSIGNED, memory="surface")
     yield TextureCase("surfaces", (8, 6, 0), memory="surface")
@@ -190,9 +194,14 @@ def make_coordinates(case: TextureCase) -> npt.NDArray[np.float32]:
     for size in (max(n, 1) for n in case.shape):
         random_points = rng.uniform(-0.75 * size, 1.75 * size, POINTS - 96)
         random_points[:2] = 1e9, -1e9
-        edges = rng.integers(-2, size + 2, 48) + rng.choice([0.0, 2.0**-10, -(2.0**-10), 0.5, 1e-6], 48)
-        fractions = rng.integers(0, size, 48) + rng.integers(0, 512, 48) / 512
-        rows.append(np.concatenate([random_points, edges, fractions]) / (size if case.normal else 1))
+        edge_coordinates = rng.integers(-2, size + 2, 48) + rng.choice(
+            [0.0, 2.0**-10, -(2.0**-10), 0.5, 1e-6], 48
+        )
+        fraction_coordinates = rng.integers(0, size, 48) + rng.integers(0, 512, 48) / 512
+        rows.append(
+            np.concatenate([random_points, edge_coordinates, fraction_coordinates])
+            / (size if case.normal else 1)
+        )
     if case.kernel.startswith("line"):
         rows[0] = np.arange(POINTS) - 8.0
     if case.kernel.startswith("layers"):

@@ -120,18 +120,18 @@ def program(seed: int) -> tuple[str, list[Step]]:
     has_uses = rng.random() < (0.8 if is_wide else 0.5)
     alloc_share = 0.5 + 0.25 * rng.random()
     for number in range(14 + int((250 if is_wide else 52) * rng.random())):
-        chance = rng.random()
-        if not live_numbers or chance < alloc_share:
+        random_share = rng.random()
+        if not live_numbers or random_share < alloc_share:
             steps.append(Step("alloc", number, _draw_size(pick(size_kinds), rng), pick(stream_choices)))
             live_numbers.append(number)
-        elif chance < 0.96:
+        elif random_share < 0.96:
             index = len(live_numbers) - 1 if rng.random() < 0.3 else int(rng.random() * len(live_numbers))
             number_freed = live_numbers.pop(index)
             if has_uses and rng.random() < 0.35:
                 for _ in range(1 + int(1.3 * rng.random())):
                     steps.append(Step("use", number_freed, stream=int(rng.random() * STREAMS)))
             steps.append(Step("free", number_freed))
-        elif chance < 0.98:
+        elif random_share < 0.98:
             steps.append(Step("empty"))
         if has_uses and rng.random() < 0.12:
             steps.append(Step(pick(("close", "open")), stream=1 + int(rng.random() * (STREAMS - 1))))
@@ -425,12 +425,12 @@ class Gpu:
 
     def row(self) -> list[int]:
         stats = self.torch._C._cuda_memoryStats(0)
-        pending = sum(1 << stream for stream in self.gates.closed)
+        pending_streams = sum(1 << stream for stream in self.gates.closed)
         return [
             *(stats[name]["all"]["current"] for name in COLUMNS[:6]),
             stats["num_alloc_retries"],
             stats["num_ooms"],
-            pending,
+            pending_streams,
         ]
 
     def statistics(self) -> dict[str, Any]:

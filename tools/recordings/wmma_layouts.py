@@ -169,10 +169,12 @@ def record_layouts(kernel: Any, case: Case) -> Iterator[tuple[str, dict[str, Any
     index = {
         name: np.arange(rows * columns).reshape(rows, columns) for name, (rows, columns) in extents.items()
     }
-    elements = {name: values & 255 for name, values in index.items()}
-    tops = {name: values >> 8 for name, values in index.items()}
-    low, high = (run(kernel, case, values, as_bits=True) for values in (elements, tops))
-    position = {name: low[name] + 256 * high[name] for name in extents}
+    low_bytes = {name: values & 255 for name, values in index.items()}
+    high_bytes = {name: values >> 8 for name, values in index.items()}
+    low_results, high_results = (
+        run(kernel, case, values, as_bits=True) for values in (low_bytes, high_bytes)
+    )
+    position = {name: low_results[name] + 256 * high_results[name] for name in extents}
     rng = np.random.default_rng(0)
     factors = {name: rng.integers(0, 2, extents[name]) for name in "ab"} | {
         "c": rng.integers(0, 4, extents["c"])

@@ -63,11 +63,11 @@ def licence(distribution: metadata.Distribution) -> str:
 
 
 def _make_package(distribution: metadata.Distribution) -> Package:
-    size = 0
+    size_bytes = 0
     for file in distribution.files or []:
         path = distribution.locate_file(file)
-        size += path.stat().st_size if path.is_file() and not str(file).endswith(".pyc") else 0  # type: ignore[attr-defined]
-    return Package(distribution.metadata["Name"], distribution.version, licence(distribution), size)
+        size_bytes += path.stat().st_size if path.is_file() and not str(file).endswith(".pyc") else 0  # type: ignore[attr-defined]
+    return Package(distribution.metadata["Name"], distribution.version, licence(distribution), size_bytes)
 
 
 def _normalise_name(name: str) -> str:

@@ -168,21 +168,21 @@ def compute_ratio(pair: tuple[float, float], smallest_bytes: float) -> float | N
 
 def _score_rows(rows: Sequence[Compared]) -> str:
     score_lines = []
-    errors: tuple[tuple[str, str, Callable[[Compared], float | None]], ...] = (
+    error_columns: tuple[tuple[str, str, Callable[[Compared], float | None]], ...] = (
         ("L1 hit rate", " points", lambda row: subtract_rates(row.l1)),
         ("L2 hit rate", " points", lambda row: subtract_rates(row.l2)),
         ("bytes read from memory", " %", lambda row: compute_ratio(row.read, READ_BYTES)),
         ("bytes written to memory", " %", lambda row: compute_ratio(row.written, WRITTEN_BYTES)),
     )
-    for name, unit, error_of in errors:
-        for title, selected in (("", rows), (", held out", [row for row in rows if row.case.held_out])):
-            sorted_errors = sorted(error for row in selected if (error := error_of(row)) is not None)
-            figures = (
+    for name, unit, error_of in error_columns:
+        for title, selected_rows in (("", rows), (", held out", [row for row in rows if row.case.held_out])):
+            sorted_errors = sorted(error for row in selected_rows if (error := error_of(row)) is not None)
+            error_figures = (
                 sorted_errors[len(sorted_errors) // 2],
                 sorted_errors[math.ceil(0.9 * len(sorted_errors)) - 1],
                 sorted_errors[-1],
             )
-            cells = " | ".join(f"{figure:,.1f}{unit}" for figure in figures)
+            cells = " | ".join(f"{figure:,.1f}{unit}" for figure in error_figures)
             score_lines.append(f"| {name}{title} | {len(sorted_errors)} | {cells} |")
     return "\n".join(score_lines)
 

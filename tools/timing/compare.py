@@ -132,18 +132,22 @@ def compare_kernels(
     launches: Iterable[TimedLaunch] = LAUNCHES,
 ) -> tuple[list[Compared], list[Compared]]:
     """Return launches of a recording, with warm and with cold caches, and their modelled times."""
-    floor = data["launches"]["empty one"]["warm_ns"]  # no node of a graph comes sooner after another
-    empty = data["host"]["launch between events, held"] - floor
+    floor_ns = data["launches"]["empty one"]["warm_ns"]  # no node of a graph comes sooner after another
+    empty_launch_ns = data["host"]["launch between events, held"] - floor_ns
     warm = []
     cold = []
     for timed in launches:
         recorded_launch = data["launches"].get(timed.name)
         if recorded_launch is None or timed.name not in modelled_times:
             continue
-        warm_ns, cold_ns = (max(ns, floor) for ns in modelled_times[timed.name])
+        warm_ns, cold_ns = (max(ns, floor_ns) for ns in modelled_times[timed.name])
         warm.append(Compared(timed.name, recorded_launch["warm_ns"], warm_ns, timed.is_kept))
         if "cold_pair_ns" in recorded_launch:
-            cold.append(Compared(timed.name, recorded_launch["cold_pair_ns"] - empty, cold_ns, timed.is_kept))
+            cold.append(
+                Compared(
+                    timed.name, recorded_launch["cold_pair_ns"] - empty_launch_ns, cold_ns, timed.is_kept
+                )
+            )
     return warm, cold
 
 

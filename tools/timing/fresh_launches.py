@@ -115,10 +115,14 @@ def _make_product(
     out_dtype = dtype if end in ("GELU", "RESIDUAL", "QUANTIZE") else sum_dtype
     extra_shape = {"GELU": (n,), "RESIDUAL": (m, n)}.get(end, (8,))
     count = splits if end == "PARTIAL" else batch
-    leading = () if count == 1 else (count,)
-    in_leading = () if batch == 1 else (batch,)
-    chunk = 16 // size_bytes
-    b_size = 4 * chunk * (block_columns + chunk) if by_rows else 5 * chunk * block_columns
+    leading_shape = () if count == 1 else (count,)
+    in_leading_shape = () if batch == 1 else (batch,)
+    chunk_elements = 16 // size_bytes
+    b_size = (
+        4 * chunk_elements * (block_columns + chunk_elements)
+        if by_rows
+        else 5 * chunk_elements * block_columns
+    )
     return Program(
         title,
         "fresh product",
@@ -127,15 +131,15 @@ def _make_product(
         (-(-n // block_columns), -(-m // block_rows), max(batch, splits)),
         (block_rows // warp_rows * (block_columns // warp_columns) * 32,),
         _make_arguments(
-            _make_random_array(dtype, *in_leading, m, k, seed=1, triangular=end == "TRIANGULAR"),
-            _make_random_array(dtype, *in_leading, *((k, n) if by_rows else (n, k)), seed=2),
-            _make_zeros(out_dtype, *leading, m, n),
+            _make_random_array(dtype, *in_leading_shape, m, k, seed=1, triangular=end == "TRIANGULAR"),
+            _make_random_array(dtype, *in_leading_shape, *((k, n) if by_rows else (n, k)), seed=2),
+            _make_zeros(out_dtype, *leading_shape, m, n),
             _make_random_array(dtype, *extra_shape, seed=3),
             m,
             n,
             k,
         ),
-        stages * (5 * chunk * block_rows + b_size) * size_bytes,
+        stages * (5 * chunk_elements * block_rows + b_size) * size_bytes,
         check=Check(
             2,
             RESULTS.get(end, _multiply_by_rows if by_rows else _multiply_by_columns),
@@ -345,8 +349,8 @@ def _make_attention() -> Iterator[Program]:
 # --- copies and chains ---------------------------------------------------------------------------
 def _compute_heat(plane: Array, *_: Any) -> Array:
     wide = np.pad(plane, 1)
-    sides = wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]
-    result: Array = plane + np.float32(0.2) * (sides - 4 * plane)
+    neighbour_sums = wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]
+    result: Array = plane + np.float32(0.2) * (neighbour_sums - 4 * plane)
     return result
 
 

@@ -225,29 +225,39 @@ def sheet() -> Sheet:
     cp = session.cp()
     device = backend.device_info()
     name = device.name
-    label = device.provenance.label
+    provenance_label = device.provenance.label
     rows = [
-        ("SMs", f"{device.sm_count}", label),
-        ("warps per SM, at most", f"{device.max_warps_per_sm}", label),
-        ("registers per SM", f"{device.registers_per_sm:,}, {size(4 * device.registers_per_sm)}", label),
-        ("shared memory per SM", size(device.shared_per_sm_bytes), label),
-        ("L2", size(device.l2_bytes), label),
+        ("SMs", f"{device.sm_count}", provenance_label),
+        ("warps per SM, at most", f"{device.max_warps_per_sm}", provenance_label),
+        (
+            "registers per SM",
+            f"{device.registers_per_sm:,}, {size(4 * device.registers_per_sm)}",
+            provenance_label,
+        ),
+        ("shared memory per SM", size(device.shared_per_sm_bytes), provenance_label),
+        ("L2", size(device.l2_bytes), provenance_label),
     ]
     if device.memory_bandwidth_gbps:
-        rows.append(("bandwidth", f"{device.memory_bandwidth_gbps:,} GB/s", label))
+        rows.append(("bandwidth", f"{device.memory_bandwidth_gbps:,} GB/s", provenance_label))
         if device.fp32_tflops:
             ridge = device.fp32_tflops * 1000 / device.memory_bandwidth_gbps
-            rows.append(("ridge of the roofline, FP32", f"{number(ridge)} operations per byte", label))
+            rows.append(
+                ("ridge of the roofline, FP32", f"{number(ridge)} operations per byte", provenance_label)
+            )
         if device.fp16_tensor_tflops:
             ridge = device.fp16_tensor_tflops * 1000 / device.memory_bandwidth_gbps
-            rows.append(("ridge, FP16 on tensor cores", f"{number(ridge)} operations per byte", label))
+            rows.append(
+                ("ridge, FP16 on tensor cores", f"{number(ridge)} operations per byte", provenance_label)
+            )
     elements = 1 << 22
     x = cp.zeros(elements, "float32")
     y = cp.empty(elements, "float32")
     scale_kernel = compile_kernel(cp, "scaled")
     trace = launch(scale_kernel, elements // 256, 256, (x, y, np.int32(elements))).trace
-    rate = f"{number(8 * elements / trace.span_ns)} GB/s: {size(8 * elements)} in {duration(trace.span_ns)}"
-    rows.append(("y = 2 * x", rate, trace.provenance.label))
+    kernel_rate_text = (
+        f"{number(8 * elements / trace.span_ns)} GB/s: {size(8 * elements)} in {duration(trace.span_ns)}"
+    )
+    rows.append(("y = 2 * x", kernel_rate_text, trace.provenance.label))
     occupancy = backend.occupancy(compile_kernel(cp, "resident"), 32, 12 << 10)
     rows.append(
         ("blocks of 32 threads and 12 KiB", f"{occupancy.blocks_per_sm} per SM", occupancy.provenance.label)
@@ -261,12 +271,12 @@ def sheet() -> Sheet:
         if activity.copy_kind is not None
     )
     if copy_ns:
-        rate_text = f"{number(4 * elements / copy_ns)} GB/s: {size(4 * elements)} in {duration(copy_ns)}"
-        rows.append(("copy from pageable memory", rate_text, copy_timeline.record.provenance.label))
+        copy_rate_text = f"{number(4 * elements / copy_ns)} GB/s: {size(4 * elements)} in {duration(copy_ns)}"
+        rows.append(("copy from pageable memory", copy_rate_text, copy_timeline.record.provenance.label))
     answer_rows = tuple(
-        (part[0], part[4], part[5], "right" if part[3] else "missed")
+        (answered_part[0], answered_part[4], answered_part[5], "right" if answered_part[3] else "missed")
         for card in again.load_histories().values()
-        for part in (card.last or {}).get("parts", ())
+        for answered_part in (card.last or {}).get("parts", ())
     )
     tables = [Table(f"Numbers of {name}", ("quantity", "value", "origin"), tuple(rows))]
     if answer_rows:

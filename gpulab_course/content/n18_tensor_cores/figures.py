@@ -135,8 +135,8 @@ def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
         draw_text(axes, left_x, -1.5, name, weight="bold")
         draw_text(axes, left_x - 0.2, -0.6, "line", "muted", ha="right", fontsize=8)
         for group in range(groups):
-            text = f"{group * _VECTOR_WORDS}–{group * _VECTOR_WORDS + 3}"
-            draw_text(axes, left_x + group + 0.5, -0.6, text, "muted", ha="center", fontsize=7)
+            bank_range_text = f"{group * _VECTOR_WORDS}–{group * _VECTOR_WORDS + 3}"
+            draw_text(axes, left_x + group + 0.5, -0.6, bank_range_text, "muted", ha="center", fontsize=7)
         read_groups = []
         for row, vector in np.ndindex(8, vector_slots.shape[1]):
             line_number, group = divmod(int(vector_slots[row, vector]), groups)
@@ -152,8 +152,8 @@ def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
                 axes, left_x - 0.2, line_number + 0.5, str(line_number), "muted", ha="right", fontsize=8
             )
         conflict_ways[name] = max(np.bincount(read_groups))
-        note = f"at most {count_of(conflict_ways[name], 'marked vector')} in the same banks"
-        draw_text(axes, left_x, 1.7 + int(vector_slots[:8].max()) // groups, note, fontsize=9)
+        conflict_note = f"at most {count_of(conflict_ways[name], 'marked vector')} in the same banks"
+        draw_text(axes, left_x, 1.7 + int(vector_slots[:8].max()) // groups, conflict_note, fontsize=9)
     ways_text = "; ".join(
         f"{name}: at most {count_of(count, 'marked vector')} in the same banks"
         for name, count in conflict_ways.items()

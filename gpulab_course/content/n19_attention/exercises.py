@@ -140,7 +140,7 @@ _ATTENTION_ROWS = (
 def _draw_attention_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Draw sizes (queries, keys): few and many of both, around a warp and around a power of two."""
     a, b, c, d = (int(n) for n in rng.integers(2, 40, 4))
-    power = 1 << int(rng.integers(5, 8))
+    power_of_two = 1 << int(rng.integers(5, 8))
     return [
         (64, 64),
         (1, 1),
@@ -148,8 +148,8 @@ def _draw_attention_sizes(rng: np.random.Generator, threads_at_once: int) -> lis
         (33, 1),
         (31, 32),
         (a, b),
-        (100 + c, power - 1),
-        (65 + d, power + 1),
+        (100 + c, power_of_two - 1),
+        (65 + d, power_of_two + 1),
         (300 + a, 40 + b),
         (2, int(rng.integers(260, 420))),
         (int(rng.integers(5001, 6000)), 5 + c // 4),
@@ -174,8 +174,8 @@ def draw_masked_case(data: Draw, size: Any, block: Dim3) -> Case:
     tile, longer than a tile, or longer than the sequence.
     """
     n = int(size)
-    windows = (1, int(data.rng.integers(2, 16)), int(data.rng.integers(17, 90)), n + 5)
-    return _make_masked_case(data, n, int(data.rng.choice(windows)), block)
+    window_sizes = (1, int(data.rng.integers(2, 16)), int(data.rng.integers(17, 90)), n + 5)
+    return _make_masked_case(data, n, int(data.rng.choice(window_sizes)), block)
 
 
 def _make_masked_case(
@@ -193,8 +193,8 @@ def _make_masked_case(
 
 def _make_causal_mask(n: int, window: int) -> Any:
     """Return a bool array: whether row i sees key j."""
-    distance = np.arange(n)[:, None] - np.arange(n)
-    return (distance >= 0) & (distance < window)
+    key_distance = np.arange(n)[:, None] - np.arange(n)
+    return (key_distance >= 0) & (key_distance < window)
 
 
 def _make_window_maker(window: int, shift: float | None = None) -> Any:
@@ -296,29 +296,29 @@ def draw_paged_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _make_paged_case(data: Draw, lengths: Any, block: Dim3, shift: float | None = None) -> Case:
     sequences = len(lengths)
-    width = max(1, -(-int(lengths.max()) // _PAGE_TOKENS)) + int(data.rng.integers(0, 3))
+    table_width = max(1, -(-int(lengths.max()) // _PAGE_TOKENS)) + int(data.rng.integers(0, 3))
     page_counts = -(-lengths // _PAGE_TOKENS)
-    pages = int(page_counts.sum()) + 3
-    k, v = _draw_keys(data, pages * _PAGE_TOKENS), _draw_values(data, pages * _PAGE_TOKENS)
+    cache_pages = int(page_counts.sum()) + 3
+    k, v = _draw_keys(data, cache_pages * _PAGE_TOKENS), _draw_values(data, cache_pages * _PAGE_TOKENS)
     q = _draw_queries(data, sequences)
     if shift is not None:
         _shift_scores(q, k, shift)
-    free_pages = list(data.rng.permutation(pages))
-    table = np.full((sequences, width), -1, np.int32)
-    is_used = np.zeros(pages * _PAGE_TOKENS, bool)
+    free_pages = list(data.rng.permutation(cache_pages))
+    table = np.full((sequences, table_width), -1, np.int32)
+    is_row_used = np.zeros(cache_pages * _PAGE_TOKENS, bool)
     expected = np.zeros((sequences, _FEATURES), np.float32)
     scale = np.zeros((sequences, _FEATURES))
     for s, length in enumerate(lengths.tolist()):
-        count = int(page_counts[s])
-        table[s, :count] = [free_pages.pop() for _ in range(count)]
-        cache_rows = (table[s, :count, None] * _PAGE_TOKENS + np.arange(_PAGE_TOKENS)).ravel()[:length]
-        is_used[cache_rows] = True
-        result = _attend(_compute_scores(q[s : s + 1], k[cache_rows]), v[cache_rows])
-        expected[s], scale[s] = result.values[0], np.asarray(result.scale)[0]
-    k[~is_used] = np.nan
-    v[~is_used] = np.nan
+        page_count = int(page_counts[s])
+        table[s, :page_count] = [free_pages.pop() for _ in range(page_count)]
+        cache_rows = (table[s, :page_count, None] * _PAGE_TOKENS + np.arange(_PAGE_TOKENS)).ravel()[:length]
+        is_row_used[cache_rows] = True
+        attention_result = _attend(_compute_scores(q[s : s + 1], k[cache_rows]), v[cache_rows])
+        expected[s], scale[s] = attention_result.values[0], np.asarray(attention_result.scale)[0]
+    k[~is_row_used] = np.nan
+    v[~is_row_used] = np.nan
     inputs = {"q": q, "k": k, "v": v, "table": table, "length": lengths.astype(np.int32)}
-    numbers = {"sequences": sequences, "width": width}
+    numbers = {"sequences": sequences, "width": table_width}
     grid = draw.count_blocks(sequences, block[0] // 32)
     return Case(grid, inputs | numbers, {"out": Near(expected, scale, _TOLERANCE_ULPS)})
 

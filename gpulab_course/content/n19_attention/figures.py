@@ -159,22 +159,31 @@ def running_largest(row: Any) -> Picture:
     row
         The scores of one row of q with all keys.
     """
-    largest = np.maximum.accumulate(row)
-    changes = np.flatnonzero(np.diff(largest, prepend=-np.inf) > 0)
+    running_maxima = np.maximum.accumulate(row)
+    change_positions = np.flatnonzero(np.diff(running_maxima, prepend=-np.inf) > 0)
     figure = Figure(figsize=(7.6, 2.9), dpi=100)
     axes = figure.add_axes((0.1, 0.2, 0.88, 0.72))
     axes.scatter(np.arange(row.size), row, s=8, color=find_hex("other"), label="score")
-    axes.step(np.arange(row.size), largest, where="post", color=find_hex("accent"), label="largest so far")
-    axes.scatter(changes, largest[changes], s=40, color=find_hex("tail"), zorder=3, label="change: rescale")
+    axes.step(
+        np.arange(row.size), running_maxima, where="post", color=find_hex("accent"), label="largest so far"
+    )
+    axes.scatter(
+        change_positions,
+        running_maxima[change_positions],
+        s=40,
+        color=find_hex("tail"),
+        zorder=3,
+        label="change: rescale",
+    )
     axes.set_xlabel("key")
     axes.set_ylabel("score")
     axes.legend(loc="lower right", fontsize=9, ncols=3)
     axes.spines[["top", "right"]].set_visible(False)
-    positions = ", ".join(str(int(change)) for change in changes)
+    positions = ", ".join(str(int(change)) for change in change_positions)
     return Picture.of(
         figure,
         f"The scores of one row with {row.size} keys, and the largest score so far. It changes at the keys "
-        f"{positions}: {len(changes)} times.",
+        f"{positions}: {len(change_positions)} times.",
     )
 
 
@@ -194,21 +203,21 @@ def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Pic
     rows, columns = states.shape
     figure, axes = empty_axes(0.45 * rows + 1.2, (-2.6, columns + 0.1), (-1.1, rows + 1.6))
     draw_text(axes, columns / 2, -0.6, f"tiles of {tile} keys", ha="center")
-    names = {0: "other-pale", 1: "warn", 2: "good"}
+    colours_by_state = {0: "other-pale", 1: "warn", 2: "good"}
     for i in range(rows):
         draw_text(axes, -2.55, i + 0.5, f"block {i}")
         for j in range(columns):
-            draw_box(axes, j, i, 1, 1, names[int(states[i, j])], edge="bg")
+            draw_box(axes, j, i, 1, 1, colours_by_state[int(states[i, j])], edge="bg")
     counts = [int((states == state).sum()) for state in range(3)]
     legend = ((2, "full"), (1, "cut by the mask"), (0, "skipped"))
     for position, (state, text) in enumerate(legend):
         x = position * columns / 3
-        draw_box(axes, x, rows + 0.5, 0.8, 0.8, names[state], edge="bg")
+        draw_box(axes, x, rows + 0.5, 0.8, 0.8, colours_by_state[state], edge="bg")
         draw_text(axes, x + 1.1, rows + 0.9, f"{counts[state]} {text}")
-    limit = "" if window is None else f", and a window of {window} keys"
+    window_text = "" if window is None else f", and a window of {window} keys"
     return Picture.of(
         figure,
-        f"{rows} blocks of {height} rows and {columns} tiles of {tile} keys, with a causal mask{limit}: "
+        f"{rows} blocks of {height} rows and {columns} tiles of {tile} keys, with a causal mask{window_text}: "
         f"{counts[2]} tiles are full, {counts[1]} are cut by the mask, and {counts[0]} are skipped.",
     )
 
@@ -217,8 +226,8 @@ def find_tile_states(n: int, height: int, tile: int, window: int | None = None) 
     """Return for each block and tile whether the mask keeps no score (0), some scores (1) or all scores
     (2).
     """
-    distance = np.arange(n)[:, None] - np.arange(n)
-    is_visible = (distance >= 0) & (distance < (n if window is None else window))
+    key_distance = np.arange(n)[:, None] - np.arange(n)
+    is_visible = (key_distance >= 0) & (key_distance < (n if window is None else window))
     rows, columns = -(-n // height), -(-n // tile)
     states = np.zeros((rows, columns), int)
     for i in range(rows):
@@ -309,16 +318,20 @@ def parts(row: Any, splits: int) -> Picture:
     row_maximum = max(part_maxima)
     row_sum = sum(s * np.exp(m - row_maximum) for m, s in zip(part_maxima, part_sums, strict=True))
     figure, axes = empty_axes(2.6, (-2.6, 12.1), (-0.3, 5.6))
-    width = 12 / splits
+    part_width = 12 / splits
     for y, row_label in ((0.5, "scores"), (2.2, "of each part"), (4.8, "of all")):
         draw_text(axes, -2.55, y, row_label)
     for index, (part_scores, m, s) in enumerate(zip(scores_by_part, part_maxima, part_sums, strict=True)):
-        x = index * width
+        x = index * part_width
         scores_text = "  ".join(f"{score:.0f}" for score in part_scores)
-        draw_box(axes, x + 0.1, 0, width - 0.2, 1, "accent-2", scores_text)
-        draw_box(axes, x + 0.1, 1.6, width - 0.2, 1.2, "warn", f"largest {m:.0f}\nsum {s:.3f}", fontsize=9)
-        draw_text(axes, x + width / 2, 3.3, f"× exp({m:.0f} − {row_maximum:.0f})", ha="center", fontsize=9)
-        draw_arrow(axes, (x + width / 2, 3.6), (6 + 0.6 * (index - (splits - 1) / 2), 4.3), "muted")
+        draw_box(axes, x + 0.1, 0, part_width - 0.2, 1, "accent-2", scores_text)
+        draw_box(
+            axes, x + 0.1, 1.6, part_width - 0.2, 1.2, "warn", f"largest {m:.0f}\nsum {s:.3f}", fontsize=9
+        )
+        draw_text(
+            axes, x + part_width / 2, 3.3, f"× exp({m:.0f} − {row_maximum:.0f})", ha="center", fontsize=9
+        )
+        draw_arrow(axes, (x + part_width / 2, 3.6), (6 + 0.6 * (index - (splits - 1) / 2), 4.3), "muted")
     draw_box(axes, 3.5, 4.3, 5, 1, "good", f"largest {row_maximum:.0f}, sum {row_sum:.3f}")
     parts_text = "; ".join(
         f"largest {m:.0f}, sum {s:.3f}" for m, s in zip(part_maxima, part_sums, strict=True)
@@ -351,7 +364,7 @@ def page_table(lengths: Sequence[int], page: int, seed: int = 2) -> Picture:
     width = max(counts)
     figure, axes = empty_axes(3.4, (-3.2, page_count * 1.3 + 0.2), (-0.9, len(lengths) * 1.1 + 3.4))
     draw_text(axes, 0, -0.5, "page table: one row per sequence")
-    bottom = len(lengths) * 1.1 + 1.5
+    cache_y = len(lengths) * 1.1 + 1.5
     owner_and_tokens: dict[int, tuple[int, int]] = {}
     for s, pages in enumerate(table):
         draw_text(axes, -3.15, 1.1 * s + 0.45, f"{lengths[s]} tokens")
@@ -361,14 +374,14 @@ def page_table(lengths: Sequence[int], page: int, seed: int = 2) -> Picture:
             draw_box(axes, 1.3 * index, 1.1 * s, 1.2, 0.9, name, page_text)
             if index < len(pages):
                 owner_and_tokens[pages[index]] = s, min(page, lengths[s] - index * page)
-    draw_text(axes, -3.15, bottom + 0.5, "cache")
+    draw_text(axes, -3.15, cache_y + 0.5, "cache")
     for number in range(page_count):
         s, tokens = owner_and_tokens.get(number, (0, 0))
         x = 1.3 * number
-        draw_box(axes, x, bottom, 1.2, 1, "panel")
+        draw_box(axes, x, cache_y, 1.2, 1, "panel")
         if tokens:
-            draw_box(axes, x, bottom, 1.2 * tokens / page, 1, names[s % 3])
-        draw_text(axes, x + 0.6, bottom + 1.4, f"{number}", ha="center", fontsize=9)
+            draw_box(axes, x, cache_y, 1.2 * tokens / page, 1, names[s % 3])
+        draw_text(axes, x + 0.6, cache_y + 1.4, f"{number}", ha="center", fontsize=9)
     pages_text = "; ".join(
         f"{length} tokens in pages {row}" for length, row in zip(lengths, table, strict=True)
     )

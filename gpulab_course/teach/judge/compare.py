@@ -47,9 +47,9 @@ def find_wrong_elements(actual: Array, expected: Array | Near) -> Array:
         expected_floats = expected_values.astype(np.float64)
         actual_floats = actual.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        info = np.finfo(actual.dtype if actual.dtype.kind == "f" else expected_values.dtype)
+        float_info = np.finfo(actual.dtype if actual.dtype.kind == "f" else expected_values.dtype)
         tolerance = tolerances.ulps * (
-            float(info.eps) * np.abs(tolerances.scale) + float(info.smallest_subnormal)
+            float(float_info.eps) * np.abs(tolerances.scale) + float(float_info.smallest_subnormal)
         )
         is_close = np.abs(actual_floats - expected_floats) <= tolerance
     # Infinities and NaN have no neighbours: the same, or wrong.

@@ -47,17 +47,17 @@ def _count_launches(trial: Trial) -> Iterator[CountedLaunch]:
     ):
         case = make_labelled_case(exercise, Draw(0), size, block)
         if launch_index == 0:
-            reference = _count_solution_costs(exercise, exercise.reference, size, block, device)
-            naive = (
+            reference_costs = _count_solution_costs(exercise, exercise.reference, size, block, device)
+            naive_costs = (
                 _count_solution_costs(exercise, exercise.naive, size, block, device)
                 if exercise.naive
                 else None
             )
         else:
-            reference = _count_file_costs(trial.bench, exercise, exercise.reference, case)
-            naive = None
-        run = trial.run(case, "budget", counting=counting)
-        yield CountedLaunch(case, budget.Costs(run.counters, stats), reference, naive)
+            reference_costs = _count_file_costs(trial.bench, exercise, exercise.reference, case)
+            naive_costs = None
+        launch_outcome = trial.run(case, "budget", counting=counting)
+        yield CountedLaunch(case, budget.Costs(launch_outcome.counters, stats), reference_costs, naive_costs)
     # With few columns, good and bad solutions leave most lanes idle.
     wide_launches = [
         (case, counters)
@@ -65,8 +65,8 @@ def _count_launches(trial: Trial) -> Iterator[CountedLaunch]:
         if all(np.atleast_1d(case.size)[1:2] >= _MIN_BLOCK_COLUMNS)
     ]
     for case, counters in [] if counting.caches else wide_launches:
-        reference = _count_file_costs(trial.bench, exercise, exercise.reference, case)
-        yield CountedLaunch(case, budget.Costs(counters, stats), reference)
+        reference_costs = _count_file_costs(trial.bench, exercise, exercise.reference, case)
+        yield CountedLaunch(case, budget.Costs(counters, stats), reference_costs)
 
 
 def check_budget(trial: Trial) -> str:

@@ -123,10 +123,10 @@ def check_results(trial: Trial) -> str:
     cases = [*trial.small_cases, *trial.make_data_cases(), *trial.make_table_cases()]
     runs = [trial.run(case, "results", seed) for seed, case in enumerate(cases)]
     trial.hopeless = _find_hopeless_mistake(trial, cases, runs)
-    sizes = len({case.size for case in cases})
-    shapes = len({case.block for case in cases})
-    launches = count(len(cases), "launch", "launches")
-    return f"{launches} with {count(sizes, 'small size')} and {count(shapes, 'block shape')}"
+    size_count = len({case.size for case in cases})
+    shape_count = len({case.block for case in cases})
+    launches_text = count(len(cases), "launch", "launches")
+    return f"{launches_text} with {count(size_count, 'small size')} and {count(shape_count, 'block shape')}"
 
 
 def check_large_results(trial: Trial) -> str:
@@ -246,13 +246,13 @@ def _find_hopeless_mistake(trial: Trial, cases: list[Case], runs: list[LaunchOut
     exercise = trial.exercise
     counters = runs[most_work_index].counters
     source = KernelSource(exercise.kernel, exercise.source(exercise.reference))
-    reference = trial.bench.run(
+    reference_outcome = trial.bench.run(
         exercise, source, cases[most_work_index].shipped or cases[most_work_index]
     ).counters
-    if counters.warp_instructions <= _HOPELESS_FACTOR * reference.warp_instructions:
+    if counters.warp_instructions <= _HOPELESS_FACTOR * reference_outcome.warp_instructions:
         return None
     return Mistake(
         "parallelism",
         cases[most_work_index],
-        make_repeated_work_message(cases[most_work_index], counters, reference),
+        make_repeated_work_message(cases[most_work_index], counters, reference_outcome),
     )

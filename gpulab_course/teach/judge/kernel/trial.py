@@ -110,14 +110,14 @@ class Trial:
         data = Draw(self.seed)
         size, block = min(self.plan, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_ELEMENTS))
         self.exercise.case(data, size, block)
-        kinds = draw.KINDS[1:] if data.special else (draw.DUPLICATES, draw.EXTREME)
+        data_kinds = draw.KINDS[1:] if data.special else (draw.DUPLICATES, draw.EXTREME)
         small_pairs = [
             size_and_block for size_and_block in self.plan if np.prod(size_and_block[0]) <= MAX_SMALL_ELEMENTS
         ]
         largest_block_pair = max(small_pairs, key=lambda pair: (prod(pair[1]), np.prod(pair[0])))
         return [
             self.case(*size_and_block, kind)
-            for kind in kinds
+            for kind in data_kinds
             for size_and_block in dict.fromkeys(((size, block), largest_block_pair))
         ]
 
@@ -246,12 +246,12 @@ def make_labelled_case(
     case = (create or exercise.case)(data, size, block)
     case.block = block
     case.size = size
-    threads = "×".join(str(n) for n in block if n > 1) or "1"
-    shape = f"{count(prod(case.launch_grid), 'block')} of {threads} {noun(prod(block), 'thread')}"
+    threads_text = "×".join(str(n) for n in block if n > 1) or "1"
+    shape_text = f"{count(prod(case.launch_grid), 'block')} of {threads_text} {noun(prod(block), 'thread')}"
     scalar_values = {p.name: case.values.get(p.name) for p in exercise.arguments if not p.pointer}
     integers = [f"{name} = {n:,}" for name, n in scalar_values.items() if isinstance(n, int | np.integer)]
     data_text = f", data with {data.kind}" if data.kind else f", {row_title}" if row_title else ""
-    case.label = f"{', '.join([*integers, shape])}{data_text}"
+    case.label = f"{', '.join([*integers, shape_text])}{data_text}"
     return case
 
 

@@ -82,14 +82,14 @@ def _judge_on_device(
     text_seed = make_answer_seed(answer, answer_bytes)
     try:
         if isinstance(exercise, ProgramExercise):
-            with _open_answer_process(device, exercise.limit_s) as talk:
-                remote_answer = _load_answer(talk, answer_bytes, past.seed(text_seed))
+            with _open_answer_process(device, exercise.limit_s) as answer_process:
+                remote_answer = _load_answer(answer_process, answer_bytes, past.seed(text_seed))
                 open_reference = functools.partial(_open_reference_process, device, exercise.limit_s)
                 return judge_program(exercise, remote_answer, open_reference, past)
         for seed in dict.fromkeys([*([past.again] if past.again is not None else []), past.seed(text_seed)]):
-            with _open_answer_process(device, exercise.limit_s) as talk:
+            with _open_answer_process(device, exercise.limit_s) as answer_process:
                 try:
-                    praise = exercise.judge(_load_answer(talk, answer_bytes, seed))
+                    praise = exercise.judge(_load_answer(answer_process, answer_bytes, seed))
                 except NotYet:
                     past.failed("", seed)
                     raise
@@ -115,9 +115,9 @@ def _open_answer_process(device: str, limit_s: float) -> Iterator[RequestProcess
             _show_printed(talk)
 
 
-def _show_printed(talk: RequestProcess) -> None:
+def _show_printed(answer_process: RequestProcess) -> None:
     """End an answer's process, print the first lines of its output, and the number of omitted lines."""
-    printed_text, line_count = talk.end_and_read_output()
+    printed_text, line_count = answer_process.end_and_read_output()
     lines = printed_text.splitlines()[:SHOWN_LINES]
     for line in lines:
         print(line if len(line) <= _SHOWN_COLUMNS else f"{line[:_SHOWN_COLUMNS]}…")
@@ -132,12 +132,12 @@ def let_cupy_be_found(_: Any) -> None:
         virtualgpu.as_cupy()
 
 
-def _load_answer(talk: RequestProcess, answer_bytes: bytes, seed: int) -> Answer:
+def _load_answer(answer_process: RequestProcess, answer_bytes: bytes, seed: int) -> Answer:
     """Unpickle an answer in its process, and return an `Answer` that calls it."""
 
     def ask(shown: str, function: Callable[..., Any], *arguments: Any, back: Any = None) -> Any:
         try:
-            return talk.ask(shown, function, *arguments, back=back)
+            return answer_process.ask(shown, function, *arguments, back=back)
         except NotYet:
             raise
         except ProcessError as error:

@@ -53,20 +53,20 @@ class Bench:
             return program()
         recorder = self._side.timeline_recorder()
         machine = self._side.machine
-        waits = machine.clock.waits
+        waits_before = machine.clock.waits
         bus_bytes = machine.current_device.memory.bus_bytes
-        memory = MemoryUse()
-        current = self.cp.cuda.get_current_stream().ptr
+        memory_use = MemoryUse()
+        current_stream_ptr = self.cp.cuda.get_current_stream().ptr
         recorder.start()
         self._watching = True
         try:
-            with memory.counting(machine.current_device):
+            with memory_use.counting(machine.current_device):
                 return program()
         finally:
             self._watching = False
             bus_bytes = machine.current_device.memory.bus_bytes - bus_bytes
             self.record = ProgramRecord(
-                recorder.stop(), machine.clock.waits - waits, bus_bytes, memory, current
+                recorder.stop(), machine.clock.waits - waits_before, bus_bytes, memory_use, current_stream_ptr
             )
 
     def pinned(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -78,15 +78,17 @@ class ProgramRecord:
     @property
     def graph_depth(self) -> int:
         """The number of nodes in the longest chain of dependent nodes, over all graph launches."""
-        depth: dict[int, int] = {}
+        depth_by_id: dict[int, int] = {}
         for a in self.activities:
             if a.graph_id:
                 first_id = a.correlation_id - a.graph_node_id  # of this launch
-                depths = (
-                    depth[earlier_id] for earlier_id in a.after if first_id <= earlier_id < a.correlation_id
+                earlier_depths = (
+                    depth_by_id[earlier_id]
+                    for earlier_id in a.after
+                    if first_id <= earlier_id < a.correlation_id
                 )
-                depth[a.correlation_id] = 1 + max(depths, default=0)
-        return max(depth.values(), default=0)
+                depth_by_id[a.correlation_id] = 1 + max(earlier_depths, default=0)
+        return max(depth_by_id.values(), default=0)
 
     @property
     def hidden_percent(self) -> int:

@@ -31,7 +31,7 @@ def find_flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
     """Return the operations on which the final contents of the memory regions `results` depend."""
     regions = list(results)
     work_numbers = set[int]()
-    launches = 0
+    launch_count = 0
     for act in reversed(acts):
         if isinstance(act, Work):
             regions = _find_inputs(act, regions, work_numbers)
@@ -39,8 +39,8 @@ def find_flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
             earlier_count = len(work_numbers)
             for node in reversed(act.nodes):
                 regions = _find_inputs(node, regions, work_numbers)
-            launches += len(work_numbers) > earlier_count
-    return Flow(frozenset(work_numbers), launches)
+            launch_count += len(work_numbers) > earlier_count
+    return Flow(frozenset(work_numbers), launch_count)
 
 
 def _find_inputs(work: Work, regions: list[Region], work_numbers: set[int]) -> list[Region]:

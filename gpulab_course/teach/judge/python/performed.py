@@ -70,7 +70,7 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
         source_arrays = [
             None if a is None or not task.on_device else cp.asarray(a) for a in original_arguments
         ]
-        with cp.cuda.Stream(non_blocking=True) as current:
+        with cp.cuda.Stream(non_blocking=True) as current_stream:
             inputs = [
                 argument if source_array is None else _make_garbage_like(cp, source_array)
                 for argument, source_array in zip(task.arguments, source_arrays, strict=True)
@@ -78,7 +78,7 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
             cp.cuda.Device().synchronize()
             order_context: Any = nullcontext([])
             if task.how == "checked":
-                order_context = bench.checking(current)
+                order_context = bench.checking(current_stream)
             elif backend is not None and task.how != "as given":
                 order_context = backend.machine.stream_order(*task.how)
             with order_context as hazards:

@@ -190,14 +190,16 @@ class _Trial:
         self, load_reference: Callable[[Any], Answer], program: Any
     ) -> Callable[[int, bool], Counts]:
         """Return a function that runs a program of the course at a size and caches its counts."""
-        cache: dict[tuple[int, bool], Counts] = {}
+        counts_cache: dict[tuple[int, bool], Counts] = {}
 
         def count_costs(size_index: int, is_checked: bool) -> Counts:
-            if (size_index, is_checked) not in cache:
+            if (size_index, is_checked) not in counts_cache:
                 mode: RunMode = "checked" if is_checked else "as given"
                 case = self._make_case(size_index, mode)
-                cache[size_index, is_checked] = run(self.exercise, load_reference(program), case, mode) or {}
-            return cache[size_index, is_checked]
+                counts_cache[size_index, is_checked] = (
+                    run(self.exercise, load_reference(program), case, mode) or {}
+                )
+            return counts_cache[size_index, is_checked]
 
         return count_costs
 

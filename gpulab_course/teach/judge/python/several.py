@@ -65,25 +65,25 @@ class GpuMachine:
         clock = self.side.machine.clock
         ports.start()
         recorder.start()
-        waits = clock.waits
+        waits_before = clock.waits
         try:
             result = program()
         finally:
-            waits = clock.waits - waits
+            waits_before = clock.waits - waits_before
             timeline = recorder.stop()
-            traffic = ports.stop()
-        gpus = range(self.count)
+            port_traffic = ports.stop()
+        gpu_indices = range(self.count)
         host_bytes = sum(a.size_bytes for a in timeline.activities if a.copy_kind in ("HtoD", "DtoH"))
         facts = {
-            "waits": waits + sum(call.name in QUERIES for call in timeline.calls),
+            "waits": waits_before + sum(call.name in QUERIES for call in timeline.calls),
             "host_bytes": host_bytes,
-            "out": [traffic.out_bytes(gpu) for gpu in gpus],
-            "in": [traffic.in_bytes(gpu) for gpu in gpus],
-            "pcie": sum(c.size_bytes for c in traffic.crossings if c.over == "PCIe"),
-            "messages": [sum(c.target == gpu for c in traffic.crossings) for gpu in gpus],
+            "out": [port_traffic.out_bytes(gpu) for gpu in gpu_indices],
+            "in": [port_traffic.in_bytes(gpu) for gpu in gpu_indices],
+            "pcie": sum(c.size_bytes for c in port_traffic.crossings if c.over == "PCIe"),
+            "messages": [sum(c.target == gpu for c in port_traffic.crossings) for gpu in gpu_indices],
         }
         self.after = {a.correlation_id: a.after for a in timeline.activities}
-        self.crossings = traffic.crossings
+        self.crossings = port_traffic.crossings
         return result, facts
 
     def follows(self, later_id: int, earlier_id: int) -> bool:
