@@ -22,7 +22,7 @@ def is_on() -> bool:
     return bool(os.environ.get(VARIABLE))
 
 
-def part(
+def draw_sample(
     items: Iterable[T],
     one_in: int,
     name: Callable[[T], str] = str,
@@ -43,7 +43,7 @@ def part(
 
     Examples
     --------
-    >>> part(range(100), 10)  # doctest: +SKIP
+    >>> draw_sample(range(100), 10)  # doctest: +SKIP
     [7, 16, 30, 41, 59, 64, 78, 92]
     """
     items = list(items)

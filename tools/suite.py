@@ -216,7 +216,7 @@ def make_processor_commands() -> list[list[str]]:
 
     commands = []
     levels = processor.feature_levels()
-    for level in sample.part(levels[:2], 2):
+    for level in sample.draw_sample(levels[:2], 2):
         if missing_features := processor.find_missing_features(level):
             print(f"skipped {level}: this processor lacks {', '.join(missing_features)}", flush=True)
             continue
@@ -239,7 +239,7 @@ def make_processor_commands() -> list[list[str]]:
 def make_oldest_commands() -> list[list[str]]:
     """Return commands that test the wheels with the oldest allowed packages."""
     test_groups = (("session", "teach/test_store.py"), ("views", "ptx", "teach/test_widgets.py"))
-    test_paths = [f"tests/{name}" for group in sample.part(test_groups, 2) for name in group]
+    test_paths = [f"tests/{name}" for group in sample.draw_sample(test_groups, 2) for name in group]
     pytest_options = ("-m", "not browser and not slow", "--without-gpu", *test_paths)
     # Older packages may be slower; the order of streams leans on none of them.
     pytest_options = (

@@ -187,7 +187,7 @@ class Progress(Savable):
             for exercise in notebook.exercises
             if exercise.best
         ]
-        card = render_page(
+        interview_sentence = render_page(
             tuple(map(_make_notebook_tile, self.notebooks)),
             {"sure": self.calibration(True), "guess": self.calibration(False)},
             (exercise.name, _find_notebook_file(exercise.name)) if exercise else ("", ""),
@@ -197,7 +197,7 @@ class Progress(Savable):
             scores,
         )
         story = self._make_story_table()
-        return f"{card}{story._repr_html_()}" if story else card
+        return f"{interview_sentence}{story._repr_html_()}" if story else interview_sentence
 
     def _make_rows(self) -> Iterable[tuple[str, ...]]:
         for notebook in self.notebooks:

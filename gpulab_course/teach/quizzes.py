@@ -137,8 +137,8 @@ class Quiz:
         own_words = [question for question in self.questions if isinstance(question, WhyQuestion)]
         answered_count = self.answered + sum(self.words(question) is not None for question in own_words)
         if not answered_count:
-            kinds = f", {len(own_words)} of them in your own words" if own_words else ""
-            return f"{count(question_count, 'question')}{kinds}, none answered yet."
+            own_words_text = f", {len(own_words)} of them in your own words" if own_words else ""
+            return f"{count(question_count, 'question')}{own_words_text}, none answered yet."
         scores = [f"{self.score} of {self.answered} right first time"] if self.answered else []
         ticked_count, point_count = self.points
         if ticked_count:

@@ -55,7 +55,7 @@ def packs() -> list[int]:
     levels = processor.feature_levels()
     if sample.is_on():
         one_in = ONE_IN if chosen == "native" else 2 * ONE_IN
-        return sample.part(all_packs, one_in, lambda first: f"{chosen} {first}")
+        return sample.draw_sample(all_packs, one_in, lambda first: f"{chosen} {first}")
     native_packs = [*all_packs[:QUICK_PACKS], *all_packs[QUICK_PACKS::SAMPLE]]
     if chosen == "native":
         return native_packs

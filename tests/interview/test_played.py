@@ -291,7 +291,7 @@ def in_another_style(value: float, unit: str) -> str:
 
 @pytest.mark.parametrize(
     ("key", "device"),
-    sample.part(
+    sample.draw_sample(
         [
             (key, name)
             for key, card in CARDS.items()
@@ -390,7 +390,7 @@ def test_a_hidden_kernels_own_flaw_is_the_right_answer(index: int, monkeypatch: 
 
 @pytest.mark.parametrize(
     ("card", "device"),
-    sample.part(
+    sample.draw_sample(
         [(card, name) for card in ladders.CARDS for name in SHEETS],
         4,
         lambda pair: f"{pair[0].key}-{pair[1]}",
@@ -442,7 +442,7 @@ WHITEBOARDS = [card for card in CARDS.values() if card.kind == "whiteboard"]
 
 def sampled(cards: Sequence[Card]) -> list[Any]:
     """The positions of the cards that this run plays."""
-    return sample.part(
+    return sample.draw_sample(
         [pytest.param(n, id=card.key) for n, card in enumerate(cards)], 2, lambda case: case.id
     )
 

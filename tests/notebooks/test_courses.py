@@ -51,7 +51,7 @@ def test_the_pages_are_current() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "number"), sample.part(NOTEBOOKS, 50, str, lambda case: case[0] == "two-hours")
+    ("name", "number"), sample.draw_sample(NOTEBOOKS, 50, str, lambda case: case[0] == "two-hours")
 )
 def test_a_notebook_of_a_course_runs_alone(name: str, number: str, tmp_path: Path) -> None:
     path = tmp_path / "course.ipynb"

@@ -23,7 +23,7 @@ CELL_TIMEOUT_S = 240
 # GPULAB_ELSEWHERE names one. The sample has a notebook or two on each device.
 NAMED = os.environ.get("GPULAB_ELSEWHERE")
 DEVICES = (NAMED,) if NAMED else ("T4", "RTX 4090", "H100")
-CASES = sample.part(
+CASES = sample.draw_sample(
     [
         pytest.param(path, device, id=f"{path.stem}-{device}")
         for path in copies.find_originals().values()

@@ -40,7 +40,7 @@ def run(notebook: Any, folder: Path) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "device"),
-    sample.part(
+    sample.draw_sample(
         [
             pytest.param(path, device, id=shipped_ptx.make_title(path.stem, device))
             for path in NOTEBOOKS

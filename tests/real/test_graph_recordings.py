@@ -25,12 +25,12 @@ def cupy() -> Any:
 
 
 def test_updates(cupy: Any) -> None:
-    outcomes = {name: outcome[0] for name, outcome in graphs.updates().items() if name != "words"}
+    outcomes = {name: outcome[0] for name, outcome in graphs.record_updates().items() if name != "words"}
     assert outcomes == RECORDED["updates"]
 
 
 def test_memory_nodes(cupy: Any) -> None:
-    outcomes = graphs.memory()
+    outcomes = graphs.record_memory()
     for name, recorded in RECORDED["memory"].items():
         launches = [outcomes[name][f"launch {turn}"].partition(". ")[0][:WORDS] for turn in range(3)]
         assert launches == [recorded[f"launch {turn}"][:WORDS] for turn in range(3)], name
@@ -42,7 +42,7 @@ def test_memory_nodes(cupy: Any) -> None:
 
 
 def test_refusals(cupy: Any) -> None:
-    messages = graphs.refusals()
+    messages = graphs.record_refusals()
     for name, recorded in RECORDED["refusals"].items():
         words, _, end = recorded.partition(" | ")
         message, _, my_end = messages[name].partition(" | ")

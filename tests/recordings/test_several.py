@@ -12,7 +12,7 @@ from tools.recordings import captured, several
 def test_schedules_are_timed_in_every_way_and_their_sums_are_right() -> None:
     rows: list[Any] = []
     with session.use_bench_device(session.find_table_info("H200"), 3) as side:
-        captured.schedules(side.cp, 3, lambda _, row: rows.append(row), sizes=(4096,))
+        captured.time_schedules(side.cp, 3, lambda _, row: rows.append(row), sizes=(4096,))
     assert [row["algorithm"] for row in rows] == list(ALGORITHMS)
     for row in rows:
         assert row["right"] is True
@@ -20,7 +20,7 @@ def test_schedules_are_timed_in_every_way_and_their_sums_are_right() -> None:
 
 
 def test_building_blocks_wait_for_earlier_ones_where_declared() -> None:
-    for name, count, _, pieces in captured.programs(3):
+    for name, count, _, pieces in captured.list_building_blocks(3):
         assert all(before < number for number, piece in enumerate(pieces) for before in piece[6])
         if name == "copies in turns":
             assert [piece[6] for piece in pieces] == [(), *((number,) for number in range(count - 1))]
@@ -50,7 +50,7 @@ def test_shipped_rows_are_merged_by_size_and_name_what_was_off() -> None:
         "nccl": [{"size_bytes": 4096, "in_a_row_us": 6.0, "captured_us": 4.0}],
         "blocks": [{"what": "adds", "many": 2, "size_bytes": 4096, "graph_us": 1.0}],
     }
-    shipped = several.shipped([{"records": [first]}, {"records": [second]}])[2]
+    shipped = several.make_shipped_records([{"records": [first]}, {"records": [second]}])[2]
     assert shipped["what"] == "2 of one host; driver 1, CuPy 14.2.0, NCCL 2.28.9; NVLink SHARP (NVLS) off"
     (merged,) = shipped["all_reduce"]
     ways = (("us", 3.0), ("python_us", 9.0), ("issue_us", 8.0), ("steps_us", 10.0))

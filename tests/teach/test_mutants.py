@@ -56,7 +56,7 @@ def sampled(name: str) -> tuple[list[Wrong], list[Right]]:
     def label(answer: Wrong | Right) -> str:
         return f"{name}: {answer.what}"
 
-    return sample.part(wrong, ONE_IN, label), sample.part(right, ONE_IN, label)
+    return sample.draw_sample(wrong, ONE_IN, label), sample.draw_sample(right, ONE_IN, label)
 
 
 @pytest.mark.parametrize("name", sorted(DECLARED))
@@ -102,7 +102,7 @@ ASKED = sorted(
 )
 
 
-@pytest.mark.parametrize("name", sample.part(ASKED, 6))
+@pytest.mark.parametrize("name", sample.draw_sample(ASKED, 6))
 def test_unexpected_results_are_not_a_fault_of_the_check(name: str) -> None:
     several = np.array([1, 2])
     for returned in (several, (several, several), {"A": several}):
@@ -116,7 +116,7 @@ KERNELS = sorted(
 )
 
 
-@pytest.mark.parametrize("name", sample.part(KERNELS, 6))
+@pytest.mark.parametrize("name", sample.draw_sample(KERNELS, 6))
 def test_the_reference_passes_and_the_naive_version_exceeds_its_budget(name: str) -> None:
     exercise = folders.list_exercises()[name]
     assert isinstance(exercise, KernelExercise)

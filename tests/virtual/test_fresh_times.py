@@ -24,7 +24,9 @@ MEDIAN = 0.14
 NINTH_DECILE = 0.36
 WORST = 2.1  # a product split over k that uses atomic operations; the second largest error is 1.42
 RANKED = 0.94
-TRIED = sample.part(make_fresh_programs(), 6, lambda program: program.name, lambda program: program.family)
+TRIED = sample.draw_sample(
+    make_fresh_programs(), 6, lambda program: program.name, lambda program: program.family
+)
 
 
 def card_rows() -> list[Compared]:

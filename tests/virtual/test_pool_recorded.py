@@ -154,7 +154,7 @@ def parts(told: str) -> dict[str, str]:
 def test_unusual_calls_have_the_recorded_results(name: str) -> None:
     result, expected = (
         {key: OURS.sub("", HERE.sub("", CLASS.sub("", part))) for key, part in parts(text).items()}
-        for text in (pool_cases.told(cp, name), RECORDED["cases"][name])
+        for text in (pool_cases.run_case(cp, name), RECORDED["cases"][name])
     )
     different = DIFFERENT.get(name, {})
     assert set(different) <= set(expected)

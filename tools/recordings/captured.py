@@ -55,7 +55,7 @@ extern "C" __global__ void take_in(int4* mine, const int4* come, long long count
 Tell = Callable[[str, Any], None]
 
 
-class Ways:
+class LaunchTimers:
     """Timers of multi-GPU work that is launched by the host, behind a gate, or as a CUDA graph."""
 
     def __init__(self, cp: Any, gpus: int) -> None:
@@ -184,11 +184,11 @@ class Ways:
         return {name: round(value, 2) for name, value in zip(names, medians, strict=True)}
 
 
-def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> None:
+def time_schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> None:
     """Time every schedule of an all-reduce in three ways, and check the sums that a graph computes."""
     from gpulab.lab.links.schedules import ALGORITHMS, find_bounds, make_schedule
 
-    timers = Ways(cp, gpus)
+    timers = LaunchTimers(cp, gpus)
     for size in sizes:
         for algorithm in ALGORITHMS:
             _, steps = make_schedule("all-reduce", algorithm, gpus)
@@ -220,7 +220,7 @@ def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> N
             cp.get_default_memory_pool().free_all_blocks()
 
 
-def _is_right(run: ScheduleRun, steps: Any, slices: int, timers: Ways) -> bool | None:
+def _is_right(run: ScheduleRun, steps: Any, slices: int, timers: LaunchTimers) -> bool | None:
     """Return whether one launch of the graph leaves the sums on all GPUs; None if there is no graph."""
     if "graph" in timers.failed:
         return None
@@ -246,7 +246,7 @@ def _time_steps(run: ScheduleRun, steps: Any, slices: int) -> float:
 Piece = tuple[str, int, int, int, int, int, tuple[int, ...]]
 
 
-class Blocks:
+class GpuBuffers:
     """Buffers and streams on every GPU for building blocks of schedules, such as copies and kernels."""
 
     def __init__(self, cp: Any, gpus: int, max_bytes: int, buffers: int) -> None:
@@ -303,7 +303,7 @@ class Blocks:
             self._tick((1,), (1,), (own_array.data.ptr,))
 
 
-def programs(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
+def list_building_blocks(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
     """Return the building blocks to time: name, number of repetitions, bytes, and the pieces of work."""
     result: list[tuple[str, int, int, list[Piece]]] = []
 
@@ -383,13 +383,13 @@ def programs(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
     return result
 
 
-def blocks(cp: Any, gpus: int, tell: Tell, limit_s: float = 40.0) -> None:
+def time_building_blocks(cp: Any, gpus: int, tell: Tell, limit_s: float = 40.0) -> None:
     """Time the building blocks of schedules, launched by the host, behind a gate, and as a CUDA graph."""
-    timers = Ways(cp, gpus)
+    timers = LaunchTimers(cp, gpus)
     start_s = time.monotonic()
-    small_buffers = Blocks(cp, gpus, 16 * MIB, 7)
-    large_buffers = Blocks(cp, gpus, SIZES[-1], 1)
-    for name, count, size, pieces in programs(gpus):
+    small_buffers = GpuBuffers(cp, gpus, 16 * MIB, 7)
+    large_buffers = GpuBuffers(cp, gpus, SIZES[-1], 1)
+    for name, count, size, pieces in list_building_blocks(gpus):
         if time.monotonic() - start_s > limit_s:
             print(f"no time left for {name} {count} {size}")
             continue
@@ -397,13 +397,13 @@ def blocks(cp: Any, gpus: int, tell: Tell, limit_s: float = 40.0) -> None:
         gpu_lanes = list(dict.fromkeys(piece[1:3] for piece in pieces))
         streams = [(gpu, buffers.lanes[gpu, lane]) for gpu, lane in gpu_lanes]
 
-        def issue(buffers: Blocks = buffers, pieces: list[Piece] = pieces) -> None:
+        def issue(buffers: GpuBuffers = buffers, pieces: list[Piece] = pieces) -> None:
             buffers.issue(pieces)
 
         tell("blocks", {"what": name, "many": count, "size_bytes": size, **timers.times(streams, issue)})
 
 
-def nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:
+def run_nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:
     """Time one rank's all-reduces of each size: one call, twenty in a row, and twenty captured in a graph.
 
     It sends the id to the other end of `link` if it is rank 0, receives it, and sends a row per size.
@@ -423,11 +423,11 @@ def nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:
         def call(x: Any = x) -> None:
             comm.allReduce(x.data.ptr, x.data.ptr, x.size, nccl.NCCL_INT32, nccl.NCCL_SUM, stream.ptr)
 
-        def twenty(call: Callable[[], None] = call) -> None:
+        def call_twenty_times(call: Callable[[], None] = call) -> None:
             for _ in range(20):
                 call()
 
-        def timed(work: Callable[[], None], calls: int, call: Callable[[], None] = call) -> float:
+        def time_calls(work: Callable[[], None], calls: int, call: Callable[[], None] = call) -> float:
             times_us = []
             for _ in range(7):
                 call()  # behind it all ranks are there
@@ -443,22 +443,22 @@ def nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:
         call()
         stream.synchronize()
         is_right = bool((x == gpus * (gpus + 1) // 2).all())
-        single_us = timed(call, 1)
-        in_a_row_us = timed(twenty, 20)
+        single_us = time_calls(call, 1)
+        in_a_row_us = time_calls(call_twenty_times, 20)
         captured_us = 0.0
         try:
             stream.begin_capture()
             try:
-                twenty()
+                call_twenty_times()
             finally:
                 graph = stream.end_capture()
-            captured_us = timed(partial(graph.launch, stream), 20)
+            captured_us = time_calls(partial(graph.launch, stream), 20)
         except Exception as error:
             print(f"NCCL cannot be captured: {error!r}")
         link.send((size, is_right, single_us, in_a_row_us, captured_us))
 
 
-def nccl_calls(gpus: int, tell: Tell, sizes: Sequence[int] = SIZES, limit_s: float = 45.0) -> None:
+def time_nccl_calls(gpus: int, tell: Tell, sizes: Sequence[int] = SIZES, limit_s: float = 45.0) -> None:
     """Time NCCL's all-reduce with a process for each GPU; each time is that of the slowest rank."""
     context = multiprocessing.get_context("spawn")
     deadline_s = time.monotonic() + limit_s
@@ -467,21 +467,21 @@ def nccl_calls(gpus: int, tell: Tell, sizes: Sequence[int] = SIZES, limit_s: flo
     for rank in range(gpus):
         own_end, other_end = context.Pipe()
         links.append(own_end)
-        ranks.append(context.Process(target=nccl_rank, args=(other_end, rank, gpus, sizes), daemon=True))
+        ranks.append(context.Process(target=run_nccl_rank, args=(other_end, rank, gpus, sizes), daemon=True))
         ranks[-1].start()
         other_end.close()
 
-    def received(link: Any) -> Any:
+    def receive(link: Any) -> Any:
         if not link.poll(max(0.0, deadline_s - time.monotonic())):
             raise TimeoutError(f"a rank of NCCL is not done after {limit_s:.0f} s")
         return link.recv()
 
     try:
-        key = received(links[0])
+        key = receive(links[0])
         for link in links:
             link.send(key)
         for _ in sizes:
-            rows = [received(link) for link in links]
+            rows = [receive(link) for link in links]
             single_us, in_a_row_us, captured_us = (
                 max(values) for values in list(zip(*rows, strict=True))[2:]
             )

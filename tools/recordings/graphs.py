@@ -78,7 +78,7 @@ def _capture(work: Callable[[Any], object]) -> tuple[Any, Any]:
     return graph, stream
 
 
-def machine() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     """Return the versions of the driver and the packages."""
     from importlib import metadata
 
@@ -96,7 +96,7 @@ def machine() -> dict[str, Any]:
     return {"gpu": properties["name"].decode(), "driver": driver, "runtime": runtime, **versions}
 
 
-def nodes() -> list[Any]:
+def record_nodes() -> list[Any]:
     """Record a forked capture as `gpulab.real.graphs` reads it, and CUDA's own drawing of it."""
     from gpulab.real import graphs
     from virtualgpu.records import Provenance
@@ -155,7 +155,7 @@ def nodes() -> list[Any]:
     return [node_rows, record.edges, record.note, graph.debug_dot_str(0), raw_nodes, addresses]
 
 
-def updates() -> dict[str, Any]:
+def record_updates() -> dict[str, Any]:
     """Record the changes that an executable graph accepts, and CUDA's messages for the others."""
     from gpulab.real import graphs
 
@@ -199,14 +199,14 @@ def updates() -> dict[str, Any]:
     return results
 
 
-def _host_ns(run: Callable[[], object], repeats: int) -> float:
+def _measure_host_ns(run: Callable[[], object], repeats: int) -> float:
     start_ns = time.perf_counter_ns()
     for _ in range(repeats):
         run()
     return (time.perf_counter_ns() - start_ns) / repeats
 
 
-def costs() -> dict[int, Any]:
+def time_costs() -> dict[int, Any]:
     """Time launches with and without a graph, and the creation and upload of graphs, by number of nodes."""
     cp = _import_cupy()
     add = _load_kernel("add")
@@ -228,7 +228,7 @@ def costs() -> dict[int, Any]:
             begin_event = cp.cuda.Event()
             end_event = cp.cuda.Event()
             begin_event.record()
-            row["eager_host"] = _host_ns(partial(work, stream), repeats)
+            row["eager_host"] = _measure_host_ns(partial(work, stream), repeats)
             end_event.record()
             end_event.synchronize()
             row["eager_device"] = cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6 / repeats
@@ -241,16 +241,16 @@ def costs() -> dict[int, Any]:
                 graph = stream.end_capture()
                 row["end_capture_host"] = time.perf_counter_ns() - start_ns
                 if is_uploaded:
-                    row["upload_host"] = _host_ns(partial(graph.upload, stream), 1)
+                    row["upload_host"] = _measure_host_ns(partial(graph.upload, stream), 1)
                     stream.synchronize()
-                row[f"first_launch_host_{'uploaded' if is_uploaded else 'not_uploaded'}"] = _host_ns(
+                row[f"first_launch_host_{'uploaded' if is_uploaded else 'not_uploaded'}"] = _measure_host_ns(
                     graph.launch, 1
                 )
                 stream.synchronize()
-                row.setdefault("second_launch_host", _host_ns(graph.launch, 1))
+                row.setdefault("second_launch_host", _measure_host_ns(graph.launch, 1))
                 stream.synchronize()
             begin_event.record()
-            row["launch_host"] = _host_ns(graph.launch, repeats)
+            row["launch_host"] = _measure_host_ns(graph.launch, repeats)
             end_event.record()
             end_event.synchronize()
             row["launch_device"] = cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6 / repeats
@@ -266,7 +266,7 @@ def costs() -> dict[int, Any]:
     return rows_by_count
 
 
-def memory() -> dict[str, Any]:
+def record_memory() -> dict[str, Any]:
     """Record stream-ordered allocations within a capture: their nodes, and the memory after launches."""
     from gpulab.real import graphs
 
@@ -321,7 +321,7 @@ def memory() -> dict[str, Any]:
     return results
 
 
-def refusals() -> dict[str, str]:
+def record_refusals() -> dict[str, str]:
     """Record further calls that a capture refuses, and whether the graph is then invalid."""
     cp = _import_cupy()
     runtime = _import_cupy().cuda.runtime
@@ -381,7 +381,7 @@ def refusals() -> dict[str, str]:
     return results
 
 
-def gpulabs() -> dict[str, Any]:
+def record_gpulab() -> dict[str, Any]:
     """Record `gl.graph` as a learner uses it."""
     import gpulab as gl
 
@@ -415,7 +415,7 @@ def gpulabs() -> dict[str, Any]:
     return results
 
 
-def conditional() -> dict[str, Any]:
+def record_conditional() -> dict[str, Any]:
     """Record whether cuda.core builds graphs with conditional nodes, and the names of its functions."""
     import cuda.core as core
 
@@ -430,14 +430,14 @@ def conditional() -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[], Any]] = {
-    "machine": machine,
-    "gpulabs": gpulabs,
-    "nodes": nodes,
-    "updates": updates,
-    "memory": memory,
-    "refusals": refusals,
-    "costs": costs,
-    "conditional": conditional,
+    "machine": describe_machine,
+    "gpulabs": record_gpulab,
+    "nodes": record_nodes,
+    "updates": record_updates,
+    "memory": record_memory,
+    "refusals": record_refusals,
+    "costs": time_costs,
+    "conditional": record_conditional,
 }
 
 if __name__ == "__main__":

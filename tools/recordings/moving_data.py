@@ -102,7 +102,7 @@ def _import_cupy() -> Any:
     return cupy
 
 
-def _median_us(run: Callable[[], float], repeats: int = REPEATS) -> float:
+def _measure_median_us(run: Callable[[], float], repeats: int = REPEATS) -> float:
     run()
     return round(statistics.median(run() for _ in range(repeats)), 2)
 
@@ -134,7 +134,7 @@ class Watch:
         return self.cp.cuda.get_elapsed_time(begin_event, end_event) * 1e3, call_s * 1e6
 
 
-def about() -> dict[str, Any]:
+def describe_device() -> dict[str, Any]:
     """Return the device's name and the attributes of its memory."""
     cp = _import_cupy()
     runtime = cp.cuda.runtime
@@ -152,11 +152,11 @@ def about() -> dict[str, Any]:
         "host": platform.machine(),
         "cpus": os.cpu_count(),
         "attributes": {name: attributes.get(name) for name in names.split()},
-        "pcie": _pcie_link(),
+        "pcie": _read_pcie_link(),
     }
 
 
-def _pcie_link() -> Any:
+def _read_pcie_link() -> Any:
     try:
         import pynvml
 
@@ -171,7 +171,7 @@ def _pcie_link() -> Any:
         return f"not available: {error}"
 
 
-def rates() -> dict[str, Any]:
+def time_rates() -> dict[str, Any]:
     """Time copies by kind and size, in microseconds: on the device, and until the call returned."""
     cp = _import_cupy()
     import cupyx
@@ -196,7 +196,7 @@ def rates() -> dict[str, Any]:
     return results
 
 
-def arrays() -> dict[str, Any]:
+def time_arrays() -> dict[str, Any]:
     """Time copies of CuPy's arrays, of 64 MiB unless the name gives another size."""
     cp = _import_cupy()
     import cupyx
@@ -228,7 +228,7 @@ def arrays() -> dict[str, Any]:
         "float(x[0])": lambda: float(x[0]),
     }
     results: dict[str, Any] = {name: watch.both(call) for name, call in calls.items()}
-    results["set in the null stream"] = _null_set(cp, x, pinned)
+    results["set in the null stream"] = _time_null_set(cp, x, pinned)
     host = np.ones(n, np.float32)
 
     def numpy_copy() -> float:
@@ -236,14 +236,14 @@ def arrays() -> dict[str, Any]:
         pinned[...] = host
         return (time.perf_counter() - start_s) * 1e6
 
-    results["numpy into pinned"] = {"call_us": _median_us(numpy_copy)}
+    results["numpy into pinned"] = {"call_us": _measure_median_us(numpy_copy)}
     start_s = time.perf_counter()
     cp.cuda.alloc_pinned_memory(128 << 20)
     results["first 128 MiB of pinned memory"] = {"call_us": round((time.perf_counter() - start_s) * 1e6, 2)}
     return results
 
 
-def _null_set(cp: Any, x: Any, pinned: Any) -> dict[str, float]:
+def _time_null_set(cp: Any, x: Any, pinned: Any) -> dict[str, float]:
     cp.cuda.Device().synchronize()
     x.set(pinned)
     cp.cuda.Device().synchronize()
@@ -254,7 +254,7 @@ def _null_set(cp: Any, x: Any, pinned: Any) -> dict[str, float]:
     return {"call_us": round(call_s * 1e6, 2), "done_us": round((time.perf_counter() - start_s) * 1e6, 2)}
 
 
-def busy() -> dict[str, Any]:
+def time_busy() -> dict[str, Any]:
     """Return the time in µs of a call that starts a copy while a kernel is running for about 5 ms."""
     cp = _import_cupy()
     import cupyx
@@ -308,7 +308,7 @@ def busy() -> dict[str, Any]:
     return results
 
 
-def zero_copy() -> dict[str, Any]:
+def time_zero_copy() -> dict[str, Any]:
     """Time kernels that read pinned memory over the bus: 64 MiB, once or 8 times, or 4,096 elements."""
     cp = _import_cupy()
     import cupyx
@@ -351,7 +351,7 @@ def zero_copy() -> dict[str, Any]:
     return results
 
 
-def managed() -> dict[str, Any]:
+def time_managed() -> dict[str, Any]:
     """Time 64 MiB of managed memory, used by the host and by kernels in turn."""
     cp = _import_cupy()
     runtime = cp.cuda.runtime
@@ -365,13 +365,13 @@ def managed() -> dict[str, Any]:
     blocks = 8 * cp.cuda.Device().attributes["MultiProcessorCount"]
     results: dict[str, Any] = {}
 
-    def fresh() -> tuple[Any, Any]:
+    def make_managed_array() -> tuple[Any, Any]:
         pointer = cp.cuda.malloc_managed(BIG_BYTES)
         x = cp.ndarray(n, cp.float32, pointer)
         host = np.ctypeslib.as_array((ctypes.c_float * n).from_address(pointer.ptr))
         return x, host
 
-    def touched(host: Any) -> float:
+    def time_host_writes(host: Any) -> float:
         start_s = time.perf_counter()
         host[...] = 1
         return round((time.perf_counter() - start_s) * 1e6, 1)
@@ -381,62 +381,70 @@ def managed() -> dict[str, Any]:
         float(host.sum())
         return round((time.perf_counter() - start_s) * 1e6, 1)
 
-    def kernel(x: Any) -> float:
+    def time_kernel(x: Any) -> float:
         return round(watch.once(lambda: twice((blocks,), (256,), (x, y, count, np.int32(1))))[0], 1)
 
-    def written(x: Any) -> float:
+    def time_kernel_writes(x: Any) -> float:
         return round(watch.once(lambda: twice((blocks,), (256,), (y, x, count, np.int32(1))))[0], 1)
 
-    def prefetch(x: Any, device: int) -> float:
+    def time_prefetch(x: Any, device: int) -> float:
         pointer = x.data.ptr
         stream = watch.stream.ptr
         return round(watch.once(lambda: runtime.memPrefetchAsync(pointer, BIG_BYTES, device, stream))[0], 1)
 
-    def strided(x: Any, step: int) -> float:
+    def time_strided(x: Any, step: int) -> float:
         threads = -(-n // step)
         blocks = -(-threads // 32)
         arguments = (x, count, np.int64(step))
         return round(watch.once(lambda: every_kernel((blocks,), (32,), arguments))[0], 1)
 
-    warm_up_array, host = fresh()
-    kernel(warm_up_array), touched(host), kernel(warm_up_array), strided(warm_up_array, 1024)
+    warm_up_array, host = make_managed_array()
+    (
+        time_kernel(warm_up_array),
+        time_host_writes(host),
+        time_kernel(warm_up_array),
+        time_strided(warm_up_array, 1024),
+    )
     for row in range(3):
-        x, host = fresh()
-        steps: dict[str, Any] = {"host writes first": touched(host), "host writes again": touched(host)}
-        steps["kernel, pages on the host"] = kernel(x)
-        steps["kernel again"] = kernel(x)
+        x, host = make_managed_array()
+        steps: dict[str, Any] = {
+            "host writes first": time_host_writes(host),
+            "host writes again": time_host_writes(host),
+        }
+        steps["kernel, pages on the host"] = time_kernel(x)
+        steps["kernel again"] = time_kernel(x)
         steps["host reads, pages on the device"] = read(host)
         steps["host reads again"] = read(host)
-        steps["kernel, back again"] = kernel(x)
-        touched(host)
-        steps["prefetch"] = prefetch(x, 0)
-        steps["kernel after prefetch"] = kernel(x)
+        steps["kernel, back again"] = time_kernel(x)
+        time_host_writes(host)
+        steps["prefetch"] = time_prefetch(x, 0)
+        steps["kernel after prefetch"] = time_kernel(x)
         host[0] = 1
-        steps["kernel after one page went back"] = kernel(x)
+        steps["kernel after one page went back"] = time_kernel(x)
         try:
-            steps["prefetch to the host"] = prefetch(x, -1)
+            steps["prefetch to the host"] = time_prefetch(x, -1)
             steps["host reads after prefetch"] = read(host)
         except Exception as error:
             steps["prefetch to the host"] = f"{type(error).__name__}: {error}"
-        touched(host)
+        time_host_writes(host)
         try:
             x.data.mem.advise(runtime.cudaMemAdviseSetReadMostly, cp.cuda.Device(0))
-            steps["kernel, read mostly"] = kernel(x)
+            steps["kernel, read mostly"] = time_kernel(x)
             steps["host reads, read mostly"] = read(host)
-            steps["kernel again, read mostly"] = kernel(x)
+            steps["kernel again, read mostly"] = time_kernel(x)
         except Exception as error:
             steps["read mostly"] = f"{type(error).__name__}: {error}"
-        x, host = fresh()
-        steps["kernel writes first"] = written(x)
-        steps["kernel writes again"] = written(x)
+        x, host = make_managed_array()
+        steps["kernel writes first"] = time_kernel_writes(x)
+        steps["kernel writes again"] = time_kernel_writes(x)
         for step in (1024, 16384, 524288):
-            x, host = fresh()
-            touched(host)
-            steps[f"kernel, one of every {4 * step:,} bytes"] = strided(x, step)
-            steps[f"all after one of every {4 * step:,} bytes"] = kernel(x)
+            x, host = make_managed_array()
+            time_host_writes(host)
+            steps[f"kernel, one of every {4 * step:,} bytes"] = time_strided(x, step)
+            steps[f"all after one of every {4 * step:,} bytes"] = time_kernel(x)
         results[f"run {row + 1}"] = steps
-    results["device memory, kernel"] = kernel(cp.ones(n, cp.float32))
-    x, host = fresh()
+    results["device memory, kernel"] = time_kernel(cp.ones(n, cp.float32))
+    x, host = make_managed_array()
     view = np.from_dlpack(x)
     view[0] = 7
     results["numpy shares by DLPack"] = bool(float(x[0]) == 7 and view.ctypes.data == x.data.ptr)
@@ -447,7 +455,7 @@ def managed() -> dict[str, Any]:
     return results
 
 
-def refusals() -> dict[str, Any]:
+def record_refusals() -> dict[str, Any]:
     """Record CUDA's errors for impossible copies and registrations."""
     cp = _import_cupy()
     import cupyx
@@ -458,7 +466,7 @@ def refusals() -> dict[str, Any]:
     pinned = cupyx.zeros_pinned(1 << 16, np.uint8)
     x = cp.zeros(1 << 16, cp.uint8)
 
-    def tried(call: Callable[[], Any]) -> str:
+    def describe_call(call: Callable[[], Any]) -> str:
         try:
             return f"ok: {call()}"
         except Exception as error:
@@ -490,7 +498,7 @@ def refusals() -> dict[str, Any]:
         "memcpy 0 bytes": lambda: runtime.memcpy(x.data.ptr, page, 0, 1),
         "memcpy wrong kind": lambda: runtime.memcpy(x.data.ptr, page, 16, 2),
         "memcpy beyond": lambda: runtime.memcpy(x.data.ptr, page, 1 << 20, 1),
-        "memcpy freed": lambda: runtime.memcpy(_freed_address(runtime), page, 16, 1),
+        "memcpy freed": lambda: runtime.memcpy(_find_freed_address(runtime), page, 16, 1),
         "ipc of pool memory": lambda: len(runtime.ipcGetMemHandle(x.data.ptr)),
         "ipc of host memory": lambda: len(runtime.ipcGetMemHandle(pinned.ctypes.data)),
         "ipc open here": lambda: runtime.ipcOpenMemHandle(runtime.ipcGetMemHandle(x.data.ptr)),
@@ -511,18 +519,18 @@ def refusals() -> dict[str, Any]:
     }
     results: dict[str, Any] = {}
     for name, call in calls.items():
-        results[name] = tried(call)
+        results[name] = describe_call(call)
         print(json.dumps(results), flush=True)  # keeps the results before a call that ends the process
     return results
 
 
-def _freed_address(runtime: Any) -> int:
+def _find_freed_address(runtime: Any) -> int:
     address = int(runtime.malloc(1 << 16))
     runtime.free(address)
     return address
 
 
-def torch_copies() -> dict[str, Any]:
+def time_torch_copies() -> dict[str, Any]:
     """Record whether torch's ``.to`` of 64 MiB returns before the copy has ended."""
     torch: Any = importlib.import_module("torch")
 
@@ -531,7 +539,7 @@ def torch_copies() -> dict[str, Any]:
     pinned = torch.ones(BIG_BYTES // 4).pin_memory()
     results: dict[str, Any] = {"torch": torch.__version__}
 
-    def timed(call: Callable[[], Any]) -> dict[str, float]:
+    def time_call(call: Callable[[], Any]) -> dict[str, float]:
         time_rows = []
         for _ in range(REPEATS + 1):
             torch.cuda.synchronize()
@@ -555,7 +563,7 @@ def torch_copies() -> dict[str, Any]:
         "cpu().to(cuda)": lambda: x.cpu().to("cuda"),
         "clone": lambda: x.clone(),
     }.items():
-        results[name] = timed(call)
+        results[name] = time_call(call)
     results["to cpu non_blocking is pinned"] = x.to("cpu", non_blocking=True).is_pinned()
     torch.cuda.synchronize()
     large_tensor = torch.ones(1 << 14, 1 << 14, device="cuda")
@@ -574,16 +582,16 @@ def torch_copies() -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
-    "about": about,
-    "rates": rates,
-    "arrays": arrays,
-    "busy": busy,
-    "zero-copy": zero_copy,
-    "managed": managed,
-    "refusals": refusals,
+    "about": describe_device,
+    "rates": time_rates,
+    "arrays": time_arrays,
+    "busy": time_busy,
+    "zero-copy": time_zero_copy,
+    "managed": time_managed,
+    "refusals": record_refusals,
     "ipc": processes.measure,
     "cufile": storage.measure,
-    "torch": torch_copies,
+    "torch": time_torch_copies,
 }
 UNTIMED = ("about", "refusals", "ipc")  # these may run side by side
 

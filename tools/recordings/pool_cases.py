@@ -1,6 +1,6 @@
 """Unusual calls of CuPy's memory API: each case is a function of the array module.
 
-`told` runs one and returns what it said as text that does not depend on addresses: what it returned, or the
+`run_case` runs one and returns what it said as text without addresses: what it returned, or the
 type and the words of its error, what it printed, and what errors could not be raised.
 """
 
@@ -80,15 +80,15 @@ def case(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return function
 
 
-def told(cp: Any, name: str) -> str:
+def run_case(cp: Any, name: str) -> str:
     """Run a case, and return its result and its warnings as text."""
     unraisable_errors: list[str] = []
     previous_hook = sys.unraisablehook
-    sys.unraisablehook = lambda item: unraisable_errors.append(_error_text(item.exc_value))
+    sys.unraisablehook = lambda item: unraisable_errors.append(_format_error(item.exc_value))
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         try:
-            warning_text = plain(said_by(lambda: CASES[name](cp)))
+            warning_text = remove_addresses(describe_call(lambda: CASES[name](cp)))
             gc.collect()
         finally:
             sys.unraisablehook = previous_hook
@@ -98,36 +98,36 @@ def told(cp: Any, name: str) -> str:
         for w in caught_warnings
         if w.category is not ResourceWarning
     ]
-    return "; ".join([warning_text, *map(plain, additions)])
+    return "; ".join([warning_text, *map(remove_addresses, additions)])
 
 
-def said_by(call: Callable[[], Any]) -> str:
+def describe_call(call: Callable[[], Any]) -> str:
     try:
         return str(call())
     except Exception as error:
-        return _error_text(error)
+        return _format_error(error)
 
 
-def _error_text(error: BaseException | None) -> str:
+def _format_error(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def plain(text: str) -> str:
+def remove_addresses(text: str) -> str:
     """Return a value without addresses, times and paths."""
     text = re.sub(r"0x[0-9a-fA-F]{6,}", "0x", text)
     text = re.sub(r"\b1[34]\d{13}\b|\b\d{14,15}\b", "ADDRESS", text)
     return re.sub(r'[^\s"\'(]*/([\w.]+\.py)', r"\1", text)
 
 
-def figures(pool: Any) -> tuple[int, ...]:
+def read_figures(pool: Any) -> tuple[int, ...]:
     return pool.used_bytes(), pool.total_bytes(), pool.n_free_blocks(), pool.get_limit()
 
 
 def _join_results(calls: dict[str, Callable[[], Any]]) -> str:
-    return " | ".join(f"{name}: {said_by(call)}" for name, call in calls.items())
+    return " | ".join(f"{name}: {describe_call(call)}" for name, call in calls.items())
 
 
-def _block_sizes(cp: Any, make: Callable[[Any], Any], sizes: dict[str, Any] = SIZES) -> str:
+def _measure_block_sizes(cp: Any, make: Callable[[Any], Any], sizes: dict[str, Any] = SIZES) -> str:
     def size_of(value: Any) -> Any:
         pointer = make(value)
         size = (
@@ -143,14 +143,14 @@ def _block_sizes(cp: Any, make: Callable[[Any], Any], sizes: dict[str, Any] = SI
 @case
 def pool_sizes(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
-    return _block_sizes(cp, pool.malloc), figures(pool)
+    return _measure_block_sizes(cp, pool.malloc), read_figures(pool)
 
 
 @case
 def pool_sizes_under_a_limit(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
     pool.set_limit(size=4096)
-    return _block_sizes(cp, pool.malloc), figures(pool)
+    return _measure_block_sizes(cp, pool.malloc), read_figures(pool)
 
 
 @case
@@ -159,40 +159,40 @@ def pool_sizes_with_a_hook(cp: Any) -> Any:
     watcher = Watcher(cp)
     with watcher.hook:
         sizes = {name: SIZES[name] for name in ("-1", "2**63", "2**64-511", "2**64", "text")}
-        return _block_sizes(cp, pool.malloc, sizes), figures(pool), watcher.log
+        return _measure_block_sizes(cp, pool.malloc, sizes), read_figures(pool), watcher.log
 
 
 @case
 def raw_sizes(cp: Any) -> Any:
-    return _block_sizes(cp, cp.cuda.Memory)
+    return _measure_block_sizes(cp, cp.cuda.Memory)
 
 
 @case
 def pinned_sizes(cp: Any) -> Any:
     pool = cp.cuda.PinnedMemoryPool()
-    return _block_sizes(cp, pool.malloc), pool.n_free_blocks()
+    return _measure_block_sizes(cp, pool.malloc), pool.n_free_blocks()
 
 
 @case
 def pinned_raw_sizes(cp: Any) -> Any:
-    return _block_sizes(cp, cp.cuda.PinnedMemory)
+    return _measure_block_sizes(cp, cp.cuda.PinnedMemory)
 
 
 @case
 def ordered_sizes(cp: Any) -> Any:
-    return _block_sizes(cp, cp.cuda.malloc_async)
+    return _measure_block_sizes(cp, cp.cuda.malloc_async)
 
 
 @case
 def ordered_pool_sizes(cp: Any) -> Any:
     pool = cp.cuda.MemoryAsyncPool()
-    return _block_sizes(cp, pool.malloc), said_by(pool.n_free_blocks)
+    return _measure_block_sizes(cp, pool.malloc), describe_call(pool.n_free_blocks)
 
 
 @case
 def managed_sizes(cp: Any) -> Any:
     sizes = {name: size for name, size in SIZES.items() if name not in ("2**43",)}
-    return _block_sizes(cp, cp.cuda.malloc_managed, sizes)
+    return _measure_block_sizes(cp, cp.cuda.malloc_managed, sizes)
 
 
 @case
@@ -257,7 +257,12 @@ def out_of_memory(cp: Any) -> Any:
     errors = [error(1, 2), error(1000, 2000, 3000), error(1, -1), error(1, 2, 0)]
     copies = [copy.copy(e) for e in errors] + [pickle.loads(pickle.dumps(e)) for e in errors]
     kinds = [kind.__name__ for kind in error.__mro__]
-    return [str(e) for e in [*errors, *copies]], kinds, said_by(lambda: error(1)), [e.args for e in errors]
+    return (
+        [str(e) for e in [*errors, *copies]],
+        kinds,
+        describe_call(lambda: error(1)),
+        [e.args for e in errors],
+    )
 
 
 @case
@@ -267,15 +272,15 @@ def out_of_memory_at_the_limit(cp: Any) -> Any:
     freed_block = pool.malloc(5000)
     del freed_block
     pool.set_limit(size=10_000)
-    results = [said_by(partial(pool.malloc, n)) for n in (7000, 6929, 6928, 20_000)]
-    return re.sub("<[^>]*>", "POINTER", str(results)), figures(pool), kept_block.mem.size
+    results = [describe_call(partial(pool.malloc, n)) for n in (7000, 6929, 6928, 20_000)]
+    return re.sub("<[^>]*>", "POINTER", str(results)), read_figures(pool), kept_block.mem.size
 
 
 @case
 def out_of_memory_of_the_device(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
     first_block = pool.malloc(3000)
-    return said_by(lambda: pool.malloc(2**43)), figures(pool), first_block.mem.size
+    return describe_call(lambda: pool.malloc(2**43)), read_figures(pool), first_block.mem.size
 
 
 @case
@@ -285,7 +290,7 @@ def no_room_for_an_array(cp: Any) -> Any:
     used_before = pool.used_bytes()
     pool.set_limit(size=1 << 20)
     try:
-        results = [said_by(partial(f, (1 << 18) + 1)) for f in (cp.zeros, cp.empty, cp.ones, cp.arange)]
+        results = [describe_call(partial(f, (1 << 18) + 1)) for f in (cp.zeros, cp.empty, cp.ones, cp.arange)]
     finally:
         pool.set_limit()
     return results, pool.used_bytes() - used_before
@@ -297,7 +302,7 @@ def double_frees(cp: Any) -> Any:
     block = pool.malloc(600)
     block.mem.free()
     block.mem.free()
-    state_after = figures(pool), block.mem.ptr, block.mem.size, bool(block.ptr)
+    state_after = read_figures(pool), block.mem.ptr, block.mem.size, bool(block.ptr)
     second_block = pool.malloc(600)
     del block
     pinned_pool = cp.cuda.PinnedMemoryPool()
@@ -306,7 +311,7 @@ def double_frees(cp: Any) -> Any:
     pinned.mem.free()
     return (
         state_after,
-        figures(pool),
+        read_figures(pool),
         second_block.mem.size,
         pinned_pool.n_free_blocks(),
         pinned.mem.ptr,
@@ -439,19 +444,19 @@ def _log_hooks(cp: Any, failing_callback: str, prepare: Callable[[Any], None], b
         try:
             block = pool.malloc(1000)
         except Exception as error:
-            results[0] = _error_text(error)
-        figures_during = figures(pool)
+            results[0] = _format_error(error)
+        figures_during = read_figures(pool)
         if by_hand and block is not None:
-            results[1] = said_by(block.mem.free)
+            results[1] = describe_call(block.mem.free)
         block = None
         gc.collect()
     return (
         results,
         log,
         figures_during,
-        figures(pool),
-        said_by(lambda: bool(pool.malloc(1000).ptr)),
-        figures(pool),
+        read_figures(pool),
+        describe_call(lambda: bool(pool.malloc(1000).ptr)),
+        read_figures(pool),
     )
 
 
@@ -484,8 +489,8 @@ def hooks_of_a_device_without_room(cp: Any) -> Any:
     watcher = Watcher(cp)
     pool = cp.cuda.MemoryPool()
     with watcher.hook:
-        result = said_by(lambda: pool.malloc(2**43))
-    return result, watcher.log, figures(pool)
+        result = describe_call(lambda: pool.malloc(2**43))
+    return result, watcher.log, read_figures(pool)
 
 
 @case
@@ -579,7 +584,7 @@ def debug_print(cp: Any) -> Any:
         block = pool.malloc(10)
         del block
         pool.malloc(0)
-        said_by(lambda: pool.malloc(2**43))
+        describe_call(lambda: pool.malloc(2**43))
     return re.sub(r'("mem_ptr":)\d{2,}', r"\1ADDRESS", out.getvalue())
 
 
@@ -589,7 +594,7 @@ def debug_print_to_a_closed_file(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
     out.close()
     with cp.cuda.memory_hooks.DebugPrintHook(file=out, flush=False):
-        return said_by(lambda: pool.malloc(24)), figures(pool)
+        return describe_call(lambda: pool.malloc(24)), read_figures(pool)
 
 
 @case
@@ -611,7 +616,7 @@ def line_profile(cp: Any) -> Any:
     return [
         line
         for line in shown_lines
-        if ":said_by" not in line and ":told" not in line and "<lambda>" not in line
+        if ":describe_call" not in line and ":run_case" not in line and "<lambda>" not in line
     ]
 
 
@@ -660,7 +665,7 @@ def c_functions(cp: Any) -> Any:
         kind = block.mem.identity
         block.mem.free()
         pool.free_all_blocks()
-        return kind, figures(pool)
+        return kind, read_figures(pool)
 
     results = _join_results(
         {
@@ -709,7 +714,7 @@ def python_functions(cp: Any) -> Any:
     def a_pool(value: Any) -> Callable[[], Any]:
         def use() -> Any:
             pool = cp.cuda.MemoryPool(value)
-            return said_by(lambda: pool.malloc(10).ptr), figures(pool)
+            return describe_call(lambda: pool.malloc(10).ptr), read_figures(pool)
 
         return use
 
@@ -790,7 +795,7 @@ def whose_allocator(cp: Any) -> Any:
 
     def elsewhere() -> None:
         names_seen.append(name())
-        names_seen.append(said_by(lambda: cp.cuda.set_allocator(pool.malloc)))
+        names_seen.append(describe_call(lambda: cp.cuda.set_allocator(pool.malloc)))
         names_seen.append(name())
 
     def raises() -> None:
@@ -813,7 +818,7 @@ def whose_allocator(cp: Any) -> Any:
             names_seen.append(name())
             with cp.cuda.using_allocator(None):
                 names_seen.append(name())
-            names_seen += [name(), said_by(lambda: cp.cuda.set_allocator(None))]
+            names_seen += [name(), describe_call(lambda: cp.cuda.set_allocator(None))]
         with cp.cuda.using_allocator(default_pool.malloc):
             thread = threading.Thread(target=elsewhere)
             thread.start()
@@ -822,7 +827,7 @@ def whose_allocator(cp: Any) -> Any:
         names_seen.append(name())
     finally:
         cp.cuda.set_allocator(default_pool.malloc)
-    return names_seen, said_by(raises), name(), in_a_generator()
+    return names_seen, describe_call(raises), name(), in_a_generator()
 
 
 @case
@@ -854,7 +859,7 @@ def deprecated(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
     pool.malloc(10).mem.free()
     pool.free_all_free()
-    return figures(pool), said_by(lambda: cp.cuda.PinnedMemoryPool().free_all_free())
+    return read_figures(pool), describe_call(lambda: cp.cuda.PinnedMemoryPool().free_all_free())
 
 
 @case

@@ -141,7 +141,7 @@ def _make_recorder(kind: str) -> Callable[[Any, str], Any]:
 def _run_cases(cp: Any, last_name: str) -> Any:
     names = list(pool_cases.CASES)
     for name in names[names.index(last_name) + 1 if last_name else 0 :]:
-        yield name, pool_cases.told(cp, name)
+        yield name, pool_cases.run_case(cp, name)
 
 
 PARTS: dict[str, Callable[[Any, str], Any]] = {

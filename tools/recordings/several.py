@@ -94,7 +94,7 @@ def _run_all(folder: Path, limit_s: float, parts: Sequence[str] = PARTS) -> int:
             records = _write_records(file, lines_by_gpus, log)
     records = _write_records(file, lines_by_gpus, log)
     for record in records:
-        print("\n".join(compared(record)), flush=True)
+        print("\n".join(list_compared_times(record)), flush=True)
     return 0 if all(record[part] for record in records for part in parts if part in record) else 1
 
 
@@ -180,7 +180,7 @@ def _record(gpus: int, lines: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     }
 
 
-def compared(record: dict[str, Any]) -> list[str]:
+def list_compared_times(record: dict[str, Any]) -> list[str]:
     """Return the recorded times of every schedule and of NCCL, one per line."""
     lines = [f"{record['gpus']} {record['device']}:"]
     lines += [json.dumps(row) for row in (*record["schedules"], *record["nccl"])]
@@ -191,13 +191,13 @@ def ship(runs: Sequence[dict[str, Any]]) -> list[Path]:
     """Write the records of runs into the package, one file for each number of GPUs, and return the paths."""
     folder = Path(records.__file__).resolve().parents[2] / records.RECORDS_FOLDER
     paths = []
-    for gpus, record in shipped(runs).items():
+    for gpus, record in make_shipped_records(runs).items():
         paths.append(folder / f"{record['gpu'].lower()}x{gpus}.json")
         paths[-1].write_text(_format_record(record), encoding="utf-8")
     return paths
 
 
-def shipped(runs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+def make_shipped_records(runs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     """Return the shipped records by number of GPUs; later runs replace earlier ones."""
     records: dict[int, dict[str, Any]] = {}
     for record in (record for run in runs for record in run["records"]):
@@ -207,10 +207,10 @@ def shipped(runs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
             rows[row["size_bytes"]] = rows.get(row["size_bytes"], {}) | row
         record_of_gpus |= {key: value for key, value in record.items() if value}
         record_of_gpus["all_reduce"] = list(rows.values())
-    return {gpus: _shipped(record) for gpus, record in sorted(records.items())}
+    return {gpus: _make_shipped_record(record) for gpus, record in sorted(records.items())}
 
 
-def _shipped(record: dict[str, Any]) -> dict[str, Any]:
+def _make_shipped_record(record: dict[str, Any]) -> dict[str, Any]:
     """Return the shipped form of a record: a row of times per size, and the building blocks in graphs."""
     rows = {row["size_bytes"]: dict(row) for row in record["all_reduce"]}
     for row in record.get("nccl", ()):
@@ -231,7 +231,7 @@ def _shipped(record: dict[str, Any]) -> dict[str, Any]:
         if "graph_us" not in row:
             continue
         blocks.setdefault(row["what"], []).append([row["many"], row["size_bytes"], row["graph_us"]])
-    record["what"] = _description_name(record["what"])
+    record["what"] = _shorten_description(record["what"])
     names = (
         "format",
         "gpu",
@@ -251,7 +251,7 @@ def _shipped(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _description_name(description: str) -> str:
+def _shorten_description(description: str) -> str:
     """Return device and versions for labels, with NCCL's version in dots, and that its NVLS was off."""
     dotted_description = re.sub(
         r"NCCL (\d)(\d\d)(\d\d)\b",
@@ -328,11 +328,11 @@ def _facts(_: int, write_result: Tell) -> None:
 
 
 def _schedules(gpus: int, write_result: Tell) -> None:
-    captured.schedules(importlib.import_module("cupy"), gpus, write_result)
+    captured.time_schedules(importlib.import_module("cupy"), gpus, write_result)
 
 
 def _blocks(gpus: int, write_result: Tell) -> None:
-    captured.blocks(importlib.import_module("cupy"), gpus, write_result)
+    captured.time_building_blocks(importlib.import_module("cupy"), gpus, write_result)
 
 
 def _nccl(gpus: int, write_result: Tell) -> None:
@@ -344,7 +344,7 @@ def _nccl(gpus: int, write_result: Tell) -> None:
         if not row["right"]:
             write_result("wrong", f"NCCL, {row['size_bytes']} bytes")
 
-    captured.nccl_calls(gpus, write_row)
+    captured.time_nccl_calls(gpus, write_row)
 
 
 def _enable_peer_access(cupy: Any, gpus: int) -> None:

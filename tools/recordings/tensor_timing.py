@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.recordings.timing import Bench, provenance, time_launch, warm_up, write
+from tools.recordings.timing import Bench, make_header, time_launch, warm_up, write
 from tools.timing.fresh_launches import make_fresh_programs
 from tools.timing.launches import LAUNCHES, TimedLaunch
 from tools.timing.tensor_launches import PROBES, Program, make_programs
@@ -31,7 +31,7 @@ def record(
     empty = next(timed for timed in LAUNCHES if timed.name == "empty one")
     with bench.stream:
         warm_up(bench)
-        recording = provenance(bench) | {"host": {}, "launches": {}, "checks": {}, "errors": {}}
+        recording = make_header(bench) | {"host": {}, "launches": {}, "checks": {}, "errors": {}}
         modules: dict[tuple[str, ...], Any] = {}
         begin_s = time.perf_counter()
         for timed in (empty, *launches):

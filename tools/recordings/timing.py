@@ -203,7 +203,7 @@ def time_call(bench: Bench, expression: TimedCall) -> dict[str, Any]:
     }
 
 
-def copies(bench: Bench) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+def make_copy_timers(bench: Bench) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     """Time copies and memory sets of many sizes."""
     cp = bench.cp
     stream = bench.stream
@@ -250,7 +250,7 @@ def copies(bench: Bench) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
             yield f"{kind} {size}", lambda move=copy, size=size, kind=kind: measure_copy(move, size, kind)  # type: ignore[misc]
 
 
-def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
+def make_host_timers(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
     """Yield the costs of launches, events, graphs, waits and host functions, in ns."""
     cp = bench.cp
     stream = bench.stream
@@ -299,7 +299,7 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
 
         return bench.pair(several, warm_up=False, spin_ns=3_000_000) / count
 
-    def forked(work: Callable[[Any], object], ways: int) -> Callable[[], float]:
+    def make_forked_timer(work: Callable[[Any], object], ways: int) -> Callable[[], float]:
         def measured() -> float:
             streams = [cp.cuda.Stream(non_blocking=True) for _ in range(ways)]
 
@@ -321,12 +321,12 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
         with branch_stream:
             launch()
 
-    def graph_host(count: int) -> float:
+    def time_graph_host(count: int) -> float:
         graph = bench.capture(launch, count)
         graph.launch(stream)
         return bench.host(lambda: graph.launch(stream))
 
-    def graph_row(count: int) -> float:
+    def time_graph_row(count: int) -> float:
         graph = bench.capture(launch, count)
         return bench.row(lambda: graph.launch(stream), 20)
 
@@ -376,14 +376,14 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
     for count in NODES:
         yield f"graph of {count}", lambda count=count: bench.graph(launch, count)  # type: ignore[misc]
         yield f"graph of {count} small", lambda count=count: bench.graph(small_launch, count)  # type: ignore[misc]
-        yield f"graph of {count}, host", lambda count=count: graph_host(count)  # type: ignore[misc]
-        yield f"graph of {count}, in a row", lambda count=count: graph_row(count)  # type: ignore[misc]
+        yield f"graph of {count}, host", lambda count=count: time_graph_host(count)  # type: ignore[misc]
+        yield f"graph of {count}, in a row", lambda count=count: time_graph_row(count)  # type: ignore[misc]
         yield f"graph of {count}, capture and instantiation, host", lambda count=count: capture_time_ns(count)  # type: ignore[misc]
     for count in (1, 10, 100):
         yield f"graph of {count} memory sets", lambda count=count: bench.graph(fill, count)  # type: ignore[misc]
         yield f"graph of {count} copies", lambda count=count: bench.graph(move, count)  # type: ignore[misc]
     for ways in (2, 8):
-        yield f"graph forked {ways} ways", forked(launch_on, ways)
+        yield f"graph forked {ways} ways", make_forked_timer(launch_on, ways)
     yield (
         "graph of 10 host functions",
         lambda: bench.graph(lambda: stream.launch_host_func(lambda _: None, None), 10),
@@ -402,7 +402,7 @@ def record(cp: Any, repeats: int = 7, log: Callable[[str], None] = lambda text: 
         return _record(bench, log)
 
 
-def provenance(bench: Bench) -> dict[str, Any]:
+def make_header(bench: Bench) -> dict[str, Any]:
     """Return the header of a recording: the device, the date, the versions and the SM's clock rate."""
     runtime = bench.cp.cuda.runtime
     properties = runtime.getDeviceProperties(0)
@@ -417,7 +417,7 @@ def provenance(bench: Bench) -> dict[str, Any]:
             "CUDA driver": runtime.driverGetVersion(),
             "CUDA runtime": runtime.runtimeGetVersion(),
             "NVRTC": ".".join(map(str, bench.cp.cuda.nvrtc.getVersion())),
-            "driver": driver_version(),
+            "driver": read_driver_version(),
             "Python": sys.version.split()[0],
         },
         "l2_bytes": properties.get("l2CacheSize"),
@@ -438,7 +438,7 @@ def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
     begin_s = time.perf_counter()
     warm_up(bench)
     errors: dict[str, str] = {}
-    recording = provenance(bench) | {
+    recording = make_header(bench) | {
         "host": {},
         "launches": {},
         "copies": [],
@@ -456,7 +456,7 @@ def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
     def stage(title: str) -> None:
         log(f"{title}: {time.perf_counter() - begin_s:.1f} s, {len(errors)} errors")
 
-    for entry_name, measure in host_costs(bench):
+    for entry_name, measure in make_host_timers(bench):
         result = attempt(entry_name, measure)
         if result is not None:
             recording["host"][entry_name] = round(result, 1)
@@ -467,7 +467,7 @@ def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
         if entry is not None:
             recording["launches"][timed.name] = entry
     stage("launches")
-    for entry_name, action in copies(bench):
+    for entry_name, action in make_copy_timers(bench):
         entry = attempt(entry_name, action)
         if entry is not None:
             recording["copies"].append(entry)
@@ -481,7 +481,7 @@ def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
     return recording
 
 
-def driver_version() -> str:
+def read_driver_version() -> str:
     """Return the driver's version from NVML."""
     try:
         import pynvml

@@ -214,10 +214,10 @@ def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Pic
         x = position * columns / 3
         draw_box(axes, x, rows + 0.5, 0.8, 0.8, colours_by_state[state], edge="bg")
         draw_text(axes, x + 1.1, rows + 0.9, f"{counts[state]} {text}")
-    window_text = "" if window is None else f", and a window of {window} keys"
+    window_end = "" if window is None else f", and a window of {window} keys"
     return Picture.of(
         figure,
-        f"{rows} blocks of {height} rows and {columns} tiles of {tile} keys, with a causal mask{window_text}: "
+        f"{rows} blocks of {height} rows and {columns} tiles of {tile} keys, with a causal mask{window_end}: "
         f"{counts[2]} tiles are full, {counts[1]} are cut by the mask, and {counts[0]} are skipped.",
     )
 

@@ -147,11 +147,11 @@ class Bench:
 @contextmanager
 def open_bench() -> Iterator[Bench]:
     """Create a `Bench` with short time limits for the duration of a `with` block."""
-    with session.use_bench_device() as backend:
-        for device in backend.machine.devices:
+    with session.use_bench_device() as bench_backend:
+        for device in bench_backend.machine.devices:
             device.watchdog_s = WATCHDOG_S
             device.idle_s = SHORT_IDLE_S
-        yield Bench(backend, backend.cp)
+        yield Bench(bench_backend, bench_backend.cp)
 
 
 def read_kernel_answer(exercise: KernelExercise, answer: Any) -> KernelSource:
@@ -278,7 +278,7 @@ def _make_fault(error: RuntimeError, has_empty_array: bool, limit_s: float) -> K
     line_text = f"line {fault_site.line}{source_text}, " if fault_site.line else ""
     location = f"{line_text}block {fault_site.block}, thread {fault_site.thread}"
     message = _simplify_text(str(error)).replace(f" `{fault_site.source_text}`", source_text)
-    array = re.search(r"\(parameter (\w+)\)", getattr(error, "array", ""))
+    array_match = re.search(r"\(parameter (\w+)\)", getattr(error, "array", ""))
     if fault_kind == "endless":
         return KernelFault(
             fault_kind,
@@ -293,9 +293,10 @@ def _make_fault(error: RuntimeError, has_empty_array: bool, limit_s: float) -> K
         )
     verb = {"read": "reads", "wrote": "writes"}.get(message.split()[0], "changes an element")
     if fault_kind == "out of bounds" and getattr(error, "space", "") == "shared":
-        size = re.search(r"the block has [\d,]+ bytes? of shared memory", message)
+        size_match = re.search(r"the block has [\d,]+ bytes? of shared memory", message)
         return KernelFault(
-            fault_kind, f"{location}, {verb} outside shared memory{f': {size[0]}' if size else ''}."
+            fault_kind,
+            f"{location}, {verb} outside shared memory{f': {size_match[0]}' if size_match else ''}.",
         )
     if fault_kind == "out of bounds" and re.search("No allocation is near|null pointer", message):
         if has_empty_array:
@@ -305,8 +306,8 @@ def _make_fault(error: RuntimeError, has_empty_array: bool, limit_s: float) -> K
             f"{location}, {verb} at address {fault_site.address:#x}, which is not near any "
             "array. Check the pointer.",
         )
-    if fault_kind == "out of bounds" and array:
-        return KernelFault(fault_kind, f"{location}, {verb} outside `{array[1]}`.", array[1])
+    if fault_kind == "out of bounds" and array_match:
+        return KernelFault(fault_kind, f"{location}, {verb} outside `{array_match[1]}`.", array_match[1])
     return KernelFault(fault_kind, message)
 
 
@@ -338,9 +339,11 @@ def copy_to_device(
         name = parameter.name
         value = case.values.get(name)
         if name in case.wanted:
-            expected = get_expected_values(case.wanted[name])
+            expected_array = get_expected_values(case.wanted[name])
             value = (
-                draw_garbage(seed, expected.shape, expected.dtype, argument_index) if value is None else value
+                draw_garbage(seed, expected_array.shape, expected_array.dtype, argument_index)
+                if value is None
+                else value
             )
             initial[name] = value
         if parameter.pointer:
