@@ -154,7 +154,7 @@ def rate_answer(answer: Value, truth: Value, max_factor: float) -> tuple[float, 
 
     Examples
     --------
-    >>> rate_answer(20, 17, 1.25), merit(170, 17, 1.25)
+    >>> rate_answer(20, 17, 1.25), rate_answer(170, 17, 1.25)
     ((1.0, True), (0.0, False))
     """
     if isinstance(answer, str) or isinstance(truth, str):
